@@ -1,0 +1,63 @@
+"""Build the native half of the live carrier.
+
+It is a plain shared library, loaded with cffi's dlopen: it knows nothing of
+the interpreter that loads it, so one build, and one wheel, serves them all.
+Where it can't work (another system, another processor) it is not built, and
+the package says so when it is used.
+"""
+import platform
+import sys
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:         # setuptools before 70
+    from wheel.bdist_wheel import bdist_wheel
+
+NATIVE = "vmprof_allocation/native/"
+SUPPORTED = (sys.platform.startswith("linux")
+             and platform.machine() == "x86_64" and sys.maxsize > 2**32)
+
+
+class BuildLibrary(build_ext):
+    def get_ext_filename(self, fullname):
+        return fullname.replace(".", "/") + ".so"
+
+    def get_libraries(self, ext):
+        return ext.libraries        # no libpython
+
+
+class BuildPackage(build_py):
+    """Puts the .pth file, which startup.py explains, into site-packages."""
+
+    def run(self):
+        super().run()
+        self.copy_file("vmprof_allocation.pth", self.build_lib)
+
+    def get_outputs(self, include_bytecode=1):
+        return super().get_outputs(include_bytecode) + [
+            self.build_lib + "/vmprof_allocation.pth"]
+
+
+class AnyPythonWheel(bdist_wheel):
+    def get_tag(self):
+        _, _, platform_tag = super().get_tag()
+        return "py3", "none", platform_tag if SUPPORTED else "any"
+
+
+setup(
+    ext_modules=[Extension(
+        "vmprof_allocation._live",
+        sources=[NATIVE + name for name in (
+            "live.c", "nursery.c", "profile_log.c", "sampler.c")],
+        depends=[NATIVE + name for name in (
+            "live.h", "nursery.h", "profile_log.h", "sampler.h")],
+        extra_compile_args=["-std=gnu99", "-O2", "-Wall", "-Wextra"],
+        libraries=["m", "pthread"],
+    )] if SUPPORTED else [],
+    cmdclass={"build_ext": BuildLibrary, "build_py": BuildPackage,
+              "bdist_wheel": AnyPythonWheel},
+)

@@ -1,0 +1,82 @@
+"""Allocation sampling for PyPy.
+
+On the command line::
+
+    pypy3 -m vmprof --allocation-sampling 128k app.py
+
+From code::
+
+    import vmprof_allocation
+
+    with vmprof_allocation.sample("app.vmprof", "128k"):
+        work()
+
+or start() and stop().  The profile is for `vmprof-convert`, for
+``python -m vmprof_allocation report``, and for vmprof's own tools.
+"""
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from vmprof_allocation.carrier import Gaps, Statistics
+from vmprof_allocation.errors import (
+    AllocationSamplingError,
+    ProfileError,
+    UnknownBuild,
+)
+from vmprof_allocation.session import Path, Session, make_settings
+
+__all__ = ["AllocationSamplingError", "ProfileError", "Session", "Statistics",
+           "UnknownBuild", "sample", "start", "stop"]
+
+DEFAULT_INTERVAL = "128k"
+
+_session: Session | None = None
+
+
+def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
+          seed: int | None = None, gaps: Gaps = "exponential",
+          period: float | None = None) -> Session:
+    """Begin to write allocation samples to `output`.
+
+    `interval`: mean number of bytes between two samples, or text such as
+    ``128k``.  `seed` (0 to 2**64 - 1) makes a run repeatable; `gaps`
+    ``fixed`` takes exactly every `interval`-th byte, which aliases with
+    loops.  `period`: seconds between two time samples, which are not taken
+    otherwise.
+
+    Raises AllocationSamplingError if that can't be done; nothing was changed
+    then.
+    """
+    global _session
+    session = Session(make_settings(interval, seed, gaps, period), output)
+    session.start()
+    _session = session
+    return session
+
+
+def stop() -> None:
+    """End what start() began.
+
+    Raises AllocationSamplingError if nothing was begun, or if the profile
+    could not be written to the end.
+    """
+    global _session
+    session, _session = _session, None
+    if session is None:
+        raise AllocationSamplingError(
+            "allocation sampling is not on; call start() first")
+    session.stop()
+
+
+@contextlib.contextmanager
+def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
+           seed: int | None = None, gaps: Gaps = "exponential",
+           period: float | None = None) -> Iterator[Session]:
+    """start() and stop() around a block."""
+    session = start(output, interval, seed=seed, gaps=gaps, period=period)
+    try:
+        yield session
+    finally:
+        stop()

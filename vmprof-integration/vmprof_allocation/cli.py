@@ -1,0 +1,172 @@
+"""The flags that `python -m vmprof` gains; see startup.py for how."""
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.run import check, run
+from vmprof_allocation.session import Session, make_settings
+
+EXIT_BAD_INPUT = 2
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "allocation sampling (vmprof-allocation)")
+    group.add_argument(
+        "--allocation-sampling", metavar="BYTES",
+        help="Sample allocations, one per so many bytes on average, for "
+             "example 128k (k, M, G: powers of 1024). Takes no time samples "
+             "unless --period is given too")
+    group.add_argument(
+        "--allocation-seed", metavar="NUMBER",
+        help="Makes a run repeatable")
+    group.add_argument(
+        "--allocation-gaps", choices=("exponential", "fixed"),
+        help="How the gaps between samples are distributed; fixed ones alias "
+             "with loops (default: exponential)")
+
+
+def _build_parser(build: Callable[[], argparse.ArgumentParser], *,
+                  sampling: bool) -> argparse.ArgumentParser:
+    """vmprof's parser with our flags.
+
+    When `sampling`, opening the output is left to us: vmprof's parser of some
+    versions empties the file before the other arguments are known to be good.
+    And a period that was not given means no time samples.
+    """
+    parser = build()
+    add_flags(parser)
+    if sampling:
+        for action in parser._actions:
+            if action.dest == "output":
+                action.type = str
+            elif action.dest == "period":
+                action.default = None
+    return parser
+
+
+def parse(arguments: list[str]) -> Any | None:
+    """The arguments of a run that samples allocations, or None if `arguments`
+    ask for none: then vmprof's own main does the rest, with a parser that
+    shows our flags.  Exits with code 2 if they are wrong."""
+    import vmprof.cli
+    build = vmprof.cli.build_argparser
+    vmprof.cli.build_argparser = lambda: _build_parser(build, sampling=True)
+    try:
+        if _asks_for_us(arguments):
+            return vmprof.cli.parse_args(arguments)
+    finally:
+        vmprof.cli.build_argparser = lambda: _build_parser(build, sampling=False)
+    return None
+
+
+class _WrongArguments(Exception):
+    pass
+
+
+class _Probe(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _WrongArguments
+
+
+def _asks_for_us(arguments: list[str]) -> bool:
+    """Whether one of our flags stands before the program's name: what comes
+    behind it is the program's.  Opens no file and reports no error; the
+    parser that is chosen then does."""
+    import vmprof.cli
+    probe = _Probe(add_help=False)
+    for action in vmprof.cli.build_argparser()._actions:
+        if not action.option_strings:
+            probe.add_argument(action.dest, nargs=action.nargs)
+        elif action.nargs == 0:
+            probe.add_argument(*action.option_strings, dest=action.dest,
+                               action="store_true")
+        else:
+            probe.add_argument(*action.option_strings, dest=action.dest)
+    try:
+        found = probe.parse_args(arguments)
+    except _WrongArguments:
+        return any(a.startswith("--allocation-") for a in arguments)
+    return any(value is not None for name, value in vars(found).items()
+               if name.startswith("allocation_"))
+
+
+def _seed(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise AllocationSamplingError(
+            "the seed %r is not a whole number" % text) from None
+
+
+def prepare(args: Any) -> Session:
+    """Check everything that can be checked before anything is touched."""
+    if args.allocation_sampling is None:
+        raise AllocationSamplingError(
+            "--allocation-seed and --allocation-gaps need "
+            "--allocation-sampling")
+    if args.web or args.web_auth:
+        raise AllocationSamplingError(
+            "--allocation-sampling can't be used with --web or --web-auth: "
+            "the server knows no allocations; write a file with -o")
+    settings = make_settings(
+        args.allocation_sampling, _seed(args.allocation_seed),
+        args.allocation_gaps or "exponential", args.period, bool(args.mem))
+    check(args.program, args.module)
+    return Session(settings, args.output)
+
+
+def main(args: Any) -> None:
+    """Run `args.program` under the sampler; does not return."""
+    try:
+        session = prepare(args)
+        session.start()
+    except AllocationSamplingError as e:
+        print("vmprof: %s" % e, file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
+    if args.lines:
+        print("vmprof: --lines: PyPy has no statistics of lines; the profile "
+              "is written without", file=sys.stderr)
+    jitlog = _start_jitlog(session) if args.jitlog else None
+    run(args.program, args.module, args.args,
+        lambda: _finish(session, keep=args.output is not None, jitlog=jitlog))
+
+
+def _start_jitlog(session: Session) -> Any:
+    try:
+        import _jitlog
+    except ImportError:
+        return None
+    fd = os.open("%s.jit" % session.output,
+                 os.O_WRONLY | os.O_TRUNC | os.O_CREAT, 0o666)
+    _jitlog.enable(fd)
+    return _jitlog
+
+
+def _finish(session: Session, keep: bool, jitlog: Any) -> None:
+    """Stop; without -o show the summary on stderr, where it does not mix
+    with the program's output.  A forked child has nothing to show."""
+    is_parent = session.is_parent
+    if jitlog is not None:
+        jitlog.disable()
+    try:
+        session.stop()
+    except AllocationSamplingError as e:
+        print("vmprof: %s" % e, file=sys.stderr)
+    if keep or not is_parent:
+        return
+    from vmprof_allocation import reader, summary
+    assert session.output is not None
+    try:
+        summary.show(reader.read(session.output), sys.stderr)
+    except AllocationSamplingError as e:
+        print("vmprof: %s" % e, file=sys.stderr)
+    finally:
+        os.unlink(session.output)

@@ -1,0 +1,29 @@
+"""The errors that a user may meet, each with a message that is complete."""
+from __future__ import annotations
+
+
+class AllocationSamplingError(Exception):
+    """Sampling can't be started, or the request makes no sense.
+
+    The message is one line for the user; the command line prints it and ends
+    with exit code 2.
+    """
+
+
+class UnknownBuild(AllocationSamplingError):
+    """This PyPy's nursery was not found beyond doubt; nothing was touched.
+
+    ``findings`` is a list of ``(what, value, ok)``, as `doctor` prints them.
+    """
+
+    def __init__(self, message: str, findings: list[Finding] | None = None):
+        super().__init__(message)
+        self.findings = findings or []
+
+
+class ProfileError(AllocationSamplingError):
+    """The file is not a profile, or is damaged; the message says where."""
+
+
+#: what was looked for, what was found, whether it is good
+Finding = tuple[str, str, bool]

@@ -1,0 +1,406 @@
+"""Find the nursery in a PyPy that has no symbols, by what its code does.
+
+RPython inlines every small allocation::
+
+    mov  rdx, [nursery_free]        ; RIP-relative
+    lea  rsi, [rdx + 32]
+    mov  [nursery_free], rsi
+    cmp  rsi, [nursery_top]
+    ja   slow
+    ...
+    slow:
+    lea  rdi, [the GC]
+    mov  esi, 32
+    call collect_and_reserve
+
+some 20,000 times, so that counting is enough to tell the addresses apart.
+The functions of the GC are then decoded, instruction by instruction, and
+have to do what their source does.  Every step either finds exactly one
+answer or refuses: see :class:`Search`.
+
+Nothing here touches the running process; :mod:`live` compares what was found
+with what is in memory.
+"""
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+import re
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+import capstone
+from capstone import x86
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from vmprof_allocation.errors import Finding, UnknownBuild
+
+#: an answer counts as the only one if it is this many times as frequent as
+#: the next one.  Measured on five builds: 17 to 100 for nursery_top, 15 for
+#: collect_and_reserve.
+DOMINANCE = 4
+#: and if it was seen at least this often
+SEEN = 1000
+#: the GC's fields are this close to its start, in bytes (found: 0x198, 0x1b8)
+GC_SIZE = 0x400
+#: the jump that is written over a function's entry, and the room for it
+JUMP_SIZE, MAX_MOVED = 5, 8
+
+ENTRIES = ("collect_and_reserve", "_minor_collection", "external_malloc")
+
+
+@dataclasses.dataclass
+class Layout:
+    """Where things are in one build, relative to where it is loaded."""
+
+    build_id: str
+    gc: int
+    nursery_free: int
+    nursery_top: int
+    #: the three functions in the order of ENTRIES, how many bytes of each
+    #: are moved to make room for a jump, and those bytes (hexadecimal)
+    entry: list[int]
+    moved: list[int]
+    code: list[str]
+    write_slot: int
+    #: mmap() and mmap64(); 0 for one that is not imported
+    mmap_slot: list[int]
+    slots_read_only: bool
+    type_info: int
+    type_fixed_size: int
+    type_item_size: int
+
+
+class Search:
+    """The chain of questions.  ``findings`` holds the answers so far."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+
+    def found(self, what: str, value: str) -> None:
+        self.findings.append((what, value, True))
+
+    def refuse(self, what: str, why: str) -> UnknownBuild:
+        self.findings.append((what, why, False))
+        return UnknownBuild(
+            "this build of PyPy is not known: %s: %s; nothing was changed "
+            "(`python -m vmprof_allocation doctor` prints all that was found)"
+            % (what, why), self.findings)
+
+    def dominant(self, what: str, counts: collections.Counter[int]) -> int:
+        """The one answer that is far more frequent than all others."""
+        ranking = counts.most_common(2)
+        if not ranking:
+            raise self.refuse(what, "no candidate")
+        address, count = ranking[0]
+        second = ranking[1][1] if len(ranking) > 1 else 0
+        if count < SEEN or count < DOMINANCE * second:
+            raise self.refuse(what, "no clear answer: %d times, then %d times"
+                              % (count, second))
+        self.found(what, "0x%x (%d times; the next one %d times)"
+                   % (address, count, second))
+        return address
+
+    def only(self, what: str, candidates: set[int]) -> int:
+        if len(candidates) != 1:
+            raise self.refuse(what, "%d candidates%s" % (
+                len(candidates),
+                "".join(" 0x%x" % c for c in sorted(candidates)[:4])))
+        (address,) = candidates
+        self.found(what, "0x%x" % address)
+        return address
+
+
+class Image:
+    """The parts of the ELF file that the search reads."""
+
+    def __init__(self, file: BinaryIO):
+        self.elf = ELFFile(file)
+        if (self.elf["e_machine"] != "EM_X86_64" or not self.elf.little_endian):
+            raise ELFError("not an x86-64 program")
+        self.text, self.text_address = self.section(".text")
+        self.starts = self.function_starts()
+        self.decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+        self.decoder.detail = True
+
+    def section(self, name: str) -> tuple[bytes, int]:
+        section = self.elf.get_section_by_name(name)
+        if section is None:
+            raise ELFError("it has no section %s" % name)
+        return section.data(), section["sh_addr"]
+
+    def build_id(self) -> str:
+        data, _ = self.section(".note.gnu.build-id")
+        name_size, size = struct.unpack_from("<II", data)
+        start = 12 + (name_size + 3) // 4 * 4
+        return data[start:start + size].hex()
+
+    def function_starts(self) -> list[int]:
+        """Start addresses of all functions, sorted: .eh_frame_hdr's table."""
+        data, address = self.section(".eh_frame_hdr")
+        version, pointer, count, table = struct.unpack_from("<BBBB", data)
+        # the encodings that every linker for x86-64 writes: 32-bit, relative
+        if (version, pointer, count, table) != (1, 0x1b, 0x03, 0x3b):
+            raise ELFError("its table of functions is of an unknown kind")
+        (entries,) = struct.unpack_from("<I", data, 8)
+        words = struct.unpack_from("<%di" % (2 * entries), data, 12)
+        return sorted(address + start for start in words[::2])
+
+    def function(self, address: int) -> list[Any]:
+        """The instructions of the function that starts at `address`."""
+        i = bisect.bisect_left(self.starts, address)
+        if i == len(self.starts) or self.starts[i] != address:
+            return []
+        end = (self.starts[i + 1] if i + 1 < len(self.starts)
+               else self.text_address + len(self.text))
+        code = self.text[address - self.text_address:end - self.text_address]
+        return list(self.decoder.disasm(code, address))
+
+    def import_slot(self, search: Search, name: str) -> int:
+        """The pointer through which an imported function is called; 0 if it
+        is not imported."""
+        symbols = self.elf.get_section_by_name(".dynsym")
+        wanted = {i for i in range(symbols.num_symbols())
+                  if symbols.get_symbol(i).name == name}
+        # R_X86_64_JUMP_SLOT before R_X86_64_GLOB_DAT: the first, where there
+        # are both, is the one that is called
+        for kind in 7, 6:
+            slots = set()
+            for section in ".rela.plt", ".rela.dyn":
+                if self.elf.get_section_by_name(section) is None:
+                    continue
+                for offset, info, _ in struct.iter_unpack(
+                        "<QQq", self.section(section)[0]):
+                    if info & 0xffffffff == kind and info >> 32 in wanted:
+                        slots.add(offset)
+            if slots:
+                return search.only("pointer to %s()" % name, slots)
+        return 0
+
+    def is_read_only(self, address: int) -> bool:
+        return any(s["p_type"] == "PT_GNU_RELRO"
+                   and s["p_vaddr"] <= address
+                   and address + 8 <= (s["p_vaddr"] + s["p_memsz"]) & -4096
+                   for s in self.elf.iter_segments())
+
+
+# ____________________________________________________________
+# counting: a few byte patterns over the whole text.  A pattern may match in
+# the middle of an instruction; among 20,000 such noise doesn't count.
+
+def _targets(image: Image, pattern: bytes) -> collections.Counter[int]:
+    """Count the operands of the RIP-relative instructions that match; their
+    displacement is the last thing in `pattern`."""
+    counts: collections.Counter[int] = collections.Counter()
+    for match in re.finditer(pattern, image.text, re.DOTALL):
+        end = match.end()
+        (displacement,) = struct.unpack_from("<i", image.text, end - 4)
+        counts[image.text_address + end + displacement] += 1
+    return counts
+
+
+_RIP = rb"[\x05\x0d\x15\x1d\x25\x2d\x35\x3d]....(?<=....)"
+_COMPARE = rb"[\x48\x4c][\x39\x3b]" + _RIP      # cmp reg, [rip+x] or reverse
+_STORE = rb"[\x48\x4c]\x89" + _RIP              # mov [rip+x], reg
+_GC_CALL = re.compile(rb"\x48\x8d\x3d(....).{0,12}?\xe8(....)", re.DOTALL)
+
+
+def _gc_calls(image: Image, inside: range) -> tuple[
+        collections.Counter[int], dict[int, collections.Counter[int]]]:
+    """Count `lea rdi, [rip+gc]; ...; call f`: by gc, and for each gc by f."""
+    by_gc: collections.Counter[int] = collections.Counter()
+    callees: dict[int, collections.Counter[int]] = {}
+    starts = set(image.starts)
+    for match in _GC_CALL.finditer(image.text):
+        at = image.text_address + match.start()
+        gc = at + 7 + struct.unpack("<i", match.group(1))[0]
+        callee = (image.text_address + match.end()
+                  + struct.unpack("<i", match.group(2))[0])
+        if gc in inside and callee in starts:
+            by_gc[gc] += 1
+            callees.setdefault(gc, collections.Counter())[callee] += 1
+    return by_gc, callees
+
+
+# ____________________________________________________________
+# decoding
+
+def _memory(instruction: Any) -> Iterator[tuple[int, Any]]:
+    for i, operand in enumerate(instruction.operands):
+        if operand.type == x86.X86_OP_MEM:
+            yield i, operand.mem
+
+
+def _stores_to(code: list[Any], offset: int) -> list[Any]:
+    """The `mov [reg + offset], ...` of a function."""
+    return [i for i in code if i.id == x86.X86_INS_MOV
+            for n, m in _memory(i)
+            if n == 0 and m.disp == offset and m.base != x86.X86_REG_RIP]
+
+
+def _loads_from(code: list[Any], base: int) -> set[int]:
+    """The offsets of the `mov ..., [base + offset]` of a function."""
+    return {m.disp for i in code if i.id == x86.X86_INS_MOV
+            for n, m in _memory(i)
+            if n == 1 and m.base == base and m.index == 0}
+
+
+def _calls(code: list[Any]) -> list[int]:
+    return [i.operands[0].imm for i in code if i.id == x86.X86_INS_CALL
+            and i.operands[0].type == x86.X86_OP_IMM]
+
+
+def _type_table(code: list[Any]) -> set[tuple[int, int, frozenset[int]]]:
+    """Where a function works out an object's size: `imul n, [entry + item]`.
+
+    Returns (address of the type table, offset of the item size, offsets of
+    the words that are read from the entry before).
+    """
+    result = set()
+    for at, instruction in enumerate(code):
+        if instruction.id != x86.X86_INS_IMUL:
+            continue
+        for _, memory in _memory(instruction):
+            table = _base_of(code[:at], memory.base)
+            if table is not None:
+                result.add((table, memory.disp,
+                            frozenset(_loads_from(code[:at], memory.base))))
+    return result
+
+
+def _base_of(code: list[Any], entry: int) -> int | None:
+    """The constant address that register `entry` was computed from, by
+    `lea x, [table]` and an addition."""
+    parts = {entry}
+    for instruction in reversed(code):
+        registers = {o.reg for o in instruction.operands
+                     if o.type == x86.X86_OP_REG}
+        if (instruction.id == x86.X86_INS_ADD
+                and instruction.operands[0].type == x86.X86_OP_REG
+                and instruction.operands[0].reg == entry):
+            parts |= registers
+        elif instruction.id == x86.X86_INS_LEA and registers & parts:
+            memory = instruction.operands[1].mem
+            if memory.base == x86.X86_REG_RIP:
+                return int(instruction.address + instruction.size
+                           + memory.disp)
+            parts |= {memory.base, memory.index}
+    return None
+
+
+def _movable(code: list[Any]) -> int:
+    """How many bytes at a function's entry can run elsewhere: whole
+    instructions that don't depend on where they are and that nothing jumps
+    into.  0 if that is not enough for a jump, or too much to swap at once."""
+    size = 0
+    for instruction in code:
+        if size >= JUMP_SIZE:
+            break
+        if (any(m.base == x86.X86_REG_RIP for _, m in _memory(instruction))
+                or instruction.group(capstone.CS_GRP_JUMP)
+                or instruction.group(capstone.CS_GRP_CALL)
+                or instruction.group(capstone.CS_GRP_RET)):
+            return 0
+        size += instruction.size
+    if not JUMP_SIZE <= size <= MAX_MOVED:
+        return 0
+    inner = range(code[0].address + 1, code[0].address + size)
+    if any(i.group(capstone.CS_GRP_JUMP)
+           and i.operands[0].type == x86.X86_OP_IMM
+           and i.operands[0].imm in inner for i in code):
+        return 0
+    return size
+
+
+# ____________________________________________________________
+# the questions
+
+def _find(image: Image, search: Search,
+          progress: Callable[[str], None]) -> Layout:
+    build_id = image.build_id()
+    search.found("build-id", build_id)
+    search.found("functions", "%d" % len(image.starts))
+
+    progress("counting")
+    top = search.dominant("nursery_top (compared with)",
+                          _targets(image, _COMPARE))
+    stores = _targets(image, _STORE)
+    if stores[top]:
+        # as RIP-relative code sees it, only the GC's own methods move it
+        search.found("stores to nursery_top", "%d" % stores[top])
+    below = collections.Counter({
+        a: n for a, n in stores.items() if top - 0x100 <= a < top})
+    free = search.dominant("nursery_free (stored to, below nursery_top)", below)
+
+    by_gc, callees = _gc_calls(image, range(top - GC_SIZE, free + 1))
+    gc = search.dominant("the GC (first argument)", by_gc)
+    free_offset, top_offset = free - gc, top - gc
+
+    reserve = search.dominant(ENTRIES[0], callees[gc])
+    progress("decoding")
+    reserve_code = image.function(reserve)
+    if not (any(i.operands[1].type == x86.X86_OP_IMM and i.operands[1].imm == 0
+                for i in _stores_to(reserve_code, free_offset))
+            and _stores_to(reserve_code, top_offset)):
+        raise search.refuse(ENTRIES[0], "0x%x does not move nursery_free and "
+                            "nursery_top" % reserve)
+
+    minor = search.only(ENTRIES[1], {
+        f for f in set(_calls(reserve_code))
+        if _stores_to(image.function(f), top_offset)
+        and _stores_to(image.function(f), free_offset)})
+
+    tables = _type_table(reserve_code)
+    if len(tables) != 1:
+        raise search.refuse("type table", "%d candidates in %s"
+                            % (len(tables), ENTRIES[0]))
+    ((table, item, reads),) = tables
+    external_tables = {}
+    for f, _ in callees[gc].most_common(40):
+        code = image.function(f)
+        if f != reserve and minor in _calls(code):
+            for t, i, r in _type_table(code):
+                if (t, i) == (table, item):
+                    external_tables[f] = r
+    external = search.only(ENTRIES[2], set(external_tables))
+    search.found("type table", "0x%x, size of an item at 0x%x" % (table, item))
+    fixed = search.only("offset of the fixed size in a type",
+                        set(reads & external_tables[external]))
+
+    entry = [reserve, minor, external]
+    moved, code = [], []
+    for name, address in zip(ENTRIES, entry):
+        size = _movable(image.function(address))
+        if size == 0 or address % 8:
+            raise search.refuse("entry of %s" % name,
+                                "its first instructions can't be moved")
+        offset = address - image.text_address
+        moved.append(size)
+        code.append(image.text[offset:offset + 16].hex())
+        search.found("entry of %s" % name, "%d bytes can be moved" % size)
+
+    write_slot = image.import_slot(search, "write")
+    mmap_slot = [image.import_slot(search, name) for name in ("mmap", "mmap64")]
+    if not write_slot or not any(mmap_slot):
+        raise search.refuse("pointers to write() and mmap()", "not imported")
+    return Layout(
+        build_id=build_id, gc=gc, nursery_free=free, nursery_top=top,
+        entry=entry, moved=moved, code=code, write_slot=write_slot,
+        mmap_slot=mmap_slot, slots_read_only=image.is_read_only(write_slot),
+        type_info=table, type_fixed_size=fixed, type_item_size=item)
+
+
+def find(path: str, search: Search,
+         progress: Callable[[str], None] = lambda what: None) -> Layout:
+    """Search the program or library at `path`.
+
+    Raises UnknownBuild if any answer is missing or doubtful.
+    """
+    try:
+        with open(path, "rb") as file:
+            return _find(Image(file), search, progress)
+    except (ELFError, struct.error) as e:
+        raise search.refuse("reading %s" % path, str(e)) from e

@@ -1,0 +1,149 @@
+#include "nursery.h"
+
+struct nursery nursery;
+
+static char *unaligned(char *point)
+{
+    return (char *)(((uintptr_t)point & ~(uintptr_t)7) | 1);
+}
+
+/* 'bytes' bytes went by without reaching the sample point; or it is not
+   known how many ('unknown'), and the gap is drawn anew. */
+static void account(int64_t bytes, int unknown)
+{
+    if (unknown || bytes < 0 || bytes > nursery.sampler.gap) {
+        sampler_draw(&nursery.sampler);
+    }
+    else {
+        sampler_pass(&nursery.sampler, bytes);
+        nursery.allocated += bytes;
+    }
+}
+
+/* Put the real top back, and account for the bytes from counted_from up to
+   'upto', where the program's last object ends.  Returns 1 if 'upto' says
+   nothing of the kind, because of memory pressure. */
+static int settle(char *upto)
+{
+    char *top = *nursery.top;
+    int pressure = (upto == top && ((uintptr_t)top & 7) != 0);
+    int lost = pressure;
+
+    if (top != nursery.placed_top && top != NURSERY_POKE) {
+        /* the GC moved it where we could not see it */
+        nursery.real_top = top;
+        lost = 1;
+        if (nursery.phase == NURSERY_RUNNING)
+            nursery.surprises++;
+    }
+    *nursery.top = nursery.real_top;
+
+    switch (nursery.phase) {
+    case NURSERY_STARTING:
+        if (top == NURSERY_POKE)
+            *nursery.top = nursery.real_top = nursery.first_top;
+        nursery.phase = NURSERY_RUNNING;
+        break;
+    case NURSERY_RUNNING:
+    case NURSERY_STOPPING:
+        account(upto - nursery.counted_from, lost);
+        nursery.pressures += pressure;
+        if (nursery.phase == NURSERY_STOPPING)
+            nursery.phase = NURSERY_OFF;
+        break;
+    }
+    if (nursery.new_interval != 0) {
+        sampler_set_interval(&nursery.sampler, nursery.new_interval);
+        nursery.new_interval = 0;
+    }
+    return pressure;
+}
+
+/* Fold the sample point into nursery_top; the opposite of settle(). */
+static void place(void)
+{
+    char *point = nursery.real_top;
+
+    nursery.counted_from = *nursery.free;
+    nursery.placed_top = nursery.real_top;
+    if (nursery.phase != NURSERY_RUNNING)
+        return;
+    if (nursery.sampler.gap < point - nursery.counted_from)
+        point = nursery.counted_from + nursery.sampler.gap;
+    *nursery.top = nursery.placed_top = unaligned(point);
+}
+
+static void allocated_object(int64_t size)
+{
+    int64_t interval = nursery.sampler.interval;
+
+    if (nursery.phase != NURSERY_RUNNING)
+        return;
+    nursery.allocated += size;
+    if (sampler_object(&nursery.sampler, size))
+        nursery.take_sample(size, interval);
+}
+
+void *nursery_collect_and_reserve(void *gc, intptr_t size)
+{
+    /* nursery_free already includes 'size' */
+    char *end = *nursery.free;
+    char *object = end - size;
+    int pressure;
+
+    if (nursery.inside)
+        return nursery.original.collect_and_reserve(gc, size);
+
+    pressure = settle(object);
+    if (pressure)
+        *nursery.free = nursery.real_top + size;
+    if (pressure || end > nursery.real_top) {
+        nursery.inside = 1;
+        object = nursery.original.collect_and_reserve(gc, size);
+        nursery.inside = 0;
+        nursery.real_top = *nursery.top;
+    }
+    if (object != NULL)
+        allocated_object(size);
+    place();
+    return object;
+}
+
+void nursery_minor_collection(void *gc)
+{
+    nursery.collections++;
+    if (nursery.inside) {
+        nursery.original.minor_collection(gc);
+        return;
+    }
+    if (settle(*nursery.free))
+        *nursery.free = nursery.real_top;
+    nursery.inside = 1;
+    nursery.original.minor_collection(gc);
+    nursery.inside = 0;
+    nursery.real_top = *nursery.top;
+    place();
+}
+
+void *nursery_external_malloc(void *gc, uintptr_t type, intptr_t length,
+                              uintptr_t young)
+{
+    void *object = nursery.original.external_malloc(gc, type, length, young);
+
+    if (nursery.inside || object == NULL)
+        return object;
+    if (settle(*nursery.free))
+        *nursery.free = nursery.real_top;
+    allocated_object(nursery.large_size(type, length));
+    place();
+    return object;
+}
+
+void nursery_start(int64_t interval, uint64_t seed, int fixed)
+{
+    sampler_start(&nursery.sampler, interval, seed, fixed);
+    nursery.new_interval = 0;
+    nursery.allocated = nursery.collections = 0;
+    nursery.pressures = nursery.surprises = 0;
+    nursery.phase = NURSERY_STARTING;
+}

@@ -1,0 +1,91 @@
+#pragma once
+/* The sample point, folded into incminimark's nursery check.
+ *
+ * The GC allocates by bumping nursery_free and comparing it with
+ * nursery_top; only when that fails does it call collect_and_reserve().
+ * We lower nursery_top to the sample point, so that the very same check
+ * also asks "is a sample due?", for free:
+ *
+ *     nursery            nursery_free     nursery_top        real top
+ *        v                    v            v                     v
+ *        +--------------------+------------+---------------------+
+ *        | used               |    gap     |                     |
+ *        +--------------------+------------+---------------------+
+ *                ^                          ^
+ *                counted_from               the sampled byte
+ *
+ * What is kept is the *number* of bytes before the sampled byte (sampler.h);
+ * the address is worked out anew each time the point is placed.  The point
+ * lies in this part of the nursery or beyond it; in the second case
+ * nursery_top stands at the real top and the number is carried over.
+ *
+ * Every function here runs with the GIL held, in place of one of the GC's
+ * own functions, and calls that one through 'original'.  While the original
+ * runs, nursery_top is the real one, always: it reads a pinned object there.
+ *
+ * nursery_top as we set it is never a multiple of 8, but objects always
+ * are.  The check comes to the same, and one thing can be told apart:
+ * if nursery_free was exactly our nursery_top, then no object ended there,
+ * but raw_malloc_memory_pressure() set nursery_free = nursery_top to ask
+ * for a collection.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sampler.h"
+
+/* Written to nursery_top by the thread that starts, stops or changes the
+   sampling: the next allocation, whatever its size, then comes here. */
+#define NURSERY_POKE ((char *)1)
+
+enum nursery_phase {
+    NURSERY_OFF,           /* the original functions, and nothing else */
+    NURSERY_STARTING,      /* the next entry begins to sample */
+    NURSERY_RUNNING,
+    NURSERY_STOPPING       /* the next entry puts the real top back */
+};
+
+struct nursery_original {
+    void *(*collect_and_reserve)(void *gc, intptr_t size);
+    void (*minor_collection)(void *gc);
+    void *(*external_malloc)(void *gc, uintptr_t type, intptr_t length,
+                             uintptr_t young);
+};
+
+struct nursery {
+    /* what the carrier fills in */
+    char **free;                    /* address of the GC's nursery_free */
+    char **top;                     /* address of the GC's nursery_top */
+    struct nursery_original original;
+    int64_t (*large_size)(uintptr_t type, intptr_t length);    /* bytes */
+    void (*take_sample)(int64_t size, int64_t interval);
+
+    struct sampler sampler;
+    volatile int64_t new_interval;  /* set by any thread; 0: no change */
+    volatile int phase;             /* enum nursery_phase, set by any thread */
+    char *first_top;                /* nursery_top before the first poke */
+
+    char *real_top;                 /* nursery_top as the GC set it */
+    char *placed_top;               /* nursery_top as we set it */
+    char *counted_from;             /* bytes below this one are accounted for */
+    int inside;                     /* an original function is at work */
+
+    /* statistics, since nursery_start() */
+    volatile int64_t allocated;     /* bytes, from the GC's own pointers */
+    volatile int64_t collections;   /* calls of minor_collection */
+    volatile int64_t pressures;     /* each hid the bytes since counted_from */
+    volatile int64_t surprises;     /* nursery_top was moved by someone else */
+};
+
+extern struct nursery nursery;
+
+/* Reset the statistics and go to NURSERY_STARTING.  'first_top' must be set
+   afterwards, from nursery_top, and then nursery_top poked. */
+void nursery_start(int64_t interval, uint64_t seed, int fixed);
+
+/* In place of the GC's functions */
+void *nursery_collect_and_reserve(void *gc, intptr_t size);
+void nursery_minor_collection(void *gc);
+void *nursery_external_malloc(void *gc, uintptr_t type, intptr_t length,
+                              uintptr_t young);

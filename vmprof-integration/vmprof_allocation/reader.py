@@ -1,0 +1,424 @@
+"""Read vmprof's logs, with or without allocation samples, of any size.
+
+One pass over the bytes.  A program has far fewer distinct stacks than
+samples: a stack is recognised by its bytes and decoded once.  Nothing here is
+recursive.  PROFILE.rst is the definition of the layout.
+"""
+from __future__ import annotations
+
+import array
+import dataclasses
+import gzip
+import io
+import os
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from vmprof_allocation.errors import ProfileError
+
+STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
+BLOCK_ADDRESS = -0x616C6C6F63
+BLOCK_VERSION = "1"
+
+FLAG_MEMORY, FLAG_LINES, FLAG_PYPY = 1, 2, 8
+KIND_INTERPRETED, KIND_JIT, KIND_MACHINE_CODE, KIND_NATIVE = 1, 3, 6, 7
+
+#: vmprof's own limit
+MAX_DEPTH = 2**16
+
+_WORD = struct.Struct("<q")
+_STACK_HEAD = struct.Struct("<qq")
+
+
+class Frame(NamedTuple):
+    """One frame of a stack."""
+
+    #: address: identifies the function, see Profile.function()
+    address: int
+    #: "interpreted", "jit" or "native"
+    kind: str
+    #: executed line; 0: not known
+    line: int
+
+
+class Function(NamedTuple):
+    name: str
+    #: line of the definition; 0: not known
+    line: int
+    #: "" for functions that have none
+    file: str
+    #: vmprof's language tag: "py", "n" for native
+    language: str
+
+
+@dataclasses.dataclass
+class Samples:
+    """A table with one row per sample; all columns have the same length."""
+
+    #: nanoseconds since the start; -1 where the log has no times
+    time: array.array[int]
+    #: kernel's number of the thread; 0: not known
+    thread: array.array[int]
+    #: index in Profile.stacks; -1: lost
+    stack: array.array[int]
+    #: bytes; 0: a time sample
+    size: array.array[int]
+    #: mean interval in bytes at that moment; 0: a time sample
+    interval: array.array[int]
+    #: resident memory in KiB; 0: not known
+    memory: array.array[int]
+
+    def __len__(self) -> int:
+        return len(self.stack)
+
+
+class Moment(NamedTuple):
+    """What was true of the run at one moment: the head of a facts block."""
+
+    time: int
+    allocated: int
+    lost: int
+    dropped: int
+    collections: int
+    pressures: int
+    surprises: int
+
+
+@dataclasses.dataclass
+class Profile:
+    interpreter: str
+    #: of the log's layout
+    version: int
+    #: seconds between two time samples
+    period: float
+    #: seconds since 1970; 0.0: not known
+    start_time: float
+    #: None: the log has no end (the process was killed, or still runs)
+    end_time: float | None
+    meta: dict[str, str]
+    #: settings of the allocation sampling; empty: there was none
+    settings: dict[str, str]
+    names: dict[int, str]
+    #: distinct stacks, outermost frame first
+    stacks: list[tuple[Frame, ...]]
+    samples: Samples
+    moments: list[Moment]
+    #: allocation samples without a stack; stack samples without a fact
+    lost_stacks: int
+    lost_facts: int
+    #: bytes at the end that make no whole record (only with salvage=True)
+    torn: int = 0
+
+    @property
+    def gaps(self) -> str:
+        return self.settings.get("gaps", "exponential")
+
+    def function(self, address: int) -> Function:
+        name = self.names.get(address)
+        if name is None:
+            return Function("<unknown 0x%x>" % (address & 2**64 - 1), 0, "", "")
+        parts = name.split(":", 3)
+        if len(parts) != 4:
+            return Function(name, 0, "", "")
+        language, function, line, file = parts
+        return Function(function, int(line) if line.isdecimal() else 0,
+                        "" if file == "-" else file, language)
+
+
+class _Reader:
+    def __init__(self, data: bytes, progress: Callable[[int, int], None] | None):
+        self.data = data
+        self.at = 0
+        self.progress = progress
+        self.version = 0
+        self.flags = 0
+        self.interpreter = ""
+        self.period = 0.0
+        self.start_time = 0.0
+        self.end_time: float | None = None
+        self.meta: dict[str, str] = {}
+        self.settings: dict[str, str] = {}
+        self.names: dict[int, str] = {}
+        self.moments: list[Moment] = []
+        self.raw_stacks: dict[bytes, int] = {}
+        # one row per stack sample, in the order of the file
+        self.stack = array.array("q")
+        self.word = array.array("q")        # thread, or negated key
+        self.stamp = array.array("q")
+        self.memory = array.array("q")
+        # one row per fact: key, time, thread, size, interval
+        self.facts = array.array("q")
+
+    def damaged(self, what: str) -> ProfileError:
+        return ProfileError("damaged profile: %s at byte %d of %d"
+                            % (what, self.at, len(self.data)))
+
+    def read_head(self) -> None:
+        if len(self.data) < 40:
+            raise ProfileError("not a vmprof profile: %s" % (
+                "the file is empty" if not self.data else
+                "it has %d bytes, less than a head" % len(self.data)))
+        words = struct.unpack_from("<5q", self.data)
+        if words[:3] != (0, 3, 0) or words[4] != 0:
+            raise ProfileError(
+                "not a vmprof profile of a 64-bit Linux system: it begins "
+                "with %s" % self.data[:8].hex(" "))
+        self.period = words[3] / 1e6
+        self.at = 40
+
+    # each of these reads one record whose marker is at self.at, and returns
+    # where the next one begins; beyond the end of the data means: cut off
+
+    def _string(self, at: int) -> tuple[str, int]:
+        length: int
+        (length,) = _WORD.unpack_from(self.data, at)
+        end = at + 8 + length
+        if length < 0:
+            raise self.damaged("a string of %d bytes" % length)
+        return self.data[at + 8:end].decode("utf-8", "replace"), end
+
+    def _time(self, at: int) -> tuple[float, int]:
+        seconds, micro = _STACK_HEAD.unpack_from(self.data, at)
+        return seconds + micro / 1e6, at + 24
+
+    def read_header(self) -> int:
+        at = self.at
+        if self.version:
+            raise self.damaged("a second header")
+        length: int
+        self.version, self.flags, length = struct.unpack_from(
+            ">hBB", self.data, at + 1)
+        self.interpreter = self.data[at + 5:at + 5 + length].decode(
+            "ascii", "replace")
+        if not 1 <= self.version <= 7:
+            raise ProfileError("vmprof's layout version %d is not known; "
+                               "this reads 1 to 7" % self.version)
+        if self.interpreter == "pypy":
+            self.flags |= FLAG_PYPY
+        # the words behind a stack: thread, memory, time stamp
+        self.has_memory = bool(self.flags & FLAG_MEMORY)
+        self.tail = 8 * (1 + self.has_memory + (self.version == 7))
+        return at + 5 + length
+
+    def read_stack(self) -> int:
+        data, at = self.data, self.at
+        count: int
+        depth: int
+        count, depth = _STACK_HEAD.unpack_from(data, at + 1)
+        if not self.version:
+            raise self.damaged("a sample before the header")
+        if count != 1 or not 0 <= depth <= MAX_DEPTH:
+            raise self.damaged("a sample that counts %d, of depth %d"
+                               % (count, depth))
+        start = at + 17
+        end = start + 8 * depth
+        if end + self.tail > len(data):
+            return end + self.tail
+        raw = data[start:end]
+        index = self.raw_stacks.setdefault(raw, len(self.raw_stacks))
+        self.stack.append(index)
+        self.word.append(_WORD.unpack_from(data, end)[0])
+        self.memory.append(_WORD.unpack_from(data, end + 8)[0]
+                           if self.has_memory else 0)
+        self.stamp.append(_WORD.unpack_from(data, end + self.tail - 8)[0]
+                          if self.version == 7 else -1)
+        return end + self.tail
+
+    def read_name(self) -> int:
+        (address,) = _WORD.unpack_from(self.data, self.at + 1)
+        name, end = self._string(self.at + 9)
+        if end <= len(self.data):
+            if address == BLOCK_ADDRESS:
+                self.read_block(name)
+            else:
+                self.names[address] = name
+        return end
+
+    def read_meta(self) -> int:
+        key, at = self._string(self.at + 1)
+        if at > len(self.data):
+            return at
+        value, end = self._string(at)
+        self.meta[key] = value
+        return end
+
+    def read_block(self, text: str) -> None:
+        parts = text.split(":")
+        if len(parts) != 4:
+            raise self.damaged("a block that is none")
+        _, payload, version, kind = parts
+        if version != BLOCK_VERSION:
+            return
+        if kind == "settings":
+            for pair in payload.split(";"):
+                key, _, value = pair.partition("=")
+                self.settings[key] = value
+        elif kind == "facts":
+            self.read_facts(payload)
+
+    def read_facts(self, payload: str) -> None:
+        head, _, rest = payload.partition(";")
+        try:
+            self.moments.append(Moment(
+                *[int(n, 16) for n in head.split(",")][:7]))
+            entries = rest.split(";")
+            if entries.pop():
+                raise ValueError
+            self.facts.extend([
+                int(n, 16) for entry in entries for n in entry.split(",", 5)[:5]])
+            if len(self.facts) % 5:
+                raise ValueError
+        except (ValueError, TypeError, OverflowError):
+            raise self.damaged("a block of facts that are none") from None
+
+    def read_all(self, salvage: bool) -> int:
+        """Returns the number of bytes at the end that are no whole record."""
+        data, size = self.data, len(self.data)
+        self.read_head()
+        readers = {STACK: self.read_stack, NAME: self.read_name,
+                   NATIVE_NAME: self.read_name, META: self.read_meta,
+                   HEADER: self.read_header}
+        next_report = 0
+        while self.at < size:
+            if self.at >= next_report and self.progress is not None:
+                self.progress(self.at, size)
+                next_report = self.at + size // 200
+            marker = data[self.at]
+            try:
+                if marker in readers:
+                    end = readers[marker]()
+                elif marker == TIME:
+                    self.start_time, end = self._time(self.at + 1)
+                elif marker == TRAILER:
+                    end = self.at + 1
+                    if self.version >= 5:
+                        self.end_time, end = self._time(self.at + 1)
+                    if end <= size:
+                        break
+                else:
+                    raise self.damaged("an unknown record 0x%02x" % marker)
+            except struct.error:
+                end = size + 1
+            if end > size:
+                if salvage:
+                    return size - self.at
+                raise ProfileError(
+                    "the profile is cut off: its last record, at byte %d of "
+                    "%d, is not whole. Read what is before it with --salvage"
+                    % (self.at, size))
+            self.at = end
+        if not self.version:
+            raise ProfileError("not a vmprof profile: it has no header")
+        if self.progress is not None:
+            self.progress(size, size)
+        return 0
+
+    # ________________________________________
+
+    def samples(self) -> tuple[Samples, int, int]:
+        """Tie the stacks to their facts."""
+        row_of_key = {-word: row for row, word in enumerate(self.word)
+                      if word < 0}
+        table = Samples(*(array.array("q") for _ in range(6)))
+        lost_stacks = 0
+        facts = self.facts
+        # stock time samples have a thread where ours have a key
+        for row, word in enumerate(self.word):
+            if word >= 0:
+                table.time.append(self.stamp[row])
+                table.thread.append(word)
+                table.stack.append(self.stack[row])
+                table.size.append(0)
+                table.interval.append(0)
+                table.memory.append(self.memory[row])
+        for i in range(0, len(facts), 5):
+            row_ = row_of_key.pop(facts[i], None)
+            if row_ is None:
+                lost_stacks += 1
+            size, interval = facts[i + 3], facts[i + 4]
+            if size < 0 or interval < 0 or (size > 0) != (interval > 0):
+                raise ProfileError("damaged profile: sample %d has %d bytes at "
+                                   "an interval of %d" % (facts[i], size, interval))
+            table.time.append(facts[i + 1])
+            table.thread.append(facts[i + 2])
+            table.stack.append(-1 if row_ is None else self.stack[row_])
+            table.size.append(size)
+            table.interval.append(interval)
+            table.memory.append(0 if row_ is None else self.memory[row_])
+        return table, lost_stacks, len(row_of_key)
+
+    def decode(self, raw: bytes) -> tuple[Frame, ...]:
+        words = struct.unpack("<%dq" % (len(raw) // 8), raw)
+        if self.flags & FLAG_PYPY:
+            return _decode_pypy(words)
+        if self.flags & FLAG_LINES:
+            pairs = zip(words[0::2], words[1::2])
+            frames = [_plain(address, -line if line < 0 else line)
+                      for line, address in pairs]
+        else:
+            frames = [_plain(address, 0) for address in words]
+        return tuple(reversed(frames))
+
+
+def _plain(address: int, line: int) -> Frame:
+    # vmprof marks native addresses with the lowest bit
+    return Frame(address, "native" if address & 1 else "interpreted", line)
+
+
+def _decode_pypy(words: tuple[int, ...]) -> tuple[Frame, ...]:
+    """(kind, address) pairs, innermost first, to frames, outermost first.
+
+    A piece of the JIT's machine code writes its start (kind 6) and then the
+    Python frames that are inlined at this point, innermost first (kind 3).
+    The outermost of them is the frame that the interpreter was running when
+    it entered the machine code, if it entered it there: then this frame's
+    own entry (kind 1) follows, and the two are one.  If other machine code
+    called it, then there is none, and the next piece follows.
+    """
+    frames: list[Frame] = []
+    for kind, address in zip(words[0::2], words[1::2]):
+        if kind == KIND_JIT:
+            frames.append(Frame(address, "jit", 0))
+        elif kind == KIND_NATIVE:
+            frames.append(Frame(address, "native", 0))
+        elif kind == KIND_INTERPRETED:
+            if frames and frames[-1] == (address, "jit", 0):
+                continue
+            frames.append(Frame(address, "interpreted", 0))
+    frames.reverse()
+    return tuple(frames)
+
+
+def read_bytes(data: bytes, *, salvage: bool = False,
+               progress: Callable[[int, int], None] | None = None) -> Profile:
+    """Decode a profile; see read()."""
+    reader = _Reader(data, progress)
+    torn = reader.read_all(salvage)
+    samples, lost_stacks, lost_facts = reader.samples()
+    return Profile(
+        interpreter=reader.interpreter, version=reader.version,
+        period=reader.period, start_time=reader.start_time,
+        end_time=reader.end_time, meta=reader.meta, settings=reader.settings,
+        names=reader.names,
+        stacks=[reader.decode(raw) for raw in reader.raw_stacks],
+        samples=samples, moments=reader.moments, lost_stacks=lost_stacks,
+        lost_facts=lost_facts, torn=torn)
+
+
+def read(path: str | os.PathLike[str], *, salvage: bool = False,
+         progress: Callable[[int, int], None] | None = None) -> Profile:
+    """Read the profile at `path`, which may be gzipped.
+
+    `salvage` drops an incomplete record at the end, which otherwise is an
+    error.  `progress(done, total)` is called now and then, with bytes.
+    Raises ProfileError for anything that is not a profile, and OSError.
+    """
+    with open(path, "rb") as file:
+        data = file.read()
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = gzip.GzipFile(fileobj=io.BytesIO(data)).read()
+        except (OSError, EOFError) as e:
+            raise ProfileError("damaged profile: %s" % e) from e
+    return read_bytes(data, salvage=salvage, progress=progress)

@@ -1,0 +1,130 @@
+"""One run of the sampler: a carrier, its settings, and the file it fills."""
+from __future__ import annotations
+
+import atexit
+import os
+import random
+import stat
+import tempfile
+from typing import Union
+
+from vmprof_allocation.carrier import Carrier, Gaps, Settings, Statistics, choose
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.sizes import check_interval, parse_interval
+
+Path = Union[str, "os.PathLike[str]"]
+MAX_SEED = 2**64 - 1
+
+
+def make_settings(interval: int | str, seed: int | None = None,
+                  gaps: Gaps = "exponential", period: float | None = None,
+                  memory: bool = False) -> Settings:
+    """Check what the user asks for; see :class:`carrier.Settings`.
+
+    `interval` may be text such as ``128k``.  Without `seed` each run gets a
+    new one; the profile tells which.  Raises AllocationSamplingError.
+    """
+    interval = (parse_interval(interval) if isinstance(interval, str)
+                else check_interval(interval))
+    if seed is None:
+        seed = random.SystemRandom().getrandbits(64)
+    elif not 0 <= seed <= MAX_SEED:
+        raise AllocationSamplingError(
+            "the seed %d is out of range; it must be between 0 and 2**64 - 1"
+            % seed)
+    if gaps not in ("exponential", "fixed"):
+        raise AllocationSamplingError(
+            "the gaps %r are not known; they are exponential or fixed" % gaps)
+    # vmprof's own limits
+    if period is not None and not 1e-6 <= period < 1.0:
+        raise AllocationSamplingError(
+            "the period %r is out of range; it must be at least 0.000001 and "
+            "less than 1.0 seconds" % period)
+    return Settings(interval, seed, gaps, period, memory)
+
+
+class Session:
+    """Samples from start() to stop(), in the process that called start()."""
+
+    def __init__(self, settings: Settings, output: Path | None = None):
+        """`output` is where the profile goes; None: a temporary file, which
+        belongs to the caller."""
+        self.settings = settings
+        #: the profile's path; after start() never None
+        self.output = None if output is None else os.fspath(output)
+        self._carrier: Carrier | None = None
+        self._fd = -1
+        self._pid = 0
+
+    def start(self) -> None:
+        """Begin to sample; a profile that was there before is replaced.
+
+        Raises AllocationSamplingError.  Then nothing was changed, and what
+        `output` held is still there.
+        """
+        carrier = choose()
+        carrier.prepare()
+        created = self._open()
+        try:
+            if stat.S_ISREG(os.fstat(self._fd).st_mode):
+                os.ftruncate(self._fd, 0)
+            carrier.start(self._fd, self.settings)
+        except BaseException:
+            os.close(self._fd)
+            if created and self.output is not None:
+                os.unlink(self.output)
+            raise
+        self._carrier, self._pid = carrier, os.getpid()
+        atexit.register(self.stop)
+
+    def _open(self) -> bool:
+        """Returns whether the file is new."""
+        if self.output is None:
+            self._fd, self.output = tempfile.mkstemp(suffix=".vmprof")
+            return True
+        try:
+            try:
+                self._fd = os.open(self.output, os.O_RDWR | os.O_CREAT
+                                   | os.O_EXCL | os.O_CLOEXEC, 0o666)
+                return True
+            except FileExistsError:
+                self._fd = os.open(self.output, os.O_RDWR | os.O_CLOEXEC)
+                return False
+        except OSError as e:
+            raise AllocationSamplingError(
+                "can't write the profile to %r: %s"
+                % (self.output, e.strerror)) from None
+
+    @property
+    def is_parent(self) -> bool:
+        """False in a forked child of the process that called start()."""
+        return self._pid == os.getpid()
+
+    def set_interval(self, interval: int | str) -> None:
+        """Another mean interval, in bytes, from the next allocation on."""
+        if self._carrier is None:
+            raise AllocationSamplingError("allocation sampling is not on")
+        self._carrier.set_interval(
+            parse_interval(interval) if isinstance(interval, str)
+            else check_interval(interval))
+
+    def statistics(self) -> Statistics:
+        if self._carrier is None:
+            raise AllocationSamplingError("allocation sampling is not on")
+        return self._carrier.statistics()
+
+    def stop(self) -> None:
+        """End the sampling and finish the profile.  Once is enough.
+
+        Raises AllocationSamplingError if the profile could not be written to
+        the end, after everything else was put back.
+        """
+        carrier, self._carrier = self._carrier, None
+        if carrier is None:
+            return
+        atexit.unregister(self.stop)
+        try:
+            carrier.stop()
+        finally:
+            if self.is_parent:
+                os.close(self._fd)      # a child closed it when it was forked

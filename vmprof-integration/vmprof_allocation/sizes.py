@@ -1,0 +1,73 @@
+"""Numbers of bytes, as users write and read them."""
+from __future__ import annotations
+
+import re
+
+from vmprof_allocation.errors import AllocationSamplingError
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+#: native/sampler.h: SAMPLER_MAX_INTERVAL
+MAX_INTERVAL = 2**62
+
+
+def parse_interval(text: str) -> int:
+    """The sample interval in bytes: `text` is a whole number of bytes, or one
+    with k, M or G (powers of 1024).
+
+    Raises AllocationSamplingError unless it is in 1 to 2**62.
+    """
+    match = re.fullmatch(r"([+-]?[0-9]+)\s*([kmgKMG]?)", text.strip(),
+                         re.ASCII)
+    if match is None:
+        raise AllocationSamplingError(
+            "the sample interval %r is not a number of bytes; write for "
+            "example 131072, 128k or 1M" % text)
+    return check_interval(int(match.group(1)) * _UNITS[match.group(2).lower()],
+                          text)
+
+
+def check_interval(interval: int, text: str | None = None) -> int:
+    """`interval` if it is one, else AllocationSamplingError."""
+    if not 1 <= interval <= MAX_INTERVAL:
+        raise AllocationSamplingError(
+            "the sample interval %s is too %s; it must be between 1 byte and "
+            "2**62 bytes" % (interval if text is None else repr(text),
+                             "small" if interval < 1 else "large"))
+    return interval
+
+
+_BYTES = [(2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"),
+          (2.0**10, "KiB"), (1.0, "B")]
+_COUNTS = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")]
+
+
+def format_bytes(number: float) -> str:
+    """Three significant digits and a unit: 1.53 MiB."""
+    scale, unit = _scale(number, _BYTES)
+    return "%s %s" % (_three_digits(number / scale), unit)
+
+
+def format_count(number: float) -> str:
+    """Three significant digits: 1.53M."""
+    scale, unit = _scale(number, _COUNTS)
+    return _three_digits(number / scale) + unit
+
+
+def format_range(low: float, number: float, high: float,
+                 bytes_: bool = True) -> str:
+    """`low` to `high` in the unit in which `number` is written: 1.47-1.60."""
+    scale, _ = _scale(number, _BYTES if bytes_ else _COUNTS)
+    return "%s-%s" % (_three_digits(low / scale), _three_digits(high / scale))
+
+
+def _scale(number: float, units: list[tuple[float, str]]) -> tuple[float, str]:
+    for scale, unit in units:
+        if number >= 0.9995 * scale:
+            return scale, unit
+    return units[-1]
+
+
+def _three_digits(number: float) -> str:
+    if number >= 99.95 or number == int(number):
+        return "%.0f" % number
+    return "%.1f" % number if number >= 9.995 else "%.2f" % number

@@ -1,0 +1,149 @@
+"""The summary that goes to the terminal: who allocates how much."""
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+from typing import NamedTuple, TextIO
+
+from vmprof_allocation.estimator import Estimate, Sum, probability
+from vmprof_allocation.program import LOST, START, program_frames
+from vmprof_allocation.reader import Function, Profile
+from vmprof_allocation.sizes import format_bytes, format_count, format_range
+
+
+class Row(NamedTuple):
+    function: Function
+    #: allocated by the function itself; and with what it calls
+    self_bytes: Estimate
+    self_objects: Estimate
+    total_bytes: Estimate
+    total_objects: Estimate
+
+
+class Summary(NamedTuple):
+    """The functions, largest first, and the sums over all of them."""
+
+    rows: list[Row]
+    bytes: Estimate
+    objects: Estimate
+    samples: int
+
+
+def _groups(profile: Profile) -> Iterator[tuple[int, int, float, int]]:
+    """(stack, size, probability, number of samples), for samples alike."""
+    samples = profile.samples
+    groups = collections.Counter(
+        zip(samples.stack, samples.size, samples.interval))
+    for (stack, size, interval), count in groups.items():
+        if size:
+            yield stack, size, probability(size, interval, profile.gaps), count
+
+
+def summarize(profile: Profile) -> Summary:
+    """Add the allocation samples of `profile` up, per function.
+
+    A function that stands several times in a stack counts once in its total.
+    """
+    everything = Sum()
+    own: dict[Function, Sum] = collections.defaultdict(Sum)
+    total: dict[Function, Sum] = collections.defaultdict(Sum)
+    functions: dict[int, list[Function]] = {-1: [LOST]}
+    for stack, size, p, count in _groups(profile):
+        if stack not in functions:
+            functions[stack] = [
+                profile.function(frame.address) for frame in
+                program_frames(profile, profile.stacks[stack])] or [START]
+        everything.add(size, p, count)
+        own[functions[stack][-1]].add(size, p, count)
+        for function in set(functions[stack]):
+            total[function].add(size, p, count)
+    nothing = Sum()
+    rows = [Row(function, own.get(function, nothing).bytes(),
+                own.get(function, nothing).objects(),
+                sum_.bytes(), sum_.objects())
+            for function, sum_ in total.items()]
+    rows.sort(key=lambda row: (-row.self_bytes.value, -row.total_bytes.value,
+                               row.function))
+    return Summary(rows, everything.bytes(), everything.objects(),
+                   everything.samples)
+
+
+def show(profile: Profile, out: TextIO, limit: int = 25) -> None:
+    """Write the summary of `profile` to `out`; the `limit` largest rows."""
+    summary = summarize(profile)
+    lost = profile.lost_stacks
+    print("allocated in %s (%s samples, one per %s on average):" % (
+        _seconds(profile), summary.samples,
+        format_bytes(int(profile.settings.get("interval", "0")))), file=out)
+    if profile.end_time is None:
+        print("  the run did not end normally; this is what it had written",
+              file=out)
+    print(file=out)
+    if summary.samples:
+        _table(profile, summary, out, limit)
+    print(_total_line(profile, summary), file=out)
+    if lost:
+        print("lost: the stacks of %d of %d samples; their bytes are in %s"
+              % (lost, summary.samples, LOST.name), file=out)
+    if profile.lost_facts:
+        print("lost: the sizes of %d samples, which are not counted"
+              % profile.lost_facts, file=out)
+    time_samples = len(profile.samples) - summary.samples
+    if time_samples:
+        print("time samples: %d; the profile holds them too" % time_samples,
+              file=out)
+
+
+_LINE = "%10s %5s %-11s %7s %-11s  %10s %5s %-11s %7s %-11s  %s"
+
+
+def _table(profile: Profile, summary: Summary, out: TextIO, limit: int) -> None:
+    print(_LINE % ("self", "%", "95 %", "objects", "95 %",
+                   "total", "%", "95 %", "objects", "95 %", "function"),
+          file=out)
+    for row in summary.rows[:limit]:
+        f = row.function
+        print(_LINE % (
+            *_cells(row.self_bytes, row.self_objects, summary),
+            *_cells(row.total_bytes, row.total_objects, summary),
+            "%s  %s:%d" % (f.name, f.file, f.line) if f.file else f.name,
+        ), file=out)
+    if len(summary.rows) > limit:
+        print("%10s and %d functions more" % (
+            "...", len(summary.rows) - limit), file=out)
+    print(file=out)
+
+
+def _cells(bytes_: Estimate, objects: Estimate,
+           summary: Summary) -> tuple[str, str, str, str, str]:
+    if not bytes_.value:
+        return "-", "", "", "-", ""
+    return (format_bytes(bytes_.value),
+            "%.1f" % (100 * bytes_.value / summary.bytes.value),
+            format_range(bytes_.low, bytes_.value, bytes_.high),
+            format_count(objects.value),
+            format_range(objects.low, objects.value, objects.high, False))
+
+
+def _total_line(profile: Profile, summary: Summary) -> str:
+    estimate = "estimated total: %s (95 %%: %s .. %s)" % (
+        format_bytes(summary.bytes.value), format_bytes(summary.bytes.low),
+        format_bytes(summary.bytes.high))
+    if not profile.moments:
+        return estimate
+    last = profile.moments[-1]
+    counted = "the GC itself counted: %s in %d minor collections" % (
+        format_bytes(last.allocated), last.collections)
+    if last.pressures:
+        counted += (" (and what was allocated shortly before %d memory "
+                    "pressures)" % last.pressures)
+    if last.surprises:
+        counted += (" (and what was allocated before %d collections that "
+                    "were not seen)" % last.surprises)
+    return "%s; %s" % (estimate, counted)
+
+
+def _seconds(profile: Profile) -> str:
+    if profile.moments:
+        return "%.2f s" % (profile.moments[-1].time / 1e9)
+    return "?"
