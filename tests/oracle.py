@@ -114,7 +114,7 @@ def samples(events: Iterable[Event]) -> Iterator[Sample]:
             if running and start <= sampled < allocated:
                 yield Sample(event.number, event.size, interval)
                 if fixed:
-                    # the first multiple of the interval beyond the object
+                    # of every interval-th byte, the first one behind the object
                     sampled += -((sampled - allocated) // interval) * interval
                 else:
                     sampled = allocated + gap(interval, fixed, random)

@@ -52,9 +52,11 @@ setup(
     ext_modules=[Extension(
         "vmprof_allocation._live",
         sources=[NATIVE + name for name in (
-            "live.c", "nursery.c", "profile_log.c", "sampler.c")],
+            "live.c", "nursery.c", "profile_log.c", "sampler.c",
+            "vmprof_stack.c")],
         depends=[NATIVE + name for name in (
-            "live.h", "nursery.h", "profile_log.h", "sampler.h")],
+            "live.h", "nursery.h", "profile_log.h", "sampler.h",
+            "vmprof_stack.h")],
         extra_compile_args=["-std=gnu99", "-O2", "-Wall", "-Wextra"],
         libraries=["m", "pthread"],
     )] if SUPPORTED else [],

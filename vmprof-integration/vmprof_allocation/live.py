@@ -248,6 +248,7 @@ class LiveCarrier:
                            if not line.startswith("#")))
         layout = self._process.layout
         place = ffi.new("struct live_place *")
+        place.base = base
         place.nursery_free = base + layout.nursery_free
         place.nursery_top = base + layout.nursery_top
         place.entry = [base + entry for entry in layout.entry]

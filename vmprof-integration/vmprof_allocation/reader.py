@@ -11,7 +11,9 @@ import dataclasses
 import gzip
 import io
 import os
+import re
 import struct
+import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,9 +28,13 @@ KIND_INTERPRETED, KIND_JIT, KIND_MACHINE_CODE, KIND_NATIVE = 1, 3, 6, 7
 
 #: vmprof's own limit
 MAX_DEPTH = 2**16
+#: a gzipped profile unpacks to no more bytes: what does is made to harm
+MAX_UNPACKED = 2**32
 
 _WORD = struct.Struct("<q")
 _STACK_HEAD = struct.Struct("<qq")
+# a native function's name may contain colons (C++'s do)
+_NAME = re.compile(r"([^:]*):(.*?):(-?[0-9]{1,9}):(.*)", re.DOTALL)
 
 
 class Frame(NamedTuple):
@@ -118,11 +124,11 @@ class Profile:
         name = self.names.get(address)
         if name is None:
             return Function("<unknown 0x%x>" % (address & 2**64 - 1), 0, "", "")
-        parts = name.split(":", 3)
-        if len(parts) != 4:
+        match = _NAME.fullmatch(name)
+        if match is None:
             return Function(name, 0, "", "")
-        language, function, line, file = parts
-        return Function(function, int(line) if line.isdecimal() else 0,
+        language, function, line, file = match.groups()
+        return Function(function, max(int(line), 0),
                         "" if file == "-" else file, language)
 
 
@@ -147,6 +153,7 @@ class _Reader:
         self.word = array.array("q")        # thread, or negated key
         self.stamp = array.array("q")
         self.memory = array.array("q")
+        self.frames = _Frames()
         # one row per fact: key, time, thread, size, interval
         self.facts = array.array("q")
 
@@ -187,10 +194,15 @@ class _Reader:
         if self.version:
             raise self.damaged("a second header")
         length: int
-        self.version, self.flags, length = struct.unpack_from(
-            ">hBB", self.data, at + 1)
-        self.interpreter = self.data[at + 5:at + 5 + length].decode(
-            "ascii", "replace")
+        (self.version,) = struct.unpack_from(">h", self.data, at + 1)
+        at += 3
+        if self.version >= 4:
+            self.flags = self.data[at]
+            at += 1
+        else:
+            self.flags = FLAG_MEMORY if self.version == 3 else 0
+        end = at + 1 + self.data[at]
+        self.interpreter = self.data[at + 1:end].decode("ascii", "replace")
         if not 1 <= self.version <= 7:
             raise ProfileError("vmprof's layout version %d is not known; "
                                "this reads 1 to 7" % self.version)
@@ -199,7 +211,7 @@ class _Reader:
         # the words behind a stack: thread, memory, time stamp
         self.has_memory = bool(self.flags & FLAG_MEMORY)
         self.tail = 8 * (1 + self.has_memory + (self.version == 7))
-        return at + 5 + length
+        return end
 
     def read_stack(self) -> int:
         data, at = self.data, self.at
@@ -260,8 +272,10 @@ class _Reader:
     def read_facts(self, payload: str) -> None:
         head, _, rest = payload.partition(";")
         try:
-            self.moments.append(Moment(
-                *[int(n, 16) for n in head.split(",")][:7]))
+            numbers = [int(n, 16) for n in head.split(",")][:7]
+            if not 0 <= min(numbers) <= max(numbers) < 2**63:
+                raise ValueError
+            self.moments.append(Moment(*numbers))
             entries = rest.split(";")
             if entries.pop():
                 raise ValueError
@@ -298,7 +312,7 @@ class _Reader:
                         break
                 else:
                     raise self.damaged("an unknown record 0x%02x" % marker)
-            except struct.error:
+            except (struct.error, IndexError):
                 end = size + 1
             if end > size:
                 if salvage:
@@ -336,11 +350,13 @@ class _Reader:
             row_ = row_of_key.pop(facts[i], None)
             if row_ is None:
                 lost_stacks += 1
-            size, interval = facts[i + 3], facts[i + 4]
-            if size < 0 or interval < 0 or (size > 0) != (interval > 0):
-                raise ProfileError("damaged profile: sample %d has %d bytes at "
-                                   "an interval of %d" % (facts[i], size, interval))
-            table.time.append(facts[i + 1])
+            time, size, interval = facts[i + 1], facts[i + 3], facts[i + 4]
+            if (time < 0 or size < 0 or interval < 0
+                    or (size > 0) != (interval > 0)):
+                raise ProfileError(
+                    "damaged profile: sample %d has %d bytes at an interval "
+                    "of %d, at %d ns" % (facts[i], size, interval, time))
+            table.time.append(time)
             table.thread.append(facts[i + 2])
             table.stack.append(-1 if row_ is None else self.stack[row_])
             table.size.append(size)
@@ -351,7 +367,7 @@ class _Reader:
     def decode(self, raw: bytes) -> tuple[Frame, ...]:
         words = struct.unpack("<%dq" % (len(raw) // 8), raw)
         if self.flags & FLAG_PYPY:
-            return _decode_pypy(words)
+            return _decode_pypy(words, self.frames)
         if self.flags & FLAG_LINES:
             pairs = zip(words[0::2], words[1::2])
             frames = [_plain(address, -line if line < 0 else line)
@@ -366,7 +382,21 @@ def _plain(address: int, line: int) -> Frame:
     return Frame(address, "native" if address & 1 else "interpreted", line)
 
 
-def _decode_pypy(words: tuple[int, ...]) -> tuple[Frame, ...]:
+class _Frames(dict[tuple[int, int], Frame]):
+    """The frame of each pair (kind, address) in PyPy's stacks: one object,
+    however many stacks it is in."""
+
+    def __missing__(self, pair: tuple[int, int]) -> Frame:
+        kind, address = pair
+        frame = self[pair] = Frame(address, _KINDS[kind], 0)
+        return frame
+
+
+_KINDS = {KIND_INTERPRETED: "interpreted", KIND_JIT: "jit",
+          KIND_NATIVE: "native"}
+
+
+def _decode_pypy(words: tuple[int, ...], known: _Frames) -> tuple[Frame, ...]:
     """(kind, address) pairs, innermost first, to frames, outermost first.
 
     A piece of the JIT's machine code writes its start (kind 6) and then the
@@ -376,16 +406,20 @@ def _decode_pypy(words: tuple[int, ...]) -> tuple[Frame, ...]:
     own entry (kind 1) follows, and the two are one.  If other machine code
     called it, then there is none, and the next piece follows.
     """
+    kinds, addresses = words[0::2], words[1::2]
+    if kinds.count(KIND_INTERPRETED) == len(addresses) == len(kinds):
+        # most stacks: nothing is left out
+        return tuple(map(known.__getitem__,
+                         zip(kinds[::-1], addresses[::-1])))
     frames: list[Frame] = []
-    for kind, address in zip(words[0::2], words[1::2]):
-        if kind == KIND_JIT:
-            frames.append(Frame(address, "jit", 0))
-        elif kind == KIND_NATIVE:
-            frames.append(Frame(address, "native", 0))
-        elif kind == KIND_INTERPRETED:
-            if frames and frames[-1] == (address, "jit", 0):
-                continue
-            frames.append(Frame(address, "interpreted", 0))
+    before = (0, 0)
+    for pair in zip(kinds, addresses):
+        kind, address = pair
+        if kind in _KINDS:
+            if kind != KIND_INTERPRETED or before != (KIND_JIT, address):
+                frames.append(known[pair])
+            # not frames[-1]: of a recursion only one frame is that one
+            before = pair
     frames.reverse()
     return tuple(frames)
 
@@ -406,6 +440,21 @@ def read_bytes(data: bytes, *, salvage: bool = False,
         lost_facts=lost_facts, torn=torn)
 
 
+def _unpack(data: bytes) -> bytes:
+    parts, size = [], 0
+    try:
+        file = gzip.GzipFile(fileobj=io.BytesIO(data))
+        while part := file.read(2**24):
+            parts.append(part)
+            size += len(part)
+            if size > MAX_UNPACKED:
+                raise ProfileError("the profile unpacks to more than %d bytes"
+                                   % MAX_UNPACKED)
+    except (OSError, EOFError, zlib.error) as e:
+        raise ProfileError("damaged profile: %s" % e) from e
+    return b"".join(parts)
+
+
 def read(path: str | os.PathLike[str], *, salvage: bool = False,
          progress: Callable[[int, int], None] | None = None) -> Profile:
     """Read the profile at `path`, which may be gzipped.
@@ -417,8 +466,5 @@ def read(path: str | os.PathLike[str], *, salvage: bool = False,
     with open(path, "rb") as file:
         data = file.read()
     if data[:2] == b"\x1f\x8b":
-        try:
-            data = gzip.GzipFile(fileobj=io.BytesIO(data)).read()
-        except (OSError, EOFError) as e:
-            raise ProfileError("damaged profile: %s" % e) from e
+        data = _unpack(data)
     return read_bytes(data, salvage=salvage, progress=progress)

@@ -54,6 +54,7 @@ class Session:
         self.output = None if output is None else os.fspath(output)
         self._carrier: Carrier | None = None
         self._fd = -1
+        self._file: tuple[int, int] | None = None
         self._pid = 0
 
     def start(self) -> None:
@@ -75,6 +76,7 @@ class Session:
                 os.unlink(self.output)
             raise
         self._carrier, self._pid = carrier, os.getpid()
+        self._file = self._file_id()
         atexit.register(self.stop)
 
     def _open(self) -> bool:
@@ -126,5 +128,14 @@ class Session:
         try:
             carrier.stop()
         finally:
-            if self.is_parent:
-                os.close(self._fd)      # a child closed it when it was forked
+            # a forked child has closed it; the program may have, and have
+            # opened a file of its own that got the same number
+            if self.is_parent and self._file_id() == self._file:
+                os.close(self._fd)
+
+    def _file_id(self) -> tuple[int, int] | None:
+        try:
+            status = os.fstat(self._fd)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino

@@ -16,6 +16,7 @@
 #include "live.h"
 #include "nursery.h"
 #include "profile_log.h"
+#include "vmprof_stack.h"
 
 static struct live_place place;
 static struct live_statistics statistics;
@@ -79,6 +80,9 @@ static unsigned int names_taken[VMPROF_BUFFERS];    /* bytes of it */
 static int64_t first_name[VMPROF_BUFFERS];          /* to tell a reuse */
 static int64_t names_looked_at;
 static int64_t last_key;                /* of the sample now being taken */
+static char probe[VMPROF_BUFFER_SIZE];  /* a sample that is not for the log */
+static size_t probe_size;
+static int is_probing;
 
 static void totals(struct profile_totals *t)
 {
@@ -166,6 +170,11 @@ static void take_record(int i, const char *data, size_t size)
         take_names(i, (unsigned int)size);
         return;
     }
+    if (is_probing && size <= sizeof probe) {
+        memcpy(probe, data, size);
+        probe_size = size;
+        return;
+    }
     key = profile_log_stack(data, size);
     if (key == 0) {
         profile_log_bytes(data, size);
@@ -225,6 +234,19 @@ static void call_vmprof(siginfo_t *info, void *context)
     vmprof_action.sa_sigaction(SIGPROF, info, context);
 }
 
+/* Have vmprof look at this thread's stack, here and now */
+static void call_vmprof_now(void)
+{
+    siginfo_t info;
+    ucontext_t context;
+
+    /* it reads no more of these than the program counter, which it looks up
+       among the JIT's code: NULL is not found there */
+    memset(&info, 0, sizeof info);
+    memset(&context, 0, sizeof context);
+    call_vmprof(&info, &context);
+}
+
 static void finish_time_sample(int64_t now)
 {
     if (last_key != 0) {
@@ -238,17 +260,19 @@ static void take_allocation_sample(int64_t size, int64_t interval)
 {
     int saved_errno = errno;
     int64_t now = now_ns();
-    siginfo_t info;
-    ucontext_t context;
+    uintptr_t back, stub = 0;
+    uintptr_t *return_address = vmprof_stack_stub(&back);
 
-    /* vmprof reads no more of these than the program counter, which it
-       looks up among the JIT's code: NULL is not found there */
-    memset(&info, 0, sizeof info);
-    memset(&context, 0, sizeof context);
     take_lock();
     take_new_names(now);
     last_key = 0;
-    call_vmprof(&info, &context);
+    if (return_address != NULL) {
+        stub = *return_address;
+        *return_address = back;
+    }
+    call_vmprof_now();
+    if (return_address != NULL)
+        *return_address = stub;
     statistics.samples++;
     if (last_key == 0) {
         last_key = profile_log_lost_stack();
@@ -260,6 +284,19 @@ static void take_allocation_sample(int64_t size, int64_t interval)
         flush(now);
     release_lock();
     errno = saved_errno;
+}
+
+/* Find vmprof's stack, with a sample of the thread that starts us */
+static int find_stack(void)
+{
+    take_lock();
+    probe_size = 0;
+    is_probing = 1;
+    call_vmprof_now();
+    is_probing = 0;
+    release_lock();
+    return probe_size == 0 ? ENOTSUP
+                           : vmprof_stack_find(place.base, probe, probe_size);
 }
 
 /* In front of vmprof's own handler.  Its signals come from the timer. */
@@ -552,6 +589,7 @@ int live_enabled(const char *settings, int take_time_samples)
 {
     static const struct itimerval off;
     struct sigaction action;
+    int error;
 
     thread.is_control = 0;
     if (set_slot(1, original[1]) != 0 || set_slot(2, original[2]) != 0)
@@ -559,7 +597,10 @@ int live_enabled(const char *settings, int take_time_samples)
     if (sigaction(SIGPROF, NULL, &vmprof_action) < 0)
         return errno;
     if (!(vmprof_action.sa_flags & SA_SIGINFO) || vmprof_buffers == NULL)
-        return ENOSYS;
+        return ENOTSUP;
+    error = find_stack();
+    if (error != 0)
+        return error;
     takes_time_samples = take_time_samples;
     if (!take_time_samples && setitimer(ITIMER_PROF, &off, NULL) < 0)
         return errno;

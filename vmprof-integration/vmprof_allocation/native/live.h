@@ -13,6 +13,7 @@
 
 /* Where things are in this process (find.py) */
 struct live_place {
+    uintptr_t base;             /* of libpypy */
     uintptr_t nursery_free;
     uintptr_t nursery_top;
     uintptr_t entry[3];         /* collect_and_reserve, _minor_collection,

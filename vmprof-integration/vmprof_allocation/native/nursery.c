@@ -26,10 +26,15 @@ static void account(int64_t bytes, int unknown)
 static int settle(char *upto)
 {
     char *top = *nursery.top;
-    int pressure = (upto == top && ((uintptr_t)top & 7) != 0);
+    int pressure = ((uintptr_t)upto & 7) != 0;
     int lost = pressure;
 
-    if (top != nursery.placed_top && top != NURSERY_POKE) {
+    if (nursery.real_top == NULL) {
+        /* the first entry since the start */
+        nursery.real_top = top == NURSERY_POKE ? nursery.first_top : top;
+        lost = 1;
+    }
+    else if (top != nursery.placed_top && top != NURSERY_POKE) {
         /* the GC moved it where we could not see it */
         nursery.real_top = top;
         lost = 1;
@@ -40,8 +45,6 @@ static int settle(char *upto)
 
     switch (nursery.phase) {
     case NURSERY_STARTING:
-        if (top == NURSERY_POKE)
-            *nursery.top = nursery.real_top = nursery.first_top;
         nursery.phase = NURSERY_RUNNING;
         break;
     case NURSERY_RUNNING:
@@ -145,5 +148,6 @@ void nursery_start(int64_t interval, uint64_t seed, int fixed)
     nursery.new_interval = 0;
     nursery.allocated = nursery.collections = 0;
     nursery.pressures = nursery.surprises = 0;
+    nursery.real_top = NULL;
     nursery.phase = NURSERY_STARTING;
 }

@@ -25,9 +25,9 @@
  *
  * nursery_top as we set it is never a multiple of 8, but objects always
  * are.  The check comes to the same, and one thing can be told apart:
- * if nursery_free was exactly our nursery_top, then no object ended there,
- * but raw_malloc_memory_pressure() set nursery_free = nursery_top to ask
- * for a collection.
+ * if nursery_free is no multiple of 8, then no object ended there, but
+ * raw_malloc_memory_pressure() set nursery_free = nursery_top to ask for a
+ * collection.  (nursery_top may have been poked since.)
  */
 
 #include <stddef.h>
@@ -66,7 +66,8 @@ struct nursery {
     volatile int phase;             /* enum nursery_phase, set by any thread */
     char *first_top;                /* nursery_top before the first poke */
 
-    char *real_top;                 /* nursery_top as the GC set it */
+    char *real_top;                 /* nursery_top as the GC set it; NULL
+                                       before the first entry */
     char *placed_top;               /* nursery_top as we set it */
     char *counted_from;             /* bytes below this one are accounted for */
     int inside;                     /* an original function is at work */

@@ -76,7 +76,8 @@ int64_t profile_log_stack(const void *record, size_t size)
     int64_t depth;
     size_t thread;
 
-    if (log.fd < 0 || size < head || *(const char *)record != MARKER_STACKTRACE)
+    if (log.fd < 0 || size < head || size > MAX_RECORD ||
+        *(const char *)record != MARKER_STACKTRACE)
         return 0;
     memcpy(&depth, (const char *)record + 1 + sizeof depth, sizeof depth);
     thread = head + (size_t)depth * sizeof(int64_t);
@@ -111,7 +112,8 @@ void profile_log_fact(int64_t key, int64_t now, int64_t thread, int64_t size,
 
 int profile_log_due(int64_t now)
 {
-    return log.facts == MAX_FACTS || log.used >= PROFILE_LOG_BYTES ||
+    return log.facts > MAX_FACTS - PROFILE_LOG_BURST ||
+           log.used >= PROFILE_LOG_BYTES ||
            (log.facts > 0 && now - log.oldest >= PROFILE_LOG_NS);
 }
 

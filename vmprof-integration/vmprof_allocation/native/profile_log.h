@@ -19,6 +19,10 @@
 #define PROFILE_LOG_BYTES   (1 << 20)
 #define PROFILE_LOG_NS      750000000
 
+/* There is always room for so many facts, or else a flush is due: more than
+   one sample can bring, even with one from each of vmprof's 20 buffers. */
+#define PROFILE_LOG_BURST   64
+
 /* what each block says of the run as a whole; all since the start */
 struct profile_totals {
     int64_t allocated;      /* bytes that the GC's own pointers counted */

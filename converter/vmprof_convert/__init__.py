@@ -1,0 +1,1 @@
+"""Turn vmprof profiles into the formats of other viewers."""

@@ -1,0 +1,90 @@
+"""The command vmprof-convert."""
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import sys
+from collections.abc import Sequence
+
+from vmprof_allocation import reader
+from vmprof_allocation.errors import ProfileError
+
+from vmprof_convert import output, serve
+from vmprof_convert.convert import convert
+from vmprof_convert.progress import progress_bar
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="vmprof-convert",
+        description="Turn a vmprof profile, with or without allocation "
+                    "samples, into a file for the Firefox Profiler.")
+    parser.add_argument("profile", metavar="PROFILE",
+                        help="what vmprof wrote, gzipped or not")
+    parser.add_argument(
+        "-o", "--output", metavar="OUT",
+        help="the file to write; its name ends with .json or .json.gz "
+             "(default: PROFILE.json.gz, or no file with --view)")
+    parser.add_argument(
+        "--view", action="store_true",
+        help="open the profile in the Firefox Profiler; the file is served "
+             "on this machine only, until the page has it")
+    parser.add_argument(
+        "--salvage", action="store_true",
+        help="read a profile that was cut off in the middle of a record")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> None:
+    path: str = options.profile
+    target: str | None = options.output
+    if target is None and not options.view:
+        target = path + ".json.gz"
+    # what else there is can block, or never end
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+        raise ProfileError("is not a file")
+    if target is not None:
+        output.check_target(target, path)
+
+    with progress_bar("reading", "B") as progress:
+        profile = reader.read(path, salvage=options.salvage, progress=progress)
+    with progress_bar("converting", " stacks") as progress:
+        data = output.encode(convert(profile, progress))
+    if target is not None:
+        output.write(target, data)
+        print("wrote %s" % target, flush=True)
+    if options.view:
+        serve.view(data)
+
+
+def _message(error: BaseException, path: str) -> str:
+    """One line that says what is wrong, with which file."""
+    if isinstance(error, ProfileError):
+        text = "%s: %s" % (path, error)
+    elif isinstance(error, MemoryError):
+        text = "%s: this machine's memory is too small for it" % path
+    elif isinstance(error, OSError) and error.filename is not None:
+        text = "%s: %s" % (error.filename, error.strerror)
+    else:
+        text = str(error)
+    # names of files may contain anything
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        _run(options)
+    except (ProfileError, output.OutputError, OSError, MemoryError) as error:
+        print("vmprof-convert: %s" % _message(error, options.profile),
+              file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return 0

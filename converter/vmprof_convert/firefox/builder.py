@@ -1,0 +1,147 @@
+"""The profile as a whole."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vmprof_convert.firefox.categories import CATEGORIES, Category
+from vmprof_convert.firefox.counters import Counter
+from vmprof_convert.firefox.extra import Entry, section
+from vmprof_convert.firefox.json_types import Json
+from vmprof_convert.firefox.tables import (
+    FrameTable,
+    FuncTable,
+    SourceTable,
+    StackTable,
+    StringTable,
+)
+from vmprof_convert.firefox.threads import Thread
+
+# Every version is upgraded by the front end for ever, and one that is newer
+# than the user's front end is refused: 64 is the oldest that has what is
+# needed here.
+PROCESSED_VERSION = 64
+#: of Firefox's own profiles at that time; nothing depends on it here
+GECKO_VERSION = 36
+
+
+class ProfileBuilder:
+    """Collects one process's functions, stacks, threads and counters.
+
+    Ask for functions, then for frames of them; what is asked for twice is
+    there once.  Then set the stacks, and then add threads and counters.
+    """
+
+    def __init__(self, *, product: str, pid: str, interval: float,
+                 start: float, end: float = 0.0, arguments: str = "",
+                 system: str = "", source: str = ""):
+        """`interval` is the time between two time samples and `end` the
+        length of the run, in milliseconds; the profile gets longer when its
+        samples are.  `start` is milliseconds since 1970, 0.0: not known.
+        `source` names the tool that took the profile."""
+        self._product = product
+        self._pid = pid
+        self._interval = interval
+        self._start = start
+        self._end = end
+        self._arguments = arguments
+        self._system = system
+        self._source = source
+        self._strings = StringTable()
+        self._sources = SourceTable(self._strings)
+        self._functions = FuncTable(self._strings, self._sources)
+        self._frames = FrameTable()
+        self._stacks = StackTable()
+        self._threads: list[Thread] = []
+        self._counters: list[Counter] = []
+        self._extra: list[Json] = []
+
+    def function(self, name: str, file: str = "", line: int = 0, *,
+                 python: bool) -> int:
+        """The index of a function; `line` is that of its definition."""
+        return self._functions.index(name, file, line, python)
+
+    def frame(self, function: int, category: Category, line: int = 0) -> int:
+        """The index of a frame; `line` is the executed one."""
+        return self._frames.index(function, category, line)
+
+    def set_stacks(self, stacks: Sequence[Sequence[int]]) -> list[int]:
+        """Set all stacks at once, which is much the fastest; returns their
+        indices.  A stack is its frames, outermost first, at least one."""
+        return self._stacks.fill(stacks)
+
+    def add_thread(self, thread: Thread) -> None:
+        """Threads appear in the order in which they are added; the main
+        thread comes first."""
+        if thread.main != (not self._threads):
+            raise ValueError("the first thread, and no other, is the main one")
+        self._threads.append(thread)
+
+    @property
+    def has_threads(self) -> bool:
+        return bool(self._threads)
+
+    def add_counter(self, counter: Counter) -> None:
+        self._counters.append(counter)
+
+    def add_extra(self, label: str, entries: list[Entry]) -> None:
+        """A section of the panel "Profile info"."""
+        self._extra.append(section(label, entries))
+
+    def _end_time(self) -> float:
+        return max(self._end,
+                   *(thread.end() + self._interval for thread in self._threads),
+                   *(counter.times[-1] for counter in self._counters))
+
+    def build(self) -> Json:
+        """The profile, ready for json.dump; there must be a thread."""
+        return {
+            "meta": self._build_meta(),
+            "libs": [],
+            "pages": [],
+            "counters": [counter.build(self._pid, 0)
+                         for counter in self._counters],
+            "shared": {
+                "stringArray": self._strings.build(),
+                "sources": self._sources.build(),
+                "sourceLocationTable": {
+                    "length": 0, "source": [], "line": [], "column": []},
+                "funcTable": self._functions.build(),
+                "frameTable": self._frames.build(),
+                "stackTable": self._stacks.build(),
+                "resourceTable": {
+                    "length": 0, "name": [], "host": [], "type": [], "lib": []},
+                "nativeSymbols": {
+                    "length": 0, "libIndex": [], "address": [], "name": [],
+                    "functionSize": []},
+            },
+            "threads": [thread.build(self._pid, self._product)
+                        for thread in self._threads],
+        }
+
+    def _build_meta(self) -> Json:
+        return {
+            "version": GECKO_VERSION,
+            "preprocessedProfileVersion": PROCESSED_VERSION,
+            "interval": self._interval,
+            "startTime": self._start,
+            "profilingStartTime": 0,
+            "profilingEndTime": self._end_time(),
+            "processType": 0,
+            "product": self._product,
+            "arguments": self._arguments,
+            "importedFrom": self._source,
+            "oscpu": self._system,
+            "stackwalk": 1,
+            "debug": False,
+            "categories": CATEGORIES,
+            "markerSchema": [],
+            # names and lines are known: nothing is to be looked up
+            "symbolicated": True,
+            "symbolicationNotSupported": True,
+            "sourceCodeIsNotOnSearchfox": True,
+            # without these, a thread that only allocates is hidden
+            "initialVisibleThreads": list(range(len(self._threads))),
+            "initialSelectedThreads": [0],
+            "keepProfileThreadOrder": True,
+            "extra": self._extra,
+        }

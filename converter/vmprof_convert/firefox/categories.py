@@ -1,0 +1,30 @@
+"""The categories of frames: what the Profiler colours stacks by."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from vmprof_convert.firefox.json_types import Json
+
+
+class Category(NamedTuple):
+    """A row of the list below, and one of its subcategories."""
+
+    category: int
+    subcategory: int
+
+
+# A category's subcategory 0 must be "Other", and a grey category must exist:
+# the call tree takes it for nodes whose frames don't agree, and crashes when
+# there is none.  Interpreted and JIT are subcategories of one category,
+# because one function is often seen as both.
+CATEGORIES: list[Json] = [
+    {"name": "Other", "color": "grey", "subcategories": ["Other"]},
+    {"name": "Python", "color": "yellow",
+     "subcategories": ["Other", "Interpreted", "JIT"]},
+    {"name": "Native", "color": "lightblue", "subcategories": ["Other"]},
+]
+
+OTHER = Category(0, 0)
+#: by the kind of frame
+PYTHON = {"interpreted": Category(1, 1), "jit": Category(1, 2)}
+NATIVE = Category(2, 0)

@@ -1,0 +1,94 @@
+"""Tracks of numbers: the rate of allocation, and resident memory."""
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Sequence
+
+from vmprof_convert.firefox.json_types import Json
+
+#: how many bins the rate is drawn with, and how narrow one may be, in ms
+MAX_BINS = 1000
+MIN_BIN = 1.0
+
+
+def _row(source: str, unit: str, label: str, **more: bool) -> Json:
+    return {"type": "value", "source": source, "format": {"unit": unit},
+            "label": label, **more}
+
+
+@dataclasses.dataclass
+class Counter:
+    """A track of bytes over time."""
+
+    name: str
+    category: str
+    description: str
+    #: milliseconds, ascending
+    times: Sequence[float]
+    #: bytes, each the change since the row before
+    counts: Sequence[int]
+    display: Json
+
+    @classmethod
+    def rate(cls, times: Sequence[float], counts: Sequence[int]) -> Counter:
+        """Bytes allocated over time: `counts` at `times`, ascending, at least
+        one."""
+        # The front end divides by the time since the row before: the bins
+        # have one width, as that time must not be 0.
+        width = max(MIN_BIN, times[-1] / MAX_BINS)
+        bins = [0] * (int(times[-1] / width) + 2)
+        for time, count in zip(times, counts):
+            bins[int(time / width) + 1] += count
+        return cls(
+            "allocation-rate", "Memory", "Bytes allocated, an estimate",
+            [i * width for i in range(len(bins))], bins, {
+                "graphType": "line-rate",
+                "unit": "bytes",
+                "color": "magenta",
+                "markerSchemaLocation": None,
+                "sortWeight": 5,
+                "label": "Allocation rate",
+                "tooltipRows": [
+                    _row("rate", "bytes-per-second", "allocation rate"),
+                    _row("accumulated", "bytes", "allocated so far"),
+                    _row("selection-total", "bytes",
+                         "allocated in the selection",
+                         requiresPreviewSelection=True),
+                ],
+            })
+
+    @classmethod
+    def resident(cls, times: Sequence[float], sizes: Sequence[int]) -> Counter:
+        """Resident memory: `sizes` in bytes at `times`, ascending, at least
+        one."""
+        counts = [sizes[0], *map(operator.sub, sizes[1:], sizes)]
+        return cls(
+            "resident-memory", "Memory", "Memory of the process in RAM",
+            times, counts, {
+                "graphType": "line-accumulated",
+                "unit": "bytes",
+                "color": "orange",
+                "markerSchemaLocation": None,
+                "sortWeight": 20,
+                "label": "Resident memory",
+                "tooltipRows": [
+                    _row("accumulated", "bytes", "above the lowest"),
+                    _row("count-range", "bytes", "range in the graph"),
+                ],
+            })
+
+    def build(self, pid: str, main_thread: int) -> Json:
+        return {
+            "name": self.name,
+            "category": self.category,
+            "description": self.description,
+            "pid": pid,
+            "mainThreadIndex": main_thread,
+            "samples": {
+                "length": len(self.times),
+                "time": list(self.times),
+                "count": list(self.counts),
+            },
+            "display": self.display,
+        }

@@ -1,0 +1,145 @@
+"""The tables that all threads share.  Each has one row per distinct value,
+and hands out the row's index."""
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from itertools import compress, count
+
+from vmprof_convert.firefox.categories import Category
+from vmprof_convert.firefox.json_types import Json
+
+
+class StringTable:
+    def __init__(self) -> None:
+        self._rows: dict[str, int] = {}
+
+    def index(self, text: str) -> int:
+        return self._rows.setdefault(text, len(self._rows))
+
+    def build(self) -> list[str]:
+        return list(self._rows)
+
+
+class SourceTable:
+    """Source files.  Their text is not embedded: who passes a profile on
+    would pass the program on, unasked."""
+
+    def __init__(self, strings: StringTable):
+        self._strings = strings
+        self._rows: dict[int, int] = {}
+
+    def index(self, file: str) -> int:
+        return self._rows.setdefault(
+            self._strings.index(file), len(self._rows))
+
+    def build(self) -> Json:
+        length = len(self._rows)
+        return {
+            "length": length,
+            "id": [None] * length,
+            "filename": list(self._rows),
+            "startLine": [1] * length,
+            "startColumn": [1] * length,
+            "sourceMapURL": [None] * length,
+            "content": [None] * length,
+        }
+
+
+class FuncTable:
+    def __init__(self, strings: StringTable, sources: SourceTable):
+        self._strings = strings
+        self._sources = sources
+        #: name, source, line, is Python
+        self._rows: dict[tuple[int, int | None, int | None, bool], int] = {}
+
+    def index(self, name: str, file: str, line: int, python: bool) -> int:
+        """The function of this name that is defined at `line` (counted from
+        1; 0: not known) of `file` ("": not known)."""
+        row = (self._strings.index(name),
+               self._sources.index(file) if file else None,
+               line if line > 0 else None, python)
+        return self._rows.setdefault(row, len(self._rows))
+
+    def build(self) -> Json:
+        length = len(self._rows)
+        return {
+            "length": length,
+            "name": [row[0] for row in self._rows],
+            # the front end knows "JS" and native code: Python is its JS
+            "isJS": [row[3] for row in self._rows],
+            # functions that are neither stay visible among the Python ones
+            "relevantForJS": [not row[3] and row[1] is None
+                              for row in self._rows],
+            "resource": [-1] * length,
+            "source": [row[1] for row in self._rows],
+            "lineNumber": [row[2] for row in self._rows],
+            "columnNumber": [None] * length,
+            "originalLocation": [None] * length,
+        }
+
+
+class FrameTable:
+    def __init__(self) -> None:
+        #: function, category, executed line
+        self._rows: dict[tuple[int, Category, int | None], int] = {}
+
+    def index(self, function: int, category: Category, line: int) -> int:
+        """`function` at its executed `line` (from 1; 0: not known)."""
+        return self._rows.setdefault(
+            (function, category, line if line > 0 else None), len(self._rows))
+
+    def build(self) -> Json:
+        length = len(self._rows)
+        return {
+            "length": length,
+            "address": [-1] * length,
+            "inlineDepth": [0] * length,
+            "category": [row[1].category for row in self._rows],
+            "subcategory": [row[1].subcategory for row in self._rows],
+            "func": [row[0] for row in self._rows],
+            "nativeSymbol": [None] * length,
+            "innerWindowID": [0] * length,
+            "line": [row[2] for row in self._rows],
+            "column": [None] * length,
+            "originalLocation": [None] * length,
+        }
+
+
+class StackTable:
+    """A tree: each row is a frame, and the row of what called it."""
+
+    def __init__(self) -> None:
+        self._frames: list[int] = []
+        self._prefixes: list[int | None] = []
+
+    def fill(self, stacks: Sequence[Sequence[int]]) -> list[int]:
+        """Fill the table; returns the row of each of `stacks`.  A stack is
+        its frames, outermost first, at least one."""
+        frames: list[int] = []
+        prefixes: list[int | None] = []
+        result = [0] * len(stacks)
+        # In sorted order, what a stack shares with any before it, it shares
+        # with the last one: there is no need to look a prefix up, which a
+        # table with millions of rows makes slow.
+        before: Sequence[int] = ()
+        rows: list[int] = []        # of `before`
+        for number in sorted(range(len(stacks)), key=stacks.__getitem__):
+            stack = stacks[number]
+            common = next(compress(count(), map(operator.ne, stack, before)),
+                          min(len(stack), len(before)))
+            del rows[common:]
+            new = range(len(frames), len(frames) + len(stack) - common)
+            if new:
+                frames += stack[common:]
+                prefixes.append(rows[-1] if rows else None)
+                prefixes += new[:-1]
+                rows += new
+            result[number] = rows[-1]
+            before = stack
+        self._frames, self._prefixes = frames, prefixes
+        return result
+
+    def build(self) -> Json:
+        return {"length": len(self._frames), "frame": self._frames,
+                "prefix": self._prefixes}

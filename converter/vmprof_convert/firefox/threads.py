@@ -1,0 +1,75 @@
+"""A thread, and its two tables of samples."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vmprof_convert.firefox.json_types import Json
+
+
+class Thread:
+    """One track.  Times are milliseconds since the start, ascending; stacks
+    are indices in the stack table."""
+
+    def __init__(self, name: str, tid: int, *, main: bool):
+        self.name = name
+        self.tid = tid
+        self.main = main
+        self._sample_times: Sequence[float] = ()
+        self._sample_stacks: Sequence[int] = ()
+        self._allocation_times: Sequence[float] = ()
+        self._allocation_stacks: Sequence[int] = ()
+        self._allocation_bytes: Sequence[int] = ()
+
+    def set_time_samples(self, times: Sequence[float],
+                         stacks: Sequence[int]) -> None:
+        self._sample_times, self._sample_stacks = times, stacks
+
+    def set_allocations(self, times: Sequence[float], stacks: Sequence[int],
+                        weights: Sequence[int]) -> None:
+        """`weights` are the bytes that each sample stands for."""
+        self._allocation_times = times
+        self._allocation_stacks = stacks
+        self._allocation_bytes = weights
+
+    def end(self) -> float:
+        """The time of the last sample."""
+        return max((times[-1] for times in (
+            self._sample_times, self._allocation_times) if times), default=0.0)
+
+    def build(self, pid: str, process: str) -> Json:
+        thread: Json = {
+            "name": self.name,
+            "isMainThread": self.main,
+            "processType": "default",
+            "processName": process,
+            "processStartupTime": 0,
+            "processShutdownTime": None,
+            "registerTime": 0,
+            "unregisterTime": None,
+            "pausedRanges": [],
+            "pid": pid,
+            "tid": self.tid,
+            "samples": {
+                "length": len(self._sample_stacks),
+                "time": list(self._sample_times),
+                "stack": list(self._sample_stacks),
+                "weight": None,
+                "weightType": "samples",
+            },
+            "markers": {
+                "length": 0, "data": [], "name": [], "startTime": [],
+                "endTime": [], "phase": [], "category": [],
+            },
+        }
+        # an empty table of allocations makes the front end's range of times
+        # NaN.  There are no memory addresses in it, as the life of objects is
+        # not known: with them, it would offer "retained memory".
+        if self._allocation_stacks:
+            thread["nativeAllocations"] = {
+                "length": len(self._allocation_stacks),
+                "time": list(self._allocation_times),
+                "stack": list(self._allocation_stacks),
+                "weight": list(self._allocation_bytes),
+                "weightType": "bytes",
+            }
+        return thread

@@ -1,0 +1,73 @@
+"""Write the output whole or not at all."""
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import tempfile
+from typing import Any
+
+#: what the name of an output may end with
+SUFFIXES = (".json", ".json.gz")
+
+
+class OutputError(Exception):
+    """The output can't be written there; the message is one line."""
+
+
+def check_target(path: str, source: str) -> None:
+    """Raises OutputError if `path` is no place for what comes from the file
+    `source`: better before the work than after it."""
+    if not path.endswith(SUFFIXES):
+        raise OutputError("%s: the output's name must end with %s"
+                          % (path, " or ".join(SUFFIXES)))
+    folder = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(folder):
+        raise OutputError("%s: there is no such folder" % folder)
+    if os.path.exists(path):
+        if not os.path.isfile(path):
+            raise OutputError("%s: is not a regular file" % path)
+        if os.path.exists(source) and os.path.samefile(path, source):
+            raise OutputError("%s: is the profile itself" % path)
+
+
+def encode(profile: Any) -> bytes:
+    """JSON.  Raises ValueError for NaN and infinities, which JSON has not."""
+    return json.dumps(profile, separators=(",", ":"),
+                      allow_nan=False).encode("ascii")
+
+
+def write(path: str, data: bytes) -> None:
+    """Write `data` to `path`, compressed if the name says so.
+
+    Until all is written, what was at `path` stays.  Raises OSError.
+    """
+    if path.endswith(".gz"):
+        # no time: the same profile makes the same file
+        data = gzip.compress(data, compresslevel=6, mtime=0)
+    # a link stays one
+    path = os.path.realpath(path)
+    folder, name = os.path.split(path)
+    descriptor, temporary = tempfile.mkstemp(prefix="." + name[:100],
+                                             dir=folder)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.chmod(temporary, _mode(path))
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _mode(path: str) -> int:
+    """The permissions of the file at `path`, or those of a new one."""
+    try:
+        return os.stat(path).st_mode & 0o777
+    except FileNotFoundError:
+        # mkstemp's are 0600; there is no other way to ask
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask

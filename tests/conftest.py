@@ -1,0 +1,86 @@
+"""Run real programs in a real PyPy, with or without the sampler.
+
+The interpreter is that of .venv-pypy, which `make` builds; or, to try another
+build of PyPy, the one that the environment variable PYPY names, with our
+package installed in it.
+"""
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from vmprof_allocation import reader
+from vmprof_allocation.reader import Profile
+
+ROOT = Path(__file__).parent.parent
+PYPY = os.environ.get("PYPY", str(ROOT / ".venv-pypy" / "bin" / "pypy3"))
+
+
+@dataclasses.dataclass
+class Run:
+    """A finished run of a program."""
+
+    code: int
+    out: str
+    err: str
+    path: Path
+
+    def profile(self) -> Profile:
+        return reader.read(self.path)
+
+
+class PyPy:
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.environment = {
+            "PATH": os.environ["PATH"], "HOME": str(folder),
+            # the default depends on the machine's cache
+            "PYPY_GC_NURSERY": "1M", "PYTHONHASHSEED": "0",
+            "XDG_CACHE_HOME": os.environ.get(
+                "XDG_CACHE_HOME", str(ROOT / ".build" / "cache")),
+        }
+
+    def script(self, source: str, name: str = "app.py") -> Path:
+        path = self.folder / name
+        path.write_text(textwrap.dedent(source))
+        return path
+
+    def command(self, *arguments: str, timeout: float = 300,
+                **environment: str) -> Run:
+        """Run `pypy3 arguments`."""
+        done = subprocess.run(
+            [PYPY, *arguments], cwd=self.folder, text=True, timeout=timeout,
+            env={**self.environment, **environment}, capture_output=True)
+        return Run(done.returncode, done.stdout, done.stderr,
+                   self.folder / "out.vmprof")
+
+    def run(self, source: str, *arguments: str, jit: str = "",
+            **environment: str) -> Run:
+        """Run a program without us."""
+        flags = ["--jit", jit] if jit else []
+        return self.command(*flags, str(self.script(source)), *arguments,
+                            **environment)
+
+    def sample(self, source: str, interval: str, *flags: str,
+               arguments: tuple[str, ...] = (), jit: str = "", seed: int = 1,
+               **environment: str) -> Run:
+        """Run a program under the sampler; it must end well."""
+        result = self.command(
+            *(["--jit", jit] if jit else []),
+            "-m", "vmprof", "--allocation-sampling", interval,
+            "--allocation-seed", str(seed), "-o", "out.vmprof", *flags,
+            str(self.script(source)), *arguments, **environment)
+        assert result.code == 0, result.err
+        return result
+
+
+@pytest.fixture
+def pypy(tmp_path: Path) -> PyPy:
+    if not Path(PYPY).exists():
+        pytest.fail("%s is missing: run `make test`, which installs it" % PYPY)
+    return PyPy(tmp_path)

@@ -1,0 +1,665 @@
+/* Drives sampler.c and nursery.c, as they are, with a garbage collector of a
+ * few lines that does to nursery_free and nursery_top what incminimark does.
+ *
+ *   harness trace                         the trace is read from stdin
+ *   harness gaps INTERVAL SEED FIXED N    print N gaps
+ *   harness objects INTERVAL SEED FIXED ROUNDS
+ *                                         stdin: lines SIZE COUNT; print how
+ *                                         many of each line are sampled, if
+ *                                         the lines are allocated in turn,
+ *                                         ROUNDS times; last line: the gap
+ *
+ * A trace is a list of lines.  First what the GC is like:
+ *
+ *   nursery BYTES     its size
+ *   rotate            a minor collection without pinned objects moves it
+ *   tiny BYTES        collect_and_reserve() never leaves more room than this
+ *   pins N            how many objects may be pinned at a time
+ *
+ * then what the program does:
+ *
+ *   small SIZE COUNT  allocate objects in the nursery
+ *   large SIZE COLLECTS
+ *                     external_malloc(), which collects first if COLLECTS
+ *   fail SIZE COLLECTS
+ *                     the same, but in the end it raises MemoryError
+ *   collect           a minor collection that the program asks for
+ *   pressure          raw_malloc_memory_pressure()
+ *   pin N             pin the N-th last small object, if it can be
+ *   unpin N           unpin the N-th pinned object
+ *   finalizers N SIZE1 .. SIZEN
+ *                     the next collection with some major progress runs
+ *                     finalizers, which allocate these; 0 is a pressure
+ *   steps N           ... and does N minor collections more
+ *   nomemory          ... and raises MemoryError in collect_and_reserve()
+ *
+ * and what the carrier does:
+ *
+ *   start INTERVAL SEED FIXED
+ *   rate INTERVAL
+ *   stop              ... and make the next allocation enter
+ *   abandon           stop, as in a forked child: nobody pokes nursery_top
+ *   unhook            the three functions are the GC's own again
+ *   unseen            a minor collection that goes around the hook
+ *
+ * The trace is run twice, without the carrier's lines and with them.  Each run
+ * prints what happens as it happens; the samples ("sample NUMBER SIZE
+ * INTERVAL") and the totals are in the second run only.  Whatever must never
+ * happen ends the program with exit code 3.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nursery.h"
+
+#define MAX_PINNED      8
+#define MAX_FINALIZERS  256
+#define MAX_LINES       100000
+#define ALIGNED(n)      (((n) & 7) == 0)
+#define MARKER          12321           /* no errno at all */
+
+static int line_number;
+
+#define CHECK(condition) \
+    do { if (!(condition)) failed(#condition, __LINE__); } while (0)
+
+static void failed(const char *what, int where)
+{
+    fflush(stdout);
+    fprintf(stderr, "harness.c:%d: line %d of the trace: not so: %s\n",
+            where, line_number, what);
+    exit(3);
+}
+
+static void refuse(const char *why)
+{
+    fprintf(stderr, "line %d of the trace: %s\n", line_number, why);
+    exit(2);
+}
+
+/* ____________________________________________________________ */
+/* the garbage collector */
+
+struct object {                 /* what each object begins with */
+    uint64_t number;
+    uint64_t size;
+};
+
+struct pinned {
+    char *at;
+    intptr_t size;
+};
+
+static struct gc {
+    char *nursery_free;
+    char *nursery_top;
+    char *nursery;
+    char *true_top;             /* nursery_top, if nobody else writes to it */
+
+    struct pinned pinned[MAX_PINNED];
+    int pinned_count;
+    struct pinned barrier[MAX_PINNED];  /* pinned at the last collection */
+    int barrier_count, next_barrier;
+
+    int finalizer_count;        /* what the next collection is to do */
+    intptr_t finalizer[MAX_FINALIZERS];
+    int steps, no_memory, external_fails, external_collects;
+} gc;
+
+static intptr_t nursery_size, tiny;
+static int rotate, max_pinned;
+static char *arena[2];
+
+static unsigned char *taken;    /* one for each 8 bytes of the nursery */
+static char **small_object;     /* where they were put, by number */
+static int64_t objects, max_objects;
+static int with_carrier, hooked;
+static int depth_in_reserve;    /* collect_and_reserve() is at work */
+
+static void *(*collect_and_reserve)(void *, intptr_t);
+static void (*minor_collection)(void *);
+static void *(*external_malloc)(void *, uintptr_t, intptr_t, uintptr_t);
+
+static void allocate(intptr_t size);
+static void memory_pressure(void);
+
+static size_t word_of(const char *p)
+{
+    return (size_t)(p - gc.nursery) / 8;
+}
+
+static void set_top(char *top)
+{
+    gc.nursery_top = gc.true_top = top;
+}
+
+static void occupy(char *at, intptr_t size)
+{
+    CHECK(ALIGNED((uintptr_t)at));
+    CHECK(at >= gc.nursery && at + size <= gc.nursery + nursery_size);
+    CHECK(memchr(taken + word_of(at), 1, (size_t)size / 8) == NULL);
+    memset(taken + word_of(at), 1, (size_t)size / 8);
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const struct pinned *p = a, *q = b;
+
+    return (p->at > q->at) - (p->at < q->at);
+}
+
+static void gc_minor_collection(void *self)
+{
+    int i;
+
+    CHECK(self == &gc);
+    CHECK(gc.nursery_top == gc.true_top);
+    CHECK(gc.nursery_free == NULL || ALIGNED((uintptr_t)gc.nursery_free));
+    printf("collection\n");
+    memset(taken, 0, (size_t)nursery_size / 8);
+    if (rotate && gc.pinned_count == 0) {
+        memset(gc.nursery, 0xdd, (size_t)nursery_size);
+        gc.nursery = gc.nursery == arena[0] ? arena[1] : arena[0];
+    }
+    qsort(gc.pinned, (size_t)gc.pinned_count, sizeof *gc.pinned, by_address);
+    for (i = 0; i < gc.pinned_count; i++) {
+        gc.barrier[i] = gc.pinned[i];
+        occupy(gc.pinned[i].at, gc.pinned[i].size);
+    }
+    gc.barrier_count = gc.pinned_count;
+    gc.next_barrier = 0;
+    gc.nursery_free = gc.nursery;
+    set_top(gc.barrier_count > 0 ? gc.barrier[0].at
+                                 : gc.nursery + nursery_size);
+}
+
+static void collect_with_progress(void)
+{
+    intptr_t finalizer[MAX_FINALIZERS];
+    int count = gc.finalizer_count, steps = gc.steps, i;
+
+    memcpy(finalizer, gc.finalizer, sizeof finalizer);
+    gc.finalizer_count = gc.steps = 0;
+    for (i = 0; i <= steps; i++)
+        minor_collection(&gc);
+    for (i = 0; i < count; i++)
+        if (finalizer[i] == 0)
+            memory_pressure();
+        else
+            allocate(finalizer[i]);
+}
+
+static void jump_over_pinned(void)
+{
+    const struct pinned *pinned = &gc.barrier[gc.next_barrier];
+    struct object found;
+
+    /* the GC reads the object's size there: it had better be an object */
+    CHECK(gc.nursery_top == pinned->at);
+    memcpy(&found, gc.nursery_top, sizeof found);
+    CHECK((intptr_t)found.size == pinned->size);
+    CHECK(small_object[found.number] == pinned->at);
+    gc.nursery_free = gc.nursery_top + found.size;
+    gc.next_barrier++;
+    set_top(gc.next_barrier < gc.barrier_count
+                ? gc.barrier[gc.next_barrier].at : gc.nursery + nursery_size);
+}
+
+static void *gc_collect_and_reserve(void *self, intptr_t size)
+{
+    int collections = 0;
+    char *result;
+
+    CHECK(self == &gc);
+    CHECK(gc.nursery_top == gc.true_top);
+    CHECK(ALIGNED((uintptr_t)gc.nursery_free));
+    CHECK(gc.nursery_free - size <= gc.nursery_top);
+    CHECK(gc.nursery_free > gc.nursery_top);    /* else nobody would call */
+    depth_in_reserve++;
+    do {
+        gc.nursery_free = NULL;
+        if (gc.next_barrier < gc.barrier_count)
+            jump_over_pinned();
+        else if (++collections == 1) {
+            collect_with_progress();
+            if (gc.no_memory) {
+                gc.no_memory = 0;
+                depth_in_reserve--;
+                return NULL;
+            }
+        }
+        else {
+            CHECK(collections == 2);
+            minor_collection(&gc);
+        }
+        CHECK(gc.nursery_top == gc.true_top);
+        result = gc.nursery_free;
+    } while (result + size > gc.nursery_top);
+    gc.nursery_free = result + size;
+    if (tiny > 0 && gc.nursery_top - gc.nursery_free > tiny)
+        gc.nursery_free = gc.nursery_top - tiny;
+    depth_in_reserve--;
+    return result;
+}
+
+static void *gc_external_malloc(void *self, uintptr_t type, intptr_t length,
+                                uintptr_t young)
+{
+    static char elsewhere;
+
+    CHECK(self == &gc && type == 24 && length > 0 && young == 1);
+    if (gc.external_collects) {
+        gc.external_collects = 0;
+        collect_with_progress();
+    }
+    return gc.external_fails ? NULL : &elsewhere;
+}
+
+/* A copy of _minor_collection() in a place that nobody hooked */
+static void unseen_collection(void)
+{
+    gc.nursery_top = gc.true_top;
+    gc.nursery_free = NULL;
+    gc_minor_collection(&gc);
+}
+
+static void memory_pressure(void)
+{
+    gc.nursery_free = gc.nursery_top;
+    if (depth_in_reserve == 0)
+        printf("pressure\n");
+}
+
+/* ____________________________________________________________ */
+/* the program */
+
+static int64_t pending_size, pending_interval;  /* a sample of this object */
+
+static void take_sample(int64_t size, int64_t interval)
+{
+    CHECK(with_carrier && size > 0 && pending_size == 0);
+    CHECK(depth_in_reserve == 0);
+    pending_size = size;
+    pending_interval = interval;
+}
+
+static void print_sample(int64_t number)
+{
+    if (pending_size != 0)
+        printf("sample %" PRId64 " %" PRId64 " %" PRId64 "\n", number,
+               pending_size, pending_interval);
+    pending_size = 0;
+}
+
+static int64_t new_number(void)
+{
+    CHECK(objects < max_objects);
+    small_object[objects] = NULL;
+    return objects++;
+}
+
+/* as compiled code and the JIT's code do it */
+static void allocate(intptr_t size)
+{
+    char *result = gc.nursery_free;
+    int slow = 0, real = 0, poked = (gc.nursery_top == NURSERY_POKE);
+    int64_t number;
+    struct object head;
+
+    CHECK(result != NULL);
+    gc.nursery_free = result + size;
+    if (gc.nursery_free > gc.nursery_top) {
+        slow = 1;
+        real = gc.nursery_free > gc.true_top || !ALIGNED((uintptr_t)result);
+        result = collect_and_reserve(&gc, size);
+        if (result == NULL) {
+            CHECK(real);
+            printf("MemoryError\n");
+            return;
+        }
+        CHECK(gc.nursery_free == result + size || (tiny > 0 && real));
+    }
+    CHECK(result + size <= gc.true_top);
+    occupy(result, size);
+    number = new_number();
+    small_object[number] = result;
+    head.number = (uint64_t)number;
+    head.size = (uint64_t)size;
+    memcpy(result, &head, sizeof head);
+    printf("%s %" PRId64 " %" PRIdPTR " %" PRIdPTR "\n",
+           depth_in_reserve > 0 ? "hidden" : "small", number, size,
+           (intptr_t)(result - gc.nursery));
+    CHECK(slow || pending_size == 0);
+    if (slow && with_carrier && nursery.phase == NURSERY_RUNNING)
+        CHECK(real || poked || pending_size != 0);      /* not for nothing */
+    print_sample(number);
+}
+
+static int64_t large_size(uintptr_t type, intptr_t length)
+{
+    return (int64_t)type + 8 * (int64_t)length;
+}
+
+static void allocate_large(int64_t size)
+{
+    void *p = external_malloc(&gc, 24, (intptr_t)(size - 24) / 8, 1);
+
+    if (p == NULL) {
+        CHECK(pending_size == 0);
+        printf("MemoryError\n");
+        return;
+    }
+    printf("large %" PRId64 " %" PRId64 "\n", objects, size);
+    print_sample(new_number());
+}
+
+static int is_pinned(const char *at)
+{
+    int i;
+
+    for (i = 0; i < gc.pinned_count; i++)
+        if (gc.pinned[i].at == at)
+            return 1;
+    return 0;
+}
+
+static void pin(int64_t number)
+{
+    struct object head;
+    char *at;
+
+    if (number < 0 || gc.pinned_count == max_pinned)
+        return;
+    at = small_object[number];
+    /* still there?  What a collection left behind counts as dead. */
+    if (at == NULL || at < gc.nursery || at >= gc.nursery + nursery_size ||
+        !taken[word_of(at)] || is_pinned(at))
+        return;
+    memcpy(&head, at, sizeof head);
+    if (head.number != (uint64_t)number)
+        return;
+    gc.pinned[gc.pinned_count].at = at;
+    gc.pinned[gc.pinned_count++].size = (intptr_t)head.size;
+    printf("pinned %" PRId64 "\n", number);
+}
+
+static void unpin(int i)
+{
+    if (i < gc.pinned_count) {
+        gc.pinned[i] = gc.pinned[--gc.pinned_count];
+        printf("unpinned\n");
+    }
+}
+
+/* ____________________________________________________________ */
+/* the carrier: what live.py does, in its order */
+
+static void hook(int on)
+{
+    hooked = on;
+    collect_and_reserve = on ? nursery_collect_and_reserve
+                             : gc_collect_and_reserve;
+    minor_collection = on ? nursery_minor_collection : gc_minor_collection;
+    external_malloc = on ? nursery_external_malloc : gc_external_malloc;
+}
+
+static void start(int64_t interval, uint64_t seed, int fixed)
+{
+    if (nursery.phase != NURSERY_OFF)
+        refuse("it has been started before");
+    nursery.free = &gc.nursery_free;
+    nursery.top = &gc.nursery_top;
+    nursery.original.collect_and_reserve = gc_collect_and_reserve;
+    nursery.original.minor_collection = gc_minor_collection;
+    nursery.original.external_malloc = gc_external_malloc;
+    nursery.large_size = large_size;
+    nursery.take_sample = take_sample;
+    nursery_start(interval, seed, fixed);
+    hook(1);
+    nursery.first_top = gc.nursery_top;
+    gc.nursery_top = NURSERY_POKE;
+}
+
+static void stop(int poke)
+{
+    if (!hooked)
+        refuse("it has not been started");
+    if (nursery.phase != NURSERY_OFF)
+        nursery.phase = NURSERY_STOPPING;
+    if (poke)
+        gc.nursery_top = NURSERY_POKE;
+}
+
+static int carrier_line(const char *line)
+{
+    int64_t interval;
+    uint64_t seed;
+    int fixed;
+
+    if (sscanf(line, "start %" SCNd64 " %" SCNu64 " %d", &interval, &seed,
+               &fixed) == 3) {
+        if (with_carrier)
+            start(interval, seed, fixed);
+    }
+    else if (sscanf(line, "rate %" SCNd64, &interval) == 1) {
+        if (with_carrier && nursery.phase == NURSERY_OFF)
+            refuse("it has not been started");
+        if (with_carrier) {
+            nursery.new_interval = interval;
+            gc.nursery_top = NURSERY_POKE;
+        }
+    }
+    else if (strcmp(line, "stop\n") == 0 || strcmp(line, "abandon\n") == 0) {
+        if (with_carrier)
+            stop(line[0] == 's');
+    }
+    else if (strcmp(line, "unhook\n") == 0) {
+        if (with_carrier && nursery.phase != NURSERY_OFF)
+            refuse("it has not been stopped");
+        if (with_carrier)
+            hook(0);
+    }
+    else
+        return 0;
+    fputs(line, stdout);
+    return 1;
+}
+
+/* ____________________________________________________________ */
+/* the trace */
+
+static int setup_line(const char *line)
+{
+    if (sscanf(line, "nursery %" SCNdPTR, &nursery_size) == 1)
+        return 1;
+    if (sscanf(line, "tiny %" SCNdPTR, &tiny) == 1)
+        return 1;
+    if (sscanf(line, "pins %d", &max_pinned) == 1 && max_pinned <= MAX_PINNED)
+        return 1;
+    if (strcmp(line, "rotate\n") == 0) {
+        rotate = 1;
+        return 1;
+    }
+    return 0;
+}
+
+static int finalizers_line(const char *line)
+{
+    int i, used, count;
+
+    if (sscanf(line, "finalizers %d%n", &count, &used) != 1)
+        return 0;
+    if (count < 0 || count > MAX_FINALIZERS)
+        refuse("too many finalizers");
+    for (i = 0; i < count; i++) {
+        line += used;
+        if (sscanf(line, " %" SCNdPTR "%n", &gc.finalizer[i], &used) != 1)
+            refuse("a finalizer is missing");
+    }
+    gc.finalizer_count = count;
+    return 1;
+}
+
+static void program_line(const char *line)
+{
+    intptr_t size;
+    int64_t count;
+    int n;
+
+    if (sscanf(line, "small %" SCNdPTR " %" SCNd64, &size, &count) == 2) {
+        if (size < (intptr_t)sizeof(struct object) || !ALIGNED(size))
+            refuse("no size of an object");
+        while (count-- > 0)
+            allocate(size);
+    }
+    else if (sscanf(line, "large %" SCNdPTR " %d", &size, &n) == 2) {
+        gc.external_collects = n;
+        allocate_large(size);
+    }
+    else if (sscanf(line, "fail %" SCNdPTR " %d", &size, &n) == 2) {
+        gc.external_collects = n;
+        gc.external_fails = 1;
+        allocate_large(size);
+        gc.external_fails = 0;
+    }
+    else if (sscanf(line, "pin %d", &n) == 1)
+        pin(objects - 1 - n);
+    else if (sscanf(line, "unpin %d", &n) == 1)
+        unpin(n);
+    else if (sscanf(line, "steps %d", &n) == 1)
+        gc.steps = n;
+    else if (strcmp(line, "nomemory\n") == 0)
+        gc.no_memory = 1;
+    else if (strcmp(line, "collect\n") == 0)
+        collect_with_progress();
+    else if (strcmp(line, "pressure\n") == 0)
+        memory_pressure();
+    else if (strcmp(line, "unseen\n") == 0)
+        unseen_collection();
+    else
+        refuse("not understood");
+}
+
+static void check_after_line(void)
+{
+    int poked = (gc.nursery_top == NURSERY_POKE);
+
+    CHECK(errno == MARKER);
+    CHECK(pending_size == 0);
+    CHECK(gc.true_top >= gc.nursery &&
+          gc.true_top <= gc.nursery + nursery_size);
+    if (!hooked || nursery.phase == NURSERY_OFF)
+        CHECK(gc.nursery_top == gc.true_top || (hooked && poked));
+}
+
+static void run_trace(char **line, int lines, int carrier)
+{
+    int i;
+
+    with_carrier = carrier;
+    memset(&gc, 0, sizeof gc);
+    memset(taken, 0, (size_t)nursery_size / 8);
+    memset(arena[0], 0, (size_t)nursery_size);
+    memset(arena[1], 0, (size_t)nursery_size);
+    objects = 0;
+    hook(0);
+    gc.nursery = gc.nursery_free = arena[0];
+    set_top(gc.nursery + nursery_size);
+    printf("run %d\n", carrier);
+    for (i = 0; i < lines; i++) {
+        line_number = i + 1;
+        errno = MARKER;
+        if (!setup_line(line[i]) && !carrier_line(line[i]) &&
+            !finalizers_line(line[i]))
+            program_line(line[i]);
+        check_after_line();
+    }
+    if (carrier)
+        printf("total %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %d\n",
+               nursery.allocated, nursery.collections, nursery.pressures,
+               nursery.surprises, (int)nursery.phase);
+}
+
+static int main_trace(void)
+{
+    static char *line[MAX_LINES];
+    char *buffer = NULL;
+    size_t size = 0;
+    int lines = 0, i;
+
+    max_objects = 1 << 22;
+    while (getline(&buffer, &size, stdin) > 0) {
+        if (lines == MAX_LINES)
+            refuse("too many lines");
+        (void)setup_line(buffer);
+        line[lines++] = strdup(buffer);
+    }
+    free(buffer);
+    if (nursery_size <= 0 || !ALIGNED(nursery_size))
+        refuse("no nursery");
+    arena[0] = malloc((size_t)nursery_size);
+    arena[1] = malloc((size_t)nursery_size);
+    taken = malloc((size_t)nursery_size / 8);
+    small_object = malloc((size_t)max_objects * sizeof *small_object);
+    run_trace(line, lines, 0);
+    run_trace(line, lines, 1);
+    for (i = 0; i < lines; i++)
+        free(line[i]);
+    free(arena[0]);
+    free(arena[1]);
+    free(taken);
+    free(small_object);
+    return 0;
+}
+
+/* ____________________________________________________________ */
+/* the sampler on its own */
+
+static int main_gaps(struct sampler *s, int64_t count)
+{
+    while (count-- > 0) {
+        printf("%" PRId64 "\n", s->gap);
+        sampler_draw(s);
+    }
+    return 0;
+}
+
+static int main_objects(struct sampler *s, int64_t rounds)
+{
+    static struct { int64_t size, count, sampled; } line[1000];
+    int lines = 0, i;
+    int64_t n;
+
+    while (lines < 1000 && scanf("%" SCNd64 " %" SCNd64, &line[lines].size,
+                                 &line[lines].count) == 2)
+        lines++;
+    while (rounds-- > 0)
+        for (i = 0; i < lines; i++)
+            for (n = 0; n < line[i].count; n++)
+                line[i].sampled += sampler_object(s, line[i].size);
+    for (i = 0; i < lines; i++)
+        printf("%" PRId64 "\n", line[i].sampled);
+    printf("%" PRId64 "\n", s->gap);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct sampler s;
+
+    if (argc == 2 && strcmp(argv[1], "trace") == 0)
+        return main_trace();
+    if (argc == 6) {
+        sampler_start(&s, strtoll(argv[2], NULL, 10),
+                      strtoull(argv[3], NULL, 10), atoi(argv[4]));
+        if (strcmp(argv[1], "gaps") == 0)
+            return main_gaps(&s, strtoll(argv[5], NULL, 10));
+        if (strcmp(argv[1], "objects") == 0)
+            return main_objects(&s, strtoll(argv[5], NULL, 10));
+    }
+    fprintf(stderr, "usage: harness trace | gaps | objects (see harness.c)\n");
+    return 2;
+}

@@ -1,0 +1,155 @@
+/* Calls profile_log.c as the lines of stdin say, and prints what the calls
+ * return.  Numbers are decimal, bytes are hexadecimal.
+ *
+ *   open PATH NOW         open a new file, and the log; prints the errno
+ *   openfd FD NOW         the log writes to this descriptor
+ *   bytes HEX
+ *   stack HEX             prints the key
+ *   lost                  prints the key
+ *   fact KEY NOW THREAD SIZE INTERVAL
+ *   due NOW               prints 0 or 1
+ *   settings TEXT
+ *   flush NOW ALLOCATED LOST DROPPED COLLECTIONS PRESSURES SURPRISES
+ *   forget
+ *   close                 prints the errno
+ *
+ * and, for what the program may do to the file,
+ *
+ *   limit BYTES           no file may become larger
+ *   shut                  close the descriptor behind the log's back
+ *   reuse PATH            the same, and give its number to this file
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "profile_log.h"
+
+#define REQUIRE(condition) \
+    do { if (!(condition)) required(#condition, __LINE__); } while (0)
+
+static void required(const char *what, int where)
+{
+    fprintf(stderr, "log_harness.c:%d: not so: %s\n", where, what);
+    exit(3);
+}
+
+static int profile_fd = -1;
+
+/* In a block of its own size, so that reading beyond it is noticed */
+static unsigned char *from_hex(const char *hex, size_t *size)
+{
+    unsigned char *bytes;
+    size_t i;
+
+    *size = strlen(hex) / 2;
+    bytes = malloc(*size);
+    REQUIRE(bytes != NULL || *size == 0);
+    for (i = 0; i < *size; i++) {
+        unsigned int byte;
+        REQUIRE(sscanf(hex + 2 * i, "%2x", &byte) == 1);
+        bytes[i] = (unsigned char)byte;
+    }
+    return bytes;
+}
+
+static void open_log(int fd, int64_t now)
+{
+    profile_fd = fd;
+    printf("%d\n", profile_log_open(fd, now));
+}
+
+static void records(const char *command, const char *hex)
+{
+    size_t size;
+    unsigned char *bytes = from_hex(hex, &size);
+
+    if (strcmp(command, "stack") == 0)
+        printf("%" PRId64 "\n", profile_log_stack(bytes, size));
+    else
+        profile_log_bytes(bytes, size);
+    free(bytes);
+}
+
+static void change_file(const char *command, const char *rest)
+{
+    if (strcmp(command, "limit") == 0) {
+        struct rlimit limit;
+        REQUIRE(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+        limit.rlim_cur = strtoull(rest, NULL, 10);
+        REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    }
+    else {
+        REQUIRE(close(profile_fd) == 0);
+        if (strcmp(command, "reuse") == 0)
+            REQUIRE(open(rest, O_RDWR) == profile_fd);
+    }
+}
+
+static void call(const char *command, const char *rest)
+{
+    struct profile_totals t;
+    char path[4096];
+    int64_t n[5];
+    int fd;
+
+    if (sscanf(rest, "%4095s %" SCNd64, path, n) == 2 &&
+        strcmp(command, "open") == 0)
+        open_log(open(path, O_RDWR | O_CREAT | O_TRUNC, 0666), n[0]);
+    else if (strcmp(command, "openfd") == 0 &&
+             sscanf(rest, "%d %" SCNd64, &fd, n) == 2)
+        open_log(fd, n[0]);
+    else if (strcmp(command, "bytes") == 0 || strcmp(command, "stack") == 0)
+        records(command, rest);
+    else if (strcmp(command, "lost") == 0)
+        printf("%" PRId64 "\n", profile_log_lost_stack());
+    else if (strcmp(command, "fact") == 0 &&
+             sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
+                    " %" SCNd64, n, n + 1, n + 2, n + 3, n + 4) == 5)
+        profile_log_fact(n[0], n[1], n[2], n[3], n[4]);
+    else if (strcmp(command, "due") == 0)
+        printf("%d\n", profile_log_due(strtoll(rest, NULL, 10)));
+    else if (strcmp(command, "settings") == 0)
+        profile_log_settings(rest);
+    else if (strcmp(command, "flush") == 0 &&
+             sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
+                    " %" SCNd64 " %" SCNd64 " %" SCNd64, n, &t.allocated,
+                    &t.lost, &t.dropped, &t.collections, &t.pressures,
+                    &t.surprises) == 7)
+        profile_log_flush(n[0], &t);
+    else if (strcmp(command, "forget") == 0)
+        profile_log_forget();
+    else if (strcmp(command, "close") == 0)
+        printf("%d\n", profile_log_close());
+    else if (strcmp(command, "limit") == 0 || strcmp(command, "shut") == 0 ||
+             strcmp(command, "reuse") == 0)
+        change_file(command, rest);
+    else
+        required("a line that is understood", __LINE__);
+}
+
+int main(void)
+{
+    char *line = NULL;
+    size_t size = 0;
+
+    /* as Python does */
+    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    while (getline(&line, &size, stdin) > 0) {
+        char *rest;
+        line[strcspn(line, "\n")] = '\0';
+        rest = strchr(line, ' ');
+        if (rest != NULL)
+            *rest++ = '\0';
+        call(line, rest != NULL ? rest : "");
+    }
+    free(line);
+    return 0;
+}

@@ -1,0 +1,506 @@
+"""What the sampler says of real programs is true, in every situation."""
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from conftest import PyPy
+from truth import (
+    SIGMAS,
+    allowed,
+    bytes_by_function,
+    objects_of,
+    string_size,
+    total_bytes,
+    total_sigma,
+)
+
+#: each round makes one low-level string of known size, and smaller things;
+#: what is put into `kept` is really made, whatever the JIT thinks
+KNOWN = """
+    filler = b"x" * 200000
+    kept = [None]
+
+    def small(n):
+        for i in range(n):
+            kept[0] = filler[i & 7:1000 + (i & 7)]
+
+    def large(n):
+        for i in range(n):
+            kept[0] = filler[i & 7:100000 + (i & 7)]
+
+    def both():
+        small(40000)
+        large(1600)
+
+    both()
+"""
+
+
+@pytest.mark.parametrize("jit", ["off", ""])
+@pytest.mark.parametrize("interval", ["4k", "128k"])
+def test_bytes_per_function_are_those_of_the_program(
+        pypy: PyPy, interval: str, jit: str) -> None:
+    profile = pypy.sample(KNOWN, interval, jit=jit).profile()
+    bytes_between = int(profile.settings["interval"])
+    for name, count, length in ("small", 40000, 1000), ("large", 1600, 100000):
+        size = string_size(length)
+        assert abs(objects_of(profile, name, size) - count) <= allowed(
+            count, size, bytes_between)
+    found = bytes_by_function(profile)
+    assert found["small"] + found["large"] > 0.98 * total_bytes(profile)
+
+
+#: one of each pair is allocated right after the other, for ever in step with
+#: any stride that is a multiple of their sum
+PERIODIC = """
+    filler = b"x" * 5000
+    def f16(): return filler[:16]
+    def f64(): return filler[:64]
+    def f256(): return filler[:256]
+    def f1024(): return filler[:1024]
+    def f4096(): return filler[:4096]
+    def loop():
+        for i in range(20000):
+            f16(); f64(); f256(); f1024(); f4096()
+    loop()
+"""
+
+
+@pytest.mark.parametrize("interval", [4096, 65536])
+def test_sites_of_a_periodic_loop_get_their_share(
+        pypy: PyPy, interval: int) -> None:
+    profile = pypy.sample(PERIODIC, str(interval), jit="off").profile()
+    for length in 16, 64, 256, 1024, 4096:
+        size = string_size(length)
+        assert abs(objects_of(profile, "f%d" % length, size) - 20000) <= (
+            allowed(20000, size, interval, sigmas=4)), length
+
+
+CHURN = """
+    import gc
+    class Node:
+        def __init__(self, left, right):
+            self.left = left
+            self.right = right
+
+    def tree(depth):
+        if depth == 0:
+            return Node(None, None)
+        return Node(tree(depth - 1), tree(depth - 1))
+
+    def main():
+        for i in range(12):
+            tree(14)
+            [str(n) for n in range(20000)]
+    main()
+"""
+
+
+@pytest.mark.parametrize("jit", ["off", ""])
+@pytest.mark.parametrize("interval", [
+    "64", "1k", "128k",
+    "1M",               # the nursery's size
+    "3584k",            # 3.5 nurseries
+])
+def test_total_is_what_the_gc_counted(
+        pypy: PyPy, interval: str, jit: str) -> None:
+    profile = pypy.sample(CHURN, interval, jit=jit).profile()
+    last = profile.moments[-1]
+    assert last.surprises == last.pressures == 0
+    assert last.allocated > 50 * 2**20
+    deviation = max(total_sigma(profile),
+                    (last.allocated * int(profile.settings["interval"])) ** .5)
+    assert (abs(total_bytes(profile) - last.allocated) <= SIGMAS * deviation)
+
+
+def test_interval_of_4_gib_takes_next_to_no_samples(pypy: PyPy) -> None:
+    profile = pypy.sample(CHURN, "4G").profile()
+    # 0.02 expected; 8 or more have a probability below 1e-8 for up to 0.5
+    assert len(profile.samples) < 8
+    assert profile.moments[-1].allocated > 50 * 2**20
+
+
+def test_gc_counter_agrees_with_collections_times_nursery(pypy: PyPy) -> None:
+    """Our count comes from nursery_free; this one from the GC's own hook."""
+    run = pypy.sample(CHURN + """
+    counted = [0]
+    def on_minor(stats):
+        counted[0] += stats.count
+    gc.hooks.on_gc_minor = on_minor
+    main(); main()
+    gc.hooks.reset()
+    print(counted[0])
+""", "128k", jit="off")
+    moments = run.profile().moments
+    # one third of the run was before the hook
+    nurseries = int(run.out) * 2**20
+    assert nurseries == pytest.approx(moments[-1].allocated * 2 / 3, rel=0.05)
+    assert moments[-1].collections == pytest.approx(int(run.out) * 1.5, rel=0.05)
+
+
+@pytest.mark.parametrize("nursery", ["32k", "256k", "16M"])
+def test_nursery_of_any_size(pypy: PyPy, nursery: str) -> None:
+    profile = pypy.sample(CHURN, "64k", PYPY_GC_NURSERY=nursery).profile()
+    last = profile.moments[-1]
+    assert last.surprises == 0
+    assert (abs(total_bytes(profile) - last.allocated)
+            <= SIGMAS * total_sigma(profile))
+
+
+def test_large_objects_are_sampled_with_their_size(pypy: PyPy) -> None:
+    profile = pypy.sample("""
+        filler = b"x" * 3000000
+        def strings():
+            for i in range(50):
+                filler[:1000000 + i]
+        def lists():
+            for i in range(50):
+                [None] * (100000 + i)
+        strings()
+        lists()
+    """, "4k", jit="off").profile()
+    # with 4 KiB between samples none of them is missed (p > 1 - e**-195)
+    sizes = sorted(s for s in profile.samples.size if s > 500000)
+    strings = [string_size(1000000 + i) for i in range(50)]
+    # the low-level array: header, length, a pointer each
+    lists = [16 + 8 * (100000 + i) for i in range(50)]
+    assert sorted(strings + lists) == [
+        s for s in sizes if s != string_size(3000000)]
+
+
+def test_an_object_across_many_sample_points_is_one_sample(pypy: PyPy) -> None:
+    profile = pypy.sample("""
+        def big(n):
+            for i in range(n):
+                filler[:120000]
+        filler = b"x" * 130000
+        big(300)
+    """, "64", jit="off").profile()
+    # below the limit for large objects: from the nursery
+    size = string_size(120000)
+    assert list(profile.samples.size).count(size) == 300
+
+
+def test_fixed_gaps_take_every_nth_byte(pypy: PyPy) -> None:
+    profile = pypy.sample(CHURN, "1M", "--allocation-gaps", "fixed",
+                          jit="off").profile()
+    # nothing is larger than the interval: one sample for each full stride
+    assert max(profile.samples.size) < 2**20
+    assert len(profile.samples) == profile.moments[-1].allocated // 2**20
+    assert profile.gaps == "fixed"
+
+
+def test_seed_makes_a_run_repeatable(pypy: PyPy) -> None:
+    """In one process, where nothing else differs from run to run."""
+    script = pypy.script("""
+        import vmprof_allocation
+        from vmprof_allocation import reader
+        filler = b"x" * 5000
+        def work():
+            for i in range(20000):
+                filler[:i % 100]
+        def sizes(seed):
+            with vmprof_allocation.sample("out.vmprof", "16k", seed=seed):
+                work()
+            return list(reader.read("out.vmprof").samples.size)
+        sizes(1)
+        first, again, other = sizes(7), sizes(7), sizes(8)
+        print(len(first) > 100, first == again, first == other)
+    """)
+    run = pypy.command("--jit", "off", str(script))
+    assert run.out.split() == ["True", "True", "False"], run.err
+
+
+def test_small_programs_count_from_the_first_allocation(pypy: PyPy) -> None:
+    """Far less than a nursery is allocated, and no collection happens."""
+    profile = pypy.sample("""
+        def f():
+            return [filler[:10000] for i in range(100)]
+        filler = b"x" * 20000
+        kept = f()
+    """, "1k", jit="off", PYPY_GC_NURSERY="64M").profile()
+    assert profile.moments[-1].collections == 0
+    assert list(profile.samples.size).count(string_size(10000)) >= 99
+
+
+def test_gc_collect_does_not_interrupt_the_sampling(pypy: PyPy) -> None:
+    """After each collection the sample point has to be placed anew: otherwise
+    the next nursery, here all that follows, would go by unseen."""
+    profile = pypy.sample("""
+        import gc
+        filler = b"x" * 20000
+        def f():
+            return [filler[:10000] for i in range(50)]
+        for i in range(40):
+            f()
+            gc.collect()
+    """, "10k", jit="off", PYPY_GC_NURSERY="64M").profile()
+    size = string_size(10000)
+    count = list(profile.samples.size).count(size)
+    p = 1 - 2.718281828 ** (-size / 10240)
+    deviation = (2000 * p * (1 - p)) ** 0.5
+    assert abs(count - 2000 * p) <= SIGMAS * deviation
+    assert profile.moments[-1].surprises == 0
+
+
+def test_memory_pressure_is_survived_and_counted(pypy: PyPy) -> None:
+    """raw_malloc_memory_pressure() sets nursery_free = nursery_top."""
+    source = """
+        import gc, sys, __pypy__
+        filler = b"x" * 1000
+        collections = [0]
+        def on_minor(stats):
+            collections[0] += stats.count
+        gc.hooks.on_gc_minor = on_minor
+        def f():
+            for i in range(2000):
+                __pypy__.add_memory_pressure(1 << 20)
+                filler[:900]
+        f()
+        gc.hooks.reset()
+        print(collections[0])
+    """
+    without = int(pypy.run(source, jit="off", PYPY_GC_NURSERY="16M").out)
+    run = pypy.sample(source, "16k", jit="off", PYPY_GC_NURSERY="16M")
+    assert without > 20
+    assert int(run.out) == pytest.approx(without, rel=0.1)
+    profile = run.profile()
+    assert profile.moments[-1].pressures > 0
+    size = string_size(900)
+    assert abs(objects_of(profile, "f", size) - 2000) <= allowed(
+            2000, size, 16384)
+
+
+def test_pinned_objects_and_nursery_barriers(pypy: PyPy) -> None:
+    """A thread blocks in write() with its buffer pinned in the nursery, while
+    the other one allocates: the GC jumps over it, reading it at the real
+    nursery_top."""
+    run = pypy.sample("""
+        import gc, os, threading
+        pinned = [0]
+        def on_minor(stats):
+            pinned[0] = max(pinned[0], stats.pinned_objects_max
+                            if hasattr(stats, "pinned_objects_max")
+                            else stats.pinned_objects)
+        gc.hooks.on_gc_minor = on_minor
+        read, write = os.pipe()
+        patterns = [bytes([65 + i]) * 100000 for i in range(3)]
+        def writer(i):
+            os.write(write, patterns[i][:90000])
+        threads = [threading.Thread(target=writer, args=(i,)) for i in range(3)]
+        for t in threads:
+            t.start()
+        filler = b"x" * 5000
+        def f():
+            for i in range(20000):
+                filler[:4000]
+        f()
+        gc.hooks.reset()
+        data = b""
+        while len(data) < 270000:
+            data += os.read(read, 65536)
+        for t in threads:
+            t.join()
+        print(pinned[0] > 0, sorted(data) == sorted(b"".join(
+            p[:90000] for p in patterns)))
+    """, "4k", jit="off")
+    assert run.out.split() == ["True", "True"]
+    profile = run.profile()
+    assert profile.moments[-1].surprises == 0
+    size = string_size(4000)
+    assert abs(objects_of(profile, "f", size) - 20000) <= allowed(
+            20000, size, 4096)
+
+
+@pytest.mark.parametrize("jit", ["off", ""])
+def test_stacks_of_a_recursion_are_as_deep_as_it_was(
+        pypy: PyPy, jit: str) -> None:
+    """Interpreted, compiled, inlined, entered from either: each call is one
+    frame.  The size of what a call allocates tells how deep it is."""
+    profile = pypy.sample("""
+        source = [b"x" * (15000 + 32 * n) for n in range(13)]
+        kept = [None]
+        def down(n):
+            kept[0] = source[n].upper()
+            if n:
+                down(n - 1)
+        def top():
+            for i in range(20000):
+                down(12)
+        top()
+    """, "150k", jit=jit).profile()
+    kinds = set()
+    checked = 0
+    for stack, size in zip(profile.samples.stack, profile.samples.size):
+        frames = profile.stacks[stack]
+        names = [profile.function(f.address).name for f in frames]
+        n, rest = divmod(size - string_size(15000), 32)
+        if rest == 0 and 0 <= n < 13 and names[-1] == "down":
+            assert names.count("down") == 13 - n
+            assert names.count("top") == 1
+            kinds |= {f.kind for f in frames}
+            checked += 1
+    assert checked > 10000
+    assert kinds == ({"interpreted"} if jit else {"interpreted", "jit"})
+
+
+def test_allocation_in_inlined_function_is_charged_to_it(pypy: PyPy) -> None:
+    """The JIT's slow path stands behind the end of the compiled loop, where
+    vmprof's own rule would see nothing but the loop."""
+    profile = pypy.sample("""
+        filler = b"x" * 2000
+        kept, order = [None], [2, 1]
+        def inlined(i):
+            kept[0] = filler[i & 7:1000 + (i & 7)]
+            order.sort()        # the string can't be made later than here
+        def loop():
+            for i in range(100000):
+                inlined(i)
+        loop()
+    """, "16k").profile()
+    # the string, with what the JIT allocates in one piece with it
+    large = [stack for stack, size in zip(
+        profile.samples.stack, profile.samples.size)
+        if string_size(1000) <= size < string_size(1000) + 100]
+    names = [profile.function(profile.stacks[stack][-1].address).name
+             for stack in large]
+    assert len(large) > 5000
+    assert names.count("inlined") >= 0.99 * len(names)
+
+
+def test_exceptions_and_generators(pypy: PyPy) -> None:
+    profile = pypy.sample("""
+        filler = b"x" * 2000
+        def generate(n):
+            for i in range(n):
+                yield filler[:1500]
+        def thrower(n):
+            for i in range(n):
+                try:
+                    raise ValueError(filler[:1500])
+                except ValueError:
+                    pass
+        def main():
+            for i in range(20):
+                for x in generate(500):
+                    pass
+                thrower(500)
+        main()
+    """, "4k", jit="off").profile()
+    size = string_size(1500)
+    for name in "generate", "thrower":
+        assert abs(objects_of(profile, name, size) - 10000) <= allowed(
+            10000, size, 4096)
+
+
+def test_threads_have_their_own_numbers_and_shares(pypy: PyPy) -> None:
+    run = pypy.sample("""
+        import threading
+        filler = b"x" * 5000
+        def one(n):
+            for i in range(n): filler[:3000]
+        def two(n):
+            for i in range(n): filler[:3000]
+        ids = {}
+        def work(f, n):
+            ids[f.__name__] = threading.get_native_id()
+            f(n)
+        threads = [threading.Thread(target=work, args=a)
+                   for a in ((one, 20000), (two, 40000))]
+        for t in threads: t.start()
+        for t in threads: t.join()
+        print(ids["one"], ids["two"], threading.get_native_id())
+    """, "8k", jit="off")
+    one, two, main = map(int, run.out.split())
+    profile = run.profile()
+    assert int(profile.settings["pid"]) == main
+    size = string_size(3000)
+    for name, thread, count in ("one", one, 20000), ("two", two, 40000):
+        rows = [i for i, s in enumerate(profile.samples.size)
+                if s == size and profile.samples.thread[i] == thread]
+        names = {profile.function(
+            profile.stacks[profile.samples.stack[i]][-1].address).name
+            for i in rows}
+        assert names == {name}
+        p = 1 - 2.718281828459 ** (-size / 8192)
+        assert abs(len(rows) - count * p) <= SIGMAS * (
+            count * p * (1 - p)) ** 0.5
+
+
+def test_interval_can_be_changed_while_running(pypy: PyPy) -> None:
+    script = pypy.script("""
+        import vmprof_allocation
+        filler = b"x" * 2000
+        def slow():
+            for i in range(20000): filler[:1000]
+        def fast():
+            for i in range(20000): filler[:1000]
+        with vmprof_allocation.sample("out.vmprof", "64k", seed=3) as session:
+            slow()
+            session.set_interval("4k")
+            fast()
+    """)
+    run = pypy.command("--jit", "off", str(script))
+    assert run.code == 0, run.err
+    profile = run.profile()
+    assert set(profile.samples.interval) == {65536, 4096}
+    size = string_size(1000)
+    for name, interval in ("slow", 65536), ("fast", 4096):
+        assert abs(objects_of(profile, name, size) - 20000) <= allowed(
+            20000, size, interval)
+
+
+def test_time_and_allocation_samples_in_one_run(pypy: PyPy) -> None:
+    profile = pypy.sample("""
+        import time
+        def spin():
+            end = time.time() + 1.0
+            while time.time() < end:
+                sum(range(1000))
+        def allocate():
+            filler = b"x" * 5000
+            for i in range(20000): filler[:4000]
+        allocate()
+        spin()
+    """, "64k", "--period", "0.002", jit="off").profile()
+    samples = profile.samples
+    times = [i for i, size in enumerate(samples.size) if size == 0]
+    assert len(times) > 50
+    assert profile.period == pytest.approx(0.002)
+    spinning = sum(
+        any(profile.function(frame.address).name == "spin"
+            for frame in profile.stacks[samples.stack[i]]) for i in times)
+    assert spinning > len(times) / 2
+    size = string_size(4000)
+    assert abs(objects_of(profile, "allocate", size) - 20000) <= allowed(
+            20000, size, 65536)
+    # each has a time, and they come in order
+    assert all(samples.time[i] >= 0 for i in times)
+    assert list(samples.time) == sorted(samples.time)
+
+
+def test_allocation_sampling_alone_takes_no_time_samples(pypy: PyPy) -> None:
+    """Not after a fork either, which starts vmprof's timer again."""
+    profile = pypy.sample("""
+        import os, time
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+        end = time.process_time() + 3.0
+        while time.process_time() < end:
+            sum(range(1000))
+    """, "64k", jit="off").profile()
+    assert 0 not in profile.samples.size
+
+
+def test_the_report_holds_the_estimate_beside_the_gcs_count(pypy: PyPy) -> None:
+    script = pypy.script(CHURN)
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "128k",
+                       str(script))
+    assert run.code == 0
+    assert re.search(r"estimated total: \d+.* MiB .*; the GC itself counted: "
+                     r"\d+.* MiB in \d+ minor collections", run.err)
+    assert "tree" in run.err and "95 %" in run.err
+    assert run.out == ""

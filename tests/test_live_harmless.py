@@ -1,0 +1,357 @@
+"""The sampler never harms its patient: same output, same exit code, same
+behaviour, and everything put back when it stops."""
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import time
+
+import pytest
+
+from conftest import PYPY, PyPy
+from vmprof_allocation import reader
+
+#: code to put before a program that looks at its own memory
+PEEK = """
+    import vmprof_allocation
+    from vmprof_allocation import live
+    carrier = live.carrier()
+    carrier.prepare()
+    process = carrier._process
+    layout, ffi = process.layout, process.ffi
+
+    def memory():
+        "All that we ever change in libpypy's memory"
+        entries = [bytes(ffi.buffer(ffi.cast("char *", process.base + e), 32))
+                   for e in layout.entry]
+        slots = [process.word(s)[0] for s in [layout.write_slot]
+                 + [s for s in layout.mmap_slot if s]]
+        return entries, slots
+
+    def top_is_real():
+        return process.word(layout.nursery_top)[0] % 8 == 0
+
+    def pages():
+        "The permissions of libpypy's pages, of which there are thousands"
+        return {page: m.permissions for m in live.read_maps()
+                if m.path == process.path
+                for page in range(m.start, m.end, 4096)}
+"""
+
+
+def test_stop_puts_every_byte_back(pypy: PyPy) -> None:
+    script = pypy.script(PEEK + """
+    before, pages_before = memory(), pages()
+    vmprof_allocation.start("out.vmprof", "1k")
+    during = memory()
+    garbage = [str(i) for i in range(100000)]
+    assert not top_is_real()
+    vmprof_allocation.stop()
+    print(all(a != b for a, b in zip(before[0], during[0])),
+          before[1][0] != during[1][0],
+          memory() == before, pages() == pages_before, top_is_real())
+    """)
+    run = pypy.command(str(script))
+    assert run.out.split() == ["True"] * 5, run.err
+
+
+def test_start_and_stop_1000_times(pypy: PyPy) -> None:
+    script = pypy.script(PEEK + """
+    import os, threading
+    before = memory()
+    fds = len(os.listdir("/proc/self/fd"))
+    tasks = len(os.listdir("/proc/self/task"))
+    for i in range(1000):
+        with vmprof_allocation.sample("out.vmprof", "4k"):
+            garbage = [str(j) for j in range(200)]
+    print(memory() == before, top_is_real(),
+          len(os.listdir("/proc/self/fd")) == fds,
+          len(os.listdir("/proc/self/task")) == tasks)
+    """)
+    run = pypy.command(str(script))
+    assert run.out.split() == ["True"] * 4, run.err
+    assert len(run.profile().samples) > 0
+
+
+PROGRAM = """
+    import sys, os, gc, weakref
+    class Node:
+        pass
+    def work():
+        nodes = [Node() for i in range(50000)]
+        refs = [weakref.ref(n) for n in nodes[::100]]
+        del nodes
+        gc.collect()
+        return sum(r() is None for r in refs)
+    print(work(), sys.argv[1:], __name__, sys.path[0] == os.path.dirname(
+        os.path.abspath(__file__)), sys.modules["__main__"].__file__ == __file__)
+    print("to stderr", file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("end", [
+    "", "sys.exit(3)", "sys.exit('message')", "1 / 0",
+    "raise KeyboardInterrupt", "sys.exit()", "os._exit(5)",
+    "os.kill(os.getpid(), 15)", "def f(:",
+])
+def test_output_and_exit_code_are_the_programs(pypy: PyPy, end: str) -> None:
+    source = PROGRAM + "    " + end + "\n"
+    plain = pypy.run(source, "a", "--period", "-o")
+    sampled = pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "1k", "-o", "out.vmprof",
+        str(pypy.script(source)), "a", "--period", "-o")
+    assert (sampled.code, sampled.out) == (plain.code, plain.out)
+    assert sampled.err == plain.err
+
+
+@pytest.mark.parametrize("interval", ["64", "128k"])
+def test_no_extra_collections(pypy: PyPy, interval: str) -> None:
+    source = """
+        import gc
+        counted = [0]
+        def on_minor(stats):
+            counted[0] += stats.count
+        gc.hooks.on_gc_minor = on_minor
+        for i in range(300000):
+            [i]
+        gc.hooks.reset()
+        print(counted[0])
+    """
+    plain = int(pypy.run(source, jit="off").out)
+    sampled = int(pypy.sample(source, interval, jit="off").out)
+    assert plain > 10
+    # where the first one falls depends on what was allocated before
+    assert abs(plain - sampled) <= 1
+
+
+def test_errno_is_kept(pypy: PyPy) -> None:
+    """Each sample makes system calls, between the program's own call and the
+    moment it asks for errno."""
+    run = pypy.sample("""
+        import ctypes, errno
+        libc = ctypes.CDLL(None, use_errno=True)
+        wrong = 0
+        for i in range(20000):
+            ctypes.set_errno(0)
+            libc.close(-1)
+            garbage = [i] * 20
+            if ctypes.get_errno() != errno.EBADF:
+                wrong += 1
+        print(wrong)
+    """, "64")
+    assert run.out.strip() == "0"
+
+
+def test_killed_run_leaves_a_profile_that_loads(pypy: PyPy) -> None:
+    """Complete up to the last flush, the names of its functions included; the
+    program does nothing for more than a second before it dies."""
+    script = pypy.script("""
+        import sys, time
+        def allocate():
+            return [str(i) for i in range(200000)]
+        exec(compile("def made_at_run_time():\\n return allocate()", "x.py", "exec"))
+        made_at_run_time()
+        print("ready", flush=True)
+        time.sleep(60)
+    """)
+    process = subprocess.Popen(
+        [PYPY, "-m", "vmprof", "--allocation-sampling", "16k", "-o",
+         "out.vmprof", str(script)], cwd=pypy.folder, env=pypy.environment,
+        stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    deadline = time.monotonic() + 30
+    size = -1
+    # one second is the promise; a loaded machine may need longer to keep it
+    while time.monotonic() < deadline:
+        time.sleep(1.2)
+        if os.path.getsize(pypy.folder / "out.vmprof") == size:
+            break
+        size = os.path.getsize(pypy.folder / "out.vmprof")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    profile = reader.read(pypy.folder / "out.vmprof")
+    assert profile.end_time is None
+    assert profile.lost_facts == profile.lost_stacks == 0
+    assert profile.moments[-1].allocated > 5 * 2**20
+    expected = profile.moments[-1].allocated / 16384
+    assert abs(len(profile.samples) - expected) < 6 * expected ** 0.5 + 20
+    names = {profile.function(f.address).name
+             for stack in profile.stacks for f in stack}
+    assert {"made_at_run_time", "allocate", "<module>"} <= names
+    assert not any(name.startswith("<unknown") for name in names)
+
+
+def test_forked_child_writes_nothing_and_samples_nothing(pypy: PyPy) -> None:
+    run = pypy.sample("""
+        import os, sys
+        def parent():
+            return [str(i) for i in range(100000)]
+        def child():
+            return [str(i) for i in range(300000)]
+        parent()
+        pid = os.fork()
+        if pid == 0:
+            child()
+            sys.exit(7)         # through the end of our own command
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        parent()
+        print(code)
+    """, "4k")
+    assert run.out == "7\n"
+    assert run.err == ""
+    profile = run.profile()
+    names = {profile.function(profile.stacks[s][-1].address).name
+             for s in profile.samples.stack}
+    assert "child" not in names
+    assert profile.end_time is not None
+    assert profile.lost_facts == profile.lost_stacks == 0
+
+
+def test_subprocess_and_multiprocessing(pypy: PyPy) -> None:
+    run = pypy.sample("""
+        import subprocess, sys, multiprocessing
+        def square(n):
+            return [n * n for i in range(1000)][0]
+        if __name__ == "__main__":
+            out = subprocess.run([sys.executable, "-c", "print(42)"],
+                                 stdout=subprocess.PIPE)
+            with multiprocessing.get_context("fork").Pool(2) as pool:
+                print(out.stdout, pool.map(square, range(5)))
+    """, "1k")
+    assert run.out == "b'42\\n' [0, 1, 4, 9, 16]\n"
+    assert run.profile().end_time is not None
+
+
+def test_program_that_closes_all_files(pypy: PyPy) -> None:
+    """Its own file gets our number: nothing of ours may end up there."""
+    run = pypy.sample("""
+        import os
+        first = [str(i) for i in range(100000)]
+        os.closerange(3, 1000)
+        files = [open("own%d.txt" % i, "w") for i in range(20)]
+        for i in range(20000):
+            files[i % 20].write("line\\n")
+            str(i)
+        for file in files:
+            file.close()
+        sizes = {os.path.getsize("own%d.txt" % i) for i in range(20)}
+        print(sizes)
+    """, "1k")
+    assert run.out == "{5000}\n"
+    assert run.err == ("vmprof: the profile is not complete: the program "
+                       "closed its file\n")
+
+
+def test_signals_and_timers_of_the_program(pypy: PyPy) -> None:
+    run = pypy.sample("""
+        import signal, time
+        ticks = []
+        signal.signal(signal.SIGALRM, lambda *a: ticks.append(time.time()))
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+        end = time.time() + 0.5
+        while time.time() < end:
+            [str(i) for i in range(1000)]
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        print(len(ticks) > 5)
+    """, "1k")
+    assert run.out == "True\n"
+
+
+def test_greenlet_switches_do_not_end_the_sampling(pypy: PyPy) -> None:
+    run = pypy.sample("""
+        import greenlet
+        filler = b"x" * 5000
+        def a():
+            for i in range(2000):
+                filler[:4000]
+                other.switch()
+        def b():
+            while True:
+                filler[:4000]
+                main.switch()
+        main = greenlet.greenlet(a)
+        other = greenlet.greenlet(b)
+        main.switch()
+        def after():
+            for i in range(2000):
+                filler[:4000]
+        after()
+    """, "1k", jit="off")
+    profile = run.profile()
+    names = [profile.function(profile.stacks[stack][-1].address).name
+             for stack, size in zip(profile.samples.stack, profile.samples.size)
+             if stack >= 0 and 4000 < size < 4100]
+    for function in "a", "b", "after":
+        # 98 % of them are sampled
+        assert names.count(function) > 1900
+
+
+def test_reference_cycles_finalizers_and_weakrefs(pypy: PyPy) -> None:
+    source = """
+        import gc, weakref
+        dead = []
+        class Node:
+            def __del__(self):
+                dead.append([str(i) for i in range(10)])
+        def work():
+            for i in range(3000):
+                a, b = Node(), Node()
+                a.other, b.other = b, a
+                weakref.finalize(a, dead.append, None)
+            gc.collect(); gc.collect(); gc.collect()
+        work()
+        print(len(dead))
+    """
+    assert pypy.sample(source, "64").out == pypy.run(source).out
+
+
+def test_python_threads_starting_and_stopping(pypy: PyPy) -> None:
+    """Others allocate while one starts and stops the sampling."""
+    script = pypy.script(PEEK + """
+    import threading
+    before = memory()
+    going = [True]
+    totals = []
+    def worker(n):
+        total = 0
+        while going[0]:
+            total += len([str(i) for i in range(n)])
+        totals.append(total % n)
+    threads = [threading.Thread(target=worker, args=(n,)) for n in (10, 1000, 7)]
+    for t in threads:
+        t.start()
+    for i in range(100):
+        with vmprof_allocation.sample("out.vmprof", "1k") as session:
+            for j in range(50):
+                [None] * 1000
+                if j % 10 == 0:
+                    session.set_interval(512 << (j // 10))
+    going[0] = False
+    for t in threads:
+        t.join()
+    print(totals, memory() == before, top_is_real())
+    """)
+    run = pypy.command(str(script))
+    assert run.out == "[0, 0, 0] True True\n", run.err
+
+
+def test_sampling_off_writes_what_vmprof_writes(pypy: PyPy) -> None:
+    """Without our flags vmprof's own main runs, with vmprof's own enable."""
+    script = pypy.script("""
+        import sys
+        print([m for m in sys.modules if m.startswith("vmprof_allocation.live")])
+        for i in range(3000000):
+            str(i)
+    """)
+    run = pypy.command("-m", "vmprof", "-o", "out.vmprof", str(script))
+    assert (run.code, run.out) == (0, "[]\n")
+    data = (pypy.folder / "out.vmprof").read_bytes()
+    assert struct.pack("<q", reader.BLOCK_ADDRESS) not in data
+    profile = run.profile()
+    assert set(profile.samples.thread) == {0}
+    assert set(profile.samples.size) == {0}
+    assert profile.settings == {}

@@ -1,0 +1,166 @@
+#define _GNU_SOURCE
+#include "vmprof_stack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <string.h>
+#include <unistd.h>
+
+#define KIND_CODE       1       /* value: the code object's number */
+#define KIND_JITTED     3       /* value: stack pointer of the piece */
+
+#define MAX_NODES       100000
+#define STATIC_TLS      65536   /* glibc's static thread-local storage ends
+                                   at the thread pointer */
+
+struct node {
+    struct node *next;
+    intptr_t value;
+    intptr_t kind;
+};
+
+static ptrdiff_t list_offset;   /* from the thread pointer; 0: not known */
+
+static char *thread_pointer(void)
+{
+    char *p;
+    __asm__("mov %%fs:0, %0" : "=r"(p));
+    return p;
+}
+
+struct library {
+    uintptr_t base;
+    char *tls;
+    size_t tls_size;
+};
+
+static int look_at_library(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct library *library = data;
+    int i;
+
+    (void)size;
+    if (info->dlpi_addr != library->base)
+        return 0;
+    for (i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type == PT_TLS) {
+            library->tls = info->dlpi_tls_data;
+            library->tls_size = segment->p_memsz;
+        }
+    }
+    return 1;
+}
+
+/* Read memory that may not be there: a pipe refuses it politely. */
+static int read_node(const int pipe_fds[2], uintptr_t address, struct node *node)
+{
+    if (address < 4096 || address % sizeof(void *) != 0)
+        return 0;
+    if (write(pipe_fds[1], (const void *)address, sizeof *node) !=
+        (ssize_t)sizeof *node)
+        return 0;
+    return read(pipe_fds[0], node, sizeof *node) == (ssize_t)sizeof *node;
+}
+
+/* Does the list that begins with the node at 'address' hold the interpreted
+   frames of 'record', in their order, and no others? */
+static int matches(const int pipe_fds[2], uintptr_t address,
+                   const char *record, size_t size)
+{
+    const size_t head = 1 + 2 * sizeof(int64_t);
+    int64_t depth, pair[2];
+    struct node node;
+    int64_t i = 0;
+    int nodes, frames = 0;
+
+    memcpy(&depth, record + 1 + sizeof depth, sizeof depth);
+    if (size < head || depth < 0 || head + (size_t)depth * 8 > size)
+        return 0;
+    for (nodes = 0; address != 0; nodes++) {
+        if (nodes == MAX_NODES || !read_node(pipe_fds, address, &node))
+            return 0;
+        address = (uintptr_t)node.next;
+        if (node.kind == KIND_JITTED)
+            continue;
+        if (node.kind != KIND_CODE)
+            return 0;
+        do {
+            if (i + 2 > depth)
+                return 0;
+            memcpy(pair, record + head + (size_t)i * 8, sizeof pair);
+            i += 2;
+        } while (pair[0] != KIND_CODE);
+        if (pair[1] != node.value)
+            return 0;
+        frames++;
+    }
+    return frames > 0;
+}
+
+int vmprof_stack_find(uintptr_t base, const char *record, size_t size)
+{
+    struct library library = { base, NULL, 0 };
+    int pipe_fds[2], found = 0;
+    size_t i;
+
+    if (list_offset != 0)
+        return 0;
+    if (dl_iterate_phdr(look_at_library, &library) == 0 ||
+        library.tls == NULL || library.tls > thread_pointer() ||
+        thread_pointer() - library.tls > STATIC_TLS)
+        return ENOTSUP;
+    if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+        return errno;
+    for (i = 0; i + sizeof(void *) <= library.tls_size; i += sizeof(void *)) {
+        uintptr_t first = *(uintptr_t *)(library.tls + i);
+        if (first != 0 && matches(pipe_fds, first, record, size)) {
+            list_offset = library.tls + i - thread_pointer();
+            found++;
+        }
+    }
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    if (found != 1)
+        list_offset = 0;
+    return found == 1 ? 0 : ENOTSUP;
+}
+
+/* ____________________________________________________________ */
+
+/* The target of the jump back at 'p', or 0.  A stub may reload r11 before. */
+static uintptr_t jump_target(const unsigned char *p)
+{
+    int32_t distance;
+
+    if (p[0] == 0x49 && p[1] == 0xbb)                       /* imm64 */
+        p += 10;
+    else if (p[0] == 0x41 && p[1] == 0xbb)                  /* imm32 */
+        p += 6;
+    else if (p[0] == 0x49 && p[1] == 0xc7 && p[2] == 0xc3)  /* signed imm32 */
+        p += 7;
+    if (p[0] != 0xe9)
+        return 0;
+    memcpy(&distance, p + 1, sizeof distance);
+    if (distance >= 0)
+        return 0;
+    return (uintptr_t)p + 5 + (uintptr_t)(intptr_t)distance;
+}
+
+uintptr_t *vmprof_stack_stub(uintptr_t *back)
+{
+    struct node *node;
+    uintptr_t *slot;
+
+    if (list_offset == 0)
+        return NULL;
+    node = *(struct node **)(thread_pointer() + list_offset);
+    if (node == NULL || node->kind != KIND_JITTED)
+        return NULL;
+    slot = (uintptr_t *)node->value - 1;
+    /* No other call that allocates returns to a jump back: it may have raised
+       MemoryError, which the code has to look for. */
+    *back = jump_target((const unsigned char *)*slot);
+    return *back != 0 ? slot : NULL;
+}
