@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Optional, Union
+from typing import Union
 
 MEMORY, LINES, NATIVE, PYPY, REAL_TIME = 1, 2, 4, 8, 16
 BLOCK_ADDRESS = -0x616C6C6F63
@@ -58,7 +58,7 @@ class Log:
     """A log in the making; `self.bytes` is what was written so far."""
 
     def __init__(self, *, interpreter: str = "pypy", version: int = 6,
-                 flags: Optional[int] = None, period: int = 10_000):
+                 flags: int | None = None, period: int = 10_000):
         """`flags` None: those of the interpreter; `period` in microseconds."""
         self.pypy = interpreter == "pypy"
         self.version = version

@@ -68,8 +68,8 @@ def _message(error: BaseException, path: str) -> str:
         text = "%s: %s" % (path, error)
     elif isinstance(error, MemoryError):
         text = "%s: this machine's memory is too small for it" % path
-    elif isinstance(error, OSError) and error.filename is not None:
-        text = "%s: %s" % (error.filename, error.strerror)
+    elif isinstance(error, OSError):
+        text = "%s: %s" % (path, error.strerror)
     else:
         text = str(error)
     # names of files may contain anything

@@ -2,7 +2,6 @@
 Profiler's format."""
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -30,6 +29,8 @@ EMPTY = "[no frames]"
 
 #: milliseconds between two time samples, for want of something better
 DEFAULT_INTERVAL = 1.0
+#: what a period may be, in seconds; others are damage
+MIN_PERIOD, MAX_PERIOD = 1e-6, 60.0
 #: the first moment behind the dates that the front end can show, in seconds
 END_OF_TIME = 253402300800.0
 
@@ -106,7 +107,9 @@ def _interval(profile: Profile) -> float:
             seconds = float(profile.settings.get("period", ""))
         except ValueError:
             return DEFAULT_INTERVAL
-    return seconds * 1e3 if 0.0 < seconds < math.inf else DEFAULT_INTERVAL
+    if not MIN_PERIOD <= seconds < MAX_PERIOD:
+        return DEFAULT_INTERVAL
+    return seconds * 1e3
 
 
 def _times(profile: Profile, interval: float) -> list[float]:

@@ -40,8 +40,15 @@ def encode(profile: Any) -> bytes:
 def write(path: str, data: bytes) -> None:
     """Write `data` to `path`, compressed if the name says so.
 
-    Until all is written, what was at `path` stays.  Raises OSError.
+    Until all is written, what was at `path` stays.  Raises OutputError.
     """
+    try:
+        _replace(path, data)
+    except OSError as error:
+        raise OutputError("%s: %s" % (path, error.strerror)) from error
+
+
+def _replace(path: str, data: bytes) -> None:
     if path.endswith(".gz"):
         # no time: the same profile makes the same file
         data = gzip.compress(data, compresslevel=6, mtime=0)

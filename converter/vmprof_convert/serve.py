@@ -117,7 +117,8 @@ def view(data: bytes) -> None:
     """Open `data`, a profile as JSON, in the browser.  Returns when the page
     has fetched it, or on Ctrl-C."""
     with ProfileServer(data) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=[0.1],
+                         daemon=True).start()
         try:
             address = profiler_url(server.url)
             print("Opening %s\nwaiting until the page has the profile; "

@@ -29,7 +29,8 @@
  *   unpin N           unpin the N-th pinned object
  *   finalizers N SIZE1 .. SIZEN
  *                     the next collection with some major progress runs
- *                     finalizers, which allocate these; 0 is a pressure
+ *                     finalizers, which allocate these; 0 is a pressure,
+ *                     and what is negative a large object
  *   steps N           ... and does N minor collections more
  *   nomemory          ... and raises MemoryError in collect_and_reserve()
  *
@@ -124,6 +125,7 @@ static void (*minor_collection)(void *);
 static void *(*external_malloc)(void *, uintptr_t, intptr_t, uintptr_t);
 
 static void allocate(intptr_t size);
+static void allocate_large(int64_t size);
 static void memory_pressure(void);
 
 static size_t word_of(const char *p)
@@ -188,6 +190,8 @@ static void collect_with_progress(void)
     for (i = 0; i < count; i++)
         if (finalizer[i] == 0)
             memory_pressure();
+        else if (finalizer[i] < 0)
+            allocate_large(-(int64_t)finalizer[i]);
         else
             allocate(finalizer[i]);
 }
@@ -352,7 +356,8 @@ static void allocate_large(int64_t size)
         printf("MemoryError\n");
         return;
     }
-    printf("large %" PRId64 " %" PRId64 "\n", objects, size);
+    printf("%s %" PRId64 " %" PRId64 "\n",
+           depth_in_reserve > 0 ? "hidden" : "large", objects, size);
     print_sample(new_number());
 }
 

@@ -271,7 +271,7 @@ class LiveCarrier:
                     what, os.strerror(error)))
 
     def start(self, fd: int, settings: Settings) -> None:
-        import vmprof
+        import _vmprof
         with self._lock:
             if self._pid == os.getpid():
                 raise AllocationSamplingError(
@@ -285,14 +285,15 @@ class LiveCarrier:
             self._load()
             self._check(self._lib.live_open(fd), "taking vmprof's output over")
             try:
-                # vmprof has no "no time samples": the longest period it
-                # takes, and live_enabled() stops the timer.  Native frames
-                # can't be walked from here.
-                vmprof.enable(fd, settings.period or 0.99, native=False,
-                              **({"memory": True} if settings.memory else {}))
-            except BaseException:
+                # Not vmprof.enable(), which prints to stdout.  It has no "no
+                # time samples": the longest period it takes, and
+                # live_enabled() stops the timer.  The rest: no lines, no
+                # native frames (which can't be walked from here), CPU time.
+                _vmprof.enable(fd, settings.period or 0.99,
+                               int(settings.memory), 0, 0, 0)
+            except _vmprof.VMProfError as e:
                 self._lib.live_close()
-                raise
+                raise AllocationSamplingError("vmprof refuses: %s" % e) from e
             error = self._lib.live_enabled(
                 self._describe(settings).encode("ascii"),
                 settings.period is not None)

@@ -1,8 +1,6 @@
 """The profile as a whole."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from vmprof_convert.firefox.categories import CATEGORIES, Category
 from vmprof_convert.firefox.counters import Counter
 from vmprof_convert.firefox.extra import Entry, section
@@ -64,7 +62,7 @@ class ProfileBuilder:
         """The index of a frame; `line` is the executed one."""
         return self._frames.index(function, category, line)
 
-    def set_stacks(self, stacks: Sequence[Sequence[int]]) -> list[int]:
+    def set_stacks(self, stacks: list[list[int]]) -> list[int]:
         """Set all stacks at once, which is much the fastest; returns their
         indices.  A stack is its frames, outermost first, at least one."""
         return self._stacks.fill(stacks)

@@ -3,7 +3,6 @@ and hands out the row's index."""
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from itertools import compress, count
 
 from vmprof_convert.firefox.categories import Category
@@ -113,7 +112,7 @@ class StackTable:
         self._frames: list[int] = []
         self._prefixes: list[int | None] = []
 
-    def fill(self, stacks: Sequence[Sequence[int]]) -> list[int]:
+    def fill(self, stacks: list[list[int]]) -> list[int]:
         """Fill the table; returns the row of each of `stacks`.  A stack is
         its frames, outermost first, at least one."""
         frames: list[int] = []
@@ -122,7 +121,7 @@ class StackTable:
         # In sorted order, what a stack shares with any before it, it shares
         # with the last one: there is no need to look a prefix up, which a
         # table with millions of rows makes slow.
-        before: Sequence[int] = ()
+        before: list[int] = []
         rows: list[int] = []        # of `before`
         for number in sorted(range(len(stacks)), key=stacks.__getitem__):
             stack = stacks[number]

@@ -1,0 +1,301 @@
+"""`pypy3 -m vmprof` with our flags: what it takes, and what it refuses."""
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT, PyPy, Run
+from vmprof_allocation import reader
+
+APP = """
+    import sys
+    print(__name__, sys.argv[1:])
+    kept = [str(i) for i in range(50000)]
+"""
+
+
+def one_line(run: Run) -> str:
+    """A refusal: one line on stderr, exit code 2, nothing on stdout."""
+    assert run.code == 2, run
+    assert run.out == ""
+    assert run.err.startswith("vmprof: ")
+    assert run.err.count("\n") == 1, run.err
+    return run.err
+
+
+# ____________________________________________________________
+# what it takes
+
+def test_help_shows_the_flags(pypy: PyPy) -> None:
+    run = pypy.command("-m", "vmprof", "--help")
+    assert run.code == 0
+    for flag in ("--allocation-sampling", "--allocation-seed",
+                 "--allocation-gaps", "--period", "--output"):
+        assert flag in run.out
+
+
+@pytest.mark.parametrize("rate,interval", [
+    ("131072", 131072), ("128k", 131072), ("128K", 131072), ("1M", 2**20),
+    ("2g", 2**31), ("64", 64), ("1", 1), ("4611686018427387904", 2**62),
+])
+def test_rates(pypy: PyPy, rate: str, interval: int) -> None:
+    source = "x = [str(i) for i in range(100)]\n"
+    profile = pypy.sample(source, rate).profile()
+    assert int(profile.settings["interval"]) == interval
+    assert set(profile.samples.interval) <= {interval}
+    if interval <= 64:
+        assert len(profile.samples) > 100
+
+
+def test_module_with_arguments_that_look_like_flags(pypy: PyPy) -> None:
+    pypy.script(APP, "amodule.py")
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "1k",
+                       "-o", "out.vmprof", "-m", "amodule", "--period", "9",
+                       "--allocation-sampling", "x", "-o", "-m")
+    assert run.out == ("__main__ ['--period', '9', '--allocation-sampling', "
+                       "'x', '-o', '-m']\n")
+    assert run.code == 0
+    assert run.profile().settings["interval"] == "1024"
+
+
+def test_flag_of_the_program_is_not_ours(pypy: PyPy) -> None:
+    """Stock vmprof runs, and the program gets its own flag."""
+    run = pypy.command("-m", "vmprof", "-o", "out.vmprof",
+                       str(pypy.script(APP)), "--allocation-sampling", "0")
+    assert run.out == "__main__ ['--allocation-sampling', '0']\n"
+    assert run.profile().settings == {}
+
+
+@pytest.mark.parametrize("flags", [
+    ["--lines"], ["--mem"], ["--no-native"], ["-n"], ["--jitlog"],
+    ["--period", "0.01"], ["-p", "0.01"],
+])
+def test_other_flags_keep_working(pypy: PyPy, flags: list[str]) -> None:
+    run = pypy.sample(APP, "1k", *flags)
+    assert run.out == "__main__ []\n"
+    profile = run.profile()
+    assert 1024 in profile.samples.interval
+    if flags == ["--mem"]:
+        assert max(profile.samples.memory) > 1000
+    if flags == ["--jitlog"]:
+        assert (pypy.folder / "out.vmprof.jit").exists()
+    assert bool(run.err) == (flags == ["--lines"])
+
+
+def test_config_file_of_vmprof(pypy: PyPy) -> None:
+    (pypy.folder / "ini").write_text("[global]\nperiod = 0.01\n")
+    profile = pypy.sample(APP, "1k", "--config", "ini").profile()
+    assert profile.settings["period"] == "0.01"
+
+
+def test_summary_goes_to_stderr_and_leaves_no_file(pypy: PyPy) -> None:
+    (pypy.folder / "tmp").mkdir()
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "1k",
+                       str(pypy.script(APP)),
+                       TMPDIR=str(pypy.folder / "tmp"))
+    assert run.out == "__main__ []\n"
+    assert "<listcomp>" in run.err or "<module>" in run.err
+    assert list((pypy.folder / "tmp").iterdir()) == []
+
+
+def test_existing_profile_is_replaced(pypy: PyPy) -> None:
+    out = pypy.folder / "out.vmprof"
+    out.write_bytes(b"x" * 10**7)
+    pypy.sample(APP, "16k")
+    assert out.stat().st_size < 10**6
+    assert reader.read(out).settings["interval"] == "16384"
+
+
+def test_profile_into_a_pipe(pypy: PyPy) -> None:
+    """Nothing is read back or moved: `-o /dev/stdout | ...` works."""
+    script = pypy.script("kept = [str(i) for i in range(50000)]\n")
+    os.mkfifo(pypy.folder / "fifo")
+    import threading
+    data: list[bytes] = []
+    thread = threading.Thread(target=lambda: data.append(
+        (pypy.folder / "fifo").read_bytes()))
+    thread.start()
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "1k",
+                       "-o", "fifo", str(script))
+    thread.join()
+    assert run.code == 0
+    assert len(reader.read_bytes(data[0]).samples) > 100
+
+
+def test_doctor(pypy: PyPy) -> None:
+    run = pypy.command("-m", "vmprof_allocation", "doctor")
+    assert run.code == 0
+    assert "BAD" not in run.out
+    assert run.out.endswith("allocations can be sampled here\n")
+
+
+def test_report(pypy: PyPy) -> None:
+    pypy.sample(APP, "1k")
+    run = pypy.command("-m", "vmprof_allocation", "report", "out.vmprof")
+    assert run.code == 0
+    assert "the GC itself counted" in run.out
+    bad = pypy.command("-m", "vmprof_allocation", "report", "app.py")
+    assert bad.code == 2
+    assert bad.err.count("\n") == 1 and "not a vmprof profile" in bad.err
+
+
+# ____________________________________________________________
+# what it refuses
+
+@pytest.mark.parametrize("rate", [
+    "0", "-1", "-128k", "0k", "x", "", "1.5k", "128kB", "12 8", "k", "1e6",
+    "nan", "inf", "4611686018427387905", "9" * 40, "5000000000G", "\u0661",
+])
+def test_bad_rate(pypy: PyPy, rate: str) -> None:
+    out = pypy.folder / "out.vmprof"
+    out.write_bytes(b"precious")
+    line = one_line(pypy.command(
+        "-m", "vmprof", "-o", "out.vmprof", "--allocation-sampling=" + rate,
+        str(pypy.script(APP)), PYTHONIOENCODING="utf-8"))
+    assert "the sample interval" in line
+    assert out.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("flags,said", [
+    (["--allocation-seed", "x"], "the seed 'x'"),
+    (["--allocation-seed", "-1"], "the seed -1"),
+    (["--allocation-seed", str(2**64)], "the seed 18446744073709551616"),
+    (["--period", "0"], "the period 0.0"),
+    (["--period", "-1"], "the period -1.0"),
+    (["--period", "1"], "the period 1.0"),
+    (["--period", "nan"], "the period nan"),
+    (["--web"], "--web"),
+    (["--web-auth", "token"], "--web-auth"),
+])
+def test_bad_flags(pypy: PyPy, flags: list[str], said: str) -> None:
+    assert said in one_line(pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "128k", *flags,
+        str(pypy.script(APP))))
+
+
+@pytest.mark.parametrize("flags", [
+    ["--allocation-gaps", "regular"], ["--period", "x"],
+    ["--no-such-flag"], ["--web", "-o", "x"],
+])
+def test_flags_that_argparse_refuses(pypy: PyPy, flags: list[str]) -> None:
+    out = pypy.folder / "out.vmprof"
+    out.write_bytes(b"precious")
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "1k", "-o",
+                       "out.vmprof", *flags, str(pypy.script(APP)))
+    assert run.code == 2
+    assert "Traceback" not in run.err
+    assert out.read_bytes() == b"precious"
+
+
+def test_seed_without_sampling(pypy: PyPy) -> None:
+    assert "need --allocation-sampling" in one_line(pypy.command(
+        "-m", "vmprof", "--allocation-seed", "1", str(pypy.script(APP))))
+
+
+@pytest.mark.parametrize("program", ["missing.py", "", "no/such/app.py"])
+def test_program_that_does_not_exist(pypy: PyPy, program: str) -> None:
+    line = one_line(pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "1k", "-o", "out.vmprof",
+        program))
+    assert "can't open the program" in line
+    assert not (pypy.folder / "out.vmprof").exists()
+
+
+def test_module_that_does_not_exist(pypy: PyPy) -> None:
+    assert "no module named 'no_such_module'" in one_line(pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "1k", "-m",
+        "no_such_module"))
+
+
+@pytest.mark.parametrize("output", ["/dev/full/x", "missing/out.vmprof", "."])
+def test_output_that_cannot_be_written(pypy: PyPy, output: str) -> None:
+    assert "can't write the profile" in one_line(pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "1k", "-o", output,
+        str(pypy.script(APP))))
+
+
+def test_full_disk_is_reported_and_harms_nothing(pypy: PyPy) -> None:
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "1k",
+                       "-o", "/dev/full", str(pypy.script(APP)))
+    assert (run.code, run.out) == (0, "__main__ []\n")
+    assert run.err == ("vmprof: the profile is not complete: "
+                       "No space left on device\n")
+
+
+def test_cpython_is_refused(pypy: PyPy) -> None:
+    import subprocess
+    done = subprocess.run(
+        [sys.executable, "-c",
+         "import vmprof_allocation; vmprof_allocation.start('out.vmprof')"],
+        cwd=pypy.folder, capture_output=True, text=True)
+    assert "this is CPython" in done.stderr
+    assert not (pypy.folder / "out.vmprof").exists()
+    done = subprocess.run(
+        [sys.executable, "-m", "vmprof_allocation", "doctor"],
+        capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "this is CPython" in done.stdout
+
+
+@pytest.mark.parametrize("what,value,said", [
+    ("sys.platform", "darwin", "works on Linux; this is darwin"),
+    ("platform.machine", "aarch64", "works on x86-64; this is aarch64"),
+])
+def test_other_systems_are_refused(pypy: PyPy, what: str, value: str,
+                                   said: str) -> None:
+    """As nearly as that can be tried here: the question is answered
+    differently."""
+    module, _, name = what.partition(".")
+    answer = repr(value) if module == "sys" else "lambda: %r" % value
+    script = pypy.script("""
+        import sys, platform
+        %s.%s = %s
+        from vmprof_allocation import live
+        print(live.unsupported())
+    """ % (module, name, answer))
+    assert said in pypy.command(str(script)).out
+
+
+def test_already_enabled_is_refused(pypy: PyPy) -> None:
+    script = pypy.script("""
+        import vmprof_allocation as va
+        va.start("one.vmprof")
+        try:
+            va.start("two.vmprof")
+        except va.AllocationSamplingError as e:
+            print(e)
+        va.stop()
+        try:
+            va.stop()
+        except va.AllocationSamplingError as e:
+            print(e)
+        import vmprof, os
+        fd = os.open("three.vmprof", os.O_RDWR | os.O_CREAT)
+        vmprof.enable(fd)
+        try:
+            va.start("two.vmprof")
+        except va.AllocationSamplingError as e:
+            print(e)
+        vmprof.disable()
+        print(os.path.exists("two.vmprof"))
+    """)
+    lines = pypy.command(str(script)).out.splitlines()
+    assert lines[0].startswith("allocation sampling is already on")
+    assert lines[1].startswith("allocation sampling is not on")
+    assert lines[2].startswith("vmprof is already enabled")
+    assert lines[3] == "False"
+    assert len(reader.read(pypy.folder / "one.vmprof").stacks) >= 0
+
+
+def test_no_absolute_paths_of_a_machine_in_the_repository() -> None:
+    import subprocess
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True,
+                           capture_output=True).stdout.split(b"\0")[:-1]
+    assert len(files) > 20
+    for name in files:
+        text = (ROOT / Path(os.fsdecode(name))).read_bytes()
+        for word in b"/wo" + b"rk/", b"/tm" + b"p/scr", b"/ro" + b"ot/":
+            assert word not in text, (name, word)

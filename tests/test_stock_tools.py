@@ -1,0 +1,93 @@
+"""vmprof's own tools of today read our profiles as if nothing were new."""
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from conftest import PYPY, PyPy
+from vmprof_allocation import reader
+
+APP = """
+    filler = b"x" * 5000
+    def one():
+        for i in range(20000):
+            filler[:4000]
+    def two():
+        for i in range(40000):
+            filler[:4000]
+    def main():
+        one()
+        two()
+    main()
+"""
+
+
+@pytest.mark.parametrize("jit", ["off", ""])
+def test_vmprof_reader_counts_the_same_samples(pypy: PyPy, jit: str) -> None:
+    profile = pypy.sample(APP, "4k", jit=jit).profile()
+    script = pypy.script("""
+        import json, vmprof
+        stats = vmprof.read_profile("out.vmprof")
+        print(json.dumps([len(stats.profiles), {
+            name: count for name, count in stats.top_profile()}]))
+    """, "stock.py")
+    total, counts = json.loads(pypy.command(str(script)).out)
+    assert total == len(profile.samples)
+    app = str(pypy.folder / "app.py")
+    for function in "one", "two", "main":
+        ours = sum(
+            any(profile.function(f.address)[::2] == (function, app)
+                for f in profile.stacks[stack])
+            for stack in profile.samples.stack)
+        (theirs,) = [count for name, count in counts.items()
+                     if name.startswith("py:%s:" % function)
+                     and name.endswith("app.py")]
+        assert theirs == ours > 0
+    # nothing that stands in a stack is unknown to it, but for the JIT's code
+    assert jit == "" or not any("unknown" in name for name in counts)
+
+
+def test_vmprofshow_shows_the_right_functions(pypy: PyPy) -> None:
+    profile = pypy.sample(APP, "4k", jit="off").profile()
+    shown = pypy.command(PYPY.replace("pypy3", "vmprofshow"), "out.vmprof",
+                         "tree")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown.out)
+    share = {}
+    for line in text.splitlines():
+        match = re.match(r"\s*([0-9.]+)%\s+[|.]*\s*(\w+|<\w+>)\s", line)
+        if match:
+            share.setdefault(match.group(2), float(match.group(1)))
+    for function in "one", "two":
+        ours = 100 * sum(
+            profile.function(profile.stacks[s][-1].address).name == function
+            for s in profile.samples.stack) / len(profile.samples)
+        assert share[function] == pytest.approx(ours, abs=0.11)
+    assert 60 < share["two"] < 70
+
+
+def test_time_samples_of_both_kinds_of_run_agree(pypy: PyPy) -> None:
+    """Time samples taken beside allocation samples are what vmprof takes."""
+    source = """
+        import time
+        def spin(seconds):
+            end = time.process_time() + seconds
+            while time.process_time() < end:
+                pass
+        def one(): spin(0.5)
+        def two(): spin(1.0)
+        one(); two()
+    """
+    pypy.sample(source, "1M", "--period", "0.002", jit="off")
+    profile = reader.read(pypy.folder / "out.vmprof")
+    times = [s for s, size in zip(profile.samples.stack, profile.samples.size)
+             if size == 0]
+    names = [{profile.function(f.address).name for f in profile.stacks[s]}
+             for s in times]
+    one = sum("one" in n for n in names)
+    two = sum("two" in n for n in names)
+    assert one + two > 100
+    # a third, within 6 sigma of a binomial share
+    share = one / (one + two)
+    assert abs(share - 1 / 3) < 6 * (2 / 9 / (one + two)) ** 0.5
