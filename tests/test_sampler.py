@@ -159,7 +159,12 @@ def traces(draw: st.DrawFn, unseen: bool = False) -> str:
     # what live.py makes sure of: sampling is off when it is started
     phase = "off"
     hooked = False
+    is_noticed = True
     for kind in draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=60)):
+        if kind in ("rate", "stop") and not is_noticed:
+            # a poke writes over the nursery_top that would tell
+            lines.append("collect")
+            is_noticed = True
         if kind == "small":
             size = draw(sizes)
             most = max(1, min(200, 2 * nursery // size))
@@ -204,13 +209,17 @@ def traces(draw: st.DrawFn, unseen: bool = False) -> str:
         elif kind == "unseen":
             if phase == "running":
                 lines.append("unseen")
+                is_noticed = False
         else:
             lines.append(kind)
+        is_noticed = is_noticed or kind in ("large", "collect")
         if kind in ("small", "large", "collect"):
             if phase == "starting":
                 phase = "running"
             elif phase == "stopping" or (phase, kind) == ("abandoned", "collect"):
                 phase = "off"
+    if not is_noticed:
+        lines.append("collect")
     if hooked:
         lines += ["stop", "small 16 1", "unhook", "small 16 1"]
     return "".join(line + "\n" for line in lines)

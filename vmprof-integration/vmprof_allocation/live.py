@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import gc
 import json
 import os
 import platform
@@ -175,9 +174,12 @@ class Process:
                     "another tool patch this process?)" % (there.hex(), code))
         free, top = self.word(layout.nursery_free), self.word(layout.nursery_top)
         low, high = int(free[0]), int(top[0])
-        if not (0 < low <= high and low % 8 == 0):
-            raise search.refuse("the nursery", "nursery_free is 0x%x, "
-                                "nursery_top is 0x%x" % (low, high))
+        if not (layout.gc < layout.nursery_free < layout.nursery_top
+                and 0 < low <= high and low % 8 == 0):
+            raise search.refuse(
+                "the nursery", "nursery_free at 0x%x is 0x%x, nursery_top at "
+                "0x%x is 0x%x" % (layout.nursery_free, low,
+                                  layout.nursery_top, high))
         if not any(m.start <= low and high <= m.end and m.permissions[:2] == "rw"
                    for m in read_maps()):
             raise search.refuse("the nursery", "0x%x-0x%x is not one piece of "
@@ -186,16 +188,17 @@ class Process:
         for _ in range(20):
             # the only difference between the two is the size of one object;
             # again, if a collection came between
+            high = int(top[0])
             moved = self._moved(free, large) - self._moved(free, small)
-            if moved == large - small:
+            if moved == large - small and high == int(top[0]):
                 break
         else:
-            raise search.refuse("allocating %d bytes more" % (large - small),
-                                "moved nursery_free by %d" % moved)
+            raise search.refuse(
+                "allocating %d bytes more" % (large - small),
+                "moved nursery_free by %d, and nursery_top by %d"
+                % (moved, int(top[0]) - high))
         search.found("the nursery in memory", "0x%x-0x%x; allocating moves "
                      "nursery_free as expected" % (low, high))
-        if not gc.isenabled() and low == high:
-            raise search.refuse("the nursery", "it is full")
 
     @staticmethod
     def _moved(free: Any, size: int) -> int:

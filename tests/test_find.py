@@ -1,0 +1,160 @@
+"""The search for the nursery: it finds one answer or refuses."""
+from __future__ import annotations
+
+import json
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from conftest import PyPy
+
+#: try to find the nursery in a file; print the layout or the refusal
+SEARCH = """
+    import sys, dataclasses, json
+    from vmprof_allocation import find
+    from vmprof_allocation.errors import UnknownBuild
+    search = find.Search()
+    try:
+        print(json.dumps(dataclasses.asdict(find.find(sys.argv[1], search))))
+    except UnknownBuild as e:
+        print(json.dumps(str(e)))
+        assert e.findings is search.findings and not e.findings[-1][2]
+"""
+
+WHERE = """
+    from vmprof_allocation import live
+    carrier = live.carrier()
+    carrier.prepare()
+    print(carrier._process.path)
+"""
+
+
+@pytest.fixture
+def library(pypy: PyPy) -> Path:
+    """The file that holds PyPy's code."""
+    return Path(pypy.command(str(pypy.script(WHERE, "where.py"))).out.strip())
+
+
+def search(pypy: PyPy, path: Path) -> object:
+    run = pypy.command(str(pypy.script(SEARCH, "search.py")), str(path))
+    assert run.code == 0, run.err
+    return json.loads(run.out)
+
+
+def changed(pypy: PyPy, library: Path, layout: dict[str, list[int]],
+            name: str, code: bytes) -> Path:
+    """A copy of the library with other code at the entry of a function."""
+    index = ("collect_and_reserve", "_minor_collection",
+             "external_malloc").index(name)
+    data = bytearray(library.read_bytes())
+    old = bytes.fromhex(str(layout["code"][index]))
+    position = layout["entry"][index]      # code is mapped where it stands
+    assert data[position:position + len(old)] == old
+    data[position:position + len(code)] = code
+    copy = pypy.folder / "changed.so"
+    copy.write_bytes(data)
+    return copy
+
+
+def test_found_twice_alike(pypy: PyPy, library: Path) -> None:
+    first = search(pypy, library)
+    assert isinstance(first, dict), first
+    assert first == search(pypy, library)
+    assert first["nursery_free"] < first["nursery_top"]
+    assert first["gc"] < first["nursery_free"]
+
+
+@pytest.mark.parametrize("name,code", [
+    # mov rax, [rip+x]: depends on where it is
+    ("collect_and_reserve", b"\x48\x8b\x05\x00\x01\x00\x00"),
+    # jmp: there is nothing to come back to
+    ("collect_and_reserve", b"\xe9\x00\x01\x00\x00"),
+    # ret in the first five bytes
+    ("collect_and_reserve", b"\x90\x90\xc3"),
+    # movabs rax, imm64: too much to swap in one store
+    ("_minor_collection", b"\x48\xb8" + bytes(8)),
+])
+def test_entry_that_cannot_be_moved_is_refused(
+        pypy: PyPy, library: Path, name: str, code: bytes) -> None:
+    layout = search(pypy, library)
+    assert isinstance(layout, dict)
+    refusal = search(pypy, changed(pypy, library, layout, name, code))
+    assert "entry of %s: its first instructions can't be moved" % name in str(
+        refusal)
+
+
+def test_library_that_is_not_pypy_is_refused(pypy: PyPy) -> None:
+    libraries = Path(sysconfig.get_config_var("LIBDIR") or "/usr/lib")
+    candidates = [*Path("/usr/lib").glob("*/libm.so.6"),
+                  *libraries.glob("libm.so.6")]
+    assert "this build of PyPy is not known" in str(search(pypy, candidates[0]))
+
+
+@pytest.mark.parametrize("size", [0, 3, 64, 100000, 20000000])
+def test_file_that_is_cut_off_is_refused(
+        pypy: PyPy, library: Path, size: int) -> None:
+    copy = pypy.folder / "cut.so"
+    copy.write_bytes(library.read_bytes()[:size])
+    assert "this build of PyPy is not known" in str(search(pypy, copy))
+
+
+def test_text_file_is_refused(pypy: PyPy) -> None:
+    path = pypy.folder / "text"
+    path.write_text("not a program " * 1000)
+    assert "this build of PyPy is not known" in str(search(pypy, path))
+
+
+def remembered(pypy: PyPy) -> Path:
+    """Run once with a cache of its own; returns the file."""
+    pypy.environment["XDG_CACHE_HOME"] = str(pypy.folder / "cache")
+    assert pypy.command("-m", "vmprof_allocation", "doctor").code == 0
+    (path,) = (pypy.folder / "cache" / "vmprof-allocation").iterdir()
+    return path
+
+
+def test_answer_is_remembered_by_build_id(pypy: PyPy) -> None:
+    path = remembered(pypy)
+    assert path.name.startswith(json.loads(path.read_text())["build_id"])
+    assert "remembered in" in pypy.command(
+        "-m", "vmprof_allocation", "doctor").out
+
+
+@pytest.mark.parametrize("damage", [
+    "", "{}", "[]", "null", '{"build_id": "x"}', "\0\0"])
+def test_damaged_memory_is_replaced(pypy: PyPy, damage: str) -> None:
+    path = remembered(pypy)
+    good = path.read_text()
+    path.write_text(damage)
+    run = pypy.command("-m", "vmprof_allocation", "doctor")
+    assert run.code == 0, run.out
+    assert path.read_text() == good
+
+
+def test_cache_that_cannot_be_written_is_done_without(pypy: PyPy) -> None:
+    (pypy.folder / "file").write_text("")
+    pypy.environment["XDG_CACHE_HOME"] = str(pypy.folder / "file" / "x")
+    assert pypy.command("-m", "vmprof_allocation", "doctor").code == 0
+
+
+@pytest.mark.parametrize("field,value,said", [
+    ("code", ["00" * 16] * 3, "collect_and_reserve in memory"),
+    ("nursery_top", "nursery_free", "the nursery"),
+    ("nursery_free", "gc", "the nursery"),
+])
+def test_wrong_answer_is_refused_before_anything_is_touched(
+        pypy: PyPy, field: str, value: object, said: str) -> None:
+    """As if the search had erred: the process itself is asked, too."""
+    path = remembered(pypy)
+    layout = json.loads(path.read_text())
+    layout[field] = layout.get(str(value), value)
+    path.write_text(json.dumps(layout))
+    doctor = pypy.command("-m", "vmprof_allocation", "doctor")
+    assert doctor.code == 1
+    assert "BAD  " + said in doctor.out
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "1k", "-o",
+                       "out.vmprof", str(pypy.script("print('ran')")))
+    assert (run.code, run.out) == (2, "")
+    assert run.err.count("\n") == 1
+    assert "this build of PyPy is not known" in run.err
+    assert not (pypy.folder / "out.vmprof").exists()

@@ -1,0 +1,49 @@
+"""Numbers of bytes, read and written."""
+from __future__ import annotations
+
+import pytest
+
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.sizes import (
+    check_interval,
+    format_bytes,
+    format_count,
+    format_range,
+    parse_interval,
+)
+
+
+@pytest.mark.parametrize("text,number", [
+    ("1", 1), ("0128", 128), ("128k", 131072), ("1 M", 2**20), ("2G", 2**31),
+    (" 64 ", 64), ("+5k", 5120),
+])
+def test_parse(text: str, number: int) -> None:
+    assert parse_interval(text) == number
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**62 + 1])
+def test_out_of_range(number: int) -> None:
+    with pytest.raises(AllocationSamplingError, match=str(number)):
+        check_interval(number)
+
+
+@pytest.mark.parametrize("number,text", [
+    (0, "0 B"), (999, "999 B"), (1000, "1000 B"), (1024, "1 KiB"),
+    (1536, "1.50 KiB"), (10 * 2**20 + 2**19, "10.5 MiB"),
+    (123.4 * 2**30, "123 GiB"), (5 * 2**40, "5 TiB"), (1023.7, "1.00 KiB"),
+])
+def test_bytes(number: float, text: str) -> None:
+    assert format_bytes(number) == text
+
+
+@pytest.mark.parametrize("number,text", [
+    (0, "0"), (7, "7"), (999, "999"), (1000, "1k"), (1234567, "1.23M"),
+    (4.2e9, "4.20G"),
+])
+def test_counts(number: float, text: str) -> None:
+    assert format_count(number) == text
+
+
+def test_range_is_in_the_unit_of_the_number() -> None:
+    assert format_range(1.4 * 2**20, 1.5 * 2**20, 1.6 * 2**20) == "1.40-1.60"
+    assert format_range(900, 1100, 2000, False) == "0.90-2"
