@@ -263,6 +263,8 @@ class LiveCarrier:
         place.type_fixed_size = layout.type_fixed_size
         place.type_item_size = layout.type_item_size
         lib = ffi.dlopen(str(LIBRARY))
+        for name in dir(lib):
+            getattr(lib, name)      # made on first use: not while sampling
         self._check(lib.live_prepare(place), "preparing the hooks")
         self._lib = lib
 

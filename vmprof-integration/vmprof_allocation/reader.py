@@ -270,8 +270,10 @@ class _Reader:
             self.read_facts(payload)
 
     def read_facts(self, payload: str) -> None:
-        head, _, rest = payload.partition(";")
+        head, closed, rest = payload.partition(";")
         try:
+            if not closed:
+                raise ValueError
             numbers = [int(n, 16) for n in head.split(",")][:7]
             if not 0 <= min(numbers) <= max(numbers) < 2**63:
                 raise ValueError

@@ -1,0 +1,275 @@
+"""The reader: stacks, facts, what is missing, and what is not a profile."""
+from __future__ import annotations
+
+import gzip
+import io
+import random
+import struct
+from pathlib import Path
+
+import pytest
+from profiles import LINES, PID, Log, jit, large, machine_code, word
+
+from vmprof_allocation import reader, summary
+from vmprof_allocation.errors import ProfileError
+from vmprof_allocation.reader import Frame
+
+
+def small() -> Log:
+    log = Log()
+    main, leaf = log.function("main", 1), log.function("leaf", 5)
+    log.settings()
+    log.allocation([main, leaf], size=24, time=10)
+    log.allocation([main], size=48, time=20)
+    return log
+
+
+def test_samples_are_tied_to_their_stacks() -> None:
+    profile = reader.read_bytes(small().data())
+    names = [[profile.function(f.address).name for f in profile.stacks[s]]
+             for s in profile.samples.stack]
+    assert names == [["main", "leaf"], ["main"]]
+    assert list(profile.samples.size) == [24, 48]
+    assert list(profile.samples.time) == [10, 20]
+    assert set(profile.samples.thread) == {PID}
+
+
+def test_facts_and_stacks_may_come_in_any_order() -> None:
+    """Keys, never positions."""
+    log = Log()
+    addresses = [log.function("f%d" % i) for i in range(100)]
+    order = list(range(100))
+    random.Random(1).shuffle(order)
+    for i in order:
+        log.raw_stack(log.words([addresses[i]]), -(i + 1))
+    random.Random(2).shuffle(order)
+    for i in order:
+        log.fact(i + 1, i, PID, 8 * (i + 1), 1000)
+    profile = reader.read_bytes(log.data())
+    for stack, size in zip(profile.samples.stack, profile.samples.size):
+        name = profile.function(profile.stacks[stack][0].address).name
+        assert name == "f%d" % (size // 8 - 1)
+
+
+def test_lost_stack_costs_that_sample_alone() -> None:
+    log = small()
+    log.allocation(None, size=96, time=30)
+    leaf = log.function("after")
+    log.allocation([leaf], size=8, time=40)
+    profile = reader.read_bytes(log.data())
+    assert profile.lost_stacks == 1
+    assert list(profile.samples.size) == [24, 48, 96, 8]
+    assert profile.samples.stack[2] == -1
+    assert profile.stacks[profile.samples.stack[3]][0].address == leaf
+    out = io.StringIO()
+    summary.show(profile, out)
+    assert "lost: the stacks of 1 of 4 samples" in out.getvalue()
+    assert "[stack lost]" in out.getvalue()
+
+
+def test_stack_without_a_fact_is_counted_as_lost() -> None:
+    log = small()
+    log.raw_stack(log.words([log.function("orphan")]), -99)
+    profile = reader.read_bytes(log.data())
+    assert (len(profile.samples), profile.lost_facts) == (2, 1)
+
+
+def test_jit_frame_and_the_frame_that_entered_it_are_one() -> None:
+    log = Log()
+    f, g = log.function("f"), log.function("g")
+    # innermost first: machine code, g inlined in f, f's own entry
+    log.raw_stack([6, 0x7000, 3, g, 3, f, 1, f, 1, g], 0)
+    profile = reader.read_bytes(log.data())
+    assert profile.stacks == [(
+        Frame(g, "interpreted", 0), Frame(f, "jit", 0), Frame(g, "jit", 0))]
+
+
+def test_machine_code_that_calls_machine_code() -> None:
+    log = Log()
+    f = log.function("f")
+    log.raw_stack([6, 0x7000, 3, f, 3, f, 6, 0x8000, 3, f, 1, f], 0)
+    profile = reader.read_bytes(log.data())
+    assert len(profile.stacks[0]) == 3
+
+
+def test_interpreted_recursion_is_kept() -> None:
+    log = Log()
+    f = log.function("f")
+    log.raw_stack([1, f] * 5, 0)
+    assert len(reader.read_bytes(log.data()).stacks[0]) == 5
+
+
+def test_lines_of_cpython() -> None:
+    log = Log(interpreter="cpython", flags=LINES)
+    f, g = log.function("f"), log.function("g")
+    log.raw_stack([-12, g, -3, f], 77)
+    profile = reader.read_bytes(log.data())
+    assert profile.stacks[0] == (Frame(f, "interpreted", 3),
+                                 Frame(g, "interpreted", 12))
+    assert list(profile.samples.thread) == [77]
+
+
+def test_version_7_has_time_stamps() -> None:
+    log = Log(interpreter="cpython", version=7)
+    log.raw_stack([log.function("f")], 77, stamp=123456)
+    profile = reader.read_bytes(log.data())
+    assert list(profile.samples.time) == [123456]
+
+
+def test_gzipped_profile(tmp_path: Path) -> None:
+    path = tmp_path / "p.gz"
+    path.write_bytes(gzip.compress(small().data()))
+    assert len(reader.read(path).samples) == 2
+
+
+def test_unknown_blocks_and_fields_are_skipped() -> None:
+    log = small()
+    log.block("lifetimes", "1,2;3,4;")
+    log.block("facts", "something else", version="2")
+    log.block("facts", "1,2,3,4,5,6,7,8,9;3,1e,1,8,3e8,ffff;")
+    profile = reader.read_bytes(log.data())
+    assert list(profile.samples.size) == [24, 48, 8] or sorted(
+        profile.samples.size) == [8, 24, 48]
+    assert profile.moments[0].surprises == 7
+
+
+def test_log_without_a_trailer_is_a_killed_run() -> None:
+    log = small()
+    log.flush()
+    profile = reader.read_bytes(bytes(log.bytes))
+    assert profile.end_time is None
+    assert len(profile.samples) == 2
+    out = io.StringIO()
+    summary.show(profile, out)
+    assert "did not end normally" in out.getvalue()
+
+
+def test_cut_anywhere_it_is_an_error_or_a_killed_run() -> None:
+    """And with salvage always what was whole before the cut."""
+    log = small()
+    log.flush()
+    whole = bytes(log.bytes)
+    outcomes = set()
+    for size in range(len(whole)):
+        try:
+            profile = reader.read_bytes(whole[:size])
+            outcomes.add("read")
+            assert len(profile.samples) <= 2
+        except ProfileError as e:
+            outcomes.add("refused")
+            assert "\n" not in str(e)
+        if size > 60:
+            rest = reader.read_bytes(whole[:size], salvage=True)
+            assert rest.torn < 400
+    assert outcomes == {"read", "refused"}
+
+
+@pytest.mark.parametrize("data,said", [
+    (b"", "the file is empty"),
+    (b"\0" * 39, "39 bytes"),
+    (b"#!/usr/bin/env python\nprint('hello, this is a program')\n", "begins"),
+    (b"\x7fELF" + bytes(1000), "begins with 7f 45 4c 46"),
+    (struct.pack("<5q", 0, 3, 0, 1, 0), "no header"),
+    (struct.pack("<5q", 0, 3, 0, 1, 0) + b"\x05\0\x63\x08\x00", "version 99"),
+    (struct.pack("<5q", 0, 3, 0, 1, 0) + b"\xff", "unknown record 0xff"),
+])
+def test_foreign_files(data: bytes, said: str) -> None:
+    with pytest.raises(ProfileError, match=said):
+        reader.read_bytes(data)
+
+
+@pytest.mark.parametrize("record,said", [
+    (b"\x01" + word(1) + word(-1), "depth -1"),
+    (b"\x01" + word(1) + word(2**62), "depth 4611686018427387904"),
+    (b"\x01" + word(7) + word(1), "counts 7"),
+    (b"\x02" + word(1) + word(-5), "a string of -5"),
+    (b"\x02" + word(1) + word(2**60), "cut off"),
+    (b"\x07" + word(3) + b"key" + word(2**40), "cut off"),
+    (b"\x05\x00\x06\x08\x00", "second header"),
+])
+def test_hostile_records(record: bytes, said: str) -> None:
+    log = small()
+    with pytest.raises(ProfileError, match=said):
+        reader.read_bytes(bytes(log.bytes) + record)
+
+
+@pytest.mark.parametrize("payload", [
+    "", "x;", "1,2,3,4,5,6;", "1,2,3,4,5,6,7", "1,2,3,4,5,6,7;1,2,3;",
+    "1,2,3,4,5,6,7;1,2,3,4,5", "1,2,3,4,5,6,7;1,2,3,4,g;",
+    "1,2,3,4,5,6,7;" + "f" * 40 + ",1,1,1,1;",
+    "1,2,3,4,5,6,7;1,2,3,-8,5;", "1,2,3,4,5,6,7;1,2,3,8,0;",
+])
+def test_hostile_facts(payload: str) -> None:
+    log = small()
+    log.block("facts", payload)
+    with pytest.raises(ProfileError, match="damaged"):
+        reader.read_bytes(log.data())
+
+
+def test_random_damage_never_ends_in_another_error() -> None:
+    rng = random.Random(1)
+    good = small().data()
+    refused = 0
+    for _ in range(3000):
+        data = bytearray(good)
+        for _ in range(rng.randint(1, 4)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        try:
+            summary.summarize(reader.read_bytes(bytes(data)))
+        except ProfileError:
+            refused += 1
+    assert 0 < refused < 3000
+
+
+def test_deep_stacks_are_no_recursion() -> None:
+    log = Log()
+    f = log.function("f")
+    log.raw_stack(log.words([f] * 5000), -1)
+    log.fact(1, 1, PID, 16, 1000)
+    profile = reader.read_bytes(log.data())
+    assert len(profile.stacks[0]) == 5000
+    (row,) = summary.summarize(profile).rows
+    assert row.total_bytes.value == pytest.approx(row.self_bytes.value)
+
+
+def test_samples_alike_share_one_stack() -> None:
+    """What the reader keeps grows with the distinct stacks."""
+    profile = reader.read_bytes(large(samples=20000, depth=30, distinct=50))
+    assert len(profile.samples) == 20000
+    assert len(profile.stacks) == 50
+
+
+def test_summary_counts_a_recursive_function_once() -> None:
+    log = Log()
+    f, g = log.function("f"), log.function("g")
+    log.settings()
+    log.allocation([f, f, f, g], size=16)
+    log.allocation([f, jit(f), machine_code(1), g], size=16)
+    rows = {row.function.name: row
+            for row in summary.summarize(reader.read_bytes(log.data())).rows}
+    assert rows["f"].self_bytes.value == 0
+    assert rows["f"].total_bytes.value == rows["g"].self_bytes.value > 2000
+    assert rows["g"].self_objects.value == pytest.approx(2 * 63.0, rel=0.01)
+
+
+def test_summary_hides_the_command_that_ran_the_program() -> None:
+    log = Log()
+    runner = [log.function("entry_point", 1, "<builtin>/app_main.py"),
+              log.function("_run_code", 1, "/usr/lib/pypy3.9/runpy.py"),
+              log.function("run", 1, "/x/vmprof_allocation/run.py")]
+    module = log.function("<module>", 1, "/home/me/runpy_app.py")
+    log.settings()
+    log.allocation([*runner, module], size=16)
+    log.allocation(runner, size=16)
+    names = {row.function.name for row in
+             summary.summarize(reader.read_bytes(log.data())).rows}
+    assert names == {"<module>", "[starting and ending the run]"}
+
+
+def test_summary_of_a_profile_without_allocations() -> None:
+    log = Log()
+    log.raw_stack(log.words([log.function("f")]), 0)
+    out = io.StringIO()
+    summary.show(reader.read_bytes(log.data()), out)
+    assert "0 samples" in out.getvalue()
+    assert "time samples: 1" in out.getvalue()
