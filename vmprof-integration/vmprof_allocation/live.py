@@ -264,7 +264,8 @@ class LiveCarrier:
         place.type_item_size = layout.type_item_size
         lib = ffi.dlopen(str(LIBRARY))
         for name in dir(lib):
-            getattr(lib, name)      # made on first use: not while sampling
+            if name.startswith("live_"):
+                getattr(lib, name)      # made on first use: not later
         self._check(lib.live_prepare(place), "preparing the hooks")
         self._lib = lib
 
