@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
+#: the least number of rounds that run before the clock starts
+WARM_UP = 10
 #: interval of the sampling that is over when the ``off`` run starts
 OFF_INTERVAL = "128k"
 
@@ -36,12 +38,21 @@ def load(program: str) -> Main:
     return main
 
 
+def heap() -> int | None:
+    """Bytes on the GC's heap, with the nursery; None if it doesn't tell."""
+    stats: Any = getattr(gc, "get_stats", lambda: None)()
+    return getattr(getattr(stats, "_s", None), "total_gc_memory", None)
+
+
 def clocked(main: Main, rounds: int) -> Result:
-    """Seconds on the wall and of CPU (of all threads) that `rounds` take."""
+    """Seconds on the wall and of CPU (of all threads) that `rounds` take, and
+    the heap in bytes before."""
+    size = heap()
     wall, cpu = time.perf_counter(), time.process_time()
     main(rounds)
-    return {"cpu": time.process_time() - cpu,
-            "wall": time.perf_counter() - wall}
+    # in the order in which they were taken
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    return {"wall": wall, "cpu": cpu, "heap": size}
 
 
 def plain(main: Main, rounds: int) -> Result:
@@ -92,7 +103,7 @@ def run(program: str, rounds: int, mode: str) -> Result:
     with contextlib.redirect_stdout(io.StringIO()), \
             tempfile.TemporaryDirectory() as folder:
         profile = str(Path(folder) / "app.vmprof")
-        main(rounds)
+        main(max(WARM_UP, rounds // 2))
         if mode == "plain":
             return plain(main, rounds)
         if mode == "off":

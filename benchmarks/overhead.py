@@ -200,31 +200,42 @@ class Row:
     cpu_ratio: Estimate
     #: median of the runs
     samples: float
+    pairs: int
     #: microseconds a sample; None if the interval of the difference in time
-    #: includes 0, or if there were no samples
+    #: includes 0, if there are too few pairs to tell, or if a run had no
+    #: samples
     wall_per_sample: Estimate | None
     cpu_per_sample: Estimate | None
+    #: the same without what ``off`` costs in the same repetition
+    cpu_per_sample_above_off: Estimate | None
 
 
-def per_sample(pairs: Sequence[Pair], clock: str) -> Estimate | None:
-    """See Row."""
-    if (any(pair.samples == 0 for pair in pairs)
-            or estimate([pair.difference(clock) for pair in pairs]).includes(0)):
+def per_sample(seconds: Sequence[float], samples: Sequence[int],
+               ) -> Estimate | None:
+    """See Row; `seconds` are differences in time."""
+    if (0 in samples or len(samples) < FEWEST_PAIRS
+            or estimate(seconds).includes(0)):
         return None
-    return estimate([1e6 * pair.difference(clock) / pair.samples
-                     for pair in pairs])
+    return estimate([1e6 * s / n for s, n in zip(seconds, samples)])
 
 
-def summarize(cell: Cell, pairs: Sequence[Pair]) -> Row:
+def summarize(cell: Cell, pairs: dict[Cell, list[Pair]]) -> Row:
     program, rate = cell
+    mine = pairs[cell]
+    samples = [pair.samples for pair in mine]
+    wall = [pair.difference("wall") for pair in mine]
+    cpu = [pair.difference("cpu") for pair in mine]
+    above_off = [c - off.difference("cpu")
+                 for c, off in zip(cpu, pairs[program, OFF])]
     return Row(
         program=program, rate=rate,
-        interval=pairs[0].sampled.get("interval"),
-        wall_ratio=estimate([pair.ratio("wall") for pair in pairs]),
-        cpu_ratio=estimate([pair.ratio("cpu") for pair in pairs]),
-        samples=statistics.median(pair.samples for pair in pairs),
-        wall_per_sample=per_sample(pairs, "wall"),
-        cpu_per_sample=per_sample(pairs, "cpu"))
+        interval=mine[0].sampled.get("interval"),
+        wall_ratio=estimate([pair.ratio("wall") for pair in mine]),
+        cpu_ratio=estimate([pair.ratio("cpu") for pair in mine]),
+        samples=statistics.median(samples), pairs=len(mine),
+        wall_per_sample=per_sample(wall, samples),
+        cpu_per_sample=per_sample(cpu, samples),
+        cpu_per_sample_above_off=per_sample(above_off, samples))
 
 
 # ____________________________________________________________
@@ -266,40 +277,66 @@ def environment_line(environment: Json) -> str:
 
 
 # ____________________________________________________________
-# the table
+# the tables
 
-COLUMNS = ("program", "rate", "wall ratio", "CPU ratio", "samples",
-           "wall us/sample", "CPU us/sample")
-
-
-def cells_of(row: Row) -> tuple[str, ...]:
-    return (row.program, row.rate, row.wall_ratio.format(3),
-            row.cpu_ratio.format(3),
-            "" if row.rate == OFF else "%.0f" % row.samples,
-            format_cost(row, row.wall_per_sample),
-            format_cost(row, row.cpu_per_sample))
-
-
-def format_cost(row: Row, cost: Estimate | None) -> str:
-    if row.rate == OFF:
-        return ""
-    if row.samples == 0:
-        return "no samples"
-    return "below the noise" if cost is None else cost.format(2)
-
-
-def table(rows: Sequence[Row]) -> list[str]:
-    lines = [COLUMNS, *(cells_of(row) for row in rows)]
+def table(lines: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*lines)]
     return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
 
 
+def table_of_ratios(rows: Sequence[Row]) -> list[str]:
+    return table([
+        ("program", "rate", "wall ratio", "CPU ratio", "samples"),
+        *((row.program, row.rate, row.wall_ratio.format(3),
+           row.cpu_ratio.format(3), "%.0f" % row.samples) for row in rows)])
+
+
+def table_of_costs(rows: Sequence[Row]) -> list[str]:
+    return table([
+        ("program", "rate", "wall us/sample", "CPU us/sample",
+         "CPU us/sample above off"),
+        *((row.program, row.rate, format_cost(row, row.wall_per_sample),
+           format_cost(row, row.cpu_per_sample),
+           format_cost(row, row.cpu_per_sample_above_off))
+          for row in rows if row.rate != OFF)])
+
+
+def format_cost(row: Row, cost: Estimate | None) -> str:
+    if cost is not None:
+        return cost.format(2)
+    if row.pairs < FEWEST_PAIRS:
+        return "too few pairs"
+    return "below the noise" if row.samples else "no samples"
+
+
 def verdict(row: Row) -> str:
-    """On ``off``: the ratio should be 1."""
+    """On ``off``: the ratio should be 1; one interval in twenty misses it."""
     return "%s, off: 1 is %s the interval of the wall ratio, %s that of CPU" % (
         row.program,
         *("inside" if ratio.includes(1) else "OUTSIDE"
           for ratio in (row.wall_ratio, row.cpu_ratio)))
+
+
+def median_of(pairs: Sequence[Pair], key: str, sampled: bool) -> float | None:
+    """Of what driver.py printed; None where it printed none."""
+    values = [value for pair in pairs if (value := (
+        pair.sampled if sampled else pair.plain).get(key)) is not None]
+    return statistics.median(values) if values else None
+
+
+def about(program: str, rounds: int, pairs: dict[Cell, list[Pair]]) -> str:
+    """What there is to sample, and what the sampler adds to the heap."""
+    mine = [pair for (name, rate), some in pairs.items()
+            for pair in some if name == program and rate != OFF]
+    seconds = median_of(mine, "wall", sampled=False) or math.nan
+    allocated = median_of(mine, "allocated", sampled=True) or math.nan
+    heap_plain, heap_sampled = (
+        (median_of(mine, "heap", sampled) or math.nan) / 2**20
+        for sampled in (False, True))
+    return ("%s: %d rounds; a plain run takes %.2f s and allocates %.0f MiB/s; "
+            "heap before it %.1f MiB plain, %.1f MiB sampled" % (
+                program, rounds, seconds, allocated / seconds / 2**20,
+                heap_plain, heap_sampled))
 
 
 def sum_of(pairs: dict[Cell, list[Pair]], key: str) -> int:
@@ -316,17 +353,20 @@ def apart(pairs: dict[Cell, list[Pair]]) -> str:
         1e3 * statistics.median(run["stop"] for run in sampled))
 
 
-def report(environment: Json, rows: Sequence[Row],
+def report(environment: Json, rounds: dict[str, int], rows: Sequence[Row],
            pairs: dict[Cell, list[Pair]]) -> list[str]:
     count = len(next(iter(pairs.values())))
     lines = [
-        environment_line(environment), "",
-        *table(rows), "",
+        environment_line(environment),
+        *(about(program, rounds[program], pairs) for program in rounds), "",
+        *table_of_ratios(rows), "", *table_of_costs(rows), "",
         "ratio: time sampled / time plain, median of %d pairs (bootstrap "
         "%.0f %% interval of the median)" % (count, 100 * LEVEL),
         "below the noise: the interval of the difference in time includes 0",
         *(verdict(row) for row in rows if row.rate == OFF),
         apart(pairs)]
+    if environment["load_before"][0] + 1 > (environment["cpus"] or 1):
+        lines.append("the machine was not quiet: its CPUs were busy before")
     if count < FEWEST_PAIRS:
         lines.append("%d pairs are too few for an interval of %.0f %%: what is "
                      "shown is hardly more than the range" % (
@@ -431,8 +471,8 @@ def save_json(path: Path, environment: Json, rounds: dict[str, int],
         "interval": {"of": "median", "by": "bootstrap", "level": LEVEL,
                      "resamples": RESAMPLES, "seed": SEED},
         "rows": [{**dataclasses.asdict(row),
-                  "pairs": [dataclasses.asdict(pair)
-                            for pair in pairs[row.program, row.rate]]}
+                  "runs": [dataclasses.asdict(pair)
+                           for pair in pairs[row.program, row.rate]]}
                  for row in rows],
     }, indent=1) + "\n")
 
@@ -445,11 +485,11 @@ def benchmark(runner: Runner, count: int, seconds: float, output: Path) -> None:
     rounds = {program: runner.rounds(program, seconds) for program in PROGRAMS}
     pairs = measure(runner, rounds, count)
     environment["load_after"] = os.getloadavg()
-    rows = [summarize(cell, some) for cell, some in pairs.items()]
+    rows = [summarize(cell, pairs) for cell in pairs]
     save_json(output / "overhead.json", environment, rounds, rows, pairs)
-    lines = report(environment, rows, pairs)
+    lines = report(environment, rounds, rows, pairs)
     (output / "overhead.txt").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    print("\n".join(lines), flush=True)
     plot(environment, rows, count, output / "overhead.png")
     progress("in %s: overhead.json, overhead.txt, overhead.png" % output)
 

@@ -355,3 +355,16 @@ def test_sampling_off_writes_what_vmprof_writes(pypy: PyPy) -> None:
     assert set(profile.samples.thread) == {0}
     assert set(profile.samples.size) == {0}
     assert profile.settings == {}
+
+
+def test_program_that_forgets_to_stop(pypy: PyPy) -> None:
+    script = pypy.script("""
+        import vmprof_allocation
+        vmprof_allocation.start("out.vmprof", "1k")
+        kept = [str(i) for i in range(10000)]
+        print("end")
+    """)
+    run = pypy.command(str(script))
+    assert (run.code, run.out, run.err) == (0, "end\n", "")
+    assert run.profile().end_time is not None
+    assert len(run.profile().samples) > 100

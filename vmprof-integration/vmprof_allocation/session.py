@@ -43,6 +43,15 @@ def make_settings(interval: int | str, seed: int | None = None,
     return Settings(interval, seed, gaps, period, memory)
 
 
+_running: list[Session] = []
+
+
+@atexit.register
+def _stop_all() -> None:
+    for session in _running[:]:
+        session.stop()
+
+
 class Session:
     """Samples from start() to stop(), in the process that called start()."""
 
@@ -66,6 +75,7 @@ class Session:
         carrier = choose()
         carrier.prepare()
         created = self._open()
+        self._file = self._file_id()
         try:
             if stat.S_ISREG(os.fstat(self._fd).st_mode):
                 os.ftruncate(self._fd, 0)
@@ -76,8 +86,7 @@ class Session:
                 os.unlink(self.output)
             raise
         self._carrier, self._pid = carrier, os.getpid()
-        self._file = self._file_id()
-        atexit.register(self.stop)
+        _running.append(self)
 
     def _open(self) -> bool:
         """Returns whether the file is new."""
@@ -124,7 +133,7 @@ class Session:
         carrier, self._carrier = self._carrier, None
         if carrier is None:
             return
-        atexit.unregister(self.stop)
+        _running.remove(self)
         try:
             carrier.stop()
         finally:

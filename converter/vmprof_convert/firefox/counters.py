@@ -52,6 +52,8 @@ class Counter:
                 "tooltipRows": [
                     _row("rate", "bytes-per-second", "allocation rate"),
                     _row("accumulated", "bytes", "allocated so far"),
+                    _row("committed-range-total", "bytes",
+                         "allocated in the range shown"),
                     _row("selection-total", "bytes",
                          "allocated in the selection",
                          requiresPreviewSelection=True),

