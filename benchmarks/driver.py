@@ -75,10 +75,11 @@ def switched_off(main: Main, rounds: int, profile: str) -> Result:
 def sampled(main: Main, rounds: int, profile: str, interval: str) -> Result:
     """The times of starting and stopping, in seconds, are apart."""
     import vmprof_allocation
-    main(1)
     begin = time.perf_counter()
     session = vmprof_allocation.start(profile, interval)
     started = time.perf_counter()
+    # as in the other modes; the sampler's buffers are in place then, too
+    main(1)
     gc.collect()
     before = session.statistics()
     result = clocked(main, rounds)

@@ -421,9 +421,11 @@ def plot(environment: Json, rows: Sequence[Row], pairs: int,
     axes.set_xticks([], minor=True)
     axes.set_xlabel("mean bytes between two samples")
     axes.set_ylabel("wall time, sampled / plain")
-    axes.set_title("%s\n%s %s, nursery %s, median of %d pairs, %.0f %% interval" % (
+    axes.set_title("%s\n%s %s, nursery %s, median of %d pairs, %s" % (
         environment["cpu"], environment["implementation"],
-        environment["version"], NURSERY, pairs, 100 * LEVEL), fontsize=10)
+        environment["version"], NURSERY, pairs,
+        "range" if pairs < FEWEST_PAIRS else "%.0f %% interval" % (100 * LEVEL)),
+        fontsize=10)
     axes.grid(axis="y", color="0.9")
     axes.set_axisbelow(True)
     axes.legend(frameon=False)

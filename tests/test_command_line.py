@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -113,7 +115,6 @@ def test_profile_into_a_pipe(pypy: PyPy) -> None:
     """Nothing is read back or moved: `-o /dev/stdout | ...` works."""
     script = pypy.script("kept = [str(i) for i in range(50000)]\n")
     os.mkfifo(pypy.folder / "fifo")
-    import threading
     data: list[bytes] = []
     thread = threading.Thread(target=lambda: data.append(
         (pypy.folder / "fifo").read_bytes()))
@@ -226,18 +227,21 @@ def test_full_disk_is_reported_and_harms_nothing(pypy: PyPy) -> None:
 
 
 def test_cpython_is_refused(pypy: PyPy) -> None:
-    import subprocess
+    """With vmprof and our flags installed there: the same one line."""
+    (pypy.folder / "out.vmprof").write_text("precious")
     done = subprocess.run(
-        [sys.executable, "-c",
-         "import vmprof_allocation; vmprof_allocation.start('out.vmprof')"],
+        [sys.executable, "-m", "vmprof", "--allocation-sampling", "1k",
+         "-o", "out.vmprof", str(pypy.script(APP))],
         cwd=pypy.folder, capture_output=True, text=True)
-    assert "this is CPython" in done.stderr
-    assert not (pypy.folder / "out.vmprof").exists()
-    done = subprocess.run(
+    line = one_line(Run(done.returncode, done.stdout, done.stderr,
+                        pypy.folder))
+    assert "this is CPython" in line
+    assert (pypy.folder / "out.vmprof").read_text() == "precious"
+    doctor = subprocess.run(
         [sys.executable, "-m", "vmprof_allocation", "doctor"],
         capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "this is CPython" in done.stdout
+    assert doctor.returncode == 1
+    assert "this is CPython" in doctor.stdout
 
 
 @pytest.mark.parametrize("what,value,said", [
@@ -291,7 +295,6 @@ def test_already_enabled_is_refused(pypy: PyPy) -> None:
 
 
 def test_no_absolute_paths_of_a_machine_in_the_repository() -> None:
-    import subprocess
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True,
                            capture_output=True).stdout.split(b"\0")[:-1]
     assert len(files) > 20

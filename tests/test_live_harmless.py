@@ -368,3 +368,95 @@ def test_program_that_forgets_to_stop(pypy: PyPy) -> None:
     assert (run.code, run.out, run.err) == (0, "end\n", "")
     assert run.profile().end_time is not None
     assert len(run.profile().samples) > 100
+
+
+@pytest.mark.parametrize("where", ["_patch", "_poke", "_describe"])
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "MemoryError"])
+def test_start_that_is_interrupted_puts_everything_back(
+        pypy: PyPy, where: str, error: str) -> None:
+    """Before the entries are patched, after, and before the first sample."""
+    script = pypy.script(PEEK + """
+    import signal
+    import _vmprof
+    before, handler = memory(), signal.getsignal(signal.SIGPROF)
+    original = getattr(carrier, %(where)r)
+    calls = [0]
+    def fail_once(*args, **kwargs):
+        calls[0] += 1
+        if calls[0] == 1:
+            if %(where)r == "_poke":
+                garbage = [str(i) for i in range(300000)]
+            raise %(error)s
+        return original(*args, **kwargs)
+    setattr(carrier, %(where)r, fail_once)
+    try:
+        vmprof_allocation.start("out.vmprof", "1k")
+    except %(error)s:
+        print("raised")
+    garbage = [str(i) for i in range(300000)]
+    import os
+    print(memory() == before, top_is_real(), os.path.exists("out.vmprof"),
+          _vmprof.is_enabled())
+    with vmprof_allocation.sample("out.vmprof", "1k"):
+        garbage = [str(i) for i in range(10000)]
+    print(memory() == before)
+    """ % {"where": where, "error": error})
+    run = pypy.command(str(script))
+    assert run.out.split() == [
+        "raised", "True", "True", "False", "False", "True"], run.err
+    assert len(run.profile().samples) > 100
+
+
+def test_kernel_that_forbids_writable_code_is_a_refusal(pypy: PyPy) -> None:
+    script = pypy.script(PEEK + """
+    import errno
+    before = memory()
+    carrier._load()
+    class Forbidding:
+        def __getattr__(self, name):
+            if name == "live_writable":
+                return lambda writable: errno.EACCES if writable else 0
+            return getattr(lib, name)
+    lib, carrier._lib = carrier._lib, Forbidding()
+    try:
+        vmprof_allocation.start("out.vmprof", "1k")
+    except vmprof_allocation.AllocationSamplingError as e:
+        print(e)
+    garbage = [str(i) for i in range(300000)]
+    print(memory() == before, top_is_real())
+    """)
+    run = pypy.command(str(script))
+    assert run.out == ("hooking the garbage collector failed: Permission "
+                       "denied; nothing is being sampled\nTrue True\n"), run.err
+
+
+def test_program_with_its_own_profiling_timer_gets_it_back(pypy: PyPy) -> None:
+    script = pypy.script("""
+        import signal, time, vmprof_allocation
+        ticks = []
+        signal.signal(signal.SIGPROF, lambda *a: ticks.append(1))
+        signal.setitimer(signal.ITIMER_PROF, 0.05, 0.05)
+        with vmprof_allocation.sample("out.vmprof", "16k"):
+            garbage = [str(i) for i in range(100000)]
+        ticks.clear()
+        end = time.process_time() + 1
+        while time.process_time() < end:
+            pass
+        print(len(ticks) > 3)
+    """)
+    run = pypy.command(str(script))
+    assert run.out == "True\n", run.err
+
+
+def test_existing_profile_survives_a_refused_start(pypy: PyPy) -> None:
+    (pypy.folder / "out.vmprof").write_text("precious")
+    script = pypy.script("""
+        import os, vmprof, vmprof_allocation
+        fd = os.open("other", os.O_RDWR | os.O_CREAT)
+        vmprof.enable(fd)
+        try:
+            vmprof_allocation.start("out.vmprof")
+        except vmprof_allocation.AllocationSamplingError:
+            print(open("out.vmprof").read())
+    """)
+    assert pypy.command(str(script)).out == "precious\n"

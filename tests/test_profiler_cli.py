@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from profiles import PID, Log, jit, native
+from profiles import PID, FrameSpec, Log, jit, native
 from vmprof_allocation import reader
 from vmprof_allocation.estimator import weight_bytes
 from vmprof_convert import cli, convert
@@ -117,9 +117,10 @@ def a_run(gaps: str) -> bytes:
                        for i, name in enumerate(("main", "fib", "work")))
     malloc = log.native_function("malloc")
     log.settings(gaps=gaps, period="0.01")
-    stacks = [[main], [main, fib, fib, fib], [main, fib, jit(fib)],
-              [main, work], [main, jit(work)], [main, work, native(malloc)],
-              [work, fib], None]
+    stacks: list[list[FrameSpec] | None] = [
+        [main], [main, fib, fib, fib], [main, fib, jit(fib)],
+        [main, work], [main, jit(work)], [main, work, native(malloc)],
+        [work, fib], None]
     for number in range(800):
         stack = stacks[number % len(stacks)]
         log.allocation(stack, size=16 + 8 * (number % 500), interval=700,

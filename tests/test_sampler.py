@@ -302,6 +302,41 @@ small 16 1
                               Sample(2, 16, 10), Sample(3, 16, 10)]
 
 
+def test_a_point_at_the_first_byte_behind_a_sample(
+        harness: pathlib.Path) -> None:
+    # bytes 791 and 824 are sampled; the second object ends before byte 824
+    result = check(harness, """\
+nursery 4096
+start 33 0 1
+small 784 1
+small 40 1
+small 16 1
+small 16 1
+small 16 1
+stop
+small 16 1
+""")
+    assert result.sampled == [0, 1, 2, 4]
+
+
+@pytest.mark.parametrize("interval", range(4080, 4120))
+def test_a_point_at_the_real_top(harness: pathlib.Path, interval: int) -> None:
+    # just before it, on it, or just behind it, where no object may reach
+    for last in (16, 24, 32):
+        result = check(harness, f"""\
+nursery 4096
+start {interval} 0 1
+small 16 255
+small {last} 1
+small 16 3
+stop
+small 16 1
+""")
+        # that is, if the last one does not fit, at the start of the nursery
+        assert places(result)[255] == (4080 if last == 16 else 0)
+        assert len(result.samples) == 1
+
+
 def test_a_point_may_be_many_nurseries_away(harness: pathlib.Path) -> None:
     interval = 7 * 4096 // 2
     result = check(harness, f"""\
@@ -916,6 +951,25 @@ small 16 300
     assert result.totals.surprises == 1
     assert result.totals.phase == OFF
     assert result.sampled == [0, 1, 2, 3, 4, *range(261, 266)]
+
+
+def test_a_collection_around_the_hook_that_moves_the_real_top(
+        harness: pathlib.Path) -> None:
+    # the nursery's first part now ends at the pinned object
+    result = run(harness, """\
+nursery 4096
+pins 1
+start 100 0 0
+small 16 10
+pin 0
+unseen
+large 800 0
+small 16 300
+stop
+small 16 1
+""")
+    assert result.totals.surprises == 1
+    assert result.totals.phase == OFF
 
 
 # ____________________________________________________________

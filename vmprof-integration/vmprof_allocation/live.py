@@ -234,6 +234,14 @@ class LiveCarrier:
         with self._lock:
             if self._process is None:
                 self._process = Process()
+            if self._pid == os.getpid():
+                raise AllocationSamplingError(
+                    "allocation sampling is already on in this process; "
+                    "stop it first")
+            if self._is_vmprof_enabled():
+                raise AllocationSamplingError(
+                    "vmprof is already enabled in this process; call "
+                    "vmprof.disable() first")
 
     def _load(self) -> None:
         """Load the native half; once, as its trampolines stay."""
@@ -279,14 +287,6 @@ class LiveCarrier:
     def start(self, fd: int, settings: Settings) -> None:
         import _vmprof
         with self._lock:
-            if self._pid == os.getpid():
-                raise AllocationSamplingError(
-                    "allocation sampling is already on in this process; "
-                    "stop it first")
-            if self._is_vmprof_enabled():
-                raise AllocationSamplingError(
-                    "vmprof is already enabled in this process; call "
-                    "vmprof.disable() first")
             self.prepare()
             self._load()
             self._check(self._lib.live_open(fd), "taking vmprof's output over")
@@ -297,22 +297,39 @@ class LiveCarrier:
                 # native frames (which can't be walked from here), CPU time.
                 _vmprof.enable(fd, settings.period or 0.99,
                                int(settings.memory), 0, 0, 0)
-            except _vmprof.VMProfError as e:
-                self._lib.live_close()
-                raise AllocationSamplingError("vmprof refuses: %s" % e) from e
-            error = self._lib.live_enabled(
-                self._describe(settings).encode("ascii"),
-                settings.period is not None)
-            if not error:
+                self._check(self._lib.live_enabled(
+                    self._describe(settings).encode("ascii"),
+                    settings.period is not None), "taking a first sample")
                 self._lib.live_start(settings.interval, settings.seed,
                                      settings.gaps == "fixed")
-                error = self._patch(self._lib.live_patched_word)
-            if error:
+                self._pid = os.getpid()
+                self._check(self._patch(self._lib.live_patched_word),
+                            "hooking the garbage collector")
+                self._poke(first=True)
+            except _vmprof.VMProfError as e:
+                self._undo()
+                raise AllocationSamplingError("vmprof refuses: %s" % e) from e
+            except BaseException:
+                self._undo()
+                raise
+
+    def _undo(self) -> int:
+        """Put everything back, however far start() came.  Returns 0 or the
+        errno of what went wrong."""
+        self._pid = 0
+        error = 0
+        self._lib.live_stop()
+        if self._is_patched():
+            while self._lib.live_is_active():
+                self._poke()
                 self._lib.live_stop()
-                self._finish()
-                self._check(error, "hooking the garbage collector")
-            self._pid = os.getpid()
-            self._poke(first=True)
+            error = self._patch(self._lib.live_original_word)
+        return self._finish() or error
+
+    def _is_patched(self) -> bool:
+        assert self._process is not None
+        first = self._process.word(self._process.layout.entry[0])
+        return int(first[0]) == self._lib.live_patched_word(0)
 
     @staticmethod
     def _is_vmprof_enabled() -> bool:
@@ -362,12 +379,7 @@ class LiveCarrier:
             if self._pid == 0:
                 raise AllocationSamplingError("allocation sampling is not on")
             was_forked = self._pid != os.getpid()
-            self._pid = 0
-            self._lib.live_stop()
-            self._poke()
-            assert not self._lib.live_is_active()
-            error = self._patch(self._lib.live_original_word)
-            error = self._finish() or error
+            error = self._undo()
             if error and not was_forked:
                 raise AllocationSamplingError(
                     "the profile is not complete: " + (

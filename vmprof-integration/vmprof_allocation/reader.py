@@ -178,7 +178,6 @@ class _Reader:
     # where the next one begins; beyond the end of the data means: cut off
 
     def _string(self, at: int) -> tuple[str, int]:
-        length: int
         (length,) = _WORD.unpack_from(self.data, at)
         end = at + 8 + length
         if length < 0:
@@ -193,7 +192,6 @@ class _Reader:
         at = self.at
         if self.version:
             raise self.damaged("a second header")
-        length: int
         (self.version,) = struct.unpack_from(">h", self.data, at + 1)
         at += 3
         if self.version >= 4:

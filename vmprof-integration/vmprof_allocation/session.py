@@ -73,7 +73,6 @@ class Session:
         `output` held is still there.
         """
         carrier = choose()
-        carrier.prepare()
         created = self._open()
         self._file = self._file_id()
         try:

@@ -229,6 +229,10 @@ static void *live_mmap(void *address, size_t size, int protection, int flags,
 static struct sigaction vmprof_action;
 static volatile int takes_time_samples;
 
+/* what the program did with SIGPROF before us */
+static struct sigaction program_action;
+static struct itimerval program_timer;
+
 static void call_vmprof(siginfo_t *info, void *context)
 {
     vmprof_action.sa_sigaction(SIGPROF, info, context);
@@ -573,6 +577,8 @@ int live_open(int fd)
     memset(first_name, 0, sizeof first_name);
     vmprof_buffers = NULL;
     profile_fd = fd;
+    (void)sigaction(SIGPROF, NULL, &program_action);
+    (void)getitimer(ITIMER_PROF, &program_timer);
     for (i = 0; i < 3 && error == 0; i++) {
         if (slot_address(i) != 0)
             original[i] = *(uintptr_t *)slot_address(i);
@@ -632,6 +638,10 @@ void live_set_interval(int64_t interval)
 
 void live_stop(void)
 {
+    /* not begun yet: nursery_top is the real one */
+    if (__sync_bool_compare_and_swap(&nursery.phase, NURSERY_STARTING,
+                                     NURSERY_OFF))
+        return;
     if (nursery.phase != NURSERY_OFF)
         nursery.phase = NURSERY_STOPPING;
 }
@@ -661,6 +671,13 @@ int live_close(void)
     int error, i;
 
     thread.is_control = 0;
+    /* vmprof leaves the signal ignored, lest a late one kill the program;
+       that is right unless the program had a use for it */
+    if (program_action.sa_handler != SIG_DFL) {
+        (void)sigaction(SIGPROF, &program_action, NULL);
+        if (profile_fd >= 0)
+            (void)setitimer(ITIMER_PROF, &program_timer, NULL);
+    }
     for (i = 0; i < 3; i++) {
         (void)set_slot(i, original[i]);
         original[i] = 0;

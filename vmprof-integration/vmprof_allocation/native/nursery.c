@@ -146,6 +146,7 @@ void nursery_start(int64_t interval, uint64_t seed, int fixed)
 {
     sampler_start(&nursery.sampler, interval, seed, fixed);
     nursery.new_interval = 0;
+    nursery.placed_top = NULL;
     nursery.allocated = nursery.collections = 0;
     nursery.pressures = nursery.surprises = 0;
     nursery.real_top = NULL;
