@@ -363,7 +363,8 @@ def report(environment: Json, rounds: dict[str, int], rows: Sequence[Row],
         "ratio: time sampled / time plain, median of %d pairs (bootstrap "
         "%.0f %% interval of the median)" % (count, 100 * LEVEL),
         "below the noise: the interval of the difference in time includes 0",
-        *(verdict(row) for row in rows if row.rate == OFF),
+        *(verdict(row) for row in rows
+          if row.rate == OFF and row.pairs >= FEWEST_PAIRS),
         apart(pairs)]
     if environment["load_before"][0] + 1 > (environment["cpus"] or 1):
         lines.append("the machine was not quiet: its CPUs were busy before")

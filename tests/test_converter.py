@@ -25,11 +25,12 @@ from pathlib import Path
 from typing import Any, Union
 from urllib.parse import unquote
 
-import firefox_rules
-import profiles
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
+import firefox_rules
+import profiles
 from profiles import PID, Log, jit, machine_code, native
 from vmprof_allocation import reader
 from vmprof_allocation.errors import ProfileError

@@ -15,6 +15,7 @@ import threading
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from native_build import build
 from vmprof_allocation import reader
 

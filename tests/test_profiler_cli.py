@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from profiles import PID, FrameSpec, Log, jit, native
 from vmprof_allocation import reader
 from vmprof_allocation.estimator import weight_bytes

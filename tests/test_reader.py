@@ -8,8 +8,8 @@ import struct
 from pathlib import Path
 
 import pytest
-from profiles import LINES, PID, Log, jit, large, machine_code, word
 
+from profiles import LINES, PID, Log, jit, large, machine_code, word
 from vmprof_allocation import reader, summary
 from vmprof_allocation.errors import ProfileError
 from vmprof_allocation.reader import Frame

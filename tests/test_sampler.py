@@ -16,10 +16,11 @@ import subprocess
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import oracle
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+import oracle
 from native_build import build
 from oracle import Sample
 

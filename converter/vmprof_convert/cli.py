@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from vmprof_allocation import reader
 from vmprof_allocation.errors import ProfileError
-
 from vmprof_convert import output, serve
 from vmprof_convert.convert import convert
 from vmprof_convert.progress import progress_bar

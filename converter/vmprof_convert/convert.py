@@ -10,7 +10,6 @@ from typing import TypeVar
 from vmprof_allocation.errors import ProfileError
 from vmprof_allocation.estimator import weight_bytes
 from vmprof_allocation.reader import Frame, Profile
-
 from vmprof_convert.firefox import (
     NATIVE,
     OTHER,

@@ -1,0 +1,82 @@
+"""What pip installs, and what the sources promise."""
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT, PyPy
+
+NATIVE = ROOT / "vmprof-integration" / "vmprof_allocation" / "native"
+
+
+def wheel(tmp_path: Path, folder: str) -> zipfile.ZipFile:
+    """Build the wheel of a copy of the sources."""
+    source = tmp_path / folder
+    shutil.copytree(ROOT / folder, source)
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps",
+                    "-w", str(tmp_path), str(source)], check=True)
+    (path,) = tmp_path.glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+def test_one_wheel_serves_every_interpreter(tmp_path: Path) -> None:
+    built = wheel(tmp_path, "vmprof-integration")
+    assert re.search(r"-py3-none-linux_x86_64\.whl$", str(built.filename))
+    names = built.namelist()
+    assert "vmprof_allocation.pth" in names
+    assert "vmprof_allocation/_live.so" in names
+    assert "vmprof_allocation/native/live.h" in names
+    library = tmp_path / "_live.so"
+    library.write_bytes(built.read("vmprof_allocation/_live.so"))
+    needed = subprocess.run(["readelf", "-d", str(library)], check=True,
+                            capture_output=True, text=True).stdout
+    assert "python" not in needed and "pypy" not in needed
+
+
+def test_wheel_of_the_converter(tmp_path: Path) -> None:
+    built = wheel(tmp_path, "converter")
+    assert str(built.filename).endswith("-py3-none-any.whl")
+    assert "vmprof_convert/cli.py" in built.namelist()
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in NATIVE.glob("*.c")))
+def test_c_compiles_without_warnings(tmp_path: Path, name: str) -> None:
+    subprocess.run(
+        ["cc", "-std=gnu99", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror",
+         "-Wstrict-prototypes", "-Wmissing-prototypes", "-c",
+         str(NATIVE / name), "-o", str(tmp_path / "x.o")], check=True)
+
+
+def test_other_programs_do_not_load_us(pypy: PyPy) -> None:
+    """The .pth file is for `-m vmprof` alone."""
+    script = pypy.script("""
+        import sys
+        print([m for m in sys.modules if m.startswith("vmprof")],
+              [f for f in sys.meta_path if "vmprof" in type(f).__module__])
+    """, "vmprof_user.py")
+    assert pypy.command(str(script)).out == "[] []\n"
+    assert pypy.command("-m", "vmprof_user").out == "[] []\n"
+
+
+def test_import_hook_is_gone_when_the_program_runs(pypy: PyPy) -> None:
+    source = """
+        import sys
+        print([f for f in sys.meta_path if "vmprof" in type(f).__module__])
+    """
+    assert pypy.sample(source, "1k").out == "[]\n"
+
+
+def test_no_absolute_paths_of_a_machine_in_the_repository() -> None:
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True,
+                           capture_output=True).stdout.split(b"\0")[:-1]
+    assert len(files) > 20
+    for name in files:
+        text = (ROOT / name.decode()).read_bytes()
+        for word in b"/wo" + b"rk/", b"/tm" + b"p/scr", b"/ro" + b"ot/":
+            assert word not in text, (name, word)
