@@ -9,19 +9,6 @@ import pytest
 
 from conftest import PyPy
 
-#: try to find the nursery in a file; print the layout or the refusal
-SEARCH = """
-    import sys, dataclasses, json
-    from vmprof_allocation import find
-    from vmprof_allocation.errors import UnknownBuild
-    search = find.Search()
-    try:
-        print(json.dumps(dataclasses.asdict(find.find(sys.argv[1], search))))
-    except UnknownBuild as e:
-        print(json.dumps(str(e)))
-        assert e.findings is search.findings and not e.findings[-1][2]
-"""
-
 WHERE = """
     from vmprof_allocation import live
     carrier = live.carrier()
@@ -37,9 +24,14 @@ def library(pypy: PyPy) -> Path:
 
 
 def search(pypy: PyPy, path: Path) -> object:
-    run = pypy.command(str(pypy.script(SEARCH, "search.py")), str(path))
+    """The layout, or the refusal."""
+    run = pypy.command("-m", "vmprof_allocation.find", str(path))
     assert run.code == 0, run.err
-    return json.loads(run.out)
+    answer = json.loads(run.out)
+    assert (answer["layout"] is None) == bool(answer["problem"])
+    assert all(good for _, _, good in answer["findings"]) == (
+        not answer["problem"])
+    return answer["layout"] or answer["problem"]
 
 
 def changed(pypy: PyPy, library: Path, layout: dict[str, list[int]],
@@ -129,6 +121,33 @@ def test_damaged_memory_is_replaced(pypy: PyPy, damage: str) -> None:
     run = pypy.command("-m", "vmprof_allocation", "doctor")
     assert run.code == 0, run.out
     assert path.read_text() == good
+
+
+def test_search_that_fails_is_a_refusal(pypy: PyPy) -> None:
+    """Without the libraries that it needs, for example."""
+    for name in "capstone", "elftools":
+        (pypy.folder / ("%s.py" % name)).write_text("raise ImportError('gone')")
+    pypy.environment["XDG_CACHE_HOME"] = str(pypy.folder / "cache")
+    run = pypy.command("-m", "vmprof_allocation", "doctor",
+                       PYTHONPATH=str(pypy.folder))
+    assert run.code == 1
+    assert "BAD  the search: it ended with code 1: ImportError: gone" in run.out
+
+
+def test_program_under_test_holds_no_decoder(pypy: PyPy) -> None:
+    """Its collector would have to walk all that."""
+    pypy.environment["XDG_CACHE_HOME"] = str(pypy.folder / "cache")
+    run = pypy.command(str(pypy.script("""
+        import sys
+        import vmprof_allocation
+        before = set(sys.modules)
+        with vmprof_allocation.sample("out.vmprof"):
+            pass
+        print([m for m in sys.modules if m.partition(".")[0] in (
+            "capstone", "elftools", "ctypes", "cffi", "pycparser", "vmprof",
+            "typing", "dataclasses")])
+    """)))
+    assert run.out == "[]\n", run.err
 
 
 def test_cache_that_cannot_be_written_is_done_without(pypy: PyPy) -> None:

@@ -5,9 +5,11 @@ the interpreter that loads it, so one build, and one wheel, serves them all.
 Where it can't work (another system, another processor) it is not built, and
 the package says so when it is used.
 """
+import os
 import platform
 import sys
 
+from cffi import FFI
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
@@ -31,15 +33,26 @@ class BuildLibrary(build_ext):
 
 
 class BuildPackage(build_py):
-    """Puts the .pth file, which startup.py explains, into site-packages."""
+    """Puts the .pth file, which startup.py explains, into site-packages, and
+    beside live.py what cffi makes of live.h: cffi would otherwise have to
+    parse it in the program that is to be sampled."""
 
     def run(self):
         super().run()
         self.copy_file("vmprof_allocation.pth", self.build_lib)
+        with open(NATIVE + "live.h") as file:
+            header = "".join(line for line in file if line[0] != "#")
+        ffi = FFI()
+        ffi.cdef(header + "int pypy_main_startup(int argc, char *argv[]);")
+        ffi.set_source("vmprof_allocation._live_abi", None)
+        ffi.emit_python_code(self.abi())
+
+    def abi(self):
+        return os.path.join(self.build_lib, "vmprof_allocation", "_live_abi.py")
 
     def get_outputs(self, include_bytecode=1):
         return super().get_outputs(include_bytecode) + [
-            self.build_lib + "/vmprof_allocation.pth"]
+            os.path.join(self.build_lib, "vmprof_allocation.pth"), self.abi()]
 
 
 class AnyPythonWheel(bdist_wheel):

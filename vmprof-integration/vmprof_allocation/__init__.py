@@ -16,16 +16,18 @@ or start() and stop().  The profile is for `vmprof-convert`, for
 """
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
-from vmprof_allocation.carrier import Gaps, Statistics
+from vmprof_allocation.carrier import Statistics
 from vmprof_allocation.errors import (
     AllocationSamplingError,
     ProfileError,
     UnknownBuild,
 )
-from vmprof_allocation.session import Path, Session, make_settings
+from vmprof_allocation.session import Session, make_settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vmprof_allocation.carrier import Gaps
+    from vmprof_allocation.session import Path
 
 __all__ = ["AllocationSamplingError", "ProfileError", "Session", "Statistics",
            "UnknownBuild", "sample", "start", "stop"]
@@ -35,10 +37,10 @@ DEFAULT_INTERVAL = "128k"
 _session: Session | None = None
 
 
-def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
-          seed: int | None = None, gaps: Gaps = "exponential",
-          period: float | None = None) -> Session:
-    """Begin to write allocation samples to `output`.
+def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
+           seed: int | None = None, gaps: Gaps = "exponential",
+           period: float | None = None) -> Session:
+    """A context manager that writes allocation samples to `output`.
 
     `interval`: mean number of bytes between two samples, or text such as
     ``128k``.  `seed` (0 to 2**64 - 1) makes a run repeatable; `gaps`
@@ -46,11 +48,18 @@ def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
     loops.  `period`: seconds between two time samples, which are not taken
     otherwise.
 
-    Raises AllocationSamplingError if that can't be done; nothing was changed
-    then.
+    Raises AllocationSamplingError, here or on entry, if that can't be done;
+    nothing was changed then.
     """
+    return Session(make_settings(interval, seed, gaps, period), output)
+
+
+def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
+          seed: int | None = None, gaps: Gaps = "exponential",
+          period: float | None = None) -> Session:
+    """Begin what stop() ends; see sample()."""
     global _session
-    session = Session(make_settings(interval, seed, gaps, period), output)
+    session = sample(output, interval, seed=seed, gaps=gaps, period=period)
     session.start()
     _session = session
     return session
@@ -68,15 +77,3 @@ def stop() -> None:
         raise AllocationSamplingError(
             "allocation sampling is not on; call start() first")
     session.stop()
-
-
-@contextlib.contextmanager
-def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
-           seed: int | None = None, gaps: Gaps = "exponential",
-           period: float | None = None) -> Iterator[Session]:
-    """start() and stop() around a block."""
-    session = start(output, interval, seed=seed, gaps=gaps, period=period)
-    try:
-        yield session
-    finally:
-        stop()

@@ -4,33 +4,41 @@ There are two ways to get at the allocations, with one profile as the result:
 the *live* carrier (:mod:`vmprof_allocation.live`) hooks a stock PyPy; a PyPy
 that was translated with the patch does it itself.  Everything else in this
 package only knows the interface below.
+
+What is imported here, and by all that runs while the program does, stays on
+the program's heap and is walked by its collector: no dataclasses, no typing.
 """
 from __future__ import annotations
 
-import dataclasses
-from typing import Literal, Protocol
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+    Gaps = Literal["exponential", "fixed"]
 
-Gaps = Literal["exponential", "fixed"]
 
-
-@dataclasses.dataclass(frozen=True)
 class Settings:
     """What the user asks for."""
 
-    #: mean number of bytes between two samples, 1 to 2**62
-    interval: int
-    #: seed of the generator of gaps, 0 to 2**64 - 1
-    seed: int
-    gaps: Gaps = "exponential"
-    #: seconds between two time samples; None: no time samples
-    period: float | None = None
-    #: vmprof's own switch for its resident memory column
-    memory: bool = False
+    __slots__ = ("gaps", "interval", "memory", "period", "seed")
+
+    def __init__(self, interval: int, seed: int, gaps: Gaps = "exponential",
+                 period: float | None = None, memory: bool = False):
+        #: mean number of bytes between two samples, 1 to 2**62
+        self.interval = interval
+        #: seed of the generator of gaps, 0 to 2**64 - 1
+        self.seed = seed
+        self.gaps: Gaps = gaps
+        #: seconds between two time samples; None: no time samples
+        self.period = period
+        #: vmprof's own switch for its resident memory column
+        self.memory = memory
 
 
-@dataclasses.dataclass(frozen=True)
 class Statistics:
     """Counted since the start."""
+
+    __slots__ = ("allocated", "collections", "dropped", "lost", "pressures",
+                 "samples", "surprises", "time_samples")
 
     #: bytes allocated, by the GC's own pointers
     allocated: int
@@ -48,26 +56,33 @@ class Statistics:
     time_samples: int
     dropped: int
 
+    def __repr__(self) -> str:
+        return "Statistics(%s)" % ", ".join(
+            "%s=%d" % (name, getattr(self, name)) for name in self.__slots__)
 
-class Carrier(Protocol):
+
+class Carrier:
     """One way to take samples.  One run at a time in a process."""
 
-    name: str
+    name = ""
 
     def prepare(self) -> None:
-        """Find out whether this carrier works here; changes nothing.
+        """Find out whether this carrier can start; changes nothing.
 
         Raises AllocationSamplingError if not.
         """
+        raise NotImplementedError
 
     def start(self, fd: int, settings: Settings) -> None:
         """Enable vmprof on `fd` and begin to sample.
 
         Raises AllocationSamplingError, after having put everything back.
         """
+        raise NotImplementedError
 
     def set_interval(self, interval: int) -> None:
         """Change the mean interval, in bytes, from the next object on."""
+        raise NotImplementedError
 
     def stop(self) -> None:
         """End the sampling, put everything back, finish the profile.
@@ -75,12 +90,15 @@ class Carrier(Protocol):
         Raises AllocationSamplingError if the profile is not complete,
         after everything was put back.
         """
+        raise NotImplementedError
 
-    def statistics(self) -> Statistics: ...
+    def statistics(self) -> Statistics:
+        """Since start(); after stop() of the run that ended."""
+        raise NotImplementedError
 
 
 def choose() -> Carrier:
-    """The carrier for this process.
+    """The carrier for this process, ready to start.
 
     Raises AllocationSamplingError where there is none.
     """

@@ -21,6 +21,15 @@ class UnknownBuild(AllocationSamplingError):
         self.findings = findings or []
 
 
+def unknown_build(findings: list[Finding], what: str, why: str) -> UnknownBuild:
+    """The refusal because of `what`; it is added to the findings."""
+    findings.append((what, why, False))
+    return UnknownBuild(
+        "this build of PyPy is not known: %s: %s; nothing was changed "
+        "(`python -m vmprof_allocation doctor` prints all that was found)"
+        % (what, why), findings)
+
+
 class ProfileError(AllocationSamplingError):
     """The file is not a profile, or is damaged; the message says where."""
 

@@ -18,17 +18,29 @@ The functions of the GC are then decoded, instruction by instruction, and
 have to do what their source does.  Every step either finds exactly one
 answer or refuses: see :class:`Search`.
 
-Nothing here touches the running process; :mod:`live` compares what was found
-with what is in memory.
+Nothing here touches the process that is to be sampled, and nothing here is
+imported into it: the libraries that read ELF files and decode instructions
+would double a small program's heap.  :mod:`live` runs this module as a
+program and compares what it found with what is in memory::
+
+    python -m vmprof_allocation.find LIBRARY [CACHE]
+
+prints a JSON object, ``{"layout": {...} or null, "problem": "...",
+"findings": [[what, value, good], ...]}``, and leaves a layout that was found
+in the file CACHE.
 """
 from __future__ import annotations
 
 import bisect
 import collections
 import dataclasses
+import json
+import os
 import re
 import struct
-from collections.abc import Callable, Iterator
+import sys
+import tempfile
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import capstone
@@ -36,7 +48,7 @@ from capstone import x86
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from vmprof_allocation.errors import Finding, UnknownBuild
+from vmprof_allocation.errors import Finding, UnknownBuild, unknown_build
 
 #: an answer counts as the only one if it is this many times as frequent as
 #: the next one.  Measured on five builds: 17 to 100 for nursery_top, 15 for
@@ -84,11 +96,7 @@ class Search:
         self.findings.append((what, value, True))
 
     def refuse(self, what: str, why: str) -> UnknownBuild:
-        self.findings.append((what, why, False))
-        return UnknownBuild(
-            "this build of PyPy is not known: %s: %s; nothing was changed "
-            "(`python -m vmprof_allocation doctor` prints all that was found)"
-            % (what, why), self.findings)
+        return unknown_build(self.findings, what, why)
 
     def dominant(self, what: str, counts: collections.Counter[int]) -> int:
         """The one answer that is far more frequent than all others."""
@@ -318,13 +326,11 @@ def _movable(code: list[Any]) -> int:
 # ____________________________________________________________
 # the questions
 
-def _find(image: Image, search: Search,
-          progress: Callable[[str], None]) -> Layout:
+def _find(image: Image, search: Search) -> Layout:
     build_id = image.build_id()
     search.found("build-id", build_id)
     search.found("functions", "%d" % len(image.starts))
 
-    progress("counting")
     top = search.dominant("nursery_top (compared with)",
                           _targets(image, _COMPARE))
     stores = _targets(image, _STORE)
@@ -340,7 +346,6 @@ def _find(image: Image, search: Search,
     free_offset, top_offset = free - gc, top - gc
 
     reserve = search.dominant(ENTRIES[0], callees[gc])
-    progress("decoding")
     reserve_code = image.function(reserve)
     if not (any(i.operands[1].type == x86.X86_OP_IMM and i.operands[1].imm == 0
                 for i in _stores_to(reserve_code, free_offset))
@@ -393,14 +398,45 @@ def _find(image: Image, search: Search,
         type_info=table, type_fixed_size=fixed, type_item_size=item)
 
 
-def find(path: str, search: Search,
-         progress: Callable[[str], None] = lambda what: None) -> Layout:
+def find(path: str, search: Search) -> Layout:
     """Search the program or library at `path`.
 
     Raises UnknownBuild if any answer is missing or doubtful.
     """
     try:
         with open(path, "rb") as file:
-            return _find(Image(file), search, progress)
-    except (ELFError, struct.error) as e:
+            return _find(Image(file), search)
+    except (OSError, ELFError, struct.error, ValueError) as e:
         raise search.refuse("reading %s" % path, str(e)) from e
+
+
+def remember(layout: Layout, cache: str) -> None:
+    """Leave `layout` for the next time; if that fails, it will be searched
+    again, which takes a second or two."""
+    try:
+        folder = os.path.dirname(cache)
+        os.makedirs(folder, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder)
+        with os.fdopen(handle, "w") as out:
+            json.dump(dataclasses.asdict(layout), out)
+        os.replace(temporary, cache)
+    except OSError:
+        pass
+
+
+def main(arguments: list[str]) -> None:
+    search = Search()
+    answer: dict[str, Any] = {"layout": None, "problem": "",
+                              "findings": search.findings}
+    try:
+        layout = find(arguments[0], search)
+        answer["layout"] = dataclasses.asdict(layout)
+        if len(arguments) > 1:
+            remember(layout, arguments[1])
+    except UnknownBuild as e:
+        answer["problem"] = str(e)
+    json.dump(answer, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

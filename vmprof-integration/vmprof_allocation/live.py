@@ -8,26 +8,27 @@ the GIL.  Code that holds no GIL can't be inside the GC.
 """
 from __future__ import annotations
 
-import dataclasses
 import errno
-import json
 import os
-import platform
+import struct
 import sys
-import tempfile
-import threading
-from pathlib import Path
-from typing import Any
+from _thread import RLock
 
-from vmprof_allocation.carrier import Settings, Statistics
+from vmprof_allocation.carrier import Carrier, Settings, Statistics
 from vmprof_allocation.errors import (
     AllocationSamplingError,
     Finding,
     UnknownBuild,
+    unknown_build,
 )
 
-NATIVE = Path(__file__).parent / "native"
-LIBRARY = Path(__file__).parent / "_live.so"
+# nothing that is not needed: see carrier.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+LIBRARY = os.path.join(os.path.dirname(__file__), "_live.so")
+ENTRIES = ("collect_and_reserve", "_minor_collection", "external_malloc")
 #: what nursery.h calls NURSERY_POKE: the next allocation enters the hook
 POKE = 1
 #: raise this when a change in find.py makes older answers worthless
@@ -36,81 +37,70 @@ CACHE_VERSION = 1
 
 def unsupported() -> str | None:
     """Why this interpreter can't be sampled at all, or None."""
-    if platform.python_implementation() != "PyPy":
-        return ("allocation sampling works on PyPy; this is %s %s. Run it "
-                "with pypy3" % (platform.python_implementation(),
-                                platform.python_version()))
-    if not sys.platform.startswith("linux"):
+    if sys.implementation.name != "pypy":
+        name = {"cpython": "CPython"}.get(sys.implementation.name,
+                                          sys.implementation.name)
+        return ("allocation sampling works on PyPy; this is %s %d.%d. Run it "
+                "with pypy3" % (name, *sys.version_info[:2]))
+    if sys.platform != "linux":
         return ("sampling an unpatched PyPy works on Linux; this is %s"
                 % sys.platform)
-    if platform.machine() != "x86_64" or sys.maxsize < 2**32:
+    machine = os.uname().machine
+    if machine != "x86_64" or sys.maxsize < 2**32:
         return ("sampling an unpatched PyPy works on x86-64; this is %s"
-                % platform.machine())
+                % machine)
     return None
 
 
 # ____________________________________________________________
 # where it is
 
-@dataclasses.dataclass(frozen=True)
 class Mapping:
     """A line of /proc/self/maps."""
 
-    start: int
-    end: int
-    permissions: str
-    path: str
+    __slots__ = ("end", "path", "permissions", "start")
+
+    def __init__(self, line: str):
+        fields = line.split(None, 5)
+        start, _, end = fields[0].partition("-")
+        self.start, self.end = int(start, 16), int(end, 16)
+        self.permissions = fields[1]
+        self.path = fields[5].rstrip("\n") if len(fields) > 5 else ""
 
 
 def read_maps() -> list[Mapping]:
-    result = []
     with open("/proc/self/maps") as file:
-        for line in file:
-            fields = line.split(None, 5)
-            start, _, end = fields[0].partition("-")
-            result.append(Mapping(int(start, 16), int(end, 16), fields[1],
-                                  fields[5].rstrip("\n") if len(fields) > 5
-                                  else ""))
-    return result
+        return [Mapping(line) for line in file]
 
 
-def cache_path(build_id: str) -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "vmprof-allocation" / (
-        "%s-%d.json" % (build_id, CACHE_VERSION))
+class Layout:
+    """What find.Layout is, on this side."""
+
+    build_id: str
+    gc: int
+    nursery_free: int
+    nursery_top: int
+    entry: list[int]
+    moved: list[int]
+    code: list[str]
+    write_slot: int
+    mmap_slot: list[int]
+    slots_read_only: bool
+    type_info: int
+    type_fixed_size: int
+    type_item_size: int
+
+    def __init__(self, fields: dict[str, Any]):
+        if set(fields) != set(Layout.__annotations__):
+            raise ValueError("not a layout")
+        self.__dict__.update(fields)
 
 
-def load_layout(path: str, search: Any) -> Any:
-    """find.find(), but remembered by build-id.  The file may be missing,
-    damaged or read-only: then it is searched again."""
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
-
-    from vmprof_allocation import find
-    try:
-        with open(path, "rb") as file:
-            note = ELFFile(file).get_section_by_name(".note.gnu.build-id")
-            build_id = note.data()[-20:].hex() if note is not None else ""
-    except (OSError, ELFError) as e:
-        raise search.refuse("reading %s" % path, str(e)) from e
-    cached = cache_path(build_id)
-    try:
-        layout = find.Layout(**json.loads(cached.read_text()))
-        if layout.build_id == build_id:
-            search.found("remembered in", str(cached))
-            return layout
-    except (OSError, ValueError, TypeError):
-        pass
-    layout = find.find(path, search)
-    try:
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=cached.parent)
-        with os.fdopen(handle, "w") as out:
-            json.dump(dataclasses.asdict(layout), out)
-        os.replace(temporary, cached)
-    except OSError:
-        pass            # it takes a second each time, then
-    return layout
+def cache_path(build_id: str) -> str:
+    base = (os.environ.get("XDG_CACHE_HOME")
+            or os.path.expanduser(os.path.join("~", ".cache")))
+    return os.path.join(base, "vmprof-allocation",
+                        "%s-%d.json" % (build_id, CACHE_VERSION))
 
 
 class Process:
@@ -120,70 +110,134 @@ class Process:
         reason = unsupported()
         if reason is not None:
             raise AllocationSamplingError(reason)
-        import cffi
-
-        from vmprof_allocation import find
-        self.search = find.Search()
-        self.ffi: Any = cffi.FFI()
+        try:
+            # made by setup.py
+            from vmprof_allocation import _live_abi  # type: ignore[attr-defined]
+        except ImportError:
+            raise AllocationSamplingError(
+                "the native part of vmprof-allocation is missing in %s: "
+                "install the package with pip where there is a C compiler"
+                % os.path.dirname(__file__)) from None
+        self.ffi: Any = _live_abi.ffi
+        self.findings: list[Finding] = []
         self.path, self.base = self._find_library()
-        self.layout = load_layout(self.path, self.search)
+        self.layout = self._load_layout()
         self._check_memory()
 
-    @property
-    def findings(self) -> list[Finding]:
-        return self.search.findings
+    def found(self, what: str, value: str) -> None:
+        self.findings.append((what, value, True))
+
+    def refuse(self, what: str, why: str) -> UnknownBuild:
+        return unknown_build(self.findings, what, why)
 
     def _find_library(self) -> tuple[str, int]:
         """The file that holds PyPy's code, and where it is loaded."""
         maps = read_maps()
-        self.ffi.cdef("int pypy_main_startup(int argc, char *argv[]);")
         try:
-            program = self.ffi.dlopen(None)
-            symbol = self.ffi.addressof(program, "pypy_main_startup")
-            inside = int(self.ffi.cast("uintptr_t", symbol))
+            symbol = self.ffi.addressof(self.ffi.dlopen(None),
+                                        "pypy_main_startup")
         except (AttributeError, OSError) as e:
-            raise self.search.refuse("pypy_main_startup", str(e)) from e
+            raise self.refuse("pypy_main_startup", str(e)) from e
+        inside = int(self.ffi.cast("uintptr_t", symbol))
         for mapping in maps:
             if mapping.start <= inside < mapping.end:
                 path = mapping.path
                 break
         else:
-            raise self.search.refuse("PyPy's code", "not mapped from a file")
+            raise self.refuse("PyPy's code", "not mapped")
         if not path.startswith("/") or path.endswith(" (deleted)"):
-            raise self.search.refuse(
+            raise self.refuse(
                 "PyPy's code", "its file %r is gone; start PyPy again" % path)
         base = min(m.start for m in maps if m.path == path)
-        self.search.found("PyPy's code", "%s at 0x%x" % (path, base))
+        self.found("PyPy's code", "%s at 0x%x" % (path, base))
         return path, base
 
+    def bytes_at(self, address: int, size: int) -> bytes:
+        """Memory of the library; `address` relative to where it is loaded."""
+        return bytes(self.ffi.buffer(
+            self.ffi.cast("char *", self.base + address), size))
+
     def word(self, address: int) -> Any:
-        """A cffi pointer to a word in memory."""
+        """A cffi pointer to a word in memory; `address` likewise."""
         return self.ffi.cast("uint64_t *", self.base + address)
+
+    def _build_id(self) -> str:
+        """From the ELF header in memory: this is what runs, whatever the
+        file holds by now."""
+        head = self.bytes_at(0, 64)
+        if head[:6] != b"\x7fELF\x02\x01":
+            raise self.refuse("PyPy's code", "it has no 64-bit ELF header")
+        table, = struct.unpack_from("<Q", head, 32)
+        entry_size, entries = struct.unpack_from("<HH", head, 54)
+        for i in range(entries):
+            kind, _, _, address, _, size = struct.unpack_from(
+                "<IIQQQQ", self.bytes_at(table + i * entry_size, 56))
+            note = self.bytes_at(address, size) if kind == 4 else b""
+            while len(note) >= 12:
+                name_size, value_size, note_kind = struct.unpack_from(
+                    "<III", note)
+                value = 12 + (name_size + 3) // 4 * 4
+                if note_kind == 3 and note[12:15] == b"GNU":
+                    return note[value:value + value_size].hex()
+                note = note[value + (value_size + 3) // 4 * 4:]
+        raise self.refuse("build-id", "PyPy's code has none")
+
+    def _load_layout(self) -> Layout:
+        """What find.py found, now or earlier."""
+        import json
+        build_id = self._build_id()
+        self.found("build-id", build_id)
+        cached = cache_path(build_id)
+        try:
+            with open(cached) as file:
+                layout = Layout(json.load(file))
+            if layout.build_id == build_id:
+                self.found("remembered in", cached)
+                return layout
+        except (OSError, ValueError, TypeError):
+            pass        # not there, or damaged
+        import subprocess
+        done = subprocess.run(
+            [sys.executable, "-m", "vmprof_allocation.find", self.path, cached],
+            stdin=subprocess.DEVNULL, capture_output=True)
+        try:
+            answer = json.loads(done.stdout)
+        except ValueError:
+            raise self.refuse(
+                "the search", "it ended with code %d: %s" % (
+                    done.returncode,
+                    done.stderr.decode("utf-8", "replace").strip()
+                    .rpartition("\n")[2])) from None
+        self.findings += [tuple(finding) for finding in answer["findings"]]
+        if answer["layout"] is None:
+            raise UnknownBuild(answer["problem"], self.findings)
+        layout = Layout(answer["layout"])
+        if layout.build_id != build_id:
+            raise self.refuse("build-id", "the file has another one, %s; start "
+                              "PyPy again" % layout.build_id)
+        return layout
 
     def _check_memory(self) -> None:
         """What was found in the file has to be true of this process."""
-        layout, search = self.layout, self.search
-        for name, address, code in zip(
-                ("collect_and_reserve", "_minor_collection",
-                 "external_malloc"), layout.entry, layout.code):
-            there = bytes(self.ffi.buffer(
-                self.ffi.cast("char *", self.base + address), len(code) // 2))
-            if there.hex() != code:
-                raise search.refuse(
+        layout = self.layout
+        for name, address, code in zip(ENTRIES, layout.entry, layout.code):
+            there = self.bytes_at(address, len(code) // 2).hex()
+            if there != code:
+                raise self.refuse(
                     "%s in memory" % name, "%s, but %s in the file (does "
-                    "another tool patch this process?)" % (there.hex(), code))
+                    "another tool patch this process?)" % (there, code))
         free, top = self.word(layout.nursery_free), self.word(layout.nursery_top)
         low, high = int(free[0]), int(top[0])
         if not (layout.gc < layout.nursery_free < layout.nursery_top
                 and 0 < low <= high and low % 8 == 0):
-            raise search.refuse(
+            raise self.refuse(
                 "the nursery", "nursery_free at 0x%x is 0x%x, nursery_top at "
                 "0x%x is 0x%x" % (layout.nursery_free, low,
                                   layout.nursery_top, high))
         if not any(m.start <= low and high <= m.end and m.permissions[:2] == "rw"
                    for m in read_maps()):
-            raise search.refuse("the nursery", "0x%x-0x%x is not one piece of "
-                                "writable memory" % (low, high))
+            raise self.refuse("the nursery", "0x%x-0x%x is not one piece of "
+                              "writable memory" % (low, high))
         small, large = 16, 8016
         for _ in range(20):
             # the only difference between the two is the size of one object;
@@ -193,12 +247,12 @@ class Process:
             if moved == large - small and high == int(top[0]):
                 break
         else:
-            raise search.refuse(
+            raise self.refuse(
                 "allocating %d bytes more" % (large - small),
                 "moved nursery_free by %d, and nursery_top by %d"
                 % (moved, int(top[0]) - high))
-        search.found("the nursery in memory", "0x%x-0x%x; allocating moves "
-                     "nursery_free as expected" % (low, high))
+        self.found("the nursery in memory", "0x%x-0x%x; allocating moves "
+                   "nursery_free as expected" % (low, high))
 
     @staticmethod
     def _moved(free: Any, size: int) -> int:
@@ -215,7 +269,7 @@ _sink: list[object] = [None]
 # ____________________________________________________________
 # the carrier
 
-class LiveCarrier:
+class LiveCarrier(Carrier):
     """See :class:`vmprof_allocation.carrier.Carrier`."""
 
     name = "live"
@@ -224,7 +278,7 @@ class LiveCarrier:
         self._process: Process | None = None
         self._lib: Any = None
         self._pid = 0
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     @property
     def findings(self) -> list[Finding]:
@@ -249,14 +303,6 @@ class LiveCarrier:
             return
         assert self._process is not None
         ffi, base = self._process.ffi, self._process.base
-        if not LIBRARY.exists():
-            raise AllocationSamplingError(
-                "the native part of vmprof-allocation, %s, is missing: "
-                "install the package with pip where there is a C compiler"
-                % LIBRARY)
-        header = (NATIVE / "live.h").read_text()
-        ffi.cdef("\n".join(line for line in header.splitlines()
-                           if not line.startswith("#")))
         layout = self._process.layout
         place = ffi.new("struct live_place *")
         place.base = base
@@ -270,7 +316,7 @@ class LiveCarrier:
         place.type_info = base + layout.type_info
         place.type_fixed_size = layout.type_fixed_size
         place.type_item_size = layout.type_item_size
-        lib = ffi.dlopen(str(LIBRARY))
+        lib = ffi.dlopen(LIBRARY)
         for name in dir(lib):
             if name.startswith("live_"):
                 getattr(lib, name)      # made on first use: not later
@@ -329,7 +375,7 @@ class LiveCarrier:
     def _is_patched(self) -> bool:
         assert self._process is not None
         first = self._process.word(self._process.layout.entry[0])
-        return int(first[0]) == self._lib.live_patched_word(0)
+        return bool(first[0] == self._lib.live_patched_word(0))
 
     @staticmethod
     def _is_vmprof_enabled() -> bool:
@@ -399,15 +445,14 @@ class LiveCarrier:
         return int(self._lib.live_close())
 
     def statistics(self) -> Statistics:
-        with self._lock:
-            if self._lib is None:
-                return Statistics(0, 0, 0, 0, 0, 0, 0, 0)
-            assert self._process is not None
-            result = self._process.ffi.new("struct live_statistics *")
-            self._lib.live_get_statistics(result)
-            return Statistics(**{
-                field.name: int(getattr(result, field.name))
-                for field in dataclasses.fields(Statistics)})
+        result = Statistics()
+        counted: Any = None
+        if self._lib is not None and self._process is not None:
+            counted = self._process.ffi.new("struct live_statistics *")
+            self._lib.live_get_statistics(counted)
+        for name in Statistics.__slots__:
+            setattr(result, name, int(getattr(counted, name, 0)))
+        return result
 
 
 _carrier = LiveCarrier()
@@ -416,6 +461,3 @@ _carrier = LiveCarrier()
 def carrier() -> LiveCarrier:
     """The one carrier of this process."""
     return _carrier
-
-
-__all__ = ["LiveCarrier", "Process", "UnknownBuild", "carrier", "unsupported"]

@@ -3,16 +3,19 @@ from __future__ import annotations
 
 import atexit
 import os
-import random
 import stat
-import tempfile
-from typing import Union
 
-from vmprof_allocation.carrier import Carrier, Gaps, Settings, Statistics, choose
+from vmprof_allocation.carrier import Carrier, Settings, Statistics, choose
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.sizes import check_interval, parse_interval
 
-Path = Union[str, "os.PathLike[str]"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Union
+
+    from vmprof_allocation.carrier import Gaps
+    Path = Union[str, os.PathLike[str]]
+
 MAX_SEED = 2**64 - 1
 
 
@@ -27,7 +30,7 @@ def make_settings(interval: int | str, seed: int | None = None,
     interval = (parse_interval(interval) if isinstance(interval, str)
                 else check_interval(interval))
     if seed is None:
-        seed = random.SystemRandom().getrandbits(64)
+        seed = int.from_bytes(os.urandom(8), "little")
     elif not 0 <= seed <= MAX_SEED:
         raise AllocationSamplingError(
             "the seed %d is out of range; it must be between 0 and 2**64 - 1"
@@ -53,7 +56,8 @@ def _stop_all() -> None:
 
 
 class Session:
-    """Samples from start() to stop(), in the process that called start()."""
+    """Samples from start() to stop(), in the process that called start().
+    A context manager that does both."""
 
     def __init__(self, settings: Settings, output: Path | None = None):
         """`output` is where the profile goes; None: a temporary file, which
@@ -90,6 +94,7 @@ class Session:
     def _open(self) -> bool:
         """Returns whether the file is new."""
         if self.output is None:
+            import tempfile
             self._fd, self.output = tempfile.mkstemp(suffix=".vmprof")
             return True
         try:
@@ -109,6 +114,13 @@ class Session:
     def is_parent(self) -> bool:
         """False in a forked child of the process that called start()."""
         return self._pid == os.getpid()
+
+    def __enter__(self) -> Session:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
 
     def set_interval(self, interval: int | str) -> None:
         """Another mean interval, in bytes, from the next allocation on."""

@@ -1,8 +1,6 @@
 """Numbers of bytes, as users write and read them."""
 from __future__ import annotations
 
-import re
-
 from vmprof_allocation.errors import AllocationSamplingError
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
@@ -16,14 +14,16 @@ def parse_interval(text: str) -> int:
 
     Raises AllocationSamplingError unless it is in 1 to 2**62.
     """
-    match = re.fullmatch(r"([+-]?[0-9]+)\s*([kmgKMG]?)", text.strip(),
-                         re.ASCII)
-    if match is None:
+    number = text.strip().lower()
+    unit = number[-1:] if number[-1:] in _UNITS else ""
+    number = number[:len(number) - len(unit)].rstrip()
+    digits = number[1:] if number[:1] in ("+", "-") else number
+    # isdigit() alone would take other scripts' digits, and int() underscores
+    if not (digits.isascii() and digits.isdigit()):
         raise AllocationSamplingError(
             "the sample interval %r is not a number of bytes; write for "
             "example 131072, 128k or 1M" % text)
-    return check_interval(int(match.group(1)) * _UNITS[match.group(2).lower()],
-                          text)
+    return check_interval(int(number) * _UNITS[unit], text)
 
 
 def check_interval(interval: int, text: str | None = None) -> int:

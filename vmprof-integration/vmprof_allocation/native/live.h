@@ -2,7 +2,7 @@
 #define VMPROF_ALLOCATION_LIVE_H
 /* The live carrier: allocation sampling in a PyPy that nobody patched.
  *
- * live.py reads this file as it is, for cffi: plain declarations, please.
+ * setup.py gives this file to cffi as it is: plain declarations, please.
  *
  * cffi releases the GIL around these calls.  None of them touches the GC;
  * the few words of PyPy's memory that have to change when sampling starts
