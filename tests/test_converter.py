@@ -34,8 +34,9 @@ import profiles
 from profiles import PID, Log, jit, machine_code, native
 from vmprof_allocation import reader
 from vmprof_allocation.errors import ProfileError
+from vmprof_allocation.program import LOST
 from vmprof_convert import cli, output, progress, serve
-from vmprof_convert.convert import EMPTY, LOST, convert
+from vmprof_convert.convert import EMPTY, convert
 
 Json = dict[str, Any]
 OTHER_TID = 5555
@@ -333,7 +334,7 @@ def test_lost_and_empty_stacks_have_roots_of_their_own() -> None:
     log.allocation([], size=4000)
     profile = converted(log)
     assert allocated(profile) == {
-        ("f",): 1000, (LOST,): 5000, (EMPTY,): 4000}
+        ("f",): 1000, (LOST.name,): 5000, (EMPTY,): 4000}
     assert extra(profile)["Samples whose stack got lost"] == 2
 
 

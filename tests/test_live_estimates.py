@@ -106,10 +106,11 @@ CHURN = """
 ])
 def test_total_is_what_the_gc_counted(
         pypy: PyPy, interval: str, jit: str) -> None:
-    profile = pypy.sample(CHURN, interval, jit=jit).profile()
+    source = CHURN.replace("range(12)", "range(1)") if interval == "64" else CHURN
+    profile = pypy.sample(source, interval, jit=jit).profile()
     last = profile.moments[-1]
     assert last.surprises == last.pressures == 0
-    assert last.allocated > 50 * 2**20
+    assert last.allocated > 5 * 2**20
     deviation = max(total_sigma(profile),
                     (last.allocated * int(profile.settings["interval"])) ** .5)
     assert (abs(total_bytes(profile) - last.allocated) <= SIGMAS * deviation)

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
+from conftest import ROOT, PyPy
 from profiles import PID, FrameSpec, Log, jit, native
-from vmprof_allocation import reader
+from vmprof_allocation import reader, summary
 from vmprof_allocation.estimator import weight_bytes
-from vmprof_convert import cli, convert
+from vmprof_allocation.program import LOST
+from vmprof_convert import cli
 
-ROOT = Path(__file__).parent.parent
 PROGRAM = (ROOT / ".node" / "node_modules" / "@firefox-devtools"
            / "profiler-cli" / "dist" / "profiler-cli.js")
 OTHER_TID = 5555
@@ -99,7 +100,7 @@ def per_function(data: bytes, tid: int) -> dict[str, tuple[float, float]]:
             samples.thread, samples.stack, samples.size, samples.interval):
         if thread != tid or not size:
             continue
-        names = [convert.LOST] if stack < 0 else [
+        names = [LOST.name] if stack < 0 else [
             profile.function(frame.address).name
             for frame in profile.stacks[stack]]
         weight = weight_bytes(size, interval, profile.gaps)
@@ -211,3 +212,22 @@ def test_a_deep_stack(opened: Opener) -> None:
     log.allocation([f] * 4999 + [g], size=2000)
     assert opened(log.data()).functions(0, "native-allocations") == {
         "f": (0, 2000), "g": (2000, 2000)}
+
+
+def test_a_real_run_shows_what_the_report_shows(
+        opened: Opener, pypy: PyPy) -> None:
+    """From PyPy to the Firefox Profiler: the same bytes per function."""
+    run = pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "64k", "-o", "out.vmprof",
+        str(ROOT / "benchmarks" / "programs" / "gcbench.py"), "1")
+    assert run.code == 0, run.err
+    ours: dict[str, tuple[float, float]] = {
+        row.function.name: (row.self_bytes.value, row.total_bytes.value)
+        for row in summary.summarize(run.profile()).rows}
+    theirs = opened(run.path.read_bytes()).functions(0, "native-allocations")
+    assert theirs.keys() == ours.keys()
+    assert len(ours) > 5
+    for name, numbers in ours.items():
+        # each sample's weight is rounded to whole bytes
+        assert theirs[name] == pytest.approx(
+            numbers, abs=len(run.profile().samples)), name

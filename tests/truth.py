@@ -6,7 +6,7 @@ import collections
 import math
 
 from vmprof_allocation.estimator import probability, weight_bytes, weight_objects
-from vmprof_allocation.program import program_frames
+from vmprof_allocation.program import ProgramFrames
 from vmprof_allocation.reader import Profile
 
 #: in a right program, one run in 100 million is further away
@@ -31,10 +31,11 @@ def bytes_by_function(profile: Profile) -> dict[str, float]:
     """Estimated bytes that each function allocated itself, by its name."""
     result: dict[str, float] = collections.defaultdict(float)
     samples = profile.samples
+    program_frames = ProgramFrames(profile)
     for stack, size, interval in zip(
             samples.stack, samples.size, samples.interval):
         if size:
-            frames = program_frames(profile, profile.stacks[stack])
+            frames = program_frames(profile.stacks[stack])
             name = profile.function(frames[-1].address).name if frames else ""
             result[name] += weight_bytes(size, interval, profile.gaps)
     return dict(result)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from vmprof_allocation.errors import ProfileError
 from vmprof_allocation.estimator import weight_bytes
+from vmprof_allocation.program import LOST, START, ProgramFrames
 from vmprof_allocation.reader import Frame, Profile
 from vmprof_convert.firefox import (
     NATIVE,
@@ -21,8 +22,6 @@ from vmprof_convert.firefox import (
 )
 from vmprof_convert.firefox.json_types import Json
 
-#: the root frame of samples whose stack is not in the profile
-LOST = "[stack lost]"
 #: the root frame of samples that met no Python and no native frame
 EMPTY = "[no frames]"
 
@@ -173,15 +172,17 @@ def _stacks(profile: Profile, builder: ProfileBuilder,
         return [builder.frame(builder.function(name, python=False), OTHER)]
 
     frame_index = _FrameIndex(profile, builder).__getitem__
+    program_frames = ProgramFrames(profile)
     stacks = []
     total = len(profile.stacks)
     step = total // 100 + 1
     for number, stack in enumerate(profile.stacks):
         if progress is not None and number % step == 0:
             progress(number, total)
-        stacks.append(list(map(frame_index, stack)) or label(EMPTY))
+        stacks.append(list(map(frame_index, program_frames(stack)))
+                      or label(START.name if stack else EMPTY))
     if -1 in profile.samples.stack:
-        stacks.append(label(LOST))
+        stacks.append(label(LOST.name))
     result = builder.set_stacks(stacks)
     if progress is not None:
         progress(total, total)

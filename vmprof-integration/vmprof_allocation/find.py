@@ -25,7 +25,7 @@ program and compares what it found with what is in memory::
 
     python -m vmprof_allocation.find LIBRARY [CACHE]
 
-prints a JSON object, ``{"layout": {...} or null, "problem": "...",
+prints a JSON object, ``{"layout": "..." or null, "problem": "...",
 "findings": [[what, value, good], ...]}``, and leaves a layout that was found
 in the file CACHE.
 """
@@ -84,6 +84,16 @@ class Layout:
     type_info: int
     type_fixed_size: int
     type_item_size: int
+
+    def text(self) -> str:
+        """A line for each field; live.Layout reads it."""
+        lines = []
+        for name, value in vars(self).items():
+            values = value if isinstance(value, list) else [value]
+            lines.append("%s=%s\n" % (name, ",".join(
+                str(int(v)) if isinstance(v, bool) else str(v)
+                for v in values)))
+        return "".join(lines)
 
 
 class Search:
@@ -418,7 +428,7 @@ def remember(layout: Layout, cache: str) -> None:
         os.makedirs(folder, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=folder)
         with os.fdopen(handle, "w") as out:
-            json.dump(dataclasses.asdict(layout), out)
+            out.write(layout.text())
         os.replace(temporary, cache)
     except OSError:
         pass
@@ -430,7 +440,7 @@ def main(arguments: list[str]) -> None:
                               "findings": search.findings}
     try:
         layout = find(arguments[0], search)
-        answer["layout"] = dataclasses.asdict(layout)
+        answer["layout"] = layout.text()
         if len(arguments) > 1:
             remember(layout, arguments[1])
     except UnknownBuild as e:

@@ -90,17 +90,27 @@ class Layout:
     type_fixed_size: int
     type_item_size: int
 
-    def __init__(self, fields: dict[str, Any]):
-        if set(fields) != set(Layout.__annotations__):
-            raise ValueError("not a layout")
-        self.__dict__.update(fields)
+    def __init__(self, text: str):
+        """Of a line for each field, name=value or name=value,value,...; not
+        JSON, whose module is larger than all of ours.  Raises ValueError."""
+        fields = dict(line.split("=") for line in text.splitlines())
+        for name, kind in Layout.__annotations__.items():
+            value = fields.pop(name, "")
+            if kind == "list[int]":
+                setattr(self, name, [int(v) for v in value.split(",")])
+            elif kind == "list[str]":
+                setattr(self, name, value.split(","))
+            else:
+                setattr(self, name, value if kind == "str" else int(value))
+        if fields:
+            raise ValueError("unknown fields")
 
 
 def cache_path(build_id: str) -> str:
     base = (os.environ.get("XDG_CACHE_HOME")
             or os.path.expanduser(os.path.join("~", ".cache")))
     return os.path.join(base, "vmprof-allocation",
-                        "%s-%d.json" % (build_id, CACHE_VERSION))
+                        "%s-%d" % (build_id, CACHE_VERSION))
 
 
 class Process:
@@ -112,7 +122,7 @@ class Process:
             raise AllocationSamplingError(reason)
         try:
             # made by setup.py
-            from vmprof_allocation import _live_abi  # type: ignore[attr-defined]
+            from vmprof_allocation import _live_abi  # type: ignore[attr-defined,unused-ignore]
         except ImportError:
             raise AllocationSamplingError(
                 "the native part of vmprof-allocation is missing in %s: "
@@ -184,18 +194,18 @@ class Process:
 
     def _load_layout(self) -> Layout:
         """What find.py found, now or earlier."""
-        import json
         build_id = self._build_id()
         self.found("build-id", build_id)
         cached = cache_path(build_id)
         try:
             with open(cached) as file:
-                layout = Layout(json.load(file))
+                layout = Layout(file.read())
             if layout.build_id == build_id:
                 self.found("remembered in", cached)
                 return layout
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError):
             pass        # not there, or damaged
+        import json
         import subprocess
         done = subprocess.run(
             [sys.executable, "-m", "vmprof_allocation.find", self.path, cached],

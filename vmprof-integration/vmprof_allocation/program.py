@@ -15,12 +15,28 @@ START = Function("[starting and ending the run]", 0, "", "")
 LOST = Function("[stack lost]", 0, "", "")
 
 
-def program_frames(profile: Profile, stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """`stack` (outermost frame first) without PyPy's start-up and the command
-    that ran the program.  Empty if it holds nothing else."""
-    for i, frame in enumerate(stack):
-        file = profile.function(frame.address).file
-        if not (file.endswith(_RUNNERS) or _OURS in file
-                or (file.startswith("<") and file.endswith(_STARTUP))):
-            return stack[i:]
-    return ()
+class ProgramFrames:
+    """Cuts the frames of PyPy's start-up, and of the command that ran the
+    program, off the stacks of a profile."""
+
+    def __init__(self, profile: Profile):
+        self._profile = profile
+        #: address: whether its function is one of those
+        self._known: dict[int, bool] = {}
+
+    def __call__(self, stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
+        """What is left of `stack` (outermost frame first); perhaps nothing."""
+        for i, frame in enumerate(stack):
+            outside = self._known.get(frame.address)
+            if outside is None:
+                outside = _is_outside(self._profile.function(frame.address))
+                self._known[frame.address] = outside
+            if not outside:
+                return stack[i:]
+        return ()
+
+
+def _is_outside(function: Function) -> bool:
+    file = function.file
+    return (file.endswith(_RUNNERS) or _OURS in file
+            or (file.startswith("<") and file.endswith(_STARTUP)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, TextIO
 
 from vmprof_allocation.estimator import Estimate, Sum, probability
-from vmprof_allocation.program import LOST, START, program_frames
+from vmprof_allocation.program import LOST, START, ProgramFrames
 from vmprof_allocation.reader import Function, Profile
 from vmprof_allocation.sizes import format_bytes, format_count, format_range
 
@@ -48,11 +48,12 @@ def summarize(profile: Profile) -> Summary:
     own: dict[Function, Sum] = collections.defaultdict(Sum)
     total: dict[Function, Sum] = collections.defaultdict(Sum)
     functions: dict[int, list[Function]] = {-1: [LOST]}
+    program_frames = ProgramFrames(profile)
     for stack, size, p, count in _groups(profile):
         if stack not in functions:
             functions[stack] = [
                 profile.function(frame.address) for frame in
-                program_frames(profile, profile.stacks[stack])] or [START]
+                program_frames(profile.stacks[stack])] or [START]
         everything.add(size, p, count)
         own[functions[stack][-1]].add(size, p, count)
         for function in set(functions[stack]):
