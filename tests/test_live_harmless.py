@@ -22,6 +22,11 @@ PEEK = """
     process = carrier._process
     layout, ffi = process.layout, process.ffi
 
+    # the dynamic linker fills these in on their first use
+    import mmap, os
+    os.write(1, b"")
+    mmap.mmap(-1, 4096).close()
+
     def memory():
         "All that we ever change in libpypy's memory"
         entries = [bytes(ffi.buffer(ffi.cast("char *", process.base + e), 32))
