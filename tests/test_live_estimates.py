@@ -372,6 +372,27 @@ def test_allocation_in_inlined_function_is_charged_to_it(pypy: PyPy) -> None:
     assert names.count("inlined") >= 0.99 * len(names)
 
 
+@pytest.mark.parametrize("jit", ["off", ""])
+def test_list_that_grows_is_charged_to_who_appends(
+        pypy: PyPy, jit: str) -> None:
+    """The JIT calls from a stub here as well, with more code behind the
+    call."""
+    profile = pypy.sample("""
+        def grow(n):
+            result = []
+            for i in range(n):
+                result.append(i)
+            return result
+        def many():
+            for i in range(300):
+                grow(20000)
+        many()
+    """, "16k", jit=jit).profile()
+    found = bytes_by_function(profile)
+    assert found["grow"] > 50 * 2**20
+    assert found["grow"] > 0.98 * total_bytes(profile)
+
+
 def test_exceptions_and_generators(pypy: PyPy) -> None:
     profile = pypy.sample("""
         filler = b"x" * 2000

@@ -465,3 +465,170 @@ def test_existing_profile_survives_a_refused_start(pypy: PyPy) -> None:
             print(open("out.vmprof").read())
     """)
     assert pypy.command(str(script)).out == "precious\n"
+
+
+def test_jit_calls_with_many_arguments(pypy: PyPy) -> None:
+    """They lower the stack pointer: where vmprof expects a return address
+    stands an argument."""
+    run = pypy.sample("""
+        from cffi import FFI
+        ffi = FFI()
+        ffi.cdef("double f(%s);" % ", ".join(["long"] * 30))
+        kept = [None]
+        @ffi.callback("double(%s)" % ", ".join(["long"] * 30))
+        def f(*arguments):
+            kept[0] = [a + 1 for a in arguments]
+            return 1.0
+        def loop():
+            total = 0.0
+            for i in range(20000):
+                total += f(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+                           16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
+                           i, i)
+            return total
+        print(loop())
+    """, "256")
+    assert run.out == "20000.0\n"
+
+
+def test_pool_that_was_not_shut_down(pypy: PyPy) -> None:
+    """Its threads end only when they are told to."""
+    run = pypy.sample("""
+        from concurrent.futures import ThreadPoolExecutor
+        pool = ThreadPoolExecutor(2)
+        print(list(pool.map(lambda n: len(str(n)), range(5))))
+    """, "1k")
+    assert run.out == "[1, 1, 1, 1, 1]\n"
+
+
+def test_threads_that_start_threads_are_waited_for(pypy: PyPy) -> None:
+    run = pypy.sample("""
+        import threading, time
+        filler = b"x" * 20000
+        def second():
+            time.sleep(0.3)
+            for i in range(1000):
+                filler[:10000]
+        def first():
+            time.sleep(0.1)
+            threading.Thread(target=second).start()
+        threading.Thread(target=first).start()
+    """, "4k", jit="off")
+    profile = run.profile()
+    names = [profile.function(profile.stacks[s][-1].address).name
+             for s in profile.samples.stack]
+    assert names.count("second") > 900
+
+
+def test_fork_then_exec_is_not_killed_by_a_timer(pypy: PyPy) -> None:
+    """vmprof starts its timer again after a fork; a timer survives an exec,
+    the handler of its signal does not."""
+    run = pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "1k", "-o", "out.vmprof",
+        str(pypy.script("""
+            import os, subprocess, sys
+            subprocess.run([sys.executable, "-c", ""])
+            os.execv(sys.executable, [sys.executable, "-c", '''if True:
+                import signal, time
+                print(signal.getitimer(signal.ITIMER_PROF))
+                end = time.process_time() + 1.5
+                while time.process_time() < end:
+                    pass
+                print("alive")'''])
+        """)))
+    assert (run.code, run.out) == (0, "(0.0, 0.0)\nalive\n"), run.err
+
+
+def test_sigprof_is_left_as_it_was(pypy: PyPy) -> None:
+    script = pypy.script("""
+        import vmprof_allocation
+        def ignored():
+            for line in open("/proc/self/status"):
+                if line.startswith("SigIgn"):
+                    return int(line.split()[1], 16) >> 26 & 1
+        before = ignored()
+        with vmprof_allocation.sample("out.vmprof", "1k"):
+            pass
+        print(before, ignored())
+    """)
+    assert pypy.command(str(script)).out == "0 0\n"
+
+
+def test_forked_child_may_sample_itself(pypy: PyPy) -> None:
+    script = pypy.script(PEEK + """
+    import os, sys
+    before = memory()
+    def child():
+        with vmprof_allocation.sample("child.vmprof", "1k"):
+            garbage = [str(i) for i in range(100000)]
+        return memory() == before and top_is_real()
+    with vmprof_allocation.sample("out.vmprof", "1k"):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(3 if child() else 4)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        garbage = [str(i) for i in range(100000)]
+    print(code)
+    """)
+    run = pypy.command(str(script))
+    assert run.out == "3\n", run.err
+    for name in "child", "out":
+        profile = reader.read(pypy.folder / (name + ".vmprof"))
+        assert len(profile.samples) > 1000
+        assert profile.end_time is not None
+
+
+def test_start_from_deep_in_the_stack(pypy: PyPy) -> None:
+    """Deeper than what vmprof records."""
+    script = pypy.script("""
+        import sys, vmprof_allocation
+        sys.setrecursionlimit(10000)
+        def down(n):
+            if n:
+                return down(n - 1)
+            with vmprof_allocation.sample("out.vmprof", "1k"):
+                return len([str(i) for i in range(10000)])
+        print(down(1500))
+    """)
+    run = pypy.command(str(script))
+    assert run.out == "10000\n", run.err
+    profile = run.profile()
+    assert profile.cut_stacks == len(profile.samples) > 100
+    report = pypy.command("-m", "vmprof_allocation", "report", "out.vmprof")
+    assert "deeper than vmprof records" in report.out
+
+
+def test_stop_that_is_interrupted_can_be_done_again(pypy: PyPy) -> None:
+    script = pypy.script(PEEK + """
+    before = memory()
+    original = carrier._finish
+    calls = [0]
+    def fail_once():
+        calls[0] += 1
+        if calls[0] == 1:
+            raise KeyboardInterrupt
+        return original()
+    carrier._finish = fail_once
+    session = vmprof_allocation.sample("out.vmprof", "1k")
+    session.start()
+    garbage = [str(i) for i in range(10000)]
+    try:
+        session.stop()
+    except KeyboardInterrupt:
+        print("interrupted")
+    session.stop()
+    print(memory() == before, top_is_real())
+    """)
+    run = pypy.command(str(script))
+    assert run.out == "interrupted\nTrue True\n", run.err
+    assert run.profile().end_time is not None
+
+
+def test_modules_of_the_program_do_not_disturb_the_search(pypy: PyPy) -> None:
+    """Its folder is the first in which modules are looked for."""
+    for name in "capstone", "elftools":
+        (pypy.folder / ("%s.py" % name)).write_text("1 / 0\n")
+    pypy.environment["XDG_CACHE_HOME"] = "cache"
+    run = pypy.command("-m", "vmprof_allocation", "doctor")
+    assert run.code == 0, run.out
+    assert "remembered" not in run.out

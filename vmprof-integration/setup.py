@@ -72,6 +72,8 @@ setup(
             "vmprof_stack.h")],
         extra_compile_args=["-std=gnu99", "-O2", "-Wall", "-Wextra"],
         libraries=["m", "pthread"],
+        # the hooks lead into it: it must stay, whoever forgets the handle
+        extra_link_args=["-Wl,-z,nodelete"],
     )] if SUPPORTED else [],
     cmdclass={"build_ext": BuildLibrary, "build_py": BuildPackage,
               "bdist_wheel": AnyPythonWheel},

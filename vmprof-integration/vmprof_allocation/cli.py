@@ -127,6 +127,7 @@ def main(args: Any) -> None:
     """Run `args.program` under the sampler; does not return."""
     try:
         session = prepare(args)
+        jitlog_fd = _open_jitlog(args)
         session.start()
     except AllocationSamplingError as e:
         print("vmprof: %s" % e, file=sys.stderr)
@@ -134,18 +135,31 @@ def main(args: Any) -> None:
     if args.lines:
         print("vmprof: --lines: PyPy has no statistics of lines; the profile "
               "is written without", file=sys.stderr)
-    jitlog = _start_jitlog(session) if args.jitlog else None
+    jitlog = _start_jitlog(jitlog_fd)
     run(args.program, args.module, args.args,
         lambda: _finish(session, keep=args.output is not None, jitlog=jitlog))
 
 
-def _start_jitlog(session: Session) -> Any:
+def _open_jitlog(args: Any) -> int:
+    """The file beside the profile; -1: none was asked for.  Without -o there
+    is no profile to stand beside."""
+    if not args.jitlog:
+        return -1
+    path = "%s.jit" % args.output if args.output is not None else os.devnull
+    try:
+        return os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, 0o666)
+    except OSError as e:
+        raise AllocationSamplingError(
+            "can't write the JIT log to %r: %s" % (path, e.strerror)) from None
+
+
+def _start_jitlog(fd: int) -> Any:
+    if fd < 0:
+        return None
     try:
         import _jitlog
     except ImportError:
         return None
-    fd = os.open("%s.jit" % session.output,
-                 os.O_WRONLY | os.O_TRUNC | os.O_CREAT, 0o666)
     _jitlog.enable(fd)
     return _jitlog
 

@@ -109,7 +109,7 @@ class Layout:
 def cache_path(build_id: str) -> str:
     base = (os.environ.get("XDG_CACHE_HOME")
             or os.path.expanduser(os.path.join("~", ".cache")))
-    return os.path.join(base, "vmprof-allocation",
+    return os.path.join(os.path.abspath(base), "vmprof-allocation",
                         "%s-%d" % (build_id, CACHE_VERSION))
 
 
@@ -207,9 +207,15 @@ class Process:
             pass        # not there, or damaged
         import json
         import subprocess
-        done = subprocess.run(
-            [sys.executable, "-m", "vmprof_allocation.find", self.path, cached],
-            stdin=subprocess.DEVNULL, capture_output=True)
+        # not in the program's folder, where it may have an elftools.py
+        folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        try:
+            done = subprocess.run(
+                [os.path.abspath(sys.executable), "-m",
+                 "vmprof_allocation.find", self.path, cached],
+                stdin=subprocess.DEVNULL, capture_output=True, cwd=folder)
+        except OSError as e:
+            raise self.refuse("the search", str(e)) from e
         try:
             answer = json.loads(done.stdout)
         except ValueError:
@@ -295,9 +301,14 @@ class LiveCarrier(Carrier):
         return self._process.findings if self._process is not None else []
 
     def prepare(self) -> None:
+        was_forked = self._pid not in (0, os.getpid())
+        if was_forked:
+            self._lock = RLock()        # held by nobody who is still there
         with self._lock:
             if self._process is None:
                 self._process = Process()
+            if was_forked:
+                self._undo()            # the parent's sampling
             if self._pid == os.getpid():
                 raise AllocationSamplingError(
                     "allocation sampling is already on in this process; "
@@ -372,7 +383,6 @@ class LiveCarrier(Carrier):
     def _undo(self) -> int:
         """Put everything back, however far start() came.  Returns 0 or the
         errno of what went wrong."""
-        self._pid = 0
         error = 0
         self._lib.live_stop()
         if self._is_patched():
@@ -380,7 +390,9 @@ class LiveCarrier(Carrier):
                 self._poke()
                 self._lib.live_stop()
             error = self._patch(self._lib.live_original_word)
-        return self._finish() or error
+        error = self._finish() or error
+        self._pid = 0       # at last: what was interrupted can be done again
+        return error
 
     def _is_patched(self) -> bool:
         assert self._process is not None
@@ -434,9 +446,8 @@ class LiveCarrier(Carrier):
         with self._lock:
             if self._pid == 0:
                 raise AllocationSamplingError("allocation sampling is not on")
-            was_forked = self._pid != os.getpid()
             error = self._undo()
-            if error and not was_forked:
+            if error:
                 raise AllocationSamplingError(
                     "the profile is not complete: " + (
                         "the program closed its file"
@@ -451,7 +462,7 @@ class LiveCarrier(Carrier):
             # up the names of native frames, of which there are none
             _vmprof.disable()
         except _vmprof.VMProfError:
-            pass            # after a fork it has no file any more
+            pass            # it has no file: after a fork, or already
         return int(self._lib.live_close())
 
     def statistics(self) -> Statistics:

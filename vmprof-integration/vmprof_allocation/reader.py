@@ -31,6 +31,10 @@ MAX_DEPTH = 2**16
 #: a gzipped profile unpacks to no more bytes: what does is made to harm
 MAX_UNPACKED = 2**32
 
+#: bytes of a stack that vmprof cut, in a record of at most 1019 words, of
+#: which the last ones may not have been enough for one frame more
+FULL_RECORD = range(8 * 1016, 8 * 1020)
+
 _WORD = struct.Struct("<q")
 _STACK_HEAD = struct.Struct("<qq")
 # a native function's name may contain colons (C++'s do)
@@ -113,6 +117,8 @@ class Profile:
     #: allocation samples without a stack; stack samples without a fact
     lost_stacks: int
     lost_facts: int
+    #: samples whose stack filled vmprof's record: outer frames are missing
+    cut_stacks: int
     #: bytes at the end that make no whole record (only with salvage=True)
     torn: int = 0
 
@@ -364,6 +370,12 @@ class _Reader:
             table.memory.append(0 if row_ is None else self.memory[row_])
         return table, lost_stacks, len(row_of_key)
 
+    def cut_stacks(self) -> int:
+        """How many stack samples fill vmprof's record of 8 KiB."""
+        full = {index for raw, index in self.raw_stacks.items()
+                if len(raw) in FULL_RECORD}
+        return sum(index in full for index in self.stack) if full else 0
+
     def decode(self, raw: bytes) -> tuple[Frame, ...]:
         words = struct.unpack("<%dq" % (len(raw) // 8), raw)
         if self.flags & FLAG_PYPY:
@@ -437,7 +449,7 @@ def read_bytes(data: bytes, *, salvage: bool = False,
         names=reader.names,
         stacks=[reader.decode(raw) for raw in reader.raw_stacks],
         samples=samples, moments=reader.moments, lost_stacks=lost_stacks,
-        lost_facts=lost_facts, torn=torn)
+        lost_facts=lost_facts, cut_stacks=reader.cut_stacks(), torn=torn)
 
 
 def _unpack(data: bytes) -> bytes:

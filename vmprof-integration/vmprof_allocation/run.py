@@ -12,7 +12,6 @@ import os
 import runpy
 import signal
 import sys
-import threading
 import types
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -97,10 +96,11 @@ def _file(traceback: Any) -> str:
 
 
 def _wait_for_threads() -> None:
-    """The interpreter would, next; what they allocate belongs to the run."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
+    """As the interpreter would, next: what they allocate belongs to the run.
+    Joining them one by one is not enough, pools have to be told to end."""
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading._shutdown()
 
 
 def _flush() -> None:

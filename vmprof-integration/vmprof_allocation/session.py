@@ -73,8 +73,9 @@ class Session:
     def start(self) -> None:
         """Begin to sample; a profile that was there before is replaced.
 
-        Raises AllocationSamplingError.  Then nothing was changed, and what
-        `output` held is still there.
+        Raises AllocationSamplingError, and puts everything back.  What
+        `output` held is still there if the request, the interpreter or the
+        file were refused, that is before any hook is set.
         """
         carrier = choose()
         created = self._open()
@@ -136,22 +137,32 @@ class Session:
         return self._carrier.statistics()
 
     def stop(self) -> None:
-        """End the sampling and finish the profile.  Once is enough.
+        """End the sampling and finish the profile.  Once is enough; in a
+        forked child, which is not sampled, it does nothing.
 
         Raises AllocationSamplingError if the profile could not be written to
         the end, after everything else was put back.
         """
-        carrier, self._carrier = self._carrier, None
+        carrier = self._carrier
         if carrier is None:
             return
+        if self.is_parent:
+            try:
+                carrier.stop()
+            except KeyboardInterrupt:
+                raise           # the exit handler tries again
+            except BaseException:
+                self._close()
+                raise
+        self._close()
+
+    def _close(self) -> None:
+        self._carrier = None
         _running.remove(self)
-        try:
-            carrier.stop()
-        finally:
-            # a forked child has closed it; the program may have, and have
-            # opened a file of its own that got the same number
-            if self.is_parent and self._file_id() == self._file:
-                os.close(self._fd)
+        # a forked child has closed it; the program may have, and have opened
+        # a file of its own that got the same number
+        if self.is_parent and self._file_id() == self._file:
+            os.close(self._fd)
 
     def _file_id(self) -> tuple[int, int] | None:
         try:

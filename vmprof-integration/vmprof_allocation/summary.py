@@ -89,6 +89,10 @@ def show(profile: Profile, out: TextIO, limit: int = 25) -> None:
     if profile.lost_facts:
         print("lost: the sizes of %d samples, which are not counted"
               % profile.lost_facts, file=out)
+    if profile.cut_stacks:
+        print("cut: the stacks of %d samples were deeper than vmprof records; "
+              "their outermost callers are missing from \"total\""
+              % profile.cut_stacks, file=out)
     time_samples = len(profile.samples) - summary.samples
     if time_samples:
         print("time samples: %d; the profile holds them too" % time_samples,
@@ -105,8 +109,8 @@ def _table(profile: Profile, summary: Summary, out: TextIO, limit: int) -> None:
     for row in summary.rows[:limit]:
         f = row.function
         print(_LINE % (
-            *_cells(row.self_bytes, row.self_objects, summary),
-            *_cells(row.total_bytes, row.total_objects, summary),
+            *_cells(row.self_bytes, row.self_objects, summary, profile.gaps),
+            *_cells(row.total_bytes, row.total_objects, summary, profile.gaps),
             "%s  %s:%d" % (f.name, f.file, f.line) if f.file else f.name,
         ), file=out)
     if len(summary.rows) > limit:
@@ -115,21 +119,28 @@ def _table(profile: Profile, summary: Summary, out: TextIO, limit: int) -> None:
     print(file=out)
 
 
-def _cells(bytes_: Estimate, objects: Estimate,
-           summary: Summary) -> tuple[str, str, str, str, str]:
+def _cells(bytes_: Estimate, objects: Estimate, summary: Summary,
+           gaps: str) -> tuple[str, str, str, str, str]:
     if not bytes_.value:
         return "-", "", "", "-", ""
+    # fixed gaps are not independent of what the program does: nobody knows
+    known = gaps != "fixed"
     return (format_bytes(bytes_.value),
             "%.1f" % (100 * bytes_.value / summary.bytes.value),
-            format_range(bytes_.low, bytes_.value, bytes_.high),
+            format_range(*_sorted(bytes_)) if known else "",
             format_count(objects.value),
-            format_range(objects.low, objects.value, objects.high, False))
+            format_range(*_sorted(objects), False) if known else "")
+
+
+def _sorted(estimate: Estimate) -> tuple[float, float, float]:
+    return estimate.low, estimate.value, estimate.high
 
 
 def _total_line(profile: Profile, summary: Summary) -> str:
-    estimate = "estimated total: %s (95 %%: %s .. %s)" % (
-        format_bytes(summary.bytes.value), format_bytes(summary.bytes.low),
-        format_bytes(summary.bytes.high))
+    estimate = "estimated total: %s" % format_bytes(summary.bytes.value)
+    if profile.gaps != "fixed":
+        estimate += " (95 %%: %s .. %s)" % (
+            format_bytes(summary.bytes.low), format_bytes(summary.bytes.high))
     if not profile.moments:
         return estimate
     last = profile.moments[-1]

@@ -78,7 +78,6 @@ static int profile_fd = -1;
 static struct vmprof_buffer *vmprof_buffers;
 static unsigned int names_taken[VMPROF_BUFFERS];    /* bytes of it */
 static int64_t first_name[VMPROF_BUFFERS];          /* to tell a reuse */
-static int64_t names_looked_at;
 static int64_t last_key;                /* of the sample now being taken */
 static char probe[VMPROF_BUFFER_SIZE];  /* a sample that is not for the log */
 static size_t probe_size;
@@ -135,13 +134,12 @@ static int holds_names(const struct vmprof_buffer *b)
     return at == size;
 }
 
-static void take_new_names(int64_t now)
+static void take_new_names(void)
 {
     int i;
 
-    if (vmprof_buffers == NULL || now - names_looked_at < 1000000)
+    if (vmprof_buffers == NULL)
         return;
-    names_looked_at = now;
     for (i = 0; i < VMPROF_BUFFERS; i++) {
         struct vmprof_buffer *b = &vmprof_buffers[i];
         unsigned int size = b->data_size;
@@ -268,8 +266,8 @@ static void take_allocation_sample(int64_t size, int64_t interval)
     uintptr_t *return_address = vmprof_stack_stub(&back);
 
     take_lock();
-    take_new_names(now);
-    last_key = 0;
+    take_new_names();
+    finish_time_sample(now);    /* of one that came late */
     if (return_address != NULL) {
         stub = *return_address;
         *return_address = back;
@@ -310,18 +308,14 @@ static void on_sigprof(int signal, siginfo_t *info, void *context)
     int64_t now;
 
     (void)signal;
-    if (!takes_time_samples) {
-        /* a fork starts vmprof's timer again */
-        static const struct itimerval off;
-        (void)setitimer(ITIMER_PROF, &off, NULL);
-    }
+    if (!takes_time_samples)
+        ;       /* not ours */
     else if (thread.holds_lock) {
         /* this thread is taking a sample: not the program's time */
         __sync_fetch_and_add(&statistics.dropped, 1);
     }
     else {
         take_lock();
-        last_key = 0;
         call_vmprof(info, context);
         now = now_ns();
         finish_time_sample(now);
@@ -393,6 +387,16 @@ static void stop_flusher(void)
     pthread_join(flusher, NULL);
     pthread_cond_destroy(&flusher_wakes);
     has_flusher = 0;
+}
+
+/* vmprof starts its timer again in the parent.  It would outlive an exec, and
+   kill the new program. */
+static void after_fork_in_parent(void)
+{
+    static const struct itimerval off;
+
+    if (profile_fd >= 0 && !takes_time_samples)
+        (void)setitimer(ITIMER_PROF, &off, NULL);
 }
 
 /* A child does not go on with its parent's profile.  Its nursery_top is put
@@ -514,7 +518,7 @@ int live_prepare(const struct live_place *p)
             (void *)(slots + 2 * SLOT_SIZE);
     nursery.large_size = large_size;
     nursery.take_sample = take_allocation_sample;
-    return pthread_atfork(NULL, NULL, after_fork_in_child);
+    return 0;
 }
 
 uint64_t live_original_word(int i)
@@ -594,6 +598,7 @@ int live_open(int fd)
 int live_enabled(const char *settings, int take_time_samples)
 {
     static const struct itimerval off;
+    static int has_fork_handlers;
     struct sigaction action;
     int error;
 
@@ -614,6 +619,13 @@ int live_enabled(const char *settings, int take_time_samples)
     action.sa_sigaction = on_sigprof;
     if (sigaction(SIGPROF, &action, NULL) < 0)
         return errno;
+    if (!has_fork_handlers) {
+        /* after vmprof's own, which it has set by now */
+        error = pthread_atfork(NULL, after_fork_in_parent, after_fork_in_child);
+        if (error != 0)
+            return error;
+        has_fork_handlers = 1;
+    }
     take_lock();
     profile_log_settings(settings);
     flush(now_ns());
@@ -655,12 +667,17 @@ void live_disabling(void)
 {
     struct sigaction action;
 
+    /* Our handler stays until vmprof ignores the signal: a raw one could
+       interrupt us.  If the program has set one of its own, that is the one
+       to put back. */
     takes_time_samples = 0;
     if (sigaction(SIGPROF, NULL, &action) == 0 &&
-        action.sa_sigaction == on_sigprof)
-        (void)sigaction(SIGPROF, &vmprof_action, NULL);
+        action.sa_sigaction != on_sigprof &&
+        action.sa_sigaction != vmprof_action.sa_sigaction)
+        program_action = action;
     stop_flusher();
     take_lock();
+    finish_time_sample(now_ns());
     flush(now_ns());
     release_lock();
     thread.is_control = 1;
@@ -671,13 +688,11 @@ int live_close(void)
     int error, i;
 
     thread.is_control = 0;
-    /* vmprof leaves the signal ignored, lest a late one kill the program;
-       that is right unless the program had a use for it */
-    if (program_action.sa_handler != SIG_DFL) {
-        (void)sigaction(SIGPROF, &program_action, NULL);
-        if (profile_fd >= 0)
-            (void)setitimer(ITIMER_PROF, &program_timer, NULL);
-    }
+    /* vmprof leaves the signal ignored, which programs started from this one
+       would inherit; that has discarded what was on its way */
+    (void)sigaction(SIGPROF, &program_action, NULL);
+    if (profile_fd >= 0)
+        (void)setitimer(ITIMER_PROF, &program_timer, NULL);
     for (i = 0; i < 3; i++) {
         (void)set_slot(i, original[i]);
         original[i] = 0;

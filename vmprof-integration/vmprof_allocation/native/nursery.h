@@ -20,8 +20,9 @@
  * nursery_top stands at the real top and the number is carried over.
  *
  * Every function here runs with the GIL held, in place of one of the GC's
- * own functions, and calls that one through 'original'.  While the original
- * runs, nursery_top is the real one, always: it reads a pinned object there.
+ * own functions, and calls that one through 'original'.  While
+ * collect_and_reserve() or a minor collection runs, nursery_top is the real
+ * one, always: it reads a pinned object there.
  *
  * nursery_top as we set it is never a multiple of 8, but objects always
  * are.  The check comes to the same, and one thing can be told apart:

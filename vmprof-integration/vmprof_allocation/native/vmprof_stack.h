@@ -19,7 +19,8 @@
  *          jmp back
  *
  * so that the sample would be charged to whatever the piece ends with.  The
- * jump says where the program really is.
+ * jump says where the program really is.  (A list that grows is called from
+ * a stub like this one, too.)
  */
 
 #include <stddef.h>
