@@ -132,15 +132,22 @@ def test_damaged_memory_is_replaced(pypy: PyPy, damage: str) -> None:
     assert path.read_text() == good
 
 
-def test_search_that_fails_is_a_refusal(pypy: PyPy) -> None:
-    """Without the libraries that it needs, for example."""
-    for name in "capstone", "elftools":
-        (pypy.folder / ("%s.py" % name)).write_text("raise ImportError('gone')")
+@pytest.mark.parametrize("python,said", [
+    ("/bin/false", "it ended with code 1"), ("/missing", "No such file")])
+def test_search_that_fails_is_a_refusal(
+        pypy: PyPy, python: str, said: str) -> None:
     pypy.environment["XDG_CACHE_HOME"] = str(pypy.folder / "cache")
-    run = pypy.command("-m", "vmprof_allocation", "doctor",
-                       PYTHONPATH=str(pypy.folder))
-    assert run.code == 1
-    assert "BAD  the search: it ended with code 1: ImportError: gone" in run.out
+    run = pypy.command(str(pypy.script("""
+        import sys
+        import vmprof_allocation
+        sys.executable = %r
+        try:
+            vmprof_allocation.start("out.vmprof")
+        except vmprof_allocation.UnknownBuild as e:
+            print(e)
+    """ % python)))
+    assert "not known: the search: " in run.out and said in run.out
+    assert not (pypy.folder / "out.vmprof").exists()
 
 
 def test_program_under_test_holds_no_decoder(pypy: PyPy) -> None:

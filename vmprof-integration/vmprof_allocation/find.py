@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import bisect
 import collections
-import dataclasses
 import json
 import os
 import re
@@ -49,6 +48,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from vmprof_allocation.errors import Finding, UnknownBuild, unknown_build
+from vmprof_allocation.layout import ENTRIES, Layout
 
 #: an answer counts as the only one if it is this many times as frequent as
 #: the next one.  Measured on five builds: 17 to 100 for nursery_top, 15 for
@@ -60,40 +60,6 @@ SEEN = 1000
 GC_SIZE = 0x400
 #: the jump that is written over a function's entry, and the room for it
 JUMP_SIZE, MAX_MOVED = 5, 8
-
-ENTRIES = ("collect_and_reserve", "_minor_collection", "external_malloc")
-
-
-@dataclasses.dataclass
-class Layout:
-    """Where things are in one build, relative to where it is loaded."""
-
-    build_id: str
-    gc: int
-    nursery_free: int
-    nursery_top: int
-    #: the three functions in the order of ENTRIES, how many bytes of each
-    #: are moved to make room for a jump, and those bytes (hexadecimal)
-    entry: list[int]
-    moved: list[int]
-    code: list[str]
-    write_slot: int
-    #: mmap() and mmap64(); 0 for one that is not imported
-    mmap_slot: list[int]
-    slots_read_only: bool
-    type_info: int
-    type_fixed_size: int
-    type_item_size: int
-
-    def text(self) -> str:
-        """A line for each field; live.Layout reads it."""
-        lines = []
-        for name, value in vars(self).items():
-            values = value if isinstance(value, list) else [value]
-            lines.append("%s=%s\n" % (name, ",".join(
-                str(int(v)) if isinstance(v, bool) else str(v)
-                for v in values)))
-        return "".join(lines)
 
 
 class Search:

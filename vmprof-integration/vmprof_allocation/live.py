@@ -21,6 +21,7 @@ from vmprof_allocation.errors import (
     UnknownBuild,
     unknown_build,
 )
+from vmprof_allocation.layout import ENTRIES, Layout
 
 # nothing that is not needed: see carrier.py
 TYPE_CHECKING = False
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 LIBRARY = os.path.join(os.path.dirname(__file__), "_live.so")
-ENTRIES = ("collect_and_reserve", "_minor_collection", "external_malloc")
 #: what nursery.h calls NURSERY_POKE: the next allocation enters the hook
 POKE = 1
 #: raise this when a change in find.py makes older answers worthless
@@ -71,39 +71,6 @@ class Mapping:
 def read_maps() -> list[Mapping]:
     with open("/proc/self/maps") as file:
         return [Mapping(line) for line in file]
-
-
-class Layout:
-    """What find.Layout is, on this side."""
-
-    build_id: str
-    gc: int
-    nursery_free: int
-    nursery_top: int
-    entry: list[int]
-    moved: list[int]
-    code: list[str]
-    write_slot: int
-    mmap_slot: list[int]
-    slots_read_only: bool
-    type_info: int
-    type_fixed_size: int
-    type_item_size: int
-
-    def __init__(self, text: str):
-        """Of a line for each field, name=value or name=value,value,...; not
-        JSON, whose module is larger than all of ours.  Raises ValueError."""
-        fields = dict(line.split("=") for line in text.splitlines())
-        for name, kind in Layout.__annotations__.items():
-            value = fields.pop(name, "")
-            if kind == "list[int]":
-                setattr(self, name, [int(v) for v in value.split(",")])
-            elif kind == "list[str]":
-                setattr(self, name, value.split(","))
-            else:
-                setattr(self, name, value if kind == "str" else int(value))
-        if fields:
-            raise ValueError("unknown fields")
 
 
 def cache_path(build_id: str) -> str:
@@ -199,7 +166,7 @@ class Process:
         cached = cache_path(build_id)
         try:
             with open(cached) as file:
-                layout = Layout(file.read())
+                layout = Layout.parse(file.read())
             if layout.build_id == build_id:
                 self.found("remembered in", cached)
                 return layout
@@ -227,7 +194,7 @@ class Process:
         self.findings += [tuple(finding) for finding in answer["findings"]]
         if answer["layout"] is None:
             raise UnknownBuild(answer["problem"], self.findings)
-        layout = Layout(answer["layout"])
+        layout = Layout.parse(answer["layout"])
         if layout.build_id != build_id:
             raise self.refuse("build-id", "the file has another one, %s; start "
                               "PyPy again" % layout.build_id)

@@ -1,0 +1,65 @@
+"""Where the nursery is in one build of PyPy: what find.py finds out, what the
+cache keeps, what live.py uses."""
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+#: the functions that are entered through a trampoline
+ENTRIES = ("collect_and_reserve", "_minor_collection", "external_malloc")
+
+
+class Layout:
+    """All addresses are relative to where the build is loaded."""
+
+    build_id: str
+    gc: int
+    nursery_free: int
+    nursery_top: int
+    #: the functions in the order of ENTRIES, how many bytes of each are moved
+    #: to make room for a jump, and the bytes that are there (hexadecimal)
+    entry: list[int]
+    moved: list[int]
+    code: list[str]
+    #: the pointers through which write(), and mmap() and mmap64(), are called;
+    #: 0 for one that is not imported
+    write_slot: int
+    mmap_slot: list[int]
+    slots_read_only: bool
+    type_info: int
+    type_fixed_size: int
+    type_item_size: int
+
+    def __init__(self, **fields: Any):
+        assert fields.keys() == Layout.__annotations__.keys()
+        self.__dict__.update(fields)
+
+    def text(self) -> str:
+        """A line for each field, name=value or name=value,value,...; not
+        JSON, whose module is larger than all of ours."""
+        lines = []
+        for name in Layout.__annotations__:
+            value = getattr(self, name)
+            values = value if isinstance(value, list) else [value]
+            lines.append("%s=%s\n" % (name, ",".join(
+                str(int(v)) if isinstance(v, bool) else str(v)
+                for v in values)))
+        return "".join(lines)
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """The opposite of text().  Raises ValueError."""
+        values = dict(line.split("=") for line in text.splitlines())
+        fields: dict[str, Any] = {}
+        for name, kind in cls.__annotations__.items():
+            value = values.pop(name, "")
+            if kind == "list[int]":
+                fields[name] = [int(v) for v in value.split(",")]
+            elif kind == "list[str]":
+                fields[name] = value.split(",")
+            else:
+                fields[name] = value if kind == "str" else int(value)
+        if values:
+            raise ValueError("unknown fields")
+        return cls(**fields)
