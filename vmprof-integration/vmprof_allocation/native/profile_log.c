@@ -22,7 +22,8 @@ struct fact {
 };
 
 static struct {
-    int fd;                             /* -1: closed */
+    int is_open;
+    int fd;
     dev_t device;
     ino_t inode;
     int error;                          /* errno of the first failed write */
@@ -33,7 +34,7 @@ static struct {
     int facts;
     struct fact fact[MAX_FACTS];
     char buffer[PROFILE_LOG_BYTES + MAX_BLOCK + MAX_RECORD];
-} log = { .fd = -1 };
+} log;
 
 static void flush_bytes(void);
 
@@ -44,6 +45,7 @@ int profile_log_open(int fd, int64_t now)
     if (fstat(fd, &st) < 0)
         return errno;
     log.fd = fd;
+    log.is_open = 1;
     log.device = st.st_dev;
     log.inode = st.st_ino;
     log.error = 0;
@@ -56,7 +58,7 @@ int profile_log_open(int fd, int64_t now)
 
 void profile_log_bytes(const void *records, size_t size)
 {
-    if (log.fd < 0 || size > MAX_RECORD)
+    if (!log.is_open || size > MAX_RECORD)
         return;
     if (log.used + size > PROFILE_LOG_BYTES + MAX_RECORD)
         flush_bytes();
@@ -76,7 +78,7 @@ int64_t profile_log_stack(const void *record, size_t size)
     int64_t depth;
     size_t thread;
 
-    if (log.fd < 0 || size < head || size > MAX_RECORD ||
+    if (!log.is_open || size < head || size > MAX_RECORD ||
         *(const char *)record != MARKER_STACKTRACE)
         return 0;
     memcpy(&depth, (const char *)record + 1 + sizeof depth, sizeof depth);
@@ -90,7 +92,7 @@ int64_t profile_log_stack(const void *record, size_t size)
 
 int64_t profile_log_lost_stack(void)
 {
-    return log.fd < 0 ? 0 : ++log.last_key;
+    return !log.is_open ? 0 : ++log.last_key;
 }
 
 void profile_log_fact(int64_t key, int64_t now, int64_t thread, int64_t size,
@@ -162,7 +164,7 @@ static void close_block(char *p, const char *kind)
 
 void profile_log_settings(const char *text)
 {
-    if (log.fd >= 0 && strlen(text) < MAX_BLOCK - 64)
+    if (log.is_open && strlen(text) < MAX_BLOCK - 64)
         close_block(stpcpy(open_block(), text), "settings");
 }
 
@@ -236,7 +238,7 @@ static void flush_bytes(void)
 
 void profile_log_flush(int64_t now, const struct profile_totals *totals)
 {
-    if (log.fd < 0)
+    if (!log.is_open)
         return;
     put_facts(now, totals);
     flush_bytes();
@@ -244,14 +246,14 @@ void profile_log_flush(int64_t now, const struct profile_totals *totals)
 
 void profile_log_forget(void)
 {
-    log.fd = -1;
+    log.is_open = 0;
     log.used = 0;
     log.facts = 0;
 }
 
 int profile_log_close(void)
 {
-    if (log.fd < 0)
+    if (!log.is_open)
         return 0;
     flush_bytes();
     profile_log_forget();

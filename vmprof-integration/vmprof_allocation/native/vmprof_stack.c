@@ -155,7 +155,8 @@ static uintptr_t *cached_page(uintptr_t address)
 
 static int is_code(uintptr_t address)
 {
-    return *cached_page(address) == address >> 12;
+    /* page 0, of which an empty entry speaks, is never mapped */
+    return address >> 12 != 0 && *cached_page(address) == address >> 12;
 }
 
 /* Copy memory that may not be there */
