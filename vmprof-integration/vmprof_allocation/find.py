@@ -51,8 +51,8 @@ from vmprof_allocation.errors import Finding, UnknownBuild, unknown_build
 from vmprof_allocation.layout import ENTRIES, Layout
 
 #: an answer counts as the only one if it is this many times as frequent as
-#: the next one.  Measured on five builds: 17 to 100 for nursery_top, 15 for
-#: collect_and_reserve.
+#: the next one.  Measured on three builds: 17 to 60 for nursery_top, 19 to 25
+#: for collect_and_reserve.
 DOMINANCE = 4
 #: and if it was seen at least this often
 SEEN = 1000
