@@ -11,6 +11,7 @@ import time
 import pytest
 
 from conftest import PYPY, PyPy
+from truth import innermost
 from vmprof_allocation import reader
 
 #: code to put before a program that looks at its own memory
@@ -209,7 +210,7 @@ def test_forked_child_writes_nothing_and_samples_nothing(pypy: PyPy) -> None:
     assert run.out == "7\n"
     assert run.err == ""
     profile = run.profile()
-    names = {profile.function(profile.stacks[s][-1].address).name
+    names = {innermost(profile, s)
              for s in profile.samples.stack}
     assert "child" not in names
     assert profile.end_time is not None
@@ -287,7 +288,7 @@ def test_greenlet_switches_do_not_end_the_sampling(pypy: PyPy) -> None:
         after()
     """, "1k", jit="off")
     profile = run.profile()
-    names = [profile.function(profile.stacks[stack][-1].address).name
+    names = [innermost(profile, stack)
              for stack, size in zip(profile.samples.stack, profile.samples.size)
              if stack >= 0 and 4000 < size < 4100]
     for function in "a", "b", "after":
@@ -515,7 +516,7 @@ def test_threads_that_start_threads_are_waited_for(pypy: PyPy) -> None:
         threading.Thread(target=first).start()
     """, "4k", jit="off")
     profile = run.profile()
-    names = [profile.function(profile.stacks[s][-1].address).name
+    names = [innermost(profile, s)
              for s in profile.samples.stack]
     assert names.count("second") > 900
 

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from conftest import PYPY, PyPy
+from truth import innermost
 from vmprof_allocation import reader
 
 APP = """
@@ -61,7 +62,7 @@ def test_vmprofshow_shows_the_right_functions(pypy: PyPy) -> None:
             share.setdefault(match.group(2), float(match.group(1)))
     for function in "one", "two":
         ours = 100 * sum(
-            profile.function(profile.stacks[s][-1].address).name == function
+            innermost(profile, s) == function
             for s in profile.samples.stack) / len(profile.samples)
         assert share[function] == pytest.approx(ours, abs=0.11)
     assert 60 < share["two"] < 70

@@ -41,6 +41,11 @@ def bytes_by_function(profile: Profile) -> dict[str, float]:
     return dict(result)
 
 
+def innermost(profile: Profile, stack: int) -> str:
+    """The name of the function that allocated, of profile.stacks[stack]."""
+    return profile.function(profile.stacks[stack][-1].address).name
+
+
 def objects_of(profile: Profile, function: str, size: int) -> float:
     """Estimated number of objects of `size` bytes that `function` allocated
     itself.  The JIT allocates a string and its wrapper, a header and one
@@ -49,8 +54,8 @@ def objects_of(profile: Profile, function: str, size: int) -> float:
     result = 0.0
     for stack, found, interval in zip(
             samples.stack, samples.size, samples.interval):
-        if found in (size, size + 16) and profile.function(
-                profile.stacks[stack][-1].address).name == function:
+        if (found in (size, size + 16)
+                and innermost(profile, stack) == function):
             result += weight_objects(found, interval, profile.gaps)
     return result
 

@@ -21,13 +21,22 @@ class UnknownBuild(AllocationSamplingError):
         self.findings = findings or []
 
 
-def unknown_build(findings: list[Finding], what: str, why: str) -> UnknownBuild:
-    """The refusal because of `what`; it is added to the findings."""
-    findings.append((what, why, False))
-    return UnknownBuild(
-        "this build of PyPy is not known: %s: %s; nothing was changed "
-        "(`python -m vmprof_allocation doctor` prints all that was found)"
-        % (what, why), findings)
+class Evidence:
+    """What was looked for in this build, and what was found."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+
+    def found(self, what: str, value: str) -> None:
+        self.findings.append((what, value, True))
+
+    def refuse(self, what: str, why: str) -> UnknownBuild:
+        """The refusal because of `what`; it is one of the findings."""
+        self.findings.append((what, why, False))
+        return UnknownBuild(
+            "this build of PyPy is not known: %s: %s; nothing was changed "
+            "(`python -m vmprof_allocation doctor` prints all that was found)"
+            % (what, why), self.findings)
 
 
 class ProfileError(AllocationSamplingError):

@@ -47,7 +47,7 @@ from capstone import x86
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from vmprof_allocation.errors import Finding, UnknownBuild, unknown_build
+from vmprof_allocation.errors import Evidence, UnknownBuild
 from vmprof_allocation.layout import ENTRIES, Layout
 
 #: an answer counts as the only one if it is this many times as frequent as
@@ -62,17 +62,8 @@ GC_SIZE = 0x400
 JUMP_SIZE, MAX_MOVED = 5, 8
 
 
-class Search:
-    """The chain of questions.  ``findings`` holds the answers so far."""
-
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-
-    def found(self, what: str, value: str) -> None:
-        self.findings.append((what, value, True))
-
-    def refuse(self, what: str, why: str) -> UnknownBuild:
-        return unknown_build(self.findings, what, why)
+class Search(Evidence):
+    """The chain of questions; the findings are the answers so far."""
 
     def dominant(self, what: str, counts: collections.Counter[int]) -> int:
         """The one answer that is far more frequent than all others."""
@@ -310,9 +301,6 @@ def _find(image: Image, search: Search) -> Layout:
     top = search.dominant("nursery_top (compared with)",
                           _targets(image, _COMPARE))
     stores = _targets(image, _STORE)
-    if stores[top]:
-        # as RIP-relative code sees it, only the GC's own methods move it
-        search.found("stores to nursery_top", "%d" % stores[top])
     below = collections.Counter({
         a: n for a, n in stores.items() if top - 0x100 <= a < top})
     free = search.dominant("nursery_free (stored to, below nursery_top)", below)

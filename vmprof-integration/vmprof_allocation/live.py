@@ -17,9 +17,9 @@ from _thread import RLock
 from vmprof_allocation.carrier import Carrier, Settings, Statistics
 from vmprof_allocation.errors import (
     AllocationSamplingError,
+    Evidence,
     Finding,
     UnknownBuild,
-    unknown_build,
 )
 from vmprof_allocation.layout import ENTRIES, Layout
 
@@ -80,10 +80,11 @@ def cache_path(build_id: str) -> str:
                         "%s-%d" % (build_id, CACHE_VERSION))
 
 
-class Process:
+class Process(Evidence):
     """The nursery of this process: addresses, checked in memory."""
 
     def __init__(self) -> None:
+        super().__init__()
         reason = unsupported()
         if reason is not None:
             raise AllocationSamplingError(reason)
@@ -96,16 +97,9 @@ class Process:
                 "install the package with pip where there is a C compiler"
                 % os.path.dirname(__file__)) from None
         self.ffi: Any = _live_abi.ffi
-        self.findings: list[Finding] = []
         self.path, self.base = self._find_library()
         self.layout = self._load_layout()
         self._check_memory()
-
-    def found(self, what: str, value: str) -> None:
-        self.findings.append((what, value, True))
-
-    def refuse(self, what: str, why: str) -> UnknownBuild:
-        return unknown_build(self.findings, what, why)
 
     def _find_library(self) -> tuple[str, int]:
         """The file that holds PyPy's code, and where it is loaded."""

@@ -7,7 +7,7 @@ import stat
 
 from vmprof_allocation.carrier import Carrier, Settings, Statistics, choose
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.sizes import check_interval, parse_interval
+from vmprof_allocation.sizes import make_interval
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ def make_settings(interval: int | str, seed: int | None = None,
     `interval` may be text such as ``128k``.  Without `seed` each run gets a
     new one; the profile tells which.  Raises AllocationSamplingError.
     """
-    interval = (parse_interval(interval) if isinstance(interval, str)
-                else check_interval(interval))
+    interval = make_interval(interval)
     if seed is None:
         seed = int.from_bytes(os.urandom(8), "little")
     elif not 0 <= seed <= MAX_SEED:
@@ -127,9 +126,7 @@ class Session:
         """Another mean interval, in bytes, from the next allocation on."""
         if self._carrier is None:
             raise AllocationSamplingError("allocation sampling is not on")
-        self._carrier.set_interval(
-            parse_interval(interval) if isinstance(interval, str)
-            else check_interval(interval))
+        self._carrier.set_interval(make_interval(interval))
 
     def statistics(self) -> Statistics:
         if self._carrier is None:

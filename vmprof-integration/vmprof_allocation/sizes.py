@@ -26,6 +26,13 @@ def parse_interval(text: str) -> int:
     return check_interval(int(number) * _UNITS[unit], text)
 
 
+def make_interval(interval: int | str) -> int:
+    """The sample interval in bytes, given as such or as text; raises
+    AllocationSamplingError."""
+    return (parse_interval(interval) if isinstance(interval, str)
+            else check_interval(interval))
+
+
 def check_interval(interval: int, text: str | None = None) -> int:
     """`interval` if it is one, else AllocationSamplingError."""
     if not 1 <= interval <= MAX_INTERVAL:
