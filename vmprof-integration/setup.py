@@ -65,11 +65,11 @@ setup(
     ext_modules=[Extension(
         "vmprof_allocation._live",
         sources=[NATIVE + name for name in (
-            "live.c", "nursery.c", "profile_log.c", "sampler.c",
-            "vmprof_stack.c")],
+            "jit_stub.c", "live.c", "nursery.c", "profile_log.c",
+            "recorder.c", "sampler.c", "vmprof_stack.c")],
         depends=[NATIVE + name for name in (
-            "live.h", "nursery.h", "profile_log.h", "sampler.h",
-            "vmprof_stack.h")],
+            "jit_stub.h", "live.h", "nursery.h", "profile_log.h",
+            "recorder.h", "sampler.h", "vmprof_stack.h")],
         extra_compile_args=["-std=gnu99", "-O2", "-Wall", "-Wextra"],
         libraries=["m", "pthread"],
         # the hooks lead into it: it must stay, whoever forgets the handle

@@ -1,13 +1,11 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <ucontext.h>
@@ -15,52 +13,13 @@
 
 #include "live.h"
 #include "nursery.h"
-#include "profile_log.h"
+#include "recorder.h"
 #include "vmprof_stack.h"
 
 static struct live_place place;
-static struct live_statistics statistics;
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* ____________________________________________________________ */
-/* one thing at a time */
-
-/* What this thread is doing.  A signal that arrives meanwhile leaves. */
-static __thread __attribute__((tls_model("initial-exec")))
-struct {
-    int holds_lock;
-    int is_control;         /* enables or disables vmprof */
-    int64_t id;
-} thread;
-
-static volatile int locked;
-
-static void take_lock(void)
-{
-    thread.holds_lock = 1;
-    while (__sync_lock_test_and_set(&locked, 1))
-        sched_yield();
-}
-
-static void release_lock(void)
-{
-    __sync_lock_release(&locked);
-    thread.holds_lock = 0;
-}
-
-static int64_t thread_id(void)
-{
-    if (thread.id == 0)
-        thread.id = syscall(SYS_gettid);
-    return thread.id;
-}
+/* This thread enables or disables vmprof. */
+static __thread __attribute__((tls_model("initial-exec"))) int is_control;
 
 /* ____________________________________________________________ */
 /* vmprof's output */
@@ -78,7 +37,6 @@ static int profile_fd = -1;
 static struct vmprof_buffer *vmprof_buffers;
 static unsigned int names_taken[VMPROF_BUFFERS];    /* bytes of it */
 static int64_t first_name[VMPROF_BUFFERS];          /* to tell a reuse */
-static int64_t last_key;                /* of the sample now being taken */
 static char probe[VMPROF_BUFFER_SIZE];  /* a sample that is not for the log */
 static size_t probe_size;
 static int is_probing;
@@ -86,19 +44,9 @@ static int is_probing;
 static void totals(struct profile_totals *t)
 {
     t->allocated = nursery.allocated;
-    t->lost = statistics.lost;
-    t->dropped = statistics.dropped;
     t->collections = nursery.collections;
     t->pressures = nursery.pressures;
     t->surprises = nursery.surprises;
-}
-
-static void flush(int64_t now)
-{
-    struct profile_totals t;
-
-    totals(&t);
-    profile_log_flush(now, &t);
 }
 
 /* vmprof keeps the names of new functions to itself until 8 KiB are full.
@@ -161,9 +109,6 @@ static int buffer_index(const char *data)
 
 static void take_record(int i, const char *data, size_t size)
 {
-    int64_t now = now_ns();
-    int64_t key;
-
     if (*data == '\x02') {
         take_names(i, (unsigned int)size);
         return;
@@ -173,31 +118,21 @@ static void take_record(int i, const char *data, size_t size)
         probe_size = size;
         return;
     }
-    key = profile_log_stack(data, size);
-    if (key == 0) {
+    if (!recorder_stack(data, size))
         profile_log_bytes(data, size);
-        return;
-    }
-    /* A time sample, until take_allocation_sample() knows better.  One that
-       could not be written at once comes with the next sample. */
-    if (last_key != 0) {
-        profile_log_fact(last_key, now, thread_id(), 0, 0);
-        statistics.time_samples++;
-    }
-    last_key = key;
 }
 
 /* What libpypy calls for write(2), while a profile is open */
 static ssize_t live_write(int fd, const void *data, size_t size)
 {
-    int held = thread.holds_lock;
+    int held = recorder_has_lock();
     int i = -1;
 
     if (fd != profile_fd ||
-        (!thread.is_control && (i = buffer_index(data)) < 0))
+        (!is_control && (i = buffer_index(data)) < 0))
         return write(fd, data, size);
     if (!held)
-        take_lock();
+        recorder_lock();
     if (i < 0)
         i = buffer_index(data);
     if (i >= 0)
@@ -205,7 +140,7 @@ static ssize_t live_write(int fd, const void *data, size_t size)
     else
         profile_log_bytes(data, size);      /* header, trailer */
     if (!held)
-        release_lock();
+        recorder_unlock();
     return (ssize_t)size;
 }
 
@@ -215,7 +150,7 @@ static void *live_mmap(void *address, size_t size, int protection, int flags,
 {
     void *map = mmap(address, size, protection, flags, fd, offset);
 
-    if (thread.is_control && map != MAP_FAILED &&
+    if (is_control && map != MAP_FAILED &&
         size == VMPROF_BUFFERS * VMPROF_BUFFER_SIZE)
         vmprof_buffers = map;
     return map;
@@ -249,25 +184,12 @@ static void call_vmprof_now(void)
     call_vmprof(&info, &context);
 }
 
-static void finish_time_sample(int64_t now)
+static void walk_stack(void)
 {
-    if (last_key != 0) {
-        profile_log_fact(last_key, now, thread_id(), 0, 0);
-        statistics.time_samples++;
-        last_key = 0;
-    }
-}
-
-static void take_allocation_sample(int64_t size, int64_t interval)
-{
-    int saved_errno = errno;
-    int64_t now = now_ns();
     uintptr_t back, stub = 0;
     uintptr_t *return_address = vmprof_stack_stub(&back);
 
-    take_lock();
     take_new_names();
-    finish_time_sample(now);    /* of one that came late */
     if (return_address != NULL) {
         stub = *return_address;
         *return_address = back;
@@ -275,28 +197,22 @@ static void take_allocation_sample(int64_t size, int64_t interval)
     call_vmprof_now();
     if (return_address != NULL)
         *return_address = stub;
-    statistics.samples++;
-    if (last_key == 0) {
-        last_key = profile_log_lost_stack();
-        statistics.lost++;
-    }
-    profile_log_fact(last_key, now, thread_id(), size, interval);
-    last_key = 0;
-    if (profile_log_due(now))
-        flush(now);
-    release_lock();
-    errno = saved_errno;
+}
+
+static void take_allocation_sample(int64_t size, int64_t interval)
+{
+    (void)recorder_allocation(size, interval, walk_stack);
 }
 
 /* Find vmprof's stack, with a sample of the thread that starts us */
 static int find_stack(void)
 {
-    take_lock();
+    recorder_lock();
     probe_size = 0;
     is_probing = 1;
     call_vmprof_now();
     is_probing = 0;
-    release_lock();
+    recorder_unlock();
     return probe_size == 0 ? ENOTSUP
                            : vmprof_stack_find(place.base, probe, probe_size);
 }
@@ -305,88 +221,13 @@ static int find_stack(void)
 static void on_sigprof(int signal, siginfo_t *info, void *context)
 {
     int saved_errno = errno;
-    int64_t now;
 
     (void)signal;
-    if (!takes_time_samples)
-        ;       /* not ours */
-    else if (thread.holds_lock) {
-        /* this thread is taking a sample: not the program's time */
-        __sync_fetch_and_add(&statistics.dropped, 1);
-    }
-    else {
-        take_lock();
+    if (takes_time_samples && recorder_begin_time_sample()) {
         call_vmprof(info, context);
-        now = now_ns();
-        finish_time_sample(now);
-        if (profile_log_due(now))
-            flush(now);
-        release_lock();
+        recorder_end_time_sample();
     }
     errno = saved_errno;
-}
-
-/* A program that stopped allocating may be killed later: its last samples
-   must not wait for the next one. */
-static pthread_t flusher;
-static int has_flusher;
-static pthread_mutex_t flusher_mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t flusher_wakes;
-static int flusher_ends;
-
-static void *run_flusher(void *ignored)
-{
-    struct timespec wake;
-
-    (void)ignored;
-    pthread_mutex_lock(&flusher_mutex);
-    while (!flusher_ends) {
-        clock_gettime(CLOCK_MONOTONIC, &wake);
-        wake.tv_nsec += 200000000;
-        if (wake.tv_nsec >= 1000000000) {
-            wake.tv_nsec -= 1000000000;
-            wake.tv_sec++;
-        }
-        pthread_cond_timedwait(&flusher_wakes, &flusher_mutex, &wake);
-        take_lock();
-        if (profile_log_due(now_ns()))
-            flush(now_ns());
-        release_lock();
-    }
-    pthread_mutex_unlock(&flusher_mutex);
-    return NULL;
-}
-
-static int start_flusher(void)
-{
-    pthread_condattr_t attributes;
-    sigset_t all, before;
-    int error;
-
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&flusher_wakes, &attributes);
-    pthread_condattr_destroy(&attributes);
-    flusher_ends = 0;
-    sigfillset(&all);       /* the program's signals are not for it */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&flusher, NULL, run_flusher, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    has_flusher = (error == 0);
-    return error;
-}
-
-static void stop_flusher(void)
-{
-    if (!has_flusher)
-        return;
-    pthread_mutex_lock(&flusher_mutex);
-    flusher_ends = 1;
-    pthread_cond_signal(&flusher_wakes);
-    pthread_mutex_unlock(&flusher_mutex);
-    pthread_join(flusher, NULL);
-    pthread_cond_destroy(&flusher_wakes);
-    has_flusher = 0;
 }
 
 /* vmprof starts its timer again in the parent.  It would outlive an exec, and
@@ -403,14 +244,8 @@ static void after_fork_in_parent(void)
    back by its next entry. */
 static void after_fork_in_child(void)
 {
-    locked = 0;
-    thread.holds_lock = 0;
-    thread.id = 0;
-    if (profile_fd < 0)
+    if (!recorder_forget())
         return;
-    has_flusher = 0;
-    pthread_mutex_init(&flusher_mutex, NULL);
-    profile_log_forget();
     profile_fd = -1;
     takes_time_samples = 0;
     if (nursery.phase != NURSERY_OFF)
@@ -571,12 +406,11 @@ static int set_slot(int i, uintptr_t value)
 
 int live_open(int fd)
 {
-    int error = profile_log_open(fd, now_ns());
+    int error = recorder_open(fd, totals);
     int i;
 
     if (error != 0)
         return error;
-    memset(&statistics, 0, sizeof statistics);
     memset(names_taken, 0, sizeof names_taken);
     memset(first_name, 0, sizeof first_name);
     vmprof_buffers = NULL;
@@ -589,7 +423,7 @@ int live_open(int fd)
         error = set_slot(i, i == 0 ? (uintptr_t)live_write
                                    : (uintptr_t)live_mmap);
     }
-    thread.is_control = (error == 0);
+    is_control = (error == 0);
     if (error != 0)
         live_close();
     return error;
@@ -602,7 +436,7 @@ int live_enabled(const char *settings, int take_time_samples)
     struct sigaction action;
     int error;
 
-    thread.is_control = 0;
+    is_control = 0;
     if (set_slot(1, original[1]) != 0 || set_slot(2, original[2]) != 0)
         return errno;
     if (sigaction(SIGPROF, NULL, &vmprof_action) < 0)
@@ -626,11 +460,7 @@ int live_enabled(const char *settings, int take_time_samples)
             return error;
         has_fork_handlers = 1;
     }
-    take_lock();
-    profile_log_settings(settings);
-    flush(now_ns());
-    release_lock();
-    return start_flusher();
+    return recorder_start(settings);
 }
 
 void live_start(int64_t interval, uint64_t seed, int fixed_gaps)
@@ -675,19 +505,15 @@ void live_disabling(void)
         action.sa_sigaction != on_sigprof &&
         action.sa_sigaction != vmprof_action.sa_sigaction)
         program_action = action;
-    stop_flusher();
-    take_lock();
-    finish_time_sample(now_ns());
-    flush(now_ns());
-    release_lock();
-    thread.is_control = 1;
+    recorder_stop();
+    is_control = 1;
 }
 
 int live_close(void)
 {
-    int error, i;
+    int i;
 
-    thread.is_control = 0;
+    is_control = 0;
     /* vmprof leaves the signal ignored, which programs started from this one
        would inherit; that has discarded what was on its way */
     (void)sigaction(SIGPROF, &program_action, NULL);
@@ -699,15 +525,15 @@ int live_close(void)
     }
     vmprof_buffers = NULL;
     profile_fd = -1;
-    take_lock();
-    error = profile_log_close();
-    release_lock();
-    return error;
+    return recorder_close();
 }
 
 void live_get_statistics(struct live_statistics *result)
 {
-    *result = statistics;
+    result->samples = recorder_counts.samples;
+    result->lost = recorder_counts.lost;
+    result->time_samples = recorder_counts.time_samples;
+    result->dropped = recorder_counts.dropped;
     result->allocated = nursery.allocated;
     result->collections = nursery.collections;
     result->pressures = nursery.pressures;

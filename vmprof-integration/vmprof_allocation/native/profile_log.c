@@ -14,11 +14,19 @@
 
 #define MAX_FACTS           8192
 #define MAX_FACT_TEXT       90          /* five hexadecimal numbers */
+#define MAX_OBJECTS         8192
+#define MAX_OBJECT_TEXT     40          /* three of them */
 #define MAX_BLOCK           (MAX_FACTS * MAX_FACT_TEXT + 256)
+#define MAX_OBJECT_BLOCK    (MAX_OBJECTS * MAX_OBJECT_TEXT + 256)
 #define MAX_RECORD          16384       /* vmprof's records: 8 KiB at most */
 
 struct fact {
     int64_t key, time, thread, size, interval;
+};
+
+struct object {
+    int64_t key, type;
+    int survived;
 };
 
 static struct {
@@ -33,7 +41,9 @@ static struct {
     size_t used;
     int facts;
     struct fact fact[MAX_FACTS];
-    char buffer[PROFILE_LOG_BYTES + MAX_BLOCK + MAX_RECORD];
+    int objects;
+    struct object object[MAX_OBJECTS];
+    char buffer[PROFILE_LOG_BYTES + MAX_BLOCK + MAX_OBJECT_BLOCK + MAX_RECORD];
 } log;
 
 static void flush_bytes(void);
@@ -53,6 +63,7 @@ int profile_log_open(int fd, int64_t now)
     log.last_key = 0;
     log.used = 0;
     log.facts = 0;
+    log.objects = 0;
     return 0;
 }
 
@@ -112,9 +123,22 @@ void profile_log_fact(int64_t key, int64_t now, int64_t thread, int64_t size,
     fact->interval = interval;
 }
 
+void profile_log_object(int64_t key, int64_t type, int survived)
+{
+    struct object *object;
+
+    if (key == 0 || !log.is_open || log.objects == MAX_OBJECTS)
+        return;
+    object = &log.object[log.objects++];
+    object->key = key;
+    object->type = type;
+    object->survived = survived;
+}
+
 int profile_log_due(int64_t now)
 {
     return log.facts > MAX_FACTS - PROFILE_LOG_BURST ||
+           log.objects > MAX_OBJECTS - PROFILE_LOG_BURST ||
            log.used >= PROFILE_LOG_BYTES ||
            (log.facts > 0 && now - log.oldest >= PROFILE_LOG_NS);
 }
@@ -192,6 +216,23 @@ static void put_facts(int64_t now, const struct profile_totals *totals)
     close_block(p, "facts");
 }
 
+static void put_objects(void)
+{
+    char *p;
+    int i;
+
+    if (log.objects == 0)
+        return;
+    p = open_block();
+    for (i = 0; i < log.objects; i++) {
+        p = put_hex(p, log.object[i].key, ',');
+        p = put_hex(p, log.object[i].type, ',');
+        p = put_hex(p, log.object[i].survived, ';');
+    }
+    log.objects = 0;
+    close_block(p, "objects");
+}
+
 /* ____________________________________________________________ */
 /* writing */
 
@@ -241,6 +282,7 @@ void profile_log_flush(int64_t now, const struct profile_totals *totals)
     if (!log.is_open)
         return;
     put_facts(now, totals);
+    put_objects();
     flush_bytes();
 }
 
@@ -249,6 +291,7 @@ void profile_log_forget(void)
     log.is_open = 0;
     log.used = 0;
     log.facts = 0;
+    log.objects = 0;
 }
 
 int profile_log_close(void)

@@ -6,7 +6,8 @@
  * the thread word of each stack sample, which receives the sample's key; and
  * with each flush goes one block of *facts*, one fact per key, dressed as
  * the name of a code object that no stack contains, which is what readers
- * that don't know it skip.
+ * that don't know it skip.  What is known of the sampled objects later goes
+ * into blocks of its own.
  *
  * Each flush is one write() of whole records.  The functions take no lock
  * and allocate nothing; they may be called from a signal handler.
@@ -53,6 +54,11 @@ int64_t profile_log_lost_stack(void);
    interval in bytes; both are 0 for a time sample. */
 void profile_log_fact(int64_t key, int64_t now, int64_t thread, int64_t size,
                       int64_t interval);
+
+/* What became of the object that the sample 'key' was taken for, at the first
+   minor collection after: its type, as the GC numbers them, and whether it
+   survived. */
+void profile_log_object(int64_t key, int64_t type, int survived);
 
 /* True if a flush is due */
 int profile_log_due(int64_t now);

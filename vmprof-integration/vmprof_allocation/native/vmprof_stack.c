@@ -5,8 +5,9 @@
 #include <fcntl.h>
 #include <link.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
+
+#include "jit_stub.h"
 
 #define KIND_CODE       1       /* value: the code object's number */
 #define KIND_JITTED     3       /* value: stack pointer of the piece */
@@ -130,127 +131,11 @@ int vmprof_stack_find(uintptr_t base, const char *record, size_t size)
 }
 
 /* ____________________________________________________________ */
-/* stubs
- *
- * The word below a piece's stack pointer is a return address only if the
- * piece didn't lower the pointer for a call with many arguments: it may be
- * anything.  So it is never followed before the memory is known to be there,
- * and never believed before both ends of the stub have been seen: the jump
- * back at the end of it, and before the place to which that jumps the
- * conditional jump to the stub.
- */
-
-#define STUB_TAIL       96      /* bytes behind the call: a few instructions */
-#define STUB_SIZE       256     /* the stub begins this close to the call */
-#define BEFORE_BACK     40      /* the conditional jump is this close to it */
-
-/* Pages in which a stub or its other end was found: the JIT's code, which
-   stays where it is */
-static uintptr_t code_page[64];
-
-static uintptr_t *cached_page(uintptr_t address)
-{
-    return &code_page[(address >> 12) % 64];
-}
-
-static int is_code(uintptr_t address)
-{
-    /* page 0, of which an empty entry speaks, is never mapped */
-    return address >> 12 != 0 && *cached_page(address) == address >> 12;
-}
-
-/* Copy memory that may not be there */
-static int fetch(uintptr_t address, unsigned char *buffer, size_t size)
-{
-    struct iovec there = { (void *)address, size }, here = { buffer, size };
-
-    if (is_code(address) && is_code(address + size - 1)) {
-        memcpy(buffer, (const void *)address, size);
-        return 1;
-    }
-    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)size;
-}
-
-static uintptr_t relative(uintptr_t next, const unsigned char *operand)
-{
-    int32_t distance;
-
-    memcpy(&distance, operand, sizeof distance);
-    return next + (uintptr_t)(intptr_t)distance;
-}
-
-/* The size of one of the instructions that the JIT writes between the call
-   and the jump back: it moves the result, loads constants and spilled values,
-   and looks for an exception.  0 for any other. */
-static size_t tail_instruction(const unsigned char *p)
-{
-    static const struct {
-        unsigned char size, length;
-        unsigned char byte[4], mask[4];
-    } known[] = {
-        { 10, 2, { 0x49, 0xbb }, { 0xff, 0xff } },      /* mov r11, imm64 */
-        { 6, 2, { 0x41, 0xbb }, { 0xff, 0xff } },       /* mov r11d, imm32 */
-        { 7, 3, { 0x49, 0xc7, 0xc3 }, { 0xff, 0xff, 0xff } },
-        { 4, 3, { 0x4d, 0x8d, 0x5b }, { 0xff, 0xff, 0xff } },   /* lea r11, */
-        { 7, 3, { 0x4d, 0x8d, 0x9b }, { 0xff, 0xff, 0xff } },   /*  [r11+x] */
-        { 3, 3, { 0x48, 0x89, 0xc0 }, { 0xf8, 0xff, 0xc0 } },   /* mov r, r */
-        { 4, 3, { 0x48, 0x8b, 0x45 }, { 0xf8, 0xff, 0xc7 } },   /* mov r, */
-        { 7, 3, { 0x48, 0x8b, 0x85 }, { 0xf8, 0xff, 0xc7 } },   /*  [rbp+x] */
-        { 4, 4, { 0x49, 0x83, 0x3b, 0x00 }, { 0xff, 0xff, 0xff, 0xff } },
-        { 5, 3, { 0x49, 0x83, 0x7b }, { 0xff, 0xff, 0xff } },   /* cmp qword */
-        { 8, 3, { 0x49, 0x83, 0xbb }, { 0xff, 0xff, 0xff } },   /*  [r11+x], */
-        { 9, 4, { 0x48, 0x83, 0x3c, 0x25 }, { 0xff, 0xff, 0xff, 0xff } },
-        { 6, 2, { 0x0f, 0x85 }, { 0xff, 0xff } },       /* jne rel32 */
-    };
-    size_t i, k;
-
-    for (i = 0; i < sizeof known / sizeof *known; i++) {
-        for (k = 0; k < known[i].length; k++)
-            if ((p[k] & known[i].mask[k]) != known[i].byte[k])
-                break;
-        if (k == known[i].length)
-            return known[i].size;
-    }
-    return 0;
-}
-
-/* Where the stub that contains the return address jumps back to, or 0 */
-static uintptr_t jump_target(uintptr_t address)
-{
-    unsigned char tail[STUB_TAIL];
-    size_t at = 0, size;
-
-    if (!fetch(address, tail, sizeof tail))
-        return 0;
-    while (tail[at] != 0xe9) {
-        size = tail_instruction(tail + at);
-        at += size;
-        if (size == 0 || at + 10 > sizeof tail)
-            return 0;
-    }
-    return relative(address + at + 5, tail + at + 1);
-}
-
-/* Is there a conditional jump to the stub, before 'back'? */
-static int is_entered_from(uintptr_t back, uintptr_t address)
-{
-    unsigned char code[BEFORE_BACK];
-    uintptr_t start = back - sizeof code;
-    size_t i;
-
-    if (back >= address || !fetch(start, code, sizeof code))
-        return 0;
-    for (i = 0; i + 6 <= sizeof code; i++)
-        if (code[i] == 0x0f && (code[i + 1] & 0xf0) == 0x80 &&
-            address - relative(start + i + 6, code + i + 2) <= STUB_SIZE)
-            return 1;
-    return 0;
-}
 
 uintptr_t *vmprof_stack_stub(uintptr_t *back)
 {
     struct node *node;
-    uintptr_t *slot, address;
+    uintptr_t *slot;
 
     if (list_offset == 0)
         return NULL;
@@ -258,11 +143,6 @@ uintptr_t *vmprof_stack_stub(uintptr_t *back)
     if (node == NULL || node->kind != KIND_JITTED)
         return NULL;
     slot = (uintptr_t *)node->value - 1;
-    address = *slot;
-    *back = jump_target(address);
-    if (*back == 0 || !is_entered_from(*back, address))
-        return NULL;
-    *cached_page(address) = address >> 12;
-    *cached_page(*back) = *back >> 12;
-    return slot;
+    *back = jit_stub_back(*slot);
+    return *back == 0 ? NULL : slot;
 }

@@ -1,0 +1,292 @@
+#define _GNU_SOURCE
+#include "recorder.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+struct recorder_counts recorder_counts;
+
+static int is_open;
+static void (*get_totals)(struct profile_totals *);
+static int64_t last_key;                /* of the sample now being taken */
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* ____________________________________________________________ */
+/* one thing at a time */
+
+static __thread __attribute__((tls_model("initial-exec")))
+struct {
+    int holds_lock;
+    int64_t id;
+} thread;
+
+static volatile int locked;
+
+void recorder_lock(void)
+{
+    thread.holds_lock = 1;
+    while (__sync_lock_test_and_set(&locked, 1))
+        sched_yield();
+}
+
+void recorder_unlock(void)
+{
+    __sync_lock_release(&locked);
+    thread.holds_lock = 0;
+}
+
+int recorder_has_lock(void)
+{
+    return thread.holds_lock;
+}
+
+static int64_t thread_id(void)
+{
+    if (thread.id == 0)
+        thread.id = syscall(SYS_gettid);
+    return thread.id;
+}
+
+static void flush(int64_t now)
+{
+    struct profile_totals totals;
+
+    memset(&totals, 0, sizeof totals);
+    get_totals(&totals);
+    totals.lost = recorder_counts.lost;
+    totals.dropped = recorder_counts.dropped;
+    profile_log_flush(now, &totals);
+}
+
+/* ____________________________________________________________ */
+/* samples */
+
+static void finish_time_sample(int64_t now)
+{
+    if (last_key != 0) {
+        profile_log_fact(last_key, now, thread_id(), 0, 0);
+        recorder_counts.time_samples++;
+        last_key = 0;
+    }
+}
+
+int recorder_stack(const void *record, size_t size)
+{
+    int64_t key = profile_log_stack(record, size);
+
+    if (key == 0)
+        return 0;
+    /* A time sample, until recorder_allocation() knows better.  One that
+       could not be written at once comes with the next sample. */
+    finish_time_sample(now_ns());
+    last_key = key;
+    return 1;
+}
+
+int64_t recorder_allocation(int64_t size, int64_t interval, void (*walk)(void))
+{
+    int saved_errno = errno;
+    int64_t now, key;
+
+    recorder_lock();
+    if (!is_open) {
+        recorder_unlock();
+        return 0;
+    }
+    now = now_ns();
+    finish_time_sample(now);    /* of one that came late */
+    walk();
+    recorder_counts.samples++;
+    if (last_key == 0) {
+        last_key = profile_log_lost_stack();
+        recorder_counts.lost++;
+    }
+    key = last_key;
+    last_key = 0;
+    profile_log_fact(key, now, thread_id(), size, interval);
+    if (profile_log_due(now))
+        flush(now);
+    recorder_unlock();
+    errno = saved_errno;
+    return key;
+}
+
+void recorder_object(int64_t key, int64_t type, int survived)
+{
+    int saved_errno = errno;
+
+    recorder_lock();
+    profile_log_object(key, type, survived);
+    if (is_open && profile_log_due(0))      /* there are too many of them */
+        flush(now_ns());
+    recorder_unlock();
+    errno = saved_errno;
+}
+
+int recorder_begin_time_sample(void)
+{
+    if (thread.holds_lock) {
+        /* this thread is taking a sample: not the program's time */
+        __sync_fetch_and_add(&recorder_counts.dropped, 1);
+        return 0;
+    }
+    recorder_lock();
+    return 1;
+}
+
+void recorder_end_time_sample(void)
+{
+    int64_t now = now_ns();
+
+    finish_time_sample(now);
+    if (is_open && profile_log_due(now))
+        flush(now);
+    recorder_unlock();
+}
+
+/* ____________________________________________________________ */
+/* A program that stopped allocating may be killed later: its last samples
+   must not wait for the next one. */
+
+static pthread_t flusher;
+static int has_flusher;
+static pthread_mutex_t flusher_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t flusher_wakes;
+static int flusher_ends;
+
+static void *run_flusher(void *ignored)
+{
+    struct timespec wake;
+
+    (void)ignored;
+    pthread_mutex_lock(&flusher_mutex);
+    while (!flusher_ends) {
+        clock_gettime(CLOCK_MONOTONIC, &wake);
+        wake.tv_nsec += 200000000;
+        if (wake.tv_nsec >= 1000000000) {
+            wake.tv_nsec -= 1000000000;
+            wake.tv_sec++;
+        }
+        pthread_cond_timedwait(&flusher_wakes, &flusher_mutex, &wake);
+        recorder_lock();
+        if (profile_log_due(now_ns()))
+            flush(now_ns());
+        recorder_unlock();
+    }
+    pthread_mutex_unlock(&flusher_mutex);
+    return NULL;
+}
+
+static int start_flusher(void)
+{
+    pthread_condattr_t attributes;
+    sigset_t all, before;
+    int error;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&flusher_wakes, &attributes);
+    pthread_condattr_destroy(&attributes);
+    flusher_ends = 0;
+    sigfillset(&all);       /* the program's signals are not for it */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&flusher, NULL, run_flusher, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    has_flusher = (error == 0);
+    return error;
+}
+
+static void stop_flusher(void)
+{
+    if (!has_flusher)
+        return;
+    pthread_mutex_lock(&flusher_mutex);
+    flusher_ends = 1;
+    pthread_cond_signal(&flusher_wakes);
+    pthread_mutex_unlock(&flusher_mutex);
+    pthread_join(flusher, NULL);
+    pthread_cond_destroy(&flusher_wakes);
+    has_flusher = 0;
+}
+
+/* ____________________________________________________________ */
+/* open and close */
+
+int recorder_open(int fd, void (*totals)(struct profile_totals *))
+{
+    int error;
+
+    recorder_lock();
+    error = profile_log_open(fd, now_ns());
+    if (error == 0) {
+        memset(&recorder_counts, 0, sizeof recorder_counts);
+        get_totals = totals;
+        last_key = 0;
+        is_open = 1;
+    }
+    recorder_unlock();
+    return error;
+}
+
+int recorder_start(const char *settings)
+{
+    recorder_lock();
+    profile_log_settings(settings);
+    flush(now_ns());
+    recorder_unlock();
+    return start_flusher();
+}
+
+void recorder_stop(void)
+{
+    stop_flusher();
+    recorder_lock();
+    if (is_open) {
+        finish_time_sample(now_ns());
+        flush(now_ns());
+    }
+    recorder_unlock();
+}
+
+int recorder_close(void)
+{
+    int error;
+
+    recorder_lock();
+    error = profile_log_close();
+    is_open = 0;
+    last_key = 0;
+    recorder_unlock();
+    return error;
+}
+
+int recorder_forget(void)
+{
+    int was_open = is_open;
+
+    /* another thread of the parent's may have held these */
+    locked = 0;
+    thread.holds_lock = 0;
+    thread.id = 0;
+    if (!was_open)
+        return 0;
+    has_flusher = 0;
+    pthread_mutex_init(&flusher_mutex, NULL);
+    profile_log_forget();
+    is_open = 0;
+    last_key = 0;
+    return 1;
+}

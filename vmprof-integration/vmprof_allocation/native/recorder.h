@@ -1,0 +1,67 @@
+#pragma once
+/* Takes samples into the profile, one at a time, whichever thread takes them.
+ *
+ * This is what the carriers share, between the GC's news of an allocation,
+ * vmprof's stack walk and profile_log.c: the lock, the key of the sample that
+ * is being taken, time and thread, when to write, and the counts.
+ *
+ * A time sample is taken in a signal handler.  If its thread is at work in
+ * here already, then the sample is dropped; otherwise it waits its turn, which
+ * is never long, because nothing that holds the lock waits for anything.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "profile_log.h"
+
+struct recorder_counts {
+    int64_t samples;        /* allocation samples */
+    int64_t lost;           /* allocation samples without a stack */
+    int64_t time_samples;
+    int64_t dropped;        /* time samples that met another sample */
+};
+
+extern struct recorder_counts recorder_counts;
+
+/* Open the profile on 'fd'.  'totals' fills in what the GC counts (all but
+   'lost' and 'dropped').  Returns 0 or an errno. */
+int recorder_open(int fd, void (*totals)(struct profile_totals *));
+
+/* Write the settings (PROFILE.rst) and, from now on, what waits for more than
+   a second, even if no more samples come.  Returns 0 or an errno. */
+int recorder_start(const char *settings);
+
+/* Write what waits; no samples may come any more. */
+void recorder_stop(void);
+
+/* Forget the file.  Returns 0, or the errno that ended the profile. */
+int recorder_close(void);
+
+/* In a forked child: the profile is its parent's.  Returns 1 if there was
+   one. */
+int recorder_forget(void);
+
+/* While this thread has the lock, its time samples are dropped. */
+void recorder_lock(void);
+void recorder_unlock(void);
+int recorder_has_lock(void);
+
+/* vmprof has walked a stack; 'record' is its stack sample.  With the lock.
+   Returns 0 if it is no stack sample. */
+int recorder_stack(const void *record, size_t size);
+
+/* Take an allocation sample of 'size' bytes at a mean interval of 'interval'
+   bytes.  'walk' makes vmprof walk this thread's stack, and hands the result
+   to recorder_stack(); if it doesn't, then the stack is lost.  Returns the
+   key, or 0 if there is no profile.  Keeps errno. */
+int64_t recorder_allocation(int64_t size, int64_t interval,
+                            void (*walk)(void));
+
+/* What became of a sampled object: see profile_log_object() */
+void recorder_object(int64_t key, int64_t type, int survived);
+
+/* Around a time sample.  If begin returns 0, leave it alone.  Keep errno
+   yourself. */
+int recorder_begin_time_sample(void);
+void recorder_end_time_sample(void);
