@@ -70,6 +70,8 @@ class Log:
         self.facts: list[tuple[int, ...]] = []
         self.moments: list[tuple[int, ...]] = []
         self.written_facts: list[tuple[int, ...]] = []
+        self.objects: list[tuple[int, int, int]] = []
+        self.written_objects: list[tuple[int, int, int]] = []
         self.stacks: dict[int, tuple[int, ...]] = {}
         self.key = 0
         self.records(HEAD)
@@ -98,6 +100,10 @@ class Log:
             key, START + time, thread, size, interval))
         self.facts.append((key, time, thread, size, interval))
 
+    def object(self, key: int, type_: int, survived: int) -> None:
+        self.lines.append("object %d %d %d" % (key, type_, survived))
+        self.objects.append((key, type_, survived))
+
     def due(self, time: int, answer: bool) -> None:
         self.lines.append("due %d" % (START + time))
         self.answers.append(answer)
@@ -114,6 +120,11 @@ class Log:
         self.moments.append((time, *totals))
         self.written_facts += self.facts
         self.facts = []
+        if self.objects:
+            self.waiting += block("".join(entry(*o) for o in self.objects),
+                                  "objects")
+        self.written_objects += self.objects
+        self.objects = []
         self.flushes.append(self.waiting)
         self.waiting = b""
 
@@ -144,6 +155,10 @@ class Log:
             assert [frame.address for frame in reversed(frames)] == list(
                 self.stacks.get(key, ())[1::2])
         keys = [fact[0] for fact in self.written_facts]
+        objects = {key: rest for key, *rest in self.written_objects}
+        for i, key in enumerate(keys):
+            assert [samples.type[i], samples.survived[i]] == objects.get(
+                key, [-1, -1])
         assert profile.lost_stacks == len(set(keys) - set(self.stacks))
         assert profile.lost_facts == len(set(self.stacks) - set(keys))
         assert [tuple(moment) for moment in profile.moments] == self.moments
@@ -169,9 +184,10 @@ def logs(draw: st.DrawFn, opening: str = "open profile %d" % START) -> Log:
     if draw(st.booleans()):
         log.settings("carrier=live;interval=%d" % draw(COUNTS))
     unmatched: list[int] = []
+    known: list[int] = []
     for _ in range(draw(st.integers(0, 60))):
         kind = draw(st.sampled_from(["name", "stack", "stack", "lost", "fact",
-                                     "fact", "fact", "flush"]))
+                                     "fact", "fact", "object", "flush"]))
         if kind == "name":
             log.records(name(draw(st.integers(1, 2**60)),
                            draw(st.binary(max_size=100))))
@@ -181,9 +197,15 @@ def logs(draw: st.DrawFn, opening: str = "open profile %d" % START) -> Log:
             unmatched.append(log.lost())
         elif kind == "flush":
             log.flush(draw(TIMES), *(draw(COUNTS) for _ in range(6)))
+        elif kind == "object":
+            if known:
+                # before or after its fact was written
+                log.object(known.pop(draw(st.integers(0, len(known) - 1))),
+                           draw(COUNTS), draw(st.integers(0, 1)))
         elif unmatched:
             # in any order
             key = unmatched.pop(draw(st.integers(0, len(unmatched) - 1)))
+            known.append(key)
             size = draw(COUNTS)
             log.fact(key, draw(TIMES), draw(COUNTS), size,
                      draw(st.integers(1, 2**62)) if size else 0)
@@ -313,7 +335,7 @@ def test_a_flush_is_due_by_size(log_harness: pathlib.Path,
 @pytest.mark.parametrize("burst", [1, 2, 21, BURST])
 def test_no_fact_is_dropped(log_harness: pathlib.Path, tmp_path: pathlib.Path,
                             burst: int) -> None:
-    # live.c asks after each sample, with which may come others, that waited
+    # recorder.c asks after each sample, with which may come others, that waited
     # in vmprof's buffers; there are 20 of these
     log, file = new_log(tmp_path)
     waiting = 0
@@ -331,6 +353,38 @@ def test_no_fact_is_dropped(log_harness: pathlib.Path, tmp_path: pathlib.Path,
     log.run(log_harness)
     profile = log.check(file.read_bytes())
     assert len(profile.samples) == 20000 // burst * burst
+
+
+def test_no_object_is_dropped(log_harness: pathlib.Path,
+                              tmp_path: pathlib.Path) -> None:
+    # a minor collection tells of thousands of objects at once; recorder.c
+    # asks after each
+    log, file = new_log(tmp_path)
+    for i in range(20000):
+        log.fact(log.lost(), i, 1, 16, 10)
+        if i % 5000 == 4999:
+            log.flush(i)
+    for i in range(20000):
+        log.object(i + 1, i, i % 2)
+        is_due = i % (8192 - BURST + 1) == 8192 - BURST
+        log.due(0, is_due)
+        if is_due:
+            log.flush(10**6)
+    log.flush(10**6)
+    log.close()
+    log.run(log_harness)
+    profile = log.check(file.read_bytes())
+    assert -1 not in profile.samples.survived
+
+
+def test_objects_without_a_key_are_left_out(log_harness: pathlib.Path,
+                                            tmp_path: pathlib.Path) -> None:
+    log, file = new_log(tmp_path)
+    log.lines.append("object 0 1 1")
+    log.flush(1)
+    log.close()
+    log.run(log_harness)
+    log.check(file.read_bytes())
 
 
 def test_bytes_that_nobody_flushes(log_harness: pathlib.Path,
@@ -354,6 +408,7 @@ def test_the_largest_block_behind_the_most_bytes(
     log, file = new_log(tmp_path)
     for _ in range(8192):
         log.fact(log.lost(), 2**62, 2**62, 2**62, 2**62)
+        log.object(2**62, 2**62, 1)
     while len(log.waiting) <= FLUSH_BYTES:
         log.records(name(16, b"x" * (LARGEST_RECORD - 17)))
     log.flush(2**62, *[2**62] * 6)

@@ -206,6 +206,30 @@ def test_hostile_facts(payload: str) -> None:
         reader.read_bytes(log.data())
 
 
+@pytest.mark.parametrize("payload", [
+    "1", "x,1,1;", "1,1;", "1,1,2;", "0,1,1;", "1,-1,1;", "1,1,1;1,1",
+    "f" * 40 + ",1,1;"])
+def test_hostile_objects(payload: str) -> None:
+    log = small()
+    log.block("objects", payload)
+    with pytest.raises(ProfileError, match="damaged"):
+        reader.read_bytes(log.data())
+
+
+def test_objects_are_tied_to_their_samples_by_key() -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings()
+    for size in (8, 16, 24):
+        log.allocation([f], size=size)
+    log.tick([f])
+    log.block("objects", "3,2a,1;1,7,0;99,1,1;")     # before their facts
+    profile = reader.read_bytes(log.data())
+    rows = zip(profile.samples.size, profile.samples.type,
+               profile.samples.survived)
+    assert list(rows) == [(8, 7, 0), (16, -1, -1), (24, 42, 1), (0, -1, -1)]
+
+
 def test_random_damage_never_ends_in_another_error() -> None:
     rng = random.Random(1)
     good = small().data()

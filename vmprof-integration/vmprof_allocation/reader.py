@@ -78,6 +78,10 @@ class Samples:
     interval: array.array[int]
     #: resident memory in KiB; 0: not known
     memory: array.array[int]
+    #: the object's type, as the GC numbers them; -1: not known
+    type: array.array[int]
+    #: did the object survive the next minor collection? -1: not known
+    survived: array.array[int]
 
     def __len__(self) -> int:
         return len(self.stack)
@@ -162,6 +166,8 @@ class _Reader:
         self.frames = _Frames()
         # one row per fact: key, time, thread, size, interval
         self.facts = array.array("q")
+        # one row per object: key, type, survived
+        self.objects = array.array("q")
 
     def damaged(self, what: str) -> ProfileError:
         return ProfileError("damaged profile: %s at byte %d of %d"
@@ -272,6 +278,8 @@ class _Reader:
                 self.settings[key] = value
         elif kind == "facts":
             self.read_facts(payload)
+        elif kind == "objects":
+            self.read_objects(payload)
 
     def read_facts(self, payload: str) -> None:
         head, closed, rest = payload.partition(";")
@@ -291,6 +299,19 @@ class _Reader:
                 raise ValueError
         except (ValueError, TypeError, OverflowError):
             raise self.damaged("a block of facts that are none") from None
+
+    def read_objects(self, payload: str) -> None:
+        try:
+            entries = payload.split(";")
+            if entries.pop():
+                raise ValueError
+            for entry in entries:
+                key, kind, survived = (int(n, 16) for n in entry.split(",")[:3])
+                if key < 1 or kind < 0 or survived not in (0, 1):
+                    raise ValueError
+                self.objects.extend((key, kind, survived))
+        except (ValueError, OverflowError):
+            raise self.damaged("a block of objects that are none") from None
 
     def read_all(self, salvage: bool) -> int:
         """Returns the number of bytes at the end that are no whole record."""
@@ -340,7 +361,7 @@ class _Reader:
         """Tie the stacks to their facts."""
         row_of_key = {-word: row for row, word in enumerate(self.word)
                       if word < 0}
-        table = Samples(*(array.array("q") for _ in range(6)))
+        table = Samples(*(array.array("q") for _ in range(8)))
         lost_stacks = 0
         facts = self.facts
         # stock time samples have a thread where ours have a key
@@ -368,6 +389,18 @@ class _Reader:
             table.size.append(size)
             table.interval.append(interval)
             table.memory.append(0 if row_ is None else self.memory[row_])
+        table.type.extend([-1] * len(table))
+        table.survived.extend([-1] * len(table))
+        if self.objects:
+            first = len(table) - len(facts) // 5
+            sample_of_key = {facts[i]: first + i // 5
+                             for i in range(0, len(facts), 5)}
+            for i in range(0, len(self.objects), 3):
+                # a process may be killed between an object and its sample
+                sample = sample_of_key.get(self.objects[i])
+                if sample is not None:
+                    table.type[sample] = self.objects[i + 1]
+                    table.survived[sample] = self.objects[i + 2]
         return table, lost_stacks, len(row_of_key)
 
     def cut_stacks(self) -> int:
