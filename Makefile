@@ -16,6 +16,10 @@ PROFILE := app.vmprof
 INTEGRATION := $(shell find vmprof-integration -name '*.py' -o -name '*.[ch]' \
 	-o -name '*.toml' -o -name '*.pth' -o -name '*.rst')
 CONVERTER := $(shell find converter -name '*.py' -o -name '*.toml')
+# folders, too: they change when a file is removed
+RPYTHON := rpython/tree.py rpython/python2.py \
+	$(shell find rpython/patches rpython/added 2>/dev/null) \
+	$(filter %.c %.h,$(INTEGRATION))
 
 .PHONY: run test bench lint clean
 .DELETE_ON_ERROR:
@@ -27,10 +31,12 @@ run: .build/pypy .build/python
 	@echo
 	@echo "Look at it in the Firefox Profiler:  .venv/bin/vmprof-convert $(PROFILE) --view"
 
-test: .build/pypy .build/python .build/test .build/node
+test: .build/pypy .build/python .build/test .build/node \
+		.build/python2 .build/rpython/tree .build/rpython/pristine
 	.venv/bin/ruff check .
 	.venv/bin/mypy vmprof-integration/vmprof_allocation
 	.venv/bin/mypy converter/vmprof_convert
+	.venv/bin/mypy rpython/python2.py rpython/tree.py
 	.venv/bin/pytest tests
 
 bench: .build/pypy .build/bench
@@ -40,7 +46,8 @@ clean:
 	rm -rf .build .venv .venv-pypy .node
 
 # What has to be there already: an interpreter that can make environments, of
-# each kind, and a C compiler.  Installed with apt-get where that is possible.
+# each kind, a C compiler, and patch.  Installed with apt-get where that is
+# possible.
 .build/system:
 	@mkdir -p .build
 	@need=; \
@@ -51,6 +58,7 @@ clean:
 		cc -x c -o /dev/null - && echo '#include <signal.h>' | \
 		cc -x c -fsyntax-only -; } >/dev/null 2>&1 || \
 		need="$$need gcc libc6-dev"; \
+	command -v patch >/dev/null || need="$$need patch"; \
 	if [ -n "$$need" ]; then \
 		echo "missing:$$need"; \
 		if ! command -v apt-get >/dev/null; then \
@@ -98,4 +106,17 @@ endef
 	mkdir -p .node
 	cp tests/package.json .node/
 	PATH="$$PWD/.venv/bin:$$PATH" npm install --silent --no-audit --no-fund --prefix .node
+	@touch $@
+
+# Python 2.7 for RPython, and RPython itself, with our patches and without
+.build/python2: rpython/python2.py rpython/requirements-python2.txt | .venv
+	.venv/bin/python rpython/python2.py .build/py2
+	@touch $@
+
+.build/rpython/tree: $(RPYTHON) | .venv
+	.venv/bin/python rpython/tree.py $@
+	@touch $@
+
+.build/rpython/pristine: rpython/tree.py rpython/python2.py | .venv
+	.venv/bin/python rpython/tree.py $@ --pristine
 	@touch $@

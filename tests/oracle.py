@@ -8,8 +8,10 @@ and from then on a random gap after the end of each sampled object.
 *Fixed gaps*: every interval-th byte, whatever the objects.
 
 A gap is drawn anew, and counts from the next byte, when the interval changes,
-and when memory pressure hid some bytes from the profiler.  Either takes place
-when the GC is next entered: at the next allocation or collection.
+and when memory pressure hid some bytes from the profiler.  In the live carrier
+either takes place when the GC is next entered: at the next allocation or
+collection.  In the patched GC the interval changes at once, and nothing is
+hidden.
 
 There are no addresses here, no nursery, and no notion of one being full.
 """
@@ -79,8 +81,10 @@ def gap(interval: int, fixed: bool, random: Iterator[int]) -> int:
     return min(int(-math.log(uniform) * interval), MAX_INTERVAL)
 
 
-def samples(events: Iterable[Event]) -> Iterator[Sample]:
-    """The samples of the events, in order."""
+def samples(events: Iterable[Event], *,
+            patched: bool = False) -> Iterator[Sample]:
+    """The samples of the events, in order: the live carrier's, or those of
+    the patched GC."""
     running = entered = hidden = fixed = False
     interval = new_interval = 0
     allocated = 0               # the number of the next byte
@@ -97,9 +101,14 @@ def samples(events: Iterable[Event]) -> Iterator[Sample]:
         elif isinstance(event, Stop):
             running = False
         elif isinstance(event, Rate):
-            new_interval = event.interval
+            if patched and running:
+                interval = event.interval
+                sampled = allocated + gap(interval, fixed, random)
+            elif not patched:
+                new_interval = event.interval
         elif isinstance(event, Pressure):
-            hidden = entered    # before the first entry, nobody counted yet
+            # before the first entry, nobody counted yet
+            hidden = entered and not patched
         elif running:
             entered = True
             if hidden:

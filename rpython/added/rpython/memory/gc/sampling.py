@@ -1,0 +1,269 @@
+"""Allocation sampling: which of the program's objects get sampled, and how
+the garbage collector finds out without being asked.
+
+Nouns.  The program allocates a stream of bytes.  Some of these bytes are
+*sampled*; an object is sampled if it holds at least one sampled byte.  The
+*interval* is the mean number of bytes from one sampled byte to the next.
+The *gap* is the number of bytes that pass, from now on, before the next
+sampled byte comes.
+
+Exponential gaps (the default).  The sampled bytes are the arrivals of a
+Poisson process of rate 1/interval along the stream: an object of s bytes is
+sampled with probability
+
+    p(s) = 1 - exp(-s / interval)
+
+independently of every other object, in whatever rhythm the program allocates.
+The distance to the next arrival is distributed exponentially.  For a uniform
+u in (0, 1] it is -log(u) * interval, and the byte in which the arrival falls
+is the integer part of that.  The process has no memory.  So a gap can be
+thrown away and drawn anew whenever the moment was not chosen by looking at
+where the next sampled byte is: behind a sampled object, or when the interval
+changes.  This is why a large object costs one draw and not a loop over all
+the sampled bytes in it.  A reader who wants totals lets each sampled object
+stand for s / p(s) bytes and 1 / p(s) objects, and sums these up.
+
+Fixed gaps (for experiments).  The bytes number interval - 1,
+2 * interval - 1, ... are sampled.  Aliases with the program's loops.
+
+Sample point.  The nursery check compares nursery_free with nursery_top.  We
+lower nursery_top to the next sampled byte, and the very same check also asks
+"is a sample due?":
+
+    nursery          nursery_free     nursery_top            real_top
+       v                  v               v                      v
+       +------------------+---------------+----------------------+
+       | used             |      gap      |      empty           |
+       +------------------+---------------+----------------------+
+                ^                          ^
+          counted_from                the sampled byte
+
+Bump-pointer allocations, whether made by RPython code or by the JIT's, don't
+change by one instruction.  collect_and_reserve() is where the two reasons for
+a failing check are told apart.  If the sampled byte is not in this part of
+the nursery, then nursery_top is where the GC itself put it, and the gap goes
+on in the next part: it is kept as a number of bytes, never as an address.
+
+The GC's own code reads nursery_top too: it is where a pinned object may stand,
+or where memory pressure puts nursery_free.  For this reason the sample point
+is *placed* only while the program runs.  Everything in the GC that reads or
+moves nursery_top or nursery_free *lifts* it before, which also counts the
+bytes since it was placed, and places it again afterwards.
+
+Objects of which the size is over 'nonlarge_max', or that have an old-style
+finalizer, don't go through the nursery; external_malloc() reports them.
+
+The GC knows nothing about profilers.  It calls two functions that were given
+to it, of the types that are defined in rlib/rgc.py:
+
+  sampled(size, address)      'size' bytes were reserved at 'address', GC
+                              header included, and they are sampled.  The
+                              object is not there yet: don't look.  Must not
+                              call back into the GC.  Returns a key > 0 to
+                              hear of this object again, 0 not to, or a
+                              negative number to end the sampling.
+  collected(key, type, survived)
+                              called by the next minor collection, with the
+                              object's type (an index into the table that
+                              rgc.get_typeids_z() describes) and whether it
+                              survived.  For an allocation that the JIT made
+                              in one piece for several objects, this is the
+                              first of them.
+"""
+from rpython.rlib import rgc
+from rpython.rlib.debug import ll_assert
+from rpython.rlib.objectmodel import not_rpython
+from rpython.rlib.rarithmetic import LONG_BIT, r_longlong, r_ulonglong, intmask
+from rpython.rtyper.lltypesystem import lltype, llmemory, llarena, rffi
+from rpython.rtyper.lltypesystem.llmemory import raw_malloc_usage
+from rpython.translator.tool.cbuild import ExternalCompilationInfo
+
+# In bytes.  The sum of an address and a gap must not overflow.
+MAX_INTERVAL = 1 << (LONG_BIT - 2)
+
+# ll_math.math_log(), but without a wrapper that would release the GIL
+c_log = rffi.llexternal('log', [rffi.DOUBLE], rffi.DOUBLE, _nowrapper=True,
+                        sandboxsafe=True, random_effects_on_gcobjs=False,
+                        compilation_info=ExternalCompilationInfo(
+                            includes=['math.h'], libraries=['m']))
+
+
+class Sampler(object):
+    """Which bytes are sampled?  Knows no nursery."""
+    _alloc_flavor_ = "raw"
+
+    @not_rpython
+    def __init__(self):
+        self.interval = 0        # in bytes; 0 if there is no sampling
+        self.gap = 0             # in bytes
+        self.fixed = False
+        self.random = r_ulonglong(0)
+
+    def start(self, interval, seed, fixed):
+        self.random = r_ulonglong(seed)
+        self.fixed = fixed
+        self.set_interval(interval)
+
+    def set_interval(self, interval):
+        self.interval = interval
+        self.draw()
+
+    def next_random(self):
+        # splitmix64: Steele, Lea and Flood, "Fast splittable pseudorandom
+        # number generators", OOPSLA 2014
+        self.random += r_ulonglong(0x9e3779b97f4a7c15)
+        z = self.random
+        z = (z ^ (z >> 30)) * r_ulonglong(0xbf58476d1ce4e5b9)
+        z = (z ^ (z >> 27)) * r_ulonglong(0x94d049bb133111eb)
+        return z ^ (z >> 31)
+
+    def draw(self):
+        """Draw a new gap, which counts from now on."""
+        if self.fixed:
+            self.gap = self.interval - 1
+            return
+        u = float(r_longlong(self.next_random() >> 11) + 1)
+        u *= 1.0 / 9007199254740992.0        # 2**-53
+        gap = -c_log(u) * float(self.interval)
+        if gap < float(MAX_INTERVAL):
+            self.gap = int(gap)
+        else:
+            self.gap = MAX_INTERVAL
+
+    def pass_bytes(self, count):
+        """'count' bytes were allocated, none of which is sampled."""
+        ll_assert(0 <= count and count <= self.gap,
+                  "a sampled byte was passed over")
+        self.gap -= count
+
+    def pass_object(self, size):
+        """An object of 'size' bytes was allocated.  Is it sampled?"""
+        if self.gap >= size:
+            self.gap -= size
+            return False
+        if self.fixed:
+            # the object may hold more sampled bytes: divide, don't loop
+            tail = (size - self.gap) % self.interval
+            self.gap = self.interval - tail if tail else 0
+        else:
+            self.draw()
+        return True
+
+
+class SamplePoint(Sampler):
+    """The sample point of one GC.  As long as there is no sampling,
+    'interval' is 0, and the GC calls none of the methods in the second part.
+    """
+    @not_rpython
+    def __init__(self, objects):
+        Sampler.__init__(self)
+        self.counted_from = llmemory.NULL
+        self.real_top = llmemory.NULL        # NULL if the point is lifted
+        self.sampled = lltype.nullptr(rgc.ALLOCATION_SAMPLED.TO)
+        self.collected = lltype.nullptr(rgc.ALLOCATION_COLLECTED.TO)
+        self.totals = lltype.malloc(rgc.ALLOCATION_TOTALS.TO, flavor='raw',
+                                    zero=True, immortal=True)
+        # of the sampled objects: address, key, address, key...
+        self.objects = objects
+
+    # ---------- called by the program
+
+    def begin(self, gc, interval, seed, fixed, sampled, collected):
+        """Begin to sample.  Returns the totals, which are kept up to date."""
+        self.stop(gc)
+        if interval <= 0 or interval > MAX_INTERVAL:
+            return lltype.nullptr(rgc.ALLOCATION_TOTALS.TO)
+        self.sampled = sampled
+        self.collected = collected
+        self.totals.interval = interval
+        self.totals.allocated = 0
+        self.totals.collections = 0
+        self.start(interval, seed, fixed)
+        self.place(gc)
+        return self.totals
+
+    def change(self, gc, interval):
+        """Change the interval; 0 stops.  Returns False if that can't be."""
+        if self.interval == 0 or interval < 0 or interval > MAX_INTERVAL:
+            return False
+        if interval == 0:
+            self.stop(gc)
+        else:
+            self.lift(gc, gc.nursery_free)
+            self.set_interval(interval)
+            self.totals.interval = interval
+            self.place(gc)
+        return True
+
+    def stop(self, gc):
+        if self.interval != 0:
+            self.lift(gc, gc.nursery_free)
+            self.interval = 0
+        while self.objects.non_empty():
+            self.objects.pop()
+
+    # ---------- called by the GC
+
+    def place(self, gc):
+        """The program goes on."""
+        if self.interval == 0:
+            return       # ended by sampled()
+        ll_assert(self.real_top == llmemory.NULL, "sample point placed twice")
+        self.counted_from = gc.nursery_free
+        self.real_top = gc.nursery_top
+        room = llarena.getfakearenaaddress(gc.nursery_top) - gc.nursery_free
+        if self.gap < room:
+            gc.nursery_top = gc.nursery_free + self.gap
+
+    def lift(self, gc, free):
+        """The GC is about to work.  'free' is where the last object ends
+        that the program got."""
+        if self.real_top == llmemory.NULL:
+            return
+        gc.nursery_top = self.real_top
+        self.real_top = llmemory.NULL
+        count = free - self.counted_from
+        self.pass_bytes(count)
+        self.totals.allocated += count
+
+    def reached(self, gc, totalsize):
+        """The check of the bump-pointer allocation failed.  If that was
+        because of the sample point, return the address of the 'totalsize'
+        bytes.  Otherwise lift the point and return NULL."""
+        ll_assert(self.real_top != llmemory.NULL, "sample point not placed")
+        result = gc.nursery_free - totalsize
+        self.lift(gc, result)
+        if gc.nursery_free > gc.nursery_top:
+            return llmemory.NULL
+        self.allocated(gc, result, totalsize)
+        return result
+    reached._dont_inline_ = True
+
+    def allocated(self, gc, address, totalsize):
+        """An object was allocated while the point was lifted."""
+        size = raw_malloc_usage(totalsize)
+        self.totals.allocated += size
+        if self.pass_object(size):
+            key = self.sampled(size, address)
+            if key > 0:
+                self.objects.append(address)
+                self.objects.append(rffi.cast(llmemory.Address, key))
+            elif key < 0:
+                self.interval = 0
+        self.place(gc)
+    allocated._dont_inline_ = True
+
+    def minor_collection(self, gc):
+        """All young objects that survive this minor collection are known, and
+        the others are still there."""
+        self.totals.collections += 1
+        while self.objects.non_empty():
+            key = rffi.cast(lltype.Signed, self.objects.pop())
+            obj = self.objects.pop() + gc.gcheaderbuilder.size_gc_header
+            survivor = gc.get_survivor(obj)
+            survived = survivor != llmemory.NULL
+            if survived:
+                obj = survivor
+            type = gc.get_member_index(gc.get_type_id(obj))
+            self.collected(key, type, int(survived))
+    minor_collection._dont_inline_ = True

@@ -1,0 +1,183 @@
+#include "vmprof_allocation.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "jit_stub.h"
+#include "profile_log.h"
+#include "recorder.h"
+#include "vmp_stack.h"
+#include "vmprof_common.h"
+#include "vmprof_memory.h"
+#include "vmprof_mt.h"
+#include "vmprof_unix.h"
+
+/* vmp_walk_and_record_stack() leaves so many native frames out: its own, and
+   those of walk(), recorder_allocation() and vmprof_allocation_sampled() */
+#define OWN_FRAMES  4
+
+/* rgc.ALLOCATION_TOTALS */
+struct allocation_totals {
+    intptr_t interval;
+    intptr_t allocated;
+    intptr_t collections;
+};
+
+static const struct allocation_totals *gc_totals;
+static volatile int is_open;
+static int takes_time_samples = 1;
+
+static void get_totals(struct profile_totals *totals)
+{
+    if (gc_totals != NULL) {
+        totals->allocated = gc_totals->allocated;
+        totals->collections = gc_totals->collections;
+    }
+}
+
+/* ____________________________________________________________ */
+/* samples */
+
+static __attribute__((noinline)) void record_stack(PY_STACK_FRAME_T *stack)
+{
+    static struct profbuf_s buffer;     /* only with the recorder's lock */
+    struct prof_stacktrace_s *st = (struct prof_stacktrace_s *)buffer.data;
+    long memory;
+    int depth;
+
+    st->marker = MARKER_STACKTRACE;
+    st->count = 1;
+    depth = vmp_walk_and_record_stack(stack, st->stack, MAX_STACK_DEPTH - 2,
+                                      -OWN_FRAMES, 0);
+    if (depth == 0)
+        return;
+    st->depth = depth;
+    st->stack[depth++] = NULL;          /* the key */
+    memory = get_current_proc_rss();
+    if (memory >= 0)
+        st->stack[depth++] = (void *)memory;
+    (void)recorder_stack(&st->marker, (size_t)((char *)&st->stack[depth] -
+                                               &st->marker));
+}
+
+static __attribute__((noinline)) void walk(void)
+{
+    PY_STACK_FRAME_T *stack = get_vmprof_stack();
+
+    /* A profile whose process gets killed needs the names of the functions
+       in it.  They come with the GIL, and so do we. */
+    flush_codes();
+    if (vmprof_enter_signal() == 0 && stack != NULL) {
+        uintptr_t *slot = NULL, stub = 0, back;
+        if (stack->kind == VMPROF_JITTED_TAG) {
+            slot = (uintptr_t *)stack->value - 1;
+            stub = *slot;
+            back = jit_stub_back(stub);
+            if (back != 0)
+                *slot = back;
+        }
+        record_stack(stack);
+        if (slot != NULL)
+            *slot = stub;
+    }
+    vmprof_exit_signal();
+}
+
+intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
+{
+    (void)address;
+    if (!is_open)
+        return -1;      /* a forked child */
+    if (gc_totals == NULL)
+        return 0;
+    return recorder_allocation(size, gc_totals->interval, walk);
+}
+
+void vmprof_allocation_collected(intptr_t key, intptr_t type, intptr_t survived)
+{
+    recorder_object(key, type, (int)survived);
+}
+
+int vmprof_begin_time_sample(void)
+{
+    return !is_open || recorder_begin_time_sample();
+}
+
+void vmprof_end_time_sample(void)
+{
+    if (is_open)
+        recorder_end_time_sample();
+}
+
+/* In place of write(2) for whole records */
+ssize_t vmprof_allocation_write(int fd, const void *records, size_t size)
+{
+    int had_lock = recorder_has_lock();
+
+    if (!is_open)
+        return write(fd, records, size);
+    if (!had_lock)
+        recorder_lock();
+    if (!recorder_stack(records, size))
+        profile_log_bytes(records, size);
+    if (!had_lock)
+        recorder_unlock();
+    return (ssize_t)size;
+}
+
+/* ____________________________________________________________ */
+/* open and close */
+
+static int result(int error)
+{
+    errno = error;
+    return error == 0 ? 0 : -1;
+}
+
+int vmprof_takes_time_samples(void)
+{
+    return takes_time_samples;
+}
+
+int vmprof_allocation_open(int take_time_samples)
+{
+    int error = recorder_open(vmp_profile_fileno(), get_totals);
+
+    if (error == 0) {
+        gc_totals = NULL;
+        takes_time_samples = take_time_samples;
+        is_open = 1;
+    }
+    return result(error);
+}
+
+int vmprof_allocation_start(char *settings)
+{
+    flush_codes();
+    return result(recorder_start(settings));
+}
+
+void vmprof_allocation_totals(void *totals)
+{
+    gc_totals = totals;
+}
+
+int vmprof_allocation_close(void)
+{
+    int error;
+
+    if (!is_open)
+        return 0;
+    recorder_stop();
+    is_open = 0;
+    takes_time_samples = 1;
+    error = recorder_close();
+    gc_totals = NULL;
+    return result(error);
+}
+
+void vmprof_allocation_forget(void)
+{
+    (void)recorder_forget();
+    is_open = 0;
+}

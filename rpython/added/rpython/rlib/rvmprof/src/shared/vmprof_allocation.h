@@ -1,0 +1,49 @@
+#pragma once
+/* Allocation samples: see rpython/memory/gc/sampling.py for what the GC does,
+   recorder.h for how a sample is taken, profile_log.h for what is written. */
+
+#include "vmprof.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#ifdef VMPROF_LINUX
+
+/* For rvmprof.py.  Those that return something return 0, or -1 and an errno.
+ */
+
+/* Between vmprof_init() and vmprof_enable(): write the profile by way of the
+   recorder.  'take_time_samples' keeps vmprof's timer. */
+RPY_EXTERN int vmprof_allocation_open(int take_time_samples);
+RPY_EXTERN int vmprof_allocation_close(void);
+/* After vmprof_enable() */
+RPY_EXTERN int vmprof_allocation_start(char *settings);
+/* What the GC counts: rgc.ALLOCATION_TOTALS.  NULL until it has begun. */
+RPY_EXTERN void vmprof_allocation_totals(void *totals);
+
+/* For the GC */
+RPY_EXTERN intptr_t vmprof_allocation_sampled(intptr_t size, void *address);
+RPY_EXTERN void vmprof_allocation_collected(intptr_t key, intptr_t type,
+                                            intptr_t survived);
+
+/* For the rest of vmprof */
+int vmprof_takes_time_samples(void);
+void vmprof_allocation_forget(void);            /* in a forked child */
+ssize_t vmprof_allocation_write(int fd, const void *records, size_t size);
+int vmprof_begin_time_sample(void);
+void vmprof_end_time_sample(void);
+
+/* in vmprof_common.c */
+PY_STACK_FRAME_T *get_vmprof_stack(void);
+
+#else       /* no allocation samples */
+
+#define vmprof_takes_time_samples()     1
+#define vmprof_allocation_close()       0
+#define vmprof_allocation_forget()      ((void)0)
+#define vmprof_allocation_write         write
+#define vmprof_begin_time_sample()      1
+#define vmprof_end_time_sample()        ((void)0)
+
+#endif

@@ -1,0 +1,263 @@
+"""Drive RPython's real incminimark, not translated, through operations.
+
+Runs on Python 2.7, with a patched RPython tree on its path; test_rpython_gc.py
+calls it.  Reads JSON from stdin: a list of traces, each with the GC's
+parameters and a list of operations.  Writes JSON to stdout: for each trace the
+events that took place, in the form that oracle.py takes them in, the samples
+that the GC reported, what it said of their fate beside what is true, and what
+it counted.
+
+An operation is a list: a name and its arguments.
+
+    start INTERVAL SEED FIXED       stop                rate INTERVAL
+    node        an object with two pointers (and unused words)
+    small       of the minimal size
+    chars N     an array of N characters; large ones don't go to the nursery
+    fixed N     an array of N characters that can never move
+    weakref     to the newest object that is kept, if there is one
+    destructor  an object with a light finalizer
+    finalizer   one with an old-style finalizer, which allocates N characters
+    collect GENERATION              pressure BYTES
+    keep        hold the object that was allocated last
+    drop I      forget the I-th object that is held
+    pin I       unpin I             shrink I
+"""
+from __future__ import print_function
+
+import json
+import sys
+
+from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
+from rpython.memory.gc.test.test_direct import BaseDirectGCTest, S
+from rpython.memory.gctypelayout import WEAKREF
+from rpython.rlib import rgc
+from rpython.rtyper.annlowlevel import llhelper
+from rpython.rtyper.lltypesystem import llarena, llmemory, lltype
+
+SMALL = lltype.GcStruct('SMALL', ('x', lltype.Signed))
+DESTROYED = lltype.GcStruct('DESTROYED', ('x', lltype.Signed),
+                            ('y', lltype.Signed))
+FINALIZED = lltype.GcStruct('FINALIZED', ('x', lltype.Signed))
+CHARS = lltype.GcArray(lltype.Char)
+
+HEADER = WORD = 8
+
+
+def is_total_size(offset):
+    while isinstance(offset, llarena.RoundedUpForAllocation):
+        offset = offset.basesize
+    return (isinstance(offset, llmemory.CompositeOffset)
+            and isinstance(offset.offsets[0], llmemory.GCHeaderOffset))
+
+
+def add(address, other, original=llarena.fakearenaaddress.__add__.im_func):
+    """In the simulated memory, address + size of an object is a guess if
+    another object begins at the address.  That happens here: nursery_free may
+    stand right before a pinned object."""
+    if is_total_size(other):
+        other = llmemory.raw_malloc_usage(other)
+    return original(address, other)
+
+
+llarena.fakearenaaddress.__add__ = add
+
+
+def rounded(size):
+    return (size + WORD - 1) // WORD * WORD
+
+
+class Run(object):
+    def __init__(self, parameters):
+        test = self.test = BaseDirectGCTest()
+        test.GCClass = IncrementalMiniMarkGC
+        test.GC_PARAMS = dict(parameters)
+        tiny = test.GC_PARAMS.pop('tiny', -1)
+        debug = test.GC_PARAMS.pop('debug', False)
+        test.setup_method(None)
+        self.gc = test.gc
+        self.gc.DEBUG = 2
+        self.gc.max_number_of_pinned_objects = 20
+        self.gc.debug_tiny_nursery = tiny
+        self.gc.gc_nursery_debug = debug
+        self.gc.call_destructor = self.destructor
+        self.layout = {}
+        self.finalizer_chars = 0
+        self.total_before = 0
+        self.totals = None
+        self.events = []
+        self.samples = []
+        self.fates = []
+        self.counted = []
+        self.pending = []
+        self.allocations = 0
+        self.last = None                # (number, pointer)
+        self.held = []                  # numbers, in the order of the roots
+        self.pinned = []                # numbers
+        self.ever_pinned = set()
+        self.ever_shrunk = set()
+        self.type_of = {}               # number -> type index
+        self.immortal = set()           # old from the beginning
+        self.sampled = llhelper(rgc.ALLOCATION_SAMPLED, self.on_sampled)
+        self.collected = llhelper(rgc.ALLOCATION_COLLECTED, self.on_collected)
+
+    # ________________________________________
+    # what the GC calls
+
+    def on_sampled(self, size, address):
+        assert address
+        self.pending.append(size)
+        # allocations return in the order in which they were reserved
+        return self.allocations + 1
+
+    def on_collected(self, key, type, survived):
+        truth = key in self.held or key in self.immortal
+        self.fates.append([key, type, survived, self.type_of[key], int(truth)])
+
+    def destructor(self, obj):
+        if (self.finalizer_chars and
+                self.type_index(self.gc.get_type_id(obj)) ==
+                self.type_index(self.test.get_type_id(FINALIZED))):
+            self.op_chars(self.finalizer_chars)
+
+    # ________________________________________
+
+    def type_index(self, type_id):
+        return self.gc.get_member_index(type_id)
+
+    def allocated(self, TYPE, size, pointer):
+        self.allocations += 1
+        number = self.allocations
+        self.type_of[number] = self.type_index(self.test.get_type_id(TYPE))
+        self.events.append(['allocation', number, size])
+        assert len(self.pending) <= 1, "sampled more than once"
+        if self.pending:
+            self.samples.append([number, self.pending.pop(),
+                                 self.totals.interval])
+        self.last = (number, pointer)
+        return number
+
+    def fixedsize(self, TYPE, finalizer=False, light=False):
+        type_id = self.test.get_type_id(TYPE)
+        size = self.gc.fixed_size(type_id)
+        ref = self.gc.malloc_fixedsize(type_id, size, finalizer, light, False)
+        return lltype.cast_opaque_ptr(lltype.Ptr(TYPE), ref)
+
+    def op_node(self):
+        self.allocated(S, HEADER + 3 * WORD, self.test.malloc(S))
+
+    def op_small(self):
+        self.allocated(SMALL, HEADER + WORD, self.test.malloc(SMALL))
+
+    def op_chars(self, n):
+        p = self.test.malloc(CHARS, n)
+        self.allocated(CHARS, rounded(HEADER + WORD + n), p)
+
+    def op_fixed(self, n):
+        ref = self.gc.malloc_fixed_or_varsize_nonmovable(
+            self.test.get_type_id(CHARS), n)
+        p = lltype.cast_opaque_ptr(lltype.Ptr(CHARS), ref)
+        self.allocated(CHARS, rounded(HEADER + WORD + n), p)
+
+    def op_weakref(self):
+        if not self.held:
+            return
+        p = self.test.malloc(WEAKREF)
+        p.weakptr = llmemory.cast_ptr_to_adr(self.test.stackroots[-1])
+        self.allocated(WEAKREF, HEADER + WORD, p)
+
+    def op_destructor(self):
+        p = self.fixedsize(DESTROYED, finalizer=True, light=True)
+        self.allocated(DESTROYED, HEADER + 2 * WORD, p)
+
+    def op_finalizer(self, n):
+        self.finalizer_chars = n
+        p = self.fixedsize(FINALIZED, finalizer=True)
+        self.immortal.add(self.allocated(FINALIZED, HEADER + WORD, p))
+
+    # ________________________________________
+
+    def op_start(self, interval, seed, fixed):
+        self.totals = self.gc.start_allocation_sampling(
+            interval, seed, fixed, self.sampled, self.collected)
+        assert self.totals
+        self.total_before = len(self.events)
+        self.events.append(['start', interval, seed, fixed])
+
+    def op_stop(self):
+        running = self.gc.sample_point.interval != 0
+        assert self.gc.set_allocation_interval(0) == running
+        if running:
+            self.count()
+        self.events.append(['stop'])
+
+    def op_rate(self, interval):
+        if self.gc.set_allocation_interval(interval):
+            self.events.append(['rate', interval])
+
+    def count(self):
+        """What the GC counted since the start, beside what is true"""
+        truth = sum(event[2] for event in self.events[self.total_before:]
+                    if event[0] == 'allocation')
+        self.counted.append([self.totals.allocated, truth])
+
+    def op_collect(self, generation):
+        self.gc.collect(generation)
+        self.last = None        # (a finalizer may have allocated it)
+        self.events.append(['collection'])
+
+    def op_pressure(self, size):
+        self.gc.raw_malloc_memory_pressure(size)
+
+    def op_keep(self):
+        if self.last is not None:
+            number, pointer = self.last
+            self.last = None
+            self.held.append(number)
+            self.test.stackroots.append(pointer)
+
+    def op_drop(self, i):
+        if self.held:
+            i %= len(self.held)
+            number = self.held[i]
+            if number in self.pinned:
+                self.op_unpin(self.pinned.index(number))
+            del self.held[i], self.test.stackroots[i]
+
+    def op_pin(self, i):
+        if self.held:
+            i %= len(self.held)
+            obj = llmemory.cast_ptr_to_adr(self.test.stackroots[i])
+            if self.held[i] not in self.ever_shrunk and self.gc.pin(obj):
+                self.pinned.append(self.held[i])
+                self.ever_pinned.add(self.held[i])
+
+    def op_unpin(self, i):
+        if self.pinned:
+            number = self.pinned.pop(i % len(self.pinned))
+            root = self.test.stackroots[self.held.index(number)]
+            self.gc.unpin(llmemory.cast_ptr_to_adr(root))
+
+    def op_shrink(self, i):
+        if self.held:
+            i %= len(self.held)
+            root = self.test.stackroots[i]
+            # one that is pinned, or was, confuses the simulated memory
+            if (lltype.typeOf(root) == lltype.Ptr(CHARS) and len(root) > 8
+                    and self.held[i] not in self.ever_pinned):
+                self.ever_shrunk.add(self.held[i])
+                self.gc.shrink_array(llmemory.cast_ptr_to_adr(root),
+                                     len(root) // 2)
+
+    def run(self, operations):
+        for operation in operations:
+            getattr(self, 'op_' + operation[0])(*operation[1:])
+        self.op_stop()
+        assert self.gc.nursery_top == self.gc.nursery + self.gc.nursery_size \
+            or self.gc.nursery_barriers.non_empty(), "a sample point was left"
+        return {'events': self.events, 'samples': self.samples,
+                'fates': self.fates, 'counted': self.counted}
+
+
+if __name__ == '__main__':
+    json.dump([Run(trace['parameters']).run(trace['operations'])
+               for trace in json.load(sys.stdin)], sys.stdout)

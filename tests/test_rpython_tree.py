@@ -1,0 +1,530 @@
+"""How RPython's tree is laid out, what our patches are, and Python 2.7."""
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "rpython"))
+import tree as layout
+
+import python2
+
+BUILD = ROOT / ".build"
+PYTHON2 = BUILD / "py2" / "python2"
+CACHE = BUILD / "rpython"
+
+GC = "rpython/memory/gc/incminimark.py"
+LINES = ["line %d" % number for number in range(1, 21)]
+
+
+class Project:
+    """A small wheel, and patches, like the real ones."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.tree = folder / "trees" / "tree"
+        self.wheel = folder / layout.WHEEL
+        self.gc = "\n".join(LINES) + "\n"
+        with zipfile.ZipFile(self.wheel, "w") as wheel:
+            wheel.writestr(GC, self.gc)
+            wheel.writestr("rpython/rlib/rvmprof/src/shared/vmprof.h", "")
+        self.ours = layout.Ours(folder / "patches", folder / "added",
+                                folder / "native", ("log.c",))
+        self.write("native/log.c", "int log;\n")
+        self.write("added/rpython/memory/gc/sampler.py", "pass\n")
+        self.patch("01-first.patch", {5: ["five"]})
+        self.series("01-first.patch")
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def patch(self, name: str, changed: dict[int, list[str]],
+              before: list[str] = LINES, context: int = 0) -> None:
+        """A patch that replaces lines, by their numbers."""
+        after = []
+        for number, line in enumerate(before, 1):
+            after += changed.get(number, [line])
+        self.write("patches/" + name, "\n".join(
+            ["Why: a test.", "", *difflib.unified_diff(
+                before, after, "a/" + GC, "b/" + GC, n=context,
+                lineterm="")]) + "\n")
+
+    def series(self, *names: str) -> None:
+        self.write("patches/series",
+                   "# the order counts\n\n" + "".join(n + "\n" for n in names))
+
+    def build(self) -> bool:
+        return layout.build(self.tree, self.wheel, self.ours)
+
+    def fails(self, match: str) -> None:
+        """No tree can be made, and nothing is left of the attempt."""
+        with pytest.raises(layout.Problem, match=match):
+            self.build()
+        trees = self.folder / "trees"
+        assert not trees.exists() or list(trees.iterdir()) == []
+
+    def text(self, name: str = GC) -> str:
+        return (self.tree / name).read_text()
+
+    def state(self) -> dict[str, int]:
+        return {str(path): path.stat().st_mtime_ns
+                for path in [self.tree, *self.tree.rglob("*")]}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+# how a tree is laid out -----------------------------------------------------
+
+def test_tree_has_patches_added_files_and_shared_c(project: Project) -> None:
+    assert project.build()
+    assert project.text() == project.gc.replace("line 5\n", "five\n")
+    assert project.text("rpython/memory/gc/sampler.py") == "pass\n"
+    assert project.text("rpython/rlib/rvmprof/src/shared/log.c") == "int log;\n"
+
+
+def test_pristine_tree_has_the_files_of_the_wheel(tmp_path: Path) -> None:
+    wheel = layout.fetch(CACHE)
+    tree = tmp_path / "pristine"
+    assert layout.build(tree, wheel, None)
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        assert len(names) > 1000
+        for entry in archive.infolist():
+            path = tree / entry.filename
+            assert path.read_bytes() == archive.read(entry)
+            assert os.access(path, os.X_OK) \
+                == bool(entry.external_attr >> 16 & 0o111)
+    assert {str(p.relative_to(tree)) for p in tree.rglob("*") if p.is_file()} \
+        == {*names, layout.STAMP, "pytest.ini"}
+
+
+def test_second_run_changes_nothing(project: Project) -> None:
+    assert project.build()
+    project.write("trees/tree/rpython/_cache/left", "by a translation")
+    before = project.state()
+    assert not project.build()
+    assert project.state() == before
+
+
+@pytest.mark.parametrize("change", ["patch", "series", "added", "new", "native"])
+def test_a_change_makes_the_tree_anew(project: Project, change: str) -> None:
+    project.patch("02-second.patch", {9: ["nine"]})
+    assert project.build()
+    project.write("trees/tree/rpython/_cache/left", "by a translation")
+    if change == "patch":
+        project.patch("01-first.patch", {5: ["FIVE"]})
+    elif change == "series":
+        project.series("01-first.patch", "02-second.patch")
+    elif change == "added":
+        project.write("added/rpython/memory/gc/sampler.py", "1\n")
+    elif change == "new":
+        project.write("added/rpython/memory/gc/other.py", "1\n")
+    else:
+        project.write("native/log.c", "int log = 1;\n")
+    assert project.build()
+    assert not (project.tree / "rpython/_cache").exists()
+    assert ("FIVE" in project.text()) == (change == "patch")
+    assert ("nine" in project.text()) == (change == "series")
+    assert list((project.folder / "trees").iterdir()) == [project.tree]
+
+
+def test_removed_file_is_gone_from_the_tree(project: Project) -> None:
+    assert project.build()
+    (project.folder / "added/rpython/memory/gc/sampler.py").unlink()
+    assert project.build()
+    assert not (project.tree / "rpython/memory/gc/sampler.py").exists()
+
+
+def test_pristine_and_patched_tree_at_the_same_place(project: Project) -> None:
+    assert project.build()
+    assert layout.build(project.tree, project.wheel, None)
+    assert project.text() == project.gc
+    assert project.build()
+
+
+def test_a_failure_leaves_the_tree_that_was_there(project: Project) -> None:
+    assert project.build()
+    before = project.state()
+    project.patch("01-first.patch", {5: ["five"]}, [line + "?" for line in LINES])
+    with pytest.raises(layout.Problem, match="does not apply exactly"):
+        project.build()
+    assert project.state() == before
+    assert list((project.folder / "trees").iterdir()) == [project.tree]
+
+
+def test_a_folder_of_somebody_else_is_left_alone(project: Project) -> None:
+    project.write("trees/tree/mine", "")
+    with pytest.raises(layout.Problem, match=r"was not made by tree\.py"):
+        project.build()
+    assert project.text("mine") == ""
+
+
+def test_patch_with_other_lines_is_an_error(project: Project) -> None:
+    project.patch("01-first.patch", {5: ["five"]}, [line + "?" for line in LINES])
+    project.fails("does not apply exactly")
+
+
+def test_patch_with_an_offset_is_an_error(project: Project) -> None:
+    project.patch("01-first.patch", {7: ["five"]}, ["", "", *LINES])
+    project.fails(r"does not apply exactly(.|\n)*offset -2 lines")
+
+
+def test_patch_with_fuzz_is_an_error(project: Project) -> None:
+    other = [*LINES[:3], "other", *LINES[4:]]
+    project.patch("01-first.patch", {6: ["six"]}, other, context=3)
+    project.fails("does not apply exactly")
+
+
+def test_applied_patch_is_an_error(project: Project) -> None:
+    project.patch("02-second.patch", {5: ["five"]})
+    project.series("01-first.patch", "02-second.patch")
+    project.fails("does not apply exactly")
+
+
+def test_patch_without_hunks_is_an_error(project: Project) -> None:
+    project.write("patches/01-first.patch", "Only prose.\n")
+    project.fails("does not apply exactly")
+
+
+def test_inserted_lines_at_the_wrong_place_are_an_error(project: Project) -> None:
+    """patch(1) can't tell, git's hashes can."""
+    def git(folder: Path, *arguments: str) -> str:
+        return subprocess.run(
+            ["git", *arguments], cwd=folder, check=True, capture_output=True,
+            text=True, env={"PATH": os.environ["PATH"], "HOME": str(folder)}).stdout
+
+    assert project.build()
+    git(project.tree, "init", "-q")
+    git(project.tree, "add", "-A", ".")
+    (project.tree / GC).write_text(
+        project.text().replace("line 7\n", "line 7\nnew\n"))
+    project.write("patches/02-second.patch",
+                  "Why: a test.\n\n" + git(project.tree, "diff", "-U0"))
+    project.series("01-first.patch", "02-second.patch")
+    assert project.build()
+    assert project.text() == project.gc.replace("line 5\n", "five\n").replace(
+        "line 7\n", "line 7\nnew\n")
+
+    project.patch("01-first.patch", {5: ["five", "five and a half"]})
+    with pytest.raises(layout.Problem, match=r"before it, .* is not the file"):
+        project.build()
+
+
+def test_added_file_that_is_in_the_wheel_is_an_error(project: Project) -> None:
+    project.write("added/" + GC, "")
+    project.fails("would replace %s, which is RPython's" % GC)
+
+
+def test_file_that_is_both_added_and_shared_is_an_error(project: Project) -> None:
+    project.write("added/%s/log.c" % layout.SHARED_FOLDER, "")
+    project.fails("is put at .* twice")
+
+
+def test_missing_files_are_errors(project: Project) -> None:
+    project.series("01-first.patch", "01-first.patch")
+    project.fails("names 01-first.patch twice")
+    project.series("other.patch")
+    project.fails("names other.patch, which isn't there")
+    (project.folder / "patches/series").unlink()
+    project.fails("there is no .*series")
+    project.series()
+    (project.folder / "native/log.c").unlink()
+    project.fails("there is no .*log.c")
+
+
+def test_wheel_with_another_hash_is_an_error(project: Project) -> None:
+    with pytest.raises(layout.Problem, match="instead of %s" % layout.SHA256):
+        layout.fetch(project.folder)
+
+
+def test_downloaded_wheel_with_another_hash_is_an_error(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(layout.fetch(CACHE).parent))
+    assert layout.fetch(tmp_path / "right").exists()
+    with pytest.raises(layout.Problem, match=r"Expected sha256 0{64}"):
+        layout.fetch(tmp_path / "wrong", "0" * 64)
+    assert list((tmp_path / "wrong").iterdir()) == []
+
+
+def test_command_line_says_what_was_wrong(tmp_path: Path) -> None:
+    (tmp_path / layout.WHEEL).write_bytes(b"")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "rpython" / "tree.py"), str(tmp_path / "x"),
+         "--pristine"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert re.fullmatch(r"tree.py: error: .* has the SHA-256 e3b0.*\n", done.stderr)
+    assert not (tmp_path / "x").exists()
+
+
+# our patches ----------------------------------------------------------------
+
+@dataclasses.dataclass
+class Patch:
+    name: str
+    header: str
+    #: the changed lines, with + and -, by the names of the files
+    files: dict[str, list[str]]
+    context: list[str]
+
+
+def parse(path: Path) -> Patch:
+    header, files, context = [], {}, []
+    name, old, new = "", 0, 0
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if old or new:
+            if line[:1] not in ("+", "-", "\\"):
+                context.append(line)
+            else:
+                files[name].append(line)
+            old -= line[:1] in ("-", " ", "")
+            new -= line[:1] in ("+", " ", "")
+        elif line.startswith("+++ "):
+            name = line[len("+++ b/"):].split("\t")[0]
+            files[name] = []
+        elif match := re.match(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@", line):
+            old, new = (int(match[i] or "1") for i in (1, 2))
+        elif not files and not re.match("(diff --git|index|---) ", line):
+            header.append(line)
+    return Patch(path.name, "\n".join(header), files, context)
+
+
+@pytest.fixture
+def series() -> list[Patch]:
+    result = [parse(path) for path in layout.Ours().series()]
+    assert result, "rpython/patches/series names no patch"
+    return result
+
+
+@pytest.fixture(scope="session")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One of the tests' own: that of `make` may have seen translations."""
+    path = tmp_path_factory.mktemp("rpython") / "tree"
+    assert layout.build(path, layout.fetch(CACHE), layout.Ours())
+    return path
+
+
+def test_series_lists_every_patch(series: list[Patch]) -> None:
+    assert sorted(p.name for p in (ROOT / "rpython/patches").iterdir()) \
+        == sorted([patch.name for patch in series] + ["series"])
+    for number, patch in enumerate(series, 1):
+        assert re.match("%02d-[a-z0-9-]+[.]patch$" % number, patch.name)
+
+
+def test_each_patch_says_why(series: list[Patch]) -> None:
+    for patch in series:
+        assert len(patch.header.split()) >= 10, patch.name
+
+
+def test_patches_are_for_files_that_exist(series: list[Patch]) -> None:
+    with zipfile.ZipFile(layout.fetch(CACHE)) as wheel:
+        names = wheel.namelist()
+    for patch in series:
+        assert patch.files, patch.name
+        for name, lines in patch.files.items():
+            assert name in names, (patch.name, name)
+            assert lines, (patch.name, name)
+
+
+def test_patches_do_not_repeat_rpython(series: list[Patch]) -> None:
+    for patch in series:
+        assert patch.context == [], patch.name
+
+
+def test_patch_of_the_gc_is_small(series: list[Patch]) -> None:
+    lines = [line for patch in series for line in patch.files.get(GC, [])]
+    assert 0 < len(lines) < 100
+
+
+def test_patched_and_added_python_compiles(series: list[Patch],
+                                           tree: Path) -> None:
+    names = {name for patch in series for name in patch.files}
+    names |= {str(place) for _, place in layout.Ours().files()}
+    paths = [str(tree / name) for name in sorted(names) if name.endswith(".py")]
+    assert paths
+    done = subprocess.run([PYTHON2, "-c", textwrap.dedent("""
+        import sys
+        for path in sys.argv[1:]:
+            compile(open(path).read(), path, "exec")
+        """), *paths], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+# Python 2.7 -----------------------------------------------------------------
+
+def python(program: str, **environment: str) -> str:
+    return subprocess.run(
+        [PYTHON2, "-c", textwrap.dedent(program)], check=True, text=True,
+        capture_output=True, env={**os.environ, **environment}).stdout
+
+
+def test_wrapper_runs_python_2_with_pytest() -> None:
+    assert python("""
+        import sys, pytest, py, ctypes, select, hashlib
+        print(sys.version_info[:2], pytest.__version__, py.__version__)
+        """) == "((2, 7), '2.9.2', '1.11.0')\n"
+
+
+def test_wrapper_sets_the_environment() -> None:
+    program = """
+        import os, sys
+        print(os.environ["PYPY_GC_NURSERY"], sys.dont_write_bytecode, sys.path[2])
+        """
+    assert python(program, PYPY_GC_NURSERY="", PYTHONPATH="/x/y") \
+        == "('4M', True, '/x/y')\n"
+    assert python(program, PYPY_GC_NURSERY="1M", PYTHONPATH="/x/y") \
+        == "('1M', True, '/x/y')\n"
+
+
+def test_wrapper_can_be_linked_and_moved(tmp_path: Path) -> None:
+    link = tmp_path / "py"
+    link.symlink_to(PYTHON2)
+    assert subprocess.run([link, "-c", "import pytest"]).returncode == 0
+
+
+def choose(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "rpython" / "python2.py"), str(tmp_path)],
+        env={**os.environ, **environment}, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("value, message", [
+    (sys.executable, "it is Python 3"),
+    ("no-such-program", "there is no program no-such-program"),
+])
+def test_a_wrong_wish_is_an_error(tmp_path: Path, value: str, message: str) -> None:
+    done = choose(tmp_path, PYTHON2=value)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "PYTHON2 is %s: unset it, or set it to a Python 2.7" % value \
+        in done.stderr
+
+
+def test_a_wish_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHON2", str(PYTHON2))
+    found = python2.choose(tmp_path)
+    wrapper = python2.write_wrapper(tmp_path, found)
+    assert subprocess.run([wrapper, "-c", "import ctypes"]).returncode == 0
+    monkeypatch.setenv("PYTHON2", str(wrapper))
+    with pytest.raises(python2.Problem, match="the file to be written"):
+        python2.choose(tmp_path)
+
+
+def test_programs_that_only_look_like_python(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyenv's don't work unless a setting says so."""
+    for name in "pypy", "pypy2", "python2.7":
+        (tmp_path / name).write_text("#!/bin/sh\necho not found >&2\nexit 127\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "python2").symlink_to(PYTHON2)
+
+    def no_debian(folder: Path) -> python2.Python2:
+        raise python2.Problem("no network")
+
+    monkeypatch.delenv("PYTHON2", raising=False)
+    monkeypatch.setenv("PATH", "%s:%s" % (tmp_path, os.environ["PATH"]))
+    monkeypatch.setattr(python2, "bullseye", no_debian)
+    folder = tmp_path / "py2"
+    folder.mkdir()
+    wrapper = python2.write_wrapper(folder, python2.choose(folder))
+    assert subprocess.run([wrapper, "-c", "import ctypes"]).returncode == 0
+
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    (tmp_path / "python2").unlink()
+    monkeypatch.setattr(python2.shutil, "which", lambda name: None)
+    with pytest.raises(python2.Problem, match=r"no network\nno Python 2.7"):
+        python2.choose(folder)
+
+
+DEB822 = """\
+# comment
+Types: deb deb-src
+URIs: http://one.example/debian
+Suites: bookworm
+# in between
+  bookworm-updates
+Components: main contrib
+Signed-By: /keys/debian.gpg
+
+Types: deb
+URIs: http://one.example/debian-security
+Suites: bookworm-security
+Components: main
+
+Types: deb
+URIs: http://two.example/debian
+Suites: sid
+Components: main
+Enabled: no
+
+Types: deb
+URIs: http://three.example/debian
+Suites: stable
+Components: main
+Signed-By:
+ -----BEGIN PGP PUBLIC KEY BLOCK-----
+ .
+ abc
+"""
+ONE_LINE = """\
+# deb http://four.example/debian bookworm main
+deb-src http://five.example/debian bookworm main
+deb cdrom:[Debian]/ bookworm main
+deb http://other.example/apt stable main
+deb [arch=amd64 signed-by=/a.gpg,/b.gpg] http://six.example/debian/ bookworm main # x
+deb\thttp://seven.example/debian\tbookworm\tcontrib main
+deb http://eight.example/debian trixie main
+"""
+
+
+def test_mirrors_are_those_of_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / "sources.list.d" / "debian.sources").write_text(DEB822)
+    (tmp_path / "sources.list").write_text(ONE_LINE)
+    found = python2.mirrors(tmp_path, "bookworm")
+    assert [(m.uri, m.signed_by) for m in found] == [
+        ("http://one.example/debian", "/keys/debian.gpg"),
+        ("http://three.example/debian",
+         "\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc"),
+        ("http://six.example/debian/", "/a.gpg /b.gpg"),
+        ("http://seven.example/debian", ""),
+        ("http://other.example/apt", ""),
+    ]
+
+
+def test_archive_is_tried_after_the_mirrors(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def use(self: Any, mirror: python2.Mirror) -> None:
+        tried.append(mirror.uri)
+        raise python2.Problem("does not have a Release file")
+
+    etc, folder = tmp_path / "etc", tmp_path / "py2"
+    etc.mkdir()
+    folder.mkdir()
+    (etc / "sources.list").write_text("deb https://one.example/x/ stable main\n")
+    monkeypatch.setattr(python2.Apt, "use", use)
+    monkeypatch.setattr(python2.shutil, "which", lambda name: name)
+    with pytest.raises(python2.Problem, match=r"Release file(.|\n)*Release file"):
+        python2.bullseye(folder, etc)
+    assert tried == ["https://one.example/x/",
+                     "https://%s/debian" % python2.ARCHIVE]
+    assert list(folder.iterdir()) == []
