@@ -45,8 +45,6 @@ LIBRARIES = {
     "libbz2.so.1.0": "libbz2-1.0", "libz.so.1": "zlib1g",
     "libtinfo.so.6": "libtinfo6", "libgcc_s.so.1": "libgcc-s1",
 }
-#: Where a release goes when the mirrors drop it.
-ARCHIVE = "archive.debian.org"
 #: Names of Debian itself, whatever the machine's release is called.
 SUITES = {"oldoldstable", "oldstable", "stable", "testing", "unstable", "sid"}
 
@@ -229,10 +227,15 @@ def mirrors(etc: Path, codename: str) -> list[Mirror]:
     return sorted(result, key=lambda mirror: "debian" not in mirror.uri)
 
 
-def archive(mirror: Mirror) -> Mirror:
-    scheme = urllib.parse.urlsplit(mirror.uri).scheme
-    return dataclasses.replace(mirror, uri="%s://%s/debian" % (
-        scheme if scheme in ("http", "https") else "http", ARCHIVE))
+def archive(mirror: Mirror) -> Mirror | None:
+    """Where a release goes when the mirrors drop it: the host "archive" of
+    Debian's own domain.  None if the mirror is not in that."""
+    parts = urllib.parse.urlsplit(mirror.uri)
+    domain = (parts.hostname or "").split(".")[-2:]
+    if parts.scheme not in ("http", "https") or domain[0] != "debian":
+        return None
+    return dataclasses.replace(mirror, uri="%s://archive.%s/debian" % (
+        parts.scheme, ".".join(domain)))
 
 
 def codename(os_release: Path = Path("/etc/os-release")) -> str:
@@ -335,8 +338,9 @@ def bullseye(folder: Path, etc: Path = Path("/etc/apt")) -> Python2:
     if not tries:
         raise Problem("%s names no mirror of Debian" % etc)
     for mirror in list(tries):
-        if archive(mirror) not in tries:
-            tries.append(archive(mirror))
+        older = archive(mirror)
+        if older is not None and older not in tries:
+            tries.append(older)
     failures = []
     for mirror in tries:
         with tempfile.TemporaryDirectory(dir=folder, prefix="apt.") as name:
