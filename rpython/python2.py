@@ -70,6 +70,8 @@ here=$(dirname "$(readlink -f "$0")")
 export PYPY_GC_NURSERY="${PYPY_GC_NURSERY:-4M}"
 export PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH="$here/lib${PYTHONPATH:+:$PYTHONPATH}"
+# one of RPython's tests starts a Python without PYTHONPATH
+export PYTHONUSERBASE="$here/user"
 %(libraries)sexec %(command)s "$@"
 """
 
@@ -434,6 +436,11 @@ def add_libraries(folder: Path, requirements: Path = REQUIREMENTS) -> None:
         if lib.exists():
             lib.rename(work / "old")
         new.rename(lib)
+    for name in "python2.7", "pypy2.7":
+        site_packages = folder / "user" / "lib" / name / "site-packages"
+        site_packages.parent.mkdir(parents=True, exist_ok=True)
+        if not site_packages.is_symlink():
+            site_packages.symlink_to("../../../lib")
 
 
 def write_wrapper(folder: Path, python2: Python2) -> Path:

@@ -382,6 +382,14 @@ def test_wrapper_runs_python_2_with_pytest() -> None:
         """) == "((2, 7), '2.9.2', '1.11.0')\n"
 
 
+def test_libraries_are_there_without_pythonpath() -> None:
+    assert python("""
+        import os, subprocess, sys
+        os.environ["PYTHONPATH"] = ""
+        subprocess.check_call([sys.executable, "-c", "import py, pytest"])
+        """) == ""
+
+
 def test_wrapper_sets_the_environment() -> None:
     program = """
         import os, sys
