@@ -1,5 +1,7 @@
 # make run      install what is missing, sample a program, show the result
 # make test     install what is missing, run all tests
+# make guest    build the guest interpreter with the patched RPython; with the
+#               JIT: guest-jit
 # make bench    measure the overhead
 #
 # Everything is installed below this folder (.venv, .venv-pypy, .node), but
@@ -21,7 +23,7 @@ RPYTHON := rpython/tree.py rpython/python2.py \
 	$(shell find rpython/patches rpython/added 2>/dev/null) \
 	$(filter %.c %.h,$(INTEGRATION))
 
-.PHONY: run test bench lint clean
+.PHONY: run test test-programs test-rpython guest guest-jit bench clean
 .DELETE_ON_ERROR:
 
 run: .build/pypy .build/python
@@ -32,18 +34,48 @@ run: .build/pypy .build/python
 	@echo "Look at it in the Firefox Profiler:  .venv/bin/vmprof-convert $(PROFILE) --view"
 
 test: .build/pypy .build/python .build/test .build/node \
-		.build/python2 .build/rpython/tree .build/rpython/pristine
+		.build/python2 .build/rpython/tree .build/rpython/pristine \
+		.build/system-rpython
 	.venv/bin/ruff check .
 	.venv/bin/mypy vmprof-integration/vmprof_allocation
 	.venv/bin/mypy converter/vmprof_convert
-	.venv/bin/mypy rpython/python2.py rpython/tree.py
-	.venv/bin/pytest tests
+	.venv/bin/mypy rpython/python2.py rpython/tree.py rpython/translate.py
+	$(MAKE) -j2 --output-sync=target test-rpython test-programs
 
-bench: .build/pypy .build/bench
+# the two take about as long; each has one core, more or less
+test-programs: .build/rpython/guest .build/rpython/guest-jit \
+		.build/rpython/scenarios .build/rpython/gcbench-patched \
+		.build/rpython/gcbench-pristine
+	.venv/bin/pytest tests --ignore=tests/test_rpython_own.py
+
+test-rpython:
+	.venv/bin/pytest tests/test_rpython_own.py
+
+bench: .build/pypy .build/python .build/bench .build/rpython/guest \
+		.build/rpython/guest-jit
 	.venv/bin/python benchmarks/overhead.py
+	.venv/bin/python benchmarks/patched.py
+
+guest: .build/rpython/guest
+
+guest-jit: .build/rpython/guest-jit
 
 clean:
 	rm -rf .build .venv .venv-pypy .node
+
+# $(call apt_install,PACKAGES), in a shell command: install them, if any
+define apt_install
+	if [ -n "$(1)" ]; then \
+		echo "missing:$(1)"; \
+		if ! command -v apt-get >/dev/null; then \
+			echo "please install what these packages of Debian's hold"; exit 1; \
+		fi; \
+		root=; [ $$(id -u) = 0 ] || root=sudo; \
+		$$root apt-get update -q && $$root env DEBIAN_FRONTEND=noninteractive \
+			apt-get install -q -y --no-install-recommends $(1) || \
+			{ echo "please install by hand:$(1)"; exit 1; }; \
+	fi
+endef
 
 # What has to be there already: an interpreter that can make environments, of
 # each kind, a C compiler, and patch.  Installed with apt-get where that is
@@ -59,16 +91,21 @@ clean:
 		cc -x c -fsyntax-only -; } >/dev/null 2>&1 || \
 		need="$$need gcc libc6-dev"; \
 	command -v patch >/dev/null || need="$$need patch"; \
-	if [ -n "$$need" ]; then \
-		echo "missing:$$need"; \
-		if ! command -v apt-get >/dev/null; then \
-			echo "please install what these packages of Debian's hold"; exit 1; \
-		fi; \
-		root=; [ $$(id -u) = 0 ] || root=sudo; \
-		$$root apt-get update -q && $$root env DEBIAN_FRONTEND=noninteractive \
-			apt-get install -q -y --no-install-recommends $$need || \
-			{ echo "please install by hand:$$need"; exit 1; }; \
-	fi
+	$(call apt_install,$$need)
+	@touch $@
+
+# What translated programs and RPython's own tests need on top.
+.build/system-rpython: | .build/system
+	@need=; \
+	for header in ffi.h gc/gc.h zlib.h; do \
+		echo "#include <$$header>" | cc -x c -fsyntax-only - 2>/dev/null || \
+			need="$$need $$header"; \
+	done; \
+	need=$$(echo "$$need" | sed 's,gc/gc.h,libgc-dev,; s,ffi.h,libffi-dev,; \
+		s,zlib.h,zlib1g-dev,'); \
+	command -v valgrind >/dev/null || need="$$need valgrind libc6-dbg"; \
+	command -v objdump >/dev/null || need="$$need binutils"; \
+	$(call apt_install,$$need)
 	@touch $@
 
 .venv-pypy: | .build/system
@@ -120,3 +157,29 @@ endef
 .build/rpython/pristine: rpython/tree.py rpython/python2.py | .venv
 	.venv/bin/python rpython/tree.py $@ --pristine
 	@touch $@
+
+TRANSLATE = .venv/bin/python rpython/translate.py .build/py2/python2
+GUEST := rpython/examples/targetguest.py
+GUEST_SOURCES := $(GUEST) $(shell find rpython/examples/guest -name '*.py')
+GCBENCH := rpython/translator/goal/targetgcbench.py
+
+# what a translation takes: 0.5 to 1.5 minutes; with the JIT 5 to 10
+.build/rpython/guest: .build/rpython/tree $(GUEST_SOURCES) rpython/translate.py \
+		.build/python2 .build/system-rpython
+	$(TRANSLATE) $< $(GUEST) $@ -O2
+
+.build/rpython/guest-jit: .build/rpython/tree $(GUEST_SOURCES) \
+		rpython/translate.py .build/python2 .build/system-rpython
+	$(TRANSLATE) $< $(GUEST) $@ -Ojit
+
+.build/rpython/scenarios: .build/rpython/tree tests/python2/targetscenarios.py \
+		rpython/translate.py .build/python2 .build/system-rpython
+	$(TRANSLATE) $< tests/python2/targetscenarios.py $@ -O2
+
+.build/rpython/gcbench-patched: .build/rpython/tree rpython/translate.py \
+		.build/python2 .build/system-rpython
+	$(TRANSLATE) $< $</$(GCBENCH) $@ -O2
+
+.build/rpython/gcbench-pristine: .build/rpython/pristine rpython/translate.py \
+		.build/python2 .build/system-rpython
+	$(TRANSLATE) $< $</$(GCBENCH) $@ -O2

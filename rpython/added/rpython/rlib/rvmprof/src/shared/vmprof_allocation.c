@@ -114,6 +114,8 @@ ssize_t vmprof_allocation_write(int fd, const void *records, size_t size)
 {
     int had_lock = recorder_has_lock();
 
+    if (fd < 0)
+        return (ssize_t)size;       /* a forked child has no profile */
     if (!is_open)
         return write(fd, records, size);
     if (!had_lock)

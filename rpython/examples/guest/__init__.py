@@ -1,0 +1,1 @@
+"""An interpreter for a small language; see ../README.rst."""

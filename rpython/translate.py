@@ -1,0 +1,78 @@
+"""Translate an RPython program to a native one.
+
+    python3 rpython/translate.py PYTHON2 TREE TARGET OUTPUT [OPTIONS...]
+
+runs `python -m rpython --batch --gc=incminimark OPTIONS --output=OUTPUT TARGET`
+with the interpreter PYTHON2 and the RPython in TREE.  Beside the program are
+left its log (OUTPUT.log, where the times of the steps are) and the generated C
+(OUTPUT.c, a folder).
+
+Translations write into the tree that they run from, so this one runs from a
+copy, and several can run at a time.
+"""
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from python2 import Problem, absolute
+
+#: lines of the log to show if it fails
+TAIL = 25
+
+
+def translate(python2: Path, tree: Path, target: Path, output: Path,
+              options: list[str]) -> None:
+    for path in python2, tree, target:
+        if not path.exists():
+            raise Problem("there is no %s: `make` makes what a translation "
+                          "needs" % path)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    log = output.with_name(output.name + ".log")
+    with tempfile.TemporaryDirectory(dir=output.parent,
+                                     prefix=output.name + ".") as name:
+        work = Path(name)
+        shutil.copytree(tree, work / "tree")
+        environment = {
+            **os.environ, "PYTHONPATH": os.pathsep.join(
+                [str(work / "tree"), str(target.parent)]),
+            "PYPY_USESSION_DIR": str(work), "PYPY_USESSION_BASENAME": "c"}
+        with open(log, "w", encoding="utf-8") as file:
+            done = subprocess.run(
+                [python2, "-m", "rpython", "--batch", "--gc=incminimark",
+                 *options, "--output=" + str(work / "program"), target],
+                cwd=work, env=environment, stdout=file,
+                stderr=subprocess.STDOUT, check=False)
+        if done.returncode != 0 or not (work / "program").exists():
+            lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+            raise Problem("%s was not translated; %s ends with\n%s" % (
+                target, log, "\n".join(lines[-TAIL:])))
+        sources = output.with_name(output.name + ".c")
+        shutil.rmtree(sources, ignore_errors=True)
+        sources.mkdir()
+        for path in (work / "usession-c-0" / "testing_1").glob("*.[ch]"):
+            shutil.copy(path, sources)
+        os.replace(work / "program", output)
+
+
+def main() -> int:
+    if len(sys.argv) < 5:
+        print("usage: translate.py PYTHON2 TREE TARGET OUTPUT [OPTIONS...]",
+              file=sys.stderr)
+        return 2
+    try:
+        python2, tree, target, output = (
+            absolute(Path(argument)) for argument in sys.argv[1:5])
+        translate(python2, tree, target, output, sys.argv[5:])
+    except (Problem, OSError) as error:
+        print("translate.py: error: %s" % error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,356 @@
+"""Awkward moments for allocation samples, as a program in RPython.
+
+Runs on Python 2.7: it is translated (`make` does that), and run by
+test_rpython_rvmprof.py, which says what has to come of each scenario:
+
+    scenarios NAME PROFILE [PROFILE...]
+"""
+import os
+import time
+
+from rpython.rlib import rgil, rstacklet, rthread, rvmprof
+from rpython.rtyper.lltypesystem import llmemory, lltype, rffi
+from rpython.translator.tool.cbuild import ExternalCompilationInfo
+
+INTERVAL = 1000         # bytes
+
+eci = ExternalCompilationInfo(
+    includes=['errno.h', 'signal.h', 'stddef.h'],
+    post_include_bits=['''
+#define scenarios_set_errno(n)  (errno = (n))
+#define scenarios_get_errno()   (errno)
+RPY_EXTERN long scenarios_sigprof(void);
+'''],
+    separate_module_sources=['''
+/* 0: default, 1: ignored, 2: a handler */
+long scenarios_sigprof(void)
+{
+    struct sigaction action;
+    sigaction(SIGPROF, NULL, &action);
+    return action.sa_handler == SIG_DFL ? 0 :
+           action.sa_handler == SIG_IGN ? 1 : 2;
+}
+'''])
+set_errno = rffi.llexternal('scenarios_set_errno', [rffi.INT], lltype.Void,
+                            compilation_info=eci, _nowrapper=True)
+get_errno = rffi.llexternal('scenarios_get_errno', [], rffi.INT,
+                            compilation_info=eci, _nowrapper=True)
+sigprof = rffi.llexternal('scenarios_sigprof', [], lltype.Signed,
+                          compilation_info=eci, _nowrapper=True)
+
+
+class Code(object):
+    def __init__(self, name):
+        self.name = name
+
+
+def code_name(code):
+    return "py:%s:1:scenarios" % code.name
+
+
+rvmprof.register_code_object_class(Code, code_name)
+
+
+class Node(object):
+    def __init__(self, next):
+        self.next = next
+
+
+class State(object):
+    node = None         # what was allocated last, so that it is allocated
+    threads = 0
+
+
+state = State()
+
+
+def new_code(name):
+    code = Code(name)
+    rvmprof.register_code(code, code_name)
+    return code
+
+
+@rvmprof.vmprof_execute_code("scenarios", lambda code, count, rounds: code)
+def execute(code, count, rounds):
+    number = 1
+    while count > 0:
+        state.node = Node(None)
+        count -= 1
+        for i in range(rounds):
+            number = (number * 1103515245 + 12345) & 0x7fffffff
+    return number
+
+
+def allocate(code, count):
+    """Make 'count' objects in a function of this name."""
+    return execute(code, count, 0)
+
+
+def work(code, count):
+    """Use the processor, and allocate a little."""
+    return execute(code, count, 5000000)
+
+
+def open_profile(filename):
+    return os.open(filename, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0644)
+
+
+def enable(fd, interval=INTERVAL, period=0.0):
+    rvmprof.enable(fd, period, allocation_interval=interval,
+                   allocation_seed=1)
+
+
+def attempt(what, number):
+    try:
+        if what == "enable":
+            fd = open_profile("/dev/null")
+            try:
+                enable(fd, number)
+            finally:
+                os.close(fd)
+        elif what == "change":
+            rvmprof.set_allocation_interval(number)
+        else:
+            rvmprof.disable()
+        print "%s %d: done" % (what, number)
+    except rvmprof.VMProfError as e:
+        print "%s %d: %s" % (what, number, e.msg)
+
+# ____________________________________________________________
+
+
+def plain(files):
+    fd = open_profile(files[0])
+    enable(fd)
+    allocate(new_code("work"), 100000)
+    rvmprof.disable()
+    os.close(fd)
+
+
+def keeps_errno(files):
+    fd = open_profile(files[0])
+    enable(fd, 64)
+    lost = 0
+    for i in range(20000):
+        set_errno(rffi.cast(rffi.INT, 77))
+        state.node = Node(None)
+        if rffi.cast(lltype.Signed, get_errno()) != 77:
+            lost += 1
+    print "errno was lost %d times" % lost
+    rvmprof.disable()
+    os.close(fd)
+
+
+def signals(files):
+    """Time samples go on beside allocation samples, and SIGPROF is put back"""
+    print "SIGPROF %d" % sigprof()
+    fd = open_profile(files[0])
+    enable(fd, 100000, 0.001)
+    print "SIGPROF %d" % sigprof()
+    for i in range(20):
+        allocate(new_code("f%d" % i), 100000)
+        work(new_code("g%d" % i), 5)
+    rvmprof.disable()
+    print "SIGPROF %d" % sigprof()
+    os.close(fd)
+
+
+def no_time_samples(files):
+    fd = open_profile(files[0])
+    enable(fd)
+    print "SIGPROF %d" % sigprof()
+    work(new_code("work"), 20)
+    rvmprof.disable()
+    os.close(fd)
+
+
+def stops(files):
+    fd = open_profile(files[0])
+    enable(fd)
+    allocate(new_code("before"), 100000)
+    rvmprof.stop_sampling(None)
+    allocate(new_code("between"), 100000)
+    rvmprof.start_sampling(None)
+    allocate(new_code("after"), 100000)
+    rvmprof.disable()
+    os.close(fd)
+    # one too many must not bring anything back
+    rvmprof.start_sampling(None)
+    allocate(new_code("disabled"), 100000)
+    fd = open_profile(files[1])
+    enable(fd)
+    rvmprof.start_sampling(None)
+    allocate(new_code("again"), 100000)
+    rvmprof.disable()
+    os.close(fd)
+
+
+def again(files):
+    for i in range(len(files)):
+        fd = open_profile(files[i])
+        enable(fd)
+        allocate(new_code("run%d" % i), 50000)
+        rvmprof.set_allocation_interval(2 * INTERVAL)
+        allocate(new_code("slower"), 50000)
+        rvmprof.disable()
+        os.close(fd)
+        allocate(new_code("outside"), 50000)
+
+
+def bad_values(files):
+    attempt("change", 1000)
+    attempt("disable", 0)
+    attempt("enable", -1)
+    attempt("enable", (1 << 62) + 1)
+    fd = open_profile(files[0])
+    enable(fd)
+    attempt("enable", 1000)
+    attempt("change", 0)
+    attempt("change", -5)
+    attempt("change", (1 << 62) + 1)
+    allocate(new_code("work"), 100000)
+    attempt("change", 1 << 62)
+    rvmprof.disable()
+    os.close(fd)
+    attempt("change", 1000)
+
+
+def forks(files):
+    fd = open_profile(files[0])
+    enable(fd)
+    allocate(new_code("before"), 100000)
+    pid = os.fork()
+    if pid == 0:
+        allocate(new_code("child"), 1000000)
+        rvmprof.disable()
+        other = open_profile(files[1])
+        enable(other)
+        allocate(new_code("child"), 100000)
+        rvmprof.disable()
+        os.close(other)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    print "child %d" % status
+    allocate(new_code("after"), 100000)
+    rvmprof.disable()
+    os.close(fd)
+
+
+def thread():
+    rthread.gc_thread_start()
+    allocate(new_code("thread%d" % state.threads), 300000)
+    state.threads -= 1
+    rthread.gc_thread_die()
+
+
+def threads(files):
+    rgil.allocate()
+    fd = open_profile(files[0])
+    enable(fd)
+    state.threads = 3
+    for i in range(3):
+        rthread.start_new_thread(thread, ())
+    while state.threads > 0:
+        allocate(new_code("main"), 1000)
+        rgil.yield_thread()
+    rvmprof.disable()
+    os.close(fd)
+
+
+class Stacklets(object):
+    pass
+
+
+stacklets = Stacklets()
+
+
+def in_stacklet(handle, arg):
+    for i in range(100):
+        allocate(stacklets.code, 1000)
+        handle = stacklets.thread.switch(handle)
+    return handle
+
+
+def switches(files):
+    """Between two stacks of the machine, in the middle of a profile"""
+    stacklets.thread = rstacklet.StackletThread()
+    stacklets.code = new_code("inside")
+    outside = new_code("outside")
+    fd = open_profile(files[0])
+    enable(fd)
+    handle = stacklets.thread.new(in_stacklet, llmemory.NULL)
+    rounds = 0
+    while not stacklets.thread.is_empty_handle(handle):
+        allocate(outside, 1000)
+        if rounds >= 50:
+            rvmprof.stop_sampling(None)
+        handle = stacklets.thread.switch(handle)
+        if rounds >= 50:
+            rvmprof.start_sampling(None)
+        rounds += 1
+    rvmprof.disable()
+    os.close(fd)
+
+
+def ends_without_disable(files):
+    fd = open_profile(files[0])
+    enable(fd)
+    allocate(new_code("work"), 300000)
+    # the last samples are written within a second, if nothing more comes
+    time.sleep(1.5)
+    os._exit(3)
+
+
+def closed_file(files):
+    """The program closes the profile, and reuses its number"""
+    fd = open_profile(files[0])
+    enable(fd)
+    allocate(new_code("work"), 100000)
+    os.close(fd)
+    other = open_profile(files[1])
+    os.write(other, "mine")
+    print "same number" if other == fd else "another number"
+    allocate(new_code("work"), 100000)
+    attempt("disable", 0)
+    os.close(other)
+
+# ____________________________________________________________
+
+
+def entry_point(argv):
+    rthread.get_ident()
+    name, files = argv[1], argv[2:]
+    if name == "plain":
+        plain(files)
+    elif name == "keeps_errno":
+        keeps_errno(files)
+    elif name == "signals":
+        signals(files)
+    elif name == "no_time_samples":
+        no_time_samples(files)
+    elif name == "stops":
+        stops(files)
+    elif name == "again":
+        again(files)
+    elif name == "bad_values":
+        bad_values(files)
+    elif name == "forks":
+        forks(files)
+    elif name == "threads":
+        threads(files)
+    elif name == "switches":
+        switches(files)
+    elif name == "ends_without_disable":
+        ends_without_disable(files)
+    elif name == "closed_file":
+        closed_file(files)
+    else:
+        return 2
+    return 0
+
+
+def target(driver, args):
+    driver.exe_name = "scenarios"
+    driver.config.translation.continuation = True
+    driver.config.translation.thread = True
+    return entry_point, None

@@ -1,0 +1,336 @@
+"""The guest interpreter of rpython/examples, translated without and with the
+JIT: its allocation profiles against what the programs do allocate.
+
+An exact profile has an interval of 1 with fixed gaps: every byte is sampled,
+so that there is one sample for each allocation.
+"""
+from __future__ import annotations
+
+import collections
+import dataclasses
+import gzip
+import json
+import math
+import subprocess
+from pathlib import Path
+
+import pytest
+import vmprof
+
+import firefox_rules
+from rpython_tree import BUILD
+from truth import SIGMAS, bytes_by_function, sigma, string_size
+from vmprof_allocation import reader
+from vmprof_allocation.program import ProgramFrames
+from vmprof_convert.cli import main as convert
+
+PROGRAMS = Path(__file__).parent.parent / "rpython" / "examples" / "programs"
+NURSERY = 2**22
+EXACT = ("1", "--allocation-gaps", "fixed")
+
+
+@dataclasses.dataclass
+class Run:
+    code: int
+    out: str
+    err: str
+    path: Path
+
+    def profile(self) -> reader.Profile:
+        return reader.read(self.path)
+
+
+class Guest:
+    def __init__(self, program: Path, folder: Path):
+        self.program = program
+        self.folder = folder
+
+    def __call__(self, *arguments: str | Path) -> Run:
+        done = subprocess.run(
+            [self.program, *arguments], text=True, capture_output=True,
+            timeout=300, cwd=self.folder, env={"PYPY_GC_NURSERY": str(NURSERY)})
+        return Run(done.returncode, done.stdout, done.stderr,
+                   self.folder / "out.vmprof")
+
+    def sample(self, interval: str, name: str, *arguments: str,
+               flags: tuple[str, ...] = ()) -> Run:
+        run = self("--allocation-sampling", interval, "--allocation-seed", "1",
+                   *flags, PROGRAMS / name, *arguments)
+        assert run.code == 0, run.err
+        return run
+
+
+@pytest.fixture(params=["guest", "guest-jit"])
+def guest(request: pytest.FixtureRequest, tmp_path: Path) -> Guest:
+    program = BUILD / "rpython" / request.param
+    if not program.exists():
+        pytest.fail("%s is missing: `make test` builds it" % program)
+    return Guest(program, tmp_path)
+
+
+@pytest.fixture
+def interpreted(tmp_path: Path) -> Guest:
+    return Guest(BUILD / "rpython" / "guest", tmp_path)
+
+
+def sizes_by_function(profile: reader.Profile) -> dict[str, collections.Counter[int]]:
+    """Of an exact profile: how many allocations of which size."""
+    result: dict[str, collections.Counter[int]] = collections.defaultdict(
+        collections.Counter)
+    frames_of = ProgramFrames(profile)
+    for stack, size in zip(profile.samples.stack, profile.samples.size):
+        frames = frames_of(profile.stacks[stack])
+        name = profile.function(frames[-1].address).name if frames else ""
+        result[name][size] += 1
+    return result
+
+# ____________________________________________________________
+
+
+@pytest.mark.parametrize("program", ["gcbench", "richards", "sites"])
+def test_program_prints_the_same_when_sampled(guest: Guest, program: str) -> None:
+    plain = guest(PROGRAMS / (program + ".guest"), "1")
+    assert (plain.code, plain.err) == (0, "")
+    for interval in "64", "1000", "128k", "4M", "10M", str(2**62):
+        for flags in ((), ("--allocation-gaps", "fixed")):
+            run = guest.sample(interval, program + ".guest", "1", flags=flags)
+            assert run.out == plain.out
+            assert run.err == "guest: the profile is in 'out.vmprof'\n"
+
+
+def test_richards_is_right(guest: Guest) -> None:
+    assert guest(PROGRAMS / "richards.guest", "1").out == (
+        "passed 2322 packets, held 928 times: 1 of 1 rounds right\n")
+
+
+def test_exact_profile_counts_what_the_program_makes(interpreted: Guest) -> None:
+    profile = interpreted.sample(EXACT[0], "sites.guest", "3000", "200",
+                                 flags=EXACT[1:]).profile()
+    sizes = sizes_by_function(profile)
+    # README of the examples: a Cell is 24 + 24 bytes, an int 16
+    assert sizes["small"] == {16: 3000, 24: 6000}
+    # a list is 16 + 24 + 984 bytes; some more objects are made once
+    assert sizes["big"][984] == 200
+    once = sum(size * count for size, count in sizes["big"].items()) - (
+        200 * (1024 + 16))
+    assert 64 <= once < 300
+    assert sum(profile.samples.size) == profile.moments[-1].allocated
+
+
+@pytest.mark.parametrize("depth", [6, 9])
+def test_exact_profile_counts_the_nodes_of_gcbench(interpreted: Guest,
+                                                   depth: int) -> None:
+    profile = interpreted.sample(EXACT[0], "gcbench.guest", "2", str(depth),
+                                 flags=EXACT[1:]).profile()
+    sizes = sizes_by_function(profile)
+
+    def nodes(depth: int) -> int:
+        return 2**(depth + 1) - 1
+
+    trees = [(nodes(depth) // nodes(d) // 2, nodes(d))
+             for d in range(4, depth - 1, 2)]
+    # the slots of a Node: nothing else is of 32 bytes and stays uncounted
+    assert sizes["bottom_up"][32] >= nodes(depth) + 2 * sum(
+        count * size for count, size in trees)
+    assert sizes["churn"][32] >= 2 * sum(count for count, _ in trees)
+    assert sum(profile.samples.size) == profile.moments[-1].allocated
+
+
+@pytest.mark.parametrize("interval, program, arguments", [
+    ("64", "sites.guest", ("100000", "5000")),
+    ("1000", "sites.guest", ()), ("1000", "richards.guest", ("10",)),
+    ("128k", "gcbench.guest", ("20",)), ("128k", "richards.guest", ("100",)),
+    ("4M", "sites.guest", ("20000000", "1000000")),
+    ("10M", "sites.guest", ("20000000", "1000000"))])
+def test_total_is_what_the_gc_counted(guest: Guest, interval: str, program: str,
+                                      arguments: tuple[str, ...]) -> None:
+    profile = guest.sample(interval, program, *arguments).profile()
+    allocated = profile.moments[-1].allocated
+    mean = int(profile.settings["interval"])
+    # each byte is sampled with probability 1/mean
+    deviation = math.sqrt(allocated * mean)
+    total = sum(bytes_by_function(profile).values())
+    assert allocated > 10 * mean
+    assert abs(total - allocated) < SIGMAS * deviation
+    assert profile.lost_facts == 0
+    # objects that are made before and after the guest program's first frame
+    assert profile.lost_stacks < 10
+
+
+def test_number_of_samples_is_what_theory_says(interpreted: Guest) -> None:
+    truth = sizes_by_function(interpreted.sample(
+        EXACT[0], "sites.guest", "30000", "2000", flags=EXACT[1:]).profile())
+    counts = sum(truth.values(), collections.Counter())
+    for interval in 64, 500, 4096, 100000:
+        profile = interpreted.sample(str(interval), "sites.guest", "30000",
+                                     "2000").profile()
+        chances = [(count, -math.expm1(-size / interval))
+                   for size, count in counts.items()]
+        mean = sum(count * p for count, p in chances)
+        deviation = math.sqrt(sum(count * p * (1 - p) for count, p in chances))
+        assert abs(len(profile.samples) - mean) < SIGMAS * deviation
+
+
+@pytest.mark.parametrize("interval", [64, 1000])
+@pytest.mark.parametrize("program, arguments", [
+    ("sites.guest", ("20000", "1000")), ("gcbench.guest", ("1", "9")),
+    ("richards.guest", ("1",))])
+def test_share_of_each_function(guest: Guest, program: str,
+                                arguments: tuple[str, ...],
+                                interval: int) -> None:
+    exact = guest.sample(EXACT[0], program, *arguments, flags=EXACT[1:]).profile()
+    profile = guest.sample(str(interval), program, *arguments).profile()
+    found = bytes_by_function(profile)
+    for function, sizes in sizes_by_function(exact).items():
+        truth = sum(size * count for size, count in sizes.items())
+        deviation = math.sqrt(sum(sigma(count, size, interval)**2
+                                  for size, count in sizes.items()))
+        assert abs(found.get(function, 0.0) - truth) <= 4 * deviation, function
+
+
+def test_objects_have_a_type_and_an_end(guest: Guest) -> None:
+    profile = guest.sample("4k", "sites.guest", "1000000", "30000").profile()
+    samples = profile.samples
+    known = [i for i in range(len(samples)) if samples.survived[i] >= 0]
+    # all but those of the last nursery
+    assert len(samples) - len(known) < 2 * NURSERY / 4096
+    assert len(known) > 8 * NURSERY / 4096
+    assert -1 not in {samples.type[i] for i in known}
+    # the program holds on to one object at a time
+    survived = sum(samples.survived[i] for i in known)
+    assert survived <= 10 * profile.moments[-1].collections
+
+
+def test_survivors_are_those_that_the_program_keeps(interpreted: Guest) -> None:
+    program = interpreted.folder / "keep.guest"
+    program.write_text("""
+        func keep(count, list) {
+            i = 0;
+            while i < count { append(list, "x" * 3000); i = i + 1; }
+        }
+        func drop(count) {
+            i = 0;
+            while i < count { x = "x" * 2000; i = i + 1; }
+        }
+        func main(arguments) {
+            list = [];
+            i = 0;
+            while i < 100 { keep(30, list); drop(300); i = i + 1; }
+            print(len(list));
+        }
+        """)
+    run = interpreted("--allocation-sampling", "1k", program)
+    assert (run.code, run.out) == (0, "3000\n"), run.err
+    profile = run.profile()
+    survived: dict[str, collections.Counter[int]] = collections.defaultdict(
+        collections.Counter)
+    for stack, size, lived in zip(profile.samples.stack, profile.samples.size,
+                                  profile.samples.survived):
+        if size in (string_size(3000), string_size(2000)):
+            name = profile.function(profile.stacks[stack][-1].address).name
+            survived[name][lived] += 1
+    assert survived["keep"][0] == 0 and survived["keep"][1] > 1000
+    # a variable holds the last string while the next one is made
+    assert survived["drop"][1] <= 2 * profile.moments[-1].collections
+    assert survived["drop"][0] > 10000
+
+
+def test_time_samples_and_memory_beside_allocations(guest: Guest) -> None:
+    profile = guest.sample("128k", "gcbench.guest", "60",
+                           flags=("--period", "0.001", "--memory")).profile()
+    sizes = list(profile.samples.size)
+    assert sizes.count(0) > 20
+    assert len(sizes) - sizes.count(0) > 100
+    assert min(profile.samples.memory) > 1000       # KiB
+    # lines are not recorded, and no reader may think so
+    assert profile.function(profile.stacks[0][-1].address).name
+
+
+def test_vmprofs_own_reader(guest: Guest) -> None:
+    run = guest.sample("16k", "richards.guest", "10")
+    profile = run.profile()
+    stats = vmprof.read_profile(str(run.path))
+    assert len(stats.profiles) == len(profile.samples)
+    frames_of = ProgramFrames(profile)
+    counts = {name.split(":")[1]: count for name, count in stats.top_profile()
+              if name.startswith("guest:")}
+    for function in "Task.step", "System.run", "main":
+        ours = sum(function in {profile.function(frame.address).name
+                                for frame in frames_of(profile.stacks[stack])}
+                   for stack in profile.samples.stack)
+        assert counts[function] == ours > 0
+
+
+def test_functions_in_the_firefox_profiler(guest: Guest) -> None:
+    run = guest.sample("4k", "sites.guest", "100000", "5000")
+    target = guest.folder / "profile.json.gz"
+    assert convert([str(run.path), "-o", str(target)]) == 0
+    profile = json.loads(gzip.decompress(target.read_bytes()))
+    assert firefox_rules.violations(profile) == []
+    strings = profile["shared"]["stringArray"]
+    assert {"small", "big", "main"} <= set(strings)
+
+# ____________________________________________________________
+# the command line
+
+
+@pytest.mark.parametrize("flags, said", [
+    (("--allocation-sampling", "0"), "'0'"),
+    (("--allocation-sampling", "-1"), "'-1'"),
+    (("--allocation-sampling", "1.5k"), "'1.5k'"),
+    (("--allocation-sampling", "4611686018427387905"), "4611686018427387905"),
+    (("--allocation-sampling", "4294967297G"), "4294967297G"),
+    (("--allocation-sampling", "1k", "--allocation-seed", "0"), "'0'"),
+    (("--allocation-sampling", "1k", "--allocation-seed", "x"), "'x'"),
+    (("--allocation-sampling", "1k", "--allocation-gaps", "foo"), "'foo'"),
+    (("--period", "nan"), "nan"), (("--period", "0"), "0"),
+    (("--allocation-sampling", "1k", "-o", "/"), "Is a directory"),
+    (("--what",), "--what")])
+def test_bad_flags_are_refused(guest: Guest, flags: tuple[str, ...],
+                               said: str) -> None:
+    run = guest(*flags, PROGRAMS / "sites.guest", "10", "1")
+    assert (run.code, run.out) == (2, "")
+    assert said in run.err
+    assert not run.path.exists()
+
+
+def test_program_that_does_not_parse_leaves_no_profile(guest: Guest) -> None:
+    (guest.folder / "p.guest").write_text("func main(a) { print(1 }")
+    run = guest("--allocation-sampling", "1k", "p.guest")
+    assert run.code == 2
+    assert run.err == "guest: p.guest:1: expected ')', found '}'\n"
+    assert not run.path.exists()
+
+
+def test_program_that_fails_leaves_a_whole_profile(guest: Guest) -> None:
+    (guest.folder / "p.guest").write_text(
+        "func main(a) { i = 0; while i < 100000 { i = i + 1; } print(1 + none); }")
+    run = guest("--allocation-sampling", "64", "p.guest")
+    assert (run.code, run.out) == (1, "")
+    assert run.err.splitlines() == [
+        "guest: p.guest:1: in main: '+' is not defined for int and none",
+        "guest: the profile is in 'out.vmprof'"]
+    assert run.profile().end_time is not None
+
+
+def test_language(guest: Guest) -> None:
+    (guest.folder / "p.guest").write_text("""
+        class A { field x; func get() { return self.x; } }
+        class B extends A {
+            field y;
+            func sum() { return self.get() + self.y; }
+        }
+        func main(a) {
+            print(-7 / 2); print(-7 % 2); print(7 % -2);
+            print(a[0] + a[1]);
+            b = new B(1, 2);
+            print(b.sum());
+            print(b);
+            b.get(1);
+        }
+        """)
+    run = guest("p.guest", "one", "two")
+    assert run.code == 1
+    assert run.out == "-4\n1\n-1\nonetwo\n3\n<B>\n"
+    assert run.err == ("guest: p.guest:13: in main: A.get() takes 0 argument(s), "
+                       "not 1\n")

@@ -1,0 +1,229 @@
+"""rvmprof with the patch: what it must not do, and what it must survive.
+
+The program that runs is python2/targetscenarios.py, translated.  It makes
+objects of 16 bytes, 1000 bytes apart on average.
+"""
+from __future__ import annotations
+
+import collections
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rpython_tree import BUILD
+from truth import SIGMAS, sigma
+from vmprof_allocation import reader
+from vmprof_allocation.estimator import weight_objects
+
+SCENARIOS = BUILD / "rpython" / "scenarios"
+SIZE, INTERVAL = 16, 1000
+
+
+class Run:
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.code = -1
+        self.out: list[str] = []
+        self.err = ""
+
+    def __call__(self, name: str, files: int = 1) -> None:
+        done = subprocess.run(
+            [SCENARIOS, name, *(self.path(i) for i in range(files))],
+            text=True, capture_output=True, timeout=120,
+            env={"PYPY_GC_NURSERY": "1M"})
+        self.code, self.err = done.returncode, done.stderr
+        self.out = done.stdout.splitlines()
+
+    def path(self, number: int) -> Path:
+        return self.folder / ("%d.vmprof" % number)
+
+    def profile(self, number: int = 0) -> reader.Profile:
+        return reader.read(self.path(number))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    if not SCENARIOS.exists():
+        pytest.fail("%s is missing: `make test` builds it" % SCENARIOS)
+    return Run(tmp_path)
+
+
+def objects(profile: reader.Profile) -> dict[str, float]:
+    """Estimated objects by function; of samples without a stack: "lost"."""
+    result: dict[str, float] = collections.defaultdict(float)
+    samples = profile.samples
+    for stack, size, interval in zip(samples.stack, samples.size,
+                                     samples.interval):
+        if size == SIZE:
+            name = "lost" if stack < 0 else profile.function(
+                profile.stacks[stack][-1].address).name
+            result[name] += weight_objects(size, interval, profile.gaps)
+    return dict(result)
+
+
+def near(estimate: float, count: int, interval: int = INTERVAL) -> bool:
+    return abs(estimate - count) <= SIGMAS * sigma(count, SIZE, interval) / SIZE
+
+
+def test_plain(run: Run) -> None:
+    run("plain")
+    assert (run.code, run.out, run.err) == (0, [], "")
+    profile = run.profile()
+    assert profile.settings["carrier"] == "patch"
+    assert profile.end_time is not None
+    assert profile.lost_facts == 0
+    found = objects(profile)
+    assert set(found) == {"work"}
+    assert near(found["work"], 100000)
+
+
+def test_errno_is_kept(run: Run) -> None:
+    run("keeps_errno")
+    assert (run.code, run.out) == (0, ["errno was lost 0 times"])
+    assert len(run.profile().samples) > 1000
+
+
+def test_no_code_path_leaves_the_signals_ignored(run: Run) -> None:
+    run("signals")
+    # a handler while it samples; afterwards what was there before
+    assert run.out == ["SIGPROF 0", "SIGPROF 2", "SIGPROF 0"]
+    profile = run.profile()
+    by_function: dict[str, set[bool]] = collections.defaultdict(set)
+    for stack, size in zip(profile.samples.stack, profile.samples.size):
+        name = profile.function(profile.stacks[stack][-1].address).name
+        by_function[name].add(size > 0)
+    # allocation samples in all that allocate, time samples to the end
+    assert all(True in by_function["f%d" % i] for i in range(20))
+    assert all(False in by_function["g%d" % i] for i in range(20))
+    assert profile.settings["period"] == "0.001"
+    times = list(profile.samples.time)
+    assert min(times) >= 0
+
+
+def test_without_a_period_no_signal_is_touched(run: Run) -> None:
+    run("no_time_samples")
+    assert run.out == ["SIGPROF 0"]
+    profile = run.profile()
+    assert profile.settings["period"] == ""
+    assert 0 not in profile.samples.size
+
+
+def test_stop_and_start_neither_end_nor_revive_the_sampling(run: Run) -> None:
+    run("stops", 2)
+    assert (run.code, run.err) == (0, "")
+    found = objects(run.profile())
+    assert set(found) == {"before", "lost", "after"}
+    # what was allocated while it was stopped is counted, but not seen
+    assert all(near(count, 100000) for count in found.values())
+    assert run.profile().moments[-1].lost == run.profile().lost_stacks
+    found = objects(run.profile(1))
+    assert set(found) == {"again"}
+    assert near(found["again"], 100000)
+
+
+def test_one_profile_after_another(run: Run) -> None:
+    run("again", 3)
+    assert run.code == 0
+    for number in range(3):
+        profile = run.profile(number)
+        found = objects(profile)
+        assert set(found) == {"run%d" % number, "slower"}
+        assert near(found["run%d" % number], 50000)
+        assert near(found["slower"], 50000, 2 * INTERVAL)
+        # weighted with the interval at that moment
+        assert set(profile.samples.interval) == {INTERVAL, 2 * INTERVAL}
+
+
+def test_bad_intervals_are_refused_and_change_nothing(run: Run) -> None:
+    run("bad_values")
+    assert run.code == 0
+    wrong = ("bad value for 'allocation_interval': %d, must be 1 to "
+             "4611686018427387904")
+    assert run.out == [
+        "change 1000: allocations are not being sampled",
+        "disable 0: vmprof is not enabled",
+        "enable -1: " + wrong % -1,
+        "enable 4611686018427387905: " + wrong % (2**62 + 1),
+        "enable 1000: vmprof is already enabled",
+        "change 0: " + wrong % 0,
+        "change -5: " + wrong % -5,
+        "change 4611686018427387905: " + wrong % (2**62 + 1),
+        "change 4611686018427387904: done",
+        "change 1000: allocations are not being sampled"]
+    profile = run.profile()
+    assert near(objects(profile)["work"], 100000)
+    assert set(profile.samples.interval) == {INTERVAL}
+
+
+def test_a_forked_child_leaves_the_profile_alone(run: Run) -> None:
+    run("forks", 2)
+    assert (run.code, run.out) == (0, ["child 0"])
+    profile = run.profile()
+    found = objects(profile)
+    assert set(found) == {"before", "after"}
+    assert all(near(count, 100000) for count in found.values())
+    assert profile.lost_facts == 0
+    # it may have one of its own
+    child = run.profile(1)
+    assert near(objects(child)["child"], 100000)
+    assert child.settings["pid"] != profile.settings["pid"]
+
+
+def test_threads(run: Run) -> None:
+    run("threads")
+    assert run.code == 0
+    profile = run.profile()
+    found = objects(profile)
+    assert sum(near(count, 300000) for name, count in found.items()
+               if name.startswith("thread")) == 3
+    threads: dict[str, set[int]] = collections.defaultdict(set)
+    for stack, thread in zip(profile.samples.stack, profile.samples.thread):
+        if stack >= 0:      # not before the thread's first frame
+            name = profile.function(profile.stacks[stack][-1].address).name
+            threads[name].add(thread)
+    assert threads["main"] == {int(profile.settings["pid"])}
+    assert len({thread for name in found if name != "main"
+                for thread in threads.get(name, ())}) == 3
+
+
+def test_switches_between_stacks(run: Run) -> None:
+    run("switches")
+    assert (run.code, run.err) == (0, "")
+    found = objects(run.profile())
+    assert set(found) == {"outside", "inside", "lost"}
+    assert near(found["outside"], 100000)
+    # it ran 51 times, and 49 times more while the sampling was stopped
+    assert near(found["inside"], 51000)
+    assert near(found["lost"], 49000)
+
+
+def test_killed_process_leaves_its_samples(run: Run) -> None:
+    run("ends_without_disable")
+    assert run.code == 3
+    profile = run.profile()
+    assert profile.end_time is None
+    found = objects(profile)
+    assert set(found) == {"work"}           # its name was written, too
+    assert near(found["work"], 300000)
+
+
+def test_a_file_that_the_program_closed_is_not_written_to(run: Run) -> None:
+    run("closed_file", 2)
+    assert run.out == ["same number", "disable 0: Bad file descriptor"]
+    assert run.path(1).read_bytes() == b"mine"
+
+
+def test_nothing_goes_to_stdout(run: Run) -> None:
+    for name in "plain", "stops", "threads":
+        run(name, 2)
+        assert run.out == []
+
+
+def test_a_program_without_vmprof_links_none_of_it() -> None:
+    symbols = subprocess.run(
+        ["nm", BUILD / "rpython" / "gcbench-patched"],
+        text=True, capture_output=True, check=True).stdout
+    assert "SamplePoint" in symbols
+    for name in "vmprof", "recorder", "profile_log":
+        assert name not in symbols, name

@@ -1,0 +1,119 @@
+"""The patch does not touch the fast path: what is translated, or assembled by
+the JIT, with it and without it is the same, but for the GC's own slow path."""
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+from rpython_tree import BUILD, PATCHED, PRISTINE, python2
+
+HERE = Path(__file__).parent
+GCBENCH = {name: BUILD / "rpython" / ("gcbench-" + name)
+           for name in ("patched", "pristine")}
+
+#: of the generated C, the GC itself and its data, which hold the sampler.
+#: All others are the program and RPython's library, with the bump-pointer
+#: allocations inlined.
+GC_FILES = {"rpython_memory_gc.c", "data_rpython_memory_gc.c",
+            "data_rpython_memory_gc_1.c", "data_rpython_memory_gctransform.c",
+            "data_rpython_rlib.c", "data_rpython_rtyper.c", "nonfuncnodes.c"}
+
+
+def without_numbers(path: Path) -> str:
+    """Generated C without the running numbers of local variables and of
+    string constants, and without white space."""
+    text = path.read_text()
+    text = re.sub(r"\b(l_\w+?)(_?\d+)?\b", r"\1", text)
+    text = re.sub(r"\bpypy_g_rpy_string_\d+", "pypy_g_rpy_string", text)
+    return re.sub(r"\s+", "", text)
+
+
+def test_generated_c_of_the_program_is_the_same() -> None:
+    sources = {name: program.with_name(program.name + ".c")
+               for name, program in GCBENCH.items()}
+    names = {path.name for path in sources["pristine"].glob("*.c")}
+    assert names == {path.name for path in sources["patched"].glob("*.c")}
+    assert names > GC_FILES
+    fast_paths = 0
+    for name in sorted(names - GC_FILES):
+        patched, pristine = (without_numbers(sources[which] / name)
+                             for which in ("patched", "pristine"))
+        assert patched == pristine, name
+        fast_paths += patched.count("nursery_top")
+    assert fast_paths > 20
+
+
+def test_slow_path_when_off_begins_with_one_comparison() -> None:
+    code = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", "--disassemble="
+         "pypy_g_IncrementalMiniMarkGC_collect_and_reserve",
+         str(GCBENCH["patched"])],
+        text=True, capture_output=True, check=True).stdout
+    # everything before is the function saving registers
+    before, comparison, after = code.partition("sampling_SamplePoint")
+    assert comparison
+    assert re.fullmatch(r"\s*[0-9a-f]+:\s+cmpq\s+\$0x0,.*",
+                        before.splitlines()[-1])
+    assert re.match(r"\S*\s+[0-9a-f]+:\s+jne\s", after)
+    assert not re.search(r"\bj[a-z]+\b", before)
+
+
+def assembled(tree: Path, folder: Path) -> list[list[str]]:
+    """The instructions of each piece of machine code, with addresses, which
+    differ from process to process, by name."""
+    done = python2(tree, HERE / "python2" / "assemble.py")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    names = {found["nursery_free"]: "[nursery_free]"}
+
+    def name(match: re.Match[str]) -> str:
+        number = int(match.group(), 16)
+        return match.group() if number < 2**16 else names.get(number, "address")
+
+    pieces = []
+    for code, start in found["pieces"]:
+        binary = folder / "code"
+        binary.write_bytes(bytes.fromhex(code))
+        listing = subprocess.run(
+            ["objdump", "-D", "-b", "binary", "-m", "i386:x86-64",
+             "--no-show-raw-insn", "--adjust-vma=%d" % start, binary],
+            text=True, capture_output=True, check=True).stdout
+        pieces.append([re.sub(r"\b(0x)?[0-9a-f]+\b", name, instruction)
+                       for instruction in re.findall(
+                           r"^ *[0-9a-f]+:\t(.*?) *$", listing, re.MULTILINE)])
+    return pieces
+
+
+def test_machine_code_of_the_jit_is_the_same(tmp_path: Path) -> None:
+    patched, pristine = (assembled(tree, tmp_path)
+                         for tree in (PATCHED, PRISTINE))
+    assert patched == pristine
+    # the check of each allocation: nursery_top is the word after nursery_free
+    lines = "\n".join(line for piece in patched for line in piece)
+    checks = re.findall(r"cmp +0x8\(%r11\),%rdx\nja ", lines)
+    assert len(checks) == 8
+    assert "$[nursery_free],%r11" in lines
+
+
+def test_series_leaves_the_jit_alone() -> None:
+    for patch in (HERE.parent / "rpython" / "patches").glob("*.patch"):
+        assert "rpython/jit/" not in patch.read_text()
+
+
+def instructions(program: Path) -> int:
+    done = subprocess.run(
+        ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",
+         str(program)], text=True, capture_output=True,
+        env={"PYPY_GC_NURSERY": "4M", "PATH": "/usr/bin:/bin"})
+    assert done.returncode == 0, done.stderr
+    match = re.search(r"Collected : (\d+)", done.stderr)
+    assert match, done.stderr
+    return int(match.group(1))
+
+
+def test_instructions_when_off() -> None:
+    counts = {name: instructions(program) for name, program in GCBENCH.items()}
+    assert counts["pristine"] > 10**8
+    assert abs(counts["patched"] / counts["pristine"] - 1) < 0.001
