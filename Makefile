@@ -40,7 +40,7 @@ test: .build/pypy .build/python .build/test .build/node \
 	.venv/bin/mypy vmprof-integration/vmprof_allocation
 	.venv/bin/mypy converter/vmprof_convert
 	.venv/bin/mypy rpython/python2.py rpython/tree.py rpython/translate.py
-	$(MAKE) -j2 --output-sync=target test-rpython test-programs
+	$(MAKE) -j2 --output-sync=line test-rpython test-programs
 
 # the two take about as long; each has one core, more or less
 test-programs: .build/rpython/guest .build/rpython/guest-jit \
@@ -105,6 +105,7 @@ endef
 		s,zlib.h,zlib1g-dev,'); \
 	command -v valgrind >/dev/null || need="$$need valgrind libc6-dbg"; \
 	command -v objdump >/dev/null || need="$$need binutils"; \
+	command -v pkg-config >/dev/null || need="$$need pkg-config"; \
 	$(call apt_install,$$need)
 	@touch $@
 
