@@ -21,7 +21,8 @@ CONVERTER := $(shell find converter -name '*.py' -o -name '*.toml')
 # folders, too: they change when a file is removed
 RPYTHON := rpython/tree.py rpython/python2.py \
 	$(shell find rpython/patches rpython/added 2>/dev/null) \
-	$(filter %.c %.h,$(INTEGRATION))
+	$(foreach name,jit_stub profile_log recorder, \
+		$(filter %/$(name).c %/$(name).h,$(INTEGRATION)))
 
 .PHONY: run test test-programs test-rpython guest guest-jit bench clean
 .DELETE_ON_ERROR:
@@ -56,9 +57,9 @@ bench: .build/pypy .build/python .build/bench .build/rpython/guest \
 	.venv/bin/python benchmarks/overhead.py
 	.venv/bin/python benchmarks/patched.py
 
-guest: .build/rpython/guest
+guest: .build/rpython/guest .build/python
 
-guest-jit: .build/rpython/guest-jit
+guest-jit: .build/rpython/guest-jit .build/python
 
 clean:
 	rm -rf .build .venv .venv-pypy .node

@@ -100,8 +100,10 @@ class Log:
             key, START + time, thread, size, interval))
         self.facts.append((key, time, thread, size, interval))
 
-    def object(self, key: int, type_: int, survived: int) -> None:
-        self.lines.append("object %d %d %d" % (key, type_, survived))
+    def object(self, key: int, type_: int, survived: int,
+               time: int = 0) -> None:
+        self.lines.append("object %d %d %d %d" % (key, START + time, type_,
+                                                  survived))
         self.objects.append((key, type_, survived))
 
     def due(self, time: int, answer: bool) -> None:
@@ -332,6 +334,22 @@ def test_a_flush_is_due_by_size(log_harness: pathlib.Path,
     log.check(file.read_bytes())
 
 
+def test_a_flush_of_objects_alone_is_due_by_age(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    # a collection may come long after the last sample
+    log, file = new_log(tmp_path)
+    log.fact(log.lost(), 0, 1, 16, 10)
+    log.flush(1)
+    log.object(1, 5, 1, time=10)
+    log.due(10 + FLUSH_NS - 1, False)
+    log.due(10 + FLUSH_NS, True)
+    log.flush(2)
+    log.due(10 + 2 * FLUSH_NS, False)
+    log.close()
+    log.run(log_harness)
+    log.check(file.read_bytes())
+
+
 @pytest.mark.parametrize("burst", [1, 2, 21, BURST])
 def test_no_fact_is_dropped(log_harness: pathlib.Path, tmp_path: pathlib.Path,
                             burst: int) -> None:
@@ -380,7 +398,7 @@ def test_no_object_is_dropped(log_harness: pathlib.Path,
 def test_objects_without_a_key_are_left_out(log_harness: pathlib.Path,
                                             tmp_path: pathlib.Path) -> None:
     log, file = new_log(tmp_path)
-    log.lines.append("object 0 1 1")
+    log.lines.append("object 0 1 1 1")
     log.flush(1)
     log.close()
     log.run(log_harness)

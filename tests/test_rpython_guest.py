@@ -181,11 +181,16 @@ def test_share_of_each_function(guest: Guest, program: str,
     exact = guest.sample(EXACT[0], program, *arguments, flags=EXACT[1:]).profile()
     profile = guest.sample(str(interval), program, *arguments).profile()
     found = bytes_by_function(profile)
+    checked = 0
     for function, sizes in sizes_by_function(exact).items():
         truth = sum(size * count for size, count in sizes.items())
+        if truth < 20 * interval:       # a few samples have no normal distribution
+            continue
+        checked += 1
         deviation = math.sqrt(sum(sigma(count, size, interval)**2
                                   for size, count in sizes.items()))
         assert abs(found.get(function, 0.0) - truth) <= 4 * deviation, function
+    assert checked >= 2
 
 
 def test_objects_have_a_type_and_an_end(guest: Guest) -> None:

@@ -170,6 +170,19 @@ def test_a_forked_child_leaves_the_profile_alone(run: Run) -> None:
     assert child.settings["pid"] != profile.settings["pid"]
 
 
+def test_a_forked_child_can_take_time_samples(run: Run) -> None:
+    run("child_takes_time_samples", 2)
+    assert run.out == ["child 0"]
+    child = run.profile(1)
+    assert child.settings == {}
+    assert len(child.samples) > 5
+
+
+def test_a_forked_child_can_fork(run: Run) -> None:
+    run("child_forks")
+    assert (run.out, run.err) == (["child 0"], "")
+
+
 def test_threads(run: Run) -> None:
     run("threads")
     assert run.code == 0

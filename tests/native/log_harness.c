@@ -7,7 +7,7 @@
  *   stack HEX             prints the key
  *   lost                  prints the key
  *   fact KEY NOW THREAD SIZE INTERVAL
- *   object KEY TYPE SURVIVED
+ *   object KEY NOW TYPE SURVIVED
  *   due NOW               prints 0 or 1
  *   settings TEXT
  *   flush NOW ALLOCATED LOST DROPPED COLLECTIONS PRESSURES SURPRISES
@@ -115,8 +115,9 @@ static void call(const char *command, const char *rest)
                     " %" SCNd64, n, n + 1, n + 2, n + 3, n + 4) == 5)
         profile_log_fact(n[0], n[1], n[2], n[3], n[4]);
     else if (strcmp(command, "object") == 0 &&
-             sscanf(rest, "%" SCNd64 " %" SCNd64 " %d", n, n + 1, &fd) == 3)
-        profile_log_object(n[0], n[1], fd);
+             sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %d", n, n + 1,
+                    n + 2, &fd) == 4)
+        profile_log_object(n[0], n[1], n[2], fd);
     else if (strcmp(command, "due") == 0)
         printf("%d\n", profile_log_due(strtoll(rest, NULL, 10)));
     else if (strcmp(command, "settings") == 0)

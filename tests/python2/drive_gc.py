@@ -80,7 +80,6 @@ class Run(object):
         self.gc.debug_tiny_nursery = tiny
         self.gc.gc_nursery_debug = debug
         self.gc.call_destructor = self.destructor
-        self.layout = {}
         self.finalizer_chars = 0
         self.total_before = 0
         self.totals = None

@@ -58,7 +58,8 @@ class Node(object):
 
 class State(object):
     node = None         # what was allocated last, so that it is allocated
-    threads = 0
+    threads = 0         # that are at work
+    started = 0
 
 
 state = State()
@@ -236,9 +237,47 @@ def forks(files):
     os.close(fd)
 
 
+def child_takes_time_samples(files):
+    """A child whose parent took none"""
+    fd = open_profile(files[0])
+    enable(fd)
+    pid = os.fork()
+    if pid == 0:
+        rvmprof.disable()
+        other = open_profile(files[1])
+        rvmprof.enable(other, 0.001)
+        work(new_code("child"), 50)
+        rvmprof.disable()
+        os.close(other)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    print "child %d" % status
+    rvmprof.disable()
+    os.close(fd)
+
+
+def child_forks(files):
+    """A child of a parent that takes time samples, with a child of its own"""
+    fd = open_profile(files[0])
+    enable(fd, INTERVAL, 0.001)
+    pid = os.fork()
+    if pid == 0:
+        if os.fork() == 0:
+            os._exit(0)
+        work(new_code("child"), 50)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    print "child %d" % status
+    rvmprof.disable()
+    os.close(fd)
+
+
 def thread():
     rthread.gc_thread_start()
-    allocate(new_code("thread%d" % state.threads), 300000)
+    # (what follows may let other threads in)
+    number = state.started
+    state.started += 1
+    allocate(new_code("thread%d" % number), 300000)
     state.threads -= 1
     rthread.gc_thread_die()
 
@@ -336,6 +375,10 @@ def entry_point(argv):
         bad_values(files)
     elif name == "forks":
         forks(files)
+    elif name == "child_takes_time_samples":
+        child_takes_time_samples(files)
+    elif name == "child_forks":
+        child_forks(files)
     elif name == "threads":
         threads(files)
     elif name == "switches":

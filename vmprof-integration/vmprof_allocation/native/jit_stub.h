@@ -26,4 +26,5 @@
 
 /* If 'address', a return address, lies in such a stub: where the program goes
    on.  Otherwise, or on another processor than x86-64, 0. */
+__attribute__((visibility("hidden")))
 uintptr_t jit_stub_back(uintptr_t address);

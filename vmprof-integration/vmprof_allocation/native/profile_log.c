@@ -36,7 +36,7 @@ static struct {
     ino_t inode;
     int error;                          /* errno of the first failed write */
     int64_t started;
-    int64_t oldest;                     /* time of the oldest waiting fact */
+    int64_t oldest;                     /* time of the oldest that waits */
     int64_t last_key;
     size_t used;
     int facts;
@@ -113,7 +113,7 @@ void profile_log_fact(int64_t key, int64_t now, int64_t thread, int64_t size,
 
     if (key == 0 || log.facts == MAX_FACTS)
         return;
-    if (log.facts == 0)
+    if (log.facts == 0 && log.objects == 0)
         log.oldest = now;
     fact = &log.fact[log.facts++];
     fact->key = key;
@@ -123,12 +123,14 @@ void profile_log_fact(int64_t key, int64_t now, int64_t thread, int64_t size,
     fact->interval = interval;
 }
 
-void profile_log_object(int64_t key, int64_t type, int survived)
+void profile_log_object(int64_t key, int64_t now, int64_t type, int survived)
 {
     struct object *object;
 
     if (key == 0 || !log.is_open || log.objects == MAX_OBJECTS)
         return;
+    if (log.facts == 0 && log.objects == 0)
+        log.oldest = now;
     object = &log.object[log.objects++];
     object->key = key;
     object->type = type;
@@ -140,7 +142,7 @@ int profile_log_due(int64_t now)
     return log.facts > MAX_FACTS - PROFILE_LOG_BURST ||
            log.objects > MAX_OBJECTS - PROFILE_LOG_BURST ||
            log.used >= PROFILE_LOG_BYTES ||
-           (log.facts > 0 && now - log.oldest >= PROFILE_LOG_NS);
+           (log.facts + log.objects > 0 && now - log.oldest >= PROFILE_LOG_NS);
 }
 
 /* ____________________________________________________________ */

@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#pragma GCC visibility push(hidden)
+
 /* a flush is due at this many bytes, or when the oldest are this old */
 #define PROFILE_LOG_BYTES   (1 << 20)
 #define PROFILE_LOG_NS      750000000
@@ -58,7 +60,7 @@ void profile_log_fact(int64_t key, int64_t now, int64_t thread, int64_t size,
 /* What became of the object that the sample 'key' was taken for, at the first
    minor collection after: its type, as the GC numbers them, and whether it
    survived. */
-void profile_log_object(int64_t key, int64_t type, int survived);
+void profile_log_object(int64_t key, int64_t now, int64_t type, int survived);
 
 /* True if a flush is due */
 int profile_log_due(int64_t now);
@@ -74,3 +76,5 @@ void profile_log_forget(void);
    the facts before.  Returns 0 or the errno of the first error; EBADF if
    the program closed the file under us. */
 int profile_log_close(void);
+
+#pragma GCC visibility pop

@@ -127,11 +127,12 @@ int64_t recorder_allocation(int64_t size, int64_t interval, void (*walk)(void))
 void recorder_object(int64_t key, int64_t type, int survived)
 {
     int saved_errno = errno;
+    int64_t now = now_ns();
 
     recorder_lock();
-    profile_log_object(key, type, survived);
-    if (is_open && profile_log_due(0))      /* there are too many of them */
-        flush(now_ns());
+    profile_log_object(key, now, type, survived);
+    if (is_open && profile_log_due(now))
+        flush(now);
     recorder_unlock();
     errno = saved_errno;
 }

@@ -6,14 +6,16 @@
  * is being taken, time and thread, when to write, and the counts.
  *
  * A time sample is taken in a signal handler.  If its thread is at work in
- * here already, then the sample is dropped; otherwise it waits its turn, which
- * is never long, because nothing that holds the lock waits for anything.
+ * here already, then the sample is dropped; otherwise it waits its turn.  Who
+ * holds the lock waits for nothing but the file.
  */
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "profile_log.h"
+
+#pragma GCC visibility push(hidden)
 
 struct recorder_counts {
     int64_t samples;        /* allocation samples */
@@ -65,3 +67,5 @@ void recorder_object(int64_t key, int64_t type, int survived);
    yourself. */
 int recorder_begin_time_sample(void);
 void recorder_end_time_sample(void);
+
+#pragma GCC visibility pop

@@ -130,8 +130,6 @@ int vmprof_stack_find(uintptr_t base, const char *record, size_t size)
     return found == 1 ? 0 : ENOTSUP;
 }
 
-/* ____________________________________________________________ */
-
 uintptr_t *vmprof_stack_stub(uintptr_t *back)
 {
     struct node *node;

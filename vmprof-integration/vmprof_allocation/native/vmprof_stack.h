@@ -15,6 +15,6 @@
 int vmprof_stack_find(uintptr_t base, const char *record, size_t size);
 
 /* If this thread's innermost node is a piece of the JIT's code that called
-   from a stub (jit_stub.h): the place of the return address on the machine stack, and in
-   'back' where the program goes on.  Otherwise NULL. */
+   from a stub (jit_stub.h): the place of the return address on the machine
+   stack, and in 'back' where the program goes on.  Otherwise NULL. */
 uintptr_t *vmprof_stack_stub(uintptr_t *back);

@@ -73,7 +73,7 @@ to it, of the types that are defined in rlib/rgc.py:
 from rpython.rlib import rgc
 from rpython.rlib.debug import ll_assert
 from rpython.rlib.objectmodel import not_rpython
-from rpython.rlib.rarithmetic import LONG_BIT, r_longlong, r_ulonglong, intmask
+from rpython.rlib.rarithmetic import LONG_BIT, r_longlong, r_ulonglong
 from rpython.rtyper.lltypesystem import lltype, llmemory, llarena, rffi
 from rpython.rtyper.lltypesystem.llmemory import raw_malloc_usage
 from rpython.translator.tool.cbuild import ExternalCompilationInfo
@@ -170,9 +170,9 @@ class SamplePoint(Sampler):
 
     def begin(self, gc, interval, seed, fixed, sampled, collected):
         """Begin to sample.  Returns the totals, which are kept up to date."""
-        self.stop(gc)
         if interval <= 0 or interval > MAX_INTERVAL:
             return lltype.nullptr(rgc.ALLOCATION_TOTALS.TO)
+        self.stop(gc)
         self.sampled = sampled
         self.collected = collected
         self.totals.interval = interval
@@ -246,12 +246,22 @@ class SamplePoint(Sampler):
         if self.pass_object(size):
             key = self.sampled(size, address)
             if key > 0:
-                self.objects.append(address)
-                self.objects.append(rffi.cast(llmemory.Address, key))
+                self.remember(address, key)
             elif key < 0:
                 self.interval = 0
         self.place(gc)
     allocated._dont_inline_ = True
+
+    def remember(self, address, key):
+        # a program that is out of memory must not fail on our account
+        try:
+            self.objects.append(address)
+        except MemoryError:
+            return
+        try:
+            self.objects.append(rffi.cast(llmemory.Address, key))
+        except MemoryError:
+            self.objects.pop()
 
     def minor_collection(self, gc):
         """All young objects that survive this minor collection are known, and

@@ -12,8 +12,9 @@
 #include "vmprof_mt.h"
 #include "vmprof_unix.h"
 
-/* vmp_walk_and_record_stack() leaves so many native frames out: its own, and
-   those of walk(), recorder_allocation() and vmprof_allocation_sampled() */
+/* With native frames, vmp_walk_and_record_stack() leaves so many of them out:
+   its own, record_stack(), walk() and recorder_allocation().  The compiler
+   makes the call of the last one a jump. */
 #define OWN_FRAMES  4
 
 /* rgc.ALLOCATION_TOTALS */
@@ -65,7 +66,7 @@ static __attribute__((noinline)) void walk(void)
     PY_STACK_FRAME_T *stack = get_vmprof_stack();
 
     /* A profile whose process gets killed needs the names of the functions
-       in it.  They come with the GIL, and so do we. */
+       in it. */
     flush_codes();
     if (vmprof_enter_signal() == 0 && stack != NULL) {
         uintptr_t *slot = NULL, stub = 0, back;
@@ -132,8 +133,10 @@ ssize_t vmprof_allocation_write(int fd, const void *records, size_t size)
 
 static int result(int error)
 {
+    if (error == 0)
+        return 0;
     errno = error;
-    return error == 0 ? 0 : -1;
+    return -1;
 }
 
 int vmprof_takes_time_samples(void)
@@ -168,11 +171,11 @@ int vmprof_allocation_close(void)
 {
     int error;
 
+    takes_time_samples = 1;
     if (!is_open)
         return 0;
     recorder_stop();
     is_open = 0;
-    takes_time_samples = 1;
     error = recorder_close();
     gc_totals = NULL;
     return result(error);

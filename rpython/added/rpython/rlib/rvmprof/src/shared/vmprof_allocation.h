@@ -6,9 +6,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <unistd.h>
 
-#ifdef VMPROF_LINUX
+#if defined(RPYTHON_VMPROF) && defined(VMPROF_LINUX)
 
 /* For rvmprof.py.  Those that return something return 0, or -1 and an errno.
  */
@@ -16,7 +15,6 @@
 /* Between vmprof_init() and vmprof_enable(): write the profile by way of the
    recorder.  'take_time_samples' keeps vmprof's timer. */
 RPY_EXTERN int vmprof_allocation_open(int take_time_samples);
-RPY_EXTERN int vmprof_allocation_close(void);
 /* After vmprof_enable() */
 RPY_EXTERN int vmprof_allocation_start(char *settings);
 /* What the GC counts: rgc.ALLOCATION_TOTALS.  NULL until it has begun. */
@@ -29,6 +27,7 @@ RPY_EXTERN void vmprof_allocation_collected(intptr_t key, intptr_t type,
 
 /* For the rest of vmprof */
 int vmprof_takes_time_samples(void);
+int vmprof_allocation_close(void);
 void vmprof_allocation_forget(void);            /* in a forked child */
 ssize_t vmprof_allocation_write(int fd, const void *records, size_t size);
 int vmprof_begin_time_sample(void);
