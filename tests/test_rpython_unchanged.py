@@ -14,10 +14,11 @@ HERE = Path(__file__).parent
 GCBENCH = {name: BUILD / "rpython" / ("gcbench-" + name)
            for name in ("patched", "pristine")}
 
-#: of the generated C, the GC itself and its data, which hold the sampler.
+#: of the generated C, the GC itself with its stacks and its data, which hold
+#: the sampler.
 #: All others are the program and RPython's library, with the bump-pointer
 #: allocations inlined.
-GC_FILES = {"rpython_memory_gc.c", "data_rpython_memory_gc.c",
+GC_FILES = {"rpython_memory.c", "rpython_memory_gc.c", "data_rpython_memory_gc.c",
             "data_rpython_memory_gc_1.c", "data_rpython_memory_gctransform.c",
             "data_rpython_rlib.c", "data_rpython_rtyper.c", "nonfuncnodes.c"}
 
