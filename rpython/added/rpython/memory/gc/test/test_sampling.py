@@ -526,6 +526,29 @@ class TestNurseryTop(BaseSamplingTest):
                 self.alloc()
             assert self.numbers() == expected
 
+    def test_no_more_slow_paths_than_samples(self):
+        # the JIT's and RPython's fast path is left only for a sampled byte
+        # or a full nursery, not for an object that ends right before one
+        original = self.gc.collect_and_reserve
+        slow = []
+        def collect_and_reserve(totalsize):
+            slow.append(len(self.sizes) - self.first)
+            return original(totalsize)
+        self.gc.collect_and_reserve = collect_and_reserve
+        for interval, expected in [(4 * WORD + 1, [1, 2, 3, 4, 5, 6, 7]),
+                                   (8 * WORD + 1, [2, 4, 6]),
+                                   (12 * WORD, [2, 5]),
+                                   (12 * WORD + 1, [3, 6]),
+                                   (31 * WORD, [7]),
+                                   (32 * WORD + 1, []),
+                                   (1000 * WORD, [])]:
+            self.start(interval)
+            for i in range(8):
+                self.alloc()
+            assert slow == self.numbers() == expected
+            self.gc.collect(0)
+            del slow[:]
+
     def test_gap_longer_than_the_nursery(self):
         self.start(100 * WORD)
         for i in range(100):
@@ -1233,7 +1256,7 @@ class TestLargeObjects(BaseSamplingTest):
                 if i % 37 == 36:
                     self.gc.collect(i % 3)
                 if i % 31 == 30:
-                    self.gc.raw_malloc_memory_pressure(300)
+                    self.gc.raw_malloc_memory_pressure(3000)
                 if i == 75 and start is not None:
                     # changes nothing either
                     assert self.gc.set_allocation_interval(start[0])
