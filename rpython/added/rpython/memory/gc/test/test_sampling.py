@@ -1053,6 +1053,22 @@ class TestNurseryTop(BaseSamplingTest):
             self.alloc()
         assert self.samples == []
 
+    def test_13_bad_start_leaves_a_running_sampling_alone(self):
+        self.start(10 * WORD)
+        self.alloc()
+        def never(*args):
+            raise AssertionError("of the start that was refused")
+        for interval in [0, -1, -sys.maxint - 1, MAX_INTERVAL + 1, sys.maxint]:
+            assert not self.gc.start_allocation_sampling(
+                interval, 0, False, llhelper(rgc.ALLOCATION_SAMPLED, never),
+                llhelper(rgc.ALLOCATION_COLLECTED, never))
+            assert self.totals.interval == 10 * WORD
+        for i in range(10):
+            self.alloc()
+        # from before the collection
+        assert len(self.fates) == 3
+        self.check(10 * WORD)
+
     def test_13_bad_changes_are_refused(self):
         gc = self.gc
         # there is nothing to change, nor to stop
@@ -1516,6 +1532,39 @@ class TestReports(BaseSamplingTest):
                                  self.type_index(TYPE), i % 2))
         self.gc.collect(0)
         assert sorted(self.fates) == sorted(expected)
+
+    def test_out_of_memory_for_a_report(self):
+        # The program does not notice.  One object is forgotten, and no key
+        # takes the place of an address.
+        class Failing(object):
+            def __init__(self, stack, bad):
+                self.stack = stack
+                self.bad = bad
+                self.count = 0
+                self.pop = stack.pop
+                self.non_empty = stack.non_empty
+            def append(self, address):
+                self.count += 1
+                if self.count == self.bad:
+                    raise MemoryError
+                self.stack.append(address)
+
+        for bad, forgotten in [(1, 1), (2, 1), (5, 3), (6, 3), (9, 5),
+                               (10, 5)]:
+            self.fresh()
+            self.start(1)
+            point = self.gc.sample_point
+            point.objects = Failing(point.objects, bad)
+            for i in range(5):
+                assert self.offset(self.keep(self.alloc())) == 4 * i
+            self.stackroots.pop(1)
+            self.gc.collect(0)
+            expected = {1: 1, 2: 0, 3: 1, 4: 1, 5: 1}
+            del expected[forgotten]
+            type = self.type_index(S)
+            assert sorted(self.fates) == [
+                (key, type, expected[key]) for key in sorted(expected)]
+            self.check(1)
 
     def test_large_keys(self):
         self.start(1)
