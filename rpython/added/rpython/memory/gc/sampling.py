@@ -54,14 +54,14 @@ Objects of which the size is over 'nonlarge_max', or that have an old-style
 finalizer, don't go through the nursery; external_malloc() reports them.
 
 The GC knows nothing about profilers.  It calls two functions that were given
-to it, of the types that are defined in rlib/rgc.py:
+to it, of the types that are defined in rlib/rgc.py.  Neither may call back
+into the GC: it is in the middle of its work.
 
   sampled(size, address)      'size' bytes were reserved at 'address', GC
                               header included, and they are sampled.  The
-                              object is not there yet: don't look.  Must not
-                              call back into the GC.  Returns a key > 0 to
-                              hear of this object again, 0 not to, or a
-                              negative number to end the sampling.
+                              object is not there yet: don't look.  Returns a
+                              key > 0 to hear of this object again, 0 not to,
+                              or a negative number to end the sampling.
   collected(key, type, survived)
                               called by the next minor collection, with the
                               object's type (an index into the table that
