@@ -155,16 +155,10 @@ def unzip(wheel: Path, folder: Path) -> None:
 def git_hashes(patch: Path) -> Iterator[tuple[str, str, str]]:
     """For each file of a patch: the name, and the beginnings of git's hashes
     of the file before and after."""
-    name = ""
-    for line in patch.read_text(encoding="utf-8", errors="replace").splitlines():
-        match = re.match(r"diff --git a/(\S+) b/\1$", line)
-        if match:
-            name = match.group(1)
-        elif line.startswith("--- "):
-            name = ""
-        match = re.match(r"index ([0-9a-f]{7,40})\.\.([0-9a-f]{7,40})\b", line)
-        if match and name:
-            yield name, match.group(1), match.group(2)
+    text = patch.read_text(encoding="utf-8", errors="replace")
+    for match in re.finditer(r"^index ([0-9a-f]{7,40})\.\.([0-9a-f]{7,40})\b.*\n"
+                             r"--- .*\n\+\+\+ b/(\S+)$", text, re.MULTILINE):
+        yield match.group(3), match.group(1), match.group(2)
 
 
 def git_hash(path: Path) -> str:

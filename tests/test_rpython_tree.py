@@ -348,6 +348,12 @@ def test_patches_do_not_repeat_rpython(series: list[Patch]) -> None:
         assert patch.context == [], patch.name
 
 
+def test_each_patch_has_gits_hash_of_each_file(series: list[Patch]) -> None:
+    for patch, path in zip(series, layout.Ours().series()):
+        assert [name for name, _, _ in layout.git_hashes(path)] \
+            == list(patch.files), patch.name
+
+
 def test_patch_of_the_gc_is_small(series: list[Patch]) -> None:
     lines = [line for patch in series for line in patch.files.get(GC, [])]
     assert 0 < len(lines) < 100
