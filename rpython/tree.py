@@ -152,13 +152,16 @@ def unzip(wheel: Path, folder: Path) -> None:
                 path.chmod(path.stat().st_mode | 0o111)
 
 
-def git_hashes(patch: Path) -> Iterator[tuple[str, str, str]]:
+def git_hashes(patch: Path) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """For each file of a patch: the name, and the beginnings of git's hashes
-    of the file before and after."""
+    of the file before and after; several of them, one an index line, if the
+    patch is for several versions of the file."""
     text = patch.read_text(encoding="utf-8", errors="replace")
-    for match in re.finditer(r"^index ([0-9a-f]{7,40})\.\.([0-9a-f]{7,40})\b.*\n"
-                             r"--- .*\n\+\+\+ b/(\S+)$", text, re.MULTILINE):
-        yield match.group(3), match.group(1), match.group(2)
+    for match in re.finditer(r"((?:^index .*\n)+)--- .*\n\+\+\+ b/(\S+)$", text,
+                             re.MULTILINE):
+        yield match.group(2), re.findall(
+            r"^index ([0-9a-f]{7,40})\.\.([0-9a-f]{7,40})\b", match.group(1),
+            re.MULTILINE)
 
 
 def git_hash(path: Path) -> str:
@@ -171,15 +174,16 @@ def git_hash(path: Path) -> str:
 
 def apply(patch: Path, folder: Path) -> None:
     """Apply one patch, exactly."""
-    def check(name: str, expected: str, when: str) -> None:
-        if not git_hash(folder / name).startswith(expected):
+    def check(name: str, expected: list[str], when: str) -> None:
+        if not git_hash(folder / name).startswith(tuple(expected)):
             raise Problem("%s does not apply exactly: %s it, %s is not the file "
                           "%s: make it anew from the tree with the patches "
-                          "before it" % (patch, when, name, expected))
+                          "before it" % (patch, when, name,
+                                         " or ".join(expected)))
 
     hashes = list(git_hashes(patch))
-    for name, before, _ in hashes:
-        check(name, before, "before")
+    for name, pairs in hashes:
+        check(name, [before for before, _ in pairs], "before")
     try:
         done = subprocess.run(
             ["patch", "-p1", "-F0", "--forward", "--unified",
@@ -200,8 +204,8 @@ def apply(patch: Path, folder: Path) -> None:
                       "with the patches before it\n%s" % (
                           patch, "\n".join("    " + line for line in
                                            done.stdout.splitlines())))
-    for name, _, after in hashes:
-        check(name, after, "after")
+    for name, pairs in hashes:
+        check(name, [after for _, after in pairs], "after")
 
 
 def lay_out(folder: Path, wheel: Path, ours: Ours | None) -> None:

@@ -1,7 +1,6 @@
 """How RPython's tree is laid out, what our patches are, and Python 2.7."""
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import os
 import re
@@ -15,11 +14,11 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
+from patch_files import Patch, parse
 
 sys.path.insert(0, str(ROOT / "rpython"))
-import tree as layout
-
 import python2
+import tree as layout
 
 BUILD = ROOT / ".build"
 PYTHON2 = BUILD / "py2" / "python2"
@@ -276,36 +275,6 @@ def test_command_line_says_what_was_wrong(tmp_path: Path) -> None:
 
 # our patches ----------------------------------------------------------------
 
-@dataclasses.dataclass
-class Patch:
-    name: str
-    header: str
-    #: the changed lines, with + and -, by the names of the files
-    files: dict[str, list[str]]
-    context: list[str]
-
-
-def parse(path: Path) -> Patch:
-    header, files, context = [], {}, []
-    name, old, new = "", 0, 0
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if old or new:
-            if line[:1] not in ("+", "-", "\\"):
-                context.append(line)
-            else:
-                files[name].append(line)
-            old -= line[:1] in ("-", " ", "")
-            new -= line[:1] in ("+", " ", "")
-        elif line.startswith("+++ "):
-            name = line[len("+++ b/"):].split("\t")[0]
-            files[name] = []
-        elif match := re.match(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@", line):
-            old, new = (int(match[i] or "1") for i in (1, 2))
-        elif not files and not re.match("(diff --git|index|---) ", line):
-            header.append(line)
-    return Patch(path.name, "\n".join(header), files, context)
-
-
 @pytest.fixture
 def series() -> list[Patch]:
     result = [parse(path) for path in layout.Ours().series()]
@@ -350,8 +319,9 @@ def test_patches_do_not_repeat_rpython(series: list[Patch]) -> None:
 
 def test_each_patch_has_gits_hash_of_each_file(series: list[Patch]) -> None:
     for patch, path in zip(series, layout.Ours().series()):
-        assert [name for name, _, _ in layout.git_hashes(path)] \
-            == list(patch.files), patch.name
+        hashes = dict(layout.git_hashes(path))
+        assert list(hashes) == list(patch.files), patch.name
+        assert all(hashes.values()), patch.name
 
 
 def test_patch_of_the_gc_is_small(series: list[Patch]) -> None:

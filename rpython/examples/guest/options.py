@@ -1,4 +1,7 @@
 """The command line."""
+import os
+import time
+
 from rpython.rlib import jit
 from rpython.rlib.rarithmetic import intmask, r_uint
 from rpython.rlib.rfloat import string_to_float
@@ -13,7 +16,7 @@ Runs a program of the guest language. FLAGS, all before PROGRAM:
 
   --allocation-sampling BYTES   sample allocations, one per so many bytes on
                                 average: 1 to 2**62, or with k, M or G
-  --allocation-seed NUMBER      make a run repeatable: 1 to 2**64 - 1
+  --allocation-seed NUMBER      make a run repeatable: 0 to 2**64 - 1
   --allocation-gaps KIND        exponential (default) or fixed
   --period SECONDS              take time samples: 0.000001 to less than 1
   --memory                      record the process's memory with the samples
@@ -37,7 +40,8 @@ class Options(object):
         # 0: no samples of this kind
         self.interval = 0
         self.period = 0.0
-        self.seed = 0
+        # another one each time
+        self.seed = intmask(int(time.time() * 1e6) ^ (os.getpid() << 42))
         self.fixed = False
         self.memory = False
         self.output = ""
@@ -78,7 +82,7 @@ def parse_interval(text):
 
 def parse_seed(text):
     refusal = UsageError(
-        "--allocation-seed: '%s' is not a seed; give a whole number from 1 to "
+        "--allocation-seed: '%s' is not a seed; give a whole number from 0 to "
         "2**64 - 1" % text)
     if not text:
         raise refusal
@@ -91,8 +95,6 @@ def parse_seed(text):
         if number > (largest - r_uint(digit)) // r_uint(10):
             raise refusal
         number = number * r_uint(10) + r_uint(digit)
-    if not number:
-        raise refusal       # that is rvmprof's word for "choose one"
     return intmask(number)
 
 

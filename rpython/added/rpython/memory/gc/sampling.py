@@ -70,6 +70,7 @@ into the GC: it is in the middle of its work.
                               in one piece for several objects, this is the
                               first of them.
 """
+import sys
 from rpython.rlib import rgc
 from rpython.rlib.debug import ll_assert
 from rpython.rlib.objectmodel import not_rpython
@@ -85,7 +86,8 @@ MAX_INTERVAL = 1 << (LONG_BIT - 2)
 c_log = rffi.llexternal('log', [rffi.DOUBLE], rffi.DOUBLE, _nowrapper=True,
                         sandboxsafe=True, random_effects_on_gcobjs=False,
                         compilation_info=ExternalCompilationInfo(
-                            includes=['math.h'], libraries=['m']))
+                            includes=['math.h'],
+                            libraries=[] if sys.platform == 'win32' else ['m']))
 
 
 class Sampler(object):

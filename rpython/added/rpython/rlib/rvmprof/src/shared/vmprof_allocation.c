@@ -167,6 +167,19 @@ void vmprof_allocation_totals(void *totals)
     gc_totals = totals;
 }
 
+void vmprof_allocation_statistics(intptr_t counts[6])
+{
+    struct profile_totals totals = { 0 };
+
+    get_totals(&totals);
+    counts[0] = totals.allocated;
+    counts[1] = totals.collections;
+    counts[2] = recorder_counts.samples;
+    counts[3] = recorder_counts.lost;
+    counts[4] = recorder_counts.time_samples;
+    counts[5] = recorder_counts.dropped;
+}
+
 int vmprof_allocation_close(void)
 {
     int error;
@@ -177,7 +190,6 @@ int vmprof_allocation_close(void)
     recorder_stop();
     is_open = 0;
     error = recorder_close();
-    gc_totals = NULL;
     return result(error);
 }
 

@@ -19,6 +19,9 @@ RPY_EXTERN int vmprof_allocation_open(int take_time_samples);
 RPY_EXTERN int vmprof_allocation_start(char *settings);
 /* What the GC counts: rgc.ALLOCATION_TOTALS.  NULL until it has begun. */
 RPY_EXTERN void vmprof_allocation_totals(void *totals);
+/* Since the last start: bytes allocated, minor collections, samples, samples
+   without a stack, time samples, time samples that met another sample */
+RPY_EXTERN void vmprof_allocation_statistics(intptr_t counts[6]);
 
 /* For the GC */
 RPY_EXTERN intptr_t vmprof_allocation_sampled(intptr_t size, void *address);
