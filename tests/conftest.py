@@ -2,11 +2,12 @@
 
 The interpreter is that of .venv-pypy, which `make` builds; or, to try another
 build of PyPy, the one that the environment variable PYPY names, with our
-package installed in it.
+package installed in it.  That may be one with the patch.
 """
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import subprocess
 import textwrap
@@ -32,6 +33,14 @@ class Run:
 
     def profile(self) -> Profile:
         return reader.read(self.path)
+
+
+@functools.cache
+def has_patch() -> bool:
+    done = subprocess.run(
+        [PYPY, "-c", "import _vmprof; _vmprof.set_allocation_interval"],
+        stderr=subprocess.DEVNULL)
+    return done.returncode == 0
 
 
 class PyPy:
@@ -84,3 +93,11 @@ def pypy(tmp_path: Path) -> PyPy:
     if not Path(PYPY).exists():
         pytest.fail("%s is missing: run `make test`, which installs it" % PYPY)
     return PyPy(tmp_path)
+
+
+@pytest.fixture
+def stock_pypy(pypy: PyPy) -> PyPy:
+    """For what only the live carrier does."""
+    if has_patch():
+        pytest.skip("%s has the patch: nothing is hooked" % PYPY)
+    return pypy

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from conftest import PyPy, Run
+from conftest import PyPy, Run, has_patch
 from vmprof_allocation import reader
 
 APP = """
@@ -129,7 +129,7 @@ def test_doctor(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof_allocation", "doctor")
     assert run.code == 0
     assert "BAD" not in run.out
-    assert run.out.endswith("allocations can be sampled here\n")
+    assert "\nallocations can be sampled here" in run.out
 
 
 def test_report(pypy: PyPy) -> None:
@@ -220,6 +220,10 @@ def test_output_that_cannot_be_written(pypy: PyPy, output: str) -> None:
 def test_full_disk_is_reported_and_harms_nothing(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "1k",
                        "-o", "/dev/full", str(pypy.script(APP)))
+    if has_patch():     # which writes the head of the profile at once
+        assert (run.code, run.out) == (2, "")
+        assert run.err == "vmprof: vmprof refuses: No space left on device\n"
+        return
     assert (run.code, run.out) == (0, "__main__ []\n")
     assert run.err == ("vmprof: the profile is not complete: "
                        "No space left on device\n")
@@ -248,10 +252,10 @@ def test_cpython_is_refused(pypy: PyPy) -> None:
     ("os.uname = lambda: types.SimpleNamespace(machine='aarch64')",
      "works on x86-64; this is aarch64"),
 ])
-def test_other_systems_are_refused(pypy: PyPy, change: str, said: str) -> None:
+def test_other_systems_are_refused(stock_pypy: PyPy, change: str, said: str) -> None:
     """As nearly as that can be tried here: the question is answered
     differently."""
-    script = pypy.script("""
+    script = stock_pypy.script("""
         import os, sys, types
         %s
         import vmprof_allocation
@@ -260,8 +264,8 @@ def test_other_systems_are_refused(pypy: PyPy, change: str, said: str) -> None:
         except vmprof_allocation.AllocationSamplingError as e:
             print(e)
     """ % change)
-    assert said in pypy.command(str(script)).out
-    assert not (pypy.folder / "out.vmprof").exists()
+    assert said in stock_pypy.command(str(script)).out
+    assert not (stock_pypy.folder / "out.vmprof").exists()
 
 
 def test_already_enabled_is_refused(pypy: PyPy) -> None:

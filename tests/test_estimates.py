@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from conftest import PyPy
+from conftest import PyPy, has_patch
 from truth import (
     SIGMAS,
     allowed,
@@ -270,7 +270,8 @@ def test_memory_pressure_is_survived_and_counted(pypy: PyPy) -> None:
     assert without > 20
     assert int(run.out) == pytest.approx(without, rel=0.1)
     profile = run.profile()
-    assert profile.moments[-1].pressures > 0
+    # the GC itself misses no bytes, and has nothing to tell
+    assert (profile.moments[-1].pressures > 0) != has_patch()
     size = string_size(900)
     assert abs(objects_of(profile, "f", size) - 2000) <= allowed(
             2000, size, 16384)

@@ -47,8 +47,8 @@ PEEK = """
 """
 
 
-def test_stop_puts_every_byte_back(pypy: PyPy) -> None:
-    script = pypy.script(PEEK + """
+def test_stop_puts_every_byte_back(stock_pypy: PyPy) -> None:
+    script = stock_pypy.script(PEEK + """
     before, pages_before = memory(), pages()
     vmprof_allocation.start("out.vmprof", "1k")
     during = memory()
@@ -59,7 +59,7 @@ def test_stop_puts_every_byte_back(pypy: PyPy) -> None:
           before[1][0] != during[1][0],
           memory() == before, pages() == pages_before, top_is_real())
     """)
-    run = pypy.command(str(script))
+    run = stock_pypy.command(str(script))
     assert run.out.split() == ["True"] * 5, run.err
 
 
@@ -379,9 +379,9 @@ def test_program_that_forgets_to_stop(pypy: PyPy) -> None:
 @pytest.mark.parametrize("where", ["_patch", "_poke", "_describe"])
 @pytest.mark.parametrize("error", ["KeyboardInterrupt", "MemoryError"])
 def test_start_that_is_interrupted_puts_everything_back(
-        pypy: PyPy, where: str, error: str) -> None:
+        stock_pypy: PyPy, where: str, error: str) -> None:
     """Before the entries are patched, after, and before the first sample."""
-    script = pypy.script(PEEK + """
+    script = stock_pypy.script(PEEK + """
     import signal
     import _vmprof
     before, handler = memory(), signal.getsignal(signal.SIGPROF)
@@ -407,14 +407,14 @@ def test_start_that_is_interrupted_puts_everything_back(
         garbage = [str(i) for i in range(10000)]
     print(memory() == before)
     """ % {"where": where, "error": error})
-    run = pypy.command(str(script))
+    run = stock_pypy.command(str(script))
     assert run.out.split() == [
         "raised", "True", "True", "False", "False", "True"], run.err
     assert len(run.profile().samples) > 100
 
 
-def test_kernel_that_forbids_writable_code_is_a_refusal(pypy: PyPy) -> None:
-    script = pypy.script(PEEK + """
+def test_kernel_that_forbids_writable_code_is_a_refusal(stock_pypy: PyPy) -> None:
+    script = stock_pypy.script(PEEK + """
     import errno
     before = memory()
     carrier._load()
@@ -431,7 +431,7 @@ def test_kernel_that_forbids_writable_code_is_a_refusal(pypy: PyPy) -> None:
     garbage = [str(i) for i in range(300000)]
     print(memory() == before, top_is_real())
     """)
-    run = pypy.command(str(script))
+    run = stock_pypy.command(str(script))
     assert run.out == ("hooking the garbage collector failed: Permission "
                        "denied; nothing is being sampled\nTrue True\n"), run.err
 
@@ -599,8 +599,8 @@ def test_start_from_deep_in_the_stack(pypy: PyPy) -> None:
     assert "deeper than vmprof records" in report.out
 
 
-def test_stop_that_is_interrupted_can_be_done_again(pypy: PyPy) -> None:
-    script = pypy.script(PEEK + """
+def test_stop_that_is_interrupted_can_be_done_again(stock_pypy: PyPy) -> None:
+    script = stock_pypy.script(PEEK + """
     before = memory()
     original = carrier._finish
     calls = [0]
@@ -620,16 +620,16 @@ def test_stop_that_is_interrupted_can_be_done_again(pypy: PyPy) -> None:
     session.stop()
     print(memory() == before, top_is_real())
     """)
-    run = pypy.command(str(script))
+    run = stock_pypy.command(str(script))
     assert run.out == "interrupted\nTrue True\n", run.err
     assert run.profile().end_time is not None
 
 
-def test_modules_of_the_program_do_not_disturb_the_search(pypy: PyPy) -> None:
+def test_modules_of_the_program_do_not_disturb_the_search(stock_pypy: PyPy) -> None:
     """Its folder is the first in which modules are looked for."""
     for name in "capstone", "elftools":
-        (pypy.folder / ("%s.py" % name)).write_text("1 / 0\n")
-    pypy.environment["XDG_CACHE_HOME"] = "cache"
-    run = pypy.command("-m", "vmprof_allocation", "doctor")
+        (stock_pypy.folder / ("%s.py" % name)).write_text("1 / 0\n")
+    stock_pypy.environment["XDG_CACHE_HOME"] = "cache"
+    run = stock_pypy.command("-m", "vmprof_allocation", "doctor")
     assert run.code == 0, run.out
     assert "remembered" not in run.out

@@ -15,11 +15,15 @@ from vmprof_allocation.errors import (
 
 
 def doctor(out: TextIO) -> int:
-    """Print what the live carrier finds in this PyPy, for a bug report.
-    Returns the exit code: 0 if it can sample here, 1 if not."""
-    from vmprof_allocation import live
+    """Print how this PyPy can be sampled, and what the live carrier finds in
+    it, for a bug report.  Returns the exit code: 0 if it can, 1 if not."""
+    from vmprof_allocation import live, patched
     print("%s on %s %s" % (sys.version.replace("\n", " "), platform.system(),
                            platform.machine()), file=out)
+    if patched.carrier() is not None:
+        print("allocations can be sampled here: this PyPy has the patch",
+              file=out)
+        return 0
     carrier = live.carrier()
     problem: AllocationSamplingError | None = None
     findings: list[Finding] = []

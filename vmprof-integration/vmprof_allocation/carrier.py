@@ -2,13 +2,17 @@
 
 There are two ways to get at the allocations, with one profile as the result:
 the *live* carrier (:mod:`vmprof_allocation.live`) hooks a stock PyPy; a PyPy
-that was translated with the patch does it itself.  Everything else in this
-package only knows the interface below.
+that was translated with the patch does it itself (:mod:`.patched`).
+Everything else in this package only knows the interface below.
 
 What is imported here, and by all that runs while the program does, stays on
 the program's heap and is walked by its collector: no dataclasses, no typing.
 """
 from __future__ import annotations
+
+import os
+
+from vmprof_allocation.errors import AllocationSamplingError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,12 +101,29 @@ class Carrier:
         raise NotImplementedError
 
 
+def refuse_second(pid: int) -> None:
+    """Raise AllocationSamplingError if this process samples already; `pid`
+    is the one in which the carrier did."""
+    import _vmprof
+    if pid == os.getpid():
+        raise AllocationSamplingError(
+            "allocation sampling is already on in this process; stop it first")
+    if hasattr(_vmprof, "is_enabled") and _vmprof.is_enabled():
+        raise AllocationSamplingError(
+            "vmprof is already enabled in this process; call vmprof.disable() "
+            "first")
+
+
 def choose() -> Carrier:
-    """The carrier for this process, ready to start.
+    """The carrier for this process, ready to start: the patch where there is
+    one.
 
     Raises AllocationSamplingError where there is none.
     """
-    from vmprof_allocation import live
-    carrier = live.carrier()
+    from vmprof_allocation import patched
+    carrier: Carrier | None = patched.carrier()
+    if carrier is None:
+        from vmprof_allocation import live
+        carrier = live.carrier()
     carrier.prepare()
     return carrier

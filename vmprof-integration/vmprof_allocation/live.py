@@ -14,7 +14,12 @@ import struct
 import sys
 from _thread import RLock
 
-from vmprof_allocation.carrier import Carrier, Settings, Statistics
+from vmprof_allocation.carrier import (
+    Carrier,
+    Settings,
+    Statistics,
+    refuse_second,
+)
 from vmprof_allocation.errors import (
     AllocationSamplingError,
     Evidence,
@@ -270,14 +275,7 @@ class LiveCarrier(Carrier):
                 self._process = Process()
             if was_forked:
                 self._undo()            # the parent's sampling
-            if self._pid == os.getpid():
-                raise AllocationSamplingError(
-                    "allocation sampling is already on in this process; "
-                    "stop it first")
-            if self._is_vmprof_enabled():
-                raise AllocationSamplingError(
-                    "vmprof is already enabled in this process; call "
-                    "vmprof.disable() first")
+            refuse_second(self._pid)
 
     def _load(self) -> None:
         """Load the native half; once, as its trampolines stay."""
@@ -359,11 +357,6 @@ class LiveCarrier(Carrier):
         assert self._process is not None
         first = self._process.word(self._process.layout.entry[0])
         return bool(first[0] == self._lib.live_patched_word(0))
-
-    @staticmethod
-    def _is_vmprof_enabled() -> bool:
-        import _vmprof
-        return hasattr(_vmprof, "is_enabled") and bool(_vmprof.is_enabled())
 
     def _describe(self, settings: Settings) -> str:
         """The settings as the profile holds them: PROFILE.rst."""

@@ -1,0 +1,200 @@
+"""The carrier of a PyPy that has the patch, with a `_vmprof` in plain Python.
+
+In a PyPy with the patch (environment variable PYPY), test_estimates.py,
+test_harmless.py and test_command_line.py test it, too.
+"""
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from vmprof_allocation import carrier, patched
+from vmprof_allocation.carrier import Settings
+from vmprof_allocation.errors import AllocationSamplingError
+
+
+class VMProfError(Exception):
+    pass
+
+
+class Vmprof(types.ModuleType):
+    """PyPy's module, as far as the carrier knows it."""
+
+    VMProfError = VMProfError
+
+    def __init__(self) -> None:
+        super().__init__("_vmprof")
+        self.enabled = False
+        self.calls: list[Any] = []
+        #: raised by the next call
+        self.error: BaseException | None = None
+
+    def call(self, *what: Any) -> None:
+        self.calls.append(what)
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+    def enable(self, *arguments: Any, **keywords: Any) -> None:
+        if self.enabled:
+            raise VMProfError("vmprof is already enabled")
+        self.call("enable", arguments, keywords)
+        self.enabled = True
+
+    def disable(self) -> None:
+        if not self.enabled:
+            raise VMProfError("vmprof is not enabled")
+        self.enabled = False
+        self.call("disable")
+
+    def is_enabled(self) -> bool:
+        return self.enabled
+
+    def set_allocation_interval(self, interval: int) -> None:
+        self.call("interval", interval)
+
+    def allocation_statistics(self) -> dict[str, int]:
+        return {"allocated": 1000, "collections": 2, "samples": 30, "lost": 4,
+                "time_samples": 5, "dropped": 6}
+
+
+@pytest.fixture
+def vmprof(monkeypatch: pytest.MonkeyPatch) -> Vmprof:
+    module = Vmprof()
+    monkeypatch.setitem(sys.modules, "_vmprof", module)
+    monkeypatch.setattr(patched, "_carrier", None)
+    return module
+
+
+def choose() -> carrier.Carrier:
+    result = carrier.choose()
+    assert isinstance(result, patched.PatchedCarrier)
+    return result
+
+
+def test_patch_is_preferred(vmprof: Vmprof) -> None:
+    assert choose().name == "patch"
+    assert choose() is choose()
+    assert vmprof.calls == []
+
+
+def test_stock_pypy_has_no_patch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patched, "_carrier", None)
+    monkeypatch.setitem(sys.modules, "_vmprof", types.ModuleType("_vmprof"))
+    assert patched.carrier() is None
+    monkeypatch.setitem(sys.modules, "_vmprof", None)       # no such module
+    assert patched.carrier() is None
+
+
+@pytest.mark.parametrize("settings, period, memory, fixed", [
+    (Settings(1000, 2**64 - 1), 0.0, 0, False),
+    (Settings(1000, 2**64 - 1, "fixed", 0.01, True), 0.01, 1, True),
+])
+def test_settings_are_vmprofs_arguments(
+        vmprof: Vmprof, settings: Settings, period: float, memory: int,
+        fixed: bool) -> None:
+    choose().start(7, settings)
+    assert vmprof.calls == [("enable", (7, period, memory, 0, 0, 0), {
+        "allocation_interval": 1000, "allocation_seed": 2**64 - 1,
+        "allocation_fixed": fixed})]
+
+
+def test_refusal_of_vmprofs_is_ours(vmprof: Vmprof) -> None:
+    vmprof.error = VMProfError("the GC of this program cannot sample")
+    with pytest.raises(AllocationSamplingError,
+                       match="vmprof refuses: the GC of this"):
+        choose().start(7, Settings(1000, 1))
+    choose().start(7, Settings(1000, 1))
+
+
+def test_second_start_is_refused(vmprof: Vmprof) -> None:
+    choose().start(7, Settings(1000, 1))
+    with pytest.raises(AllocationSamplingError, match="already on in this"):
+        choose().start(8, Settings(1000, 1))
+    assert len(vmprof.calls) == 1
+
+
+def test_programs_own_vmprof_is_left_alone(vmprof: Vmprof) -> None:
+    vmprof.enabled = True
+    with pytest.raises(AllocationSamplingError, match="already enabled"):
+        carrier.choose()
+    assert vmprof.enabled
+
+
+def test_start_that_is_interrupted_can_be_done_again(vmprof: Vmprof) -> None:
+    vmprof.error = KeyboardInterrupt()
+    mine = choose()
+    with pytest.raises(KeyboardInterrupt):
+        mine.start(7, Settings(1000, 1))
+    assert not vmprof.enabled
+    mine.start(7, Settings(1000, 1))
+    mine.stop()
+
+
+def test_stop_that_is_interrupted_can_be_done_again(vmprof: Vmprof) -> None:
+    mine = choose()
+    mine.start(7, Settings(1000, 1))
+    vmprof.error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        mine.stop()
+    mine.stop()
+    mine.start(7, Settings(1000, 1))
+
+
+def test_stop_without_start_is_an_error(vmprof: Vmprof) -> None:
+    with pytest.raises(AllocationSamplingError, match="not on"):
+        choose().stop()
+
+
+@pytest.mark.parametrize("problem, said", [
+    (os.strerror(errno.EBADF), "the program closed its file"),
+    (os.strerror(errno.ENOSPC), os.strerror(errno.ENOSPC)),
+])
+def test_incomplete_profile_is_reported(vmprof: Vmprof, problem: str,
+                                        said: str) -> None:
+    mine = choose()
+    mine.start(7, Settings(1000, 1))
+    vmprof.error = VMProfError(problem)
+    with pytest.raises(AllocationSamplingError,
+                       match="^the profile is not complete: %s$" % said):
+        mine.stop()
+    mine.start(7, Settings(1000, 1))
+
+
+def test_program_that_disabled_vmprof(vmprof: Vmprof) -> None:
+    mine = choose()
+    mine.start(7, Settings(1000, 1))
+    vmprof.disable()
+    mine.set_interval(2000)
+    mine.stop()
+    assert [call[0] for call in vmprof.calls] == ["enable", "disable"]
+
+
+def test_forked_child_may_start(vmprof: Vmprof,
+                                monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = choose()
+    mine.start(7, Settings(1000, 1))
+    pid = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: pid + 1)
+    mine.set_interval(2000)         # its parent's
+    assert len(vmprof.calls) == 1
+    mine.prepare()
+    assert not vmprof.enabled
+    mine.start(8, Settings(1000, 1))
+
+
+def test_interval_and_statistics(vmprof: Vmprof) -> None:
+    mine = choose()
+    mine.start(7, Settings(1000, 1))
+    mine.set_interval(2000)
+    assert vmprof.calls[-1] == ("interval", 2000)
+    counted = mine.statistics()
+    assert (counted.allocated, counted.collections, counted.samples) \
+        == (1000, 2, 30)
+    assert (counted.lost, counted.time_samples, counted.dropped) == (4, 5, 6)
+    assert (counted.pressures, counted.surprises) == (0, 0)

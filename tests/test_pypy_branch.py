@@ -1,0 +1,287 @@
+"""The series for PyPy, as far as it can be tested without PyPy's source: what
+README.rst of pypy-branch/ says was seen with it is not repeated here.
+"""
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT
+from patch_files import Patch, parse
+from rpython_tree import PYTHON2
+
+sys.path[:0] = [str(ROOT / "rpython"), str(ROOT / "pypy-branch")]
+import apply  # noqa: E402
+
+import tree  # noqa: E402
+
+PATCHES = ROOT / "pypy-branch" / "patches"
+RVMPROF = "rpython/rlib/rvmprof/"
+
+#: What main has in another form than rpython 0.2.1: README.rst says why.
+DIFFERENT = {
+    ("03-rvmprof-memory.patch", RVMPROF + "rvmprof.py"),
+    ("04-rvmprof-signals.patch", RVMPROF + "src/shared/vmprof_unix.c"),
+    ("05-rvmprof-allocation-samples.patch", RVMPROF + "cintf.py"),
+    ("05-rvmprof-allocation-samples.patch", RVMPROF + "dummy.py"),
+}
+
+
+@pytest.fixture
+def series() -> list[Patch]:
+    return [parse(path) for path in apply.OURS[1].series()]
+
+
+def test_series_lists_every_patch(series: list[Patch]) -> None:
+    assert sorted(path.name for path in PATCHES.iterdir()) \
+        == sorted([patch.name for patch in series] + ["series"])
+    for number, patch in enumerate(series, 1):
+        assert re.match("%02d-[a-z0-9-]+[.]patch$" % number, patch.name)
+
+
+def test_each_patch_says_why(series: list[Patch]) -> None:
+    for patch in series:
+        subject, empty, *body = patch.header.splitlines()
+        assert ": " in subject and len(subject) < 73, patch.name
+        assert empty == "" and len(" ".join(body).split()) >= 20, patch.name
+
+
+def test_patches_do_not_repeat_pypy(series: list[Patch]) -> None:
+    for patch in series:
+        assert patch.context == [], patch.name
+    removed = [line for patch in series for lines in patch.files.values()
+               for line in lines if line.startswith("-")]
+    assert 0 < len(removed) < 50
+
+
+def test_each_patch_has_gits_hash_of_each_file(series: list[Patch]) -> None:
+    versions = {}
+    for patch, path in zip(series, apply.OURS[1].series()):
+        hashes = dict(tree.git_hashes(path))
+        assert list(hashes) == list(patch.files), patch.name
+        versions.update({name: len(pairs) for name, pairs in hashes.items()})
+    # main and py3.11 have one of the files in a version each
+    assert {name for name, count in versions.items() if count != 1} \
+        == {"pypy/module/_vmprof/interp_vmprof.py"}
+
+
+def test_shared_parts_are_rpythons(series: list[Patch]) -> None:
+    theirs = {path.name: parse(path).files for path in apply.OURS[0].series()}
+    ours = {patch.name: patch.files for patch in series}
+    assert set(theirs) < set(ours)
+    assert {(patch, name) for patch in theirs
+            for name in {*theirs[patch], *ours[patch]}
+            if theirs[patch].get(name) != ours[patch].get(name)} == DIFFERENT
+
+
+def test_new_files_are_not_rpythons() -> None:
+    ours, theirs = apply.OURS[1], apply.OURS[0]
+    assert not ({place for _, place in ours.files()}
+                & {place for _, place in theirs.files()})
+
+
+def test_each_new_file_comes_with_one_patch() -> None:
+    found: list[str] = []
+    for path in apply.OURS[1].series():
+        found += apply.new_files_of(path)
+    assert sorted(found) == sorted(apply.new_files())
+    assert set(apply.NEW) <= {path.name for path in apply.OURS[1].series()}
+
+
+# added Python ----------------------------------------------------------------
+
+#: hunks that are a part of something: lines of a docstring, items of a dict
+PARTS = {"pypy/module/_vmprof/interp_vmprof.py": 1,
+         "pypy/module/_vmprof/moduledef.py": 1}
+
+COMPILE = """
+import json, sys
+def is_good(text):
+    try:
+        compile(text, "hunk", "exec")
+    except SyntaxError:
+        return False
+    return True
+json.dump([is_good(text + "\\n") for text in json.load(sys.stdin)], sys.stdout)
+"""
+
+
+def without_body(text: str) -> str:
+    """Lines of Python, with a body if they are only a head."""
+    return textwrap.dedent(text) + ("\n    pass" if text.endswith(":") else "")
+
+
+def test_added_python_is_python_2(series: list[Patch]) -> None:
+    """Where it is not RPython's: that is compiled by test_rpython_tree.py."""
+    theirs = {(name, tuple(hunk)) for path in apply.OURS[0].series()
+              for name, hunks in parse(path).hunks.items() for hunk in hunks}
+    hunks = [(name, without_body("\n".join(
+                line[1:] for line in hunk if line.startswith("+"))))
+             for patch in series for name, hunks in patch.hunks.items()
+             if name.endswith(".py")
+             for hunk in hunks if (name, tuple(hunk)) not in theirs]
+    assert len(hunks) >= 10
+    done = subprocess.run(
+        [PYTHON2, "-c", COMPILE], input=json.dumps([text for _, text in hunks]),
+        check=True, capture_output=True, text=True)
+    parts: dict[str, int] = {}
+    for (name, text), good in zip(hunks, json.loads(done.stdout)):
+        if not good:
+            print(name, text, sep="\n")
+            parts[name] = parts.get(name, 0) + 1
+    assert parts == PARTS
+
+
+def test_new_files_are_python_2() -> None:
+    paths = [str(path) for place, path in apply.new_files().items()
+             if place.endswith(".py")]
+    assert len(paths) >= 5
+    subprocess.run([PYTHON2, "-c", textwrap.dedent("""
+        import sys
+        for path in sys.argv[1:]:
+            compile(open(path).read(), path, "exec")
+        """), *paths], check=True)
+
+
+# apply.py --------------------------------------------------------------------
+
+class Checkout:
+    """A small PyPy, and a series for it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
+        self.path = folder / "pypy"
+        self.path.mkdir()
+        for kind in "AUTHOR", "COMMITTER":
+            monkeypatch.setenv("GIT_%s_NAME" % kind, "somebody")
+            monkeypatch.setenv("GIT_%s_EMAIL" % kind, "somebody@localhost")
+        monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+        self.git("init", "--quiet")
+        self.write("gc.py", "a\nb\n")
+        self.write("module.py", "x = 1\n")
+        self.commit("main")
+        patches, added = folder / "patches", folder / "added"
+        for path in patches, added / "pypy/doc":
+            path.mkdir(parents=True)
+        (patches / "series").write_text("01-gc.patch\n07-documentation.patch\n")
+        self.write("gc.py", "a\nnew\nb\n")
+        (patches / "01-gc.patch").write_text("gc: one\n\nWhy.\n\n" + self.diff())
+        self.commit("first")
+        self.write("gc.py", "a\nnew\nb\nlast\n")
+        (patches / "07-documentation.patch").write_text(
+            "doc: two\n\nWhy.\n\n" + self.diff())
+        (added / "pypy/doc/page.rst").write_text("A page.\n")
+        self.git("reset", "--quiet", "--hard", "HEAD~")
+        monkeypatch.setattr(apply, "OURS", (
+            tree.Ours(folder / "none", folder / "none", shared=()),
+            tree.Ours(patches, added, shared=())))
+        self.before = self.state()
+
+    def git(self, *arguments: str) -> str:
+        return apply.git(self.path, *arguments)
+
+    def write(self, name: str, text: str) -> None:
+        (self.path / name).write_text(text)
+
+    def commit(self, subject: str) -> None:
+        self.git("add", "-A")
+        self.git("commit", "--quiet", "-m", subject)
+
+    def diff(self) -> str:
+        return self.git("diff", "-U0").partition("\n")[2]
+
+    def state(self) -> tuple[str, str]:
+        return self.git("log", "--format=%H"), self.git("status", "--porcelain")
+
+    def refuses(self, match: str) -> None:
+        before = self.state()
+        with pytest.raises(apply.Problem, match=match):
+            apply.apply(self.path)
+        assert self.state() == before
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
+    return Checkout(tmp_path, monkeypatch)
+
+
+def test_each_patch_becomes_a_commit(checkout: Checkout) -> None:
+    assert apply.apply(checkout.path) == 2
+    assert checkout.git("log", "--format=%s|%b").split("\n") \
+        == ["doc: two|Why.", "", "gc: one|Why.", "", "main|", ""]
+    assert (checkout.path / "gc.py").read_text() == "a\nnew\nb\nlast\n"
+    assert checkout.git("show", "--format=", "--name-only").split() \
+        == ["gc.py", "pypy/doc/page.rst"]
+    assert checkout.state()[1] == ""
+
+
+def test_other_version_of_a_file_is_refused(checkout: Checkout) -> None:
+    checkout.write("gc.py", "a\nb\nc\n")
+    checkout.commit("later")
+    checkout.refuses("is not the file .*\n.*and rebase")
+
+
+def test_later_version_of_other_files_is_fine(checkout: Checkout) -> None:
+    checkout.write("module.py", "x = 2\n")
+    checkout.commit("later")
+    assert apply.apply(checkout.path) == 2
+
+
+def test_second_patch_that_fails_leaves_nothing(checkout: Checkout) -> None:
+    patch = apply.OURS[1].series()[1]
+    patch.write_text(patch.read_text().replace("+last", "+lost"))
+    checkout.refuses("after it, gc.py is not the file")
+
+
+def test_changed_checkout_is_refused(checkout: Checkout) -> None:
+    checkout.write("module.py", "x = 2\n")
+    checkout.refuses("not committed")
+
+
+def test_second_application_is_refused(checkout: Checkout) -> None:
+    apply.apply(checkout.path)
+    checkout.refuses("is the series applied")
+
+
+def test_other_folders_are_refused(checkout: Checkout, tmp_path: Path) -> None:
+    with pytest.raises(apply.Problem, match="not a git checkout"):
+        apply.apply(tmp_path)
+    checkout.git("rm", "--quiet", "gc.py")
+    checkout.commit("something else")
+    checkout.refuses("is it a checkout of PyPy")
+
+
+def test_failing_commit_is_undone(checkout: Checkout) -> None:
+    hook = checkout.path / ".git/hooks/pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\n[ ! -e pypy/doc/page.rst ]\n")
+    hook.chmod(0o755)
+    checkout.refuses("git commit")
+    assert not (checkout.path / "pypy").exists()
+
+
+def test_failing_copy_is_undone(checkout: Checkout,
+                                monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(source: Path, target: Path) -> None:
+        original(source, target)
+        if target.name == "page.rst":
+            raise OSError("no space left")
+
+    original = apply.shutil.copy
+    monkeypatch.setattr(apply.shutil, "copy", fail)
+    with pytest.raises(OSError, match="no space left"):
+        apply.apply(checkout.path)
+    assert checkout.state() == checkout.before
+
+
+def test_command_line_ends_with_2(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "pypy-branch/apply.py", tmp_path],
+        capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "apply.py: error: %s is not a git checkout\n" % tmp_path

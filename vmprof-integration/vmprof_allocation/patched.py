@@ -1,0 +1,122 @@
+"""The carrier of a PyPy that was translated with the patch: it samples itself.
+
+`_vmprof.enable` has arguments for allocations there, and the GC and rvmprof do
+what native/live.c does from outside.
+"""
+from __future__ import annotations
+
+import errno
+import os
+from _thread import RLock
+
+from vmprof_allocation.carrier import (
+    Carrier,
+    Settings,
+    Statistics,
+    refuse_second,
+)
+from vmprof_allocation.errors import AllocationSamplingError
+
+# nothing that is not needed: see carrier.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def vmprof() -> Any:
+    """PyPy's module `_vmprof`, or None if it can't sample allocations."""
+    try:
+        import _vmprof
+    except ImportError:
+        return None
+    return _vmprof if hasattr(_vmprof, "set_allocation_interval") else None
+
+
+class PatchedCarrier(Carrier):
+    """See :class:`vmprof_allocation.carrier.Carrier`."""
+
+    name = "patch"
+
+    def __init__(self, vmprof: Any) -> None:
+        self._vmprof = vmprof
+        self._pid = 0
+        self._lock = RLock()
+
+    def prepare(self) -> None:
+        if self._pid not in (0, os.getpid()):
+            # a forked child: its parent's lock and sampling
+            self._lock = RLock()
+            self._pid = 0
+            self._disable()
+        with self._lock:
+            refuse_second(self._pid)
+
+    def _disable(self) -> str:
+        """Returns what went wrong, or an empty string."""
+        try:
+            # vmprof.disable() would read the whole profile again, to look up
+            # the names of native frames, of which there are none
+            self._vmprof.disable()
+        except self._vmprof.VMProfError as e:
+            return str(e)
+        return ""
+
+    def start(self, fd: int, settings: Settings) -> None:
+        with self._lock:
+            self.prepare()
+            try:
+                # no lines, no native frames, CPU time; not vmprof.enable(),
+                # which prints to stdout
+                self._vmprof.enable(
+                    fd, settings.period or 0.0, int(settings.memory), 0, 0, 0,
+                    allocation_interval=settings.interval,
+                    allocation_seed=settings.seed,
+                    allocation_fixed=settings.gaps == "fixed")
+                self._pid = os.getpid()
+            except self._vmprof.VMProfError as e:
+                raise AllocationSamplingError("vmprof refuses: %s" % e) from e
+            except BaseException:
+                self._disable()
+                self._pid = 0
+                raise
+
+    def set_interval(self, interval: int) -> None:
+        with self._lock:
+            if self._pid == os.getpid() and self._vmprof.is_enabled():
+                self._vmprof.set_allocation_interval(interval)
+
+    def stop(self) -> None:
+        with self._lock:
+            if self._pid == 0:
+                raise AllocationSamplingError("allocation sampling is not on")
+            # the program may have disabled vmprof; or an interrupt came
+            # between this and the next line, the last time
+            problem = self._disable() if self._vmprof.is_enabled() else ""
+            self._pid = 0
+            if problem:
+                raise AllocationSamplingError(
+                    "the profile is not complete: " + (
+                        "the program closed its file"
+                        if problem == os.strerror(errno.EBADF) else problem))
+
+    def statistics(self) -> Statistics:
+        result = Statistics()
+        counted = self._vmprof.allocation_statistics()
+        for name in Statistics.__slots__:
+            # the GC itself counts: memory pressures hide nothing from it,
+            # and nothing can surprise it
+            setattr(result, name, counted.get(name, 0))
+        return result
+
+
+_carrier: PatchedCarrier | None = None
+
+
+def carrier() -> PatchedCarrier | None:
+    """The one carrier of this process; None in a stock PyPy."""
+    global _carrier
+    if _carrier is None:
+        module = vmprof()
+        if module is not None:
+            _carrier = PatchedCarrier(module)
+    return _carrier
