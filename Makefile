@@ -40,7 +40,8 @@ test: .build/pypy .build/python .build/test .build/node \
 	.venv/bin/ruff check .
 	.venv/bin/mypy vmprof-integration/vmprof_allocation
 	.venv/bin/mypy converter/vmprof_convert
-	.venv/bin/mypy rpython/python2.py rpython/tree.py rpython/translate.py
+	.venv/bin/mypy rpython/python2.py rpython/tree.py rpython/translate.py \
+		pypy-branch/apply.py
 	$(MAKE) -j2 --output-sync=line test-rpython test-programs
 
 # the two take about as long; each has one core, more or less

@@ -32,9 +32,10 @@ ROOT = HERE.parent
 DRIVER = HERE / "driver.py"
 
 PROGRAMS = ("gcbench", "churn")
-OFF = "off"
+#: the sampler was started and stopped before; it was never there
+OFF, NEVER = "off", "never"
 #: mean bytes between two samples
-RATES = ("32k", "128k", "1M", "4M", "32M", OFF)
+RATES = ("32k", "128k", "512k", "1M", "4M", "32M", OFF, NEVER)
 #: the GC's own choice depends on the CPU's caches
 NURSERY = "4M"
 
@@ -87,8 +88,10 @@ class Pair:
 class Runner:
     """Starts driver.py in fresh processes."""
 
-    def __init__(self, pypy: str):
+    def __init__(self, pypy: str, baseline: str):
         self.pypy = pypy
+        #: what plain runs run in
+        self.baseline = baseline
         # settings of whoever runs this must not become part of the result
         self.environment = {
             **{key: value for key, value in os.environ.items()
@@ -96,14 +99,17 @@ class Runner:
             "PYPY_GC_NURSERY": NURSERY}
 
     def run(self, program: str, rounds: int, mode: str) -> Json:
+        """`mode`: ``plain``, or one of RATES."""
         what = "%s, %s" % (program, mode)
+        pypy = self.baseline if mode == "plain" else self.pypy
+        mode = "plain" if mode == NEVER else mode
         try:
             done = subprocess.run(
-                [self.pypy, str(DRIVER), program, str(rounds), mode],
+                [pypy, str(DRIVER), program, str(rounds), mode],
                 env=self.environment, timeout=TIMEOUT, stdin=subprocess.DEVNULL,
                 capture_output=True, text=True, check=False)
         except OSError as e:
-            raise Failed("can't run %s: %s" % (self.pypy, e.strerror)) from e
+            raise Failed("can't run %s: %s" % (pypy, e.strerror)) from e
         except subprocess.TimeoutExpired as e:
             raise Failed("%s: no end after %.0f s" % (what, TIMEOUT)) from e
         if done.returncode:
@@ -194,7 +200,7 @@ class Row:
 
     program: str
     rate: str
-    #: mean bytes between two samples; None for ``off``
+    #: mean bytes between two samples; None for ``off`` and ``never``
     interval: int | None
     wall_ratio: Estimate
     cpu_ratio: Estimate
@@ -298,7 +304,7 @@ def table_of_costs(rows: Sequence[Row]) -> list[str]:
         *((row.program, row.rate, format_cost(row, row.wall_per_sample),
            format_cost(row, row.cpu_per_sample),
            format_cost(row, row.cpu_per_sample_above_off))
-          for row in rows if row.rate != OFF)])
+          for row in rows if row.rate not in (OFF, NEVER))])
 
 
 def format_cost(row: Row, cost: Estimate | None) -> str:
@@ -310,9 +316,10 @@ def format_cost(row: Row, cost: Estimate | None) -> str:
 
 
 def verdict(row: Row) -> str:
-    """On ``off``: the ratio should be 1; one interval in twenty misses it."""
-    return "%s, off: 1 is %s the interval of the wall ratio, %s that of CPU" % (
-        row.program,
+    """On ``off`` and ``never``: the ratio should be 1; one interval in twenty
+    misses it."""
+    return "%s, %s: 1 is %s the interval of the wall ratio, %s that of CPU" % (
+        row.program, row.rate,
         *("inside" if ratio.includes(1) else "OUTSIDE"
           for ratio in (row.wall_ratio, row.cpu_ratio)))
 
@@ -327,7 +334,7 @@ def median_of(pairs: Sequence[Pair], key: str, sampled: bool) -> float | None:
 def about(program: str, rounds: int, pairs: dict[Cell, list[Pair]]) -> str:
     """What there is to sample, and what the sampler adds to the heap."""
     mine = [pair for (name, rate), some in pairs.items()
-            for pair in some if name == program and rate != OFF]
+            for pair in some if name == program and rate not in (OFF, NEVER)]
     seconds = median_of(mine, "wall", sampled=False) or math.nan
     allocated = median_of(mine, "allocated", sampled=True) or math.nan
     heap_plain, heap_sampled = (
@@ -347,7 +354,7 @@ def sum_of(pairs: dict[Cell, list[Pair]], key: str) -> int:
 def apart(pairs: dict[Cell, list[Pair]]) -> str:
     """What the ratios leave out."""
     sampled = [pair.sampled for (_, rate), some in pairs.items()
-               for pair in some if rate != OFF]
+               for pair in some if rate not in (OFF, NEVER)]
     return "outside of these times: start() %.0f ms, stop() %.0f ms (medians)" % (
         1e3 * statistics.median(run["start"] for run in sampled),
         1e3 * statistics.median(run["stop"] for run in sampled))
@@ -364,7 +371,7 @@ def report(environment: Json, rounds: dict[str, int], rows: Sequence[Row],
         "%.0f %% interval of the median)" % (count, 100 * LEVEL),
         "below the noise: the interval of the difference in time includes 0",
         *(verdict(row) for row in rows
-          if row.rate == OFF and row.pairs >= FEWEST_PAIRS),
+          if row.rate in (OFF, NEVER) and row.pairs >= FEWEST_PAIRS),
         apart(pairs)]
     if environment["load_before"][0] + 1 > (environment["cpus"] or 1):
         lines.append("the machine was not quiet: its CPUs were busy before")
@@ -387,10 +394,12 @@ STYLES = (("#1f77b4", "o"), ("#d95f02", "s"))
 
 
 def position(row: Row, rows: Sequence[Row]) -> float:
-    """Bytes; ``off`` has no place on the axis, and stands behind the rest."""
+    """Bytes; ``off`` and ``never`` have no place on the axis, and stand behind
+    the rest."""
     if row.interval is not None:
         return float(row.interval)
-    return 8.0 * max(other.interval or 1 for other in rows)
+    return (8.0 if row.rate == OFF else 64.0) * max(
+        other.interval or 1 for other in rows)
 
 
 def error_bars(row: Row) -> tuple[float, float]:
@@ -463,7 +472,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
                         default=str(ROOT / ".venv-pypy" / "bin" / "pypy3"),
                         help="a PyPy that has vmprof-allocation (default: "
                         ".venv-pypy/bin/pypy3)")
-    return parser.parse_args(arguments)
+    parser.add_argument("--baseline", metavar="PROGRAM",
+                        help="the PyPy of the plain runs, for example one "
+                        "without the patch (default: the same)")
+    options = parser.parse_args(arguments)
+    options.baseline = options.baseline or options.pypy
+    return options
 
 
 def save_json(path: Path, environment: Json, rounds: dict[str, int],
@@ -501,7 +515,7 @@ def main() -> int:
     options = parse()
     count = options.pairs or (QUICK_PAIRS if options.quick else PAIRS)
     try:
-        benchmark(Runner(options.pypy), count,
+        benchmark(Runner(options.pypy, options.baseline), count,
                   QUICK_SECONDS if options.quick else SECONDS, options.output)
     except Failed as e:
         print("overhead.py: %s" % e, file=sys.stderr)

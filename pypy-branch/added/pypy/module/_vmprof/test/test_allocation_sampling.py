@@ -1,0 +1,154 @@
+import py
+from rpython.rlib.rvmprof import cintf
+from rpython.tool.udir import udir
+
+if not cintf.has_allocations:
+    py.test.skip("no allocation samples on this platform")
+
+
+class AppTestAllocationSampling(object):
+    spaceconfig = {'usemodules': ['_vmprof', 'struct']}
+
+    def setup_class(cls):
+        cls.w_tmpfilename = cls.space.wrap(
+            str(udir.join('test_allocation_sampling')))
+        cls.w_translated = cls.space.wrap(cls.runappdirect)
+
+    def w_run(self, work, **kwds):
+        """The profile as bytes, and what was counted, of calling work()."""
+        import _vmprof
+        kwds.setdefault('allocation_seed', 1)
+        with open(self.tmpfilename, 'wb') as f:
+            _vmprof.enable(f.fileno(), kwds.pop('period', 0.0), 0, 0, 0, 0,
+                           **kwds)
+            try:
+                work()
+            finally:
+                _vmprof.disable()
+        with open(self.tmpfilename, 'rb') as f:
+            return f.read(), _vmprof.allocation_statistics()
+
+    def test_interval_out_of_range(self):
+        import _vmprof
+        for interval in [-1, 2 ** 62 + 1, 2 ** 63 - 1]:
+            e = raises(_vmprof.VMProfError, self.run, None,
+                       allocation_interval=interval)
+            assert str(interval) in str(e.value)
+            assert _vmprof.is_enabled() is False
+        for interval in [2 ** 63, 2 ** 100]:
+            raises(OverflowError, self.run, None, allocation_interval=interval)
+            assert _vmprof.is_enabled() is False
+
+    def test_other_arguments_of_a_wrong_type(self):
+        import _vmprof
+        raises(TypeError, self.run, None, allocation_interval='128k')
+        raises(TypeError, self.run, None, allocation_interval=1000,
+               allocation_seed='x')
+        assert _vmprof.is_enabled() is False
+
+    def test_bad_period_with_allocation_samples(self):
+        import _vmprof
+        for period in [-1.0, 1.0, 1e300]:
+            raises(_vmprof.VMProfError, self.run, None, period=period,
+                   allocation_interval=1000)
+            assert _vmprof.is_enabled() is False
+
+    def test_no_samples_of_any_kind(self):
+        import _vmprof
+        raises(_vmprof.VMProfError, self.run, None, period=0.0)
+        assert _vmprof.is_enabled() is False
+
+    def test_set_allocation_interval_while_none_are_taken(self):
+        import _vmprof
+        raises(_vmprof.VMProfError, _vmprof.set_allocation_interval, 1000)
+        def work():
+            raises(_vmprof.VMProfError, _vmprof.set_allocation_interval, 1000)
+        self.run(work, period=0.01)
+
+    def test_gc_that_cannot_sample(self):
+        import _vmprof
+        if self.translated:
+            skip("for GCs that can't sample, as before translation")
+        e = raises(_vmprof.VMProfError, self.run, None,
+                   allocation_interval=1000)
+        assert 'GC' in str(e.value)
+        assert _vmprof.is_enabled() is False
+        profile, counted = self.run(lambda: None, period=0.01)
+        assert counted['samples'] == 0
+
+    def test_statistics_are_named(self):
+        import _vmprof
+        assert sorted(_vmprof.allocation_statistics()) == [
+            'allocated', 'collections', 'dropped', 'lost', 'samples',
+            'time_samples']
+
+    def w_allocate(self):
+        for i in range(1000):
+            self.last = [i] * 100
+
+    def test_fixed_gaps_sample_every_nth_byte(self):
+        if not self.translated:
+            skip("needs a GC that can sample")
+        profile, counted = self.run(self.allocate, allocation_interval=10000,
+                                    allocation_fixed=True)
+        assert counted['allocated'] > 800 * 1000
+        # in a large object there may be several sampled bytes
+        assert counted['samples'] <= counted['allocated'] // 10000
+        assert counted['samples'] >= counted['allocated'] // 10000 - 3
+        assert counted['time_samples'] == counted['dropped'] == 0
+        assert b'interval=10000' in profile
+        assert b'gaps=fixed' in profile
+        assert b':allocate:' in profile
+
+    def test_seed_makes_it_repeatable(self):
+        if not self.translated:
+            skip("needs a GC that can sample")
+        for seed in [0, 7, -1, 2 ** 64 - 1]:
+            profile, counted = self.run(
+                self.allocate, allocation_interval=1000, allocation_seed=seed)
+            expected = 'seed=%d;' % (seed % 2 ** 64)
+            assert expected.encode('ascii') in profile
+            assert counted['samples'] > 0
+        profile, counted = self.run(
+            self.allocate, allocation_interval=1000, allocation_seed=None)
+        assert b'seed=' in profile
+
+    def test_time_samples_beside_allocation_samples(self):
+        if not self.translated:
+            skip("needs a GC that can sample")
+        import time
+        def work():
+            end = time.time() + 0.3
+            while time.time() < end:
+                self.allocate()
+        profile, counted = self.run(work, period=0.001,
+                                    allocation_interval=10000)
+        assert counted['samples'] > 0
+        assert counted['time_samples'] > 0
+
+    def test_change_of_interval(self):
+        if not self.translated:
+            skip("needs a GC that can sample")
+        import _vmprof
+        def work():
+            _vmprof.set_allocation_interval(2 ** 62)
+            before = _vmprof.allocation_statistics()['samples']
+            self.allocate()
+            assert _vmprof.allocation_statistics()['samples'] == before
+            raises(_vmprof.VMProfError, _vmprof.set_allocation_interval, 0)
+            raises(_vmprof.VMProfError, _vmprof.set_allocation_interval, -1)
+            _vmprof.set_allocation_interval(1000)
+            self.allocate()
+            assert _vmprof.allocation_statistics()['samples'] > before + 100
+        self.run(work, allocation_interval=1000)
+
+    def test_enable_twice(self):
+        if not self.translated:
+            skip("needs a GC that can sample")
+        import _vmprof
+        def work():
+            raises(_vmprof.VMProfError, self.run, None,
+                   allocation_interval=1000)
+        # the second one has the same file open, and doesn't write to it
+        profile, counted = self.run(work, allocation_interval=1000)
+        assert counted['samples'] > 0

@@ -1,0 +1,119 @@
+"""Allocation sampling in a program with a JIT: the machine code allocates by
+the same nursery_top as everything else, and in pieces of its own.
+"""
+from rpython.jit.backend.llsupport.test.zrpy_gc_test import compile
+from rpython.rlib import rgc
+from rpython.rlib.jit import JitDriver
+from rpython.rtyper.annlowlevel import llhelper
+from rpython.rtyper.lltypesystem import lltype
+
+
+class Node(object):
+    def __init__(self, next, value):
+        self.next = next
+        self.value = value
+
+COUNTERS = lltype.Struct('counters',
+    ('samples', lltype.Signed), ('bytes', lltype.Signed),
+    ('reports', lltype.Signed), ('wrong_reports', lltype.Signed),
+    ('survivors', lltype.Signed))
+counters = lltype.malloc(COUNTERS, flavor='raw', immortal=True, zero=True)
+
+def sampled(size, address):
+    counters.samples += 1
+    counters.bytes += size
+    return counters.samples
+
+def collected(key, type, survived):
+    counters.reports += 1
+    if not (0 < key <= counters.samples and type > 0):
+        counters.wrong_reports += 1
+    counters.survivors += survived
+
+def start(interval, fixed):
+    counters.samples = 0
+    counters.bytes = 0
+    counters.reports = 0
+    counters.wrong_reports = 0
+    counters.survivors = 0
+    return rgc.start_allocation_sampling(
+        interval, 42, fixed, llhelper(rgc.ALLOCATION_SAMPLED, sampled),
+        llhelper(rgc.ALLOCATION_COLLECTED, collected))
+
+driver = JitDriver(greens=[], reds=['n', 'total', 'keep'])
+
+def loop(n):
+    # objects alone and side by side, arrays of a known and of an unknown
+    # length, strings
+    keep = None
+    total = 0
+    while n > 0:
+        driver.jit_merge_point(n=n, total=total, keep=keep)
+        if n % 100 == 0:
+            keep = None
+        keep = Node(Node(keep, n), n + 1)
+        array = [n] * (n & 15)
+        fixed = [n, n + 1]
+        keep.value += len(array) + fixed[n & 1]
+        total += keep.next.value + keep.value + len("x" * (n & 7))
+        n -= 1
+    return total
+
+def entry_point(argv):
+    """Prints 'ok', or the number of what went wrong."""
+    count = 20000
+    expected = loop(count)      # compiled from here on
+    #
+    totals = start(1, True)
+    if loop(count) != expected:
+        print 1
+        return 0
+    if totals.allocated < count * 64 or totals.collections == 0:
+        print 2
+        return 0
+    # each byte is a sample point, so each piece of memory is a sample
+    if counters.bytes > totals.allocated:
+        print 3
+        return 0
+    # not counted yet is only what came behind the last sample, and that is
+    # nothing
+    if counters.bytes != totals.allocated:
+        print 4
+        return 0
+    rgc.collect()
+    if counters.reports < count or counters.wrong_reports != 0:
+        print 5
+        return 0
+    if not 0 < counters.survivors < counters.reports:
+        print 6
+        return 0
+    #
+    for interval in [64, 1000, 4096, 100000]:
+        for fixed in [True, False]:
+            totals = start(interval, fixed)
+            if loop(count) != expected:
+                print 7
+                return 0
+            samples = counters.samples
+            # a point that moves on by itself ends the sampling here
+            rgc.set_allocation_interval(0)
+            due = totals.allocated // interval
+            if samples > due + due // 8 + 40 or samples == 0:
+                print 8, interval, samples, due
+                return 0
+            if interval >= 4096 and fixed and not due - 1 <= samples <= due:
+                print 9, interval, samples, due
+                return 0
+    #
+    samples = counters.samples
+    if loop(count) != expected or counters.samples != samples:
+        print 10
+        return 0
+    print "ok"
+    return 0
+
+
+def test_sampling_with_jit():
+    built = compile(entry_point, "incminimark", gcrootfinder="shadowstack",
+                    jit=True)
+    assert built.cmdexec("", env=None) == "ok\n"
