@@ -359,6 +359,12 @@ class BaseSamplingTest(BaseDirectGCTest):
     7 words are large."""
     GCClass = IncrementalMiniMarkGC
 
+    def memory_pressure(self, size):
+        method = self.gc.raw_malloc_memory_pressure
+        # newer versions of the GC want an address, too
+        rest = method.im_func.func_code.co_argcount - 2
+        method(size, *[llmemory.NULL] * rest)
+
     def setup_method(self, meth):
         BaseDirectGCTest.setup_method(self, meth)
         self.gc.DEBUG = 2
@@ -705,7 +711,7 @@ class TestNurseryTop(BaseSamplingTest):
         self.start(6 * WORD)
         self.alloc()
         self.gc.next_major_collection_threshold = 10.0
-        self.gc.raw_malloc_memory_pressure(100)
+        self.memory_pressure(100)
         # the real end of the nursery: nothing fits there any more
         assert self.gc.nursery_free == self.gc.nursery + self.gc.nursery_size
         assert self.gc.nursery_free == self.gc.nursery_top
@@ -719,7 +725,7 @@ class TestNurseryTop(BaseSamplingTest):
         self.start(6 * WORD)
         self.alloc()
         self.gc.next_major_collection_threshold = 1000.0
-        self.gc.raw_malloc_memory_pressure(100)
+        self.memory_pressure(100)
         assert [self.offset(self.alloc()) for i in range(7)] == [
             4, 8, 12, 16, 20, 24, 28]
         assert self.collections == 0
@@ -731,7 +737,7 @@ class TestNurseryTop(BaseSamplingTest):
         self.start(6 * WORD)
         self.alloc()
         self.gc.next_major_collection_threshold = 10.0
-        self.gc.raw_malloc_memory_pressure(100)
+        self.memory_pressure(100)
         assert self.free_words() == 12
         assert self.offset(self.alloc()) == 14
         assert p.x == 42
@@ -1005,7 +1011,7 @@ class TestNurseryTop(BaseSamplingTest):
                 self.keep(self.alloc())
                 if len(self.stackroots) > 5:
                     self.stackroots.pop(0)
-                self.gc.raw_malloc_memory_pressure(50)
+                self.memory_pressure(50)
                 log.append((self.offset(self.stackroots[-1]),
                             self.collections, self.gc.num_major_collects))
             return log
@@ -1272,7 +1278,7 @@ class TestLargeObjects(BaseSamplingTest):
                 if i % 37 == 36:
                     self.gc.collect(i % 3)
                 if i % 31 == 30:
-                    self.gc.raw_malloc_memory_pressure(3000)
+                    self.memory_pressure(3000)
                 if i == 75 and start is not None:
                     # changes nothing either
                     assert self.gc.set_allocation_interval(start[0])
