@@ -89,8 +89,11 @@ class AppTestAllocationSampling(object):
     def test_fixed_gaps_sample_every_nth_byte(self):
         if not self.translated:
             skip("needs a GC that can sample")
-        profile, counted = self.run(self.allocate, allocation_interval=10000,
-                                    allocation_fixed=True)
+        def the_function_to_find():
+            self.allocate()
+        profile, counted = self.run(
+            the_function_to_find, allocation_interval=10000,
+            allocation_fixed=True)
         assert counted['allocated'] > 800 * 1000
         # in a large object there may be several sampled bytes
         assert counted['samples'] <= counted['allocated'] // 10000
@@ -98,7 +101,7 @@ class AppTestAllocationSampling(object):
         assert counted['time_samples'] == counted['dropped'] == 0
         assert b'interval=10000' in profile
         assert b'gaps=fixed' in profile
-        assert b':allocate:' in profile
+        assert b':the_function_to_find:' in profile
 
     def test_seed_makes_it_repeatable(self):
         if not self.translated:
