@@ -289,6 +289,8 @@ def threads(files):
     state.threads = 3
     for i in range(3):
         rthread.start_new_thread(thread, ())
+    # before the others run, or after
+    allocate(new_code("main"), 100000)
     while state.threads > 0:
         allocate(new_code("main"), 1000)
         rgil.yield_thread()
