@@ -34,8 +34,9 @@ DRIVER = HERE / "driver.py"
 PROGRAMS = ("gcbench", "churn")
 #: the sampler was started and stopped before; it was never there
 OFF, NEVER = "off", "never"
+UNSAMPLED = (OFF, NEVER)
 #: mean bytes between two samples
-RATES = ("32k", "128k", "512k", "1M", "4M", "32M", OFF, NEVER)
+RATES = ("32k", "128k", "512k", "1M", "4M", "32M", *UNSAMPLED)
 #: the GC's own choice depends on the CPU's caches
 NURSERY = "4M"
 
@@ -304,7 +305,7 @@ def table_of_costs(rows: Sequence[Row]) -> list[str]:
         *((row.program, row.rate, format_cost(row, row.wall_per_sample),
            format_cost(row, row.cpu_per_sample),
            format_cost(row, row.cpu_per_sample_above_off))
-          for row in rows if row.rate not in (OFF, NEVER))])
+          for row in rows if row.rate not in UNSAMPLED)])
 
 
 def format_cost(row: Row, cost: Estimate | None) -> str:
@@ -334,7 +335,7 @@ def median_of(pairs: Sequence[Pair], key: str, sampled: bool) -> float | None:
 def about(program: str, rounds: int, pairs: dict[Cell, list[Pair]]) -> str:
     """What there is to sample, and what the sampler adds to the heap."""
     mine = [pair for (name, rate), some in pairs.items()
-            for pair in some if name == program and rate not in (OFF, NEVER)]
+            for pair in some if name == program and rate not in UNSAMPLED]
     seconds = median_of(mine, "wall", sampled=False) or math.nan
     allocated = median_of(mine, "allocated", sampled=True) or math.nan
     heap_plain, heap_sampled = (
@@ -354,7 +355,7 @@ def sum_of(pairs: dict[Cell, list[Pair]], key: str) -> int:
 def apart(pairs: dict[Cell, list[Pair]]) -> str:
     """What the ratios leave out."""
     sampled = [pair.sampled for (_, rate), some in pairs.items()
-               for pair in some if rate not in (OFF, NEVER)]
+               for pair in some if rate not in UNSAMPLED]
     return "outside of these times: start() %.0f ms, stop() %.0f ms (medians)" % (
         1e3 * statistics.median(run["start"] for run in sampled),
         1e3 * statistics.median(run["stop"] for run in sampled))
@@ -371,7 +372,7 @@ def report(environment: Json, rounds: dict[str, int], rows: Sequence[Row],
         "%.0f %% interval of the median)" % (count, 100 * LEVEL),
         "below the noise: the interval of the difference in time includes 0",
         *(verdict(row) for row in rows
-          if row.rate in (OFF, NEVER) and row.pairs >= FEWEST_PAIRS),
+          if row.rate in UNSAMPLED and row.pairs >= FEWEST_PAIRS),
         apart(pairs)]
     if environment["load_before"][0] + 1 > (environment["cpus"] or 1):
         lines.append("the machine was not quiet: its CPUs were busy before")

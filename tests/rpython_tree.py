@@ -21,3 +21,12 @@ def python2(tree: Path, *arguments: str | Path,
     return subprocess.run(
         [PYTHON2, *arguments], text=True, capture_output=True, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)}, **options)
+
+
+def assert_python2(paths: list[str]) -> None:
+    """Each of the files compiles under Python 2."""
+    done = subprocess.run(
+        [PYTHON2, "-c", "import sys\nfor path in sys.argv[1:]:\n"
+         "    compile(open(path).read(), path, 'exec')", *paths],
+        capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -13,15 +13,12 @@ from typing import Any
 
 import pytest
 
-from conftest import ROOT
-from patch_files import Patch, parse
-
-sys.path.insert(0, str(ROOT / "rpython"))
 import python2
 import tree as layout
+from conftest import ROOT
+from patch_files import Patch, parse
+from rpython_tree import BUILD, PYTHON2, assert_python2
 
-BUILD = ROOT / ".build"
-PYTHON2 = BUILD / "py2" / "python2"
 CACHE = BUILD / "rpython"
 
 GC = "rpython/memory/gc/incminimark.py"
@@ -290,18 +287,6 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_series_lists_every_patch(series: list[Patch]) -> None:
-    assert sorted(p.name for p in (ROOT / "rpython/patches").iterdir()) \
-        == sorted([patch.name for patch in series] + ["series"])
-    for number, patch in enumerate(series, 1):
-        assert re.match("%02d-[a-z0-9-]+[.]patch$" % number, patch.name)
-
-
-def test_each_patch_says_why(series: list[Patch]) -> None:
-    for patch in series:
-        assert len(patch.header.split()) >= 10, patch.name
-
-
 def test_patches_are_for_files_that_exist(series: list[Patch]) -> None:
     with zipfile.ZipFile(layout.fetch(CACHE)) as wheel:
         names = wheel.namelist()
@@ -310,18 +295,6 @@ def test_patches_are_for_files_that_exist(series: list[Patch]) -> None:
         for name, lines in patch.files.items():
             assert name in names, (patch.name, name)
             assert lines, (patch.name, name)
-
-
-def test_patches_do_not_repeat_rpython(series: list[Patch]) -> None:
-    for patch in series:
-        assert patch.context == [], patch.name
-
-
-def test_each_patch_has_gits_hash_of_each_file(series: list[Patch]) -> None:
-    for patch, path in zip(series, layout.Ours().series()):
-        hashes = dict(layout.git_hashes(path))
-        assert list(hashes) == list(patch.files), patch.name
-        assert all(hashes.values()), patch.name
 
 
 def test_patch_of_the_gc_is_small(series: list[Patch]) -> None:
@@ -335,12 +308,7 @@ def test_patched_and_added_python_compiles(series: list[Patch],
     names |= {str(place) for _, place in layout.Ours().files()}
     paths = [str(tree / name) for name in sorted(names) if name.endswith(".py")]
     assert paths
-    done = subprocess.run([PYTHON2, "-c", textwrap.dedent("""
-        import sys
-        for path in sys.argv[1:]:
-            compile(open(path).read(), path, "exec")
-        """), *paths], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert_python2(paths)
 
 
 # Python 2.7 -----------------------------------------------------------------

@@ -29,6 +29,7 @@ import sys
 
 from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
 from rpython.memory.gc.test.test_direct import BaseDirectGCTest, S
+from rpython.memory.gc.test.test_sampling import memory_pressure
 from rpython.memory.gctypelayout import WEAKREF
 from rpython.rlib import rgc
 from rpython.rtyper.annlowlevel import llhelper
@@ -205,10 +206,7 @@ class Run(object):
         self.events.append(['collection'])
 
     def op_pressure(self, size):
-        method = self.gc.raw_malloc_memory_pressure
-        # newer versions of the GC want an address, too
-        rest = method.im_func.func_code.co_argcount - 2
-        method(size, *[llmemory.NULL] * rest)
+        memory_pressure(self.gc, size)
 
     def op_keep(self):
         if self.last is not None:

@@ -354,16 +354,17 @@ def total_size(TYPE, n):
     return WORDS[TYPE] * WORD
 
 
+def memory_pressure(gc, size):
+    method = gc.raw_malloc_memory_pressure
+    # newer versions of the GC want an address, too
+    rest = method.im_func.func_code.co_argcount - 2
+    method(size, *[llmemory.NULL] * rest)
+
+
 class BaseSamplingTest(BaseDirectGCTest):
     """The nursery has room for 32 words, that is 8 S; objects of more than
     7 words are large."""
     GCClass = IncrementalMiniMarkGC
-
-    def memory_pressure(self, size):
-        method = self.gc.raw_malloc_memory_pressure
-        # newer versions of the GC want an address, too
-        rest = method.im_func.func_code.co_argcount - 2
-        method(size, *[llmemory.NULL] * rest)
 
     def setup_method(self, meth):
         BaseDirectGCTest.setup_method(self, meth)
@@ -711,7 +712,7 @@ class TestNurseryTop(BaseSamplingTest):
         self.start(6 * WORD)
         self.alloc()
         self.gc.next_major_collection_threshold = 10.0
-        self.memory_pressure(100)
+        memory_pressure(self.gc, 100)
         # the real end of the nursery: nothing fits there any more
         assert self.gc.nursery_free == self.gc.nursery + self.gc.nursery_size
         assert self.gc.nursery_free == self.gc.nursery_top
@@ -725,7 +726,7 @@ class TestNurseryTop(BaseSamplingTest):
         self.start(6 * WORD)
         self.alloc()
         self.gc.next_major_collection_threshold = 1000.0
-        self.memory_pressure(100)
+        memory_pressure(self.gc, 100)
         assert [self.offset(self.alloc()) for i in range(7)] == [
             4, 8, 12, 16, 20, 24, 28]
         assert self.collections == 0
@@ -737,7 +738,7 @@ class TestNurseryTop(BaseSamplingTest):
         self.start(6 * WORD)
         self.alloc()
         self.gc.next_major_collection_threshold = 10.0
-        self.memory_pressure(100)
+        memory_pressure(self.gc, 100)
         assert self.free_words() == 12
         assert self.offset(self.alloc()) == 14
         assert p.x == 42
@@ -1011,7 +1012,7 @@ class TestNurseryTop(BaseSamplingTest):
                 self.keep(self.alloc())
                 if len(self.stackroots) > 5:
                     self.stackroots.pop(0)
-                self.memory_pressure(50)
+                memory_pressure(self.gc, 50)
                 log.append((self.offset(self.stackroots[-1]),
                             self.collections, self.gc.num_major_collects))
             return log
@@ -1278,7 +1279,7 @@ class TestLargeObjects(BaseSamplingTest):
                 if i % 37 == 36:
                     self.gc.collect(i % 3)
                 if i % 31 == 30:
-                    self.memory_pressure(3000)
+                    memory_pressure(self.gc, 3000)
                 if i == 75 and start is not None:
                     # changes nothing either
                     assert self.gc.set_allocation_interval(start[0])

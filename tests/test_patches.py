@@ -1,0 +1,47 @@
+"""What holds of each series of patches, rpython/'s and pypy-branch/'s."""
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import apply
+import tree
+from patch_files import Patch, parse
+
+
+@pytest.fixture(params=apply.OURS, ids=["rpython", "pypy-branch"])
+def ours(request: pytest.FixtureRequest) -> tree.Ours:
+    return request.param
+
+
+@pytest.fixture
+def series(ours: tree.Ours) -> list[Patch]:
+    result = [parse(path) for path in ours.series()]
+    assert result, "%s names no patch" % ours.patches
+    return result
+
+
+def test_series_lists_every_patch(ours: tree.Ours, series: list[Patch]) -> None:
+    assert sorted(path.name for path in ours.patches.iterdir()) \
+        == sorted([patch.name for patch in series] + ["series"])
+    for number, patch in enumerate(series, 1):
+        assert re.match("%02d-[a-z0-9-]+[.]patch$" % number, patch.name)
+
+
+def test_each_patch_says_why(series: list[Patch]) -> None:
+    for patch in series:
+        assert len(patch.header.split()) >= 10, patch.name
+
+
+def test_patches_do_not_repeat_what_they_patch(series: list[Patch]) -> None:
+    for patch in series:
+        assert patch.context == [], patch.name
+
+
+def test_each_patch_has_gits_hash_of_each_file(ours: tree.Ours,
+                                               series: list[Patch]) -> None:
+    for patch, path in zip(series, ours.series()):
+        hashes = dict(tree.git_hashes(path))
+        assert list(hashes) == list(patch.files), patch.name
+        assert all(hashes.values()), patch.name
