@@ -2,43 +2,15 @@
 the same nursery_top as everything else, and in pieces of its own.
 """
 from rpython.jit.backend.llsupport.test.zrpy_gc_test import compile
+from rpython.memory.test.test_sampling import counters, start
 from rpython.rlib import rgc
 from rpython.rlib.jit import JitDriver
-from rpython.rtyper.annlowlevel import llhelper
-from rpython.rtyper.lltypesystem import lltype
 
 
 class Node(object):
     def __init__(self, next, value):
         self.next = next
         self.value = value
-
-COUNTERS = lltype.Struct('counters',
-    ('samples', lltype.Signed), ('bytes', lltype.Signed),
-    ('reports', lltype.Signed), ('wrong_reports', lltype.Signed),
-    ('survivors', lltype.Signed))
-counters = lltype.malloc(COUNTERS, flavor='raw', immortal=True, zero=True)
-
-def sampled(size, address):
-    counters.samples += 1
-    counters.bytes += size
-    return counters.samples
-
-def collected(key, type, survived):
-    counters.reports += 1
-    if not (0 < key <= counters.samples and type > 0):
-        counters.wrong_reports += 1
-    counters.survivors += survived
-
-def start(interval, fixed):
-    counters.samples = 0
-    counters.bytes = 0
-    counters.reports = 0
-    counters.wrong_reports = 0
-    counters.survivors = 0
-    return rgc.start_allocation_sampling(
-        interval, 42, fixed, llhelper(rgc.ALLOCATION_SAMPLED, sampled),
-        llhelper(rgc.ALLOCATION_COLLECTED, collected))
 
 driver = JitDriver(greens=[], reds=['n', 'total', 'keep'])
 
@@ -64,7 +36,7 @@ def entry_point(argv):
     count = 20000
     expected = loop(count)      # compiled from here on
     #
-    totals = start(1, True)
+    totals = start(1, 42, True)
     if loop(count) != expected:
         print 1
         return 0
@@ -90,7 +62,7 @@ def entry_point(argv):
     #
     for interval in [64, 1000, 4096, 100000]:
         for fixed in [True, False]:
-            totals = start(interval, fixed)
+            totals = start(interval, 42, fixed)
             if loop(count) != expected:
                 print 7
                 return 0
