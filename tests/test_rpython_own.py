@@ -34,7 +34,8 @@ OURS = ("--ignore=rpython/memory/gc/test/test_sampling.py",)
 class Group(NamedTuple):
     name: str
     arguments: tuple[str, ...]
-    sampling: bool = False
+    #: of tests/python2
+    plugin: str = ""
 
 
 # each file of rvmprof's in a process of its own: the classes of code objects
@@ -42,21 +43,22 @@ class Group(NamedTuple):
 # one that it downloads.
 GROUPS = [
     Group("gc", (GC,)),
-    Group("gc-sampling", (GC,), True),
+    Group("gc-sampling", (GC,), "sampling_on"),
     Group("simulated", SIMULATED),
-    Group("simulated-sampling", SIMULATED, True),
+    Group("simulated-sampling", SIMULATED, "sampling_on"),
     Group("transformed", TRANSFORMED),
-    Group("transformed-sampling", TRANSFORMED, True),
+    Group("transformed-sampling", TRANSFORMED, "sampling_on"),
     Group("translated", TRANSLATED),
-    Group("translated-sampling", TRANSLATED, True),
+    Group("translated-sampling", TRANSLATED, "sampling_on"),
     Group("llsupport", tuple(
         "rpython/jit/backend/llsupport/test/" + name
         for name in ("test_gc.py", "test_gc_integration.py",
                      "test_rewrite.py"))),
-    Group("rvmprof", (RVMPROF + "test_rvmprof.py",)),
-    Group("rvmprof-traceback", (RVMPROF + "test_traceback.py",)),
-    Group("rvmprof-translated", (RVMPROF + "test_ztranslation.py",)),
-    Group("rvmprof-jit", ("rpython/jit/backend/x86/test/test_zrpy_vmprof.py",)),
+    Group("rvmprof", (RVMPROF + "test_rvmprof.py",), "collect_between"),
+    Group("rvmprof-traceback", (RVMPROF + "test_traceback.py",), "collect_between"),
+    Group("rvmprof-translated", (RVMPROF + "test_ztranslation.py",), "collect_between"),
+    Group("rvmprof-jit", ("rpython/jit/backend/x86/test/test_zrpy_vmprof.py",),
+          "collect_between"),
 ]
 
 
@@ -82,7 +84,7 @@ def test_rpythons_own_tests(group: Group, tree: Path) -> None:
     report = LOGS / (group.name + ".xml")
     done: subprocess.CompletedProcess[str] = python2(
         tree, "-m", "pytest", "-rs", "--junitxml=%s" % report,
-        *(("-p", "sampling_on") if group.sampling else ()),
+        *(("-p", group.plugin) if group.plugin else ()),
         *OURS, *group.arguments, cwd=tree, path=PLUGINS)
     (LOGS / (group.name + ".log")).write_text(done.stdout + done.stderr)
     assert done.returncode == 0, done.stdout[-3000:]
