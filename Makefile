@@ -21,8 +21,9 @@ CONVERTER := $(shell find converter -name '*.py' -o -name '*.toml')
 # folders, too: they change when a file is removed
 RPYTHON := rpython/tree.py rpython/python2.py \
 	$(shell find rpython/patches rpython/added 2>/dev/null) \
-	$(foreach name,jit_stub profile_log recorder, \
-		$(filter %/$(name).c %/$(name).h,$(INTEGRATION)))
+	vmprof-integration/vmprof_allocation/native/shared \
+	$(filter vmprof-integration/vmprof_allocation/native/shared/%, \
+		$(INTEGRATION))
 
 .PHONY: run test test-programs test-rpython guest guest-jit bench clean
 .DELETE_ON_ERROR:

@@ -33,7 +33,7 @@ NEW = {
     "06-vmprof-module.patch": ("pypy/module",),
     "07-documentation.patch": ("pypy/doc",),
 }
-OURS = (tree.Ours(), tree.Ours(HERE / "patches", HERE / "added", shared=()))
+OURS = (tree.Ours(), tree.Ours(HERE / "patches", HERE / "added", shared=None))
 
 
 def new_files() -> dict[str, Path]:

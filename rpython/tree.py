@@ -43,10 +43,7 @@ HERE = Path(__file__).parent
 WHEEL = "rpython-0.2.1-py2-none-any.whl"
 SHA256 = "a8ab1e5d7baf95c27a7fdb4d55825d584b2e5fd153bdff42e9d8a7625e403feb"
 
-#: The shared C: names in the live carrier's folder, and their folder in the
-#: tree, where rvmprof's own C is.
-SHARED = ("jit_stub.c", "jit_stub.h", "profile_log.c", "profile_log.h",
-          "recorder.c", "recorder.h")
+#: Where the C that the carriers share is in a tree, beside rvmprof's own.
 SHARED_FOLDER = Path("rpython/rlib/rvmprof/src/shared")
 
 #: The file in a tree that tells what it was made from.
@@ -66,8 +63,8 @@ class Ours:
 
     patches: Path = HERE / "patches"
     added: Path = HERE / "added"
-    native: Path = HERE.parent / "vmprof-integration/vmprof_allocation/native"
-    shared: tuple[str, ...] = SHARED
+    shared: Path | None = (HERE.parent / "vmprof-integration/vmprof_allocation"
+                           / "native/shared")
 
     def series(self) -> list[Path]:
         """The patches, in order."""
@@ -93,12 +90,14 @@ class Ours:
             # Python leaves its own files beside ours
             if path.is_file() and path.suffix != ".pyc":
                 yield path, path.relative_to(self.added)
-        for name in self.shared:
-            path = self.native / name
-            if not path.is_file():
-                raise Problem("there is no %s, which the tree shares: correct "
-                              "SHARED in tree.py" % path)
-            yield path, SHARED_FOLDER / name
+        if self.shared is None:
+            return
+        shared = sorted(self.shared.glob("*.[ch]"))
+        if not shared:
+            raise Problem("there is no C in %s, which the carriers share"
+                          % self.shared)
+        for path in shared:
+            yield path, SHARED_FOLDER / path.name
 
 
 def sha256(path: Path) -> str:

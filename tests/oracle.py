@@ -28,6 +28,8 @@ class Start(NamedTuple):
     interval: int
     seed: int
     fixed: bool
+    #: each sample changes the interval: next_interval()
+    follows: bool = False
 
 
 class Stop(NamedTuple):
@@ -81,11 +83,17 @@ def gap(interval: int, fixed: bool, random: Iterator[int]) -> int:
     return min(int(-math.log(uniform) * interval), MAX_INTERVAL)
 
 
+def next_interval(interval: int, size: int) -> int:
+    """What the drivers choose after a sample, if they follow: anything that
+    depends on nothing but the past."""
+    return (interval * 5 + size) % 10007 + 1
+
+
 def samples(events: Iterable[Event], *,
             patched: bool = False) -> Iterator[Sample]:
     """The samples of the events, in order: the live carrier's, or those of
     the patched GC."""
-    running = entered = hidden = fixed = False
+    running = entered = hidden = fixed = follows = False
     interval = new_interval = 0
     allocated = 0               # the number of the next byte
     sampled = 0                 # the number of the next sampled byte
@@ -94,7 +102,7 @@ def samples(events: Iterable[Event], *,
     for event in events:
         if isinstance(event, Start):
             running, entered, hidden = True, False, False
-            interval, seed, fixed = event
+            interval, seed, fixed, follows = event
             new_interval = 0
             random = splitmix64(seed)
             sampled = allocated + gap(interval, fixed, random)
@@ -126,4 +134,9 @@ def samples(events: Iterable[Event], *,
                     # of every interval-th byte, the first one behind the object
                     sampled += -((sampled - allocated) // interval) * interval
                 else:
+                    sampled = allocated + gap(interval, fixed, random)
+                following = next_interval(interval, event.size)
+                if follows and following != interval:
+                    # that gap is thrown away
+                    interval = following
                     sampled = allocated + gap(interval, fixed, random)

@@ -7,14 +7,17 @@ top down::
     main = log.function("main", 1, "app.py")
     log.settings(interval=1000)
     log.allocation([main], size=24, interval=1000, time=5)
-    data = log.data()           # flushes the facts, writes the trailer
+    data = log.data()           # flushes the samples, writes the trailer
 
 Stacks are lists of frames, outermost first: an address, for an interpreted
 frame, or `jit(address)`, or `native(address)`.
+
+What is written is the log that the file unpacks to; `member()` packs.
 """
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import Union
 
@@ -54,6 +57,27 @@ def string(text: str | bytes) -> bytes:
     return word(len(data)) + data
 
 
+def digits(*numbers: int) -> str:
+    """Five bits each, the lowest first; all but a number's last with 32."""
+    text = ""
+    for number in numbers:
+        while number >= 32:
+            text += chr(0x60 + number % 32)
+            number //= 32
+        text += chr(0x40 + number)
+    return text
+
+
+def member(records: bytes, kind: bytes = b"r") -> bytes:
+    """A part of the file; kind "s" is for vmprof's readers only."""
+    deflate = zlib.compressobj(wbits=-15)
+    packed = deflate.compress(records) + deflate.flush()
+    tail = struct.pack("<II", zlib.crc32(records), len(records) % 2**32)
+    return (b"\x1f\x8b\x08\x04" + bytes(4) + b"\0\xff"
+            + struct.pack("<H2sHI", 8, b"V" + kind, 4,
+                          20 + len(packed) + len(tail)) + packed + tail)
+
+
 class Log:
     """A log in the making; `self.bytes` is what was written so far."""
 
@@ -65,12 +89,19 @@ class Log:
         self.flags = (PYPY if self.pypy else 0) if flags is None else flags
         self.keys = 0
         self.addresses = 0x1000
-        #: entries of the next facts block
-        self.pending: list[str] = []
-        #: number 2 to 7 of a facts block's first entry
+        #: digits of the next block of samples
+        self.pending = ""
+        #: number 2 to 7 of the block's head
         self.allocated = self.lost = self.dropped = 0
         self.collections = self.pressures = self.surprises = 0
         self.last_time = 0
+        #: in this block: time, thread, interval and memory of the last sample
+        self.last = [0, 0, 0, 0]
+        #: samples before it
+        self.written = 0
+        #: number of each stack, and the one that was defined last
+        self.defined: dict[tuple[Pair, ...], int] = {}
+        self.last_defined: tuple[Pair, ...] = ()
         name = interpreter.encode()
         self.bytes = bytearray(struct.pack("<5q", 0, 3, 0, period, 0))
         self.bytes += b"\x05" + struct.pack(
@@ -98,7 +129,7 @@ class Log:
         self.bytes += b"\x08" + word(address) + string("n:%s:0:-" % name)
         return address
 
-    def block(self, kind: str, payload: str, version: str = "1") -> None:
+    def block(self, kind: str, payload: str, version: str = "2") -> None:
         self.name(BLOCK_ADDRESS, "alloc:%s:%s:%s" % (payload, version, kind))
 
     def settings(self, **changes: object) -> None:
@@ -109,15 +140,18 @@ class Log:
         self.block("settings", ";".join("%s=%s" % pair
                                         for pair in values.items()))
 
+    def pairs(self, frames: Sequence[FrameSpec]) -> tuple[Pair, ...]:
+        return tuple((1, frame) if isinstance(frame, int) else frame
+                     for frame in frames)
+
     def words(self, frames: Sequence[FrameSpec]) -> list[int]:
         """The stack in PyPy's layout, pairs from the innermost frame on."""
-        pairs = [(1, frame) if isinstance(frame, int) else frame
-                 for frame in reversed(frames)]
-        return [number for pair in pairs for number in pair]
+        return [number for pair in reversed(self.pairs(frames))
+                for number in pair]
 
     def raw_stack(self, words: Iterable[int], thread: int, memory: int = 0,
                   stamp: int = 0, count: int = 1) -> None:
-        """A stack sample; `words` as they are in the file."""
+        """A stack sample of vmprof's; `words` as they are in the log."""
         words = list(words)
         self.bytes += b"\x01" + word(count) + word(len(words))
         self.bytes += struct.pack("<%dq" % len(words), *words) + word(thread)
@@ -126,21 +160,42 @@ class Log:
         if self.version == 7:
             self.bytes += word(stamp)
 
-    def fact(self, key: int, time: int, thread: int, size: int,
-             interval: int) -> None:
-        self.last_time = max(self.last_time, time)
-        self.pending.append("%x,%x,%x,%x,%x;" % (
-            key, time, thread, size, interval))
+    def define(self, frames: tuple[Pair, ...]) -> int:
+        """The number of this stack, which is defined if it is new."""
+        if frames not in self.defined:
+            kept = 0
+            while (kept < min(len(frames), len(self.last_defined))
+                   and frames[kept] == self.last_defined[kept]):
+                kept += 1
+            self.pending += digits(0, kept, len(frames) - kept, *(
+                number % 2**64 for pair in frames[kept:] for number in pair))
+            self.defined[frames] = len(self.defined) + 1
+            self.last_defined = frames
+        return self.defined[frames]
 
     def allocation(self, frames: Sequence[FrameSpec] | None, *, size: int,
                    interval: int = 1000, time: int = 0, thread: int = PID,
                    memory: int = 0) -> None:
         """An allocation sample, `time` in nanoseconds; frames None: its stack
         got lost."""
+        if time < self.last[0]:
+            self.flush()        # the next block begins at 0
+        stack = 0 if frames is None else self.define(self.pairs(frames))
+        self.sample(stack, size, interval, time, thread, memory)
+
+    def sample(self, stack: int, size: int, interval: int, time: int,
+               thread: int, memory: int = 0) -> None:
+        """A sample with a number of define()'s, or 0."""
+        if not size:
+            interval = self.last[2]
+        new = [thread, interval, memory]
+        flags = sum(1 << i for i in range(3) if new[i] != self.last[i + 1])
+        self.pending += digits(
+            stack * 8 + flags + 1, time - self.last[0], size,
+            *(new[i] for i in range(3) if flags & 1 << i))
+        self.last = [time, *new]
+        self.last_time = max(self.last_time, time)
         self.keys += 1
-        if frames is not None:
-            self.raw_stack(self.words(frames), -self.keys, memory)
-        self.fact(self.keys, time, thread, size, interval)
 
     def tick(self, frames: Sequence[FrameSpec] | None, *, time: int = 0,
              thread: int = PID) -> None:
@@ -148,12 +203,14 @@ class Log:
         self.allocation(frames, size=0, interval=0, time=time, thread=thread)
 
     def flush(self) -> None:
-        """A block with the facts that were not written yet."""
-        head = "%x,%x,%x,%x,%x,%x,%x;" % (
+        """A block with the samples that were not written yet."""
+        self.block("samples", digits(
             self.last_time, self.allocated, self.lost, self.dropped,
-            self.collections, self.pressures, self.surprises)
-        self.block("facts", head + "".join(self.pending))
-        self.pending.clear()
+            self.collections, self.pressures, self.surprises, self.written)
+            + self.pending)
+        self.pending = ""
+        self.last = [0, 0, 0, 0]
+        self.written = self.keys
 
     def data(self) -> bytes:
         """The finished log, with its trailer."""
@@ -174,12 +231,17 @@ def large(samples: int, depth: int, distinct: int) -> bytes:
     for number in range(distinct):
         path = [inner[(number >> 8 * (i % 3)) + i & 255]
                 for i in range(depth - len(outer))]
-        words = log.words(outer + path)
-        stacks.append(struct.pack("<%dq" % len(words), *words))
-    head = b"\x01" + word(1) + word(2 * depth)
+        stacks.append(log.define(log.pairs(outer + path)))
+        if number % 1000 == 999:
+            log.flush()
     for start in range(0, samples, 1000):
+        entries = [log.pending]
         for key in range(start + 1, min(start + 1000, samples) + 1):
-            log.bytes += head + stacks[key % distinct] + word(-key)
-            log.fact(key, key * 1000, PID, 16 + key % 7 * 8, 1000)
+            number, size = stacks[key % distinct] * 8 + 1, 16 + key % 7 * 8
+            entries.append(
+                digits(number, 1000, size) if key > start + 1 else
+                digits(number + 3, key * 1000, size, PID, 1000))
+        log.pending = "".join(entries)
+        log.keys, log.last_time = key, key * 1000
         log.flush()
     return log.data()

@@ -163,6 +163,9 @@ def test_bad_rate(pypy: PyPy, rate: str) -> None:
     (["--allocation-seed", "x"], "the seed 'x'"),
     (["--allocation-seed", "-1"], "the seed -1"),
     (["--allocation-seed", str(2**64)], "the seed 18446744073709551616"),
+    (["--allocation-sampling", "auto:2"], "the limit 'auto:2'"),
+    (["--allocation-sampling", "auto", "--allocation-gaps", "fixed"],
+     "fixed gaps can't follow a limit"),
     (["--period", "0"], "the period 0.0"),
     (["--period", "-1"], "the period -1.0"),
     (["--period", "1"], "the period 1.0"),
@@ -217,16 +220,31 @@ def test_output_that_cannot_be_written(pypy: PyPy, output: str) -> None:
         str(pypy.script(APP))))
 
 
-def test_full_disk_is_reported_and_harms_nothing(pypy: PyPy) -> None:
+def test_full_disk_is_refused(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "1k",
                        "-o", "/dev/full", str(pypy.script(APP)))
-    if has_patch():     # which writes the head of the profile at once
-        assert (run.code, run.out) == (2, "")
-        assert run.err == "vmprof: vmprof refuses: No space left on device\n"
-        return
-    assert (run.code, run.out) == (0, "__main__ []\n")
+    assert (run.code, run.out) == (2, "")
+    assert run.err == (
+        "vmprof: vmprof refuses: No space left on device\n" if has_patch() else
+        "vmprof: beginning the profile failed: No space left on device; "
+        "nothing is being sampled\n")
+
+
+def test_disk_that_becomes_full_harms_nothing(pypy: PyPy) -> None:
+    limited = """\
+        import resource, signal, sys
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300000, 300000))
+        print(sum(len([i]) for i in range(2000000)))
+    """
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "64",
+                       "-o", "out.vmprof", str(pypy.script(limited)))
+    assert (run.code, run.out) == (0, "2000000\n")
     assert run.err == ("vmprof: the profile is not complete: "
-                       "No space left on device\n")
+                       "File too large\n")
+    profile = run.profile()             # what was written before is whole
+    assert profile.end_time is None
+    assert len(profile.samples) > 100
 
 
 def test_cpython_is_refused(pypy: PyPy) -> None:

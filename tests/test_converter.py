@@ -441,12 +441,10 @@ def test_meta() -> None:
 def test_the_profile_info_panel_tells_the_settings_and_what_is_lost() -> None:
     log = rich_log()
     log.dropped, log.pressures, log.surprises = 3, 4, 5
-    log.raw_stack([], -99)      # of no fact
     info = extra(converted(log))
     assert info["Allocation samples"] == 5
     assert info["Allocated, counted by the GC"] == 12345
     assert info["Samples whose stack got lost"] == 1
-    assert info["Stacks whose sample got lost"] == 1
     assert info["Time samples dropped"] == 3
     assert info["Minor collections"] == 7
     assert info["Times the GC changed its state unseen"] == 5
@@ -614,9 +612,10 @@ def log_with(tail: bytes) -> bytes:
     return bytes(log.bytes) + tail
 
 
-def facts(payload: str) -> bytes:
+def samples(payload: str, *head: int) -> bytes:
     log = rich_log()
-    log.block("facts", payload)
+    log.flush()
+    log.block("samples", profiles.digits(*head, log.keys) + payload)
     return log.data()
 
 
@@ -651,16 +650,21 @@ HOSTILE = {
     "second header": log_with(b"\x05\x00\x06\x08\x04pypy"),
     "sample before the header": rich_log().data()[:40] + b"\x01" + bytes(99),
     "version 99": rich_log().data().replace(b"\x05\x00\x06", b"\x05\x00\x63"),
-    "facts no numbers": facts("1,2,3,4,5,6,7;hello;"),
-    "facts NaN": facts("1,2,3,4,5,6,7;nan,nan,nan,nan,nan;"),
-    "facts too few": facts("1,2;"),
-    "facts cut off": facts("1,2,3,4,5,6,7;1,2,3"),
-    "fact too large": facts("1,2,3,4,5,6,7;63,1,1,%x,1;" % 2**63),
-    "fact of negative size": facts("1,2,3,4,5,6,7;63,1,1,-18,1;"),
-    "fact before the start": facts("1,2,3,4,5,6,7;63,-1,1,18,1;"),
-    "fact without an interval": facts("1,2,3,4,5,6,7;63,1,1,18,0;"),
-    "moment too large to write": facts("1,%s,3,4,5,6,7;" % ("f" * 5000)),
-    "moment negative": facts("1,-2,3,4,5,6,7;"),
+    "samples no digits": samples("hello", *range(7)),
+    "samples too few": samples("", 1, 2),
+    "samples cut off": samples(profiles.digits(1, 1), *range(7)),
+    "sample too large": samples(
+        profiles.digits(1 + 3, 1, 2**63, 1, 1), *range(7)),
+    "sample too late": samples(
+        profiles.digits(1 + 3, 2**63, 1, 1, 1), *range(7)),
+    "sample without an interval": samples(
+        profiles.digits(1 + 1, 1, 18, 1), *range(7)),
+    "sample of no stack": samples(
+        profiles.digits(1 + 3 + 8 * 99, 1, 18, 1, 1), *range(7)),
+    "moment too large to write": samples("", 1, 2**5000, 3, 4, 5, 6, 7),
+    "member cut off": profiles.member(rich_log().data())[:-9],
+    "member damaged": profiles.member(rich_log().data())[:-9] + bytes(9),
+    "member of nothing": profiles.member(b""),
     "gzip of nothing": gzip.compress(b""),
     "gzip cut off": gzip.compress(rich_log().data())[:-9],
     "gzip damaged": damaged_gzip(),

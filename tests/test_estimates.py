@@ -1,6 +1,7 @@
 """What the sampler says of real programs is true, in every situation."""
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -16,6 +17,7 @@ from truth import (
     total_bytes,
     total_sigma,
 )
+from vmprof_allocation.estimator import probability
 
 #: each round makes one low-level string of known size, and smaller things;
 #: what is put into `kept` is really made, whatever the JIT thinks
@@ -473,6 +475,70 @@ def test_interval_can_be_changed_while_running(pypy: PyPy) -> None:
     for name, interval in ("slow", 65536), ("fast", 4096):
         assert abs(objects_of(profile, name, size) - 20000) <= allowed(
             20000, size, interval)
+
+
+#: allocates a hundred times faster and slower in turn; the numbers of bytes
+#: are those of its strings
+WAVES = """
+    import time
+    filler = b"x" * 100000
+    kept = [None]
+
+    def slow(n):
+        for i in range(n):
+            kept[0] = filler[i & 7:900 + (i & 7)]
+            for j in range(400):
+                pass
+
+    def fast(n):
+        for i in range(n):
+            kept[0] = filler[i & 7:90000 + (i & 7)]
+
+    start = time.perf_counter()
+    for i in range(8):
+        slow(10000)
+        fast(4000)
+    print(time.perf_counter() - start)
+"""
+
+
+@pytest.mark.parametrize("jit", ["off", ""])
+def test_a_limit_is_kept_and_the_estimates_stay_right(
+        pypy: PyPy, jit: str) -> None:
+    run = pypy.sample(WAVES, "auto:2000/s", jit=jit)
+    profile = run.profile()
+    assert profile.settings["limit"] == "2000/s"
+    seconds = profile.moments[-1].time / 1e9
+    samples = profile.samples
+    assert len(set(samples.interval)) > 1
+    # 16 samples too many with each of 16 changes, at the most
+    assert len(samples) <= 2000 * seconds + 16 * 16 + 50
+    counted = profile.moments[-1].allocated
+    assert abs(total_bytes(profile) - counted) <= SIGMAS * total_sigma(profile)
+    # with the JIT "slow" is not slow, and has a handful of samples
+    for name, count, length in [("slow", 80000, 900), ("fast", 32000, 90000),
+                                ][jit != "off":]:
+        size = string_size(length)
+        variance = sum(
+            (1 - p) / p**2 for p in (
+                probability(found, interval, "exponential")
+                for stack, found, interval in zip(
+                    samples.stack, samples.size, samples.interval)
+                if found in (size, size + 16)
+                and innermost(profile, stack) == name))
+        assert abs(objects_of(profile, name, size) - count) <= (
+            SIGMAS * math.sqrt(variance)), name
+
+
+def test_a_share_of_the_time_is_a_limit(pypy: PyPy) -> None:
+    few = pypy.sample(WAVES, "auto:0.01%").profile()
+    many = pypy.sample(WAVES, "auto:5%").profile()
+    assert few.settings["limit"] == "100ppm"
+    assert len(few.samples) < len(many.samples) / 10
+    for profile in few, many:
+        counted = profile.moments[-1].allocated
+        assert abs(total_bytes(profile) - counted) <= (
+            SIGMAS * total_sigma(profile))
 
 
 def test_time_and_allocation_samples_in_one_run(pypy: PyPy) -> None:

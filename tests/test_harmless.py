@@ -27,13 +27,14 @@ PEEK = """
     import mmap, os
     os.write(1, b"")
     mmap.mmap(-1, 4096).close()
+    os.close(os.dup(1)); os.lseek(os.open(os.devnull, os.O_RDONLY), 0, 0)
 
     def memory():
         "All that we ever change in libpypy's memory"
         entries = [bytes(ffi.buffer(ffi.cast("char *", process.base + e), 32))
                    for e in layout.entry]
         slots = [process.word(s)[0] for s in [layout.write_slot]
-                 + [s for s in layout.mmap_slot if s]]
+                 + [s for s in layout.mmap_slot + layout.seek_slot if s]]
         return entries, slots
 
     def top_is_real():
@@ -181,7 +182,7 @@ def test_killed_run_leaves_a_profile_that_loads(pypy: PyPy) -> None:
     process.stdout.close()
     profile = reader.read(pypy.folder / "out.vmprof")
     assert profile.end_time is None
-    assert profile.lost_facts == profile.lost_stacks == 0
+    assert profile.lost_stacks == 0
     assert profile.moments[-1].allocated > 5 * 2**20
     expected = profile.moments[-1].allocated / 16384
     assert abs(len(profile.samples) - expected) < 6 * expected ** 0.5 + 20
@@ -214,7 +215,7 @@ def test_forked_child_writes_nothing_and_samples_nothing(pypy: PyPy) -> None:
              for s in profile.samples.stack}
     assert "child" not in names
     assert profile.end_time is not None
-    assert profile.lost_facts == profile.lost_stacks == 0
+    assert profile.lost_stacks == 0
 
 
 def test_subprocess_and_multiprocessing(pypy: PyPy) -> None:
@@ -376,7 +377,7 @@ def test_program_that_forgets_to_stop(pypy: PyPy) -> None:
     assert len(run.profile().samples) > 100
 
 
-@pytest.mark.parametrize("where", ["_patch", "_poke", "_describe"])
+@pytest.mark.parametrize("where", ["_patch", "_poke", "describe"])
 @pytest.mark.parametrize("error", ["KeyboardInterrupt", "MemoryError"])
 def test_start_that_is_interrupted_puts_everything_back(
         stock_pypy: PyPy, where: str, error: str) -> None:
@@ -385,7 +386,8 @@ def test_start_that_is_interrupted_puts_everything_back(
     import signal
     import _vmprof
     before, handler = memory(), signal.getsignal(signal.SIGPROF)
-    original = getattr(carrier, %(where)r)
+    owner = live if %(where)r == "describe" else carrier
+    original = getattr(owner, %(where)r)
     calls = [0]
     def fail_once(*args, **kwargs):
         calls[0] += 1
@@ -394,7 +396,7 @@ def test_start_that_is_interrupted_puts_everything_back(
                 garbage = [str(i) for i in range(300000)]
             raise %(error)s
         return original(*args, **kwargs)
-    setattr(carrier, %(where)r, fail_once)
+    setattr(owner, %(where)r, fail_once)
     try:
         vmprof_allocation.start("out.vmprof", "1k")
     except %(error)s:

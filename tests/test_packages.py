@@ -45,11 +45,13 @@ def test_wheel_of_the_converter(tmp_path: Path) -> None:
     assert "vmprof_convert/cli.py" in built.namelist()
 
 
-@pytest.mark.parametrize("name", sorted(p.name for p in NATIVE.glob("*.c")))
+@pytest.mark.parametrize("name", sorted(
+    str(path.relative_to(NATIVE)) for path in NATIVE.rglob("*.c")))
 def test_c_compiles_without_warnings(tmp_path: Path, name: str) -> None:
     subprocess.run(
         ["cc", "-std=gnu99", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror",
-         "-Wstrict-prototypes", "-Wmissing-prototypes", "-c",
+         "-Wstrict-prototypes", "-Wmissing-prototypes",
+         "-I", str(NATIVE / "shared"), "-c",
          str(NATIVE / name), "-o", str(tmp_path / "x.o")], check=True)
 
 

@@ -16,6 +16,7 @@ import pytest
 from vmprof_allocation import carrier, patched
 from vmprof_allocation.carrier import Settings
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.sizes import Limit
 
 
 class VMProfError(Exception):
@@ -91,17 +92,20 @@ def test_stock_pypy_has_no_patch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert patched.carrier() is None
 
 
-@pytest.mark.parametrize("settings, period, memory, fixed", [
-    (Settings(1000, 2**64 - 1), 0.0, 0, False),
-    (Settings(1000, 2**64 - 1, "fixed", 0.01, True), 0.01, 1, True),
+@pytest.mark.parametrize("settings, period, memory, fixed, limit", [
+    (Settings(1000, 2**64 - 1), 0.0, 0, False, (0, 0)),
+    (Settings(1000, 2**64 - 1, "fixed", 0.01, True), 0.01, 1, True, (0, 0)),
+    (Settings(1000, 2**64 - 1, limit=Limit(7)), 0.0, 0, False, (7, 0)),
+    (Settings(1000, 2**64 - 1, limit=Limit(share=8)), 0.0, 0, False, (0, 8)),
 ])
 def test_settings_are_vmprofs_arguments(
         vmprof: Vmprof, settings: Settings, period: float, memory: int,
-        fixed: bool) -> None:
+        fixed: bool, limit: tuple[int, int]) -> None:
     choose().start(7, settings)
     assert vmprof.calls == [("enable", (7, period, memory, 0, 0, 0), {
         "allocation_interval": 1000, "allocation_seed": 2**64 - 1,
-        "allocation_fixed": fixed})]
+        "allocation_fixed": fixed, "allocation_per_second": limit[0],
+        "allocation_share": limit[1]})]
 
 
 def test_refusal_of_vmprofs_is_ours(vmprof: Vmprof) -> None:

@@ -1,62 +1,75 @@
 """profile_log.c writes what PROFILE.rst says, and reader.py reads it.
 
-The expected file is put together here, from the definition, and compared byte
-by byte; and then it is read back.
+What the file is to unpack to is put together by profiles.py, from the
+definition, and compared byte by byte; what vmprof's readers are to find in it
+is counted; and then it is read back.
 """
 from __future__ import annotations
 
+import collections
 import errno
+import gzip
 import os
 import pathlib
 import struct
 import subprocess
 import threading
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import profiles
 from native_build import build
+from profiles import FrameSpec, digits
 from vmprof_allocation import reader
 
 START = 10**15                      # of the run, in nanoseconds
-
-HEAD = (struct.pack("<5q", 0, 3, 0, 10000, 0)
-        + b"\x05" + struct.pack(">hBB", 6, 8, 4) + b"pypy")
-TRAILER = b"\x03" + struct.pack("<qq8x", 1700000000, 5)
-
-LARGEST_RECORD = 16384
-FLUSH_BYTES = 2**20
 FLUSH_NS = 750000000
-#: facts for which there is room, or else a flush is due
-BURST = 64
+LARGEST_RECORD = 16384
+TRAILER = b"\x03" + struct.pack("<qq8x", profiles.START + 1, 0)
 
 
 @pytest.fixture(scope="session")
 def log_harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return build(tmp_path_factory.mktemp("log_harness"), "log_harness",
-                 "profile_log.c")
+                 "shared/profile_log.c", "shared/stack_table.c",
+                 "shared/gzip_member.c")
 
 
-def string(text: bytes) -> bytes:
-    return struct.pack("<q", len(text)) + text
+def members(data: bytes, kind: bytes) -> list[bytes]:
+    """What the file's members of this kind unpack to; the file holds nothing
+    else than members."""
+    found, at = [], 0
+    while at < len(data):
+        assert data[at + 12:at + 13] == b"V"
+        (size,) = struct.unpack_from("<I", data, at + 16)
+        if data[at + 13:at + 14] == kind:
+            found.append(gzip.decompress(data[at:at + size]))
+        at += size
+    assert at == len(data)
+    return found
 
 
-def name(address: int, text: bytes) -> bytes:
-    return b"\x02" + struct.pack("<q", address) + string(text)
+def stacks_for_vmprof(data: bytes) -> collections.Counter[tuple[int, ...]]:
+    """The words of each of vmprof's stack samples."""
+    counts: collections.Counter[tuple[int, ...]] = collections.Counter()
+    for part in members(data, b"s"):
+        at = 0
+        while at < len(part):
+            marker, count, depth = struct.unpack_from("<cqq", part, at)
+            words = struct.unpack_from("<%dq" % (depth + 1), part, at + 17)
+            assert (marker, count, words[-1]) == (b"\x01", 1, 0)
+            counts[words[:-1]] += 1
+            at += 17 + 8 * (depth + 1)
+    return counts
 
 
-def block(payload: str, kind: str) -> bytes:
-    return name(-0x616C6C6F63, f"alloc:{payload}:1:{kind}".encode())
-
-
-def stack(words: tuple[int, ...], thread: int = 0) -> bytes:
-    return b"\x01" + struct.pack("<%dq" % (len(words) + 3), 1, len(words),
-                                 *words, thread)
-
-
-def entry(*numbers: int) -> str:
-    return ",".join("%x" % number for number in numbers) + ";"
+def stack_record(words: Sequence[int], *tail: int) -> bytes:
+    words = list(words)
+    return b"\x01" + struct.pack(
+        "<%dq" % (len(words) + 2 + len(tail)), 1, len(words), *words, *tail)
 
 
 class Log:
@@ -65,46 +78,39 @@ class Log:
     def __init__(self, opening: str) -> None:
         self.lines = [opening]
         self.answers = [0]          # what the harness is to print
+        self.expected = profiles.Log()
+        head = bytes(self.expected.bytes)
+        self.expected.bytes.clear()
+        #: what each member unpacks to
         self.flushes: list[bytes] = []
-        self.waiting = b""
-        self.facts: list[tuple[int, ...]] = []
-        self.moments: list[tuple[int, ...]] = []
-        self.written_facts: list[tuple[int, ...]] = []
-        self.objects: list[tuple[int, int, int]] = []
-        self.written_objects: list[tuple[int, int, int]] = []
-        self.stacks: dict[int, tuple[int, ...]] = {}
-        self.key = 0
-        self.records(HEAD)
+        self.stacks: list[tuple[int, ...]] = []
+        self.objects = ""
+        self.records(head)
 
     def records(self, data: bytes) -> None:
         self.lines.append("bytes " + data.hex())
-        self.waiting += data
+        self.expected.bytes += data
 
-    def stack(self, words: tuple[int, ...]) -> int:
-        self.lines.append("stack " + stack(words).hex())
-        self.key += 1
-        self.answers.append(self.key)
-        self.waiting += stack(words, -self.key)
-        self.stacks[self.key] = words
-        return self.key
+    def stack(self, frames: Sequence[FrameSpec]) -> int:
+        words = self.expected.words(frames)
+        self.lines.append("stack " + stack_record(words, 0).hex())
+        self.answers.append(self.expected.define(self.expected.pairs(frames)))
+        self.stacks.append(tuple(words))
+        return self.answers[-1]
 
-    def lost(self) -> int:
-        self.lines.append("lost")
-        self.key += 1
-        self.answers.append(self.key)
-        return self.key
-
-    def fact(self, key: int, time: int, thread: int, size: int,
-             interval: int) -> None:
-        self.lines.append("fact %d %d %d %d %d" % (
-            key, START + time, thread, size, interval))
-        self.facts.append((key, time, thread, size, interval))
+    def sample(self, stack: int, time: int, thread: int = 1, size: int = 16,
+               interval: int = 10) -> int:
+        self.lines.append("sample %d %d %d %d %d" % (
+            stack, START + time, thread, size, interval))
+        self.expected.sample(stack, size, interval, time, thread)
+        self.answers.append(self.expected.keys)
+        return self.expected.keys
 
     def object(self, key: int, type_: int, survived: int,
                time: int = 0) -> None:
         self.lines.append("object %d %d %d %d" % (key, START + time, type_,
                                                   survived))
-        self.objects.append((key, type_, survived))
+        self.objects += digits(key, type_ * 2 + survived)
 
     def due(self, time: int, answer: bool) -> None:
         self.lines.append("due %d" % (START + time))
@@ -112,30 +118,32 @@ class Log:
 
     def settings(self, text: str) -> None:
         self.lines.append("settings " + text)
-        self.waiting += block(text, "settings")
+        self.expected.block("settings", text)
+        self._member()
 
-    def flush(self, time: int, *totals: int) -> None:
-        totals = totals or (0,) * 6
-        self.lines.append("flush %d %s" % (START + time, " ".join(map(str, totals))))
-        self.waiting += block(entry(time, *totals)
-                              + "".join(entry(*fact) for fact in self.facts), "facts")
-        self.moments.append((time, *totals))
-        self.written_facts += self.facts
-        self.facts = []
+    def flush(self, time: int, *totals: int, command: str = "flush") -> None:
+        log = self.expected
+        if totals:
+            (log.allocated, log.lost, log.dropped, log.collections,
+             log.pressures, log.surprises) = totals
+            self.lines.append("totals %d %d %d %d %d %d" % totals)
+        self.lines.append("%s %d" % (command, START + time))
+        log.last_time = time
+        log.flush()
         if self.objects:
-            self.waiting += block("".join(entry(*o) for o in self.objects),
-                                  "objects")
-        self.written_objects += self.objects
-        self.objects = []
-        self.flushes.append(self.waiting)
-        self.waiting = b""
+            log.block("objects", self.objects)
+            self.objects = ""
+        self._member()
+
+    def _member(self) -> None:
+        self.flushes.append(bytes(self.expected.bytes))
+        self.expected.bytes.clear()
 
     def close(self, error: int = 0) -> None:
         self.records(TRAILER)
         self.lines.append("close")
         self.answers.append(error)
-        self.flushes.append(self.waiting)
-        self.waiting = b""
+        self._member()
 
     def run(self, harness: pathlib.Path, fd: int | None = None) -> None:
         done = subprocess.run([harness], input="\n".join(self.lines) + "\n",
@@ -146,25 +154,8 @@ class Log:
 
     def check(self, data: bytes) -> reader.Profile:
         """Is this the file?"""
-        assert data == b"".join(self.flushes)
-        profile = reader.read_bytes(data)
-        samples = profile.samples
-        assert len(samples) == len(self.written_facts)
-        for i, (key, *fact) in enumerate(self.written_facts):
-            assert fact == [samples.time[i], samples.thread[i], samples.size[i],
-                            samples.interval[i]]
-            frames = () if samples.stack[i] < 0 else profile.stacks[samples.stack[i]]
-            assert [frame.address for frame in reversed(frames)] == list(
-                self.stacks.get(key, ())[1::2])
-        keys = [fact[0] for fact in self.written_facts]
-        objects = {key: rest for key, *rest in self.written_objects}
-        for i, key in enumerate(keys):
-            assert [samples.type[i], samples.survived[i]] == objects.get(
-                key, [-1, -1])
-        assert profile.lost_stacks == len(set(keys) - set(self.stacks))
-        assert profile.lost_facts == len(set(self.stacks) - set(keys))
-        assert [tuple(moment) for moment in profile.moments] == self.moments
-        return profile
+        assert members(data, b"r") == self.flushes
+        return reader.read_bytes(data)
 
 
 def new_log(tmp_path: pathlib.Path) -> tuple[Log, pathlib.Path]:
@@ -176,42 +167,45 @@ def new_log(tmp_path: pathlib.Path) -> tuple[Log, pathlib.Path]:
 
 COUNTS = st.integers(0, 2**62)
 TIMES = st.integers(0, 2**40)
-STACKS = st.lists(st.integers(1, 2**60), max_size=30).map(
-    lambda addresses: tuple(word for a in addresses for word in (1, a)))
+ADDRESSES = st.integers(1, 2**62) | st.integers(1, 5) | st.just(2**63 - 1)
+FRAMES = st.lists(st.tuples(st.integers(0, 7), ADDRESSES), max_size=30)
 
 
 @st.composite
-def logs(draw: st.DrawFn, opening: str = "open profile %d" % START) -> Log:
-    log = Log(opening)
+def logs(draw: st.DrawFn) -> Log:
+    log = Log("open profile %d" % START)
     if draw(st.booleans()):
         log.settings("carrier=live;interval=%d" % draw(COUNTS))
-    unmatched: list[int] = []
-    known: list[int] = []
+    time = 0
+    known = [0]
+    untold: list[int] = []
+    paths: list[list[tuple[int, int]]] = [[]]
     for _ in range(draw(st.integers(0, 60))):
-        kind = draw(st.sampled_from(["name", "stack", "stack", "lost", "fact",
-                                     "fact", "fact", "object", "flush"]))
+        kind = draw(st.sampled_from(["name", "stack", "stack", "stack", "again",
+                                     "object", "flush"]))
         if kind == "name":
-            log.records(name(draw(st.integers(1, 2**60)),
-                           draw(st.binary(max_size=100))))
-        elif kind == "stack":
-            unmatched.append(log.stack(draw(STACKS)))
-        elif kind == "lost":
-            unmatched.append(log.lost())
+            name = b"\x02" + profiles.word(draw(st.integers(1, 2**60)))
+            log.records(name + profiles.string(draw(st.binary(max_size=100))))
         elif kind == "flush":
-            log.flush(draw(TIMES), *(draw(COUNTS) for _ in range(6)))
+            log.flush(time, *(draw(COUNTS) for _ in range(6)))
         elif kind == "object":
-            if known:
-                # before or after its fact was written
-                log.object(known.pop(draw(st.integers(0, len(known) - 1))),
+            if untold:
+                # before or after its sample was written
+                log.object(untold.pop(draw(st.integers(0, len(untold) - 1))),
                            draw(COUNTS), draw(st.integers(0, 1)))
-        elif unmatched:
-            # in any order
-            key = unmatched.pop(draw(st.integers(0, len(unmatched) - 1)))
-            known.append(key)
+        else:
+            if kind == "stack":
+                path = draw(st.sampled_from(paths))
+                path = path[:draw(st.integers(0, len(path)))] + draw(FRAMES)
+                paths.append(path)
+                known.append(log.stack(path))
+            time += draw(TIMES)
             size = draw(COUNTS)
-            log.fact(key, draw(TIMES), draw(COUNTS), size,
-                     draw(st.integers(1, 2**62)) if size else 0)
-    log.flush(2**41)
+            untold.append(log.sample(
+                known[-1] if kind == "stack" else draw(st.sampled_from(known)),
+                time, draw(COUNTS), size,
+                draw(st.integers(1, 2**62)) if size else 0))
+    log.flush(2**62, command="finish")
     log.close()
     return log
 
@@ -224,7 +218,12 @@ def test_what_goes_in_comes_out(log_harness: pathlib.Path,
     file = tmp_path / "profile"
     log.lines[0] = "open %s %d" % (file, START)
     log.run(log_harness)
-    log.check(file.read_bytes())
+    data = file.read_bytes()
+    log.check(data)
+    assert stacks_for_vmprof(data) == collections.Counter(log.stacks)
+    unpacked = gzip.decompress(data)        # as vmprof does
+    assert unpacked.startswith(b"".join(log.flushes[:-1]))
+    assert unpacked.endswith(log.flushes[-1])
 
 
 def test_settings(log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -239,13 +238,14 @@ def test_settings(log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
 
 def test_one_log_after_another(log_harness: pathlib.Path,
                                tmp_path: pathlib.Path) -> None:
-    # the first one ends with an error: the second begins with key 1, and none
+    # the first one ends with an error: the second begins with key 1, stack 1
+    # and no error
     first = Log("open /dev/full %d" % START)
-    first.fact(first.stack((1, 8)), 5, 1, 16, 10)
+    first.sample(first.stack([8]), 5)
     first.flush(7)
     first.close(errno.ENOSPC)
     second, file = new_log(tmp_path)
-    second.fact(second.stack((1, 16)), 6, 1, 16, 10)
+    second.sample(second.stack([16]), 6)
     second.flush(8)
     second.close()
     first.lines += second.lines
@@ -254,48 +254,207 @@ def test_one_log_after_another(log_harness: pathlib.Path,
     second.check(file.read_bytes())
 
 
+def test_a_clock_that_goes_back_stands_still(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    # a time sample that waited in vmprof's buffer comes after a later one
+    log, file = new_log(tmp_path)
+    for time in 10, 5, 20:
+        log.lines.append("sample 0 %d 1 8 1" % (START + time))
+    log.answers += [1, 2, 3]
+    log.lines += ["flush %d" % (START + 30), "close"]
+    log.answers.append(0)
+    log.run(log_harness)
+    samples = reader.read_bytes(file.read_bytes()).samples
+    assert list(samples.time) == [10, 10, 20]
+
+
+def test_resident_memory(log_harness: pathlib.Path,
+                         tmp_path: pathlib.Path) -> None:
+    log, file = new_log(tmp_path)
+    log.lines[-1] = "bytes " + bytes(profiles.Log(
+        flags=profiles.MEMORY + profiles.PYPY).bytes).hex()
+    values = [500, 500, 700, 0, 700, 900]
+    for i, memory in enumerate(values):
+        log.lines += ["stack " + stack_record([1, 8], 0, memory).hex(),
+                      "sample 1 %d 1 8 1" % (START + i)]
+        log.answers += [1, i + 1]
+    log.lines += ["finish %d" % (START + 30), "close"]
+    log.answers.append(0)
+    log.run(log_harness)
+    data = file.read_bytes()
+    # 0: vmprof could not read it
+    assert list(reader.read_bytes(data).samples.memory) == [
+        500, 500, 700, 700, 700, 900]
+    assert members(data, b"s") == [stack_record([1, 8], 0, 900) * 6]
+
+
 # ____________________________________________________________
 # what is no stack
 
 def malformed_stacks() -> list[bytes]:
-    good = stack((1, 8, 1, 16))
+    good = stack_record((1, 8, 1, 16), 0)
     return [
         b"", b"\x01", good[:16], good[:-1], good[:17],
         b"\x02" + good[1:], b"\x03",
+        stack_record((1, 8, 1), 0),
         good[:9] + struct.pack("<q", -1) + good[17:],
-        good[:9] + struct.pack("<q", 5) + good[17:],
+        good[:9] + struct.pack("<q", -2) + good[17:],
+        good[:9] + struct.pack("<q", 6) + good[17:],
         good[:9] + struct.pack("<q", 2**61) + good[17:],
         good[:9] + struct.pack("<q", 2**63 - 1) + good[17:],
         good[:9] + struct.pack("<q", -2**63) + good[17:],
+        stack_record((1, 8) * 1025, 0),
     ]
 
 
-@pytest.mark.parametrize("record", malformed_stacks(), ids=range(12))
-def test_what_is_no_stack_has_no_key(log_harness: pathlib.Path,
-                                     tmp_path: pathlib.Path,
-                                     record: bytes) -> None:
+@pytest.mark.parametrize("record", malformed_stacks(), ids=range(15))
+def test_what_is_no_stack_has_no_number(log_harness: pathlib.Path,
+                                        tmp_path: pathlib.Path,
+                                        record: bytes) -> None:
     log, file = new_log(tmp_path)
     log.lines.append("stack " + record.hex())
     log.answers.append(0)
-    log.fact(log.stack((1, 8)), 0, 1, 16, 10)       # key 1
+    log.sample(log.stack([8]), 0)
     log.flush(5)
     log.close()
     log.run(log_harness)
     log.check(file.read_bytes())
 
 
-@pytest.mark.parametrize("depth", [2044, 2046, 2048, 8000, 16384])
-def test_stack_larger_than_any_of_vmprofs(
-        log_harness: pathlib.Path, tmp_path: pathlib.Path, depth: int) -> None:
+@pytest.mark.parametrize("depth", [0, 1, 508, 509, 1023, 1024])
+def test_depths(log_harness: pathlib.Path, tmp_path: pathlib.Path,
+                depth: int) -> None:
     log, file = new_log(tmp_path)
-    words = (1, 8) * (depth // 2)
-    if len(stack(words)) <= LARGEST_RECORD:
-        log.fact(log.stack(words), 0, 1, 16, 10)
-    else:
-        log.lines.append("stack " + stack(words).hex())
-        log.answers.append(0)
-    log.fact(log.stack((1, 8)), 0, 1, 16, 10)
-    log.flush(5)
+    frames = [2**62 + i for i in range(depth)]
+    for path in frames, [*frames[:-1], 8], frames:
+        log.sample(log.stack(path), 0)
+    log.flush(5, command="finish")
+    log.close()
+    log.run(log_harness)
+    data = file.read_bytes()
+    log.check(data)
+    assert stacks_for_vmprof(data) == collections.Counter(log.stacks)
+
+
+# ____________________________________________________________
+# what is full
+
+def test_more_samples_than_a_member_holds(log_harness: pathlib.Path,
+                                          tmp_path: pathlib.Path) -> None:
+    log, file = new_log(tmp_path)
+    stacks = [log.stack([1, 2, number]) for number in range(50)]
+    for i in range(20000):
+        log.sample(stacks[i * 7 % 50], 1000 * i, 1 + i // 9000, 8 * (i % 70))
+    log.flush(10**9, command="finish")
+    log.close()
+    log.run(log_harness)
+    data = file.read_bytes()
+    samples = reader.read_bytes(data).samples
+    assert list(samples.time) == [1000 * i for i in range(20000)]
+    assert list(samples.thread) == [1 + i // 9000 for i in range(20000)]
+    assert list(samples.size) == [8 * (i % 70) for i in range(20000)]
+    assert list(samples.stack) == [i * 7 % 50 for i in range(20000)]
+    assert max(map(len, members(data, b"r"))) < 65536
+
+
+@pytest.mark.parametrize("depth,count", [(2, 20000), (400, 1200)])
+def test_more_stacks_than_the_table_holds(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path, depth: int,
+        count: int) -> None:
+    # those that come again are defined again: to whoever reads they are one
+    log, file = new_log(tmp_path)
+    words = []
+    for i in range(count):
+        number = i % (count * 2 // 3) + 1
+        # its own outermost frame: nothing is shared
+        words.append((1, number) * depth)
+        log.lines += ["stack " + stack_record(words[-1], 0).hex()]
+    log.lines += ["finish %d" % (START + 9), "close"]
+    answers = subprocess.run([log_harness], input="\n".join(log.lines),
+                             text=True, capture_output=True, check=True).stdout
+    numbers = list(map(int, answers.split()))[1:-1]
+    assert sorted(numbers) == list(range(1, max(numbers) + 1))
+    assert max(numbers) > count * 2 // 3
+    data = file.read_bytes()
+    profile = reader.read_bytes(data)
+    assert len(profile.stacks) == count * 2 // 3
+    assert len(members(data, b"s")) > 1
+    assert stacks_for_vmprof(data) == collections.Counter(words)
+
+
+def test_one_stack_very_often(log_harness: pathlib.Path,
+                              tmp_path: pathlib.Path) -> None:
+    """Takes next to no bytes in the part for vmprof."""
+    log, file = new_log(tmp_path)
+    for i in range(30000):
+        log.sample(log.stack([*range(1, 20), i % 2]), i)
+    log.lines += ["finish %d" % (START + 10**6), "close"]
+    log.answers.append(0)
+    log.run(log_harness)
+    data = file.read_bytes()
+    assert stacks_for_vmprof(data) == collections.Counter(log.stacks)
+    unpacked = sum(map(len, members(data, b"s")))
+    packed = len(data) - sum(map(len, members(data, b"r")))
+    assert unpacked == 30000 * (17 + 8 * 41)
+    assert packed < unpacked // 80
+
+
+def test_no_object_is_dropped(log_harness: pathlib.Path,
+                              tmp_path: pathlib.Path) -> None:
+    # a minor collection tells of thousands of objects at once
+    log, file = new_log(tmp_path)
+    for i in range(20000):
+        log.sample(0, i)
+    for i in range(20000):
+        log.object(i + 1, i, i % 2)
+    log.lines += ["flush %d" % (START + 10**6), "close"]
+    log.answers.append(0)
+    log.run(log_harness)
+    samples = reader.read_bytes(file.read_bytes()).samples
+    assert list(samples.type) == list(range(20000))
+    assert list(samples.survived) == [0, 1] * 10000
+
+
+def test_objects_without_a_key_are_left_out(log_harness: pathlib.Path,
+                                            tmp_path: pathlib.Path) -> None:
+    log, file = new_log(tmp_path)
+    log.lines.append("object 0 1 1 1")
+    log.flush(1)
+    log.close()
+    log.run(log_harness)
+    log.check(file.read_bytes())
+
+
+def test_names_that_nobody_flushes(log_harness: pathlib.Path,
+                                   tmp_path: pathlib.Path) -> None:
+    log, file = new_log(tmp_path)
+    for i in range(300):
+        name = b"\x02" + profiles.word(i + 1) + profiles.string(
+            b"x" * (LARGEST_RECORD - 17))
+        log.lines.append("bytes " + name.hex())
+        if i % 7 == 0:
+            log.sample(log.stack([i + 1]), i, 1, 2**62, 2**62)
+    log.lines += ["flush %d" % (START + 10**6), "close"]
+    log.answers.append(0)
+    log.run(log_harness)
+    profile = reader.read_bytes(file.read_bytes())
+    assert len(profile.names) == 300
+    assert len(profile.samples) == 43
+
+
+def test_the_largest_member(log_harness: pathlib.Path,
+                            tmp_path: pathlib.Path) -> None:
+    # every buffer full: address sanitizer looks on
+    log, file = new_log(tmp_path)
+    log.flush(0)
+    name = b"\x02" + profiles.word(1) + profiles.string(
+        b"x" * (LARGEST_RECORD - 17))
+    log.records(name)
+    while len(log.objects) <= 8192 - 26:
+        log.object(2**62, 2**62 - 1, 1)
+    while len(log.expected.pending) <= 32768 - 78:
+        log.sample(0, 2**60, len(log.expected.pending), 2**62, 2**62)
+    log.flush(2**62, *[2**62] * 6)
     log.close()
     log.run(log_harness)
     log.check(file.read_bytes())
@@ -309,8 +468,8 @@ def test_a_flush_is_due_by_age(log_harness: pathlib.Path,
     log, file = new_log(tmp_path)
     log.due(0, False)
     log.due(FLUSH_NS * 100, False)          # nothing waits
-    log.fact(log.stack((1, 8)), 1000, 1, 16, 10)
-    log.fact(log.stack((1, 8)), 5000, 1, 16, 10)
+    log.sample(log.stack([8]), 1000)
+    log.sample(log.stack([8]), 5000)
     log.due(FLUSH_NS + 999, False)
     log.due(FLUSH_NS + 1000, True)
     log.flush(FLUSH_NS + 1000)
@@ -320,25 +479,11 @@ def test_a_flush_is_due_by_age(log_harness: pathlib.Path,
     log.check(file.read_bytes())
 
 
-def test_a_flush_is_due_by_size(log_harness: pathlib.Path,
-                                tmp_path: pathlib.Path) -> None:
-    log, file = new_log(tmp_path)
-    while len(log.waiting) < FLUSH_BYTES:
-        log.due(0, False)
-        log.records(name(16, b"x" * 5000))
-    log.due(0, True)
-    log.flush(0)
-    log.due(0, False)
-    log.close()
-    log.run(log_harness)
-    log.check(file.read_bytes())
-
-
 def test_a_flush_of_objects_alone_is_due_by_age(
         log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
     # a collection may come long after the last sample
     log, file = new_log(tmp_path)
-    log.fact(log.lost(), 0, 1, 16, 10)
+    log.sample(0, 0)
     log.flush(1)
     log.object(1, 5, 1, time=10)
     log.due(10 + FLUSH_NS - 1, False)
@@ -350,122 +495,38 @@ def test_a_flush_of_objects_alone_is_due_by_age(
     log.check(file.read_bytes())
 
 
-@pytest.mark.parametrize("burst", [1, 2, 21, BURST])
-def test_no_fact_is_dropped(log_harness: pathlib.Path, tmp_path: pathlib.Path,
-                            burst: int) -> None:
-    # recorder.c asks after each sample, with which may come others, that waited
-    # in vmprof's buffers; there are 20 of these
-    log, file = new_log(tmp_path)
-    waiting = 0
-    for i in range(20000 // burst * burst):
-        log.fact(log.lost(), i, 1, 16, 10)
-        waiting += 1
-        if (i + 1) % burst == 0:
-            is_due = waiting > 8192 - BURST
-            log.due(0, is_due)
-            if is_due:
-                log.flush(i)
-                waiting = 0
-    log.flush(10**6)
-    log.close()
-    log.run(log_harness)
-    profile = log.check(file.read_bytes())
-    assert len(profile.samples) == 20000 // burst * burst
-
-
-def test_no_object_is_dropped(log_harness: pathlib.Path,
-                              tmp_path: pathlib.Path) -> None:
-    # a minor collection tells of thousands of objects at once; recorder.c
-    # asks after each
-    log, file = new_log(tmp_path)
-    for i in range(20000):
-        log.fact(log.lost(), i, 1, 16, 10)
-        if i % 5000 == 4999:
-            log.flush(i)
-    for i in range(20000):
-        log.object(i + 1, i, i % 2)
-        is_due = i % (8192 - BURST + 1) == 8192 - BURST
-        log.due(0, is_due)
-        if is_due:
-            log.flush(10**6)
-    log.flush(10**6)
-    log.close()
-    log.run(log_harness)
-    profile = log.check(file.read_bytes())
-    assert -1 not in profile.samples.survived
-
-
-def test_objects_without_a_key_are_left_out(log_harness: pathlib.Path,
-                                            tmp_path: pathlib.Path) -> None:
-    log, file = new_log(tmp_path)
-    log.lines.append("object 0 1 1 1")
-    log.flush(1)
-    log.close()
-    log.run(log_harness)
-    log.check(file.read_bytes())
-
-
-def test_bytes_that_nobody_flushes(log_harness: pathlib.Path,
-                                   tmp_path: pathlib.Path) -> None:
-    log, file = new_log(tmp_path)
-    log.settings("x" * 100000)
-    for i in range(300):
-        log.records(name(i + 1, b"x" * (LARGEST_RECORD - 17)))
-        if i % 7 == 0:
-            log.fact(log.stack((1, i + 1)), i, 1, 2**62, 2**62)
-    log.flush(5)
-    log.close()
-    log.run(log_harness)
-    profile = log.check(file.read_bytes())
-    assert len(profile.names) == 300
-
-
-def test_the_largest_block_behind_the_most_bytes(
-        log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    # the buffer holds both: address sanitizer looks on
-    log, file = new_log(tmp_path)
-    for _ in range(8192):
-        log.fact(log.lost(), 2**62, 2**62, 2**62, 2**62)
-        log.object(2**62, 2**62, 1)
-    while len(log.waiting) <= FLUSH_BYTES:
-        log.records(name(16, b"x" * (LARGEST_RECORD - 17)))
-    log.flush(2**62, *[2**62] * 6)
-    log.close()
-    log.run(log_harness)
-    log.check(file.read_bytes())
-
-
 # ____________________________________________________________
 # files that don't take it
+
+def name(address: int, text: bytes) -> bytes:
+    return b"\x02" + profiles.word(address) + profiles.string(text)
+
 
 def several_flushes(log: Log) -> None:
     for i in range(6):
         log.records(name(i + 1, b"f" * 500))
-        log.fact(log.stack((1, i + 1)), i, 1, 16, 10)
+        log.sample(log.stack([i + 1]), i)
         log.flush(i)
 
 
-@pytest.mark.parametrize("limit", [*range(0, 5000, 241), 100000])
+@pytest.mark.parametrize("limit", [*range(0, 4000, 241), 100000])
 def test_disk_full_leaves_whole_records(log_harness: pathlib.Path,
                                         tmp_path: pathlib.Path,
                                         limit: int) -> None:
     log, file = new_log(tmp_path)
     log.lines.append("limit %d" % limit)
     several_flushes(log)
-    log.close()
-    fits, size = 0, 0
-    while fits < len(log.flushes) and size + len(log.flushes[fits]) <= limit:
-        size += len(log.flushes[fits])
-        fits += 1
-    if fits < len(log.flushes):
-        log.answers[-1] = errno.EFBIG
+    log.close(errno.EFBIG if limit < 5000 else 0)
     log.run(log_harness)
     data = file.read_bytes()
-    assert data == b"".join(log.flushes[:fits])
-    if fits:
+    assert len(data) <= limit
+    written = members(data, b"r")           # these are whole
+    assert written == log.flushes[:len(written)]
+    assert (len(written) == len(log.flushes)) == (limit == 100000)
+    if written:
         profile = reader.read_bytes(data)       # nothing to salvage
-        assert len(profile.samples) == min(fits, 6)
-        assert (profile.end_time is None) == (fits < len(log.flushes))
+        assert len(profile.samples) == min(len(written), 6)
+        assert (profile.end_time is None) == (limit < 5000)
 
 
 def test_disk_full_from_the_beginning(log_harness: pathlib.Path) -> None:
@@ -487,7 +548,7 @@ def test_after_an_error_nothing_is_written(log_harness: pathlib.Path,
     log.flush(2)
     log.close(errno.EFBIG)
     log.run(log_harness)
-    assert file.read_bytes() == head
+    assert members(file.read_bytes(), b"r") == [head]
 
 
 def test_descriptor_closed_by_the_program(log_harness: pathlib.Path,
@@ -498,7 +559,7 @@ def test_descriptor_closed_by_the_program(log_harness: pathlib.Path,
     several_flushes(log)
     log.close(errno.EBADF)
     log.run(log_harness)
-    assert file.read_bytes() == log.flushes[0]
+    assert members(file.read_bytes(), b"r") == log.flushes[:1]
 
 
 @pytest.mark.parametrize("flushes_before", [False, True])
@@ -517,14 +578,14 @@ def test_descriptor_reused_by_the_program(
     log.close(errno.EBADF)
     log.run(log_harness)
     assert other.read_bytes() == b"the program's own"
-    assert file.read_bytes() == (log.flushes[0] if flushes_before else b"")
+    assert members(file.read_bytes(), b"r") == log.flushes[:flushes_before]
 
 
 def test_no_descriptor_at_all(log_harness: pathlib.Path) -> None:
     log = Log("openfd 99 %d" % START)
     log.answers = [errno.EBADF]
-    log.lines += ["stack " + stack((1, 8)).hex(), "lost", "flush 0 0 0 0 0 0 0",
-                  "settings a=1", "close"]
+    log.lines += ["stack " + stack_record((1, 8), 0).hex(), "sample 0 0 1 8 1",
+                  "flush 0", "finish 0", "settings a=1", "close"]
     log.answers += [0, 0, 0]
     log.run(log_harness)
 
@@ -535,7 +596,7 @@ def test_pipe(log_harness: pathlib.Path) -> None:
     several_flushes(log)
     for i in range(300):                    # more than a pipe holds
         log.records(name(i + 1, b"x" * 10000))
-    log.flush(7)
+        log.flush(7)
     log.close()
     data: list[bytes] = []
 
@@ -570,12 +631,11 @@ def test_forget_writes_nothing_more(log_harness: pathlib.Path,
     # a forked child
     log, file = new_log(tmp_path)
     log.flush(0)
-    log.fact(log.stack((1, 8)), 0, 1, 16, 10)
-    log.lines += ["forget", "stack " + stack((1, 8)).hex(), "lost"]
+    log.sample(log.stack([8]), 0)
+    log.lines += ["forget", "stack " + stack_record((1, 8), 0).hex(),
+                  "sample 0 0 1 8 1", "object 1 0 0 0", "settings a=1",
+                  "flush 0", "finish 0"]
     log.answers += [0, 0]
-    log.fact(1, 0, 1, 16, 10)
-    log.lines.append("settings a=1")
-    log.lines.append("flush 0 0 0 0 0 0 0")
     log.close()
     log.run(log_harness)
-    assert file.read_bytes() == log.flushes[0]
+    assert members(file.read_bytes(), b"r") == log.flushes[:1]

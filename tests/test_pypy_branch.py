@@ -157,8 +157,8 @@ class Checkout:
         (added / "pypy/doc/page.rst").write_text("A page.\n")
         self.git("reset", "--quiet", "--hard", "HEAD~")
         monkeypatch.setattr(apply, "OURS", (
-            tree.Ours(folder / "none", folder / "none", shared=()),
-            tree.Ours(patches, added, shared=())))
+            tree.Ours(folder / "none", folder / "none", shared=None),
+            tree.Ours(patches, added, shared=None)))
         self.before = self.state()
 
     def git(self, *arguments: str) -> str:

@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from profiles import LINES, PID, Log, jit, large, machine_code, word
+from profiles import (
+    LINES,
+    PID,
+    Log,
+    digits,
+    jit,
+    large,
+    machine_code,
+    member,
+    word,
+)
 from vmprof_allocation import reader, summary
 from vmprof_allocation.errors import ProfileError
 from vmprof_allocation.reader import Frame
@@ -34,23 +44,6 @@ def test_samples_are_tied_to_their_stacks() -> None:
     assert set(profile.samples.thread) == {PID}
 
 
-def test_facts_and_stacks_may_come_in_any_order() -> None:
-    """Keys, never positions."""
-    log = Log()
-    addresses = [log.function("f%d" % i) for i in range(100)]
-    order = list(range(100))
-    random.Random(1).shuffle(order)
-    for i in order:
-        log.raw_stack(log.words([addresses[i]]), -(i + 1))
-    random.Random(2).shuffle(order)
-    for i in order:
-        log.fact(i + 1, i, PID, 8 * (i + 1), 1000)
-    profile = reader.read_bytes(log.data())
-    for stack, size in zip(profile.samples.stack, profile.samples.size):
-        name = profile.function(profile.stacks[stack][0].address).name
-        assert name == "f%d" % (size // 8 - 1)
-
-
 def test_lost_stack_costs_that_sample_alone() -> None:
     log = small()
     log.allocation(None, size=96, time=30)
@@ -67,11 +60,14 @@ def test_lost_stack_costs_that_sample_alone() -> None:
     assert "[stack lost]" in out.getvalue()
 
 
-def test_stack_without_a_fact_is_counted_as_lost() -> None:
+def test_vmprofs_copy_of_the_samples_is_not_counted() -> None:
+    """A log that somebody unpacked has both."""
     log = small()
-    log.raw_stack(log.words([log.function("orphan")]), -99)
+    for frames in log.defined:
+        log.raw_stack(log.words(frames), 0)
     profile = reader.read_bytes(log.data())
-    assert (len(profile.samples), profile.lost_facts) == (2, 1)
+    assert list(profile.samples.size) == [24, 48]
+    assert len(profile.stacks) == 2
 
 
 def test_jit_frame_and_the_frame_that_entered_it_are_one() -> None:
@@ -122,15 +118,72 @@ def test_gzipped_profile(tmp_path: Path) -> None:
     assert len(reader.read(path).samples) == 2
 
 
-def test_unknown_blocks_and_fields_are_skipped() -> None:
+def test_members_are_joined_and_those_for_vmprof_passed_over() -> None:
+    data = small().data()
+    parts = [data[:77], data[77:300], b"", data[300:]]
+    packed = member(parts[0]) + member(b"no record at all", b"s") + b"".join(
+        map(member, parts[1:]))
+    assert reader.read_bytes(packed) == reader.read_bytes(data)
+    assert gzip.decompress(member(data)) == data
+
+
+def test_file_that_ends_within_a_member() -> None:
+    log = small()
+    log.flush()
+    first, second = bytes(log.bytes), log.data()[len(log.bytes):]
+    packed = member(first) + member(second)
+    for size in range(len(member(first)) + 1, len(packed)):
+        with pytest.raises(ProfileError, match="cut off"):
+            reader.read_bytes(packed[:size])
+        profile = reader.read_bytes(packed[:size], salvage=True)
+        assert profile.torn == size - len(member(first))
+        assert len(profile.samples) == 2
+
+
+@pytest.mark.parametrize("at", range(20, 60))
+def test_damaged_member_is_refused(at: int) -> None:
+    packed = bytearray(member(small().data()))
+    packed[at] ^= 16
+    with pytest.raises(ProfileError, match="damaged"):
+        reader.read_bytes(bytes(packed))
+
+
+def test_unknown_blocks_are_skipped() -> None:
     log = small()
     log.block("lifetimes", "1,2;3,4;")
-    log.block("facts", "something else", version="2")
-    log.block("facts", "1,2,3,4,5,6,7,8,9;3,1e,1,8,3e8,ffff;")
+    log.block("samples", "something else", version="1")
+    assert list(reader.read_bytes(log.data()).samples.size) == [24, 48]
+
+
+def test_stacks_are_defined_by_what_is_new_in_them() -> None:
+    log = Log()
+    f, g, h = (log.function(name) for name in "fgh")
+    stacks = [[f, g, h], [f, g], [f, g, g], [], [h], [f, g, h, f, g, h],
+              [f, g, h], [jit(f), g], [f, jit(g)]]
+    log.settings()
+    for frames in stacks:
+        log.allocation(frames, size=8)
+        log.flush()
     profile = reader.read_bytes(log.data())
-    assert list(profile.samples.size) == [24, 48, 8] or sorted(
-        profile.samples.size) == [8, 24, 48]
-    assert profile.moments[0].surprises == 7
+    assert [log.pairs(frames) for frames in stacks] == [
+        tuple((3 if frame.kind == "jit" else 1, frame.address)
+              for frame in profile.stacks[stack])
+        for stack in profile.samples.stack]
+    assert len(profile.stacks) == len(stacks) - 1
+
+
+def test_columns_are_carried_over_within_a_block_and_no_further() -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings()
+    rows = [(10, 1, 8, 100, 5), (10, 2, 8, 100, 5), (30, 2, 16, 200, 6),
+            (31, 2, 0, 0, 6), (32, 2, 8, 200, 0), (33, 1, 8, 2**62, 7)]
+    for time, thread, size, interval, memory in 2 * rows:
+        log.allocation([f], size=size, interval=interval, time=time,
+                       thread=thread, memory=memory)
+    samples = reader.read_bytes(log.data()).samples
+    assert 2 * rows == list(zip(samples.time, samples.thread, samples.size,
+                                samples.interval, samples.memory))
 
 
 def test_log_without_a_trailer_is_a_killed_run() -> None:
@@ -193,22 +246,32 @@ def test_hostile_records(record: bytes, said: str) -> None:
         reader.read_bytes(bytes(log.bytes) + record)
 
 
+HEAD = [0] * 7 + [2]
+
+
 @pytest.mark.parametrize("payload", [
-    "", "x;", "1,2,3,4,5,6;", "1,2,3,4,5,6,7", "1,2,3,4,5,6,7;1,2,3;",
-    "1,2,3,4,5,6,7;1,2,3,4,5", "1,2,3,4,5,6,7;1,2,3,4,g;",
-    "1,2,3,4,5,6,7;" + "f" * 40 + ",1,1,1,1;",
-    "1,2,3,4,5,6,7;1,2,3,-8,5;", "1,2,3,4,5,6,7;1,2,3,8,0;",
+    "", digits(*HEAD[1:]),              # a head that is too short
+    digits(*HEAD[:7], 3),               # not as many samples before
+    "hello", digits(*HEAD) + "`",       # no digits
+    digits(*HEAD, 1), digits(*HEAD, 1, 0),      # half a sample
+    digits(*HEAD, 1 + 8 + 3, 0, 8, 1),
+    digits(*HEAD, 1 + 8, 0, 8),         # no interval
+    digits(*HEAD, 1 + 8 * 9, 0, 0),     # a stack that was not defined
+    digits(*HEAD, 0, 3, 0),             # keeps more than there is
+    digits(*HEAD, 0, 0, 1, 1), digits(*HEAD, 0, 0, 2**62),
+    digits(*HEAD, 0, 0, 1, 1, 2**64),
+    digits(*HEAD, 1, 2**63, 8, 1, 1),
 ])
-def test_hostile_facts(payload: str) -> None:
+def test_hostile_samples(payload: str) -> None:
     log = small()
-    log.block("facts", payload)
+    log.flush()
+    log.block("samples", payload)
     with pytest.raises(ProfileError, match="damaged"):
         reader.read_bytes(log.data())
 
 
 @pytest.mark.parametrize("payload", [
-    "1", "x,1,1;", "1,1;", "1,1,2;", "0,1,1;", "1,-1,1;", "1,1,1;1,1",
-    "f" * 40 + ",1,1;"])
+    "1", "x,1,1;", digits(1), digits(1, 2**64), digits(2**64, 1)])
 def test_hostile_objects(payload: str) -> None:
     log = small()
     log.block("objects", payload)
@@ -223,7 +286,8 @@ def test_objects_are_tied_to_their_samples_by_key() -> None:
     for size in (8, 16, 24):
         log.allocation([f], size=size)
     log.tick([f])
-    log.block("objects", "3,2a,1;1,7,0;99,1,1;")     # before their facts
+    # before their samples; the fourth was not written in time
+    log.block("objects", digits(3, 42 * 2 + 1, 1, 7 * 2, 99, 3, 0, 1))
     profile = reader.read_bytes(log.data())
     rows = zip(profile.samples.size, profile.samples.type,
                profile.samples.survived)
@@ -248,8 +312,8 @@ def test_random_damage_never_ends_in_another_error() -> None:
 def test_deep_stacks_are_no_recursion() -> None:
     log = Log()
     f = log.function("f")
-    log.raw_stack(log.words([f] * 5000), -1)
-    log.fact(1, 1, PID, 16, 1000)
+    log.settings()
+    log.allocation([f] * 5000, size=16)
     profile = reader.read_bytes(log.data())
     assert len(profile.stacks[0]) == 5000
     (row,) = summary.summarize(profile).rows

@@ -56,7 +56,7 @@ def trace(seed: int, **parameters: Any) -> dict[str, Any]:
 
     def start() -> list[Any]:
         return ["start", choose.choice(INTERVALS), choose.getrandbits(63),
-                choose.random() < 0.3]
+                choose.random() < 0.3, choose.random() < 0.25]
 
     makers = [
         (30, lambda: ["node"]), (10, lambda: ["small"]),

@@ -152,9 +152,21 @@ def test_total_is_what_the_gc_counted(guest: Guest, interval: str, program: str,
     total = sum(bytes_by_function(profile).values())
     assert allocated > 10 * mean
     assert abs(total - allocated) < SIGMAS * deviation
-    assert profile.lost_facts == 0
     # objects that are made before and after the guest program's first frame
     assert profile.lost_stacks < 10
+
+
+def test_a_limit_is_kept_and_the_total_stays_right(guest: Guest) -> None:
+    profile = guest.sample("auto:2000/s", "gcbench.guest", "10").profile()
+    assert profile.settings["limit"] == "2000/s"
+    samples = profile.samples
+    assert len(set(samples.interval)) > 1
+    last = profile.moments[-1]
+    assert 100 < len(samples) <= 2000 * last.time / 1e9 + 200
+    deviation = math.sqrt(sum(
+        interval**2 for interval in samples.interval))
+    assert abs(sum(bytes_by_function(profile).values())
+               - last.allocated) < SIGMAS * deviation
 
 
 def test_number_of_samples_is_what_theory_says(interpreted: Guest) -> None:
@@ -290,6 +302,13 @@ def test_functions_in_the_firefox_profiler(guest: Guest) -> None:
       "18446744073709551616"), "18446744073709551616"),
     (("--allocation-sampling", "1k", "--allocation-seed", "x"), "'x'"),
     (("--allocation-sampling", "1k", "--allocation-gaps", "foo"), "'foo'"),
+    (("--allocation-sampling", "auto"), "'auto'"),
+    (("--allocation-sampling", "auto:0/s"), "'auto:0/s'"),
+    (("--allocation-sampling", "auto:1000001/s"), "1000001"),
+    (("--allocation-sampling", "auto:" + "9" * 40 + "/s"), "9999999"),
+    (("--allocation-sampling", "auto:x/s"), "'auto:x/s'"),
+    (("--allocation-sampling", "auto:9/s", "--allocation-gaps", "fixed"),
+     "can't follow"),
     (("--period", "nan"), "nan"), (("--period", "0"), "0"),
     (("--allocation-sampling", "1k", "-o", "/"), "Is a directory"),
     (("--what",), "--what")])

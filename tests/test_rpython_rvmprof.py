@@ -72,7 +72,6 @@ def test_plain(run: Run) -> None:
     profile = run.profile()
     assert profile.settings["carrier"] == "patch"
     assert profile.end_time is not None
-    assert profile.lost_facts == 0
     found = objects(profile)
     assert set(found) == {"work"}
     assert near(found["work"], 100000)
@@ -163,7 +162,6 @@ def test_a_forked_child_leaves_the_profile_alone(run: Run) -> None:
     found = objects(profile)
     assert set(found) == {"before", "after"}
     assert all(near(count, 100000) for count in found.values())
-    assert profile.lost_facts == 0
     # it may have one of its own
     child = run.profile(1)
     assert near(objects(child)["child"], 100000)

@@ -37,7 +37,7 @@ class Project:
             wheel.writestr(GC, self.gc)
             wheel.writestr("rpython/rlib/rvmprof/src/shared/vmprof.h", "")
         self.ours = layout.Ours(folder / "patches", folder / "added",
-                                folder / "native", ("log.c",))
+                                folder / "native")
         self.write("native/log.c", "int log;\n")
         self.write("added/rpython/memory/gc/sampler.py", "pass\n")
         self.patch("01-first.patch", {5: ["five"]})
@@ -242,7 +242,7 @@ def test_missing_files_are_errors(project: Project) -> None:
     project.fails("there is no .*series")
     project.series()
     (project.folder / "native/log.c").unlink()
-    project.fails("there is no .*log.c")
+    project.fails("there is no C in .*native")
 
 
 def test_wheel_with_another_hash_is_an_error(project: Project) -> None:

@@ -59,7 +59,8 @@ def events_of(program: list[str]) -> Iterator[oracle.Event]:
     for line in program:
         kind, *words = line.split()
         if kind == "start":
-            yield oracle.Start(int(words[0]), int(words[1]), words[2] == "1")
+            yield oracle.Start(int(words[0]), int(words[1]), words[2] == "1",
+                               words[3:] == ["1"])
         elif kind in ("stop", "abandon"):
             yield oracle.Stop()
         elif kind == "rate":
@@ -184,8 +185,9 @@ def traces(draw: st.DrawFn, unseen: bool = False) -> str:
         elif kind == "start":
             if phase != "off":
                 continue
-            lines.append("start %d %d %d" % (
-                draw(intervals), draw(SEEDS), draw(st.booleans())))
+            lines.append("start %d %d %d %d" % (
+                draw(intervals), draw(SEEDS), draw(st.booleans()),
+                draw(st.integers(0, 3)) == 0))
             phase, hooked = "starting", True
             continue
         elif kind == "rate":

@@ -1,4 +1,4 @@
-"""Numbers of bytes, read and written."""
+"""Numbers of bytes and of samples, read and written."""
 from __future__ import annotations
 
 import pytest
@@ -10,6 +10,7 @@ from vmprof_allocation.sizes import (
     format_count,
     format_range,
     parse_interval,
+    parse_limit,
 )
 
 
@@ -19,6 +20,34 @@ from vmprof_allocation.sizes import (
 ])
 def test_parse(text: str, number: int) -> None:
     assert parse_interval(text) == number
+
+
+@pytest.mark.parametrize("text,limit", [
+    ("auto", "5000ppm"), (" AUTO ", "5000ppm"), ("auto:1000/s", "1000/s"),
+    ("auto:1/s", "1/s"), ("auto:1000000/s", "1000000/s"),
+    ("auto:0.5%", "5000ppm"), ("auto:1%", "10000ppm"),
+    ("auto:.001%", "10ppm"), ("auto:50%", "500000ppm"),
+    ("auto:0.1234%", "1234ppm"), ("auto:0.1%", "1000ppm"),
+    ("auto:0.300000%", "3000ppm"),
+])
+def test_limits(text: str, limit: str) -> None:
+    assert str(parse_limit(text)) == limit
+
+
+@pytest.mark.parametrize("text", ["128k", "", "automatic", "1000/s", "1%"])
+def test_what_is_no_limit(text: str) -> None:
+    assert parse_limit(text) is None
+
+
+@pytest.mark.parametrize("text", [
+    "auto:", "auto:%", "auto:/s", "auto:1000", "auto:1.5/s", "auto:-1/s",
+    "auto:x%", "auto:1e3/s", "auto:0.5 %", "auto:0.5.5%", "auto:\u0661%",
+    "auto:0/s", "auto:1000001/s", "auto:0%", "auto:51%", "auto:0.0009%",
+    "auto:0.12345%", "auto:nan%", "auto:" + "9" * 50 + "%",
+])
+def test_bad_limits(text: str) -> None:
+    with pytest.raises(AllocationSamplingError, match="the limit"):
+        parse_limit(text)
 
 
 @pytest.mark.parametrize("number", [0, -1, 2**62 + 1])

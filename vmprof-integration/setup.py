@@ -8,6 +8,7 @@ the package says so when it is used.
 import os
 import platform
 import sys
+from glob import glob
 
 from cffi import FFI
 from setuptools import Extension, setup
@@ -64,12 +65,9 @@ class AnyPythonWheel(bdist_wheel):
 setup(
     ext_modules=[Extension(
         "vmprof_allocation._live",
-        sources=[NATIVE + name for name in (
-            "jit_stub.c", "live.c", "nursery.c", "profile_log.c",
-            "recorder.c", "sampler.c", "vmprof_stack.c")],
-        depends=[NATIVE + name for name in (
-            "jit_stub.h", "live.h", "nursery.h", "profile_log.h",
-            "recorder.h", "sampler.h", "vmprof_stack.h")],
+        sources=sorted(glob(NATIVE + "**/*.c", recursive=True)),
+        depends=sorted(glob(NATIVE + "**/*.h", recursive=True)),
+        include_dirs=[NATIVE + "shared"],
         extra_compile_args=["-std=gnu99", "-O2", "-Wall", "-Wextra"],
         libraries=["m", "pthread"],
         # the hooks lead into it: it must stay, whoever forgets the handle

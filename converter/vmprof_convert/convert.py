@@ -232,7 +232,6 @@ def _describe(profile: Profile, builder: ProfileBuilder,
     entries = [
         Entry("Samples whose stack got lost", "integer",
               samples.stack.count(-1)),
-        Entry("Stacks whose sample got lost", "integer", profile.lost_facts),
         Entry("Cut off at the end", "bytes", profile.torn)]
     if last:
         entries += [

@@ -36,7 +36,8 @@
  *
  * and what the carrier does:
  *
- *   start INTERVAL SEED FIXED
+ *   start INTERVAL SEED FIXED FOLLOWS
+ *                     if FOLLOWS, each sample changes the interval
  *   rate INTERVAL
  *   stop              ... and make the next allocation enter
  *   abandon           stop, as in a forked child: nobody pokes nursery_top
@@ -281,13 +282,18 @@ static void memory_pressure(void)
 /* the program */
 
 static int64_t pending_size, pending_interval;  /* a sample of this object */
+static int follows;
 
-static void take_sample(int64_t size, int64_t interval)
+static int64_t take_sample(int64_t size, int64_t interval)
 {
     CHECK(with_carrier && size > 0 && pending_size == 0);
     CHECK(depth_in_reserve == 0);
     pending_size = size;
     pending_interval = interval;
+    /* oracle.next_interval() */
+    return follows ? (int64_t)(((uint64_t)interval % 10007 * 5 +
+                                (uint64_t)size) % 10007 + 1)
+                   : interval;
 }
 
 static void print_sample(int64_t number)
@@ -442,10 +448,12 @@ static int carrier_line(const char *line)
 {
     int64_t interval;
     uint64_t seed;
-    int fixed;
+    int fixed, changes = 0;
 
-    if (sscanf(line, "start %" SCNd64 " %" SCNu64 " %d", &interval, &seed,
-               &fixed) == 3) {
+    if (sscanf(line, "start %" SCNd64 " %" SCNu64 " %d %d", &interval, &seed,
+               &fixed, &changes) >= 3) {
+        follows = changes;
+        errno = MARKER;                 /* of the number that is not there */
         if (with_carrier)
             start(interval, seed, fixed);
     }

@@ -4,13 +4,14 @@
  *   open PATH NOW         open a new file, and the log; prints the errno
  *   openfd FD NOW         the log writes to this descriptor
  *   bytes HEX
- *   stack HEX             prints the key
- *   lost                  prints the key
- *   fact KEY NOW THREAD SIZE INTERVAL
+ *   stack HEX             prints the stack's number
+ *   sample STACK NOW THREAD SIZE INTERVAL      prints the key
  *   object KEY NOW TYPE SURVIVED
  *   due NOW               prints 0 or 1
  *   settings TEXT
- *   flush NOW ALLOCATED LOST DROPPED COLLECTIONS PRESSURES SURPRISES
+ *   totals ALLOCATED LOST DROPPED COLLECTIONS PRESSURES SURPRISES
+ *   flush NOW
+ *   finish NOW
  *   forget
  *   close                 prints the errno
  *
@@ -60,10 +61,17 @@ static unsigned char *from_hex(const char *hex, size_t *size)
     return bytes;
 }
 
+static struct profile_totals totals;
+
+static void get_totals(struct profile_totals *t)
+{
+    *t = totals;
+}
+
 static void open_log(int fd, int64_t now)
 {
     profile_fd = fd;
-    printf("%d\n", profile_log_open(fd, now));
+    printf("%d\n", profile_log_open(fd, now, get_totals));
 }
 
 static void records(const char *command, const char *hex)
@@ -72,7 +80,7 @@ static void records(const char *command, const char *hex)
     unsigned char *bytes = from_hex(hex, &size);
 
     if (strcmp(command, "stack") == 0)
-        printf("%" PRId64 "\n", profile_log_stack(bytes, size));
+        printf("%" PRIu64 "\n", profile_log_stack(bytes, size));
     else
         profile_log_bytes(bytes, size);
     free(bytes);
@@ -108,12 +116,11 @@ static void call(const char *command, const char *rest)
         open_log(fd, n[0]);
     else if (strcmp(command, "bytes") == 0 || strcmp(command, "stack") == 0)
         records(command, rest);
-    else if (strcmp(command, "lost") == 0)
-        printf("%" PRId64 "\n", profile_log_lost_stack());
-    else if (strcmp(command, "fact") == 0 &&
+    else if (strcmp(command, "sample") == 0 &&
              sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
                     " %" SCNd64, n, n + 1, n + 2, n + 3, n + 4) == 5)
-        profile_log_fact(n[0], n[1], n[2], n[3], n[4]);
+        printf("%" PRId64 "\n", profile_log_sample((uint64_t)n[0], n[1], n[2],
+                                                   n[3], n[4]));
     else if (strcmp(command, "object") == 0 &&
              sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %d", n, n + 1,
                     n + 2, &fd) == 4)
@@ -122,12 +129,16 @@ static void call(const char *command, const char *rest)
         printf("%d\n", profile_log_due(strtoll(rest, NULL, 10)));
     else if (strcmp(command, "settings") == 0)
         profile_log_settings(rest);
-    else if (strcmp(command, "flush") == 0 &&
+    else if (strcmp(command, "totals") == 0 &&
              sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
-                    " %" SCNd64 " %" SCNd64 " %" SCNd64, n, &t.allocated,
-                    &t.lost, &t.dropped, &t.collections, &t.pressures,
-                    &t.surprises) == 7)
-        profile_log_flush(n[0], &t);
+                    " %" SCNd64 " %" SCNd64, &t.allocated, &t.lost,
+                    &t.dropped, &t.collections, &t.pressures,
+                    &t.surprises) == 6)
+        totals = t;
+    else if (strcmp(command, "flush") == 0)
+        profile_log_flush(strtoll(rest, NULL, 10));
+    else if (strcmp(command, "finish") == 0)
+        profile_log_finish(strtoll(rest, NULL, 10));
     else if (strcmp(command, "forget") == 0)
         profile_log_forget();
     else if (strcmp(command, "close") == 0)

@@ -9,7 +9,7 @@ it counted.
 
 An operation is a list: a name and its arguments.
 
-    start INTERVAL SEED FIXED       stop                rate INTERVAL
+    start INTERVAL SEED FIXED FOLLOWS   stop            rate INTERVAL
     node        an object with two pointers (and unused words)
     small       of the minimal size
     chars N     an array of N characters; large ones don't go to the nursery
@@ -105,7 +105,11 @@ class Run(object):
 
     def on_sampled(self, size, address):
         assert address
-        self.pending.append(size)
+        interval = self.totals.interval
+        self.pending.append([size, interval])
+        if self.follows:
+            # oracle.next_interval()
+            self.totals.interval = (interval * 5 + size) % 10007 + 1
         # allocations return in the order in which they were reserved
         return self.allocations + 1
 
@@ -131,8 +135,7 @@ class Run(object):
         self.events.append(['allocation', number, size])
         assert len(self.pending) <= 1, "sampled more than once"
         if self.pending:
-            self.samples.append([number, self.pending.pop(),
-                                 self.totals.interval])
+            self.samples.append([number] + self.pending.pop())
         self.last = (number, pointer)
         return number
 
@@ -176,12 +179,13 @@ class Run(object):
 
     # ________________________________________
 
-    def op_start(self, interval, seed, fixed):
+    def op_start(self, interval, seed, fixed, follows):
+        self.follows = follows
         self.totals = self.gc.start_allocation_sampling(
             interval, seed, fixed, self.sampled, self.collected)
         assert self.totals
         self.total_before = len(self.events)
-        self.events.append(['start', interval, seed, fixed])
+        self.events.append(['start', interval, seed, fixed, follows])
 
     def op_stop(self):
         running = self.gc.sample_point.interval != 0

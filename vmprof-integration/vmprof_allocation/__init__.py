@@ -43,10 +43,11 @@ def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
     """A context manager that writes allocation samples to `output`.
 
     `interval`: mean number of bytes between two samples, or text such as
-    ``128k``.  `seed` (0 to 2**64 - 1) makes a run repeatable; `gaps`
-    ``fixed`` takes exactly every `interval`-th byte, which aliases with
-    loops.  `period`: seconds between two time samples, which are not taken
-    otherwise.
+    ``128k``; or a limit, such as ``auto``, ``auto:1000/s`` (samples a second)
+    or ``auto:0.5%`` (of the time), which the interval follows.  `seed` (0 to
+    2**64 - 1) makes a run repeatable; `gaps` ``fixed`` takes exactly every
+    `interval`-th byte, which aliases with loops.  `period`: seconds between
+    two time samples, which are not taken otherwise.
 
     Raises AllocationSamplingError, here or on entry, if that can't be done;
     nothing was changed then.

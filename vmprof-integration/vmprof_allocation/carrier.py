@@ -16,19 +16,24 @@ from vmprof_allocation.errors import AllocationSamplingError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Any, Literal
+
+    from vmprof_allocation.sizes import Limit
     Gaps = Literal["exponential", "fixed"]
 
 
 class Settings:
     """What the user asks for."""
 
-    __slots__ = ("gaps", "interval", "memory", "period", "seed")
+    __slots__ = ("gaps", "interval", "limit", "memory", "period", "seed")
 
     def __init__(self, interval: int, seed: int, gaps: Gaps = "exponential",
-                 period: float | None = None, memory: bool = False):
+                 period: float | None = None, memory: bool = False,
+                 limit: Limit | None = None):
         #: mean number of bytes between two samples, 1 to 2**62
         self.interval = interval
+        #: if not None, the interval is only the first one, and follows this
+        self.limit = limit
         #: seed of the generator of gaps, 0 to 2**64 - 1
         self.seed = seed
         self.gaps: Gaps = gaps
@@ -36,6 +41,20 @@ class Settings:
         self.period = period
         #: vmprof's own switch for its resident memory column
         self.memory = memory
+
+
+def describe(carrier: str, settings: Settings) -> str:
+    """The settings as the profile holds them: PROFILE.rst."""
+    pairs: list[tuple[str, Any]] = [
+        ("carrier", carrier),
+        ("interval", settings.interval),
+        ("gaps", settings.gaps),
+        ("seed", settings.seed),
+        ("period", "" if settings.period is None else settings.period),
+        ("pid", os.getpid()),
+        ("limit", settings.limit or ""),
+    ]
+    return ";".join("%s=%s" % pair for pair in pairs)
 
 
 class Statistics:

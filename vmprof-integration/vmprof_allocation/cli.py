@@ -20,7 +20,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--allocation-sampling", metavar="BYTES",
         help="Sample allocations, one per so many bytes on average, for "
-             "example 128k (k, M, G: powers of 1024). Takes no time samples "
+             "example 128k (k, M, G: powers of 1024); or as many as a limit "
+             "allows: auto, auto:1000/s, auto:0.5%%. Takes no time samples "
              "unless --period is given too")
     group.add_argument(
         "--allocation-seed", metavar="NUMBER",

@@ -353,17 +353,20 @@ def _find(image: Image, search: Search) -> Layout:
 
     write_slot = image.import_slot(search, "write")
     mmap_slot = [image.import_slot(search, name) for name in ("mmap", "mmap64")]
+    seek_slot = [image.import_slot(search, name)
+                 for name in ("lseek", "lseek64")]
     if not write_slot or not any(mmap_slot):
         raise search.refuse("pointers to write() and mmap()", "not imported")
-    read_only = {image.is_read_only(slot) for slot in (write_slot, *mmap_slot)
-                 if slot}
+    read_only = {image.is_read_only(slot)
+                 for slot in (write_slot, *mmap_slot, *seek_slot) if slot}
     if len(read_only) != 1:
         raise search.refuse("pointers to write() and mmap()",
                             "some are read-only, some are not")
     return Layout(
         build_id=build_id, gc=gc, nursery_free=free, nursery_top=top,
         entry=entry, moved=moved, code=code, write_slot=write_slot,
-        mmap_slot=mmap_slot, slots_read_only=read_only.pop(),
+        mmap_slot=mmap_slot, seek_slot=seek_slot,
+        slots_read_only=read_only.pop(),
         type_info=table, type_fixed_size=fixed, type_item_size=item)
 
 

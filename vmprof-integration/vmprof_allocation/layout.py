@@ -22,10 +22,11 @@ class Layout:
     entry: list[int]
     moved: list[int]
     code: list[str]
-    #: the pointers through which write(), and mmap() and mmap64(), are called;
-    #: 0 for one that is not imported
+    #: the pointers through which write(), mmap() and mmap64(), lseek() and
+    #: lseek64() are called; 0 for one that is not imported
     write_slot: int
     mmap_slot: list[int]
+    seek_slot: list[int]
     slots_read_only: bool
     type_info: int
     type_fixed_size: int

@@ -18,6 +18,7 @@ from vmprof_allocation.carrier import (
     Carrier,
     Settings,
     Statistics,
+    describe,
     refuse_second,
 )
 from vmprof_allocation.errors import (
@@ -37,7 +38,7 @@ LIBRARY = os.path.join(os.path.dirname(__file__), "_live.so")
 #: what nursery.h calls NURSERY_POKE: the next allocation enters the hook
 POKE = 1
 #: raise this when a change in find.py makes older answers worthless
-CACHE_VERSION = 1
+CACHE_VERSION = 2
 
 
 def unsupported() -> str | None:
@@ -292,6 +293,7 @@ class LiveCarrier(Carrier):
         place.moved = layout.moved
         place.write_slot = base + layout.write_slot
         place.mmap_slot = [slot and base + slot for slot in layout.mmap_slot]
+        place.seek_slot = [slot and base + slot for slot in layout.seek_slot]
         place.slots_read_only = layout.slots_read_only
         place.type_info = base + layout.type_info
         place.type_fixed_size = layout.type_fixed_size
@@ -324,8 +326,11 @@ class LiveCarrier(Carrier):
                 _vmprof.enable(fd, settings.period or 0.99,
                                int(settings.memory), 0, 0, 0)
                 self._check(self._lib.live_enabled(
-                    self._describe(settings).encode("ascii"),
-                    settings.period is not None), "taking a first sample")
+                    describe(self.name, settings).encode("ascii"),
+                    settings.period is not None), "beginning the profile")
+                if settings.limit is not None:
+                    self._lib.live_limit(settings.limit.per_second,
+                                         settings.limit.share)
                 self._lib.live_start(settings.interval, settings.seed,
                                      settings.gaps == "fixed")
                 self._pid = os.getpid()
@@ -357,17 +362,6 @@ class LiveCarrier(Carrier):
         assert self._process is not None
         first = self._process.word(self._process.layout.entry[0])
         return bool(first[0] == self._lib.live_patched_word(0))
-
-    def _describe(self, settings: Settings) -> str:
-        """The settings as the profile holds them: PROFILE.rst."""
-        return ";".join("%s=%s" % pair for pair in (
-            ("carrier", self.name),
-            ("interval", settings.interval),
-            ("gaps", settings.gaps),
-            ("seed", settings.seed),
-            ("period", "" if settings.period is None else settings.period),
-            ("pid", os.getpid()),
-        ))
 
     def _patch(self, word: Any) -> int:
         """Store `word(i)` at each of the three entries."""

@@ -16,6 +16,7 @@ from vmprof_allocation.carrier import (
     refuse_second,
 )
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.sizes import Limit
 
 # nothing that is not needed: see carrier.py
 TYPE_CHECKING = False
@@ -62,6 +63,7 @@ class PatchedCarrier(Carrier):
         return ""
 
     def start(self, fd: int, settings: Settings) -> None:
+        limit = settings.limit or Limit()
         with self._lock:
             self.prepare()
             try:
@@ -71,7 +73,9 @@ class PatchedCarrier(Carrier):
                     fd, settings.period or 0.0, int(settings.memory), 0, 0, 0,
                     allocation_interval=settings.interval,
                     allocation_seed=settings.seed,
-                    allocation_fixed=settings.gaps == "fixed")
+                    allocation_fixed=settings.gaps == "fixed",
+                    allocation_per_second=limit.per_second,
+                    allocation_share=limit.share)
                 self._pid = os.getpid()
             except self._vmprof.VMProfError as e:
                 raise AllocationSamplingError("vmprof refuses: %s" % e) from e

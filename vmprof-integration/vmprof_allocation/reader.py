@@ -1,8 +1,8 @@
 """Read vmprof's logs, with or without allocation samples, of any size.
 
 One pass over the bytes.  A program has far fewer distinct stacks than
-samples: a stack is recognised by its bytes and decoded once.  Nothing here is
-recursive.  PROFILE.rst is the definition of the layout.
+samples: each is decoded once.  Nothing here is recursive.  PROFILE.rst is the
+definition of the layout.
 """
 from __future__ import annotations
 
@@ -14,14 +14,25 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from vmprof_allocation.errors import ProfileError
 
 STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
 BLOCK_ADDRESS = -0x616C6C6F63
-BLOCK_VERSION = "1"
+BLOCK_VERSION = "2"
+
+#: how a member of our kind of gzip file begins: then come its kind, 04 00,
+#: and its size in 32 bits
+_MEMBER = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x08\0V"
+_MEMBER_HEAD = struct.Struct("<13scHI")
+#: the kind that repeats the samples for vmprof's readers
+_FOR_VMPROF = b"s"
+
+#: digits of a number (PROFILE.rst): all but the last have the sixth bit set
+_NUMBER = re.compile("[`-\x7f]*[@-_]")
+_NEW_THREAD, _NEW_INTERVAL, _NEW_MEMORY = 1, 2, 4
 
 FLAG_MEMORY, FLAG_LINES, FLAG_PYPY = 1, 2, 8
 KIND_INTERPRETED, KIND_JIT, KIND_MACHINE_CODE, KIND_NATIVE = 1, 3, 6, 7
@@ -88,7 +99,8 @@ class Samples:
 
 
 class Moment(NamedTuple):
-    """What was true of the run at one moment: the head of a facts block."""
+    """What was true of the run at one moment: the head of a block of
+    samples."""
 
     time: int
     allocated: int
@@ -118,9 +130,8 @@ class Profile:
     stacks: list[tuple[Frame, ...]]
     samples: Samples
     moments: list[Moment]
-    #: allocation samples without a stack; stack samples without a fact
+    #: allocation samples without a stack
     lost_stacks: int
-    lost_facts: int
     #: samples whose stack filled vmprof's record: outer frames are missing
     cut_stacks: int
     #: bytes at the end that make no whole record (only with salvage=True)
@@ -142,6 +153,18 @@ class Profile:
                         "" if file == "-" else file, language)
 
 
+class _Numbers(dict[str, int]):
+    """What digits mean.  Most numbers are small and come again."""
+
+    def __missing__(self, digits: str) -> int:
+        number = 0
+        for digit in reversed(digits):
+            number = number << 5 | ord(digit) & 31
+        if len(digits) <= 3:
+            self[digits] = number
+        return number
+
+
 class _Reader:
     def __init__(self, data: bytes, progress: Callable[[int, int], None] | None):
         self.data = data
@@ -158,15 +181,17 @@ class _Reader:
         self.names: dict[int, str] = {}
         self.moments: list[Moment] = []
         self.raw_stacks: dict[bytes, int] = {}
-        # one row per stack sample, in the order of the file
-        self.stack = array.array("q")
-        self.word = array.array("q")        # thread, or negated key
-        self.stamp = array.array("q")
-        self.memory = array.array("q")
         self.frames = _Frames()
-        # one row per fact: key, time, thread, size, interval
-        self.facts = array.array("q")
-        # one row per object: key, type, survived
+        # one row per stack sample of vmprof's, in the order of the file
+        self.stock = Samples(*(array.array("q") for _ in range(8)))
+        # one row per sample in our blocks, likewise
+        self.ours = Samples(*(array.array("q") for _ in range(8)))
+        self.numbers = _Numbers()
+        # index in raw_stacks of each stack that was defined; the last one of
+        # these, (kind, address) from the outermost frame on
+        self.defined = array.array("q", [-1])
+        self.last_defined: list[tuple[int, int]] = []
+        # of sampled objects: key, type, survived
         self.objects = array.array("q")
 
     def damaged(self, what: str) -> ProfileError:
@@ -237,15 +262,17 @@ class _Reader:
         end = start + 8 * depth
         if end + self.tail > len(data):
             return end + self.tail
-        raw = data[start:end]
-        index = self.raw_stacks.setdefault(raw, len(self.raw_stacks))
-        self.stack.append(index)
-        self.word.append(_WORD.unpack_from(data, end)[0])
-        self.memory.append(_WORD.unpack_from(data, end + 8)[0]
-                           if self.has_memory else 0)
-        self.stamp.append(_WORD.unpack_from(data, end + self.tail - 8)[0]
-                          if self.version == 7 else -1)
+        self.stock.stack.append(self.stack_index(data[start:end]))
+        self.stock.thread.append(_WORD.unpack_from(data, end)[0])
+        self.stock.memory.append(_WORD.unpack_from(data, end + 8)[0]
+                                 if self.has_memory else 0)
+        self.stock.time.append(
+            _WORD.unpack_from(data, end + self.tail - 8)[0]
+            if self.version == 7 else -1)
         return end + self.tail
+
+    def stack_index(self, raw: bytes) -> int:
+        return self.raw_stacks.setdefault(raw, len(self.raw_stacks))
 
     def read_name(self) -> int:
         (address,) = _WORD.unpack_from(self.data, self.at + 1)
@@ -276,41 +303,71 @@ class _Reader:
             for pair in payload.split(";"):
                 key, _, value = pair.partition("=")
                 self.settings[key] = value
-        elif kind == "facts":
-            self.read_facts(payload)
+        elif kind == "samples":
+            self.read_samples(payload)
         elif kind == "objects":
             self.read_objects(payload)
 
-    def read_facts(self, payload: str) -> None:
-        head, closed, rest = payload.partition(";")
+    def read_numbers(self, payload: str, kind: str) -> Iterator[int]:
+        digits = _NUMBER.findall(payload)
+        if sum(map(len, digits)) != len(payload):
+            raise self.damaged("a block of %s that are none" % kind)
+        return map(self.numbers.__getitem__, digits)
+
+    def read_samples(self, payload: str) -> None:
+        table = self.ours
+        numbers = self.read_numbers(payload, "samples")
         try:
-            if not closed:
+            head = [next(numbers) for _ in range(8)]
+            if head.pop() != len(table) or max(head) >= 2**63:
                 raise ValueError
-            numbers = [int(n, 16) for n in head.split(",")][:7]
-            if not 0 <= min(numbers) <= max(numbers) < 2**63:
-                raise ValueError
-            self.moments.append(Moment(*numbers))
-            entries = rest.split(";")
-            if entries.pop():
-                raise ValueError
-            self.facts.extend([
-                int(n, 16) for entry in entries for n in entry.split(",", 5)[:5]])
-            if len(self.facts) % 5:
-                raise ValueError
-        except (ValueError, TypeError, OverflowError):
-            raise self.damaged("a block of facts that are none") from None
+            self.moments.append(Moment(*head))
+            thread = interval = memory = time = 0
+            for number in numbers:
+                if not number:
+                    self.read_definition(numbers)
+                    continue
+                number -= 1
+                time += next(numbers)
+                size = next(numbers)
+                if number & _NEW_THREAD:
+                    thread = next(numbers)
+                if number & _NEW_INTERVAL:
+                    interval = next(numbers)
+                if number & _NEW_MEMORY:
+                    memory = next(numbers)
+                if size and not interval:
+                    raise ValueError
+                table.stack.append(self.defined[number >> 3])
+                table.time.append(time)
+                table.thread.append(thread)
+                table.size.append(size)
+                table.interval.append(interval if size else 0)
+                table.memory.append(memory)
+        except (ValueError, IndexError, OverflowError, StopIteration):
+            raise self.damaged("a block of samples that are none") from None
+
+    def read_definition(self, numbers: Iterator[int]) -> None:
+        kept, added = next(numbers), next(numbers)
+        if kept > len(self.last_defined) or kept + added > MAX_DEPTH:
+            raise ValueError
+        frames = self.last_defined[:kept]
+        frames += [(next(numbers), next(numbers)) for _ in range(added)]
+        words = [word for pair in reversed(frames) for word in pair]
+        try:
+            raw = struct.pack("<%dQ" % len(words), *words)
+        except struct.error:
+            raise ValueError from None
+        self.defined.append(self.stack_index(raw))
+        self.last_defined = frames
 
     def read_objects(self, payload: str) -> None:
+        numbers = self.read_numbers(payload, "objects")
         try:
-            entries = payload.split(";")
-            if entries.pop():
-                raise ValueError
-            for entry in entries:
-                key, kind, survived = (int(n, 16) for n in entry.split(",")[:3])
-                if key < 1 or kind < 0 or survived not in (0, 1):
-                    raise ValueError
-                self.objects.extend((key, kind, survived))
-        except (ValueError, OverflowError):
+            for key in numbers:
+                fate = next(numbers)
+                self.objects.extend((key, fate >> 1, fate & 1))
+        except (StopIteration, OverflowError):
             raise self.damaged("a block of objects that are none") from None
 
     def read_all(self, salvage: bool) -> int:
@@ -357,57 +414,29 @@ class _Reader:
 
     # ________________________________________
 
-    def samples(self) -> tuple[Samples, int, int]:
-        """Tie the stacks to their facts."""
-        row_of_key = {-word: row for row, word in enumerate(self.word)
-                      if word < 0}
-        table = Samples(*(array.array("q") for _ in range(8)))
-        lost_stacks = 0
-        facts = self.facts
-        # stock time samples have a thread where ours have a key
-        for row, word in enumerate(self.word):
-            if word >= 0:
-                table.time.append(self.stamp[row])
-                table.thread.append(word)
-                table.stack.append(self.stack[row])
-                table.size.append(0)
-                table.interval.append(0)
-                table.memory.append(self.memory[row])
-        for i in range(0, len(facts), 5):
-            row_ = row_of_key.pop(facts[i], None)
-            if row_ is None:
-                lost_stacks += 1
-            time, size, interval = facts[i + 1], facts[i + 3], facts[i + 4]
-            if (time < 0 or size < 0 or interval < 0
-                    or (size > 0) != (interval > 0)):
-                raise ProfileError(
-                    "damaged profile: sample %d has %d bytes at an interval "
-                    "of %d, at %d ns" % (facts[i], size, interval, time))
-            table.time.append(time)
-            table.thread.append(facts[i + 2])
-            table.stack.append(-1 if row_ is None else self.stack[row_])
-            table.size.append(size)
-            table.interval.append(interval)
-            table.memory.append(0 if row_ is None else self.memory[row_])
-        table.type.extend([-1] * len(table))
-        table.survived.extend([-1] * len(table))
-        if self.objects:
-            first = len(table) - len(facts) // 5
-            sample_of_key = {facts[i]: first + i // 5
-                             for i in range(0, len(facts), 5)}
-            for i in range(0, len(self.objects), 3):
-                # a process may be killed between an object and its sample
-                sample = sample_of_key.get(self.objects[i])
-                if sample is not None:
-                    table.type[sample] = self.objects[i + 1]
-                    table.survived[sample] = self.objects[i + 2]
-        return table, lost_stacks, len(row_of_key)
+    def samples(self) -> Samples:
+        """Ours, or if there are none, vmprof's: those that stand beside ours
+        are the same ones again."""
+        is_ours = bool(self.settings or self.moments)
+        table = self.ours if is_ours else self.stock
+        count = len(table)
+        for column in (table.type, table.survived):
+            column.extend([-1] * count)
+        if not is_ours:
+            for column in (table.size, table.interval):
+                column.extend([0] * count)
+        for i in range(0, len(self.objects), 3):
+            # a process may be killed between an object and its sample
+            if 1 <= self.objects[i] <= count:
+                table.type[self.objects[i] - 1] = self.objects[i + 1]
+                table.survived[self.objects[i] - 1] = self.objects[i + 2]
+        return table
 
-    def cut_stacks(self) -> int:
+    def cut_stacks(self, samples: Samples) -> int:
         """How many stack samples fill vmprof's record of 8 KiB."""
         full = {index for raw, index in self.raw_stacks.items()
                 if len(raw) in FULL_RECORD}
-        return sum(index in full for index in self.stack) if full else 0
+        return sum(index in full for index in samples.stack) if full else 0
 
     def decode(self, raw: bytes) -> tuple[Frame, ...]:
         words = struct.unpack("<%dq" % (len(raw) // 8), raw)
@@ -472,44 +501,72 @@ def _decode_pypy(words: tuple[int, ...], known: _Frames) -> tuple[Frame, ...]:
 def read_bytes(data: bytes, *, salvage: bool = False,
                progress: Callable[[int, int], None] | None = None) -> Profile:
     """Decode a profile; see read()."""
+    torn = 0
+    if data[:2] == b"\x1f\x8b":
+        data, torn = _unpack(data, salvage)
     reader = _Reader(data, progress)
-    torn = reader.read_all(salvage)
-    samples, lost_stacks, lost_facts = reader.samples()
+    torn += reader.read_all(salvage)
+    samples = reader.samples()
     return Profile(
         interpreter=reader.interpreter, version=reader.version,
         period=reader.period, start_time=reader.start_time,
         end_time=reader.end_time, meta=reader.meta, settings=reader.settings,
         names=reader.names,
         stacks=[reader.decode(raw) for raw in reader.raw_stacks],
-        samples=samples, moments=reader.moments, lost_stacks=lost_stacks,
-        lost_facts=lost_facts, cut_stacks=reader.cut_stacks(), torn=torn)
+        samples=samples, moments=reader.moments,
+        lost_stacks=samples.stack.count(-1),
+        cut_stacks=reader.cut_stacks(samples), torn=torn)
 
 
-def _unpack(data: bytes) -> bytes:
-    parts, size = [], 0
+def _unpack(data: bytes, salvage: bool) -> tuple[bytes, int]:
+    """Returns what is in a gzip file, and the number of bytes at its end that
+    make no whole member."""
+    parts, size, at = [], 0, 0
     try:
-        file = gzip.GzipFile(fileobj=io.BytesIO(data))
-        while part := file.read(2**24):
-            parts.append(part)
-            size += len(part)
-            if size > MAX_UNPACKED:
-                raise ProfileError("the profile unpacks to more than %d bytes"
-                                   % MAX_UNPACKED)
+        while data.startswith(_MEMBER, at):
+            if at + _MEMBER_HEAD.size > len(data):
+                break
+            _, kind, _, length = _MEMBER_HEAD.unpack_from(data, at)
+            if length < _MEMBER_HEAD.size or at + length > len(data):
+                break
+            if kind != _FOR_VMPROF:
+                parts.append(_unpack_some(data[at:at + length], size))
+                size += len(parts[-1])
+            at += length
+        if at == len(data):
+            return b"".join(parts), 0
+        if at or data.startswith(_MEMBER):
+            if salvage:
+                return b"".join(parts), len(data) - at
+            raise ProfileError(
+                "the profile is cut off: its last part, at byte %d of %d, is "
+                "not whole. Read what is before it with --salvage"
+                % (at, len(data)))
+        return _unpack_some(data, 0), 0     # not written by us
     except (OSError, EOFError, zlib.error) as e:
         raise ProfileError("damaged profile: %s" % e) from e
+
+
+def _unpack_some(data: bytes, before: int) -> bytes:
+    parts = []
+    file = gzip.GzipFile(fileobj=io.BytesIO(data))
+    while part := file.read(2**24):
+        parts.append(part)
+        before += len(part)
+        if before > MAX_UNPACKED:
+            raise ProfileError("the profile unpacks to more than %d bytes"
+                               % MAX_UNPACKED)
     return b"".join(parts)
 
 
 def read(path: str | os.PathLike[str], *, salvage: bool = False,
          progress: Callable[[int, int], None] | None = None) -> Profile:
-    """Read the profile at `path`, which may be gzipped.
+    """Read the profile at `path`.
 
-    `salvage` drops an incomplete record at the end, which otherwise is an
+    `salvage` drops what is incomplete at the end, which otherwise is an
     error.  `progress(done, total)` is called now and then, with bytes.
     Raises ProfileError for anything that is not a profile, and OSError.
     """
     with open(path, "rb") as file:
         data = file.read()
-    if data[:2] == b"\x1f\x8b":
-        data = _unpack(data)
     return read_bytes(data, salvage=salvage, progress=progress)

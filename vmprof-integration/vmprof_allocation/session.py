@@ -7,7 +7,7 @@ import stat
 
 from vmprof_allocation.carrier import Carrier, Settings, Statistics, choose
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.sizes import make_interval
+from vmprof_allocation.sizes import FIRST_INTERVAL, make_interval, parse_limit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,10 +24,12 @@ def make_settings(interval: int | str, seed: int | None = None,
                   memory: bool = False) -> Settings:
     """Check what the user asks for; see :class:`carrier.Settings`.
 
-    `interval` may be text such as ``128k``.  Without `seed` each run gets a
-    new one; the profile tells which.  Raises AllocationSamplingError.
+    `interval` may be text such as ``128k``, or a limit such as ``auto``, which
+    it then follows.  Without `seed` each run gets a new one; the profile tells
+    which.  Raises AllocationSamplingError.
     """
-    interval = make_interval(interval)
+    limit = parse_limit(interval) if isinstance(interval, str) else None
+    interval = FIRST_INTERVAL if limit else make_interval(interval)
     if seed is None:
         seed = int.from_bytes(os.urandom(8), "little")
     elif not 0 <= seed <= MAX_SEED:
@@ -42,7 +44,11 @@ def make_settings(interval: int | str, seed: int | None = None,
         raise AllocationSamplingError(
             "the period %r is out of range; it must be at least 0.000001 and "
             "less than 1.0 seconds" % period)
-    return Settings(interval, seed, gaps, period, memory)
+    if limit is not None and gaps == "fixed":
+        raise AllocationSamplingError(
+            "fixed gaps can't follow a limit: choosing every n-th byte while n "
+            "changes is not fair to all bytes; leave --allocation-gaps out")
+    return Settings(interval, seed, gaps, period, memory, limit)
 
 
 _running: list[Session] = []
@@ -123,7 +129,8 @@ class Session:
         self.stop()
 
     def set_interval(self, interval: int | str) -> None:
-        """Another mean interval, in bytes, from the next allocation on."""
+        """Another mean interval, in bytes, from the next allocation on; a
+        limit ends."""
         if self._carrier is None:
             raise AllocationSamplingError("allocation sampling is not on")
         self._carrier.set_interval(make_interval(interval))

@@ -1,4 +1,4 @@
-"""Numbers of bytes, as users write and read them."""
+"""Numbers of bytes and of samples, as users write and read them."""
 from __future__ import annotations
 
 from vmprof_allocation.errors import AllocationSamplingError
@@ -6,6 +6,64 @@ from vmprof_allocation.errors import AllocationSamplingError
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 #: native/sampler.h: SAMPLER_MAX_INTERVAL
 MAX_INTERVAL = 2**62
+#: native/shared/pace.h: PACE_FIRST_INTERVAL
+FIRST_INTERVAL = 65536
+MAX_PER_SECOND = 10**6
+
+#: what a limit looks like
+LIMIT_FORMS = ("write auto, or for example auto:1000/s (samples a second) or "
+               "auto:0.5% (of the time)")
+#: of the time, in millionths: what auto alone stands for
+DEFAULT_SHARE = 5000
+
+
+class Limit:
+    """What sampling may take at most: `per_second` samples, or, where that is
+    0, a `share` of the time in millionths."""
+
+    __slots__ = ("per_second", "share")
+
+    def __init__(self, per_second: int = 0, share: int = 0):
+        self.per_second = per_second
+        self.share = share
+
+    def __str__(self) -> str:
+        """As in the profile: PROFILE.rst."""
+        if self.per_second:
+            return "%d/s" % self.per_second
+        return "%dppm" % self.share
+
+
+def parse_limit(text: str) -> Limit | None:
+    """What ``auto``, ``auto:1000/s`` or ``auto:0.5%`` asks for; None if
+    `text` is nothing of the kind.  Raises AllocationSamplingError for a limit
+    that makes no sense: a second has 1 to 1000000 samples, and the share is
+    0.001% to 50%."""
+    name, colon, value = text.strip().lower().partition(":")
+    if name != "auto":
+        return None
+    if not colon:
+        return Limit(share=DEFAULT_SHARE)
+    number = value[:-2] if value.endswith("/s") else value[:-1]
+    whole, point, fraction = number.partition(".")
+    digits = whole + fraction
+    if not (digits.isascii() and digits.isdigit()
+            and (value.endswith("%") or (value.endswith("/s") and not point))):
+        raise AllocationSamplingError(
+            "the limit %r is not understood; %s" % (text, LIMIT_FORMS))
+    if value.endswith("/s"):
+        limit = Limit(per_second=int(number))
+        good = 1 <= limit.per_second <= MAX_PER_SECOND
+    else:
+        # in a float it would not be what the user wrote
+        limit = Limit(share=int(whole + (fraction + "0000")[:4]))
+        good = 10 <= limit.share <= 500000 and not fraction[4:].strip("0")
+    if not good:
+        raise AllocationSamplingError(
+            "the limit %r is out of range; it must be 1 to %d samples a "
+            "second, or 0.001%% to 50%% of the time in steps of 0.0001%%"
+            % (text, MAX_PER_SECOND))
+    return limit
 
 
 def parse_interval(text: str) -> int:
@@ -22,7 +80,7 @@ def parse_interval(text: str) -> int:
     if not (digits.isascii() and digits.isdigit()):
         raise AllocationSamplingError(
             "the sample interval %r is not a number of bytes; write for "
-            "example 131072, 128k or 1M" % text)
+            "example 131072, 128k or 1M, or auto" % text)
     return check_interval(int(number) * _UNITS[unit], text)
 
 

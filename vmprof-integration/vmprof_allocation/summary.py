@@ -74,8 +74,7 @@ def show(profile: Profile, out: TextIO, limit: int = 25) -> None:
     summary = summarize(profile)
     lost = profile.lost_stacks
     print("allocated in %s (%s samples, one per %s on average):" % (
-        _seconds(profile), summary.samples,
-        format_bytes(int(profile.settings.get("interval", "0")))), file=out)
+        _seconds(profile), summary.samples, _intervals(profile)), file=out)
     if profile.end_time is None:
         print("  the run did not end normally; this is what it had written",
               file=out)
@@ -86,9 +85,6 @@ def show(profile: Profile, out: TextIO, limit: int = 25) -> None:
     if lost:
         print("lost: the stacks of %d of %d samples; their bytes are in %s"
               % (lost, summary.samples, LOST.name), file=out)
-    if profile.lost_facts:
-        print("lost: the sizes of %d samples, which are not counted"
-              % profile.lost_facts, file=out)
     if profile.cut_stacks:
         print("cut: the stacks of %d samples were deeper than vmprof records; "
               "their outermost callers are missing from \"total\""
@@ -153,6 +149,14 @@ def _total_line(profile: Profile, summary: Summary) -> str:
         counted += (" (and what was allocated before %d collections that "
                     "were not seen)" % last.surprises)
     return "%s; %s" % (estimate, counted)
+
+
+def _intervals(profile: Profile) -> str:
+    first = int(profile.settings.get("interval", "0"))
+    found = set(profile.samples.interval) - {0} or {first}
+    if len(found) == 1:
+        return format_bytes(found.pop())
+    return "%s to %s" % (format_bytes(min(found)), format_bytes(max(found)))
 
 
 def _seconds(profile: Profile) -> str:

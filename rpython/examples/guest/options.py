@@ -15,7 +15,8 @@ usage: guest [FLAGS] PROGRAM [ARGUMENTS]
 Runs a program of the guest language. FLAGS, all before PROGRAM:
 
   --allocation-sampling BYTES   sample allocations, one per so many bytes on
-                                average: 1 to 2**62, or with k, M or G
+                                average: 1 to 2**62, or with k, M or G; or
+                                auto:NUMBER/s, no more samples a second
   --allocation-seed NUMBER      make a run repeatable: 0 to 2**64 - 1
   --allocation-gaps KIND        exponential (default) or fixed
   --period SECONDS              take time samples: 0.000001 to less than 1
@@ -29,6 +30,9 @@ Without --allocation-sampling and --period there is no profile.
 """
 
 MAX_INTERVAL = 2 ** 62
+# what a limit begins with
+FIRST_INTERVAL = 65536
+MAX_PER_SECOND = 1000000
 # vmprof's own limits
 MIN_PERIOD = 0.000001
 MAX_PERIOD = 1.0
@@ -40,6 +44,8 @@ class Options(object):
         # 0: no samples of this kind
         self.interval = 0
         self.period = 0.0
+        # samples a second at most; 0: as many as there are
+        self.per_second = 0
         # another one each time
         self.seed = intmask(int(time.time() * 1e6) ^ (os.getpid() << 42))
         self.fixed = False
@@ -78,6 +84,24 @@ def parse_interval(text):
     if number == 0 or number > MAX_INTERVAL // factor:
         raise refusal
     return number * factor
+
+
+def parse_per_second(text):
+    refusal = UsageError(
+        "--allocation-sampling: '%s' is not a limit; give auto:NUMBER/s, with "
+        "a number of samples from 1 to 1000000" % text)
+    end = len(text) - len("/s")
+    if end <= len("auto:") or not text.endswith("/s"):
+        raise refusal
+    number = 0
+    for i in range(len("auto:"), end):
+        digit = ord(text[i]) - ord("0")
+        if not 0 <= digit <= 9 or number > MAX_PER_SECOND:
+            raise refusal
+        number = number * 10 + digit
+    if not 1 <= number <= MAX_PER_SECOND:
+        raise refusal
+    return number
 
 
 def parse_seed(text):
@@ -159,7 +183,12 @@ def parse(argv):
         value = argv[position]
         position += 1
         if flag == "--allocation-sampling":
-            options.interval = parse_interval(value)
+            if value.startswith("auto"):
+                options.per_second = parse_per_second(value)
+                options.interval = FIRST_INTERVAL
+            else:
+                options.per_second = 0
+                options.interval = parse_interval(value)
         elif flag == "--allocation-seed":
             options.seed = parse_seed(value)
             only_allocations = flag
@@ -178,6 +207,9 @@ def parse(argv):
     if only_allocations and options.interval == 0:
         raise UsageError("%s needs --allocation-sampling BYTES"
                          % only_allocations)
+    if options.fixed and options.per_second > 0:
+        raise UsageError("--allocation-gaps: fixed ones can't follow a limit; "
+                         "leave one of the two out")
     if only_profiles and not options.wants_profile():
         raise UsageError("%s needs --allocation-sampling BYTES or --period "
                          "SECONDS" % only_profiles)

@@ -37,7 +37,8 @@ class Profile(object):
             rvmprof.enable(
                 fd, options.period, memory=int(options.memory), native=0,
                 real_time=0, allocation_interval=options.interval,
-                allocation_seed=options.seed, allocation_fixed=options.fixed)
+                allocation_seed=options.seed, allocation_fixed=options.fixed,
+                allocation_per_second=options.per_second)
         except rvmprof.VMProfError as e:
             os.close(fd)
             raise UsageError("can't start the profile: %s" % e.msg)

@@ -156,6 +156,18 @@ static void *live_mmap(void *address, size_t size, int protection, int flags,
     return map;
 }
 
+/* What libpypy calls for lseek(2), while a profile is open: with each sample
+   vmprof rewinds the file that tells the resident memory, also if it has not
+   opened it, and learns from the kernel that -1 is no file. */
+static off_t live_lseek(int fd, off_t offset, int whence)
+{
+    if (fd < 0) {
+        errno = EBADF;
+        return -1;
+    }
+    return lseek(fd, offset, whence);
+}
+
 /* ____________________________________________________________ */
 /* samples */
 
@@ -174,13 +186,11 @@ static void call_vmprof(siginfo_t *info, void *context)
 /* Have vmprof look at this thread's stack, here and now */
 static void call_vmprof_now(void)
 {
-    siginfo_t info;
-    ucontext_t context;
-
     /* it reads no more of these than the program counter, which it looks up
        among the JIT's code: NULL is not found there */
-    memset(&info, 0, sizeof info);
-    memset(&context, 0, sizeof context);
+    static siginfo_t info;
+    static ucontext_t context;
+
     call_vmprof(&info, &context);
 }
 
@@ -189,7 +199,6 @@ static void walk_stack(void)
     uintptr_t back, stub = 0;
     uintptr_t *return_address = vmprof_stack_stub(&back);
 
-    take_new_names();
     if (return_address != NULL) {
         stub = *return_address;
         *return_address = back;
@@ -197,11 +206,15 @@ static void walk_stack(void)
     call_vmprof_now();
     if (return_address != NULL)
         *return_address = stub;
+    if (recorder_has_new_stacks())
+        take_new_names();
 }
 
-static void take_allocation_sample(int64_t size, int64_t interval)
+static int64_t take_allocation_sample(int64_t size, int64_t interval)
 {
-    (void)recorder_allocation(size, interval, walk_stack);
+    if (recorder_allocation(size, interval, walk_stack) == 0)
+        return interval;
+    return recorder_next_interval();
 }
 
 /* Find vmprof's stack, with a sample of the thread that starts us */
@@ -381,12 +394,15 @@ int live_writable(int writable)
 /* ____________________________________________________________ */
 /* start and stop */
 
-/* libpypy's pointers to write(), mmap() and mmap64(), as they were */
-static uintptr_t original[3];
+/* libpypy's pointers to write(), mmap() and mmap64(), lseek() and lseek64(),
+   as they were */
+#define SLOTS   5
+static uintptr_t original[SLOTS];
 
 static uintptr_t slot_address(int i)
 {
-    return i == 0 ? place.write_slot : place.mmap_slot[i - 1];
+    return i == 0 ? place.write_slot
+         : i <= 2 ? place.mmap_slot[i - 1] : place.seek_slot[i - 3];
 }
 
 static int set_slot(int i, uintptr_t value)
@@ -417,11 +433,12 @@ int live_open(int fd)
     profile_fd = fd;
     (void)sigaction(SIGPROF, NULL, &program_action);
     (void)getitimer(ITIMER_PROF, &program_timer);
-    for (i = 0; i < 3 && error == 0; i++) {
+    for (i = 0; i < SLOTS && error == 0; i++) {
         if (slot_address(i) != 0)
             original[i] = *(uintptr_t *)slot_address(i);
         error = set_slot(i, i == 0 ? (uintptr_t)live_write
-                                   : (uintptr_t)live_mmap);
+                          : i <= 2 ? (uintptr_t)live_mmap
+                                   : (uintptr_t)live_lseek);
     }
     is_control = (error == 0);
     if (error != 0)
@@ -473,8 +490,14 @@ void live_set_first_top(uintptr_t top)
     nursery.first_top = (char *)top;
 }
 
+void live_limit(int64_t per_second, int64_t share)
+{
+    recorder_limit(per_second, share);
+}
+
 void live_set_interval(int64_t interval)
 {
+    recorder_limit(0, 0);
     nursery.new_interval = interval;
 }
 
@@ -519,7 +542,7 @@ int live_close(void)
     (void)sigaction(SIGPROF, &program_action, NULL);
     if (profile_fd >= 0)
         (void)setitimer(ITIMER_PROF, &program_timer, NULL);
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < SLOTS; i++) {
         (void)set_slot(i, original[i]);
         original[i] = 0;
     }

@@ -21,6 +21,7 @@ struct live_place {
     int moved[3];               /* bytes of each that go to a trampoline */
     uintptr_t write_slot;       /* libpypy's pointers to the C functions */
     uintptr_t mmap_slot[2];     /* mmap, mmap64; or 0 */
+    uintptr_t seek_slot[2];     /* lseek, lseek64; or 0 */
     int slots_read_only;        /* libpypy was linked with full RELRO */
     uintptr_t type_info;        /* base of the type table, and in an entry: */
     int type_fixed_size;        /*   size in bytes, without the items */
@@ -57,6 +58,11 @@ int live_open(int fd);
    the profile; 'take_time_samples' keeps vmprof's timer running. */
 int live_enabled(const char *settings, int take_time_samples);
 
+/* Take no more samples than so many a second, or than a share of the time in
+   millionths: the interval follows.  0 and 0, or live_set_interval(): no
+   limit. */
+void live_limit(int64_t per_second, int64_t share);
+
 /* Begin to sample as soon as the entries are patched */
 void live_start(int64_t interval, uint64_t seed, int fixed_gaps);
 void live_set_first_top(uintptr_t top);
@@ -68,7 +74,7 @@ void live_stop(void);
 /* 1 until the GC's fields are what they would be without us */
 int live_is_active(void);
 
-/* Give the signal handler back, write the facts.  Then disable vmprof, and
+/* Give the signal handler back, write the samples.  Then disable vmprof, and
    call live_close(), which returns 0 or the errno that ended the profile. */
 void live_disabling(void);
 int live_close(void);

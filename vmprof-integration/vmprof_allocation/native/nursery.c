@@ -79,12 +79,16 @@ static void place(void)
 static void allocated_object(int64_t size)
 {
     int64_t interval = nursery.sampler.interval;
+    int64_t next;
 
     if (nursery.phase != NURSERY_RUNNING)
         return;
     nursery.allocated += size;
-    if (sampler_object(&nursery.sampler, size))
-        nursery.take_sample(size, interval);
+    if (!sampler_object(&nursery.sampler, size))
+        return;
+    next = nursery.take_sample(size, interval);
+    if (next != interval)
+        sampler_set_interval(&nursery.sampler, next);
 }
 
 void *nursery_collect_and_reserve(void *gc, intptr_t size)

@@ -60,7 +60,8 @@ struct nursery {
     char **top;                     /* address of the GC's nursery_top */
     struct nursery_original original;
     int64_t (*large_size)(uintptr_t type, intptr_t length);    /* bytes */
-    void (*take_sample)(int64_t size, int64_t interval);
+    /* returns the interval to go on with */
+    int64_t (*take_sample)(int64_t size, int64_t interval);
 
     struct sampler sampler;
     volatile int64_t new_interval;  /* set by any thread; 0: no change */

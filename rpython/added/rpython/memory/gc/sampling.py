@@ -61,7 +61,9 @@ into the GC: it is in the middle of its work.
                               header included, and they are sampled.  The
                               object is not there yet: don't look.  Returns a
                               key > 0 to hear of this object again, 0 not to,
-                              or a negative number to end the sampling.
+                              or a negative number to end the sampling.  May
+                              store another interval into the totals, which
+                              holds from the end of this object on.
   collected(key, type, survived)
                               called by the next minor collection, with the
                               object's type (an index into the table that
@@ -251,6 +253,9 @@ class SamplePoint(Sampler):
                 self.remember(address, key)
             elif key < 0:
                 self.interval = 0
+                return
+            if self.totals.interval != self.interval:
+                self.set_interval(self.totals.interval)
         self.place(gc)
     allocated._dont_inline_ = True
 

@@ -39,6 +39,14 @@ class AppTestAllocationSampling(object):
             raises(OverflowError, self.run, None, allocation_interval=interval)
             assert _vmprof.is_enabled() is False
 
+    def test_negative_limits(self):
+        import _vmprof
+        for limit in [{'allocation_per_second': -1}, {'allocation_share': -1}]:
+            e = raises(_vmprof.VMProfError, self.run, None,
+                       allocation_interval=1000, **limit)
+            assert '-1' in str(e.value)
+            assert _vmprof.is_enabled() is False
+
     def test_other_arguments_of_a_wrong_type(self):
         import _vmprof
         raises(TypeError, self.run, None, allocation_interval='128k')
@@ -102,6 +110,23 @@ class AppTestAllocationSampling(object):
         assert b'interval=10000' in profile
         assert b'gaps=fixed' in profile
         assert b':the_function_to_find:' in profile
+
+    def test_limits(self):
+        if not self.translated:
+            skip("needs a GC that can sample")
+        import time
+        def work():
+            end = time.time() + 0.5
+            while time.time() < end:
+                self.allocate()
+        profile, counted = self.run(work, allocation_interval=1000,
+                                    allocation_per_second=1000)
+        assert b'limit=1000/s' in profile
+        assert 0 < counted['samples'] < 2000
+        profile, counted = self.run(work, allocation_interval=1000,
+                                    allocation_share=100)
+        assert b'limit=100ppm' in profile
+        assert 0 < counted['samples'] < 2000
 
     def test_seed_makes_it_repeatable(self):
         if not self.translated:

@@ -619,6 +619,33 @@ class TestNurseryTop(BaseSamplingTest):
         self.stop()
         assert self.totals.allocated == 50 * 4 * WORD
 
+    def test_sampled_changes_the_interval(self):
+        # as from the end of the sampled object on
+        def answer(number):
+            self.totals.interval = 12 * WORD if number == 1 else WORD
+            return number + 1
+        self.answer = answer
+        self.start(5 * WORD)
+        for i in range(7):
+            self.alloc()
+        assert self.numbers() == [1, 4, 5, 6]
+        assert [sample[3] for sample in self.samples] == [
+            5 * WORD, 12 * WORD, WORD, WORD]
+        assert self.totals.interval == WORD
+        self.stop()
+        assert self.totals.allocated == 7 * 4 * WORD
+
+    def test_sampled_changes_the_interval_and_ends(self):
+        def answer(number):
+            self.totals.interval = 12 * WORD
+            return -1
+        self.answer = answer
+        self.start(5 * WORD)
+        for i in range(20):
+            self.alloc()
+        assert self.numbers() == [1]
+        assert not self.gc.set_allocation_interval(0)
+
     # ---------- the places that read or move nursery_top
 
     def test_barrier_branch_reads_the_pinned_object_at_nursery_top(self):

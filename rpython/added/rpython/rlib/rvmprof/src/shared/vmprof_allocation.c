@@ -24,8 +24,9 @@ struct allocation_totals {
     intptr_t collections;
 };
 
-static const struct allocation_totals *gc_totals;
+static struct allocation_totals *gc_totals;
 static volatile int is_open;
+static int with_memory;
 static int takes_time_samples = 1;
 
 static void get_totals(struct profile_totals *totals)
@@ -54,7 +55,7 @@ static __attribute__((noinline)) void record_stack(PY_STACK_FRAME_T *stack)
         return;
     st->depth = depth;
     st->stack[depth++] = NULL;          /* the key */
-    memory = get_current_proc_rss();
+    memory = with_memory ? get_current_proc_rss() : -1;
     if (memory >= 0)
         st->stack[depth++] = (void *)memory;
     (void)recorder_stack(&st->marker, (size_t)((char *)&st->stack[depth] -
@@ -86,12 +87,17 @@ static __attribute__((noinline)) void walk(void)
 
 intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
 {
+    int64_t key;
+
     (void)address;
     if (!is_open)
         return -1;      /* a forked child */
     if (gc_totals == NULL)
         return 0;
-    return recorder_allocation(size, gc_totals->interval, walk);
+    key = recorder_allocation(size, gc_totals->interval, walk);
+    if (key != 0)
+        gc_totals->interval = recorder_next_interval();
+    return key;
 }
 
 void vmprof_allocation_collected(intptr_t key, intptr_t type, intptr_t survived)
@@ -144,16 +150,22 @@ int vmprof_takes_time_samples(void)
     return takes_time_samples;
 }
 
-int vmprof_allocation_open(int take_time_samples)
+int vmprof_allocation_open(int fd, int take_time_samples, int memory)
 {
-    int error = recorder_open(vmp_profile_fileno(), get_totals);
+    int error = recorder_open(fd, get_totals);
 
     if (error == 0) {
         gc_totals = NULL;
         takes_time_samples = take_time_samples;
+        with_memory = memory;
         is_open = 1;
     }
     return result(error);
+}
+
+void vmprof_allocation_limit(intptr_t per_second, intptr_t share)
+{
+    recorder_limit(per_second, share);
 }
 
 int vmprof_allocation_start(char *settings)
@@ -180,17 +192,19 @@ void vmprof_allocation_statistics(intptr_t counts[6])
     counts[5] = recorder_counts.dropped;
 }
 
+void vmprof_allocation_stop(void)
+{
+    if (is_open)
+        recorder_stop();
+}
+
 int vmprof_allocation_close(void)
 {
-    int error;
-
     takes_time_samples = 1;
     if (!is_open)
         return 0;
-    recorder_stop();
     is_open = 0;
-    error = recorder_close();
-    return result(error);
+    return result(recorder_close());
 }
 
 void vmprof_allocation_forget(void)

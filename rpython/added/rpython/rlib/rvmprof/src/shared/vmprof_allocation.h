@@ -12,11 +12,17 @@
 /* For rvmprof.py.  Those that return something return 0, or -1 and an errno.
  */
 
-/* Between vmprof_init() and vmprof_enable(): write the profile by way of the
-   recorder.  'take_time_samples' keeps vmprof's timer. */
-RPY_EXTERN int vmprof_allocation_open(int take_time_samples);
+/* Before vmprof_init(): write the profile on 'fd' by way of the recorder.
+   'take_time_samples' keeps vmprof's timer; 'memory' as for vmprof_init(). */
+RPY_EXTERN int vmprof_allocation_open(int fd, int take_time_samples,
+                                      int memory);
+/* No more samples than so many a second, or than a share of the time in
+   millionths: see pace.h */
+RPY_EXTERN void vmprof_allocation_limit(intptr_t per_second, intptr_t share);
 /* After vmprof_enable() */
 RPY_EXTERN int vmprof_allocation_start(char *settings);
+/* After vmprof_disable(), which calls it, or when vmprof_init() has failed */
+RPY_EXTERN int vmprof_allocation_close(void);
 /* What the GC counts: rgc.ALLOCATION_TOTALS.  NULL until it has begun. */
 RPY_EXTERN void vmprof_allocation_totals(void *totals);
 /* Since the last start: bytes allocated, minor collections, samples, samples
@@ -30,7 +36,7 @@ RPY_EXTERN void vmprof_allocation_collected(intptr_t key, intptr_t type,
 
 /* For the rest of vmprof */
 int vmprof_takes_time_samples(void);
-int vmprof_allocation_close(void);
+void vmprof_allocation_stop(void);              /* no more samples */
 void vmprof_allocation_forget(void);            /* in a forked child */
 ssize_t vmprof_allocation_write(int fd, const void *records, size_t size);
 int vmprof_begin_time_sample(void);
@@ -42,6 +48,7 @@ PY_STACK_FRAME_T *get_vmprof_stack(void);
 #else       /* no allocation samples */
 
 #define vmprof_takes_time_samples()     1
+#define vmprof_allocation_stop()        ((void)0)
 #define vmprof_allocation_close()       0
 #define vmprof_allocation_forget()      ((void)0)
 #define vmprof_allocation_write         write

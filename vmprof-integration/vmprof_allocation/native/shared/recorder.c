@@ -10,11 +10,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "pace.h"
+
 struct recorder_counts recorder_counts;
 
 static int is_open;
 static void (*get_totals)(struct profile_totals *);
-static int64_t last_key;                /* of the sample now being taken */
+static uint64_t last_stack;             /* of the sample now being taken */
+static uint64_t newest_stack, named_stack;
+static struct pace pace;
+static int64_t next_interval;
 
 static int64_t now_ns(void)
 {
@@ -60,15 +65,11 @@ static int64_t thread_id(void)
     return thread.id;
 }
 
-static void flush(int64_t now)
+static void all_totals(struct profile_totals *totals)
 {
-    struct profile_totals totals;
-
-    memset(&totals, 0, sizeof totals);
-    get_totals(&totals);
-    totals.lost = recorder_counts.lost;
-    totals.dropped = recorder_counts.dropped;
-    profile_log_flush(now, &totals);
+    get_totals(totals);
+    totals->lost = recorder_counts.lost;
+    totals->dropped = recorder_counts.dropped;
 }
 
 /* ____________________________________________________________ */
@@ -76,24 +77,35 @@ static void flush(int64_t now)
 
 static void finish_time_sample(int64_t now)
 {
-    if (last_key != 0) {
-        profile_log_fact(last_key, now, thread_id(), 0, 0);
+    if (last_stack != 0) {
+        (void)profile_log_sample(last_stack, now, thread_id(), 0, 0);
         recorder_counts.time_samples++;
-        last_key = 0;
+        last_stack = 0;
     }
 }
 
 int recorder_stack(const void *record, size_t size)
 {
-    int64_t key = profile_log_stack(record, size);
+    uint64_t stack = profile_log_stack(record, size);
 
-    if (key == 0)
+    if (stack == 0)
         return 0;
     /* A time sample, until recorder_allocation() knows better.  One that
        could not be written at once comes with the next sample. */
-    finish_time_sample(now_ns());
-    last_key = key;
+    if (last_stack != 0)
+        finish_time_sample(now_ns());
+    last_stack = stack;
+    if (stack > newest_stack)
+        newest_stack = stack;
     return 1;
+}
+
+int recorder_has_new_stacks(void)
+{
+    int result = newest_stack > named_stack;
+
+    named_stack = newest_stack;
+    return result;
 }
 
 int64_t recorder_allocation(int64_t size, int64_t interval, void (*walk)(void))
@@ -110,18 +122,29 @@ int64_t recorder_allocation(int64_t size, int64_t interval, void (*walk)(void))
     finish_time_sample(now);    /* of one that came late */
     walk();
     recorder_counts.samples++;
-    if (last_key == 0) {
-        last_key = profile_log_lost_stack();
-        recorder_counts.lost++;
-    }
-    key = last_key;
-    last_key = 0;
-    profile_log_fact(key, now, thread_id(), size, interval);
+    recorder_counts.lost += (last_stack == 0);
+    key = profile_log_sample(last_stack, now, thread_id(), size, interval);
+    last_stack = 0;
     if (profile_log_due(now))
-        flush(now);
+        profile_log_flush(now);
+    next_interval = interval;
+    if (pace.per_second != 0 || pace.share != 0)
+        next_interval = pace_sample(&pace, now, now_ns() - now, interval);
     recorder_unlock();
     errno = saved_errno;
     return key;
+}
+
+void recorder_limit(int64_t per_second, int64_t share)
+{
+    recorder_lock();
+    pace_start(&pace, now_ns(), per_second, share);
+    recorder_unlock();
+}
+
+int64_t recorder_next_interval(void)
+{
+    return next_interval;
 }
 
 void recorder_object(int64_t key, int64_t type, int survived)
@@ -132,7 +155,7 @@ void recorder_object(int64_t key, int64_t type, int survived)
     recorder_lock();
     profile_log_object(key, now, type, survived);
     if (is_open && profile_log_due(now))
-        flush(now);
+        profile_log_flush(now);
     recorder_unlock();
     errno = saved_errno;
 }
@@ -154,7 +177,7 @@ void recorder_end_time_sample(void)
 
     finish_time_sample(now);
     if (is_open && profile_log_due(now))
-        flush(now);
+        profile_log_flush(now);
     recorder_unlock();
 }
 
@@ -184,7 +207,7 @@ static void *run_flusher(void *ignored)
         pthread_cond_timedwait(&flusher_wakes, &flusher_mutex, &wake);
         recorder_lock();
         if (profile_log_due(now_ns()))
-            flush(now_ns());
+            profile_log_flush(now_ns());
         recorder_unlock();
     }
     pthread_mutex_unlock(&flusher_mutex);
@@ -231,11 +254,12 @@ int recorder_open(int fd, void (*totals)(struct profile_totals *))
     int error;
 
     recorder_lock();
-    error = profile_log_open(fd, now_ns());
+    error = profile_log_open(fd, now_ns(), all_totals);
     if (error == 0) {
         memset(&recorder_counts, 0, sizeof recorder_counts);
         get_totals = totals;
-        last_key = 0;
+        last_stack = newest_stack = named_stack = 0;
+        pace_start(&pace, 0, 0, 0);
         is_open = 1;
     }
     recorder_unlock();
@@ -244,11 +268,14 @@ int recorder_open(int fd, void (*totals)(struct profile_totals *))
 
 int recorder_start(const char *settings)
 {
+    int error;
+
     recorder_lock();
     profile_log_settings(settings);
-    flush(now_ns());
+    profile_log_flush(now_ns());
+    error = profile_log_error();
     recorder_unlock();
-    return start_flusher();
+    return error != 0 ? error : start_flusher();
 }
 
 void recorder_stop(void)
@@ -257,7 +284,7 @@ void recorder_stop(void)
     recorder_lock();
     if (is_open) {
         finish_time_sample(now_ns());
-        flush(now_ns());
+        profile_log_finish(now_ns());
     }
     recorder_unlock();
 }
@@ -269,7 +296,7 @@ int recorder_close(void)
     recorder_lock();
     error = profile_log_close();
     is_open = 0;
-    last_key = 0;
+    last_stack = 0;
     recorder_unlock();
     return error;
 }
@@ -288,6 +315,6 @@ int recorder_forget(void)
     pthread_mutex_init(&flusher_mutex, NULL);
     profile_log_forget();
     is_open = 0;
-    last_key = 0;
+    last_stack = 0;
     return 1;
 }

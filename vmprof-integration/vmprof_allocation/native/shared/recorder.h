@@ -2,8 +2,9 @@
 /* Takes samples into the profile, one at a time, whichever thread takes them.
  *
  * This is what the carriers share, between the GC's news of an allocation,
- * vmprof's stack walk and profile_log.c: the lock, the key of the sample that
- * is being taken, time and thread, when to write, and the counts.
+ * vmprof's stack walk and profile_log.c: the lock, the stack of the sample
+ * that is being taken, time and thread, when to write, how often to sample,
+ * and the counts.
  *
  * A time sample is taken in a signal handler.  If its thread is at work in
  * here already, then the sample is dropped; otherwise it waits its turn.  Who
@@ -53,12 +54,24 @@ int recorder_has_lock(void);
    Returns 0 if it is no stack sample. */
 int recorder_stack(const void *record, size_t size);
 
+/* True if stacks were seen for the first time since the last call: there may
+   be names that are needed. */
+int recorder_has_new_stacks(void);
+
 /* Take an allocation sample of 'size' bytes at a mean interval of 'interval'
    bytes.  'walk' makes vmprof walk this thread's stack, and hands the result
    to recorder_stack(); if it doesn't, then the stack is lost.  Returns the
    key, or 0 if there is no profile.  Keeps errno. */
 int64_t recorder_allocation(int64_t size, int64_t interval,
                             void (*walk)(void));
+
+/* From now on, no more samples than a number a second, or a share of the time
+   in millionths (pace.h); 0 and 0: as many as there are. */
+void recorder_limit(int64_t per_second, int64_t share);
+
+/* The mean interval in bytes with which to go on, after the sample that this
+   thread has just taken.  Draw the gap anew if it is another one. */
+int64_t recorder_next_interval(void);
 
 /* What became of a sampled object: see profile_log_object() */
 void recorder_object(int64_t key, int64_t type, int survived);

@@ -1,0 +1,240 @@
+#include "gzip_member.h"
+
+#include <string.h>
+
+/* ____________________________________________________________ */
+/* CRC-32: the remainder of the bits, taken for a polynomial over GF(2), by
+   this one.  The highest bit is the coefficient of x^0. */
+
+#define POLYNOMIAL  0xedb88320u
+#define ONE         0x80000000u
+
+static uint32_t crc_table[256];
+
+static uint32_t times_x(uint32_t a)
+{
+    return (a >> 1) ^ ((a & 1) ? POLYNOMIAL : 0);
+}
+
+static uint32_t product(uint32_t a, uint32_t b)
+{
+    uint32_t sum = 0;
+
+    for (; a != 0; a <<= 1) {
+        if (a & ONE)
+            sum ^= b;
+        b = times_x(b);
+    }
+    return sum;
+}
+
+static uint32_t crc_of(const unsigned char *p, size_t size)
+{
+    uint32_t crc = ~0u;
+
+    if (crc_table[1] == 0) {
+        uint32_t i, bit;
+        for (i = 0; i < 256; i++) {
+            uint32_t entry = i;
+            for (bit = 0; bit < 8; bit++)
+                entry = times_x(entry);
+            crc_table[i] = entry;
+        }
+    }
+    while (size-- > 0)
+        crc = (crc >> 8) ^ crc_table[(crc ^ *p++) & 255];
+    return ~crc;
+}
+
+/* Append 'times' pieces of 'size' bytes with this checksum.  Appending moves
+   what was there by 8 * size powers of x: two pieces are one of twice the
+   size, and so on. */
+static void append_crc(struct gzip_member *m, uint32_t crc, size_t size,
+                       size_t times)
+{
+    uint32_t shift = ONE, power = ONE >> 8;
+    size_t n;
+
+    m->size += (uint32_t)(size * times);
+    for (n = size; n != 0; n >>= 1) {
+        if (n & 1)
+            shift = product(shift, power);
+        power = product(power, power);
+    }
+    for (n = times; n != 0; n >>= 1) {
+        if (n & 1)
+            m->crc = product(shift, m->crc) ^ crc;
+        crc ^= product(shift, crc);
+        shift = product(shift, shift);
+    }
+}
+
+/* ____________________________________________________________ */
+/* deflate */
+
+#define STORED          0
+#define FIXED_CODES     1
+#define LAST            1       /* flag of the member's last block */
+#define MAX_STORED      65535
+#define LONGEST_MATCH   258
+
+static void put_bits(struct gzip_member *m, uint32_t bits, int count)
+{
+    m->bits |= bits << m->bit_count;
+    m->bit_count += count;
+    while (m->bit_count >= 8) {
+        *m->at++ = (unsigned char)m->bits;
+        m->bits >>= 8;
+        m->bit_count -= 8;
+    }
+}
+
+static void fill_byte(struct gzip_member *m)
+{
+    if (m->bit_count > 0)
+        put_bits(m, 0, 8 - m->bit_count);
+}
+
+static void put_number(struct gzip_member *m, uint32_t number, int bytes)
+{
+    for (; bytes > 0; bytes--, number >>= 8)
+        *m->at++ = (unsigned char)number;
+}
+
+static void put_stored(struct gzip_member *m, const unsigned char *p,
+                       size_t size)
+{
+    while (size > 0) {
+        uint32_t count = size < MAX_STORED ? (uint32_t)size : MAX_STORED;
+        put_bits(m, STORED << 1, 3);
+        fill_byte(m);
+        put_number(m, count, 2);
+        put_number(m, ~count, 2);
+        memcpy(m->at, p, count);
+        m->at += count;
+        p += count;
+        size -= count;
+    }
+}
+
+/* Codes are written from their highest bit on, numbers from their lowest. */
+static uint32_t reversed(uint32_t code, int bits)
+{
+    uint32_t result = 0;
+
+    for (; bits > 0; bits--, code >>= 1)
+        result = result << 1 | (code & 1);
+    return result;
+}
+
+static void put_matches(struct gzip_member *m, size_t count, size_t distance)
+{
+    uint32_t d = (uint32_t)distance - 1, pattern;
+    int extra = 0, bits;
+
+    while (d >> (extra + 2) != 0)
+        extra++;
+    /* length 258: code 285, the sixth of those that begin at 11000000 */
+    pattern = reversed(0xc0 + 285 - 280, 8);
+    pattern |= reversed((uint32_t)(2 * extra) + (d >> extra), 5) << 8;
+    pattern |= (d & ((1u << extra) - 1)) << 13;
+    bits = 13 + extra;
+    put_bits(m, FIXED_CODES << 1, 3);
+    while (count-- > 0) {
+        put_bits(m, pattern & 0xffff, bits < 16 ? bits : 16);
+        if (bits > 16)
+            put_bits(m, pattern >> 16, bits - 16);
+    }
+    put_bits(m, 0, 7);                      /* the block's end */
+}
+
+/* 'data' repeats with the period 'period', which is what makes it a copy. */
+static void put_copy(struct gzip_member *m, const unsigned char *data,
+                     size_t period, size_t size, size_t distance)
+{
+    size_t count = size / LONGEST_MATCH;
+    size_t rest = size % LONGEST_MATCH;
+    size_t at = size - rest;
+    unsigned char tail[LONGEST_MATCH];
+    size_t i;
+
+    if (count > 0)
+        put_matches(m, count, distance);
+    for (i = 0; i < rest; i++)
+        tail[i] = data[(at + i) % period];
+    put_stored(m, tail, rest);
+}
+
+void gzip_bytes(struct gzip_member *m, const void *data, size_t size)
+{
+    append_crc(m, crc_of(data, size), size, 1);
+    put_stored(m, data, size);
+}
+
+void gzip_copy(struct gzip_member *m, const void *data, size_t size,
+               size_t distance)
+{
+    append_crc(m, crc_of(data, size), size, 1);
+    put_copy(m, data, size + 1, size, distance);
+}
+
+void gzip_repeat(struct gzip_member *m, const void *data, size_t size,
+                 size_t times)
+{
+    append_crc(m, crc_of(data, size), size, times);
+    put_copy(m, data, size, size * times, size);
+}
+
+/* ____________________________________________________________ */
+/* gzip */
+
+static const unsigned char header[] = {
+    0x1f, 0x8b, 8,          /* gzip, deflate */
+    4,                      /* there is an extra field */
+    0, 0, 0, 0,             /* no time */
+    0, 255,                 /* no word of effort or system */
+    8, 0,                   /* the extra field's size */
+    'V'
+};
+
+#define EXTRA_SIZE      16      /* where the member's size stands */
+#define TRAILER_SIZE    10      /* an empty block, checksum and size */
+
+void gzip_begin(struct gzip_member *m, void *buffer, size_t capacity, char kind)
+{
+    m->start = m->at = buffer;
+    m->end = m->start + capacity;
+    m->bits = 0;
+    m->bit_count = 0;
+    m->crc = m->size = 0;
+    memcpy(m->at, header, sizeof header);
+    m->at += sizeof header;
+    *m->at++ = (unsigned char)kind;
+    put_number(m, 4, 2);
+    put_number(m, 0, 4);
+}
+
+size_t gzip_room(const struct gzip_member *m)
+{
+    size_t left = (size_t)(m->end - m->at);
+
+    return left < TRAILER_SIZE + 1 ? 0 : left - TRAILER_SIZE - 1;
+}
+
+size_t gzip_end(struct gzip_member *m)
+{
+    size_t size;
+    unsigned char *at;
+
+    put_bits(m, LAST | FIXED_CODES << 1, 3);
+    put_bits(m, 0, 7);
+    fill_byte(m);
+    put_number(m, m->crc, 4);
+    put_number(m, m->size, 4);
+    at = m->at;
+    size = (size_t)(at - m->start);
+    m->at = m->start + EXTRA_SIZE;
+    put_number(m, (uint32_t)size, 4);
+    m->at = at;
+    return size;
+}

@@ -1,0 +1,437 @@
+#define _GNU_SOURCE
+#include "profile_log.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "digits.h"
+#include "gzip_member.h"
+#include "stack_table.h"
+
+#define MARKER_STACKTRACE   '\x01'
+#define MARKER_VIRTUAL_IP   '\x02'
+
+/* "alloc", negative: no code object and no machine code lives there */
+#define BLOCK_ADDRESS       (-(int64_t)0x616c6c6f63)
+#define BLOCK_FRAME         64          /* bytes around a block's payload */
+
+/* Kinds of members */
+#define RECORDS             'r'
+#define VMPROF_SAMPLES      's'
+
+/* What waits: vmprof's records, and the payloads of two kinds of blocks.  As
+   small as is useful, because what is touched in turn stays in the cache:
+   this is some 2000 samples. */
+#define RECORDS_SIZE        16384       /* vmprof's buffers have 8 KiB */
+#define SAMPLES_SIZE        32768
+#define OBJECTS_SIZE        8192
+#define MAX_TOTALS          (8 * DIGITS_MAX)
+#define MAX_SAMPLE          (6 * DIGITS_MAX)
+#define MAX_OBJECT          (2 * DIGITS_MAX)
+#define MEMBER_SIZE         (RECORDS_SIZE + SAMPLES_SIZE + OBJECTS_SIZE + \
+                             MAX_TOTALS + 2 * BLOCK_FRAME + \
+                             GZIP_MEMBER_FRAME + 64)
+
+/* In the first number of a sample, beside the number of its stack */
+#define NEW_THREAD          1
+#define NEW_INTERVAL        2
+#define NEW_MEMORY          4
+
+
+/* marker, count, depth; the words; thread, resident memory */
+#define RECORD_HEAD         (1 + 2 * sizeof(int64_t))
+#define MAX_RECORD          (RECORD_HEAD + (STACK_MAX_WORDS + 2) * sizeof(int64_t))
+
+static struct {
+    int is_open;
+    int fd;
+    dev_t device;
+    ino_t inode;
+    int error;                          /* errno of the first failed write */
+    void (*totals)(struct profile_totals *);
+    int64_t started;
+    int64_t oldest;                     /* time of the oldest that waits */
+    int64_t last_key;
+    int64_t memory;                     /* vmprof's last; -1: it has none */
+
+    /* of the last sample in this block */
+    int64_t last_time, last_thread, last_interval, last_memory;
+
+    size_t records_used, samples_used, objects_used;
+    int64_t block_key;                  /* of the last sample before it */
+    char records[RECORDS_SIZE];
+    char samples[SAMPLES_SIZE];
+    char objects[OBJECTS_SIZE];
+} log;
+
+static struct gzip_member member;
+static char member_buffer[MEMBER_SIZE];
+
+/* ____________________________________________________________ */
+/* writing */
+
+static int is_our_file(void)
+{
+    struct stat st;
+
+    /* the program may have closed it, and opened one of its own */
+    if (fstat(log.fd, &st) < 0 || st.st_dev != log.device ||
+        st.st_ino != log.inode) {
+        errno = EBADF;
+        return 0;
+    }
+    return 1;
+}
+
+static int write_all(const char *p, size_t size)
+{
+    off_t start = lseek(log.fd, 0, SEEK_CUR);
+
+    while (size > 0) {
+        ssize_t count = write(log.fd, p, size);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0) {
+            int error = count < 0 ? errno : EIO;
+            /* leave no half member */
+            if (start >= 0 && ftruncate(log.fd, start) == 0)
+                (void)lseek(log.fd, start, SEEK_SET);
+            return error;
+        }
+        p += count;
+        size -= (size_t)count;
+    }
+    return 0;
+}
+
+static void begin_member(char kind)
+{
+    gzip_begin(&member, member_buffer, sizeof member_buffer, kind);
+}
+
+static void end_member(void)
+{
+    size_t size = gzip_end(&member);
+
+    if (log.error == 0)
+        log.error = is_our_file() ? write_all(member_buffer, size) : EBADF;
+}
+
+/* ____________________________________________________________ */
+/* blocks */
+
+static void put_word(char *p, int64_t word)
+{
+    memcpy(p, &word, sizeof word);
+}
+
+/* To other readers a block is the name of a function, in vmprof's form
+   language:name:line:file. */
+static void put_block(const char *head, size_t head_size, const char *payload,
+                      size_t size, const char *kind)
+{
+    char frame[1 + 2 * sizeof(int64_t) + 8], tail[BLOCK_FRAME / 2];
+    char *end = stpcpy(stpcpy(tail, ":2:"), kind);
+    size_t tail_size = (size_t)(end - tail);
+
+    frame[0] = MARKER_VIRTUAL_IP;
+    put_word(frame + 1, BLOCK_ADDRESS);
+    put_word(frame + 9, (int64_t)(6 + head_size + size + tail_size));
+    memcpy(frame + 17, "alloc:", 6);
+    gzip_bytes(&member, frame, 23);
+    gzip_bytes(&member, head, head_size);
+    gzip_bytes(&member, payload, size);
+    gzip_bytes(&member, tail, tail_size);
+}
+
+static void put_samples(int64_t now)
+{
+    struct profile_totals totals;
+    char head[MAX_TOTALS], *p = head;
+
+    memset(&totals, 0, sizeof totals);
+    log.totals(&totals);
+    p = put_digits(p, (uint64_t)(now - log.started));
+    p = put_digits(p, (uint64_t)totals.allocated);
+    p = put_digits(p, (uint64_t)totals.lost);
+    p = put_digits(p, (uint64_t)totals.dropped);
+    p = put_digits(p, (uint64_t)totals.collections);
+    p = put_digits(p, (uint64_t)totals.pressures);
+    p = put_digits(p, (uint64_t)totals.surprises);
+    p = put_digits(p, (uint64_t)log.block_key);
+    put_block(head, (size_t)(p - head), log.samples, log.samples_used,
+              "samples");
+}
+
+static void forget_waiting(void)
+{
+    log.records_used = log.samples_used = log.objects_used = 0;
+    log.block_key = log.last_key;
+    log.last_time = log.started;
+    log.last_thread = log.last_interval = log.last_memory = 0;
+}
+
+/* Samples, objects, and what vmprof wrote: this is a whole member. */
+static void flush(int64_t now, int with_totals)
+{
+    begin_member(RECORDS);
+    gzip_bytes(&member, log.records, log.records_used);
+    if (with_totals || log.samples_used > 0)
+        put_samples(now);
+    if (log.objects_used > 0)
+        put_block(NULL, 0, log.objects, log.objects_used, "objects");
+    forget_waiting();
+    end_member();
+}
+
+void profile_log_flush(int64_t now)
+{
+    if (log.is_open)
+        flush(now, 1);
+}
+
+/* ____________________________________________________________ */
+/* samples in vmprof's way */
+
+static size_t vmprof_record(char *record, const struct stack_words *stack)
+{
+    char *p = record;
+    size_t words = stack->count * sizeof(int64_t);
+
+    *p++ = MARKER_STACKTRACE;
+    put_word(p, 1);
+    put_word(p + 8, (int64_t)stack->count);
+    memcpy(p + 16, stack->word, words);
+    p += 16 + words;
+    put_word(p, 0);                     /* thread: PyPy has none */
+    p += 8;
+    if (log.memory >= 0) {
+        put_word(p, log.memory);
+        p += 8;
+    }
+    return (size_t)(p - record);
+}
+
+/* Each stack as often as it was counted; and then there are none. */
+static void put_vmprof_samples(void)
+{
+    static struct stack_words stack;
+    static char record[MAX_RECORD];
+    uint64_t counted;
+    size_t at = 0, shared;
+    int has_previous = 0;
+
+    begin_member(VMPROF_SAMPLES);
+    while (stack_table_next(&at, &stack, &counted, &shared)) {
+        size_t size = vmprof_record(record, &stack);
+        size_t head = RECORD_HEAD + (stack.count - shared) * sizeof(int64_t);
+        while (counted > 0) {
+            size_t times;
+            if (gzip_room(&member) < 2 * size + 1024) {
+                end_member();
+                begin_member(VMPROF_SAMPLES);
+                has_previous = 0;
+            }
+            if (has_previous) {
+                gzip_bytes(&member, record, head);
+                gzip_copy(&member, record + head, size - head, size);
+            }
+            else
+                gzip_bytes(&member, record, size);
+            counted--;
+            times = (gzip_room(&member) - 512) * 64 / size;
+            if (times > counted)
+                times = counted;
+            if (times > 0)
+                gzip_repeat(&member, record, size, times);
+            counted -= times;
+            has_previous = 1;
+        }
+    }
+    end_member();
+    stack_table_clear();
+}
+
+void profile_log_finish(int64_t now)
+{
+    if (!log.is_open)
+        return;
+    flush(now, 1);
+    put_vmprof_samples();
+}
+
+/* ____________________________________________________________ */
+/* what comes in */
+
+void profile_log_settings(const char *text)
+{
+    if (!log.is_open || strlen(text) > RECORDS_SIZE)
+        return;
+    begin_member(RECORDS);
+    gzip_bytes(&member, log.records, log.records_used);
+    log.records_used = 0;
+    put_block(NULL, 0, text, strlen(text), "settings");
+    end_member();
+}
+
+void profile_log_bytes(const void *records, size_t size)
+{
+    if (!log.is_open || size > RECORDS_SIZE)
+        return;
+    if (log.records_used + size > RECORDS_SIZE)
+        flush(log.last_time, 0);
+    memcpy(log.records + log.records_used, records, size);
+    log.records_used += size;
+}
+
+uint64_t profile_log_stack(const void *record, size_t size)
+{
+    const stack_word *words;
+    int64_t depth, tail[2];
+    const char *p = record;
+    const char *definition;
+    size_t definition_size, end;
+    uint64_t number;
+
+    if (!log.is_open || size < RECORD_HEAD || *p != MARKER_STACKTRACE)
+        return 0;
+    memcpy(&depth, p + 1 + sizeof depth, sizeof depth);
+    if (depth < 0 || depth > STACK_MAX_WORDS || depth % 2 != 0)
+        return 0;
+    end = RECORD_HEAD + (size_t)depth * sizeof *words;
+    if (end + sizeof *tail > size)
+        return 0;
+    words = (const stack_word *)(p + RECORD_HEAD);
+    if (end + sizeof tail <= size) {
+        memcpy(tail, p + end, sizeof tail);
+        log.memory = tail[1] > 0 ? tail[1] : 0;
+    }
+    if (stack_table_is_full()) {
+        flush(log.last_time, 0);
+        put_vmprof_samples();
+    }
+    number = stack_table_count(words, (size_t)depth, &definition,
+                               &definition_size);
+    if (definition_size > 0) {
+        if (log.samples_used + 1 + definition_size > SAMPLES_SIZE)
+            flush(log.last_time, 0);
+        log.samples[log.samples_used++] = '@';      /* no sample: 0 */
+        memcpy(log.samples + log.samples_used, definition, definition_size);
+        log.samples_used += definition_size;
+    }
+    return number;
+}
+
+static void begins_to_wait(int64_t now)
+{
+    if (log.last_key == log.block_key && log.objects_used == 0)
+        log.oldest = now;
+}
+
+int64_t profile_log_sample(uint64_t stack, int64_t now, int64_t thread,
+                           int64_t size, int64_t interval)
+{
+    uint64_t flags = 0;
+    char *p;
+
+    if (!log.is_open)
+        return 0;
+    if (log.samples_used + MAX_SAMPLE > SAMPLES_SIZE)
+        flush(now, 0);
+    begins_to_wait(now);
+    log.last_key++;
+    if (thread != log.last_thread)
+        flags |= NEW_THREAD;
+    if (size != 0 && interval != log.last_interval)
+        flags |= NEW_INTERVAL;
+    if (log.memory > 0 && log.memory != log.last_memory)
+        flags |= NEW_MEMORY;
+    if (now < log.last_time)
+        now = log.last_time;
+    p = log.samples + log.samples_used;
+    p = put_digits(p, (stack << 3 | flags) + 1);
+    p = put_digits(p, (uint64_t)(now - log.last_time));
+    p = put_digits(p, (uint64_t)size);
+    if (flags & NEW_THREAD)
+        p = put_digits(p, (uint64_t)thread);
+    if (flags & NEW_INTERVAL)
+        p = put_digits(p, (uint64_t)interval);
+    if (flags & NEW_MEMORY)
+        p = put_digits(p, (uint64_t)log.memory);
+    log.samples_used = (size_t)(p - log.samples);
+    log.last_time = now;
+    log.last_thread = thread;
+    if (size != 0)
+        log.last_interval = interval;
+    if (log.memory > 0)
+        log.last_memory = log.memory;
+    return log.last_key;
+}
+
+void profile_log_object(int64_t key, int64_t now, int64_t type, int survived)
+{
+    char *p;
+
+    if (key == 0 || !log.is_open)
+        return;
+    if (log.objects_used + MAX_OBJECT > OBJECTS_SIZE)
+        flush(now, 0);
+    begins_to_wait(now);
+    p = log.objects + log.objects_used;
+    p = put_digits(p, (uint64_t)key);
+    p = put_digits(p, (uint64_t)type << 1 | (survived != 0));
+    log.objects_used = (size_t)(p - log.objects);
+}
+
+int profile_log_due(int64_t now)
+{
+    return (log.last_key != log.block_key || log.objects_used > 0) &&
+           now - log.oldest >= PROFILE_LOG_NS;
+}
+
+/* ____________________________________________________________ */
+/* open and close */
+
+int profile_log_open(int fd, int64_t now,
+                     void (*totals)(struct profile_totals *))
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return errno;
+    log.fd = fd;
+    log.is_open = 1;
+    log.device = st.st_dev;
+    log.inode = st.st_ino;
+    log.error = 0;
+    log.totals = totals;
+    log.started = now;
+    log.last_key = 0;
+    log.memory = -1;
+    forget_waiting();
+    stack_table_reset();
+    return 0;
+}
+
+int profile_log_error(void)
+{
+    return log.error;
+}
+
+void profile_log_forget(void)
+{
+    log.is_open = 0;
+    forget_waiting();
+    stack_table_reset();
+}
+
+int profile_log_close(void)
+{
+    if (!log.is_open)
+        return 0;
+    flush(log.last_time, 0);
+    profile_log_forget();
+    return log.error;
+}

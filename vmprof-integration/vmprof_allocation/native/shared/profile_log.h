@@ -1,0 +1,85 @@
+#pragma once
+/* The records of an allocation profile, and the buffers that they wait in.
+ *
+ * The layout is written down, byte by byte, in vmprof-integration/PROFILE.rst.
+ * In short: the file is a gzip file; each flush appends a member to it.  Most
+ * of what vmprof writes goes through unchanged.  Its stack samples don't:
+ * they become a block of *samples*, of some ten bytes each, in which a stack
+ * is spelled out once and a number from then on.  vmprof's own readers pass
+ * over the block; for them, the samples follow in vmprof's way when the run
+ * ends, or when there are more stacks than the table holds, in members of
+ * their own.
+ *
+ * Each flush is one write() of whole records.  The functions take no lock
+ * and allocate nothing; they may be called from a signal handler.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(hidden)
+
+/* a flush is due when the oldest sample waits for so long */
+#define PROFILE_LOG_NS      750000000
+
+/* what each block says of the run as a whole; all since the start */
+struct profile_totals {
+    int64_t allocated;      /* bytes that the GC's own pointers counted */
+    int64_t lost;           /* samples whose stack could not be taken */
+    int64_t dropped;        /* time samples that met another sample */
+    int64_t collections;    /* minor collections */
+    int64_t pressures;      /* memory pressures: 'allocated' misses bytes */
+    int64_t surprises;      /* the GC changed behind the carrier's back */
+};
+
+/* Begin to write to 'fd'.  Times are given as in clock_gettime(
+   CLOCK_MONOTONIC), in nanoseconds.  'totals' is asked with each flush.
+   Returns 0, or an errno. */
+int profile_log_open(int fd, int64_t now,
+                     void (*totals)(struct profile_totals *));
+
+/* The run's settings, as text (PROFILE.rst says which): once, at the start */
+void profile_log_settings(const char *text);
+
+/* Whole records of vmprof's */
+void profile_log_bytes(const void *records, size_t size);
+
+/* The stack of one stack sample of vmprof's.  Returns its number, or 0 if it
+   is none. */
+uint64_t profile_log_stack(const void *record, size_t size);
+
+/* A sample, with a number that profile_log_stack() has just returned, or 0
+   if its stack got lost.  'thread' is the kernel's number, 'size' in bytes,
+   'interval' the mean interval in bytes; both are 0 for a time sample.
+   Returns its key, or 0 if there is no log. */
+int64_t profile_log_sample(uint64_t stack, int64_t now, int64_t thread,
+                           int64_t size, int64_t interval);
+
+/* What became of the object that the sample 'key' was taken for, at the first
+   minor collection after: its type, as the GC numbers them, and whether it
+   survived. */
+void profile_log_object(int64_t key, int64_t now, int64_t type, int survived);
+
+/* True if a flush is due */
+int profile_log_due(int64_t now);
+
+/* Write what is there.  An error ends the profile at a whole record; it is
+   kept, and returned by profile_log_close(). */
+void profile_log_flush(int64_t now);
+
+/* No samples come any more: write what is there, and the samples in vmprof's
+   way. */
+void profile_log_finish(int64_t now);
+
+/* The errno of the first write that failed, or 0 */
+int profile_log_error(void);
+
+/* Forget the file and what waits to be written (after a fork). */
+void profile_log_forget(void);
+
+/* Write vmprof's last records (names, trailer), and forget the file.  Finish
+   before.  Returns 0 or the errno of the first error; EBADF if the program
+   closed the file under us. */
+int profile_log_close(void);
+
+#pragma GCC visibility pop
