@@ -74,6 +74,8 @@ static void append_crc(struct gzip_member *m, uint32_t crc, size_t size,
 
 #define STORED          0
 #define FIXED_CODES     1
+#define OWN_CODES       2
+#define WORTH_OWN_CODES 12      /* matches: they take 15 bytes */
 #define LAST            1       /* flag of the member's last block */
 #define MAX_STORED      65535
 #define LONGEST_MATCH   258
@@ -127,25 +129,63 @@ static uint32_t reversed(uint32_t code, int bits)
     return result;
 }
 
+/* Code lengths of a block that says nothing but "258 bytes" and "end": both
+   have one bit, as has its only distance.  The lengths are written in a code
+   of their own, in which 0 has the code 0, 1 has 10, and "number + 11 zeros"
+   has 11 and seven bits. */
+static void put_zeros(struct gzip_member *m, int count)
+{
+    for (; count >= 11; count -= count < 138 ? count : 138)
+        put_bits(m, 3 | (uint32_t)((count < 138 ? count : 138) - 11) << 2, 9);
+    put_bits(m, 0, count);
+}
+
+static void put_own_codes(struct gzip_member *m, int distance_code)
+{
+    /* of 16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14 and 1 */
+    static const unsigned char lengths[18] = { 0, 0, 2, 1, [17] = 2 };
+    size_t i;
+
+    put_bits(m, OWN_CODES << 1, 3);
+    put_bits(m, 286 - 257, 5);
+    put_bits(m, (uint32_t)distance_code, 5);
+    put_bits(m, sizeof lengths - 4, 4);
+    for (i = 0; i < sizeof lengths; i++)
+        put_bits(m, lengths[i], 3);
+    put_zeros(m, 256);
+    put_bits(m, 1, 2);                      /* 256: the end */
+    put_zeros(m, 28);
+    put_bits(m, 1, 2);                      /* 285: 258 bytes */
+    put_zeros(m, distance_code);
+    put_bits(m, 1, 2);
+}
+
 static void put_matches(struct gzip_member *m, size_t count, size_t distance)
 {
     uint32_t d = (uint32_t)distance - 1, pattern;
-    int extra = 0, bits;
+    int extra = 0, code, bits;
 
     while (d >> (extra + 2) != 0)
         extra++;
-    /* length 258: code 285, the sixth of those that begin at 11000000 */
-    pattern = reversed(0xc0 + 285 - 280, 8);
-    pattern |= reversed((uint32_t)(2 * extra) + (d >> extra), 5) << 8;
-    pattern |= (d & ((1u << extra) - 1)) << 13;
-    bits = 13 + extra;
-    put_bits(m, FIXED_CODES << 1, 3);
-    while (count-- > 0) {
-        put_bits(m, pattern & 0xffff, bits < 16 ? bits : 16);
-        if (bits > 16)
-            put_bits(m, pattern >> 16, bits - 16);
+    code = 2 * extra + (int)(d >> extra);
+    d &= (1u << extra) - 1;
+    if (count < WORTH_OWN_CODES) {
+        /* length 258: code 285, the sixth of those that begin at 11000000 */
+        put_bits(m, FIXED_CODES << 1, 3);
+        pattern = reversed(0xc0 + 285 - 280, 8);
+        pattern |= reversed((uint32_t)code, 5) << 8;
+        bits = 13;
     }
-    put_bits(m, 0, 7);                      /* the block's end */
+    else {
+        put_own_codes(m, code);
+        pattern = 1;
+        bits = 2;
+    }
+    while (count-- > 0) {
+        put_bits(m, pattern, bits);
+        put_bits(m, d, extra);
+    }
+    put_bits(m, 0, bits == 2 ? 1 : 7);      /* the block's end */
 }
 
 /* 'data' repeats with the period 'period', which is what makes it a copy. */

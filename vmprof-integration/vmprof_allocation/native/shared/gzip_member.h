@@ -6,7 +6,7 @@
  * member, and is a whole file after each of them.
  *
  * The profile's readers unpack gzip, and samples repeat: the same stack, a
- * thousand times.  What is said here in 21 bits for 258 bytes is "go back by
+ * thousand times.  What is said here in ten bits for 258 bytes is "go back by
  * the size of one record and copy", and the checksum of the repetitions
  * follows from that of one by arithmetic, so that neither costs more the more
  * often a record repeats.  A library would have to be shown every byte; and
@@ -46,12 +46,12 @@ size_t gzip_room(const struct gzip_member *);
 void gzip_bytes(struct gzip_member *, const void *data, size_t size);
 
 /* Bytes that are in the member already, 'distance' bytes back, 4 < distance
-   <= 32768.  Takes 'size' / 64 + 280 bytes at most. */
+   <= 32768.  Takes 'size' / 64 + 300 bytes at most. */
 void gzip_copy(struct gzip_member *, const void *data, size_t size,
                size_t distance);
 
 /* The last 'size' bytes of the member, which are 'data', so many times more.
-   4 < size <= 32768.  Takes size * times / 64 + 280 bytes at most. */
+   4 < size <= 32768.  Takes size * times / 64 + 300 bytes at most. */
 void gzip_repeat(struct gzip_member *, const void *data, size_t size,
                  size_t times);
 

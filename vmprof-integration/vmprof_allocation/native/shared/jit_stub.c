@@ -115,7 +115,8 @@ static int is_entered_from(uintptr_t back, uintptr_t address)
 
     if (back >= address || !fetch(start, code, sizeof code))
         return 0;
-    for (i = 0; i + 6 <= sizeof code; i++)
+    /* most often it is the last instruction */
+    for (i = sizeof code - 6 + 1; i-- > 0; )
         if (code[i] == 0x0f && (code[i + 1] & 0xf0) == 0x80 &&
             address - relative(start + i + 6, code + i + 2) <= STUB_SIZE)
             return 1;
