@@ -1,6 +1,7 @@
 """The C programs of tests/native, built once per session with sanitizers."""
 from __future__ import annotations
 
+import ctypes
 import pathlib
 import subprocess
 
@@ -8,6 +9,25 @@ HERE = pathlib.Path(__file__).resolve().parent
 NATIVE = HERE.parent / "vmprof-integration" / "vmprof_allocation" / "native"
 FLAGS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all",
          "-Wall", "-Wextra", "-Werror", "-std=gnu99", "-g", "-O1"]
+
+
+def load(directory: pathlib.Path, name: str) -> ctypes.CDLL:
+    """native/shared/`name`.c as a library, to be called from here.  What is
+    undefined ends the process: address sanitizer can't be loaded so late."""
+    target = directory / (name + ".so")
+    source = NATIVE / "shared" / name
+    # without the visibility, which is for what is linked together
+    text = "".join(
+        path.read_text().replace("#pragma once", "").replace(
+            '#include "%s.h"' % name, "")
+        for path in (source.with_suffix(".h"), source.with_suffix(".c")))
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-std=gnu99",
+         "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error",
+         "-o", str(target), "-x", "c", "-"],
+        input=text.replace("#pragma GCC visibility", "//"), text=True,
+        check=True)
+    return ctypes.CDLL(str(target))
 
 
 def build(directory: pathlib.Path, program: str, *sources: str) -> pathlib.Path:

@@ -11,13 +11,12 @@ import ctypes
 import math
 import random
 import statistics
-import subprocess
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
 
-from native_build import NATIVE
+from native_build import load
 
 FIRST_INTERVAL = 65536
 UNSEEN_COST = 300
@@ -36,17 +35,7 @@ class Pace(ctypes.Structure):
 
 @pytest.fixture(scope="session")
 def pace(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    library = tmp_path_factory.mktemp("pace") / "pace.so"
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-std=gnu99",
-         "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error",
-         "-fvisibility=default", "-o", str(library), "-x", "c", "-"],
-        input=(NATIVE / "shared/pace.c").read_text().replace(
-            '#include "pace.h"', (NATIVE / "shared/pace.h").read_text().replace(
-                "#pragma GCC visibility push(hidden)", "").replace(
-                "#pragma GCC visibility pop", "").replace("#pragma once", "")),
-        text=True, check=True)
-    loaded = ctypes.CDLL(str(library))
+    loaded = load(tmp_path_factory.mktemp("pace"), "pace")
     loaded.pace_sample.restype = ctypes.c_int64
     return loaded
 

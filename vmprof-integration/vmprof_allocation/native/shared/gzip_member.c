@@ -160,49 +160,91 @@ static void put_own_codes(struct gzip_member *m, int distance_code)
     put_bits(m, 1, 2);
 }
 
+static int distance_extra(size_t distance)
+{
+    int extra = 0;
+
+    while ((distance - 1) >> (extra + 2) != 0)
+        extra++;
+    return extra;
+}
+
+static int distance_code(size_t distance)
+{
+    int extra = distance_extra(distance);
+
+    return 2 * extra + (int)((distance - 1) >> extra);
+}
+
+static void put_distance_extra(struct gzip_member *m, size_t distance)
+{
+    int extra = distance_extra(distance);
+
+    put_bits(m, (uint32_t)(distance - 1) & ((1u << extra) - 1), extra);
+}
+
+static void put_distance(struct gzip_member *m, size_t distance)
+{
+    put_bits(m, reversed((uint32_t)distance_code(distance), 5), 5);
+    put_distance_extra(m, distance);
+}
+
+/* 'count' times 258 bytes */
 static void put_matches(struct gzip_member *m, size_t count, size_t distance)
 {
-    uint32_t d = (uint32_t)distance - 1, pattern;
-    int extra = 0, code, bits;
-
-    while (d >> (extra + 2) != 0)
-        extra++;
-    code = 2 * extra + (int)(d >> extra);
-    d &= (1u << extra) - 1;
     if (count < WORTH_OWN_CODES) {
         /* length 258: code 285, the sixth of those that begin at 11000000 */
         put_bits(m, FIXED_CODES << 1, 3);
-        pattern = reversed(0xc0 + 285 - 280, 8);
-        pattern |= reversed((uint32_t)code, 5) << 8;
-        bits = 13;
+        while (count-- > 0) {
+            put_bits(m, reversed(0xc0 + 285 - 280, 8), 8);
+            put_distance(m, distance);
+        }
+        put_bits(m, 0, 7);              /* the block's end */
+        return;
     }
-    else {
-        put_own_codes(m, code);
-        pattern = 1;
-        bits = 2;
-    }
+    put_own_codes(m, distance_code(distance));
     while (count-- > 0) {
-        put_bits(m, pattern, bits);
-        put_bits(m, d, extra);
+        put_bits(m, 1, 2);
+        put_distance_extra(m, distance);
     }
-    put_bits(m, 0, bits == 2 ? 1 : 7);      /* the block's end */
+    put_bits(m, 0, 1);
 }
 
-/* 'data' repeats with the period 'period', which is what makes it a copy. */
-static void put_copy(struct gzip_member *m, const unsigned char *data,
-                     size_t period, size_t size, size_t distance)
+/* One match of 3 to 257 bytes, in the fixed codes: the code for the length
+   counts in steps that double every four codes. */
+static void put_match(struct gzip_member *m, uint32_t length, size_t distance)
 {
-    size_t count = size / LONGEST_MATCH;
-    size_t rest = size % LONGEST_MATCH;
-    size_t at = size - rest;
-    unsigned char tail[LONGEST_MATCH];
-    size_t i;
+    uint32_t n = length - 3, code;
+    int extra = 0;
 
-    if (count > 0)
-        put_matches(m, count, distance);
-    for (i = 0; i < rest; i++)
-        tail[i] = data[(at + i) % period];
-    put_stored(m, tail, rest);
+    while (n >> (extra + 3) != 0)
+        extra++;
+    code = 257 + 4 * (uint32_t)extra + (n >> extra);
+    put_bits(m, FIXED_CODES << 1, 3);
+    if (code < 280)
+        put_bits(m, reversed(code - 256, 7), 7);
+    else
+        put_bits(m, reversed(0xc0 + code - 280, 8), 8);
+    put_bits(m, n & ((1u << extra) - 1), extra);
+    put_distance(m, distance);
+    put_bits(m, 0, 7);
+}
+
+/* 'size' bytes that repeat those 'distance' back */
+static void put_copy(struct gzip_member *m, size_t size, size_t distance)
+{
+    size_t rest = size % LONGEST_MATCH;
+
+    /* two bytes are too few for a match */
+    if (rest == 1 || rest == 2)
+        rest += LONGEST_MATCH;
+    if (rest > size)
+        rest = size;
+    if (size > rest)
+        put_matches(m, (size - rest) / LONGEST_MATCH, distance);
+    for (; rest > 0; rest -= rest < LONGEST_MATCH ? rest : LONGEST_MATCH / 2)
+        put_match(m, (uint32_t)(rest < LONGEST_MATCH ? rest : LONGEST_MATCH / 2),
+                  distance);
 }
 
 void gzip_bytes(struct gzip_member *m, const void *data, size_t size)
@@ -215,14 +257,14 @@ void gzip_copy(struct gzip_member *m, const void *data, size_t size,
                size_t distance)
 {
     append_crc(m, crc_of(data, size), size, 1);
-    put_copy(m, data, size + 1, size, distance);
+    put_copy(m, size, distance);
 }
 
 void gzip_repeat(struct gzip_member *m, const void *data, size_t size,
                  size_t times)
 {
     append_crc(m, crc_of(data, size), size, times);
-    put_copy(m, data, size, size * times, size);
+    put_copy(m, size * times, size);
 }
 
 /* ____________________________________________________________ */

@@ -45,8 +45,8 @@ size_t gzip_room(const struct gzip_member *);
 /* Bytes as they are.  Takes up to 'size' bytes and 8 more for each 64 KiB. */
 void gzip_bytes(struct gzip_member *, const void *data, size_t size);
 
-/* Bytes that are in the member already, 'distance' bytes back, 4 < distance
-   <= 32768.  Takes 'size' / 64 + 300 bytes at most. */
+/* 3 bytes or more that are in the member already, 'distance' bytes back,
+   4 < distance <= 32768.  Takes 'size' / 64 + 300 bytes at most. */
 void gzip_copy(struct gzip_member *, const void *data, size_t size,
                size_t distance);
 

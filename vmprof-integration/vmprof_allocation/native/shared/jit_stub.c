@@ -123,7 +123,7 @@ static int is_entered_from(uintptr_t back, uintptr_t address)
     return 0;
 }
 
-uintptr_t jit_stub_back(uintptr_t address)
+static uintptr_t look(uintptr_t address)
 {
     uintptr_t back = jump_target(address);
 
@@ -132,6 +132,29 @@ uintptr_t jit_stub_back(uintptr_t address)
     *cached_page(address) = address >> 12;
     *cached_page(back) = back >> 12;
     return back;
+}
+
+/* What was found at addresses that were asked for lately.  The JIT frees code
+   and writes other code in its place: what is found then is wrong, but no more
+   than LOOK_AGAIN times. */
+#define LOOK_AGAIN  1000
+
+static struct {
+    uintptr_t address, back;
+    int uses;
+} answers[256];
+
+uintptr_t jit_stub_back(uintptr_t address)
+{
+    size_t i = (address ^ address >> 8) % (sizeof answers / sizeof *answers);
+
+    if (answers[i].address != address || answers[i].uses == LOOK_AGAIN) {
+        answers[i].address = address;
+        answers[i].back = look(address);
+        answers[i].uses = 0;
+    }
+    answers[i].uses++;
+    return answers[i].back;
 }
 
 #else
