@@ -35,7 +35,7 @@ run: .build/pypy .build/python
 	@echo
 	@echo "Look at it in the Firefox Profiler:  .venv/bin/vmprof-convert $(PROFILE) --view"
 
-test: .build/pypy .build/python .build/test .build/node \
+test: .build/pypy .build/python .build/test .build/bench .build/node \
 		.build/python2 .build/rpython/tree .build/rpython/pristine \
 		.build/system-rpython
 	.venv/bin/ruff check .
@@ -54,10 +54,8 @@ test-programs: .build/rpython/guest .build/rpython/guest-jit \
 test-rpython:
 	.venv/bin/pytest tests/test_rpython_own.py
 
-bench: .build/pypy .build/python .build/bench .build/rpython/guest \
-		.build/rpython/guest-jit
-	.venv/bin/python benchmarks/overhead.py
-	.venv/bin/python benchmarks/patched.py
+bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit
+	.venv/bin/python benchmarks/study.py
 
 guest: .build/rpython/guest .build/python
 
@@ -138,8 +136,26 @@ endef
 	.venv/bin/python -m pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
-.build/bench: benchmarks/requirements.txt | .venv
-	.venv/bin/python -m pip install -q --disable-pip-version-check -r $<
+# Environments for the study, with what its programs need and other profilers:
+# nothing of it is in the ones above
+PYPERFORMANCE := pyperformance==1.11.0
+PIP_INSTALL := -m pip install -q --disable-pip-version-check
+
+.build/bench: $(INTEGRATION) $(wildcard benchmarks/requirements/*.txt) \
+		| .venv .build/system
+	[ -e .build/bench-pypy ] || $(PYPY) -m venv .build/bench-pypy
+	[ -e .build/bench-cpython ] || $(PYTHON) -m venv .build/bench-cpython
+	.venv/bin/python $(PIP_INSTALL) -r benchmarks/requirements/study.txt
+	.build/bench-pypy/bin/pypy3 $(PIP_INSTALL) -r benchmarks/requirements/pypy.txt
+	.build/bench-pypy/bin/pypy3 $(PIP_INSTALL) --no-deps $(PYPERFORMANCE)
+	$(call install,.build/bench-pypy/bin/pypy3,vmprof-integration)
+	.build/bench-cpython/bin/python $(PIP_INSTALL) \
+		-r benchmarks/requirements/cpython.txt
+	.build/bench-cpython/bin/python $(PIP_INSTALL) --no-deps $(PYPERFORMANCE)
+	for package in $$(grep -v '^\#' benchmarks/requirements/cpython-source.txt); do \
+		.build/bench-cpython/bin/python $(PIP_INSTALL) --no-deps $$package \
+			>/dev/null 2>&1 || echo "$$package can't be installed here"; \
+	done
 	@touch $@
 
 # the Firefox Profiler's own command line needs a newer Node than Debian's

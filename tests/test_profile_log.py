@@ -268,6 +268,25 @@ def test_a_clock_that_goes_back_stands_still(
     assert list(samples.time) == [10, 10, 20]
 
 
+def test_moments_never_go_back(log_harness: pathlib.Path,
+                               tmp_path: pathlib.Path) -> None:
+    # a stack whose sample is still to come is written when the names need room
+    log, file = new_log(tmp_path)
+    log.sample(log.stack([8]), 1000)
+    log.flush(2000)
+    name = b"\x02" + profiles.word(1) + profiles.string(b"x" * 9000)
+    log.lines += ["stack " + stack_record((1, 16), 0).hex(),
+                  "bytes " + name.hex(), "bytes " + name.hex(),
+                  "sample 2 %d 1 8 1" % (START + 3000),
+                  "flush %d" % (START + 4000), "close"]
+    log.answers += [2, 2, 0]
+    log.run(log_harness)
+    profile = reader.read_bytes(file.read_bytes())
+    assert [moment.time for moment in profile.moments] == [2000, 2000, 4000]
+    assert list(profile.samples.time) == [1000, 3000]
+    assert len(profile.stacks) == 2
+
+
 def test_resident_memory(log_harness: pathlib.Path,
                          tmp_path: pathlib.Path) -> None:
     log, file = new_log(tmp_path)

@@ -1,4 +1,4 @@
-"""The reader: stacks, facts, what is missing, and what is not a profile."""
+"""The reader: stacks, samples, what is missing, and what is not a profile."""
 from __future__ import annotations
 
 import gzip

@@ -53,6 +53,7 @@ static struct {
     void (*totals)(struct profile_totals *);
     int64_t started;
     int64_t oldest;                     /* time of the oldest that waits */
+    int64_t newest;                     /* time of the last sample or flush */
     int64_t last_key;
     int64_t memory;                     /* vmprof's last; -1: it has none */
 
@@ -176,6 +177,7 @@ static void forget_waiting(void)
 /* Samples, objects, and what vmprof wrote: this is a whole member. */
 static void flush(int64_t now, int with_totals)
 {
+    log.newest = now;
     begin_member(RECORDS);
     gzip_bytes(&member, log.records, log.records_used);
     if (with_totals || log.samples_used > 0)
@@ -281,7 +283,7 @@ void profile_log_bytes(const void *records, size_t size)
     if (!log.is_open || size > RECORDS_SIZE)
         return;
     if (log.records_used + size > RECORDS_SIZE)
-        flush(log.last_time, 0);
+        flush(log.newest, 0);
     memcpy(log.records + log.records_used, records, size);
     log.records_used += size;
 }
@@ -309,14 +311,14 @@ uint64_t profile_log_stack(const void *record, size_t size)
         log.memory = tail[1] > 0 ? tail[1] : 0;
     }
     if (stack_table_is_full()) {
-        flush(log.last_time, 0);
+        flush(log.newest, 0);
         put_vmprof_samples();
     }
     number = stack_table_count(words, (size_t)depth, &definition,
                                &definition_size);
     if (definition_size > 0) {
         if (log.samples_used + 1 + definition_size > SAMPLES_SIZE)
-            flush(log.last_time, 0);
+            flush(log.newest, 0);
         log.samples[log.samples_used++] = '@';      /* no sample: 0 */
         memcpy(log.samples + log.samples_used, definition, definition_size);
         log.samples_used += definition_size;
@@ -361,7 +363,7 @@ int64_t profile_log_sample(uint64_t stack, int64_t now, int64_t thread,
     if (flags & NEW_MEMORY)
         p = put_digits(p, (uint64_t)log.memory);
     log.samples_used = (size_t)(p - log.samples);
-    log.last_time = now;
+    log.last_time = log.newest = now;
     log.last_thread = thread;
     if (size != 0)
         log.last_interval = interval;
@@ -407,7 +409,7 @@ int profile_log_open(int fd, int64_t now,
     log.inode = st.st_ino;
     log.error = 0;
     log.totals = totals;
-    log.started = now;
+    log.started = log.newest = now;
     log.last_key = 0;
     log.memory = -1;
     forget_waiting();
@@ -431,7 +433,7 @@ int profile_log_close(void)
 {
     if (!log.is_open)
         return 0;
-    flush(log.last_time, 0);
+    flush(log.newest, 0);
     profile_log_forget();
     return log.error;
 }

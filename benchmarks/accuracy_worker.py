@@ -1,0 +1,28 @@
+"""Profiles of one program at one interval after the other.
+
+    accuracy_worker.py FOLDER SEEDS INTERVAL...
+
+Interval 1 takes every object: what is true.
+"""
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+
+import vmprof_allocation
+from programs import gcbench
+
+
+def main(folder: str, seeds: int, intervals: list[str]) -> None:
+    for interval in intervals:
+        for seed in range(1 if interval == "1" else seeds):
+            profile = os.path.join(folder, "%s-%d" % (interval, seed))
+            with contextlib.redirect_stdout(io.StringIO()), \
+                    vmprof_allocation.sample(profile, interval, seed=seed):
+                gcbench.main(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,90 @@
+"""Finds a program: something to call with a number of rounds."""
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import importlib.util
+import sys
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Main = Callable[[int], object]
+
+HERE = Path(__file__).resolve().parent
+
+
+def load(name: str) -> Main:
+    """The main function of the program of this name; see worker.py."""
+    if name == "pystone":
+        pystone: Any = importlib.import_module("test.pystone")
+        return lambda rounds: pystone.pystones(20000 * rounds)
+    kind, _, rest = name.partition(":")
+    if kind == "pyperformance":
+        return _pyperformance(rest)
+    main: Main = importlib.import_module("programs." + name).main
+    return main
+
+
+class _Runner:
+    """Stands in for pyperf's, which would start processes of its own: takes
+    the first function that a program wants to have measured."""
+
+    main: Main | None = None
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.metadata: dict[str, Any] = {}
+        self.argparser = argparse.ArgumentParser()
+        self.args: Any = None
+
+    def parse_args(self, arguments: list[str] | None = None) -> Any:
+        self.args = self.argparser.parse_args(arguments or [])
+        return self.args
+
+    def bench_func(self, name: str, function: Callable[..., object],
+                   *arguments: Any, **_: Any) -> None:
+        def main(rounds: int) -> None:
+            for _ in range(rounds):
+                function(*arguments)
+        self._take(main)
+
+    def bench_time_func(self, name: str, function: Callable[..., object],
+                        *arguments: Any, **_: Any) -> None:
+        self._take(lambda rounds: function(rounds, *arguments))
+
+    def bench_async_func(self, name: str, function: Callable[..., Any],
+                         *arguments: Any, **_: Any) -> None:
+        async def several(rounds: int) -> None:
+            for _ in range(rounds):
+                await function(*arguments)
+        self._take(lambda rounds: asyncio.run(several(rounds)))
+
+    @staticmethod
+    def _take(main: Main) -> None:
+        _Runner.main = _Runner.main or main
+
+
+def _pyperformance(name: str) -> Main:
+    found = importlib.util.find_spec("pyperformance")
+    if found is None or found.origin is None:
+        raise ImportError("pyperformance is not installed for %s"
+                          % sys.executable)
+    script = (Path(found.origin).parent / "data-files" / "benchmarks"
+              / ("bm_" + name) / "run_benchmark.py")
+    stand_in: Any = types.ModuleType("pyperf")
+    stand_in.Runner = _Runner
+    stand_in.perf_counter = time.perf_counter
+    stand_in.python_implementation = lambda: sys.implementation.name
+    sys.modules["pyperf"] = stand_in
+    sys.path.insert(0, str(script.parent))
+    sys.argv[1:] = []
+    module = types.ModuleType("__main__")
+    module.__dict__["__file__"] = str(script)
+    exec(compile(script.read_text(encoding="utf-8"), str(script), "exec"),
+         module.__dict__)
+    if _Runner.main is None:
+        raise ImportError("%s has nothing to measure" % script)
+    return _Runner.main

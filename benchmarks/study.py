@@ -1,0 +1,106 @@
+"""What allocation sampling costs, and what it tells for that: the study.
+
+Runs the experiments (experiments/), writes what they found as JSON, tables and
+plots.  README.rst says how to read the result.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")           # there need not be a screen
+
+import measuring
+from experiments import Context, accuracy, costs, depth, patched, profilers
+
+EXPERIMENTS = {module.NAME: module for module in (
+    depth, accuracy, costs, profilers, patched)}
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Measure what allocation sampling costs.")
+    parser.add_argument(
+        "experiments", nargs="*", metavar="EXPERIMENT",
+        help="one or more of %s (default: all)" % ", ".join(EXPERIMENTS))
+    parser.add_argument(
+        "--quick", action="store_true",
+        help="few and short runs, to see whether it works; the figures mean "
+        "nothing")
+    parser.add_argument(
+        "--again", action="store_true",
+        help="measure nothing; tables and plots from the JSON that is there")
+    parser.add_argument(
+        "--output", type=Path, metavar="FOLDER",
+        default=measuring.BUILD / "study",
+        help="where the results go (default: .build/study)")
+    parser.add_argument(
+        "--pypy", type=Path, metavar="PROGRAM",
+        default=measuring.BUILD / "bench-pypy" / "bin" / "pypy3",
+        help="a PyPy with what `make bench` installs (default: "
+        ".build/bench-pypy/bin/pypy3)")
+    parser.add_argument(
+        "--baseline", type=Path, metavar="PROGRAM",
+        help="in the experiment profilers, the PyPy of the plain runs, for "
+        "example one without the patch (default: the same)")
+    parser.add_argument(
+        "--cpython", type=Path, metavar="PROGRAM",
+        default=measuring.BUILD / "bench-cpython" / "bin" / "python",
+        help="a CPython with other profilers (default: "
+        ".build/bench-cpython/bin/python)")
+    options = parser.parse_args(arguments)
+    for name in options.experiments:
+        if name not in EXPERIMENTS:
+            parser.error("the experiment %r is not known; there are %s"
+                         % (name, ", ".join(EXPERIMENTS)))
+    return options
+
+
+def main() -> int:
+    options = parse()
+    context = Context(options.pypy, options.baseline or options.pypy,
+                      options.cpython, options.quick)
+    options.output.mkdir(parents=True, exist_ok=True)
+    try:
+        for name in options.experiments or EXPERIMENTS:
+            experiment = EXPERIMENTS[name]
+            path = options.output / (name + ".json")
+            if options.again:
+                kept = json.loads(path.read_text())
+            else:
+                environment = measuring.environment(options.pypy)
+                results = experiment.run(context)
+                environment["load_after"] = os.getloadavg()[0]
+                kept = {"environment": environment, "quick": options.quick,
+                        "results": results}
+                path.write_text(json.dumps(kept) + "\n")
+            text = "%s\n\n%s\n" % (describe(kept["environment"]),
+                                   experiment.report(kept["results"]))
+            path.with_suffix(".txt").write_text(text)
+            experiment.plot(kept["results"], path.with_suffix(".png"))
+            print(text, flush=True)
+    except measuring.Failed as e:
+        print("study.py: %s" % e, file=sys.stderr)
+        return 1
+    except FileNotFoundError as e:
+        print("study.py: %s is not there; without --again it would be made"
+              % e.filename, file=sys.stderr)
+        return 2
+    return 0
+
+
+def describe(environment: measuring.Json) -> str:
+    return "%s; %s, %s CPUs, load %.2f before, %.2f after; PyPy %s; nursery %s" % (
+        environment["date"], environment["cpu"], environment["cpus"],
+        environment["load_before"], environment["load_after"],
+        environment["pypy"], environment["nursery"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
