@@ -116,11 +116,13 @@ endef
 .venv: | .build/system
 	$(PYTHON) -m venv $@
 
+PIP_INSTALL := -m pip install -q --disable-pip-version-check
+
 # setuptools leaves its own folders in the source, and would find old files
 # there the next time
 define install
 	rm -rf $(addsuffix /build,$(2)) $(addsuffix /*.egg-info,$(2))
-	$(1) -m pip install -q --disable-pip-version-check $(addprefix ./,$(2))
+	$(1) $(PIP_INSTALL) $(addprefix ./,$(2))
 	rm -rf $(addsuffix /build,$(2)) $(addsuffix /*.egg-info,$(2))
 endef
 
@@ -133,13 +135,12 @@ endef
 	@touch $@
 
 .build/test: tests/requirements.txt | .venv
-	.venv/bin/python -m pip install -q --disable-pip-version-check -r $<
+	.venv/bin/python $(PIP_INSTALL) -r $<
 	@touch $@
 
 # Environments for the study, with what its programs need and other profilers:
 # nothing of it is in the ones above
 PYPERFORMANCE := pyperformance==1.11.0
-PIP_INSTALL := -m pip install -q --disable-pip-version-check
 
 .build/bench: $(INTEGRATION) $(wildcard benchmarks/requirements/*.txt) \
 		| .venv .build/system

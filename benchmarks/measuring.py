@@ -43,14 +43,12 @@ class Process:
 
     #: seconds
     wall: float
-    cpu: float
     #: the largest resident set, in bytes
     rss: int
     out: str
 
 
-def run(command: Sequence[str | Path], folder: Path | None = None,
-        nursery: str = NURSERY) -> Process:
+def run(command: Sequence[str | Path], folder: Path | None = None) -> Process:
     """Run `command` to its end.  Raises Failed.
 
     Settings of whoever runs this don't become part of the result.  What the
@@ -60,7 +58,7 @@ def run(command: Sequence[str | Path], folder: Path | None = None,
     environment = {
         **{key: value for key, value in os.environ.items()
            if not key.startswith(("PYPY", "PYTHON"))},
-        "PYPY_GC_NURSERY": nursery, "PYTHONHASHSEED": "0"}
+        "PYPY_GC_NURSERY": NURSERY, "PYTHONHASHSEED": "0"}
     name = " ".join(map(str, command))
     try:
         done = subprocess.run(
@@ -74,7 +72,7 @@ def run(command: Sequence[str | Path], folder: Path | None = None,
             name, done.returncode, done.stderr.strip()[-2000:]))
     line, _, out = done.stdout.partition("\n")
     figures = json.loads(line)
-    return Process(figures["wall"], figures["cpu"], figures["rss"], out)
+    return Process(figures["wall"], figures["rss"], out)
 
 
 def _measure(command: Sequence[str]) -> int:
@@ -88,8 +86,7 @@ def _measure(command: Sequence[str]) -> int:
         return 127
     wall = time.perf_counter() - start
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(json.dumps({"wall": wall, "cpu": used.ru_utime + used.ru_stime,
-                      "rss": used.ru_maxrss * 1024}))
+    print(json.dumps({"wall": wall, "rss": used.ru_maxrss * 1024}))
     print(done.stdout, end="")
     return done.returncode
 

@@ -9,15 +9,15 @@ program runs warm before the clock starts, under the profiler, as it will.
 from __future__ import annotations
 
 import contextlib
-import gc
+import functools
 import io
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 
 import programs
+from timing import rounds_for, timed, vmprof_time
 
 
 @contextlib.contextmanager
@@ -40,16 +40,6 @@ def sampling(interval: str) -> Callable[
         import vmprof_allocation
         return vmprof_allocation.sample(file, interval)
     return start
-
-
-@contextlib.contextmanager
-def vmprof_time(file: str) -> Iterator[None]:
-    """1000 samples a second."""
-    import _vmprof
-    with open(file, "w+b") as out:
-        _vmprof.enable(out.fileno(), 0.001, 0, 0, 0, 0)
-        yield
-        _vmprof.disable()
 
 
 @contextlib.contextmanager
@@ -118,7 +108,8 @@ PROFILERS: dict[str, Callable[
     "off": switched_off, "allocations, 32k": sampling("32k"),
     "allocations, 128k": sampling("128k"), "allocations, 512k": sampling("512k"),
     "allocations, 4M": sampling("4M"), "allocations, auto": sampling("auto"),
-    "vmprof, 1000/s": vmprof_time, "cProfile": cprofile,
+    "vmprof, 1000/s": functools.partial(vmprof_time, per_second=1000),
+    "cProfile": cprofile,
     # CPython; scalene starts the process itself
     "tracemalloc, 1 frame": tracemalloc(1),
     "tracemalloc, 25 frames": tracemalloc(25),
@@ -132,26 +123,15 @@ def main(program: str, seconds: float, rounds: int, profiler: str,
     with contextlib.redirect_stdout(io.StringIO()):
         run = programs.load(program)
         if not rounds:
-            rounds, took = 1, 0.0
-            while took < seconds / 2:
-                start = time.perf_counter()
-                run(rounds)
-                took = time.perf_counter() - start
-                rounds *= 2
-            rounds = max(1, round(rounds / 2 * seconds / took))
+            rounds = rounds_for(run, seconds)
         is_pypy = sys.implementation.name == "pypy"
         if is_pypy:
             run(2 * rounds)
         with PROFILERS[profiler](file):
             run(rounds if is_pypy else 1)
-            gc.collect()
-            wall, cpu = time.perf_counter(), time.process_time()
-            run(rounds)
-            cpu = time.process_time() - cpu
-            wall = time.perf_counter() - wall
+            result = timed(run, rounds)
     size = os.path.getsize(file) if os.path.exists(file) else 0
-    print(json.dumps({"wall": wall, "cpu": cpu, "rounds": rounds,
-                      "profile": size}))
+    print(json.dumps({**result, "rounds": rounds, "profile": size}))
 
 
 if __name__ == "__main__":

@@ -20,20 +20,16 @@ A program is a file in programs/ that has a main(rounds), or
 from __future__ import annotations
 
 import contextlib
-import gc
 import io
 import json
 import os
 import random
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import programs
-
-Json = dict[str, Any]
+from timing import Json, Main, rounds_for, timed, vmprof_time
 
 #: configurations between two plain runs
 NEIGHBOURS = 3
@@ -45,17 +41,17 @@ class Sampler:
     """Starts and stops what a configuration names."""
 
     def __init__(self, configuration: str, profile: str):
-        self.configuration = configuration
         self.profile = profile
         kind, _, rest = configuration.partition(":")
         self.kind = kind
-        self.period = None
+        #: of time samples; 0: none
+        self.per_second = 0
         self.interval = configuration
         if kind == "time":
-            self.period = 1 / int(rest)
+            self.per_second = int(rest)
         elif kind == "both":
             self.interval, _, per_second = rest.partition(":")
-            self.period = 1 / int(per_second)
+            self.per_second = int(per_second)
         elif kind == "fixed":
             self.interval = rest
 
@@ -67,15 +63,13 @@ class Sampler:
             yield result
             return
         if self.kind == "time":
-            import _vmprof
-            with open(self.profile, "w+b") as file:
-                _vmprof.enable(file.fileno(), self.period, 0, 0, 0, 0)
+            with vmprof_time(self.profile, self.per_second):
                 yield result
-                _vmprof.disable()
         else:
             import vmprof_allocation
             session = vmprof_allocation.sample(
-                self.profile, self.interval, period=self.period,
+                self.profile, self.interval,
+                period=1 / self.per_second if self.per_second else None,
                 gaps="fixed" if self.kind == "fixed" else "exponential")
             with session:
                 before = session.statistics()
@@ -86,30 +80,12 @@ class Sampler:
         result["profile"] = os.path.getsize(self.profile)
 
 
-def segment(main: Callable[[int], object], rounds: int, configuration: str,
+def segment(main: Main, rounds: int, configuration: str,
             profile: str) -> Json:
     with Sampler(configuration, profile).running() as result:
-        gc.collect()
-        wall, cpu = time.perf_counter(), time.process_time()
-        main(rounds)
-        result["cpu"] = round(time.process_time() - cpu, 6)
-        result["wall"] = round(time.perf_counter() - wall, 6)
+        result.update(timed(main, rounds))
     result["configuration"] = configuration
     return result
-
-
-def rounds_for(main: Callable[[int], object], seconds: float) -> int:
-    """How many rounds take about so long; warms the program up."""
-    rounds, tried = 1, 0.0
-    while True:
-        start = time.perf_counter()
-        main(rounds)
-        took = time.perf_counter() - start
-        tried += took
-        if took >= seconds / 2 and tried > WARM_UP * seconds:
-            return max(1, round(rounds * seconds / took))
-        if took < seconds / 2:
-            rounds *= 2
 
 
 def order(configurations: list[str], rng: random.Random) -> list[str]:
@@ -129,7 +105,8 @@ def main(arguments: list[str]) -> None:
         profile = os.path.join(folder, "app.vmprof")
         # what the program prints is not ours to print
         with contextlib.redirect_stdout(io.StringIO()):
-            rounds = rounds_for(run, float(seconds))
+            rounds = rounds_for(run, float(seconds),
+                                WARM_UP * float(seconds))
             for configuration in configurations:        # each one once before
                 segment(run, max(1, rounds // 4), configuration, profile)
         for number in range(int(passes)):

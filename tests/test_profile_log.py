@@ -66,6 +66,10 @@ def stacks_for_vmprof(data: bytes) -> collections.Counter[tuple[int, ...]]:
     return counts
 
 
+def name(address: int, text: bytes) -> bytes:
+    return b"\x02" + profiles.word(address) + profiles.string(text)
+
+
 def stack_record(words: Sequence[int], *tail: int) -> bytes:
     words = list(words)
     return b"\x01" + struct.pack(
@@ -184,8 +188,8 @@ def logs(draw: st.DrawFn) -> Log:
         kind = draw(st.sampled_from(["name", "stack", "stack", "stack", "again",
                                      "object", "flush"]))
         if kind == "name":
-            name = b"\x02" + profiles.word(draw(st.integers(1, 2**60)))
-            log.records(name + profiles.string(draw(st.binary(max_size=100))))
+            log.records(name(draw(st.integers(1, 2**60)),
+                             draw(st.binary(max_size=100))))
         elif kind == "flush":
             log.flush(time, *(draw(COUNTS) for _ in range(6)))
         elif kind == "object":
@@ -274,9 +278,9 @@ def test_moments_never_go_back(log_harness: pathlib.Path,
     log, file = new_log(tmp_path)
     log.sample(log.stack([8]), 1000)
     log.flush(2000)
-    name = b"\x02" + profiles.word(1) + profiles.string(b"x" * 9000)
+    names = name(1, b"x" * 9000).hex()
     log.lines += ["stack " + stack_record((1, 16), 0).hex(),
-                  "bytes " + name.hex(), "bytes " + name.hex(),
+                  "bytes " + names, "bytes " + names,
                   "sample 2 %d 1 8 1" % (START + 3000),
                   "flush %d" % (START + 4000), "close"]
     log.answers += [2, 2, 0]
@@ -448,9 +452,8 @@ def test_names_that_nobody_flushes(log_harness: pathlib.Path,
                                    tmp_path: pathlib.Path) -> None:
     log, file = new_log(tmp_path)
     for i in range(300):
-        name = b"\x02" + profiles.word(i + 1) + profiles.string(
-            b"x" * (LARGEST_RECORD - 17))
-        log.lines.append("bytes " + name.hex())
+        log.lines.append(
+            "bytes " + name(i + 1, b"x" * (LARGEST_RECORD - 17)).hex())
         if i % 7 == 0:
             log.sample(log.stack([i + 1]), i, 1, 2**62, 2**62)
     log.lines += ["flush %d" % (START + 10**6), "close"]
@@ -466,9 +469,7 @@ def test_the_largest_member(log_harness: pathlib.Path,
     # every buffer full: address sanitizer looks on
     log, file = new_log(tmp_path)
     log.flush(0)
-    name = b"\x02" + profiles.word(1) + profiles.string(
-        b"x" * (LARGEST_RECORD - 17))
-    log.records(name)
+    log.records(name(1, b"x" * (LARGEST_RECORD - 17)))
     while len(log.objects) <= 8192 - 26:
         log.object(2**62, 2**62 - 1, 1)
     while len(log.expected.pending) <= 32768 - 78:
@@ -516,10 +517,6 @@ def test_a_flush_of_objects_alone_is_due_by_age(
 
 # ____________________________________________________________
 # files that don't take it
-
-def name(address: int, text: bytes) -> bytes:
-    return b"\x02" + profiles.word(address) + profiles.string(text)
-
 
 def several_flushes(log: Log) -> None:
     for i in range(6):

@@ -10,7 +10,12 @@ from pathlib import Path
 
 from measuring import Json
 
-__all__ = ["Context", "Json"]
+__all__ = ["Context", "Json", "short"]
+
+
+def short(program: str) -> str:
+    """The name of a program in tables and plots."""
+    return program.rpartition(":")[2]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,6 +17,7 @@ import measuring
 from experiments import Context, Json
 from measuring import table
 from vmprof_allocation import reader, summary
+from vmprof_allocation.sizes import parse_interval
 
 NAME = "accuracy"
 INTERVALS = ("1k", "4k", "16k", "64k", "256k", "1M", "4M")
@@ -73,11 +74,7 @@ def errors(results: Json, interval: str) -> Json:
         "total": rms([run["bytes"] / truth["bytes"] - 1 for run in runs]),
         "objects": rms([run["objects"] / truth["objects"] - 1 for run in runs]),
         "share": max(rms([of(name, run) for run in runs]) for name in large),
-        "theory": math.sqrt(_size(interval) / truth["bytes"])}
-
-
-def _size(interval: str) -> int:
-    return int(interval[:-1]) * {"k": 2**10, "M": 2**20}[interval[-1]]
+        "theory": math.sqrt(parse_interval(interval) / truth["bytes"])}
 
 
 def report(results: Json) -> str:
@@ -100,7 +97,7 @@ def report(results: Json) -> str:
 def plot(results: Json, path: Path) -> None:
     intervals = [interval for interval in results if interval != "1"]
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    x = [_size(interval) for interval in intervals]
+    x = [parse_interval(interval) for interval in intervals]
     for key, label in (("total", "total bytes"), ("objects", "objects"),
                        ("share", "worst share of a function"),
                        ("theory", "sqrt(interval / bytes)")):

@@ -5,7 +5,9 @@ configurations (worker.py); all programs take turns.
 """
 from __future__ import annotations
 
+import bisect
 import collections
+import itertools
 import json
 import math
 import statistics
@@ -15,8 +17,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 import measuring
-from experiments import Context, Json
+from experiments import Context, Json, short
 from measuring import Estimate, estimate, table
+from vmprof_allocation.sizes import parse_interval
 
 NAME = "costs"
 
@@ -29,7 +32,6 @@ PROGRAMS = (
 QUICK_PROGRAMS = ("churn", "pyperformance:json_dumps")
 INTERVALS = tuple(
     "%dk" % 2**i if i < 10 else "%dM" % 2**(i - 10) for i in range(5, 16))
-#: "off": a plain run that is taken for a sampled one, the noise floor
 CONFIGURATIONS = (*INTERVALS, "auto", "auto:1000/s", "fixed:128k", "time:100",
                   "time:1000", "time:2000", "both:128k:1000")
 QUICK_CONFIGURATIONS = ("32k", "1M", "auto", "fixed:128k", "time:1000",
@@ -62,21 +64,22 @@ Ratios = dict[str, list[float]]
 
 
 def with_neighbours(segments: list[Json]) -> Iterator[tuple[Json, float]]:
-    """Each sampled segment, and the time of the plain ones around it; where
-    one plain segment follows another, the second as if it were sampled."""
-    plain = [i for i, s in enumerate(segments) if s["configuration"] == "plain"]
-    for i, segment in enumerate(segments):
-        before = [j for j in plain if j < i and
-                  segments[j]["pass"] == segment["pass"]]
-        after = [j for j in plain if j > i and
-                 segments[j]["pass"] == segment["pass"]]
-        if before and after:
-            reference = (segments[before[-1]]["wall"]
-                         + segments[after[0]]["wall"]) / 2
-            yield segment, reference
+    """Each segment that lies between two plain ones of its pass, be it
+    sampled or plain itself, and the mean time of these two."""
+    for _, group in itertools.groupby(segments, key=lambda s: s["pass"]):
+        inside = list(group)
+        plain = [i for i, s in enumerate(inside)
+                 if s["configuration"] == "plain"]
+        for i in range(plain[0] + 1, plain[-1]):
+            before = plain[bisect.bisect_left(plain, i) - 1]
+            after = plain[bisect.bisect_right(plain, i)]
+            yield inside[i], (inside[before]["wall"]
+                              + inside[after]["wall"]) / 2
 
 
 def ratios(processes: list[list[Json]]) -> Ratios:
+    """Of each configuration; "off" is a plain run that is taken for a sampled
+    one, the noise floor."""
     result: Ratios = collections.defaultdict(list)
     for segments in processes:
         for segment, reference in with_neighbours(segments):
@@ -136,19 +139,11 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(statistics.fmean(map(math.log, values)))
 
 
-def order(results: Json) -> list[str]:
-    return [name for name in ("off", *CONFIGURATIONS)
-            if any(name in ratios(p) for p in results["programs"].values())]
-
-
-def short(program: str) -> str:
-    return program.rpartition(":")[2]
-
-
 def report(results: Json) -> str:
     programs = results["programs"]
-    columns = order(results)
     found = {name: ratios(processes) for name, processes in programs.items()}
+    columns = [name for name in ("off", *CONFIGURATIONS)
+               if any(name in r for r in found.values())]
     medians = {name: {c: statistics.median(r[c]) for c in columns}
                for name, r in found.items()}
     lines = [["wall time, sampled / plain", "GB/s", *columns]]
@@ -188,10 +183,6 @@ def report(results: Json) -> str:
 # ____________________________________________________________
 # plots
 
-def in_bytes(interval: str) -> float:
-    return float(interval[:-1]) * {"k": 2**10, "M": 2**20}[interval[-1]]
-
-
 def plot(results: Json, path: Path) -> None:
     _plot_overhead(results, path)
     _plot_rates(results, path.with_name(path.stem + "-rate.png"))
@@ -210,9 +201,9 @@ def _plot_overhead(results: Json, path: Path) -> None:
         found = ratios(processes)
         mine = [c for c in INTERVALS if c in found]
         for c in mine:
-            axes.plot([in_bytes(c)] * len(found[c]), found[c], ".",
+            axes.plot([parse_interval(c)] * len(found[c]), found[c], ".",
                       color="#1f77b4", alpha=0.35, markersize=4)
-        axes.plot([in_bytes(c) for c in mine],
+        axes.plot([parse_interval(c) for c in mine],
                   [statistics.median(found[c]) for c in mine],
                   color="#d95f02", linewidth=1.2)
         axes.axhline(1, color="0.6", linewidth=0.8, zorder=0)
@@ -233,9 +224,11 @@ def _plot_rates(results: Json, path: Path) -> None:
     of allocation."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2),
                                          layout="constrained")
+    found = {name: ratios(processes)
+             for name, processes in results["programs"].items()}
     for name, processes in results["programs"].items():
-        mine = [c for c in INTERVALS if c in ratios(processes)]
-        left.plot([in_bytes(c) for c in mine], [
+        mine = [c for c in INTERVALS if c in found[name]]
+        left.plot([parse_interval(c) for c in mine], [
             median_of(processes, c, "samples") / median_of(processes, c, "wall")
             for c in mine], marker=".", linewidth=0.8, label=short(name))
     left.set_xscale("log", base=2)
@@ -246,9 +239,9 @@ def _plot_rates(results: Json, path: Path) -> None:
     left.legend(frameon=False, fontsize=6, ncols=2)
     for configuration, color in (("32k", "#d95f02"), ("128k", "#1f77b4"),
                                  ("1M", "#2ca02c")):
-        points = [(rate(p) / 1e9, 100 * (statistics.median(
-            ratios(p)[configuration]) - 1))
-            for p in results["programs"].values() if configuration in ratios(p)]
+        points = [(rate(results["programs"][name]) / 1e9,
+                   100 * (statistics.median(r[configuration]) - 1))
+                  for name, r in found.items() if configuration in r]
         right.plot(*zip(*points) if points else ([], []), "o", markersize=4,
                    color=color, label=configuration)
     right.axhline(0, color="0.6", linewidth=0.8, zorder=0)

@@ -11,14 +11,14 @@ import matplotlib.pyplot as plt
 
 import measuring
 from experiments import Context, Json
+from experiments.costs import INTERVALS
 from measuring import BUILD, ROOT, estimate, table
 from vmprof_allocation import reader
 
 NAME = "patched"
 BUILDS = ("guest", "guest-jit")
 PROGRAM = ROOT / "rpython" / "examples" / "programs" / "gcbench.guest"
-RATES = ("32k", "64k", "128k", "256k", "512k", "1M", "2M", "4M", "8M", "16M",
-         "32M", "auto:1000/s")
+RATES = (*INTERVALS, "auto:1000/s")
 #: rounds of the program, about half a second each
 ROUNDS = {"guest": 6, "guest-jit": 40}
 PAIRS = 15

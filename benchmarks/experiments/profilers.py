@@ -13,7 +13,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 import measuring
-from experiments import Context, Json
+from experiments import Context, Json, short
 from measuring import estimate, table
 
 NAME = "profilers"
@@ -124,7 +124,7 @@ def report(results: Json) -> str:
         rows = results[python]
         programs = list(dict.fromkeys(row["program"] for row in rows))
         lines = [[python, *(text for program in programs for text in (
-            program.rpartition(":")[2] + ": time", "memory", "profile, KB"))]]
+            short(program) + ": time", "memory", "profile, KB"))]]
         for profiler in profilers_of(rows):
             line = [profiler]
             for program in programs:
@@ -161,7 +161,7 @@ def plot(results: Json, path: Path) -> None:
                 found = ratios(rows, program, name, "wall")
                 axes.plot(found, [y + 0.2 * (1 - i)] * len(found), ".",
                           color=color, alpha=0.4, markersize=4,
-                          label=program.rpartition(":")[2] if not y else None)
+                          label=short(program) if not y else None)
         axes.axvline(1, color="0.6", linewidth=0.8, zorder=0)
         axes.set_xscale("log")
         axes.set_yticks(range(len(names)), names)

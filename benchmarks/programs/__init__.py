@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-Main = Callable[[int], object]
+from timing import Main
 
 HERE = Path(__file__).resolve().parent
 

@@ -16,7 +16,7 @@ from vmprof_allocation.errors import AllocationSamplingError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Literal
+    from typing import Literal
 
     from vmprof_allocation.sizes import Limit
     Gaps = Literal["exponential", "fixed"]
@@ -41,20 +41,6 @@ class Settings:
         self.period = period
         #: vmprof's own switch for its resident memory column
         self.memory = memory
-
-
-def describe(carrier: str, settings: Settings) -> str:
-    """The settings as the profile holds them: PROFILE.rst."""
-    pairs: list[tuple[str, Any]] = [
-        ("carrier", carrier),
-        ("interval", settings.interval),
-        ("gaps", settings.gaps),
-        ("seed", settings.seed),
-        ("period", "" if settings.period is None else settings.period),
-        ("pid", os.getpid()),
-        ("limit", settings.limit or ""),
-    ]
-    return ";".join("%s=%s" % pair for pair in pairs)
 
 
 class Statistics:

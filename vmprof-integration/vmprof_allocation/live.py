@@ -18,7 +18,6 @@ from vmprof_allocation.carrier import (
     Carrier,
     Settings,
     Statistics,
-    describe,
     refuse_second,
 )
 from vmprof_allocation.errors import (
@@ -326,7 +325,7 @@ class LiveCarrier(Carrier):
                 _vmprof.enable(fd, settings.period or 0.99,
                                int(settings.memory), 0, 0, 0)
                 self._check(self._lib.live_enabled(
-                    describe(self.name, settings).encode("ascii"),
+                    self._describe(settings).encode("ascii"),
                     settings.period is not None), "beginning the profile")
                 if settings.limit is not None:
                     self._lib.live_limit(settings.limit.per_second,
@@ -362,6 +361,18 @@ class LiveCarrier(Carrier):
         assert self._process is not None
         first = self._process.word(self._process.layout.entry[0])
         return bool(first[0] == self._lib.live_patched_word(0))
+
+    def _describe(self, settings: Settings) -> str:
+        """The settings as the profile holds them: PROFILE.rst."""
+        return ";".join("%s=%s" % pair for pair in (
+            ("carrier", self.name),
+            ("interval", settings.interval),
+            ("gaps", settings.gaps),
+            ("seed", settings.seed),
+            ("period", "" if settings.period is None else settings.period),
+            ("pid", os.getpid()),
+            ("limit", settings.limit or ""),
+        ))
 
     def _patch(self, word: Any) -> int:
         """Store `word(i)` at each of the three entries."""

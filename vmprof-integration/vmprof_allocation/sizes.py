@@ -34,6 +34,11 @@ class Limit:
         return "%dppm" % self.share
 
 
+def _are_digits(text: str) -> bool:
+    # isdigit() alone would take other scripts' digits, and int() underscores
+    return text.isascii() and text.isdigit()
+
+
 def parse_limit(text: str) -> Limit | None:
     """What ``auto``, ``auto:1000/s`` or ``auto:0.5%`` asks for; None if
     `text` is nothing of the kind.  Raises AllocationSamplingError for a limit
@@ -46,8 +51,7 @@ def parse_limit(text: str) -> Limit | None:
         return Limit(share=DEFAULT_SHARE)
     number = value[:-2] if value.endswith("/s") else value[:-1]
     whole, point, fraction = number.partition(".")
-    digits = whole + fraction
-    if not (digits.isascii() and digits.isdigit()
+    if not (_are_digits(whole + fraction)
             and (value.endswith("%") or (value.endswith("/s") and not point))):
         raise AllocationSamplingError(
             "the limit %r is not understood; %s" % (text, LIMIT_FORMS))
@@ -76,8 +80,7 @@ def parse_interval(text: str) -> int:
     unit = number[-1:] if number[-1:] in _UNITS else ""
     number = number[:len(number) - len(unit)].rstrip()
     digits = number[1:] if number[:1] in ("+", "-") else number
-    # isdigit() alone would take other scripts' digits, and int() underscores
-    if not (digits.isascii() and digits.isdigit()):
+    if not _are_digits(digits):
         raise AllocationSamplingError(
             "the sample interval %r is not a number of bytes; write for "
             "example 131072, 128k or 1M, or auto" % text)

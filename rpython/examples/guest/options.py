@@ -58,6 +58,18 @@ class Options(object):
         return self.interval > 0 or self.period > 0.0
 
 
+def parse_number(text, start, end, largest):
+    """The whole number text[start:end], or 0 if it is none from 1 to
+    `largest`."""
+    number = 0
+    for i in range(start, end):
+        digit = ord(text[i]) - ord("0")
+        if not 0 <= digit <= 9 or number > (largest - digit) // 10:
+            return 0
+        number = number * 10 + digit
+    return number
+
+
 def parse_interval(text):
     refusal = UsageError(
         "--allocation-sampling: '%s' is not a number of bytes; give a whole "
@@ -75,13 +87,8 @@ def parse_interval(text):
             factor = 1024 ** 3
         if factor > 1:
             digits -= 1
-    number = 0
-    for i in range(digits):
-        digit = ord(text[i]) - ord("0")
-        if not 0 <= digit <= 9 or number > (MAX_INTERVAL - digit) // 10:
-            raise refusal
-        number = number * 10 + digit
-    if number == 0 or number > MAX_INTERVAL // factor:
+    number = parse_number(text, 0, digits, MAX_INTERVAL // factor)
+    if number == 0:
         raise refusal
     return number * factor
 
@@ -90,16 +97,11 @@ def parse_per_second(text):
     refusal = UsageError(
         "--allocation-sampling: '%s' is not a limit; give auto:NUMBER/s, with "
         "a number of samples from 1 to 1000000" % text)
-    end = len(text) - len("/s")
-    if end <= len("auto:") or not text.endswith("/s"):
-        raise refusal
     number = 0
-    for i in range(len("auto:"), end):
-        digit = ord(text[i]) - ord("0")
-        if not 0 <= digit <= 9 or number > MAX_PER_SECOND:
-            raise refusal
-        number = number * 10 + digit
-    if not 1 <= number <= MAX_PER_SECOND:
+    if text.startswith("auto:") and text.endswith("/s"):
+        number = parse_number(text, len("auto:"), len(text) - len("/s"),
+                              MAX_PER_SECOND)
+    if number == 0:
         raise refusal
     return number
 

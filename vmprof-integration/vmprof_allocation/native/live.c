@@ -394,20 +394,26 @@ int live_writable(int writable)
 /* ____________________________________________________________ */
 /* start and stop */
 
-/* libpypy's pointers to write(), mmap() and mmap64(), lseek() and lseek64(),
-   as they were */
-#define SLOTS   5
-static uintptr_t original[SLOTS];
+/* libpypy's pointers to C functions: where they are, and what they become */
+static const struct {
+    const uintptr_t *address;
+    uintptr_t ours;
+} slots[] = {
+    { &place.write_slot, (uintptr_t)live_write },
+    { &place.mmap_slot[0], (uintptr_t)live_mmap },
+    { &place.mmap_slot[1], (uintptr_t)live_mmap },
+    { &place.seek_slot[0], (uintptr_t)live_lseek },
+    { &place.seek_slot[1], (uintptr_t)live_lseek },
+};
 
-static uintptr_t slot_address(int i)
-{
-    return i == 0 ? place.write_slot
-         : i <= 2 ? place.mmap_slot[i - 1] : place.seek_slot[i - 3];
-}
+#define SLOTS   ((int)(sizeof slots / sizeof *slots))
+
+/* and what they were */
+static uintptr_t original[SLOTS];
 
 static int set_slot(int i, uintptr_t value)
 {
-    uintptr_t slot = slot_address(i);
+    uintptr_t slot = *slots[i].address;
     void *page = (void *)(slot & ~(uintptr_t)4095);
 
     if (slot == 0 || value == 0)
@@ -434,11 +440,9 @@ int live_open(int fd)
     (void)sigaction(SIGPROF, NULL, &program_action);
     (void)getitimer(ITIMER_PROF, &program_timer);
     for (i = 0; i < SLOTS && error == 0; i++) {
-        if (slot_address(i) != 0)
-            original[i] = *(uintptr_t *)slot_address(i);
-        error = set_slot(i, i == 0 ? (uintptr_t)live_write
-                          : i <= 2 ? (uintptr_t)live_mmap
-                                   : (uintptr_t)live_lseek);
+        if (*slots[i].address != 0)
+            original[i] = *(uintptr_t *)*slots[i].address;
+        error = set_slot(i, slots[i].ours);
     }
     is_control = (error == 0);
     if (error != 0)

@@ -48,7 +48,7 @@ int64_t pace_sample(struct pace *p, int64_t now, int64_t cost, int64_t interval)
     double elapsed = (double)(now - p->since);
     double wanted, ratio, owed;
 
-    if (p->per_second == 0 && p->share == 0)
+    if (!pace_is_limited(p))
         return interval;
     p->samples++;
     p->cost += (cost - p->cost) / 16;

@@ -53,6 +53,11 @@ struct pace {
 /* Give either, or neither. */
 void pace_start(struct pace *, int64_t now, int64_t per_second, int64_t share);
 
+static inline int pace_is_limited(const struct pace *p)
+{
+    return p->per_second != 0 || p->share != 0;
+}
+
 /* A sample was taken at 'now' and took 'cost', both in ns.  Returns the
    interval to go on with, in bytes, which is 'interval' if there is no limit. */
 int64_t pace_sample(struct pace *, int64_t now, int64_t cost, int64_t interval);

@@ -39,7 +39,6 @@
 #define NEW_INTERVAL        2
 #define NEW_MEMORY          4
 
-
 /* marker, count, depth; the words; thread, resident memory */
 #define RECORD_HEAD         (1 + 2 * sizeof(int64_t))
 #define MAX_RECORD          (RECORD_HEAD + (STACK_MAX_WORDS + 2) * sizeof(int64_t))

@@ -128,7 +128,7 @@ int64_t recorder_allocation(int64_t size, int64_t interval, void (*walk)(void))
     if (profile_log_due(now))
         profile_log_flush(now);
     next_interval = interval;
-    if (pace.per_second != 0 || pace.share != 0)
+    if (pace_is_limited(&pace))
         next_interval = pace_sample(&pace, now, now_ns() - now, interval);
     recorder_unlock();
     errno = saved_errno;

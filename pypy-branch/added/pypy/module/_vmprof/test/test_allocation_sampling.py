@@ -94,6 +94,12 @@ class AppTestAllocationSampling(object):
         for i in range(1000):
             self.last = [i] * 100
 
+    def w_allocate_for(self, seconds):
+        import time
+        end = time.time() + seconds
+        while time.time() < end:
+            self.allocate()
+
     def test_fixed_gaps_sample_every_nth_byte(self):
         if not self.translated:
             skip("needs a GC that can sample")
@@ -114,11 +120,8 @@ class AppTestAllocationSampling(object):
     def test_limits(self):
         if not self.translated:
             skip("needs a GC that can sample")
-        import time
         def work():
-            end = time.time() + 0.5
-            while time.time() < end:
-                self.allocate()
+            self.allocate_for(0.5)
         profile, counted = self.run(work, allocation_interval=1000,
                                     allocation_per_second=1000)
         assert b'limit=1000/s' in profile
@@ -144,11 +147,8 @@ class AppTestAllocationSampling(object):
     def test_time_samples_beside_allocation_samples(self):
         if not self.translated:
             skip("needs a GC that can sample")
-        import time
         def work():
-            end = time.time() + 0.3
-            while time.time() < end:
-                self.allocate()
+            self.allocate_for(0.3)
         profile, counted = self.run(work, period=0.001,
                                     allocation_interval=10000)
         assert counted['samples'] > 0

@@ -54,7 +54,7 @@ static __attribute__((noinline)) void record_stack(PY_STACK_FRAME_T *stack)
     if (depth == 0)
         return;
     st->depth = depth;
-    st->stack[depth++] = NULL;          /* the key */
+    st->stack[depth++] = NULL;          /* the thread */
     memory = with_memory ? get_current_proc_rss() : -1;
     if (memory >= 0)
         st->stack[depth++] = (void *)memory;
