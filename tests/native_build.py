@@ -11,16 +11,18 @@ FLAGS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all",
          "-Wall", "-Wextra", "-Werror", "-std=gnu99", "-g", "-O1"]
 
 
-def load(directory: pathlib.Path, name: str) -> ctypes.CDLL:
-    """native/shared/`name`.c as a library, to be called from here.  What is
-    undefined ends the process: address sanitizer can't be loaded so late."""
-    target = directory / (name + ".so")
-    source = NATIVE / "shared" / name
+def load(directory: pathlib.Path, *names: str) -> ctypes.CDLL:
+    """native/shared/NAME.c as a library, to be called from here; what it calls
+    comes before it.  What is undefined ends the process: address sanitizer
+    can't be loaded so late."""
+    target = directory / (names[-1] + ".so")
+    text = "".join((NATIVE / "shared" / (name + suffix)).read_text()
+                   for name in names for suffix in (".h", ".c"))
+    for name in names:
+        text = text.replace('#include "%s.h"' % name, "")
+    text = "#define _GNU_SOURCE\n" + text.replace("#define _GNU_SOURCE", "")
     # without the visibility, which is for what is linked together
-    text = "".join(
-        path.read_text().replace("#pragma once", "").replace(
-            '#include "%s.h"' % name, "")
-        for path in (source.with_suffix(".h"), source.with_suffix(".c")))
+    text = text.replace("#pragma once", "")
     subprocess.run(
         ["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-std=gnu99",
          "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error",

@@ -580,6 +580,30 @@ def test_forked_child_may_sample_itself(pypy: PyPy) -> None:
         assert profile.end_time is not None
 
 
+def test_what_vmprof_ignores_has_no_stack(pypy: PyPy) -> None:
+    """Also if it is a stack that was seen before."""
+    script = pypy.script("""
+        import _vmprof, vmprof_allocation
+        filler = b"x" * 2000
+        def work():
+            for i in range(10000):
+                filler[:1000]
+        with vmprof_allocation.sample("out.vmprof", "2k", seed=1):
+            work()
+            _vmprof.stop_sampling()
+            work()
+            _vmprof.start_sampling()
+            work()
+    """)
+    run = pypy.command("--jit", "off", str(script))
+    assert (run.code, run.err) == (0, ""), run.err
+    profile = run.profile()
+    names = [innermost(profile, s) for s in profile.samples.stack if s >= 0]
+    # 44 % of the objects of 1 KB and some, at 2 KB; sigma is 50
+    assert 4200 < profile.lost_stacks < 4800
+    assert 8400 < names.count("work") < 9600
+
+
 def test_start_from_deep_in_the_stack(pypy: PyPy) -> None:
     """Deeper than what vmprof records."""
     script = pypy.script("""

@@ -28,6 +28,8 @@ from vmprof_allocation import reader
 START = 10**15                      # of the run, in nanoseconds
 FLUSH_NS = 750000000
 LARGEST_RECORD = 16384
+#: of stacks that are known: places for them, and how often they are believed
+KEYS, KEY_USES = 4096, 100
 TRAILER = b"\x03" + struct.pack("<qq8x", profiles.START + 1, 0)
 
 
@@ -88,6 +90,7 @@ class Log:
         #: what each member unpacks to
         self.flushes: list[bytes] = []
         self.stacks: list[tuple[int, ...]] = []
+        self.keys: dict[int, tuple[int, tuple[int, ...]]] = {}
         self.objects = ""
         self.records(head)
 
@@ -98,9 +101,28 @@ class Log:
     def stack(self, frames: Sequence[FrameSpec]) -> int:
         words = self.expected.words(frames)
         self.lines.append("stack " + stack_record(words, 0).hex())
-        self.answers.append(self.expected.define(self.expected.pairs(frames)))
+        self.last = self.expected.define(self.expected.pairs(frames))
+        self.answers.append(self.last)
         self.stacks.append(tuple(words))
-        return self.answers[-1]
+        return self.last
+
+    def remember(self, key: int) -> None:
+        """The stack that came last."""
+        self.lines.append("remember %d %d" % (key, self.last))
+        # the one that was in this place is forgotten
+        self.keys = {k: v for k, v in self.keys.items() if (k - key) % KEYS}
+        self.keys[key] = self.last, self.stacks[-1]
+
+    def known(self, key: int) -> int:
+        number, words = self.keys[key]
+        self.lines.append("known %d" % key)
+        self.answers.append(number)
+        self.stacks.append(words)
+        return number
+
+    def not_known(self, key: int) -> None:
+        self.lines.append("known %d" % key)
+        self.answers.append(0)
 
     def sample(self, stack: int, time: int, thread: int = 1, size: int = 16,
                interval: int = 10) -> int:
@@ -186,7 +208,7 @@ def logs(draw: st.DrawFn) -> Log:
     paths: list[list[tuple[int, int]]] = [[]]
     for _ in range(draw(st.integers(0, 60))):
         kind = draw(st.sampled_from(["name", "stack", "stack", "stack", "again",
-                                     "object", "flush"]))
+                                     "known", "object", "flush"]))
         if kind == "name":
             log.records(name(draw(st.integers(1, 2**60)),
                              draw(st.binary(max_size=100))))
@@ -203,6 +225,11 @@ def logs(draw: st.DrawFn) -> Log:
                 path = path[:draw(st.integers(0, len(path)))] + draw(FRAMES)
                 paths.append(path)
                 known.append(log.stack(path))
+                # one bit makes two of them: neighbours in the table
+                log.remember(len(known) << draw(st.sampled_from([1, 50])))
+            elif kind == "known" and log.keys:
+                known.append(log.known(draw(st.sampled_from([*log.keys]))))
+                kind = "stack"
             time += draw(TIMES)
             size = draw(COUNTS)
             untold.append(log.sample(
@@ -420,6 +447,70 @@ def test_one_stack_very_often(log_harness: pathlib.Path,
     packed = len(data) - sum(map(len, members(data, b"r")))
     assert unpacked == 30000 * (17 + 8 * 41)
     assert packed < unpacked // 80
+
+
+# ____________________________________________________________
+# stacks that are known before they are walked
+
+def test_a_key_has_to_be_said_again_after_so_many_uses(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    log, file = new_log(tmp_path)
+    for time in range(3):
+        log.sample(log.stack([8, 16]), time)
+        log.remember(7)
+        for _ in range(KEY_USES):
+            log.sample(log.known(7), time)
+        log.not_known(7)
+    log.flush(2, command="finish")
+    log.close()
+    log.run(log_harness)
+    data = file.read_bytes()
+    assert len(log.check(data).samples) == 3 * (KEY_USES + 1)
+    assert stacks_for_vmprof(data) == collections.Counter(log.stacks)
+
+
+def test_two_keys_in_the_same_place(log_harness: pathlib.Path,
+                                    tmp_path: pathlib.Path) -> None:
+    """The later one stays."""
+    log, _ = new_log(tmp_path)
+    log.stack([8])
+    log.remember(5)
+    log.stack([16])
+    log.remember(5 + KEYS)
+    log.not_known(5)
+    log.known(5 + KEYS)
+    log.not_known(5 + 2 * KEYS)
+    log.run(log_harness)
+
+
+def test_keys_are_forgotten_with_the_table(log_harness: pathlib.Path,
+                                           tmp_path: pathlib.Path) -> None:
+    log, _ = new_log(tmp_path)
+    log.not_known(9)
+    log.stack([8])
+    log.remember(9)
+    log.known(9)
+    full = ["stack " + stack_record((1, number), 0).hex()
+            for number in range(1, 7000)]
+    again, _ = new_log(tmp_path)
+    again.not_known(9)
+    answers = subprocess.run(
+        [log_harness], input="\n".join([*log.lines, *full, "known 9", "forget",
+                                        "known 9", *again.lines]),
+        text=True, capture_output=True, check=True).stdout.split()
+    assert list(map(int, answers[:len(log.answers)])) == log.answers
+    assert answers[len(log.answers) + len(full):] == ["0", "0", "0", "0"]
+
+
+def test_resident_memory_comes_with_a_stack_that_is_not_known(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """vmprof reads it when it walks."""
+    log, _ = new_log(tmp_path)
+    log.lines.append("stack " + stack_record([1, 8], 0, 500).hex())
+    log.answers.append(1)
+    log.lines.append("remember 9 1")
+    log.not_known(9)
+    log.run(log_harness)
 
 
 def test_no_object_is_dropped(log_harness: pathlib.Path,

@@ -69,7 +69,7 @@ setup(
         depends=sorted(glob(NATIVE + "**/*.h", recursive=True)),
         include_dirs=[NATIVE + "shared"],
         extra_compile_args=["-std=gnu99", "-O2", "-Wall", "-Wextra"],
-        libraries=["m", "pthread"],
+        libraries=["dl", "m", "pthread"],
         # the hooks lead into it: it must stay, whoever forgets the handle
         extra_link_args=["-Wl,-z,nodelete"],
     )] if SUPPORTED else [],

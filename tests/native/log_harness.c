@@ -5,6 +5,8 @@
  *   openfd FD NOW         the log writes to this descriptor
  *   bytes HEX
  *   stack HEX             prints the stack's number
+ *   remember KEY STACK
+ *   known KEY             prints the number of the stack with this key
  *   sample STACK NOW THREAD SIZE INTERVAL      prints the key
  *   object KEY NOW TYPE SURVIVED
  *   due NOW               prints 0 or 1
@@ -106,6 +108,7 @@ static void call(const char *command, const char *rest)
     struct profile_totals t;
     char path[4096];
     int64_t n[5];
+    uint64_t key, stack;
     int fd;
 
     if (sscanf(rest, "%4095s %" SCNd64, path, n) == 2 &&
@@ -116,6 +119,12 @@ static void call(const char *command, const char *rest)
         open_log(fd, n[0]);
     else if (strcmp(command, "bytes") == 0 || strcmp(command, "stack") == 0)
         records(command, rest);
+    else if (strcmp(command, "remember") == 0 &&
+             sscanf(rest, "%" SCNu64 " %" SCNu64, &key, &stack) == 2)
+        profile_log_remember(key, stack);
+    else if (strcmp(command, "known") == 0)
+        printf("%" PRIu64 "\n",
+               profile_log_known_stack(strtoull(rest, NULL, 10)));
     else if (strcmp(command, "sample") == 0 &&
              sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
                     " %" SCNd64, n, n + 1, n + 2, n + 3, n + 4) == 5)

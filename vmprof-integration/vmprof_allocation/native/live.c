@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -174,6 +175,11 @@ static off_t live_lseek(int fd, off_t offset, int whence)
 static struct sigaction vmprof_action;
 static volatile int takes_time_samples;
 
+/* Around what vmprof's handler does.  The first tells whether vmprof ignores
+   its signals just now. */
+static long (*vmprof_enter_signal)(void);
+static long (*vmprof_exit_signal)(void);
+
 /* what the program did with SIGPROF before us */
 static struct sigaction program_action;
 static struct itimerval program_timer;
@@ -197,7 +203,8 @@ static void call_vmprof_now(void)
 static void walk_stack(void)
 {
     uintptr_t back, stub = 0;
-    uintptr_t *return_address = vmprof_stack_stub(&back);
+    uintptr_t *return_address = stack_nodes_stub(vmprof_stack_innermost(),
+                                                 &back);
 
     if (return_address != NULL) {
         stub = *return_address;
@@ -210,9 +217,22 @@ static void walk_stack(void)
         take_new_names();
 }
 
+/* What stands for this thread's stack; 0 if vmprof would take no sample now,
+   or can't be asked */
+static uint64_t stack_key(void)
+{
+    int ignores;
+
+    if (vmprof_enter_signal == NULL || vmprof_exit_signal == NULL)
+        return 0;
+    ignores = vmprof_enter_signal() != 0;
+    (void)vmprof_exit_signal();
+    return ignores ? 0 : stack_nodes_key(vmprof_stack_innermost(), 0);
+}
+
 static int64_t take_allocation_sample(int64_t size, int64_t interval)
 {
-    if (recorder_allocation(size, interval, walk_stack) == 0)
+    if (recorder_allocation(size, interval, stack_key(), walk_stack) == 0)
         return interval;
     return recorder_next_interval();
 }
@@ -336,6 +356,18 @@ static int64_t large_size(uintptr_t type, intptr_t length)
     return (size + 7) & ~(int64_t)7;
 }
 
+/* A function of libpypy's, or NULL */
+static void *pypy_symbol(const char *name)
+{
+    void *address = dlsym(RTLD_DEFAULT, name);
+    Dl_info info;
+
+    if (address == NULL || dladdr(address, &info) == 0 ||
+        (uintptr_t)info.dli_fbase != place.base)
+        return NULL;
+    return address;
+}
+
 int live_prepare(const struct live_place *p)
 {
     unsigned char *slots;
@@ -346,6 +378,8 @@ int live_prepare(const struct live_place *p)
             p->entry[i] % sizeof(uint64_t) != 0)
             return EINVAL;
     place = *p;
+    vmprof_enter_signal = (long (*)(void))pypy_symbol("vmprof_enter_signal");
+    vmprof_exit_signal = (long (*)(void))pypy_symbol("vmprof_exit_signal");
     slots = map_near(place.entry[0], 4096);
     if (slots == NULL)
         return errno;

@@ -7,21 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "jit_stub.h"
-
-#define KIND_CODE       1       /* value: the code object's number */
-#define KIND_JITTED     3       /* value: stack pointer of the piece */
-
 #define MAX_NODES       100000
 #define FULL_RECORD     1000    /* words; 8 KiB hold no more than 1019 */
 #define STATIC_TLS      65536   /* glibc's static thread-local storage ends
                                    at the thread pointer */
-
-struct node {
-    struct node *next;
-    intptr_t value;
-    intptr_t kind;
-};
 
 static ptrdiff_t list_offset;   /* from the thread pointer; 0: not known */
 
@@ -57,7 +46,8 @@ static int look_at_library(struct dl_phdr_info *info, size_t size, void *data)
 }
 
 /* Read memory that may not be there: a pipe refuses it politely. */
-static int read_node(const int pipe_fds[2], uintptr_t address, struct node *node)
+static int read_node(const int pipe_fds[2], uintptr_t address,
+                     struct stack_node *node)
 {
     if (address < 4096 || address % sizeof(void *) != 0)
         return 0;
@@ -74,7 +64,7 @@ static int matches(const int pipe_fds[2], uintptr_t address,
 {
     const size_t head = 1 + 2 * sizeof(int64_t);
     int64_t depth, pair[2];
-    struct node node;
+    struct stack_node node;
     int64_t i = 0;
     int nodes, frames = 0;
 
@@ -85,16 +75,16 @@ static int matches(const int pipe_fds[2], uintptr_t address,
         if (nodes == MAX_NODES || !read_node(pipe_fds, address, &node))
             return 0;
         address = (uintptr_t)node.next;
-        if (node.kind == KIND_JITTED)
+        if (node.kind == NODE_JITTED)
             continue;
-        if (node.kind != KIND_CODE)
+        if (node.kind != NODE_CODE)
             return 0;
         do {
             if (i + 2 > depth)          /* vmprof's record was full */
                 return depth >= FULL_RECORD && frames > 0;
             memcpy(pair, record + head + (size_t)i * 8, sizeof pair);
             i += 2;
-        } while (pair[0] != KIND_CODE);
+        } while (pair[0] != NODE_CODE);
         if (pair[1] != node.value)
             return 0;
         frames++;
@@ -130,17 +120,9 @@ int vmprof_stack_find(uintptr_t base, const char *record, size_t size)
     return found == 1 ? 0 : ENOTSUP;
 }
 
-uintptr_t *vmprof_stack_stub(uintptr_t *back)
+const struct stack_node *vmprof_stack_innermost(void)
 {
-    struct node *node;
-    uintptr_t *slot;
-
     if (list_offset == 0)
         return NULL;
-    node = *(struct node **)(thread_pointer() + list_offset);
-    if (node == NULL || node->kind != KIND_JITTED)
-        return NULL;
-    slot = (uintptr_t *)node->value - 1;
-    *back = jit_stub_back(*slot);
-    return *back == 0 ? NULL : slot;
+    return *(const struct stack_node **)(thread_pointer() + list_offset);
 }

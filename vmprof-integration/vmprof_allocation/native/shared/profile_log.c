@@ -325,6 +325,18 @@ uint64_t profile_log_stack(const void *record, size_t size)
     return number;
 }
 
+uint64_t profile_log_known_stack(uint64_t key)
+{
+    /* the resident memory comes with the stack */
+    return log.is_open && log.memory < 0 ? stack_table_count_known(key) : 0;
+}
+
+void profile_log_remember(uint64_t key, uint64_t number)
+{
+    if (log.is_open)
+        stack_table_remember(key, number);
+}
+
 static void begins_to_wait(int64_t now)
 {
     if (log.last_key == log.block_key && log.objects_used == 0)

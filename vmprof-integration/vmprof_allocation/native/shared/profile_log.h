@@ -48,7 +48,15 @@ void profile_log_bytes(const void *records, size_t size);
    is none. */
 uint64_t profile_log_stack(const void *record, size_t size);
 
-/* A sample, with a number that profile_log_stack() has just returned, or 0
+/* The stack that profile_log_stack() was given lately, under this key of the
+   caller's.  Returns its number, or 0 if it has to be given again. */
+uint64_t profile_log_known_stack(uint64_t key);
+
+/* From now on, 'key' stands for the stack with this number, which
+   profile_log_stack() has just returned. */
+void profile_log_remember(uint64_t key, uint64_t number);
+
+/* A sample, with a number that these have just returned, or 0
    if its stack got lost.  'thread' is the kernel's number, 'size' in bytes,
    'interval' the mean interval in bytes; both are 0 for a time sample.
    Returns its key, or 0 if there is no log. */

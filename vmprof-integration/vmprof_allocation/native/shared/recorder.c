@@ -108,7 +108,20 @@ int recorder_has_new_stacks(void)
     return result;
 }
 
-int64_t recorder_allocation(int64_t size, int64_t interval, void (*walk)(void))
+/* Fill last_stack in */
+static void find_stack(uint64_t key, void (*walk)(void))
+{
+    if (key != 0)
+        last_stack = profile_log_known_stack(key);
+    if (last_stack != 0)
+        return;
+    walk();
+    if (key != 0 && last_stack != 0)
+        profile_log_remember(key, last_stack);
+}
+
+int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
+                            void (*walk)(void))
 {
     int saved_errno = errno;
     int64_t now, key;
@@ -120,7 +133,7 @@ int64_t recorder_allocation(int64_t size, int64_t interval, void (*walk)(void))
     }
     now = now_ns();
     finish_time_sample(now);    /* of one that came late */
-    walk();
+    find_stack(stack_key, walk);
     recorder_counts.samples++;
     recorder_counts.lost += (last_stack == 0);
     key = profile_log_sample(last_stack, now, thread_id(), size, interval);

@@ -60,10 +60,11 @@ int recorder_has_new_stacks(void);
 
 /* Take an allocation sample of 'size' bytes at a mean interval of 'interval'
    bytes.  'walk' makes vmprof walk this thread's stack, and hands the result
-   to recorder_stack(); if it doesn't, then the stack is lost.  Returns the
-   key, or 0 if there is no profile.  Keeps errno. */
+   to recorder_stack(); if it doesn't, then the stack is lost.  It is spared
+   where 'stack_key' is known (stack_nodes.h; 0: always walk).  Returns the
+   sample's key, or 0 if there is no profile.  Keeps errno. */
 int64_t recorder_allocation(int64_t size, int64_t interval,
-                            void (*walk)(void));
+                            uint64_t stack_key, void (*walk)(void));
 
 /* From now on, no more samples than a number a second, or a share of the time
    in millionths (pace.h); 0 and 0: as many as there are. */

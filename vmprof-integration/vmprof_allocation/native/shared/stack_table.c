@@ -6,6 +6,7 @@
 
 #define SLOTS           8192            /* a power of two */
 #define MAX_STACKS      (SLOTS / 4 * 3)
+#define KEYS            4096            /* a power of two */
 #define TEXT_SIZE       (1 << 18)
 #define MAX_DEFINITION  (STACK_MAX_WORDS / 2 * (DIGITS_MAX + 1) + 2 * DIGITS_MAX)
 
@@ -18,6 +19,11 @@ struct entry {
 static struct entry entries[MAX_STACKS];
 static uint32_t entry_count;
 static uint16_t slots[SLOTS];           /* number of the entry + 1; 0: free */
+static struct {
+    uint64_t key;
+    uint16_t entry;                     /* likewise */
+    uint16_t uses;
+} known[KEYS];
 static char text[TEXT_SIZE];
 static uint32_t text_used;
 static struct stack_words last_defined;
@@ -25,8 +31,10 @@ static uint64_t numbers_before;         /* of entries that were forgotten */
 
 void stack_table_clear(void)
 {
-    if (entry_count > 0)
+    if (entry_count > 0) {
         memset(slots, 0, sizeof slots);
+        memset(known, 0, sizeof known);
+    }
     numbers_before += entry_count;
     entry_count = 0;
     text_used = 0;
@@ -119,6 +127,26 @@ uint64_t stack_table_count(const stack_word *words, size_t count,
     *definition = text + entry->text;
     *size = text_used - entry->text;
     return numbers_before + entry_count;
+}
+
+void stack_table_remember(uint64_t key, uint64_t number)
+{
+    size_t i = (size_t)(key % KEYS);
+
+    known[i].key = key;
+    known[i].entry = (uint16_t)(number - numbers_before);
+    known[i].uses = 0;
+}
+
+uint64_t stack_table_count_known(uint64_t key)
+{
+    size_t i = (size_t)(key % KEYS);
+
+    if (known[i].key != key || known[i].uses == STACK_KEY_USES)
+        return 0;
+    known[i].uses++;
+    entries[known[i].entry - 1].counted++;
+    return numbers_before + known[i].entry;
 }
 
 int stack_table_next(size_t *at, struct stack_words *stack, uint64_t *counted,

@@ -44,6 +44,17 @@ int stack_table_is_full(void);
 uint64_t stack_table_count(const stack_word *words, size_t count,
                            const char **definition, size_t *size);
 
+/* A stack that comes again can be known by a key of the caller's, without its
+   words.  'key' is not 0.  The caller may not notice when it comes to stand
+   for another stack: it is believed STACK_KEY_USES times, and then has to be
+   said again. */
+#define STACK_KEY_USES      100
+
+void stack_table_remember(uint64_t key, uint64_t number);
+
+/* The number of the stack that 'key' stands for, which is counted; or 0. */
+uint64_t stack_table_count_known(uint64_t key);
+
 /* Go through the table in the order of the definitions; '*at' is 0 at first.
    Changes 'stack' from one stack to the next, and fills in how often this one
    was counted, and how many words at the end are the last one's.  Returns 0

@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "jit_stub.h"
 #include "profile_log.h"
 #include "recorder.h"
+#include "stack_nodes.h"
 #include "vmp_stack.h"
 #include "vmprof_common.h"
 #include "vmprof_memory.h"
@@ -40,6 +40,11 @@ static void get_totals(struct profile_totals *totals)
 /* ____________________________________________________________ */
 /* samples */
 
+static const struct stack_node *nodes(PY_STACK_FRAME_T *stack)
+{
+    return (const struct stack_node *)stack;    /* the same fields */
+}
+
 static __attribute__((noinline)) void record_stack(PY_STACK_FRAME_T *stack)
 {
     static struct profbuf_s buffer;     /* only with the recorder's lock */
@@ -70,19 +75,29 @@ static __attribute__((noinline)) void walk(void)
        in it. */
     flush_codes();
     if (vmprof_enter_signal() == 0 && stack != NULL) {
-        uintptr_t *slot = NULL, stub = 0, back;
-        if (stack->kind == VMPROF_JITTED_TAG) {
-            slot = (uintptr_t *)stack->value - 1;
-            stub = *slot;
-            back = jit_stub_back(stub);
-            if (back != 0)
-                *slot = back;
+        uintptr_t back, stub = 0;
+        uintptr_t *return_address = stack_nodes_stub(nodes(stack), &back);
+        if (return_address != NULL) {
+            stub = *return_address;
+            *return_address = back;
         }
         record_stack(stack);
-        if (slot != NULL)
-            *slot = stub;
+        if (return_address != NULL)
+            *return_address = stub;
     }
     vmprof_exit_signal();
+}
+
+/* What stands for this thread's stack, as long as the table of the JIT's code
+   does not change; 0 if there is more to it than vmprof's list, or if no
+   sample can be taken now */
+static uint64_t stack_key(void)
+{
+    long times_ignored = vmprof_times_ignored();
+
+    if (times_ignored < 0 || vmp_native_enabled())
+        return 0;
+    return stack_nodes_key(nodes(get_vmprof_stack()), (uint64_t)times_ignored);
 }
 
 intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
@@ -94,7 +109,7 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
         return -1;      /* a forked child */
     if (gc_totals == NULL)
         return 0;
-    key = recorder_allocation(size, gc_totals->interval, walk);
+    key = recorder_allocation(size, gc_totals->interval, stack_key(), walk);
     if (key != 0)
         gc_totals->interval = recorder_next_interval();
     return key;

@@ -42,8 +42,9 @@ ssize_t vmprof_allocation_write(int fd, const void *records, size_t size);
 int vmprof_begin_time_sample(void);
 void vmprof_end_time_sample(void);
 
-/* in vmprof_common.c */
+/* in vmprof_common.c and vmprof_unix.c */
 PY_STACK_FRAME_T *get_vmprof_stack(void);
+long vmprof_times_ignored(void);
 
 #else       /* no allocation samples */
 
