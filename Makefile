@@ -54,7 +54,8 @@ test-programs: .build/rpython/guest .build/rpython/guest-jit \
 test-rpython:
 	.venv/bin/pytest tests/test_rpython_own.py
 
-bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit
+bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \
+		.build/python2 .build/rpython/pristine
 	.venv/bin/python benchmarks/study.py
 
 guest: .build/rpython/guest .build/python

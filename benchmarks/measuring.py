@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,10 @@ class Process:
     out: str
 
 
-def run(command: Sequence[str | Path], folder: Path | None = None) -> Process:
-    """Run `command` to its end.  Raises Failed.
+def run(command: Sequence[str | Path], folder: Path | None = None,
+        variables: Mapping[str, str] | None = None) -> Process:
+    """Run `command` to its end, with these environment variables besides.
+    Raises Failed.
 
     Settings of whoever runs this don't become part of the result.  What the
     kernel knows of a process it tells of all one's children together: between
@@ -58,7 +60,8 @@ def run(command: Sequence[str | Path], folder: Path | None = None) -> Process:
     environment = {
         **{key: value for key, value in os.environ.items()
            if not key.startswith(("PYPY", "PYTHON"))},
-        "PYPY_GC_NURSERY": NURSERY, "PYTHONHASHSEED": "0"}
+        "PYPY_GC_NURSERY": NURSERY, "PYTHONHASHSEED": "0",
+        **(variables or {})}
     name = " ".join(map(str, command))
     try:
         done = subprocess.run(

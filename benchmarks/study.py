@@ -17,10 +17,18 @@ import matplotlib
 matplotlib.use("Agg")           # there need not be a screen
 
 import measuring
-from experiments import Context, accuracy, costs, depth, patched, profilers
+from experiments import (
+    Context,
+    accuracy,
+    costs,
+    depth,
+    patched,
+    profilers,
+    toolchain,
+)
 
 EXPERIMENTS = {module.NAME: module for module in (
-    depth, accuracy, costs, profilers, patched)}
+    depth, accuracy, costs, profilers, patched, toolchain)}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

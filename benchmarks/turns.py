@@ -1,0 +1,88 @@
+"""Whole processes that take turns: what is sampled, against the mean of two
+plain ones of the same turn.  What the experiments with such have in common."""
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+from measuring import Json, Process, estimate, progress, table
+from vmprof_allocation import reader
+
+#: runs a subject at a rate; None: plain
+Start = Callable[[str, "str | None"], Process]
+
+
+def take(subjects: Sequence[str], rates: Sequence[str], pairs: int,
+         start: Start, profile: Path, key: str, what: str) -> list[Json]:
+    """`start` leaves its profile in the file `profile`.  A row for each
+    process has its subject as `key`; `what` is for the progress."""
+    rng = random.Random(1)
+    found = []
+    for pair in range(pairs):
+        progress("%s: pair %d of %d" % (what, pair + 1, pairs))
+        for subject in subjects:
+            for rate in ("plain", *rng.sample(rates, len(rates)), "again"):
+                is_plain = rate in ("plain", "again")
+                process = start(subject, None if is_plain else rate)
+                row: Json = {"pair": pair, key: subject, "rate": rate,
+                             "wall": process.wall, "rss": process.rss}
+                if not is_plain and not pair:
+                    row["samples"] = len(reader.read(profile).samples)
+                    row["profile"] = profile.stat().st_size
+                found.append(row)
+    return found
+
+
+def ratios(rows: list[Json], key: str, subject: str, rate: str,
+           figure: str) -> list[float]:
+    """Of "wall" or "rss"; "again" is a plain run that is taken for a sampled
+    one."""
+    mine = {(row["pair"], row["rate"]): row[figure] for row in rows
+            if row[key] == subject}
+    return [mine[pair, rate] / (
+        mine[pair, "plain"] if rate == "again" else statistics.fmean(
+            [mine[pair, "plain"], mine[pair, "again"]]))
+        for pair, name in mine if name == rate]
+
+
+def report(rows: list[Json], key: str, rates: Sequence[str]) -> str:
+    lines = [[key, "rate", "time", "memory", "samples", "bytes/sample"]]
+    for subject in dict.fromkeys(row[key] for row in rows):
+        for rate in "again", *rates:
+            mine = [row for row in rows
+                    if row[key] == subject and row["rate"] == rate]
+            if not mine:
+                continue
+            samples = mine[0].get("samples", 0)
+            lines.append([
+                subject, "none" if rate == "again" else rate,
+                estimate(ratios(rows, key, subject, rate, "wall")).format(),
+                "%.3f" % statistics.median(
+                    ratios(rows, key, subject, rate, "rss")),
+                "%d" % samples,
+                "%.1f" % (mine[0]["profile"] / samples) if samples else ""])
+    return table(lines)
+
+
+def plot(rows: list[Json], key: str, subjects: Sequence[str],
+         rates: Sequence[str], path: Path) -> None:
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    names = ["again", *rates]
+    for subject, color in zip(subjects, ("#1f77b4", "#d95f02")):
+        for x, rate in enumerate(names):
+            found = ratios(rows, key, subject, rate, "wall")
+            axes.plot([x] * len(found), found, ".", color=color, alpha=0.35)
+            if found:
+                axes.plot(x, statistics.median(found), "_", color=color,
+                          markersize=14,
+                          label=subject if rate == "again" else None)
+    axes.set_xticks(range(len(names)), ["none", *rates], rotation=60)
+    axes.set_ylabel("time, sampled / plain")
+    axes.grid(axis="y", color="0.92")
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
