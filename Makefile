@@ -99,12 +99,13 @@ endef
 # What translated programs and RPython's own tests need on top.
 .build/system-rpython: | .build/system
 	@need=; \
-	for header in ffi.h gc/gc.h openssl/ssl.h zlib.h; do \
+	for header in ffi.h gc/gc.h libunwind.h openssl/ssl.h zlib.h; do \
 		echo "#include <$$header>" | cc -x c -fsyntax-only - 2>/dev/null || \
 			need="$$need $$header"; \
 	done; \
 	need=$$(echo "$$need" | sed 's,gc/gc.h,libgc-dev,; s,ffi.h,libffi-dev,; \
-		s,openssl/ssl.h,libssl-dev,; s,zlib.h,zlib1g-dev,'); \
+		s,libunwind.h,libunwind-dev,; s,openssl/ssl.h,libssl-dev,; \
+		s,zlib.h,zlib1g-dev,'); \
 	command -v valgrind >/dev/null || need="$$need valgrind libc6-dbg"; \
 	command -v objdump >/dev/null || need="$$need binutils"; \
 	command -v pkg-config >/dev/null || need="$$need pkg-config"; \

@@ -37,16 +37,32 @@ def take(subjects: Sequence[str], rates: Sequence[str], pairs: int,
     return found
 
 
-def ratios(rows: list[Json], key: str, subject: str, rate: str,
-           figure: str) -> list[float]:
-    """Of "wall" or "rss"; "again" is a plain run that is taken for a sampled
-    one."""
+def sampled_and_plain(rows: list[Json], key: str, subject: str, rate: str,
+                      figure: str) -> list[tuple[float, float]]:
+    """Of "wall" or "rss", in each turn; "again" is a plain run that is taken
+    for a sampled one."""
     mine = {(row["pair"], row["rate"]): row[figure] for row in rows
             if row[key] == subject}
-    return [mine[pair, rate] / (
-        mine[pair, "plain"] if rate == "again" else statistics.fmean(
-            [mine[pair, "plain"], mine[pair, "again"]]))
-        for pair, name in mine if name == rate]
+    return [(mine[pair, rate],
+             mine[pair, "plain"] if rate == "again" else statistics.fmean(
+                 [mine[pair, "plain"], mine[pair, "again"]]))
+            for pair, name in mine if name == rate]
+
+
+def ratios(rows: list[Json], key: str, subject: str, rate: str,
+           figure: str) -> list[float]:
+    return [sampled / plain for sampled, plain in sampled_and_plain(
+        rows, key, subject, rate, figure)]
+
+
+def microseconds(rows: list[Json], key: str, subject: str,
+                 rate: str) -> list[float]:
+    """What a sample takes."""
+    samples = next(row["samples"] for row in rows if row[key] == subject
+                   and row["rate"] == rate and "samples" in row)
+    return [1e6 * (sampled - plain) / samples
+            for sampled, plain in sampled_and_plain(rows, key, subject, rate,
+                                                    "wall")]
 
 
 def report(rows: list[Json], key: str, rates: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ import dataclasses
 import gzip
 import json
 import math
+import re
 import subprocess
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import vmprof
 
 import firefox_rules
 from rpython_tree import BUILD
-from truth import SIGMAS, bytes_by_function, sigma, string_size
+from truth import SIGMAS, bytes_by_function, sigma, string_size, total_bytes
 from vmprof_allocation import reader
 from vmprof_allocation.program import ProgramFrames
 from vmprof_convert.cli import main as convert
@@ -44,11 +45,12 @@ class Guest:
     def __init__(self, program: Path, folder: Path):
         self.program = program
         self.folder = folder
+        self.environment = {"PYPY_GC_NURSERY": str(NURSERY)}
 
     def __call__(self, *arguments: str | Path) -> Run:
         done = subprocess.run(
             [self.program, *arguments], text=True, capture_output=True,
-            timeout=300, cwd=self.folder, env={"PYPY_GC_NURSERY": str(NURSERY)})
+            timeout=300, cwd=self.folder, env=self.environment)
         return Run(done.returncode, done.stdout, done.stderr,
                    self.folder / "out.vmprof")
 
@@ -288,6 +290,171 @@ def test_functions_in_the_firefox_profiler(guest: Guest) -> None:
     assert {"small", "big", "main"} <= set(strings)
 
 # ____________________________________________________________
+# native frames
+
+
+def native_stacks(guest: Guest, profile: reader.Profile) -> list[list[str]]:
+    """Of each allocation sample: its native frames, innermost first, by their
+    names in the program's symbol table.  They are inside all others."""
+    symbols = subprocess.run(["nm", guest.program], text=True, check=True,
+                             capture_output=True).stdout
+    starts = {int(address, 16): name for address, name in re.findall(
+        "^([0-9a-f]+) [tTW] (.*)$", symbols, re.MULTILINE)}
+    found = []
+    for stack, size in zip(profile.samples.stack, profile.samples.size):
+        if size:
+            frames = profile.stacks[stack]
+            native = [frame for frame in frames if frame.kind == "native"]
+            assert list(frames[len(frames) - len(native):]) == native
+            # vmprof marks them with the lowest bit
+            found.append([frame.address - 1 for frame in reversed(native)])
+    addresses = set().union(*found)
+    assert addresses
+    # the kernel chose at which page the program begins
+    begin, = set.intersection(*(
+        {address - start for start in starts if (address - start) % 4096 == 0}
+        for address in addresses))
+    return [[starts[address - begin] for address in native] for native in found]
+
+
+def guest_frames(profile: reader.Profile) -> list[list[str]]:
+    return [[profile.function(frame.address).name
+             for frame in profile.stacks[stack] if frame.kind != "native"]
+            for stack in profile.samples.stack]
+
+
+GC = "pypy_g_IncrementalMiniMarkGC_"
+
+
+@pytest.mark.parametrize("program, arguments", [
+    ("sites.guest", ("100000", "5000")), ("richards.guest", ("20",)),
+    ("gcbench.guest", ("2",))])
+def test_native_frames_begin_with_the_gc_s_slow_path(
+        guest: Guest, program: str, arguments: tuple[str, ...]) -> None:
+    run = guest.sample("1k", program, *arguments, flags=("--native",))
+    assert run.err == "guest: the profile is in 'out.vmprof'\n"
+    profile = run.profile()
+    assert len(profile.samples) > 1000 and profile.lost_stacks == 0
+    for native in native_stacks(guest, profile):
+        assert native[0] in (GC + "collect_and_reserve", GC + "external_malloc")
+        # of what takes the sample, none
+        assert not [name for name in native if "SamplePoint" in name
+                    or not name.startswith("pypy_g_")]
+
+
+def test_native_frames_go_up_to_the_interpreter_s_loop(interpreted: Guest) -> None:
+    profile = interpreted.sample("1k", "sites.guest", "100000", "5000",
+                                 flags=("--native",)).profile()
+    assert {native[-1] for native in native_stacks(interpreted, profile)} == {
+        "pypy_g_dispatch"}
+    assert all(guest_frames(profile))
+
+
+def test_native_frames_of_machine_code_are_those_that_it_called(
+        tmp_path: Path) -> None:
+    guest = Guest(BUILD / "rpython" / "guest-jit", tmp_path)
+    profile = guest.sample("4k", "sites.guest", "1000000", "100000",
+                           flags=("--native",)).profile()
+    in_machine_code = [native for native, stack in zip(
+        native_stacks(guest, profile), profile.samples.stack)
+        if any(frame.kind == "jit" for frame in profile.stacks[stack])]
+    assert len(in_machine_code) > 1000
+    # it calls the GC, or a function of RPython's that does
+    assert {native[1] for native in in_machine_code} > {GC + "malloc_fixedsize"}
+    assert not any("portal" in name for native in in_machine_code
+                   for name in native)
+
+
+def test_native_frames_of_an_object_outside_the_nursery(guest: Guest) -> None:
+    (guest.folder / "p.guest").write_text("""
+        func main(a) {
+            list = [none];
+            i = 0;
+            while i < 50 { big = list * 1000000; i = i + 1; }
+        }
+        """)
+    run = guest("--allocation-sampling", "1M", "--native", "p.guest")
+    assert run.code == 0
+    profile = run.profile()
+    large = [native for native, size in zip(native_stacks(guest, profile),
+                                            profile.samples.size)
+             if size > 8000000]
+    assert len(large) == 50
+    assert {native[0] for native in large} == {GC + "external_malloc"}
+
+
+@pytest.mark.parametrize("program, arguments", [
+    ("sites.guest", ("100000", "5000")), ("richards.guest", ("5",)),
+    ("depth.guest", ("300", "3000"))])
+def test_native_frames_change_nothing_else(
+        interpreted: Guest, program: str, arguments: tuple[str, ...]) -> None:
+    def sample(*flags: str) -> reader.Profile:
+        return interpreted.sample(
+            "1000", program, *arguments,
+            flags=("--allocation-gaps", "fixed", *flags)).profile()
+
+    plain, native = sample(), sample("--native")
+    assert any(native_stacks(interpreted, native))
+    assert not any(frame.kind == "native" for stack in plain.stacks
+                   for frame in stack)
+    assert guest_frames(native) == guest_frames(plain)
+    assert native.samples.size == plain.samples.size
+    assert native.moments[-1].allocated == plain.moments[-1].allocated
+    assert total_bytes(native) == total_bytes(plain)
+
+
+def test_native_frames_leave_room_for_a_deep_stack(interpreted: Guest) -> None:
+    profile = interpreted.sample("1k", "depth.guest", "1000", "3000",
+                                 flags=("--native",)).profile()
+    assert profile.cut_stacks > 1000
+    deepest = max(profile.stacks, key=len)
+    # 1019 words, of which the last one is no whole frame
+    assert len(deepest) == 509
+    assert 3 < sum(frame.kind == "native" for frame in deepest) < 10
+
+
+def test_native_frames_of_time_samples_beside_allocations(guest: Guest) -> None:
+    plain = guest.sample("128k", "gcbench.guest", "10").profile()
+    profile = guest.sample("128k", "gcbench.guest", "10",
+                           flags=("--native", "--period", "0.001")).profile()
+    sizes = list(profile.samples.size)
+    assert sizes.count(0) > 20
+    assert all(native_stacks(guest, profile))
+    assert sum(map(bool, sizes)) == pytest.approx(len(plain.samples), rel=0.1)
+
+
+def spoil(guest: Guest) -> Path:
+    """Where a library in libunwind's place is found before it."""
+    folder = guest.folder / "libraries"
+    folder.mkdir()
+    guest.environment["LD_LIBRARY_PATH"] = str(folder)
+    return folder / "libunwind.so"
+
+
+@pytest.mark.parametrize("flags", [("--allocation-sampling", "1k"),
+                                   ("--period", "0.001")])
+def test_native_frames_without_libunwind_are_refused(
+        guest: Guest, flags: tuple[str, ...]) -> None:
+    spoil(guest).write_text("no library")
+    run = guest("--native", *flags, PROGRAMS / "sites.guest", "10", "1")
+    assert (run.code, run.out) == (2, "")
+    assert run.err.startswith("guest: --native: libunwind can't be loaded: ")
+    assert "libunwind.so" in run.err and "libunwind-dev" in run.err
+    assert not run.path.exists()
+    # only they need it
+    assert guest(*flags, PROGRAMS / "sites.guest", "10", "1").code == 0
+
+
+def test_another_library_of_libunwind_s_name_is_refused(guest: Guest) -> None:
+    subprocess.run(["cc", "-shared", "-x", "c", "-o", spoil(guest), "/dev/null"],
+                   check=True)
+    run = guest("--native", "--allocation-sampling", "1k",
+                PROGRAMS / "sites.guest", "10", "1")
+    assert (run.code, run.out) == (2, "")
+    assert "_ULx86_64_step" in run.err
+    assert not run.path.exists()
+
+# ____________________________________________________________
 # the command line
 
 
@@ -311,7 +478,7 @@ def test_functions_in_the_firefox_profiler(guest: Guest) -> None:
      "can't follow"),
     (("--period", "nan"), "nan"), (("--period", "0"), "0"),
     (("--allocation-sampling", "1k", "-o", "/"), "Is a directory"),
-    (("--what",), "--what")])
+    (("--native",), "--native needs"), (("--what",), "--what")])
 def test_bad_flags_are_refused(guest: Guest, flags: tuple[str, ...],
                                said: str) -> None:
     run = guest(*flags, PROGRAMS / "sites.guest", "10", "1")

@@ -9,14 +9,20 @@ import measuring
 import turns
 from experiments import Context, Json
 from experiments.costs import INTERVALS
-from measuring import BUILD, ROOT
+from measuring import BUILD, ROOT, estimate, table
 
 NAME = "patched"
 BUILDS = ("guest", "guest-jit")
-PROGRAM = ROOT / "rpython" / "examples" / "programs" / "gcbench.guest"
-RATES = (*INTERVALS, "auto:1000/s")
-#: rounds of the program, about half a second each
+PROGRAMS = ROOT / "rpython" / "examples" / "programs"
+#: behind a rate: with native frames
+NATIVE = ", native"
+RATES = (*INTERVALS, "auto:1000/s", "128k" + NATIVE, "4M" + NATIVE)
+#: rounds of gcbench, and lists that depth makes: about half a second each
 ROUNDS = {"guest": 6, "guest-jit": 40}
+LISTS = {"guest": 1000000, "guest-jit": 4000000}
+#: of the stack, for what a sample takes
+FRAMES = (5, 10, 20, 50)
+FRAMES_RATES = ("16k", "16k" + NATIVE)
 PAIRS = 15
 
 
@@ -25,21 +31,49 @@ def run(context: Context) -> Json:
     if not builds:
         raise measuring.Failed("there is no .build/rpython/guest: run `make "
                                "bench`, which builds it")
-    with tempfile.TemporaryDirectory() as folder:
-        def start(build: str, rate: str | None) -> measuring.Process:
-            flags = [] if rate is None else ["--allocation-sampling", rate]
-            return measuring.run(
-                [BUILD / "rpython" / build, *flags, PROGRAM,
-                 "%d" % (1 if context.quick else ROUNDS[build])], Path(folder))
+    pairs, fraction = (1, 100) if context.quick else (PAIRS, 1)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        profile = folder / "out.vmprof"
 
-        return {"runs": turns.take(
-            builds, ("128k", "auto:1000/s") if context.quick else RATES,
-            1 if context.quick else PAIRS, start, Path(folder) / "out.vmprof",
-            "build", NAME)}
+        def guest(build: str, rate: str | None, program: str,
+                  *arguments: int) -> measuring.Process:
+            flags = [] if rate is None else [
+                "--allocation-sampling", rate.removesuffix(NATIVE),
+                *(["--native"] if rate.endswith(NATIVE) else [])]
+            return measuring.run(
+                [BUILD / "rpython" / build, *flags, PROGRAMS / program,
+                 *map(str, arguments)], folder)
+
+        def gcbench(build: str, rate: str | None) -> measuring.Process:
+            return guest(build, rate, "gcbench.guest",
+                         max(1, ROUNDS[build] // fraction))
+
+        def depth(subject: str, rate: str | None) -> measuring.Process:
+            build, frames = subject.split()
+            return guest(build, rate, "depth.guest", int(frames),
+                         LISTS[build] // fraction)
+
+        rates = ("128k", "auto:1000/s", "128k" + NATIVE)
+        return {
+            "runs": turns.take(
+                builds, rates if context.quick else RATES, pairs, gcbench,
+                profile, "build", NAME),
+            "depths": turns.take(
+                ["%s %d" % (build, frames) for build in builds
+                 for frames in FRAMES], FRAMES_RATES, pairs, depth, profile,
+                "frames", NAME + ", depth")}
 
 
 def report(results: Json) -> str:
-    return turns.report(results["runs"], "build", RATES)
+    depths = results["depths"]
+    lines = [["build, frames", *("us/sample, " + rate for rate in FRAMES_RATES)]]
+    for subject in dict.fromkeys(row["frames"] for row in depths):
+        lines.append([subject, *(
+            estimate(turns.microseconds(depths, "frames", subject, rate)).format()
+            for rate in FRAMES_RATES)])
+    return "%s\n\n%s" % (turns.report(results["runs"], "build", RATES),
+                         table(lines))
 
 
 def plot(results: Json, path: Path) -> None:

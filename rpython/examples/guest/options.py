@@ -21,6 +21,7 @@ Runs a program of the guest language. FLAGS, all before PROGRAM:
   --allocation-gaps KIND        exponential (default) or fixed
   --period SECONDS              take time samples: 0.000001 to less than 1
   --memory                      record the process's memory with the samples
+  --native                      record native frames, too; needs libunwind
   -o FILE                       the profile (default: out.vmprof)
   --jit PARAMETERS              parameters of the JIT: off, default, or
                                 name=value,...
@@ -50,6 +51,7 @@ class Options(object):
         self.seed = intmask(int(time.time() * 1e6) ^ (os.getpid() << 42))
         self.fixed = False
         self.memory = False
+        self.native = False
         self.output = ""
         self.program = ""
         self.arguments = []
@@ -173,6 +175,10 @@ def parse(argv):
             return options
         if flag == "--memory":
             options.memory = True
+            only_profiles = flag
+            continue
+        if flag == "--native":
+            options.native = True
             only_profiles = flag
             continue
         if flag not in ("--allocation-sampling", "--allocation-seed",

@@ -1,11 +1,37 @@
 """The profile of one run: all that knows rvmprof's interface for it."""
 import os
 
-from rpython.rlib import rvmprof
+from rpython.rlib import rdynload, rvmprof
+from rpython.rtyper.lltypesystem import rffi
 
 from guest.errors import UsageError
 
 LAST_STANDARD_STREAM = 2
+
+# what rvmprof loads, and one of the functions that it looks for there
+LIBUNWIND = "libunwind.so"
+UNWIND_STEP = "_ULx86_64_step"
+
+
+def check_libunwind():
+    """Raises UsageError if there is none: rvmprof would go on without native
+    frames."""
+    why = ""
+    with rffi.scoped_str2charp(LIBUNWIND) as name:
+        try:
+            handle = rdynload.dlopen(name)
+        except rdynload.DLOpenError as e:
+            why = e.msg
+        else:
+            try:
+                rdynload.dlsym(handle, UNWIND_STEP)
+            except KeyError:
+                why = "%s has no %s" % (LIBUNWIND, UNWIND_STEP)
+            rdynload.dlclose(handle)
+    if why:
+        raise UsageError("--native: libunwind can't be loaded: %s; install it "
+                         "(Debian's package: libunwind-dev), or leave --native "
+                         "out" % why)
 
 
 class Profile(object):
@@ -18,6 +44,8 @@ class Profile(object):
         options = self.options
         if not options.wants_profile():
             return
+        if options.native:
+            check_libunwind()
         try:
             fd = os.open(options.output,
                          os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -32,11 +60,12 @@ class Profile(object):
                 "can't write a profile while stdin, stdout or stderr is "
                 "closed; redirect it to /dev/null")
         try:
-            # native frames are not recorded: those of a translated program
-            # say nothing about the guest program
+            # native frames only on demand: those of a translated program say
+            # little about the guest program
             rvmprof.enable(
-                fd, options.period, memory=int(options.memory), native=0,
-                real_time=0, allocation_interval=options.interval,
+                fd, options.period, memory=int(options.memory),
+                native=int(options.native), real_time=0,
+                allocation_interval=options.interval,
                 allocation_seed=options.seed, allocation_fixed=options.fixed,
                 allocation_per_second=options.per_second)
         except rvmprof.VMProfError as e:

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "native_frames.h"
 #include "profile_log.h"
 #include "recorder.h"
 #include "stack_nodes.h"
@@ -12,10 +13,13 @@
 #include "vmprof_mt.h"
 #include "vmprof_unix.h"
 
-/* With native frames, vmp_walk_and_record_stack() leaves so many of them out:
-   its own, record_stack(), walk() and recorder_allocation().  The compiler
-   makes the call of the last one a jump. */
-#define OWN_FRAMES  4
+/* in vmp_stack.c, but not in its header */
+int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame,
+                                          void **result, int max_depth,
+                                          int depth, intptr_t pc);
+
+/* The rest of the record is for interpreted frames. */
+#define MAX_NATIVE_FRAMES   100
 
 /* rgc.ALLOCATION_TOTALS */
 struct allocation_totals {
@@ -28,6 +32,7 @@ static struct allocation_totals *gc_totals;
 static volatile int is_open;
 static int with_memory;
 static int takes_time_samples = 1;
+static const void *innermost_frame;     /* set with the GIL held */
 
 static void get_totals(struct profile_totals *totals)
 {
@@ -45,17 +50,19 @@ static const struct stack_node *nodes(PY_STACK_FRAME_T *stack)
     return (const struct stack_node *)stack;    /* the same fields */
 }
 
-static __attribute__((noinline)) void record_stack(PY_STACK_FRAME_T *stack)
+static void record_stack(PY_STACK_FRAME_T *stack)
 {
     static struct profbuf_s buffer;     /* only with the recorder's lock */
     struct prof_stacktrace_s *st = (struct prof_stacktrace_s *)buffer.data;
     long memory;
-    int depth;
+    int depth = 0;
 
     st->marker = MARKER_STACKTRACE;
     st->count = 1;
-    depth = vmp_walk_and_record_stack(stack, st->stack, MAX_STACK_DEPTH - 2,
-                                      -OWN_FRAMES, 0);
+    if (vmp_native_enabled())
+        depth = native_frames(st->stack, MAX_NATIVE_FRAMES, innermost_frame);
+    depth = vmp_walk_and_record_python_stack_only(
+        stack, st->stack, MAX_STACK_DEPTH - 2, depth, 0);
     if (depth == 0)
         return;
     st->depth = depth;
@@ -67,7 +74,7 @@ static __attribute__((noinline)) void record_stack(PY_STACK_FRAME_T *stack)
                                                &st->marker));
 }
 
-static __attribute__((noinline)) void walk(void)
+static void walk(void)
 {
     PY_STACK_FRAME_T *stack = get_vmprof_stack();
 
@@ -109,6 +116,7 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
         return -1;      /* a forked child */
     if (gc_totals == NULL)
         return 0;
+    innermost_frame = __builtin_frame_address(0);
     key = recorder_allocation(size, gc_totals->interval, stack_key(), walk);
     if (key != 0)
         gc_totals->interval = recorder_next_interval();
