@@ -30,7 +30,7 @@ def take(subjects: Sequence[str], rates: Sequence[str], pairs: int,
                 process = start(subject, None if is_plain else rate)
                 row: Json = {"pair": pair, key: subject, "rate": rate,
                              "wall": process.wall, "rss": process.rss}
-                if not is_plain and not pair:
+                if not is_plain:
                     row["samples"] = len(reader.read(profile).samples)
                     row["profile"] = profile.stat().st_size
                 found.append(row)
@@ -57,12 +57,12 @@ def ratios(rows: list[Json], key: str, subject: str, rate: str,
 
 def microseconds(rows: list[Json], key: str, subject: str,
                  rate: str) -> list[float]:
-    """What a sample takes."""
-    samples = next(row["samples"] for row in rows if row[key] == subject
-                   and row["rate"] == rate and "samples" in row)
-    return [1e6 * (sampled - plain) / samples
-            for sampled, plain in sampled_and_plain(rows, key, subject, rate,
-                                                    "wall")]
+    """What a sample takes, in each turn."""
+    samples = [row["samples"] for row in rows
+               if row[key] == subject and row["rate"] == rate]
+    return [1e6 * (sampled - plain) / count
+            for count, (sampled, plain) in zip(samples, sampled_and_plain(
+                rows, key, subject, rate, "wall"))]
 
 
 def report(rows: list[Json], key: str, rates: Sequence[str]) -> str:

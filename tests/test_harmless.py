@@ -580,6 +580,31 @@ def test_forked_child_may_sample_itself(pypy: PyPy) -> None:
         assert profile.end_time is not None
 
 
+def test_pypy_tells_whether_vmprof_ignores_its_signals(
+        stock_pypy: PyPy) -> None:
+    """Otherwise each stack has to be walked, which takes longer."""
+    script = stock_pypy.script("""
+        import _vmprof, ctypes
+        pypy = ctypes.CDLL(None)
+        def ignores():
+            result = pypy.vmprof_enter_signal()
+            pypy.vmprof_exit_signal()
+            return bool(result)
+        with open("plain.vmprof", "w+b") as file:
+            print(ignores())
+            _vmprof.enable(file.fileno(), 0.9, 0, 0, 0, 0)
+            print(ignores())
+            _vmprof.stop_sampling()
+            print(ignores())
+            _vmprof.start_sampling()
+            print(ignores())
+            _vmprof.disable()
+            print(ignores())
+    """)
+    assert stock_pypy.command(str(script)).out.split() == [
+        "True", "False", "True", "False", "True"]
+
+
 def test_what_vmprof_ignores_has_no_stack(pypy: PyPy) -> None:
     """Also if it is a stack that was seen before."""
     script = pypy.script("""

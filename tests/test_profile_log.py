@@ -29,7 +29,7 @@ START = 10**15                      # of the run, in nanoseconds
 FLUSH_NS = 750000000
 LARGEST_RECORD = 16384
 #: of stacks that are known: places for them, and how often they are believed
-KEYS, KEY_USES = 4096, 100
+KEYS, KEY_USES, KEYS_NS = 4096, 100, 10**9
 TRAILER = b"\x03" + struct.pack("<qq8x", profiles.START + 1, 0)
 
 
@@ -115,13 +115,13 @@ class Log:
 
     def known(self, key: int) -> int:
         number, words = self.keys[key]
-        self.lines.append("known %d" % key)
+        self.lines.append("known %d %d" % (key, START))
         self.answers.append(number)
         self.stacks.append(words)
         return number
 
-    def not_known(self, key: int) -> None:
-        self.lines.append("known %d" % key)
+    def not_known(self, key: int, time: int = 0) -> None:
+        self.lines.append("known %d %d" % (key, START + time))
         self.answers.append(0)
 
     def sample(self, stack: int, time: int, thread: int = 1, size: int = 16,
@@ -469,6 +469,18 @@ def test_a_key_has_to_be_said_again_after_so_many_uses(
     assert stacks_for_vmprof(data) == collections.Counter(log.stacks)
 
 
+def test_a_key_has_to_be_said_again_after_a_second(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    log, _ = new_log(tmp_path)
+    log.stack([8])
+    log.remember(7)
+    log.known(7)
+    log.not_known(7, KEYS_NS)
+    log.remember(7)
+    log.known(7)
+    log.run(log_harness)
+
+
 def test_two_keys_in_the_same_place(log_harness: pathlib.Path,
                                     tmp_path: pathlib.Path) -> None:
     """The later one stays."""
@@ -495,8 +507,8 @@ def test_keys_are_forgotten_with_the_table(log_harness: pathlib.Path,
     again, _ = new_log(tmp_path)
     again.not_known(9)
     answers = subprocess.run(
-        [log_harness], input="\n".join([*log.lines, *full, "known 9", "forget",
-                                        "known 9", *again.lines]),
+        [log_harness], input="\n".join([*log.lines, *full, "known 9 0", "forget",
+                                        "known 9 0", *again.lines]),
         text=True, capture_output=True, check=True).stdout.split()
     assert list(map(int, answers[:len(log.answers)])) == log.answers
     assert answers[len(log.answers) + len(full):] == ["0", "0", "0", "0"]

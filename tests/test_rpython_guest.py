@@ -289,6 +289,41 @@ def test_functions_in_the_firefox_profiler(guest: Guest) -> None:
     strings = profile["shared"]["stringArray"]
     assert {"small", "big", "main"} <= set(strings)
 
+
+def guest_frames(profile: reader.Profile) -> list[list[str]]:
+    return [[profile.function(frame.address).name
+             for frame in profile.stacks[stack] if frame.kind != "native"]
+            for stack in profile.samples.stack]
+
+
+def test_stack_that_was_seen_before_the_jit_made_other_code(
+        tmp_path: Path) -> None:
+    """What stands for a stack changes with each piece of machine code."""
+    count = 100
+    loops = "".join("""
+        func h%d() { i = 0; while i < 3000 { i = i + 1; } }
+        """ % i for i in range(count))
+    calls = "".join("""
+            h%d();
+            i = 0;
+            while i < 60 { g(one); i = i + 1; }
+        """ % i for i in range(count))
+    (tmp_path / "p.guest").write_text(loops + """
+        func f(one) { return one * 1000; }
+        func g(one) { return one * 1000; }
+        func main(a) { one = [none]; f(one); """ + calls + "}")
+    guest = Guest(BUILD / "rpython" / "guest-jit", tmp_path)
+    # half as many bytes as an object has, at fixed distances: all are sampled
+    run = guest("--allocation-sampling", "4000", "--allocation-gaps", "fixed",
+                "p.guest")
+    assert run.code == 0, run.err
+    profile = run.profile()
+    large = collections.Counter(
+        frames[-1] for frames, size in zip(guest_frames(profile),
+                                           profile.samples.size) if size > 8000)
+    assert (large["f"], large["g"]) == (1, 60 * count)
+
+
 # ____________________________________________________________
 # native frames
 
@@ -315,12 +350,6 @@ def native_stacks(guest: Guest, profile: reader.Profile) -> list[list[str]]:
         {address - start for start in starts if (address - start) % 4096 == 0}
         for address in addresses))
     return [[starts[address - begin] for address in native] for native in found]
-
-
-def guest_frames(profile: reader.Profile) -> list[list[str]]:
-    return [[profile.function(frame.address).name
-             for frame in profile.stacks[stack] if frame.kind != "native"]
-            for stack in profile.samples.stack]
 
 
 GC = "pypy_g_IncrementalMiniMarkGC_"

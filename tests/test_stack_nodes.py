@@ -55,13 +55,25 @@ def test_the_same_nodes_have_the_same_key(key: Key) -> None:
 
 def test_other_nodes_have_other_keys(key: Key) -> None:
     """Another number, another order, one more at either end, another state."""
+    piece = Piece(8)
     keys = [key(pairs, state) for state in (0, 1, 2) for pairs in (
         [(CODE, 8)], [(CODE, 16)], [(CODE, 8), (CODE, 16)],
         [(CODE, 16), (CODE, 8)], [(CODE, 8), (CODE, 8)],
         [(CODE, 8), (CODE, 16), (CODE, 24)],
-        [(CODE, 24), (CODE, 8), (CODE, 16)], [Piece(8).node])]
+        [(CODE, 24), (CODE, 8), (CODE, 16)], [piece.node])]
     assert len(set(keys)) == len(keys)
     assert 0 not in keys
+
+
+def test_a_state_does_not_make_up_for_a_node(key: Key) -> None:
+    """Both are small numbers, or differ by one, which must not cancel out."""
+    outer = (CODE, 24)
+    one, other = Piece(0x7f0000001000), Piece(0x7f0000001010)
+    keys = [key([*inner, outer], state)
+            for inner in ([], [(CODE, 8)], [(CODE, 12)], [one.node],
+                          [other.node])
+            for state in range(300)]
+    assert len(set(keys)) == 5 * 300
 
 
 def test_a_piece_of_code_counts_by_where_it_called_from(key: Key) -> None:

@@ -6,7 +6,7 @@
  *   bytes HEX
  *   stack HEX             prints the stack's number
  *   remember KEY STACK
- *   known KEY             prints the number of the stack with this key
+ *   known KEY NOW         prints the number of the stack with this key
  *   sample STACK NOW THREAD SIZE INTERVAL      prints the key
  *   object KEY NOW TYPE SURVIVED
  *   due NOW               prints 0 or 1
@@ -122,9 +122,9 @@ static void call(const char *command, const char *rest)
     else if (strcmp(command, "remember") == 0 &&
              sscanf(rest, "%" SCNu64 " %" SCNu64, &key, &stack) == 2)
         profile_log_remember(key, stack);
-    else if (strcmp(command, "known") == 0)
-        printf("%" PRIu64 "\n",
-               profile_log_known_stack(strtoull(rest, NULL, 10)));
+    else if (strcmp(command, "known") == 0 &&
+             sscanf(rest, "%" SCNu64 " %" SCNd64, &key, n) == 2)
+        printf("%" PRIu64 "\n", profile_log_known_stack(key, n[0]));
     else if (strcmp(command, "sample") == 0 &&
              sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
                     " %" SCNd64, n, n + 1, n + 2, n + 3, n + 4) == 5)

@@ -256,7 +256,7 @@ static void on_sigprof(int signal, siginfo_t *info, void *context)
     int saved_errno = errno;
 
     (void)signal;
-    if (takes_time_samples && recorder_begin_time_sample()) {
+    if (takes_time_samples && recorder_begin_time_sample(1)) {
         call_vmprof(info, context);
         recorder_end_time_sample();
     }

@@ -136,8 +136,8 @@ static uintptr_t look(uintptr_t address)
 
 /* What was found at addresses that were asked for lately.  The JIT frees code
    and writes other code in its place: what is found then is wrong, but no more
-   than LOOK_AGAIN times. */
-#define LOOK_AGAIN  1000
+   than LOOK_AGAIN times.  (Most stacks are known, and don't come here.) */
+#define LOOK_AGAIN  10
 
 static struct {
     uintptr_t address, back;

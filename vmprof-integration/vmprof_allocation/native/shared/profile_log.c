@@ -53,6 +53,7 @@ static struct {
     int64_t started;
     int64_t oldest;                     /* time of the oldest that waits */
     int64_t newest;                     /* time of the last sample or flush */
+    int64_t keys_since;                 /* when stacks began to be known */
     int64_t last_key;
     int64_t memory;                     /* vmprof's last; -1: it has none */
 
@@ -325,10 +326,16 @@ uint64_t profile_log_stack(const void *record, size_t size)
     return number;
 }
 
-uint64_t profile_log_known_stack(uint64_t key)
+uint64_t profile_log_known_stack(uint64_t key, int64_t now)
 {
     /* the resident memory comes with the stack */
-    return log.is_open && log.memory < 0 ? stack_table_count_known(key) : 0;
+    if (!log.is_open || log.memory >= 0)
+        return 0;
+    if (now - log.keys_since >= PROFILE_LOG_KEYS_NS) {
+        stack_table_forget_keys();
+        log.keys_since = now;
+    }
+    return stack_table_count_known(key);
 }
 
 void profile_log_remember(uint64_t key, uint64_t number)
@@ -420,7 +427,7 @@ int profile_log_open(int fd, int64_t now,
     log.inode = st.st_ino;
     log.error = 0;
     log.totals = totals;
-    log.started = log.newest = now;
+    log.started = log.newest = log.keys_since = now;
     log.last_key = 0;
     log.memory = -1;
     forget_waiting();

@@ -49,8 +49,11 @@ void profile_log_bytes(const void *records, size_t size);
 uint64_t profile_log_stack(const void *record, size_t size);
 
 /* The stack that profile_log_stack() was given lately, under this key of the
-   caller's.  Returns its number, or 0 if it has to be given again. */
-uint64_t profile_log_known_stack(uint64_t key);
+   caller's.  Returns its number, or 0 if it has to be given again: after a
+   hundred samples (stack_table.h), or a second. */
+#define PROFILE_LOG_KEYS_NS 1000000000
+
+uint64_t profile_log_known_stack(uint64_t key, int64_t now);
 
 /* From now on, 'key' stands for the stack with this number, which
    profile_log_stack() has just returned. */

@@ -40,6 +40,15 @@ struct {
 
 static volatile int locked;
 
+static int try_lock(void)
+{
+    thread.holds_lock = 1;
+    if (__sync_lock_test_and_set(&locked, 1) == 0)
+        return 1;
+    thread.holds_lock = 0;
+    return 0;
+}
+
 void recorder_lock(void)
 {
     thread.holds_lock = 1;
@@ -109,10 +118,10 @@ int recorder_has_new_stacks(void)
 }
 
 /* Fill last_stack in */
-static void find_stack(uint64_t key, void (*walk)(void))
+static void find_stack(uint64_t key, int64_t now, void (*walk)(void))
 {
     if (key != 0)
-        last_stack = profile_log_known_stack(key);
+        last_stack = profile_log_known_stack(key, now);
     if (last_stack != 0)
         return;
     walk();
@@ -133,7 +142,7 @@ int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
     }
     now = now_ns();
     finish_time_sample(now);    /* of one that came late */
-    find_stack(stack_key, walk);
+    find_stack(stack_key, now, walk);
     recorder_counts.samples++;
     recorder_counts.lost += (last_stack == 0);
     key = profile_log_sample(last_stack, now, thread_id(), size, interval);
@@ -173,15 +182,19 @@ void recorder_object(int64_t key, int64_t type, int survived)
     errno = saved_errno;
 }
 
-int recorder_begin_time_sample(void)
+int recorder_begin_time_sample(int may_wait)
 {
-    if (thread.holds_lock) {
-        /* this thread is taking a sample: not the program's time */
-        __sync_fetch_and_add(&recorder_counts.dropped, 1);
-        return 0;
+    /* what takes a sample is not the program's time */
+    if (!thread.holds_lock) {
+        if (try_lock())
+            return 1;
+        if (may_wait) {
+            recorder_lock();
+            return 1;
+        }
     }
-    recorder_lock();
-    return 1;
+    __sync_fetch_and_add(&recorder_counts.dropped, 1);
+    return 0;
 }
 
 void recorder_end_time_sample(void)

@@ -7,8 +7,9 @@
  * and the counts.
  *
  * A time sample is taken in a signal handler.  If its thread is at work in
- * here already, then the sample is dropped; otherwise it waits its turn.  Who
- * holds the lock waits for nothing but the file.
+ * here already, then the sample is dropped; otherwise it waits its turn, if it
+ * may.  Who holds the lock waits for nothing but the file, and the locks that
+ * a stack walk takes.
  */
 
 #include <stddef.h>
@@ -77,9 +78,10 @@ int64_t recorder_next_interval(void);
 /* What became of a sampled object: see profile_log_object() */
 void recorder_object(int64_t key, int64_t type, int survived);
 
-/* Around a time sample.  If begin returns 0, leave it alone.  Keep errno
-   yourself. */
-int recorder_begin_time_sample(void);
+/* Around a time sample.  If begin returns 0, leave it alone.  It 'may_wait'
+   for another thread's sample unless that may be waiting for a lock that the
+   interrupted program holds.  Keep errno yourself. */
+int recorder_begin_time_sample(int may_wait);
 void recorder_end_time_sample(void);
 
 #pragma GCC visibility pop

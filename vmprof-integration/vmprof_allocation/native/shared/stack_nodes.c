@@ -14,11 +14,13 @@ static uintptr_t *return_address(const struct stack_node *node)
 uint64_t stack_nodes_key(const struct stack_node *node, uint64_t state)
 {
     const uint64_t factor = 0x9e3779b97f4a7c15u;
-    uint64_t key = state;
+    uint64_t key = (state + 1) * factor;
     int nodes;
 
     if (node == NULL)
         return 0;
+    /* a state must not make up for a value: both are small numbers */
+    key ^= key >> 32;
     for (nodes = 0; node != NULL; node = node->next, nodes++) {
         uint64_t value = (uint64_t)node->value;
         if (nodes == MAX_NODES)

@@ -29,11 +29,16 @@ static uint32_t text_used;
 static struct stack_words last_defined;
 static uint64_t numbers_before;         /* of entries that were forgotten */
 
+void stack_table_forget_keys(void)
+{
+    memset(known, 0, sizeof known);
+}
+
 void stack_table_clear(void)
 {
     if (entry_count > 0) {
         memset(slots, 0, sizeof slots);
-        memset(known, 0, sizeof known);
+        stack_table_forget_keys();
     }
     numbers_before += entry_count;
     entry_count = 0;

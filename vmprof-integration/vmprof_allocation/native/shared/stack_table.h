@@ -51,6 +51,7 @@ uint64_t stack_table_count(const stack_word *words, size_t count,
 #define STACK_KEY_USES      100
 
 void stack_table_remember(uint64_t key, uint64_t number);
+void stack_table_forget_keys(void);
 
 /* The number of the stack that 'key' stands for, which is counted; or 0. */
 uint64_t stack_table_count_known(uint64_t key);

@@ -7,8 +7,8 @@
  * libgcc's unwinder is asked, and what is inside the JIT's code is kept. */
 
 /* Write the frames outside of the one with this address as vmprof does, the
-   innermost first, at most 'max_frames': up to the function that runs an
-   interpreted frame, or the JIT's code.  'frame' is what
-   __builtin_frame_address(0) says in a function that is not inlined; its
-   caller is left out, too.  Returns the number of words. */
+   innermost first: up to the function that runs an interpreted frame, or the
+   JIT's code.  Of more than 'max_frames' the outer ones are left out.  'frame'
+   is what __builtin_frame_address(0) says in a function that is not inlined;
+   its caller is left out, too.  Returns the number of words. */
 int native_frames(void **result, int max_frames, const void *frame);

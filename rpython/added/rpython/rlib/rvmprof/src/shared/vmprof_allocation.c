@@ -32,7 +32,7 @@ static struct allocation_totals *gc_totals;
 static volatile int is_open;
 static int with_memory;
 static int takes_time_samples = 1;
-static const void *innermost_frame;     /* set with the GIL held */
+static const void *innermost_frame;     /* the GIL is held until it is used */
 
 static void get_totals(struct profile_totals *totals)
 {
@@ -130,7 +130,8 @@ void vmprof_allocation_collected(intptr_t key, intptr_t type, intptr_t survived)
 
 int vmprof_begin_time_sample(void)
 {
-    return !is_open || recorder_begin_time_sample();
+    /* libunwind needs the dynamic linker's lock */
+    return !is_open || recorder_begin_time_sample(!vmp_native_enabled());
 }
 
 void vmprof_end_time_sample(void)
