@@ -59,8 +59,8 @@ uint64_t profile_log_known_stack(uint64_t key, int64_t now);
    profile_log_stack() has just returned. */
 void profile_log_remember(uint64_t key, uint64_t number);
 
-/* A sample, with a number that these have just returned, or 0
-   if its stack got lost.  'thread' is the kernel's number, 'size' in bytes,
+/* A sample, with a number that these have just returned, or 0 if its stack
+   got lost.  'thread' is the kernel's number, 'size' in bytes,
    'interval' the mean interval in bytes; both are 0 for a time sample.
    Returns its key, or 0 if there is no log. */
 int64_t profile_log_sample(uint64_t stack, int64_t now, int64_t thread,

@@ -11,4 +11,5 @@
    JIT's code.  Of more than 'max_frames' the outer ones are left out.  'frame'
    is what __builtin_frame_address(0) says in a function that is not inlined;
    its caller is left out, too.  Returns the number of words. */
+__attribute__((visibility("hidden")))
 int native_frames(void **result, int max_frames, const void *frame);
