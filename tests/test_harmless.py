@@ -71,7 +71,7 @@ def test_start_and_stop_1000_times(pypy: PyPy) -> None:
     fds = len(os.listdir("/proc/self/fd"))
     tasks = len(os.listdir("/proc/self/task"))
     for i in range(1000):
-        with vmprof_allocation.sample("out.vmprof", "4k"):
+        with vmprof_allocation.sample("out.vmprof", "64"):
             garbage = [str(j) for j in range(200)]
     print(memory() == before, top_is_real(),
           len(os.listdir("/proc/self/fd")) == fds,
