@@ -20,9 +20,10 @@ import types
 
 #: the loader's kind of a segment with notes, and the kind of a build id
 PT_NOTE, NT_GNU_BUILD_ID = 4, 3
-#: what nursery.h calls NURSERY_POKE: the next allocation enters the hook
-POKE = 1
+#: bytes of an object that PyPy makes with external_malloc(): native/live.h
+KNOCK = 2**18
 
+_zero = "\0"
 _filler = "x" * 10000
 #: what is stored here was really allocated, whatever the JIT thinks
 _sink = [None]
@@ -85,14 +86,14 @@ class Layout(object):
     """vmprof_allocation.layout, from its text."""
 
     #: in struct live_place these become addresses of the process; 0 stays 0
-    ADDRESSES = ("nursery_free", "nursery_top", "entry", "write_slot",
-                 "mmap_slot", "seek_slot", "type_info")
+    ADDRESSES = ("nursery_free", "nursery_top", "entry", "slot", "type_info")
     OTHERS = ("moved", "slots_read_only", "type_fixed_size", "type_item_size")
 
     def __init__(self, path):
         try:
             with open(path) as file:
-                fields = dict(line.rstrip("\n").split("=") for line in file)
+                fields = dict(line.rstrip("\n").split("=") for line in file
+                              if not line.startswith("check="))
             self.build_id = bytearray.fromhex(fields["build_id"])
             self.code = [bytearray.fromhex(code)
                          for code in fields["code"].split(",")]
@@ -173,20 +174,23 @@ class Sampler(object):
         settings = ("carrier=live;interval=%d;gaps=exponential;seed=%d;"
                     "period=;pid=%d;limit=%s" % (
                         interval, seed, os.getpid(), limit))
-        self.check(self.lib.live_open(fd), "taking vmprof's output over")
         try:
+            decoy = self.lib.live_open(fd)
+            self.check(-min(decoy, 0), "taking vmprof's output over")
             # the longest period; live_enabled() stops the timer
-            _vmprof.enable(fd, 0.99, 0, 0, 0, 0)
+            _vmprof.enable(decoy, 0.99, 0, 0, 0, 0)
             self.check(self.lib.live_enabled(settings.encode("ascii"), 0),
                        "beginning the profile")
             if limit.endswith("/s"):
                 self.lib.live_limit(int(limit[:-2]), 0)
             elif limit:
                 self.lib.live_limit(0, int(limit[:-3]))
-            self.lib.live_start(interval, seed, 0)
-            self.check(self.patch(self.lib.live_patched_word),
+            self.check(self.lib.live_hook(interval, seed, 0),
                        "hooking the garbage collector")
-            self.poke(first=True)
+            self.process.word(self.layout.entry[2])[0] = self.lib.live_door()
+            knock()
+            if not self.lib.live_is_sampling():
+                raise Refused("the garbage collector can't be hooked")
         except BaseException:
             self.stop()
             raise
@@ -195,37 +199,21 @@ class Sampler(object):
         """Put everything back, however far start() came.  Returns 0 or the
         errno of what the profile lacks."""
         import _vmprof
-        error = 0
-        self.lib.live_stop()
-        first = self.process.word(self.layout.entry[0])
-        if first[0] == self.lib.live_patched_word(0):
-            while self.lib.live_is_active():
-                self.poke()
-                self.lib.live_stop()
-            error = self.patch(self.lib.live_original_word)
-        self.lib.live_disabling()
-        try:
-            _vmprof.disable()
-        except _vmprof.VMProfError:
-            pass            # it was not enabled
-        return self.lib.live_close() or error
+        self.lib.live_unhook()
+        while self.lib.live_is_hooked():
+            knock()
+            self.lib.live_unhook()
+        if self.lib.live_disabling():
+            try:
+                _vmprof.disable()
+            except _vmprof.VMProfError:
+                pass            # it was not enabled
+        return self.lib.live_close()
 
-    def patch(self, word):
-        error = self.lib.live_writable(1)
-        if not error:
-            for i, address in enumerate(self.layout.entry):
-                self.process.word(address)[0] = word(i)
-        return self.lib.live_writable(0) or error
 
-    def poke(self, first=False):
-        """Make the next allocation enter the hook, which knows what to do,
-        and make that allocation."""
-        top = self.process.word(self.layout.nursery_top)
-        if first:
-            self.lib.live_set_first_top(top[0])
-        top[0] = POKE
-        while top[0] == POKE:
-            _sink[0] = [len(_filler)]
+def knock():
+    _sink[0] = _zero * KNOCK
+    _sink[0] = None
 
 
 def run(path):

@@ -8,9 +8,9 @@ and from then on a random gap after the end of each sampled object.
 *Fixed gaps*: every interval-th byte, whatever the objects.
 
 A gap is drawn anew, and counts from the next byte, when the interval changes,
-and when memory pressure hid some bytes from the profiler.  In the live carrier
-either takes place when the GC is next entered: at the next allocation or
-collection.  In the patched GC the interval changes at once, and nothing is
+and when memory pressure hid some bytes from the profiler, which the live
+carrier learns when the GC is next entered: at the next allocation or
+collection, or when the interval changes.  From the patched GC nothing is
 hidden.
 
 There are no addresses here, no nursery, and no notion of one being full.
@@ -93,38 +93,28 @@ def samples(events: Iterable[Event], *,
             patched: bool = False) -> Iterator[Sample]:
     """The samples of the events, in order: the live carrier's, or those of
     the patched GC."""
-    running = entered = hidden = fixed = follows = False
-    interval = new_interval = 0
+    running = hidden = fixed = follows = False
+    interval = 0
     allocated = 0               # the number of the next byte
     sampled = 0                 # the number of the next sampled byte
     random = splitmix64(0)
 
     for event in events:
         if isinstance(event, Start):
-            running, entered, hidden = True, False, False
+            running, hidden = True, False
             interval, seed, fixed, follows = event
-            new_interval = 0
             random = splitmix64(seed)
             sampled = allocated + gap(interval, fixed, random)
         elif isinstance(event, Stop):
             running = False
-        elif isinstance(event, Rate):
-            if patched and running:
-                interval = event.interval
-                sampled = allocated + gap(interval, fixed, random)
-            elif not patched:
-                new_interval = event.interval
         elif isinstance(event, Pressure):
-            # before the first entry, nobody counted yet
-            hidden = entered and not patched
-        elif running:
-            entered = True
-            if hidden:
-                hidden = False
-                sampled = allocated + gap(interval, fixed, random)
-            if new_interval:
-                interval, new_interval = new_interval, 0
-                sampled = allocated + gap(interval, fixed, random)
+            hidden = running and not patched
+        elif running and hidden:
+            hidden = False
+            sampled = allocated + gap(interval, fixed, random)
+        if isinstance(event, Rate) and running:
+            interval = event.interval
+            sampled = allocated + gap(interval, fixed, random)
 
         if isinstance(event, Allocation):
             start, allocated = allocated, allocated + event.size

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sysconfig
 from pathlib import Path
 
 import pytest
 
 from conftest import PyPy
+from vmprof_allocation import cache
 
 WHERE = """
     from vmprof_allocation import live
@@ -166,6 +168,77 @@ def test_program_under_test_holds_no_decoder(pypy: PyPy) -> None:
     assert run.out == "[]\n", run.err
 
 
+def test_one_wrong_digit_in_the_memory_is_noticed(pypy: PyPy) -> None:
+    """Most would be addresses that are written to."""
+    path = remembered(pypy)
+    good = path.read_text()
+    assert cache.load(str(path)) == good[:good.rindex("check=")]
+    for i, character in enumerate(good):
+        if character in "0123456789abcdef":
+            path.write_text(good[:i] + "%x" % (int(character, 16) ^ 1)
+                            + good[i + 1:])
+            assert cache.load(str(path)) is None
+    path.write_text(good[:-1])
+    assert cache.load(str(path)) is None
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o620, 0o602])
+def test_memory_that_others_may_write_to_is_not_believed(
+        pypy: PyPy, mode: int) -> None:
+    path = remembered(pypy)
+    for target, good in (path, 0o600), (path.parent, 0o700):
+        target.chmod(mode | good)
+        assert cache.load(str(path)) is None
+        assert "remembered" not in pypy.command(
+            "-m", "vmprof_allocation", "doctor").out
+        target.chmod(good)
+    assert cache.load(str(remembered(pypy))) is not None
+
+
+def test_memory_of_another_user_is_not_believed(
+        pypy: PyPy, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = remembered(pypy)
+    monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
+    assert cache.load(str(path)) is None
+
+
+def test_link_in_place_of_the_memory_is_not_followed(pypy: PyPy) -> None:
+    path = remembered(pypy)
+    path.rename(path.with_suffix(".moved"))
+    path.symlink_to(path.with_suffix(".moved"))
+    assert cache.load(str(path)) is None
+
+
+def test_relative_cache_folder_is_not_taken(pypy: PyPy) -> None:
+    """Anybody may have put one into the current folder."""
+    for folder in "cache", "":
+        pypy.environment["XDG_CACHE_HOME"] = folder
+        assert pypy.command("-m", "vmprof_allocation", "doctor").code == 0
+        assert not (pypy.folder / "cache").exists()
+        assert (pypy.folder / ".cache" / "vmprof-allocation").is_dir()
+
+
+@pytest.mark.parametrize("field,value,said", [
+    ("nursery_free", "8", "the address of data"),
+    ("entry", "0,0,0", "the address of code"),
+    ("type_info", "1099511627776", "the address of the type table"),
+    ("slot", ",".join(["8"] * 10), "the address of data"),
+    ("slot", "0", "the layout"),
+    ("type_fixed_size", "4096", "the layout"),
+])
+def test_address_outside_of_its_segment_is_refused(
+        pypy: PyPy, field: str, value: str, said: str) -> None:
+    path = remembered(pypy)
+    layout = fields(path.read_text())
+    del layout["check"]
+    layout[field] = [value]
+    cache.save(str(path), "".join("%s=%s\n" % (name, ",".join(values))
+                                  for name, values in layout.items()))
+    doctor = pypy.command("-m", "vmprof_allocation", "doctor")
+    assert doctor.code == 1
+    assert "BAD  " + said in doctor.out
+
+
 def test_cache_that_cannot_be_written_is_done_without(pypy: PyPy) -> None:
     (pypy.folder / "file").write_text("")
     pypy.environment["XDG_CACHE_HOME"] = str(pypy.folder / "file" / "x")
@@ -183,8 +256,9 @@ def test_wrong_answer_is_refused_before_anything_is_touched(
     path = remembered(pypy)
     layout = fields(path.read_text())
     layout[field] = layout[other] if other else ["00" * 16] * 3
-    path.write_text("".join("%s=%s\n" % (name, ",".join(values))
-                            for name, values in layout.items()))
+    del layout["check"]
+    cache.save(str(path), "".join("%s=%s\n" % (name, ",".join(values))
+                                  for name, values in layout.items()))
     doctor = pypy.command("-m", "vmprof_allocation", "doctor")
     assert doctor.code == 1
     assert "BAD  " + said in doctor.out

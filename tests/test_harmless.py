@@ -11,41 +11,9 @@ import time
 import pytest
 
 from conftest import PYPY, PyPy
+from peek import PEEK
 from truth import innermost
 from vmprof_allocation import reader
-
-#: code to put before a program that looks at its own memory
-PEEK = """
-    import vmprof_allocation
-    from vmprof_allocation import live
-    carrier = live.carrier()
-    carrier.prepare()
-    process = carrier._process
-    layout, ffi = process.layout, process.ffi
-
-    # the dynamic linker fills these in on their first use
-    import mmap, os
-    os.write(1, b"")
-    mmap.mmap(-1, 4096).close()
-    os.close(os.dup(1)); os.lseek(os.open(os.devnull, os.O_RDONLY), 0, 0)
-
-    def memory():
-        "All that we ever change in libpypy's memory"
-        entries = [bytes(ffi.buffer(ffi.cast("char *", process.base + e), 32))
-                   for e in layout.entry]
-        slots = [process.word(s)[0] for s in [layout.write_slot]
-                 + [s for s in layout.mmap_slot + layout.seek_slot if s]]
-        return entries, slots
-
-    def top_is_real():
-        return process.word(layout.nursery_top)[0] % 8 == 0
-
-    def pages():
-        "The permissions of libpypy's pages, of which there are thousands"
-        return {page: m.permissions for m in live.read_maps()
-                if m.path == process.path
-                for page in range(m.start, m.end, 4096)}
-"""
 
 
 def test_stop_puts_every_byte_back(stock_pypy: PyPy) -> None:
@@ -377,64 +345,65 @@ def test_program_that_forgets_to_stop(pypy: PyPy) -> None:
     assert len(run.profile().samples) > 100
 
 
-@pytest.mark.parametrize("where", ["_patch", "_poke", "_describe"])
-@pytest.mark.parametrize("error", ["KeyboardInterrupt", "MemoryError"])
-def test_start_that_is_interrupted_puts_everything_back(
-        stock_pypy: PyPy, where: str, error: str) -> None:
-    """Before the entries are patched, after, and before the first sample."""
-    script = stock_pypy.script(PEEK + """
-    import signal
-    import _vmprof
-    before, handler = memory(), signal.getsignal(signal.SIGPROF)
-    original = getattr(carrier, %(where)r)
-    calls = [0]
-    def fail_once(*args, **kwargs):
-        calls[0] += 1
-        if calls[0] == 1:
-            if %(where)r == "_poke":
-                garbage = [str(i) for i in range(300000)]
-            raise %(error)s
-        return original(*args, **kwargs)
-    setattr(carrier, %(where)r, fail_once)
-    try:
-        vmprof_allocation.start("out.vmprof", "1k")
-    except %(error)s:
-        print("raised")
-    garbage = [str(i) for i in range(300000)]
-    import os
-    print(memory() == before, top_is_real(), os.path.exists("out.vmprof"),
-          _vmprof.is_enabled())
-    with vmprof_allocation.sample("out.vmprof", "1k"):
-        garbage = [str(i) for i in range(10000)]
-    print(memory() == before)
-    """ % {"where": where, "error": error})
-    run = stock_pypy.command(str(script))
-    assert run.out.split() == [
-        "raised", "True", "True", "False", "False", "True"], run.err
-    assert len(run.profile().samples) > 100
+#: a program that may not make memory executable from here on, as under
+#: systemd's MemoryDenyWriteExecute; PyPy's JIT uses mmap()
+SECCOMP = """
+    import ctypes, errno, struct
+    libc = ctypes.CDLL(None, use_errno=True)
+    def instruction(code, yes, no, k):
+        return struct.pack("<HBBI", code, yes, no, k)
+    program = b"".join([
+        instruction(0x20, 0, 0, 0),             # the system call's number:
+        instruction(0x15, 0, 3, 10),            # mprotect()?
+        instruction(0x20, 0, 0, 32),            # its protection
+        instruction(0x45, 0, 1, 4),             # PROT_EXEC?
+        instruction(0x06, 0, 0, 0x50000 | errno.EACCES),
+        instruction(0x06, 0, 0, 0x7fff0000)])   # allowed
+    buffer = ctypes.create_string_buffer(program)
+    filter = ctypes.create_string_buffer(struct.pack(
+        "<HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer)))
+    assert libc.prctl(38, 1, 0, 0, 0) == 0      # PR_SET_NO_NEW_PRIVS
+    assert libc.prctl(22, 2, filter) == 0       # PR_SET_SECCOMP
+"""
 
 
-def test_kernel_that_forbids_writable_code_is_a_refusal(stock_pypy: PyPy) -> None:
-    script = stock_pypy.script(PEEK + """
-    import errno
-    before = memory()
-    carrier._load()
-    class Forbidding:
-        def __getattr__(self, name):
-            if name == "live_writable":
-                return lambda writable: errno.EACCES if writable else 0
-            return getattr(lib, name)
-    lib, carrier._lib = carrier._lib, Forbidding()
-    try:
-        vmprof_allocation.start("out.vmprof", "1k")
-    except vmprof_allocation.AllocationSamplingError as e:
-        print(e)
-    garbage = [str(i) for i in range(300000)]
-    print(memory() == before, top_is_real())
+def test_kernel_that_forbids_writable_code_is_a_refusal(
+        stock_pypy: PyPy) -> None:
+    script = stock_pypy.script(SECCOMP + """
+    import runpy, sys
+    import vmprof_allocation
+    for i in range(2):
+        try:
+            vmprof_allocation.start("out.vmprof", "1k")
+        except vmprof_allocation.UnknownBuild as e:
+            print(e)
+    sys.argv[:] = ["x", "doctor"]
+    runpy.run_module("vmprof_allocation", run_name="__main__")
     """)
     run = stock_pypy.command(str(script))
-    assert run.out == ("hooking the garbage collector failed: Permission "
-                       "denied; nothing is being sampled\nTrue True\n"), run.err
+    assert run.code == 1, run.err
+    lines = run.out.splitlines()
+    assert lines[0] == lines[1] == lines[-1]
+    assert "changing PyPy's code in memory: Permission denied" in lines[0]
+    assert "  BAD  changing PyPy's code in memory: Permission denied" in lines
+    assert not (stock_pypy.folder / "out.vmprof").exists()
+
+
+def test_no_proc_is_a_refusal(stock_pypy: PyPy) -> None:
+    script = stock_pypy.script("""
+        import builtins, io, runpy, sys
+        from vmprof_allocation import live
+        def no_proc(path, *arguments, open=open):
+            if str(path).startswith("/proc"):
+                raise FileNotFoundError(2, "No such file or directory", path)
+            return open(path, *arguments)
+        live.open = no_proc
+        sys.argv[:] = ["x", "doctor"]
+        runpy.run_module("vmprof_allocation", run_name="__main__")
+    """)
+    run = stock_pypy.command(str(script))
+    assert (run.code, run.err) == (1, "")
+    assert "needs /proc/self/maps: No such file" in run.out
 
 
 def test_program_with_its_own_profiling_timer_gets_it_back(pypy: PyPy) -> None:
@@ -649,37 +618,11 @@ def test_start_from_deep_in_the_stack(pypy: PyPy) -> None:
     assert "deeper than vmprof records" in report.out
 
 
-def test_stop_that_is_interrupted_can_be_done_again(stock_pypy: PyPy) -> None:
-    script = stock_pypy.script(PEEK + """
-    before = memory()
-    original = carrier._finish
-    calls = [0]
-    def fail_once():
-        calls[0] += 1
-        if calls[0] == 1:
-            raise KeyboardInterrupt
-        return original()
-    carrier._finish = fail_once
-    session = vmprof_allocation.sample("out.vmprof", "1k")
-    session.start()
-    garbage = [str(i) for i in range(10000)]
-    try:
-        session.stop()
-    except KeyboardInterrupt:
-        print("interrupted")
-    session.stop()
-    print(memory() == before, top_is_real())
-    """)
-    run = stock_pypy.command(str(script))
-    assert run.out == "interrupted\nTrue True\n", run.err
-    assert run.profile().end_time is not None
-
-
 def test_modules_of_the_program_do_not_disturb_the_search(stock_pypy: PyPy) -> None:
     """Its folder is the first in which modules are looked for."""
     for name in "capstone", "elftools":
         (stock_pypy.folder / ("%s.py" % name)).write_text("1 / 0\n")
-    stock_pypy.environment["XDG_CACHE_HOME"] = "cache"
+    stock_pypy.environment["XDG_CACHE_HOME"] = str(stock_pypy.folder / "cache")
     run = stock_pypy.command("-m", "vmprof_allocation", "doctor")
     assert run.code == 0, run.out
     assert "remembered" not in run.out

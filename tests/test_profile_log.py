@@ -591,12 +591,30 @@ def test_a_flush_is_due_by_age(log_harness: pathlib.Path,
     log, file = new_log(tmp_path)
     log.due(0, False)
     log.due(FLUSH_NS * 100, False)          # nothing waits
-    log.sample(log.stack([8]), 1000)
-    log.sample(log.stack([8]), 5000)
-    log.due(FLUSH_NS + 999, False)
-    log.due(FLUSH_NS + 1000, True)
-    log.flush(FLUSH_NS + 1000)
-    log.due(FLUSH_NS * 100, False)
+    late = FLUSH_NS * 100
+    log.sample(log.stack([8]), late + 1000)
+    log.sample(log.stack([8]), late + 5000)
+    log.due(late + FLUSH_NS + 999, False)
+    log.due(late + FLUSH_NS + 1000, True)
+    log.flush(late + FLUSH_NS + 1000)
+    log.due(FLUSH_NS * 1000, False)
+    log.close()
+    log.run(log_harness)
+    log.check(file.read_bytes())
+
+
+def test_flushes_early_in_the_run_come_early(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """What a short program loses that ends without a word is little of it."""
+    log, file = new_log(tmp_path)
+    # an eighth of the time since the start, 10 ms at least
+    for sampled, due in ((0, 10_000_000), (20_000_000, 30_000_000),
+                         (80_000_000, 91_428_571),
+                         (700_000_000, 799_999_999)):
+        log.sample(log.stack([8]), sampled)
+        log.due(due - 1, False)
+        log.due(due, True)
+        log.flush(due)
     log.close()
     log.run(log_harness)
     log.check(file.read_bytes())
@@ -606,13 +624,14 @@ def test_a_flush_of_objects_alone_is_due_by_age(
         log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
     # a collection may come long after the last sample
     log, file = new_log(tmp_path)
+    late = FLUSH_NS * 100
     log.sample(0, 0)
     log.flush(1)
-    log.object(1, 5, 1, time=10)
-    log.due(10 + FLUSH_NS - 1, False)
-    log.due(10 + FLUSH_NS, True)
-    log.flush(2)
-    log.due(10 + 2 * FLUSH_NS, False)
+    log.object(1, 5, 1, time=late)
+    log.due(late + FLUSH_NS - 1, False)
+    log.due(late + FLUSH_NS, True)
+    log.flush(late + FLUSH_NS)
+    log.due(late + 2 * FLUSH_NS, False)
     log.close()
     log.run(log_harness)
     log.check(file.read_bytes())

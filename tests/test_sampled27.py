@@ -69,8 +69,7 @@ def handled():
 
 def look():
     codes = fields["code"].split(",")
-    slots = [slot for name in ("write_slot", "mmap_slot", "seek_slot")
-             for slot in addresses(name) if slot != base]
+    slots = [slot for slot in addresses("slot") if slot != base]
     print([ctypes.string_at(entry, len(code) // 2).encode("hex") == code
            for entry, code in zip(addresses("entry"), codes)],
           set(mapping(entry) for entry in addresses("entry"))

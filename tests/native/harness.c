@@ -38,9 +38,9 @@
  *
  *   start INTERVAL SEED FIXED FOLLOWS
  *                     if FOLLOWS, each sample changes the interval
- *   rate INTERVAL
- *   stop              ... and make the next allocation enter
- *   abandon           stop, as in a forked child: nobody pokes nursery_top
+ *   rate INTERVAL     from here on
+ *   stop
+ *   abandon           stop, as in a forked child: with the next entry
  *   unhook            the three functions are the GC's own again
  *   unseen            a minor collection that goes around the hook
  *
@@ -118,7 +118,7 @@ static char *arena[2];
 static unsigned char *taken;    /* one for each 8 bytes of the nursery */
 static char **small_object;     /* where they were put, by number */
 static int64_t objects, max_objects;
-static int with_carrier, hooked;
+static int with_carrier, hooked, abandoned;
 static int depth_in_reserve;    /* collect_and_reserve() is at work */
 
 static void *(*collect_and_reserve)(void *, intptr_t);
@@ -288,6 +288,8 @@ static int64_t take_sample(int64_t size, int64_t interval)
 {
     CHECK(with_carrier && size > 0 && pending_size == 0);
     CHECK(depth_in_reserve == 0);
+    if (abandoned)
+        return interval;        /* as the recorder, in a forked child */
     pending_size = size;
     pending_interval = interval;
     /* oracle.next_interval() */
@@ -315,7 +317,7 @@ static int64_t new_number(void)
 static void allocate(intptr_t size)
 {
     char *result = gc.nursery_free;
-    int slow = 0, real = 0, poked = (gc.nursery_top == NURSERY_POKE);
+    int slow = 0, real = 0;
     int64_t number;
     struct object head;
 
@@ -344,7 +346,7 @@ static void allocate(intptr_t size)
            (intptr_t)(result - gc.nursery));
     CHECK(slow || pending_size == 0);
     if (slow && with_carrier && nursery.phase == NURSERY_RUNNING)
-        CHECK(real || poked || pending_size != 0);      /* not for nothing */
+        CHECK(real || pending_size != 0 || abandoned);  /* not for nothing */
     print_sample(number);
 }
 
@@ -408,13 +410,44 @@ static void unpin(int i)
 /* ____________________________________________________________ */
 /* the carrier: what live.py does, in its order */
 
+static void obey(void)
+{
+    if (abandoned && !nursery.inside) {
+        nursery_stop();
+        abandoned = 0;
+    }
+}
+
+static void *hooked_collect_and_reserve(void *self, intptr_t size)
+{
+    void *object = nursery_collect_and_reserve(self, size);
+
+    obey();
+    return object;
+}
+
+static void hooked_minor_collection(void *self)
+{
+    nursery_minor_collection(self);
+    obey();
+}
+
+static void *hooked_external_malloc(void *self, uintptr_t type,
+                                    intptr_t length, uintptr_t young)
+{
+    void *object = nursery_external_malloc(self, type, length, young);
+
+    obey();
+    return object;
+}
+
 static void hook(int on)
 {
     hooked = on;
-    collect_and_reserve = on ? nursery_collect_and_reserve
+    collect_and_reserve = on ? hooked_collect_and_reserve
                              : gc_collect_and_reserve;
-    minor_collection = on ? nursery_minor_collection : gc_minor_collection;
-    external_malloc = on ? nursery_external_malloc : gc_external_malloc;
+    minor_collection = on ? hooked_minor_collection : gc_minor_collection;
+    external_malloc = on ? hooked_external_malloc : gc_external_malloc;
 }
 
 static void start(int64_t interval, uint64_t seed, int fixed)
@@ -428,20 +461,19 @@ static void start(int64_t interval, uint64_t seed, int fixed)
     nursery.original.external_malloc = gc_external_malloc;
     nursery.large_size = large_size;
     nursery.take_sample = take_sample;
-    nursery_start(interval, seed, fixed);
     hook(1);
-    nursery.first_top = gc.nursery_top;
-    gc.nursery_top = NURSERY_POKE;
+    nursery_start(interval, seed, fixed);
 }
 
-static void stop(int poke)
+static void stop(int at_once)
 {
     if (!hooked)
         refuse("it has not been started");
-    if (nursery.phase != NURSERY_OFF)
-        nursery.phase = NURSERY_STOPPING;
-    if (poke)
-        gc.nursery_top = NURSERY_POKE;
+    if (nursery.phase == NURSERY_OFF)
+        return;
+    abandoned = 1;
+    if (at_once)
+        obey();
 }
 
 static int carrier_line(const char *line)
@@ -462,7 +494,7 @@ static int carrier_line(const char *line)
             refuse("it has not been started");
         if (with_carrier) {
             nursery.new_interval = interval;
-            gc.nursery_top = NURSERY_POKE;
+            nursery_update();
         }
     }
     else if (strcmp(line, "stop\n") == 0 || strcmp(line, "abandon\n") == 0) {
@@ -558,14 +590,12 @@ static void program_line(const char *line)
 
 static void check_after_line(void)
 {
-    int poked = (gc.nursery_top == NURSERY_POKE);
-
     CHECK(errno == MARKER);
     CHECK(pending_size == 0);
     CHECK(gc.true_top >= gc.nursery &&
           gc.true_top <= gc.nursery + nursery_size);
     if (!hooked || nursery.phase == NURSERY_OFF)
-        CHECK(gc.nursery_top == gc.true_top || (hooked && poked));
+        CHECK(gc.nursery_top == gc.true_top);
 }
 
 static void run_trace(char **line, int lines, int carrier)
@@ -578,6 +608,7 @@ static void run_trace(char **line, int lines, int carrier)
     memset(arena[0], 0, (size_t)nursery_size);
     memset(arena[1], 0, (size_t)nursery_size);
     objects = 0;
+    abandoned = 0;
     hook(0);
     gc.nursery = gc.nursery_free = arena[0];
     set_top(gc.nursery + nursery_size);

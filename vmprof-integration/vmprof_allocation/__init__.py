@@ -61,8 +61,10 @@ def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
     """Begin what stop() ends; see sample()."""
     global _session
     session = sample(output, interval, seed=seed, gaps=gaps, period=period)
+    if _session is None or not _session.is_on:
+        # before it is on: what is on, stop() can end
+        _session = session
     session.start()
-    _session = session
     return session
 
 
@@ -72,9 +74,7 @@ def stop() -> None:
     Raises AllocationSamplingError if nothing was begun, or if the profile
     could not be written to the end.
     """
-    global _session
-    session, _session = _session, None
-    if session is None:
+    if _session is None or not _session.is_on:
         raise AllocationSamplingError(
             "allocation sampling is not on; call start() first")
-    session.stop()
+    _session.stop()

@@ -34,11 +34,9 @@ from __future__ import annotations
 import bisect
 import collections
 import json
-import os
 import re
 import struct
 import sys
-import tempfile
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -47,8 +45,9 @@ from capstone import x86
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
+from vmprof_allocation import cache
 from vmprof_allocation.errors import Evidence, UnknownBuild
-from vmprof_allocation.layout import ENTRIES, Layout
+from vmprof_allocation.layout import ENTRIES, IMPORTS, Layout
 
 #: an answer counts as the only one if it is this many times as frequent as
 #: the next one.  Measured on three builds: 17 to 60 for nursery_top, 19 to 25
@@ -351,21 +350,18 @@ def _find(image: Image, search: Search) -> Layout:
         code.append(image.text[offset:offset + 16].hex())
         search.found("entry of %s" % name, "%d bytes can be moved" % size)
 
-    write_slot = image.import_slot(search, "write")
-    mmap_slot = [image.import_slot(search, name) for name in ("mmap", "mmap64")]
-    seek_slot = [image.import_slot(search, name)
-                 for name in ("lseek", "lseek64")]
-    if not write_slot or not any(mmap_slot):
-        raise search.refuse("pointers to write() and mmap()", "not imported")
-    read_only = {image.is_read_only(slot)
-                 for slot in (write_slot, *mmap_slot, *seek_slot) if slot}
+    slot = [image.import_slot(search, name) for name in IMPORTS]
+    there = {name for name, pointer in zip(IMPORTS, slot) if pointer}
+    if not ({"write", "munmap"} <= there and there & {"mmap", "mmap64"}):
+        raise search.refuse("pointers to write(), mmap() and munmap()",
+                            "not imported")
+    read_only = {image.is_read_only(pointer) for pointer in slot if pointer}
     if len(read_only) != 1:
-        raise search.refuse("pointers to write() and mmap()",
+        raise search.refuse("pointers to C functions",
                             "some are read-only, some are not")
     return Layout(
         build_id=build_id, gc=gc, nursery_free=free, nursery_top=top,
-        entry=entry, moved=moved, code=code, write_slot=write_slot,
-        mmap_slot=mmap_slot, seek_slot=seek_slot,
+        entry=entry, moved=moved, code=code, slot=slot,
         slots_read_only=read_only.pop(),
         type_info=table, type_fixed_size=fixed, type_item_size=item)
 
@@ -382,20 +378,6 @@ def find(path: str, search: Search) -> Layout:
         raise search.refuse("reading %s" % path, str(e)) from e
 
 
-def remember(layout: Layout, cache: str) -> None:
-    """Leave `layout` for the next time; if that fails, it will be searched
-    again, which takes a second or two."""
-    try:
-        folder = os.path.dirname(cache)
-        os.makedirs(folder, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder)
-        with os.fdopen(handle, "w") as out:
-            out.write(layout.text())
-        os.replace(temporary, cache)
-    except OSError:
-        pass
-
-
 def main(arguments: list[str]) -> None:
     search = Search()
     answer: dict[str, Any] = {"layout": None, "problem": "",
@@ -404,7 +386,7 @@ def main(arguments: list[str]) -> None:
         layout = find(arguments[0], search)
         answer["layout"] = layout.text()
         if len(arguments) > 1:
-            remember(layout, arguments[1])
+            cache.save(arguments[1], layout.text())
     except UnknownBuild as e:
         answer["problem"] = str(e)
     json.dump(answer, sys.stdout)

@@ -9,6 +9,11 @@ if TYPE_CHECKING:
 #: the functions that are entered through a trampoline
 ENTRIES = ("collect_and_reserve", "_minor_collection", "external_malloc")
 
+#: the C functions that libpypy calls through a pointer of its own, which is
+#: led to us while sampling lasts; in native/divert.h's order
+IMPORTS = ("write", "mmap", "mmap64", "munmap", "lseek", "lseek64", "_exit",
+           "abort", "execv", "execve")
+
 
 class Layout:
     """All addresses are relative to where the build is loaded."""
@@ -22,11 +27,8 @@ class Layout:
     entry: list[int]
     moved: list[int]
     code: list[str]
-    #: the pointers through which write(), mmap() and mmap64(), lseek() and
-    #: lseek64() are called; 0 for one that is not imported
-    write_slot: int
-    mmap_slot: list[int]
-    seek_slot: list[int]
+    #: the pointers of IMPORTS; 0 for one that is not there
+    slot: list[int]
     slots_read_only: bool
     type_info: int
     type_fixed_size: int

@@ -1,10 +1,10 @@
 """The live carrier: sampling in a PyPy that nobody patched.
 
 native/live.c does the work.  This side finds the place (:mod:`find`), checks
-it against the running process, and makes the few stores into PyPy's own
-memory that have to be made while nobody else runs: a store through a cffi
-pointer is one machine instruction, made by the interpreter while it holds
-the GIL.  Code that holds no GIL can't be inside the GC.
+it against the running process, and opens the door to the GC (native/live.h):
+that is one store through a cffi pointer, one machine instruction, made by the
+interpreter while it holds the GIL.  Code that holds no GIL can't be inside
+the GC.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import struct
 import sys
 from _thread import RLock
 
+from vmprof_allocation import cache
 from vmprof_allocation.carrier import (
     Carrier,
     Settings,
@@ -26,7 +27,8 @@ from vmprof_allocation.errors import (
     Finding,
     UnknownBuild,
 )
-from vmprof_allocation.layout import ENTRIES, Layout
+from vmprof_allocation.interrupts import Uninterrupted
+from vmprof_allocation.layout import ENTRIES, IMPORTS, Layout
 
 # nothing that is not needed: see carrier.py
 TYPE_CHECKING = False
@@ -34,10 +36,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 LIBRARY = os.path.join(os.path.dirname(__file__), "_live.so")
-#: what nursery.h calls NURSERY_POKE: the next allocation enters the hook
-POKE = 1
-#: raise this when a change in find.py makes older answers worthless
-CACHE_VERSION = 2
+#: of ELF: kinds of segments, and their flags
+PT_LOAD, PT_NOTE = 1, 4
+PF_X, PF_W = 1, 2
+#: bytes of an object that PyPy makes with external_malloc(), whatever its
+#: version: more than fit into any nursery's share for one object
+KNOCK = 2**18
 
 
 def unsupported() -> str | None:
@@ -74,15 +78,13 @@ class Mapping:
 
 
 def read_maps() -> list[Mapping]:
-    with open("/proc/self/maps") as file:
-        return [Mapping(line) for line in file]
-
-
-def cache_path(build_id: str) -> str:
-    base = (os.environ.get("XDG_CACHE_HOME")
-            or os.path.expanduser(os.path.join("~", ".cache")))
-    return os.path.join(os.path.abspath(base), "vmprof-allocation",
-                        "%s-%d" % (build_id, CACHE_VERSION))
+    try:
+        with open("/proc/self/maps") as file:
+            return [Mapping(line) for line in file]
+    except OSError as e:
+        raise AllocationSamplingError(
+            "sampling an unpatched PyPy needs /proc/self/maps: %s"
+            % e.strerror) from None
 
 
 class Process(Evidence):
@@ -102,19 +104,20 @@ class Process(Evidence):
                 "install the package with pip where there is a C compiler"
                 % os.path.dirname(__file__)) from None
         self.ffi: Any = _live_abi.ffi
+        self.lib: Any = self.ffi.dlopen(LIBRARY)
+        for name in dir(self.lib):
+            if name.startswith("live_"):
+                getattr(self.lib, name)     # made on first use: not later
         self.path, self.base = self._find_library()
         self.layout = self._load_layout()
+        self._check_layout()
         self._check_memory()
+        self._prepare_hooks()
 
     def _find_library(self) -> tuple[str, int]:
         """The file that holds PyPy's code, and where it is loaded."""
         maps = read_maps()
-        try:
-            symbol = self.ffi.addressof(self.ffi.dlopen(None),
-                                        "pypy_main_startup")
-        except (AttributeError, OSError) as e:
-            raise self.refuse("pypy_main_startup", str(e)) from e
-        inside = int(self.ffi.cast("uintptr_t", symbol))
+        inside = self._main_function(maps)
         for mapping in maps:
             if mapping.start <= inside < mapping.end:
                 path = mapping.path
@@ -124,9 +127,27 @@ class Process(Evidence):
         if not path.startswith("/") or path.endswith(" (deleted)"):
             raise self.refuse(
                 "PyPy's code", "its file %r is gone; start PyPy again" % path)
-        base = min(m.start for m in maps if m.path == path)
+        base = int(self.lib.live_base(inside))
+        if not base:
+            raise self.refuse("PyPy's code", "in no loaded file")
         self.found("PyPy's code", "%s at 0x%x" % (path, base))
         return path, base
+
+    def _main_function(self, maps: list[Mapping]) -> int:
+        """The address of a function that libpypy exports."""
+        # None: of all files whose names are everybody's.  libpypy's are not
+        # where a program has loaded it as a plug-in.
+        files = [None] + [m.path for m in maps
+                          if "x" in m.permissions and "pypy" in m.path]
+        problem: Exception | None = None
+        for file in files:
+            try:
+                symbol = self.ffi.addressof(self.ffi.dlopen(file),
+                                            "pypy_main_startup")
+                return int(self.ffi.cast("uintptr_t", symbol))
+            except (AttributeError, OSError, self.ffi.error) as e:
+                problem = e
+        raise self.refuse("pypy_main_startup", str(problem))
 
     def bytes_at(self, address: int, size: int) -> bytes:
         """Memory of the library; `address` relative to where it is loaded."""
@@ -137,18 +158,24 @@ class Process(Evidence):
         """A cffi pointer to a word in memory; `address` likewise."""
         return self.ffi.cast("uint64_t *", self.base + address)
 
-    def _build_id(self) -> str:
-        """From the ELF header in memory: this is what runs, whatever the
-        file holds by now."""
+    def _segments(self) -> list[tuple[int, int, int, int]]:
+        """(kind, flags, address, size) of each, from the ELF header in memory:
+        this is what runs, whatever the file holds by now."""
         head = self.bytes_at(0, 64)
         if head[:6] != b"\x7fELF\x02\x01":
             raise self.refuse("PyPy's code", "it has no 64-bit ELF header")
         table, = struct.unpack_from("<Q", head, 32)
         entry_size, entries = struct.unpack_from("<HH", head, 54)
+        segments = []
         for i in range(entries):
-            kind, _, _, address, _, size = struct.unpack_from(
-                "<IIQQQQ", self.bytes_at(table + i * entry_size, 56))
-            note = self.bytes_at(address, size) if kind == 4 else b""
+            kind, flags, _, address, _, _, size = struct.unpack_from(
+                "<IIQQQQQ", self.bytes_at(table + i * entry_size, 56))
+            segments.append((kind, flags, address, size))
+        return segments
+
+    def _build_id(self) -> str:
+        for kind, _, address, size in self._segments():
+            note = self.bytes_at(address, size) if kind == PT_NOTE else b""
             while len(note) >= 12:
                 name_size, value_size, note_kind = struct.unpack_from(
                     "<III", note)
@@ -162,15 +189,16 @@ class Process(Evidence):
         """What find.py found, now or earlier."""
         build_id = self._build_id()
         self.found("build-id", build_id)
-        cached = cache_path(build_id)
-        try:
-            with open(cached) as file:
-                layout = Layout.parse(file.read())
-            if layout.build_id == build_id:
-                self.found("remembered in", cached)
-                return layout
-        except (OSError, ValueError):
-            pass        # not there, or damaged
+        file = cache.path(build_id)
+        text = cache.load(file) if file is not None else None
+        if text is not None:
+            try:
+                layout = Layout.parse(text)
+                if layout.build_id == build_id:
+                    self.found("remembered in", str(file))
+                    return layout
+            except ValueError:
+                pass        # of another version of ours
         import json
         import subprocess
         # not in the program's folder, where it may have an elftools.py
@@ -178,7 +206,8 @@ class Process(Evidence):
         try:
             done = subprocess.run(
                 [os.path.abspath(sys.executable), "-m",
-                 "vmprof_allocation.find", self.path, cached],
+                 "vmprof_allocation.find", self.path,
+                 *([file] if file is not None else [])],
                 stdin=subprocess.DEVNULL, capture_output=True, cwd=folder)
         except OSError as e:
             raise self.refuse("the search", str(e)) from e
@@ -198,6 +227,29 @@ class Process(Evidence):
             raise self.refuse("build-id", "the file has another one, %s; start "
                               "PyPy again" % layout.build_id)
         return layout
+
+    def _check_layout(self) -> None:
+        """Each address has to lie in a segment that holds such things."""
+        layout = self.layout
+        loaded = [(address, address + size, flags) for kind, flags, address,
+                  size in self._segments() if kind == PT_LOAD]
+        for what, places, wanted in (
+                ("code", layout.entry, PF_X), ("the type table",
+                                               [layout.type_info], 0),
+                ("data", [layout.gc, layout.nursery_free, layout.nursery_top]
+                 + [slot for slot in layout.slot if slot], PF_W)):
+            for place in places:
+                if place % 8 or not any(
+                        start <= place <= end - 16 and flags & wanted == wanted
+                        for start, end, flags in loaded):
+                    raise self.refuse("the address of %s" % what, "0x%x"
+                                      % place)
+        if not (len(layout.entry) == len(layout.moved) == len(layout.code)
+                == len(ENTRIES) and len(layout.slot) == len(IMPORTS)
+                and all(len(code) == 32 for code in layout.code)
+                and 0 <= layout.type_fixed_size < 256
+                and 0 <= layout.type_item_size < 256):
+            raise self.refuse("the layout", layout.text())
 
     def _check_memory(self) -> None:
         """What was found in the file has to be true of this process."""
@@ -243,6 +295,30 @@ class Process(Evidence):
         return int(free[0]) - before
 
 
+    def _prepare_hooks(self) -> None:
+        place = self.ffi.new("struct live_place *")
+        base, layout = self.base, self.layout
+        place.base = base
+        place.nursery_free = base + layout.nursery_free
+        place.nursery_top = base + layout.nursery_top
+        place.entry = [base + entry for entry in layout.entry]
+        place.moved = layout.moved
+        place.slot = [slot and base + slot for slot in layout.slot]
+        place.slots_read_only = layout.slots_read_only
+        place.type_info = base + layout.type_info
+        place.type_fixed_size = layout.type_fixed_size
+        place.type_item_size = layout.type_item_size
+        error = self.lib.live_prepare(place)
+        if error == errno.ENOMEM:
+            raise self.refuse("a page for the hooks", "none is free within "
+                              "2 GiB of PyPy's code; start the sampling before "
+                              "the program maps its memory")
+        if error:
+            raise self.refuse("changing PyPy's code in memory",
+                              os.strerror(error))
+        self.found("PyPy's code", "can be hooked")
+
+
 _filler = b"x" * 10000
 #: what is stored here was really allocated, whatever the JIT thinks
 _sink: list[object] = [None]
@@ -250,6 +326,44 @@ _sink: list[object] = [None]
 
 # ____________________________________________________________
 # the carrier
+
+class _Lock:
+    """One at a time starts or stops, in one process."""
+
+    __slots__ = ("is_busy", "lock", "pid")
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.is_busy = False
+        self.pid = os.getpid()
+
+
+class _Section(Uninterrupted):
+    """What one at a time does.  A finalizer or a tracing function that wants
+    to, in the middle of it, can't wait for itself."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self, lock: _Lock) -> None:
+        super().__init__()
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._lock.lock.acquire()
+        if self._lock.is_busy:
+            self._lock.lock.release()
+            super().__exit__()
+            raise AllocationSamplingError(
+                "allocation sampling is just being started or stopped, by the "
+                "code that this was called from")
+        self._lock.is_busy = True
+
+    def __exit__(self, *exception: object) -> None:
+        self._lock.is_busy = False
+        self._lock.lock.release()
+        super().__exit__()
+
 
 class LiveCarrier(Carrier):
     """See :class:`vmprof_allocation.carrier.Carrier`."""
@@ -260,49 +374,37 @@ class LiveCarrier(Carrier):
         self._process: Process | None = None
         self._lib: Any = None
         self._pid = 0
-        self._lock = RLock()
+        self._lock = _Lock()
+        self._was_forked = False
+        #: False while what start() did has to be taken back
+        self._is_on = False
 
     @property
     def findings(self) -> list[Finding]:
         return self._process.findings if self._process is not None else []
 
     def prepare(self) -> None:
-        was_forked = self._pid not in (0, os.getpid())
-        if was_forked:
-            self._lock = RLock()        # held by nobody who is still there
-        with self._lock:
+        # takes its time, and can be interrupted
+        process = self._process or Process()
+        with self._section():
             if self._process is None:
-                self._process = Process()
-            if was_forked:
-                self._undo()            # the parent's sampling
-            refuse_second(self._pid)
+                self._process, self._lib = process, process.lib
+            self._prepare()
 
-    def _load(self) -> None:
-        """Load the native half; once, as its trampolines stay."""
-        if self._lib is not None:
-            return
-        assert self._process is not None
-        ffi, base = self._process.ffi, self._process.base
-        layout = self._process.layout
-        place = ffi.new("struct live_place *")
-        place.base = base
-        place.nursery_free = base + layout.nursery_free
-        place.nursery_top = base + layout.nursery_top
-        place.entry = [base + entry for entry in layout.entry]
-        place.moved = layout.moved
-        place.write_slot = base + layout.write_slot
-        place.mmap_slot = [slot and base + slot for slot in layout.mmap_slot]
-        place.seek_slot = [slot and base + slot for slot in layout.seek_slot]
-        place.slots_read_only = layout.slots_read_only
-        place.type_info = base + layout.type_info
-        place.type_fixed_size = layout.type_fixed_size
-        place.type_item_size = layout.type_item_size
-        lib = ffi.dlopen(LIBRARY)
-        for name in dir(lib):
-            if name.startswith("live_"):
-                getattr(lib, name)      # made on first use: not later
-        self._check(lib.live_prepare(place), "preparing the hooks")
-        self._lib = lib
+    def _section(self) -> _Section:
+        if self._lock.pid != os.getpid():
+            # it may be held, by nobody who is still there
+            self._lock = _Lock()
+            self._was_forked = self._pid != 0
+        return _Section(self._lock)
+
+    def _prepare(self) -> None:
+        if self._was_forked:
+            self._undo(True)            # the parent's sampling
+            self._was_forked = False
+        if self._pid and not self._is_on:
+            self._undo()                # of a start that could not even do that
+        refuse_second(self._pid)
 
     @staticmethod
     def _check(error: int, what: str) -> None:
@@ -313,16 +415,18 @@ class LiveCarrier(Carrier):
 
     def start(self, fd: int, settings: Settings) -> None:
         import _vmprof
-        with self._lock:
-            self.prepare()
-            self._load()
-            self._check(self._lib.live_open(fd), "taking vmprof's output over")
+        self.prepare()
+        with self._section():
+            self._prepare()
             try:
+                self._pid = os.getpid()
+                decoy = int(self._lib.live_open(fd))
+                self._check(-min(decoy, 0), "taking vmprof's output over")
                 # Not vmprof.enable(), which prints to stdout.  It has no "no
                 # time samples": the longest period it takes, and
                 # live_enabled() stops the timer.  The rest: no lines, no
                 # native frames (which can't be walked from here), CPU time.
-                _vmprof.enable(fd, settings.period or 0.99,
+                _vmprof.enable(decoy, settings.period or 0.99,
                                int(settings.memory), 0, 0, 0)
                 self._check(self._lib.live_enabled(
                     self._describe(settings).encode("ascii"),
@@ -330,12 +434,7 @@ class LiveCarrier(Carrier):
                 if settings.limit is not None:
                     self._lib.live_limit(settings.limit.per_second,
                                          settings.limit.share)
-                self._lib.live_start(settings.interval, settings.seed,
-                                     settings.gaps == "fixed")
-                self._pid = os.getpid()
-                self._check(self._patch(self._lib.live_patched_word),
-                            "hooking the garbage collector")
-                self._poke(first=True)
+                self._hook(settings)
             except _vmprof.VMProfError as e:
                 self._undo()
                 raise AllocationSamplingError("vmprof refuses: %s" % e) from e
@@ -343,24 +442,51 @@ class LiveCarrier(Carrier):
                 self._undo()
                 raise
 
-    def _undo(self) -> int:
+    def _hook(self, settings: Settings) -> None:
+        assert self._process is not None
+        door = self._process.word(self._process.layout.entry[2])
+        opened = self._lib.live_door()
+        for _ in range(10):
+            self._check(self._lib.live_hook(
+                settings.interval, settings.seed, settings.gaps == "fixed"),
+                "hooking the garbage collector")
+            door[0] = opened
+            _knock()
+            if self._lib.live_is_sampling():
+                self._is_on = True
+                return
+        raise AllocationSamplingError(
+            "hooking the garbage collector failed: it did not come by; "
+            "nothing is being sampled")
+
+    def _unhook(self) -> int:
+        """Returns 0 or an errno."""
+        for _ in range(100):
+            self._lib.live_unhook()
+            if not self._lib.live_is_hooked():
+                return 0
+            try:
+                _knock()
+            except MemoryError:
+                pass        # whatever else enters the GC will do
+        return errno.EPERM
+
+    def _undo(self, was_forked: bool = False) -> int:
         """Put everything back, however far start() came.  Returns 0 or the
         errno of what went wrong."""
-        error = 0
-        self._lib.live_stop()
-        if self._is_patched():
-            while self._lib.live_is_active():
-                self._poke()
-                self._lib.live_stop()
-            error = self._patch(self._lib.live_original_word)
-        error = self._finish() or error
+        import _vmprof
+        self._is_on = False
+        error = self._unhook()
+        if self._lib.live_disabling() or was_forked:
+            try:
+                # vmprof.disable() would read the whole profile again, to look
+                # up the names of native frames, of which there are none
+                _vmprof.disable()
+            except _vmprof.VMProfError:
+                pass            # it has no file: after a fork, or already
+        error = int(self._lib.live_close()) or error
         self._pid = 0       # at last: what was interrupted can be done again
         return error
-
-    def _is_patched(self) -> bool:
-        assert self._process is not None
-        first = self._process.word(self._process.layout.entry[0])
-        return bool(first[0] == self._lib.live_patched_word(0))
 
     def _describe(self, settings: Settings) -> str:
         """The settings as the profile holds them: PROFILE.rst."""
@@ -374,55 +500,30 @@ class LiveCarrier(Carrier):
             ("limit", settings.limit or ""),
         ))
 
-    def _patch(self, word: Any) -> int:
-        """Store `word(i)` at each of the three entries."""
-        assert self._process is not None
-        layout = self._process.layout
-        error = int(self._lib.live_writable(1))
-        if not error:
-            for i, address in enumerate(layout.entry):
-                self._process.word(address)[0] = word(i)
-        return int(self._lib.live_writable(0)) or error
-
-    def _poke(self, first: bool = False) -> None:
-        """Make the next allocation enter the hook, which knows what to do,
-        and make that allocation."""
-        assert self._process is not None
-        top = self._process.word(self._process.layout.nursery_top)
-        if first:
-            self._lib.live_set_first_top(top[0])
-        top[0] = POKE
-        while top[0] == POKE:
-            _sink[0] = [len(_filler)]
-
     def set_interval(self, interval: int) -> None:
-        with self._lock:
-            if self._pid == os.getpid():
+        with self._section():
+            if self._pid == os.getpid() and self._lib.live_is_sampling():
                 self._lib.live_set_interval(interval)
-                self._poke()
+                _knock()
 
     def stop(self) -> None:
-        with self._lock:
+        with self._section():
             if self._pid == 0:
-                raise AllocationSamplingError("allocation sampling is not on")
+                return
             error = self._undo()
             if error:
                 raise AllocationSamplingError(
                     "the profile is not complete: " + (
                         "the program closed its file"
-                        if error == errno.EBADF else os.strerror(error)))
-
-    def _finish(self) -> int:
-        """Disable vmprof, write the rest, give everything back."""
-        import _vmprof
-        self._lib.live_disabling()
-        try:
-            # vmprof.disable() would read the whole profile again, to look
-            # up the names of native frames, of which there are none
-            _vmprof.disable()
-        except _vmprof.VMProfError:
-            pass            # it has no file: after a fork, or already
-        return int(self._lib.live_close())
+                        if error == errno.EBADF else
+                        "its reader has left"
+                        if error == errno.EPIPE else os.strerror(error)))
+            assert self._process is not None
+            ended = self._process.ffi.string(self._lib.live_ended())
+            if ended:
+                raise AllocationSamplingError(
+                    "the profile ends before the program does: "
+                    + ended.decode("ascii"))
 
     def statistics(self) -> Statistics:
         result = Statistics()
@@ -433,6 +534,15 @@ class LiveCarrier(Carrier):
         for name in Statistics.__slots__:
             setattr(result, name, int(getattr(counted, name, 0)))
         return result
+
+
+_zero = b"\0"
+
+
+def _knock() -> None:
+    """Allocate what native/live.h says."""
+    _sink[0] = _zero * KNOCK
+    _sink[0] = None
 
 
 _carrier = LiveCarrier()

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import stat
 
 from vmprof_allocation.carrier import Carrier, Settings, Statistics, choose
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.interrupts import Uninterrupted
 from vmprof_allocation.sizes import FIRST_INTERVAL, make_interval, parse_limit
 
 TYPE_CHECKING = False
@@ -60,6 +62,22 @@ def _stop_all() -> None:
         session.stop()
 
 
+def _move_up(fd: int) -> int:
+    """The same file under a number that is out of the program's way: it gets
+    the numbers that it would get without us, and what it writes to a number
+    that it takes for its output does not end up in the profile."""
+    for lowest in 512, 3:
+        try:
+            # F_DUPFD_CLOEXEC has no name in PyPy
+            high = fcntl.fcntl(fd, fcntl.F_DUPFD, lowest)
+        except OSError:
+            continue        # there are not so many
+        os.set_inheritable(high, False)
+        os.close(fd)
+        return high
+    return fd
+
+
 class Session:
     """Samples from start() to stop(), in the process that called start().
     A context manager that does both."""
@@ -74,6 +92,7 @@ class Session:
         self._fd = -1
         self._file: tuple[int, int] | None = None
         self._pid = 0
+        self._is_new = False
 
     def start(self) -> None:
         """Begin to sample; a profile that was there before is replaced.
@@ -83,38 +102,75 @@ class Session:
         file were refused, that is before any hook is set.
         """
         carrier = choose()
-        created = self._open()
-        self._file = self._file_id()
+        fifo = self._open_fifo()
         try:
-            if stat.S_ISREG(os.fstat(self._fd).st_mode):
-                os.ftruncate(self._fd, 0)
+            with Uninterrupted():
+                self._start(carrier, fifo)
+        except BaseException:
+            # also if it is that of a handler that had to wait
+            self.stop()
+            self._discard()
+            raise
+
+    def _start(self, carrier: Carrier, fifo: int) -> None:
+        self._is_new = False
+        if fifo < 0:
+            fifo, self._is_new = self._open()
+        self._fd, self._pid = _move_up(fifo), os.getpid()
+        status = os.fstat(self._fd)
+        self._file = status.st_dev, status.st_ino
+        if stat.S_ISREG(status.st_mode):
+            os.ftruncate(self._fd, 0)
+        self._carrier = carrier
+        _running.append(self)
+        try:
             carrier.start(self._fd, self.settings)
         except BaseException:
-            os.close(self._fd)
-            if created and self.output is not None:
-                os.unlink(self.output)
+            self._close()
             raise
-        self._carrier, self._pid = carrier, os.getpid()
-        _running.append(self)
 
-    def _open(self) -> bool:
-        """Returns whether the file is new."""
+    def _open_fifo(self) -> int:
+        """A pipe that has a name; -1: it is none.  This waits for a reader,
+        and can be interrupted.  It is for writing only: with an end of it to
+        read, we would wait for ourselves when the reader has left."""
+        try:
+            if self.output is not None and stat.S_ISFIFO(
+                    os.stat(self.output).st_mode):
+                return os.open(self.output, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            pass            # _open() tells
+        return -1
+
+    def _open(self) -> tuple[int, bool]:
+        """Returns the file's descriptor, and whether the file is new."""
         if self.output is None:
             import tempfile
-            self._fd, self.output = tempfile.mkstemp(suffix=".vmprof")
-            return True
+            fd, self.output = tempfile.mkstemp(suffix=".vmprof")
+            return fd, True
         try:
             try:
-                self._fd = os.open(self.output, os.O_RDWR | os.O_CREAT
-                                   | os.O_EXCL | os.O_CLOEXEC, 0o666)
-                return True
+                return os.open(self.output, os.O_RDWR | os.O_CREAT
+                               | os.O_EXCL | os.O_CLOEXEC, 0o666), True
             except FileExistsError:
-                self._fd = os.open(self.output, os.O_RDWR | os.O_CLOEXEC)
-                return False
+                return os.open(self.output, os.O_RDWR | os.O_CLOEXEC), False
         except OSError as e:
             raise AllocationSamplingError(
                 "can't write the profile to %r: %s"
                 % (self.output, e.strerror)) from None
+
+    def _discard(self) -> None:
+        """Remove the file of a run that did not begin."""
+        if self._is_new and self.output is not None:
+            self._is_new = False
+            try:
+                os.unlink(self.output)
+            except OSError:
+                pass
+
+    @property
+    def is_on(self) -> bool:
+        """True from start() to stop()."""
+        return self._carrier is not None
 
     @property
     def is_parent(self) -> bool:
@@ -131,9 +187,11 @@ class Session:
     def set_interval(self, interval: int | str) -> None:
         """Another mean interval, in bytes, from the next allocation on; a
         limit ends."""
-        if self._carrier is None:
-            raise AllocationSamplingError("allocation sampling is not on")
-        self._carrier.set_interval(make_interval(interval))
+        interval = make_interval(interval)
+        with Uninterrupted():
+            if self._carrier is None:
+                raise AllocationSamplingError("allocation sampling is not on")
+            self._carrier.set_interval(interval)
 
     def statistics(self) -> Statistics:
         if self._carrier is None:
@@ -147,18 +205,18 @@ class Session:
         Raises AllocationSamplingError if the profile could not be written to
         the end, after everything else was put back.
         """
-        carrier = self._carrier
-        if carrier is None:
-            return
-        if self.is_parent:
-            try:
-                carrier.stop()
-            except KeyboardInterrupt:
-                raise           # the exit handler tries again
-            except BaseException:
-                self._close()
-                raise
-        self._close()
+        with Uninterrupted():
+            carrier = self._carrier
+            if carrier is None:
+                return
+            if self.is_parent:
+                try:
+                    carrier.stop()
+                except AllocationSamplingError:
+                    self._close()
+                    raise
+                # after any other exception it can be tried again
+            self._close()
 
     def _close(self) -> None:
         self._carrier = None

@@ -2,172 +2,28 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/time.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "divert.h"
 #include "live.h"
 #include "nursery.h"
 #include "recorder.h"
+#include "trampoline.h"
+#include "vmprof_output.h"
 #include "vmprof_stack.h"
 
+#define THREAD_LOCAL    static __thread __attribute__((tls_model("initial-exec")))
+
 static struct live_place place;
-
-/* This thread enables or disables vmprof. */
-static __thread __attribute__((tls_model("initial-exec"))) int is_control;
-
-/* ____________________________________________________________ */
-/* vmprof's output */
-
-/* The head of vmprof's buffers, of which it maps 20 in one piece */
-#define VMPROF_BUFFERS      20
-#define VMPROF_BUFFER_SIZE  8192
-struct vmprof_buffer {
-    unsigned int data_size;
-    unsigned int data_offset;
-    char data[VMPROF_BUFFER_SIZE - 2 * sizeof(unsigned int)];
-};
-
-static int profile_fd = -1;
-static struct vmprof_buffer *vmprof_buffers;
-static unsigned int names_taken[VMPROF_BUFFERS];    /* bytes of it */
-static int64_t first_name[VMPROF_BUFFERS];          /* to tell a reuse */
-static char probe[VMPROF_BUFFER_SIZE];  /* a sample that is not for the log */
-static size_t probe_size;
-static int is_probing;
-
-static void totals(struct profile_totals *t)
-{
-    t->allocated = nursery.allocated;
-    t->collections = nursery.collections;
-    t->pressures = nursery.pressures;
-    t->surprises = nursery.surprises;
-}
-
-/* vmprof keeps the names of new functions to itself until 8 KiB are full.
-   A profile whose process gets killed needs them: take the ones that came
-   since the last look.  Called with the GIL held, by which they come. */
-static void take_names(int i, unsigned int size)
-{
-    struct vmprof_buffer *b = &vmprof_buffers[i];
-    int64_t first;
-
-    memcpy(&first, b->data + 1, sizeof first);
-    if (first != first_name[i] || size < names_taken[i]) {
-        first_name[i] = first;
-        names_taken[i] = 0;
-    }
-    profile_log_bytes(b->data + names_taken[i], size - names_taken[i]);
-    names_taken[i] = size;
-}
-
-static int holds_names(const struct vmprof_buffer *b)
-{
-    unsigned int at = 0, size = b->data_size;
-    int64_t length;
-
-    if (b->data_offset != 0 || size == 0 || size > sizeof b->data)
-        return 0;
-    while (at + 1 + 2 * sizeof length <= size && b->data[at] == '\x02') {
-        memcpy(&length, b->data + at + 1 + sizeof length, sizeof length);
-        if (length < 0 || length > (int64_t)sizeof b->data)
-            return 0;
-        at += 1 + 2 * (unsigned int)sizeof length + (unsigned int)length;
-    }
-    return at == size;
-}
-
-static void take_new_names(void)
-{
-    int i;
-
-    if (vmprof_buffers == NULL)
-        return;
-    for (i = 0; i < VMPROF_BUFFERS; i++) {
-        struct vmprof_buffer *b = &vmprof_buffers[i];
-        unsigned int size = b->data_size;
-        if (size != names_taken[i] && holds_names(b))
-            take_names(i, size);
-    }
-}
-
-/* The index of vmprof's buffer from which 'data' is written, or -1 */
-static int buffer_index(const char *data)
-{
-    ptrdiff_t offset = data - (const char *)vmprof_buffers;
-
-    if (vmprof_buffers == NULL || offset < 0 ||
-        offset >= VMPROF_BUFFERS * VMPROF_BUFFER_SIZE)
-        return -1;
-    return (int)(offset / VMPROF_BUFFER_SIZE);
-}
-
-static void take_record(int i, const char *data, size_t size)
-{
-    if (*data == '\x02') {
-        take_names(i, (unsigned int)size);
-        return;
-    }
-    if (is_probing && size <= sizeof probe) {
-        memcpy(probe, data, size);
-        probe_size = size;
-        return;
-    }
-    if (!recorder_stack(data, size))
-        profile_log_bytes(data, size);
-}
-
-/* What libpypy calls for write(2), while a profile is open */
-static ssize_t live_write(int fd, const void *data, size_t size)
-{
-    int held = recorder_has_lock();
-    int i = -1;
-
-    if (fd != profile_fd ||
-        (!is_control && (i = buffer_index(data)) < 0))
-        return write(fd, data, size);
-    if (!held)
-        recorder_lock();
-    if (i < 0)
-        i = buffer_index(data);
-    if (i >= 0)
-        take_record(i, data, size);
-    else
-        profile_log_bytes(data, size);      /* header, trailer */
-    if (!held)
-        recorder_unlock();
-    return (ssize_t)size;
-}
-
-/* What libpypy calls for mmap(2), while vmprof is being enabled */
-static void *live_mmap(void *address, size_t size, int protection, int flags,
-                       int fd, off_t offset)
-{
-    void *map = mmap(address, size, protection, flags, fd, offset);
-
-    if (is_control && map != MAP_FAILED &&
-        size == VMPROF_BUFFERS * VMPROF_BUFFER_SIZE)
-        vmprof_buffers = map;
-    return map;
-}
-
-/* What libpypy calls for lseek(2), while a profile is open: with each sample
-   vmprof rewinds the file that tells the resident memory, also if it has not
-   opened it, and learns from the kernel that -1 is no file. */
-static off_t live_lseek(int fd, off_t offset, int whence)
-{
-    if (fd < 0) {
-        errno = EBADF;
-        return -1;
-    }
-    return lseek(fd, offset, whence);
-}
 
 /* ____________________________________________________________ */
 /* samples */
@@ -179,10 +35,6 @@ static volatile int takes_time_samples;
    its signals just now. */
 static long (*vmprof_enter_signal)(void);
 static long (*vmprof_exit_signal)(void);
-
-/* what the program did with SIGPROF before us */
-static struct sigaction program_action;
-static struct itimerval program_timer;
 
 static void call_vmprof(siginfo_t *info, void *context)
 {
@@ -214,7 +66,7 @@ static void walk_stack(void)
     if (return_address != NULL)
         *return_address = stub;
     if (recorder_has_new_stacks())
-        take_new_names();
+        vmprof_output_take_names();
 }
 
 /* What stands for this thread's stack; 0 if vmprof would take no sample now,
@@ -240,106 +92,19 @@ static int64_t take_allocation_sample(int64_t size, int64_t interval)
 /* Find vmprof's stack, with a sample of the thread that starts us */
 static int find_stack(void)
 {
-    recorder_lock();
-    probe_size = 0;
-    is_probing = 1;
-    call_vmprof_now();
-    is_probing = 0;
-    recorder_unlock();
-    return probe_size == 0 ? ENOTSUP
-                           : vmprof_stack_find(place.base, probe, probe_size);
-}
+    static const struct timespec millisecond = { 0, 1000000 };
+    const char *record;
+    size_t size = 0;
+    int tries;
 
-/* In front of vmprof's own handler.  Its signals come from the timer. */
-static void on_sigprof(int signal, siginfo_t *info, void *context)
-{
-    int saved_errno = errno;
-
-    (void)signal;
-    if (takes_time_samples && recorder_begin_time_sample(1)) {
-        call_vmprof(info, context);
-        recorder_end_time_sample();
+    /* vmprof takes none while another thread changes the table of the JIT's
+       code */
+    for (tries = 0; tries < 1000 && size == 0; tries++) {
+        if (tries > 0)
+            nanosleep(&millisecond, NULL);
+        size = vmprof_output_probe(call_vmprof_now, &record);
     }
-    errno = saved_errno;
-}
-
-/* vmprof starts its timer again in the parent.  It would outlive an exec, and
-   kill the new program. */
-static void after_fork_in_parent(void)
-{
-    static const struct itimerval off;
-
-    if (profile_fd >= 0 && !takes_time_samples)
-        (void)setitimer(ITIMER_PROF, &off, NULL);
-}
-
-/* A child does not go on with its parent's profile.  Its nursery_top is put
-   back by its next entry. */
-static void after_fork_in_child(void)
-{
-    if (!recorder_forget())
-        return;
-    profile_fd = -1;
-    takes_time_samples = 0;
-    if (nursery.phase != NURSERY_OFF)
-        nursery.phase = NURSERY_STOPPING;
-}
-
-/* ____________________________________________________________ */
-/* trampolines */
-
-/* The entry becomes a jump to the detour; the instructions that the jump
-   covers run in the trampoline, before a jump back behind them. */
-#define JUMP_SIZE       5               /* jmp rel32 */
-#define MAX_MOVED       8               /* one aligned store */
-#define SLOT_SIZE       64
-#define DETOUR          32              /* offset in a slot */
-
-static uint64_t original_word[3], patched_word[3];
-
-static void put_far_jump(unsigned char *p, const void *target)
-{
-    static const unsigned char jump[6] = { 0xff, 0x25, 0, 0, 0, 0 };
-
-    memcpy(p, jump, sizeof jump);
-    memcpy(p + sizeof jump, &target, sizeof target);
-}
-
-/* A page that a rel32 reaches from everywhere in libpypy's code */
-static unsigned char *map_near(uintptr_t code, size_t size)
-{
-    const uintptr_t step = 1 << 20, reach = (uintptr_t)1 << 30;
-    uintptr_t distance;
-
-    for (distance = step; distance < reach && distance < code; distance += step) {
-        void *wanted = (void *)((code - distance) & ~(uintptr_t)4095);
-        void *p = mmap(wanted, size, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-        if (p == wanted)
-            return p;
-        if (p != MAP_FAILED)            /* a kernel without NOREPLACE */
-            munmap(p, size);
-    }
-    errno = ENOMEM;
-    return NULL;
-}
-
-static void build_slot(unsigned char *slot, int i, const void *detour)
-{
-    uintptr_t entry = place.entry[i];
-    unsigned char *word = (unsigned char *)&patched_word[i];
-    int32_t distance = (int32_t)((intptr_t)(slot + DETOUR) -
-                                 (intptr_t)(entry + JUMP_SIZE));
-
-    memcpy(slot, (const void *)entry, (size_t)place.moved[i]);
-    put_far_jump(slot + place.moved[i],
-                 (const void *)(entry + (uintptr_t)place.moved[i]));
-    put_far_jump(slot + DETOUR, detour);
-
-    memcpy(&original_word[i], (const void *)entry, sizeof(uint64_t));
-    patched_word[i] = original_word[i];
-    word[0] = 0xe9;
-    memcpy(word + 1, &distance, sizeof distance);
+    return size == 0 ? ENOTSUP : vmprof_stack_find(place.base, record, size);
 }
 
 static int64_t large_size(uintptr_t type, intptr_t length)
@@ -356,176 +121,471 @@ static int64_t large_size(uintptr_t type, intptr_t length)
     return (size + 7) & ~(int64_t)7;
 }
 
+/* ____________________________________________________________ */
+/* SIGPROF and its timer belong to the program, but for time samples */
+
+/* what the program did with them, before we or vmprof did something */
+static struct sigaction program_action;
+static struct itimerval program_timer;
+static int is_signal_taken;
+
+/* In front of vmprof's own handler.  Its signals come from the timer. */
+static void on_sigprof(int signal, siginfo_t *info, void *context)
+{
+    int saved_errno = errno;
+
+    (void)signal;
+    if (takes_time_samples && recorder_begin_time_sample(1)) {
+        call_vmprof(info, context);
+        recorder_end_time_sample();
+    }
+    errno = saved_errno;
+}
+
+static void remember_program_signal(int takes_time_samples)
+{
+    struct sigaction action;
+
+    if (sigaction(SIGPROF, NULL, &action) == 0 &&
+        action.sa_sigaction != on_sigprof &&
+        action.sa_sigaction != vmprof_action.sa_sigaction)
+        program_action = action;
+    if (!takes_time_samples)
+        (void)getitimer(ITIMER_PROF, &program_timer);
+    is_signal_taken = 1;
+}
+
+/* vmprof leaves the signal ignored, which programs started from this one would
+   inherit; that has discarded what was on its way. */
+static void restore_program_signal(void)
+{
+    if (is_signal_taken) {
+        (void)sigaction(SIGPROF, &program_action, NULL);
+        (void)setitimer(ITIMER_PROF, &program_timer, NULL);
+    }
+    is_signal_taken = 0;
+}
+
+/* ____________________________________________________________ */
+/* requests: see live.h */
+
+enum { NOTHING, HOOK, UPDATE, UNHOOK };
+
+static volatile int request;
+static struct {
+    int64_t interval;
+    uint64_t seed;
+    int fixed;
+} settings;
+
+/* this thread's next large object is a knock */
+THREAD_LOCAL int knocks;
+
+static volatile int are_pages_writable;
+static int is_forked_child;
+
+static void make_pages(int writable)
+{
+    are_pages_writable = trampoline_writable(writable) == 0 && writable;
+}
+
+static void unhook(void)
+{
+    if (nursery.phase != NURSERY_OFF)
+        nursery_stop();
+    make_pages(1);
+    if (are_pages_writable) {
+        trampoline_set(0);
+        make_pages(0);
+    }
+    if (is_forked_child)
+        (void)divert_set_all(0);
+    is_forked_child = 0;
+}
+
+/* With the GIL, between two allocations.  Only who knocks for it begins to
+   sample: he is not inside one of the GC's functions that nobody hooked yet. */
+static void obey(void)
+{
+    int saved_errno = errno;
+    int wanted = request;
+
+    if (wanted == NOTHING || nursery.inside || (wanted == HOOK && !knocks))
+        return;
+    if (!__sync_bool_compare_and_swap(&request, wanted, NOTHING))
+        return;         /* it has changed: next time */
+    switch (wanted) {
+    case HOOK:
+        trampoline_set(1);
+        make_pages(0);
+        nursery_start(settings.interval, settings.seed, settings.fixed);
+        break;
+    case UPDATE:
+        nursery_update();
+        break;
+    case UNHOOK:
+        unhook();
+        break;
+    }
+    errno = saved_errno;
+}
+
+static void *on_collect_and_reserve(void *gc, intptr_t size)
+{
+    void *object = nursery_collect_and_reserve(gc, size);
+
+    obey();
+    return object;
+}
+
+static void on_minor_collection(void *gc)
+{
+    nursery_minor_collection(gc);
+    obey();
+}
+
+static void *on_external_malloc(void *gc, uintptr_t type, intptr_t length,
+                                uintptr_t young)
+{
+    void *object;
+
+    if (knocks)         /* the program did not ask for this object */
+        object = nursery.original.external_malloc(gc, type, length, young);
+    else
+        object = nursery_external_malloc(gc, type, length, young);
+    obey();
+    knocks = 0;
+    return object;
+}
+
+int live_hook(int64_t interval, uint64_t seed, int fixed_gaps)
+{
+    int error = trampoline_writable(1);
+
+    are_pages_writable = 1;
+    if (error != 0) {
+        make_pages(0);
+        return error;
+    }
+    settings.interval = interval;
+    settings.seed = seed;
+    settings.fixed = fixed_gaps;
+    request = HOOK;
+    knocks = 1;
+    return 0;
+}
+
+void live_set_interval(int64_t interval)
+{
+    recorder_limit(0, 0);
+    nursery.new_interval = interval;
+    if (__sync_bool_compare_and_swap(&request, NOTHING, UPDATE))
+        knocks = 1;
+}
+
+void live_unhook(void)
+{
+    if (live_is_hooked()) {
+        request = UNHOOK;
+        knocks = 1;
+    }
+    else {
+        request = NOTHING;
+        knocks = 0;
+        if (are_pages_writable)
+            make_pages(0);
+    }
+}
+
+int live_is_sampling(void)
+{
+    return nursery.phase == NURSERY_RUNNING && request != UNHOOK;
+}
+
+int live_is_hooked(void)
+{
+    int i;
+
+    for (i = 0; i < TRAMPOLINES; i++)
+        if (trampoline_is_set(i))
+            return 1;
+    return 0;
+}
+
+/* ____________________________________________________________ */
+/* what ends the process, or the profile, before its time */
+
+static const char *ended = "";
+static int error_at_end;
+
+static void note_end(const char *why)
+{
+    char note[128] = "ended=";
+
+    strncat(note, why, sizeof note - sizeof "ended=");
+    recorder_note(note);
+}
+
+/* Somebody else has disabled vmprof: the profile ends here. */
+static void on_disabled(const void *trailer, size_t size)
+{
+    ended = "the program disabled vmprof";
+    note_end(ended);
+    recorder_stop();
+    recorder_lock();
+    profile_log_bytes(trailer, size);
+    recorder_unlock();
+    error_at_end = recorder_close();
+    vmprof_output_close();
+    (void)divert_set_all(0);
+    takes_time_samples = 0;
+    restore_program_signal();
+    /* nobody knocks, but the GC will be entered */
+    if (live_is_hooked())
+        request = UNHOOK;
+}
+
+static void exit_now(int code)
+{
+    note_end("the program called os._exit()");
+    _exit(code);
+}
+
+static void abort_now(void)
+{
+    note_end("the process aborted");
+    abort();
+}
+
+/* A timer outlives an exec, and would kill the new program. */
+static void before_exec(struct itimerval *timer)
+{
+    static const struct itimerval off;
+
+    note_end("the process became another program");
+    memset(timer, 0, sizeof *timer);
+    if (takes_time_samples)
+        (void)setitimer(ITIMER_PROF, &off, timer);
+}
+
+static int failed_exec(int result, const struct itimerval *timer)
+{
+    int saved_errno = errno;
+
+    if (takes_time_samples)
+        (void)setitimer(ITIMER_PROF, timer, NULL);
+    note_end("");
+    errno = saved_errno;
+    return result;
+}
+
+static int exec_v(const char *path, char *const arguments[])
+{
+    struct itimerval timer;
+
+    before_exec(&timer);
+    return failed_exec(execv(path, arguments), &timer);
+}
+
+static int exec_ve(const char *path, char *const arguments[],
+                   char *const environment[])
+{
+    struct itimerval timer;
+
+    before_exec(&timer);
+    return failed_exec(execve(path, arguments, environment), &timer);
+}
+
+/* ____________________________________________________________ */
+/* forks */
+
+THREAD_LOCAL struct itimerval timer_at_fork;
+
+static void before_fork(void)
+{
+    if (vmprof_output_is_enabled() && !takes_time_samples)
+        (void)getitimer(ITIMER_PROF, &timer_at_fork);
+}
+
+/* vmprof stops the process's timer, and starts its own again. */
+static void after_fork_in_parent(void)
+{
+    if (!vmprof_output_is_enabled())
+        return;
+    if (!takes_time_samples)
+        (void)setitimer(ITIMER_PROF, &timer_at_fork, NULL);
+    recorder_forked();
+}
+
+/* A child does not go on with its parent's profile.  Most children become
+   another program at once: all that can wait is left to the next entry. */
+static void after_fork_in_child(void)
+{
+    knocks = 0;
+    if (recorder_forget()) {
+        vmprof_output_close();
+        if (takes_time_samples)
+            (void)sigaction(SIGPROF, &program_action, NULL);
+        takes_time_samples = 0;
+    }
+    if (live_is_hooked()) {
+        is_forked_child = 1;
+        request = UNHOOK;
+    }
+    else {
+        live_unhook();
+        (void)divert_set_all(0);
+    }
+}
+
+/* ____________________________________________________________ */
+/* start and stop */
+
 /* A function of libpypy's, or NULL */
 static void *pypy_symbol(const char *name)
 {
-    void *address = dlsym(RTLD_DEFAULT, name);
+    void *address, *library = RTLD_DEFAULT;
     Dl_info info;
 
+    /* it may have been loaded without its names being everybody's */
+    if (dladdr((const void *)place.entry[0], &info) != 0)
+        library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    address = dlsym(library != NULL ? library : RTLD_DEFAULT, name);
     if (address == NULL || dladdr(address, &info) == 0 ||
         (uintptr_t)info.dli_fbase != place.base)
         return NULL;
     return address;
 }
 
+uintptr_t live_base(uintptr_t inside)
+{
+    Dl_info info;
+
+    return dladdr((const void *)inside, &info) == 0 ? 0
+                                                    : (uintptr_t)info.dli_fbase;
+}
+
+static void totals(struct profile_totals *t)
+{
+    t->allocated = nursery.allocated;
+    t->collections = nursery.collections;
+    t->pressures = nursery.pressures;
+    t->surprises = nursery.surprises;
+}
+
 int live_prepare(const struct live_place *p)
 {
-    unsigned char *slots;
-    int i;
+    static void *const detour[TRAMPOLINES] = {
+        (void *)on_collect_and_reserve, (void *)on_minor_collection,
+        (void *)on_external_malloc,
+    };
+    static const uintptr_t ours[DIVERTS] = {
+        [DIVERT_WRITE] = (uintptr_t)vmprof_output_write,
+        [DIVERT_MMAP] = (uintptr_t)vmprof_output_mmap,
+        [DIVERT_MMAP64] = (uintptr_t)vmprof_output_mmap,
+        [DIVERT_MUNMAP] = (uintptr_t)vmprof_output_munmap,
+        [DIVERT_LSEEK] = (uintptr_t)vmprof_output_lseek,
+        [DIVERT_LSEEK64] = (uintptr_t)vmprof_output_lseek,
+        [DIVERT_EXIT] = (uintptr_t)exit_now,
+        [DIVERT_ABORT] = (uintptr_t)abort_now,
+        [DIVERT_EXECV] = (uintptr_t)exec_v,
+        [DIVERT_EXECVE] = (uintptr_t)exec_ve,
+    };
+    int error;
 
-    for (i = 0; i < 3; i++)
-        if (p->moved[i] < JUMP_SIZE || p->moved[i] > MAX_MOVED ||
-            p->entry[i] % sizeof(uint64_t) != 0)
-            return EINVAL;
     place = *p;
     vmprof_enter_signal = (long (*)(void))pypy_symbol("vmprof_enter_signal");
     vmprof_exit_signal = (long (*)(void))pypy_symbol("vmprof_exit_signal");
-    slots = map_near(place.entry[0], 4096);
-    if (slots == NULL)
-        return errno;
-    build_slot(slots, 0, (const void *)nursery_collect_and_reserve);
-    build_slot(slots + SLOT_SIZE, 1, (const void *)nursery_minor_collection);
-    build_slot(slots + 2 * SLOT_SIZE, 2, (const void *)nursery_external_malloc);
-    if (mprotect(slots, 4096, PROT_READ | PROT_EXEC) < 0)
-        return errno;
+    error = trampoline_build(place.entry, place.moved, detour);
+    if (error == 0)
+        error = trampoline_writable(1);
+    if (error != 0) {
+        (void)trampoline_writable(0);
+        return error;
+    }
+    error = trampoline_writable(0);
+    divert_prepare(place.slot, place.slots_read_only, ours);
 
     nursery.free = (char **)place.nursery_free;
     nursery.top = (char **)place.nursery_top;
     nursery.original.collect_and_reserve =
-        (void *(*)(void *, intptr_t))(void *)slots;
+        (void *(*)(void *, intptr_t))trampoline_original(0);
     nursery.original.minor_collection =
-        (void (*)(void *))(void *)(slots + SLOT_SIZE);
+        (void (*)(void *))trampoline_original(1);
     nursery.original.external_malloc =
         (void *(*)(void *, uintptr_t, intptr_t, uintptr_t))
-            (void *)(slots + 2 * SLOT_SIZE);
+            trampoline_original(2);
     nursery.large_size = large_size;
     nursery.take_sample = take_allocation_sample;
-    return 0;
+    return error;
 }
 
-uint64_t live_original_word(int i)
+uint64_t live_door(void)
 {
-    return original_word[i];
-}
-
-uint64_t live_patched_word(int i)
-{
-    return patched_word[i];
-}
-
-int live_writable(int writable)
-{
-    int protection = PROT_READ | PROT_EXEC | (writable ? PROT_WRITE : 0);
-    int i;
-
-    for (i = 0; i < 3; i++)
-        if (mprotect((void *)(place.entry[i] & ~(uintptr_t)4095), 4096,
-                     protection) < 0)
-            return errno;
-    return 0;
-}
-
-/* ____________________________________________________________ */
-/* start and stop */
-
-/* libpypy's pointers to C functions: where they are, and what they become */
-static const struct {
-    const uintptr_t *address;
-    uintptr_t ours;
-} slots[] = {
-    { &place.write_slot, (uintptr_t)live_write },
-    { &place.mmap_slot[0], (uintptr_t)live_mmap },
-    { &place.mmap_slot[1], (uintptr_t)live_mmap },
-    { &place.seek_slot[0], (uintptr_t)live_lseek },
-    { &place.seek_slot[1], (uintptr_t)live_lseek },
-};
-
-#define SLOTS   ((int)(sizeof slots / sizeof *slots))
-
-/* and what they were */
-static uintptr_t original[SLOTS];
-
-static int set_slot(int i, uintptr_t value)
-{
-    uintptr_t slot = *slots[i].address;
-    void *page = (void *)(slot & ~(uintptr_t)4095);
-
-    if (slot == 0 || value == 0)
-        return 0;
-    if (mprotect(page, 4096, PROT_READ | PROT_WRITE) < 0)
-        return errno;
-    __atomic_store_n((uintptr_t *)slot, value, __ATOMIC_SEQ_CST);
-    if (place.slots_read_only && mprotect(page, 4096, PROT_READ) < 0)
-        return errno;
-    return 0;
+    return trampoline_word(2);
 }
 
 int live_open(int fd)
 {
-    int error = recorder_open(fd, totals);
-    int i;
+    int decoy, error;
 
+    ended = "";
+    error_at_end = 0;
+    takes_time_samples = 0;
+    vmprof_action.sa_sigaction = NULL;
+    remember_program_signal(0);
+    error = recorder_open(fd, totals);
     if (error != 0)
-        return error;
-    memset(names_taken, 0, sizeof names_taken);
-    memset(first_name, 0, sizeof first_name);
-    vmprof_buffers = NULL;
-    profile_fd = fd;
-    (void)sigaction(SIGPROF, NULL, &program_action);
-    (void)getitimer(ITIMER_PROF, &program_timer);
-    for (i = 0; i < SLOTS && error == 0; i++) {
-        if (*slots[i].address != 0)
-            original[i] = *(uintptr_t *)*slots[i].address;
-        error = set_slot(i, slots[i].ours);
+        return -error;
+    decoy = vmprof_output_open(on_disabled);
+    error = decoy < 0 ? errno : divert_set_all(1);
+    if (error != 0) {
+        (void)live_close();
+        return -error;
     }
-    is_control = (error == 0);
-    if (error != 0)
-        live_close();
-    return error;
+    vmprof_output_control(1);
+    return decoy;
 }
 
-int live_enabled(const char *settings, int take_time_samples)
+int live_enabled(const char *text, int take_time_samples)
 {
-    static const struct itimerval off;
     static int has_fork_handlers;
     struct sigaction action;
     int error;
 
-    is_control = 0;
-    if (set_slot(1, original[1]) != 0 || set_slot(2, original[2]) != 0)
-        return errno;
-    if (sigaction(SIGPROF, NULL, &vmprof_action) < 0)
-        return errno;
-    if (!(vmprof_action.sa_flags & SA_SIGINFO) || vmprof_buffers == NULL)
+    vmprof_output_control(0);
+    error = divert_set(DIVERT_MMAP, 0);
+    if (error == 0)
+        error = divert_set(DIVERT_MMAP64, 0);
+    if (error == 0 && sigaction(SIGPROF, NULL, &vmprof_action) < 0)
+        error = errno;
+    if (error != 0)
+        return error;
+    if (!(vmprof_action.sa_flags & SA_SIGINFO) ||
+        !vmprof_output_is_enabled())
         return ENOTSUP;
     error = find_stack();
     if (error != 0)
         return error;
-    takes_time_samples = take_time_samples;
-    if (!take_time_samples && setitimer(ITIMER_PROF, &off, NULL) < 0)
-        return errno;
-    action = vmprof_action;
-    action.sa_sigaction = on_sigprof;
-    if (sigaction(SIGPROF, &action, NULL) < 0)
-        return errno;
     if (!has_fork_handlers) {
-        /* after vmprof's own, which it has set by now */
-        error = pthread_atfork(NULL, after_fork_in_parent, after_fork_in_child);
+        /* after vmprof's own, which it has set by now; of the ones before a
+           fork, the last comes first */
+        error = pthread_atfork(before_fork, after_fork_in_parent,
+                               after_fork_in_child);
         if (error != 0)
             return error;
         has_fork_handlers = 1;
     }
-    return recorder_start(settings);
-}
-
-void live_start(int64_t interval, uint64_t seed, int fixed_gaps)
-{
-    nursery_start(interval, seed, fixed_gaps);
-}
-
-void live_set_first_top(uintptr_t top)
-{
-    nursery.first_top = (char *)top;
+    if (take_time_samples) {
+        takes_time_samples = 1;
+        action = vmprof_action;
+        action.sa_sigaction = on_sigprof;
+        if (sigaction(SIGPROF, &action, NULL) < 0)
+            return errno;
+    }
+    else
+        restore_program_signal();
+    return recorder_start(text);
 }
 
 void live_limit(int64_t per_second, int64_t share)
@@ -533,60 +593,32 @@ void live_limit(int64_t per_second, int64_t share)
     recorder_limit(per_second, share);
 }
 
-void live_set_interval(int64_t interval)
+int live_disabling(void)
 {
-    recorder_limit(0, 0);
-    nursery.new_interval = interval;
-}
+    int took_time_samples = takes_time_samples;
 
-void live_stop(void)
-{
-    /* not begun yet: nursery_top is the real one */
-    if (__sync_bool_compare_and_swap(&nursery.phase, NURSERY_STARTING,
-                                     NURSERY_OFF))
-        return;
-    if (nursery.phase != NURSERY_OFF)
-        nursery.phase = NURSERY_STOPPING;
-}
-
-int live_is_active(void)
-{
-    return nursery.phase != NURSERY_OFF;
-}
-
-void live_disabling(void)
-{
-    struct sigaction action;
-
-    /* Our handler stays until vmprof ignores the signal: a raw one could
-       interrupt us.  If the program has set one of its own, that is the one
-       to put back. */
     takes_time_samples = 0;
-    if (sigaction(SIGPROF, NULL, &action) == 0 &&
-        action.sa_sigaction != on_sigprof &&
-        action.sa_sigaction != vmprof_action.sa_sigaction)
-        program_action = action;
     recorder_stop();
-    is_control = 1;
+    /* our handler stays until vmprof ignores the signal: a raw one could
+       interrupt us */
+    remember_program_signal(took_time_samples);
+    vmprof_output_control(1);
+    return vmprof_output_is_enabled();
 }
 
 int live_close(void)
 {
-    int i;
+    int error = recorder_close();
 
-    is_control = 0;
-    /* vmprof leaves the signal ignored, which programs started from this one
-       would inherit; that has discarded what was on its way */
-    (void)sigaction(SIGPROF, &program_action, NULL);
-    if (profile_fd >= 0)
-        (void)setitimer(ITIMER_PROF, &program_timer, NULL);
-    for (i = 0; i < SLOTS; i++) {
-        (void)set_slot(i, original[i]);
-        original[i] = 0;
-    }
-    vmprof_buffers = NULL;
-    profile_fd = -1;
-    return recorder_close();
+    restore_program_signal();
+    vmprof_output_close();
+    (void)divert_set_all(0);
+    return error != 0 ? error : error_at_end;
+}
+
+const char *live_ended(void)
+{
+    return ended;
 }
 
 void live_get_statistics(struct live_statistics *result)

@@ -4,11 +4,17 @@
  *
  * setup.py gives this file to cffi as it is: plain declarations, please.
  *
- * cffi releases the GIL around these calls.  None of them touches the GC;
- * the few words of PyPy's memory that have to change when sampling starts
- * and stops are stored by live.py itself, which holds the GIL.  While the
- * words at the three functions' entries are in place, everything else
- * happens inside the GC's own calls, which hold the GIL too.
+ * cffi releases the GIL around these calls, so none of them touches the GC.
+ * What has to be done with the GIL held and between two allocations is done
+ * by the hooks: these calls leave a *request*, and live.py then *knocks*: it
+ * allocates a large object, for which PyPy calls external_malloc(), and with
+ * it our hook, in which everything that was requested happens at once.  The
+ * one thing that live.py has to do by itself is one store of eight bytes, at
+ * the entry of external_malloc(), which opens that door.
+ *
+ * So each step has happened or it has not, and can be taken again, or back,
+ * from any state: a hook without a request does nothing but call the GC's own
+ * function.
  */
 
 /* Where things are in this process (find.py) */
@@ -19,9 +25,8 @@ struct live_place {
     uintptr_t entry[3];         /* collect_and_reserve, _minor_collection,
                                    external_malloc */
     int moved[3];               /* bytes of each that go to a trampoline */
-    uintptr_t write_slot;       /* libpypy's pointers to the C functions */
-    uintptr_t mmap_slot[2];     /* mmap, mmap64; or 0 */
-    uintptr_t seek_slot[2];     /* lseek, lseek64; or 0 */
+    uintptr_t slot[10];         /* libpypy's pointers to C functions, in the
+                                   order of layout.py; or 0 */
     int slots_read_only;        /* libpypy was linked with full RELRO */
     uintptr_t type_info;        /* base of the type table, and in an entry: */
     int type_fixed_size;        /*   size in bytes, without the items */
@@ -39,23 +44,23 @@ struct live_statistics {
     int64_t dropped;            /* time samples that met another sample */
 };
 
-/* Build the trampolines.  Once per process.  Returns 0 or an errno. */
+/* Where the library that holds the address 'inside' is loaded; 0: in none */
+uintptr_t live_base(uintptr_t inside);
+
+/* Build the trampolines, and see whether the hooks could be set.  Returns 0 or
+   an errno. */
 int live_prepare(const struct live_place *place);
 
-/* The eight bytes at entry[i], as they are and as they are to become */
-uint64_t live_original_word(int i);
-uint64_t live_patched_word(int i);
+/* The eight bytes that open the door, at entry[2] */
+uint64_t live_door(void);
 
-/* Make the pages of the three entries writable, or put them back.  Returns
-   0 or an errno. */
-int live_writable(int writable);
-
-/* Take vmprof's output over.  To be called before vmprof is enabled on
-   'fd'; then live_enabled().  Returns 0 or an errno. */
+/* Open the profile on 'fd', and make a file for vmprof.  vmprof is to be
+   enabled on that by the calling thread; then live_enabled().  Returns the
+   file's descriptor, or -errno. */
 int live_open(int fd);
 
-/* vmprof was enabled: take its signal handler over.  'settings' goes into
-   the profile; 'take_time_samples' keeps vmprof's timer running. */
+/* vmprof was enabled.  'settings' goes into the profile; 'take_time_samples'
+   keeps vmprof's timer and signal.  Returns 0 or an errno. */
 int live_enabled(const char *settings, int take_time_samples);
 
 /* Take no more samples than so many a second, or than a share of the time in
@@ -63,21 +68,29 @@ int live_enabled(const char *settings, int take_time_samples);
    limit. */
 void live_limit(int64_t per_second, int64_t share);
 
-/* Begin to sample as soon as the entries are patched */
-void live_start(int64_t interval, uint64_t seed, int fixed_gaps);
-void live_set_first_top(uintptr_t top);
+/* Requests, carried out when the calling thread knocks (the last one also
+   when somebody else does, or when the GC is next entered):
+   open the door before the first one.  It returns 0 or an errno. */
+int live_hook(int64_t interval, uint64_t seed, int fixed_gaps);
 void live_set_interval(int64_t interval);
+void live_unhook(void);
 
-/* The next entry puts nursery_top back, and ends the sampling */
-void live_stop(void);
+/* 1 while allocations are sampled */
+int live_is_sampling(void);
 
-/* 1 until the GC's fields are what they would be without us */
-int live_is_active(void);
+/* 1 until libpypy's code and the GC's fields are what they were without us.
+   0 can become 1 by opening the door only. */
+int live_is_hooked(void);
 
-/* Give the signal handler back, write the samples.  Then disable vmprof, and
-   call live_close(), which returns 0 or the errno that ended the profile. */
-void live_disabling(void);
+/* Write the samples, and get ready for the calling thread to disable vmprof,
+   which is to be done if this returns 1, and in a forked child.  Then call
+   live_close(), which gives the rest back, and returns 0 or the errno that
+   ended the profile.  All that is harmless if it was done before. */
+int live_disabling(void);
 int live_close(void);
+
+/* Why the profile ends before its time; or an empty string */
+const char *live_ended(void);
 
 void live_get_statistics(struct live_statistics *statistics);
 

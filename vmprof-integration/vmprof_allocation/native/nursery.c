@@ -26,51 +26,37 @@ static void account(int64_t bytes, int unknown)
 static int settle(char *upto)
 {
     char *top = *nursery.top;
-    int pressure = ((uintptr_t)upto & 7) != 0;
-    int lost = pressure;
+    int pressure, lost;
+    int64_t interval;
 
-    if (nursery.real_top == NULL) {
-        /* the first entry since the start */
-        nursery.real_top = top == NURSERY_POKE ? nursery.first_top : top;
-        lost = 1;
-    }
-    else if (top != nursery.placed_top && top != NURSERY_POKE) {
+    if (nursery.phase == NURSERY_OFF)
+        return 0;
+    pressure = lost = ((uintptr_t)upto & 7) != 0;
+    if (top != nursery.placed_top) {
         /* the GC moved it where we could not see it */
         nursery.real_top = top;
         lost = 1;
-        if (nursery.phase == NURSERY_RUNNING)
-            nursery.surprises++;
+        nursery.surprises++;
     }
     *nursery.top = nursery.real_top;
-
-    switch (nursery.phase) {
-    case NURSERY_STARTING:
-        nursery.phase = NURSERY_RUNNING;
-        break;
-    case NURSERY_RUNNING:
-    case NURSERY_STOPPING:
-        account(upto - nursery.counted_from, lost);
-        nursery.pressures += pressure;
-        if (nursery.phase == NURSERY_STOPPING)
-            nursery.phase = NURSERY_OFF;
-        break;
-    }
-    if (nursery.new_interval != 0) {
-        sampler_set_interval(&nursery.sampler, nursery.new_interval);
-        nursery.new_interval = 0;
-    }
+    account(upto - nursery.counted_from, lost);
+    nursery.pressures += pressure;
+    /* another thread may set it at any moment, without the GIL */
+    interval = __atomic_exchange_n(&nursery.new_interval, 0, __ATOMIC_SEQ_CST);
+    if (interval != 0)
+        sampler_set_interval(&nursery.sampler, interval);
     return pressure;
 }
 
 /* Fold the sample point into nursery_top; the opposite of settle(). */
 static void place(void)
 {
-    char *point = nursery.real_top;
+    char *point;
 
-    nursery.counted_from = *nursery.free;
-    nursery.placed_top = nursery.real_top;
-    if (nursery.phase != NURSERY_RUNNING)
+    if (nursery.phase == NURSERY_OFF)
         return;
+    point = nursery.placed_top = nursery.real_top = *nursery.top;
+    nursery.counted_from = *nursery.free;
     if (nursery.sampler.gap < point - nursery.counted_from)
         point = nursery.counted_from + nursery.sampler.gap;
     *nursery.top = nursery.placed_top = unaligned(point);
@@ -81,7 +67,7 @@ static void allocated_object(int64_t size)
     int64_t interval = nursery.sampler.interval;
     int64_t next;
 
-    if (nursery.phase != NURSERY_RUNNING)
+    if (nursery.phase == NURSERY_OFF)
         return;
     nursery.allocated += size;
     if (!sampler_object(&nursery.sampler, size))
@@ -98,7 +84,7 @@ void *nursery_collect_and_reserve(void *gc, intptr_t size)
     char *object = end - size;
     int pressure;
 
-    if (nursery.inside)
+    if (nursery.inside || nursery.phase == NURSERY_OFF)
         return nursery.original.collect_and_reserve(gc, size);
 
     pressure = settle(object);
@@ -108,12 +94,18 @@ void *nursery_collect_and_reserve(void *gc, intptr_t size)
         nursery.inside = 1;
         object = nursery.original.collect_and_reserve(gc, size);
         nursery.inside = 0;
-        nursery.real_top = *nursery.top;
     }
     if (object != NULL)
         allocated_object(size);
     place();
     return object;
+}
+
+/* Put the real top back, between two allocations; the opposite of place(). */
+static void settle_here(void)
+{
+    if (settle(*nursery.free))
+        *nursery.free = nursery.real_top;
 }
 
 void nursery_minor_collection(void *gc)
@@ -123,12 +115,10 @@ void nursery_minor_collection(void *gc)
         nursery.original.minor_collection(gc);
         return;
     }
-    if (settle(*nursery.free))
-        *nursery.free = nursery.real_top;
+    settle_here();
     nursery.inside = 1;
     nursery.original.minor_collection(gc);
     nursery.inside = 0;
-    nursery.real_top = *nursery.top;
     place();
 }
 
@@ -139,8 +129,7 @@ void *nursery_external_malloc(void *gc, uintptr_t type, intptr_t length,
 
     if (nursery.inside || object == NULL)
         return object;
-    if (settle(*nursery.free))
-        *nursery.free = nursery.real_top;
+    settle_here();
     allocated_object(nursery.large_size(type, length));
     place();
     return object;
@@ -150,9 +139,20 @@ void nursery_start(int64_t interval, uint64_t seed, int fixed)
 {
     sampler_start(&nursery.sampler, interval, seed, fixed);
     nursery.new_interval = 0;
-    nursery.placed_top = NULL;
     nursery.allocated = nursery.collections = 0;
     nursery.pressures = nursery.surprises = 0;
-    nursery.real_top = NULL;
-    nursery.phase = NURSERY_STARTING;
+    nursery.phase = NURSERY_RUNNING;
+    place();
+}
+
+void nursery_update(void)
+{
+    settle_here();
+    place();
+}
+
+void nursery_stop(void)
+{
+    settle_here();
+    nursery.phase = NURSERY_OFF;
 }

@@ -28,7 +28,7 @@
  * are.  The check comes to the same, and one thing can be told apart:
  * if nursery_free is no multiple of 8, then no object ended there, but
  * raw_malloc_memory_pressure() set nursery_free = nursery_top to ask for a
- * collection.  (nursery_top may have been poked since.)
+ * collection.
  */
 
 #include <stddef.h>
@@ -36,15 +36,9 @@
 
 #include "sampler.h"
 
-/* Written to nursery_top by the thread that starts, stops or changes the
-   sampling: the next allocation, whatever its size, then comes here. */
-#define NURSERY_POKE ((char *)1)
-
 enum nursery_phase {
     NURSERY_OFF,           /* the original functions, and nothing else */
-    NURSERY_STARTING,      /* the next entry begins to sample */
-    NURSERY_RUNNING,
-    NURSERY_STOPPING       /* the next entry puts the real top back */
+    NURSERY_RUNNING
 };
 
 struct nursery_original {
@@ -65,11 +59,9 @@ struct nursery {
 
     struct sampler sampler;
     volatile int64_t new_interval;  /* set by any thread; 0: no change */
-    volatile int phase;             /* enum nursery_phase, set by any thread */
-    char *first_top;                /* nursery_top before the first poke */
+    enum nursery_phase phase;
 
-    char *real_top;                 /* nursery_top as the GC set it; NULL
-                                       before the first entry */
+    char *real_top;                 /* nursery_top as the GC set it */
     char *placed_top;               /* nursery_top as we set it */
     char *counted_from;             /* bytes below this one are accounted for */
     int inside;                     /* an original function is at work */
@@ -83,12 +75,21 @@ struct nursery {
 
 extern struct nursery nursery;
 
-/* Reset the statistics and go to NURSERY_STARTING.  'first_top' must be set
-   afterwards, from nursery_top, and then nursery_top poked. */
-void nursery_start(int64_t interval, uint64_t seed, int fixed);
-
 /* In place of the GC's functions */
 void *nursery_collect_and_reserve(void *gc, intptr_t size);
 void nursery_minor_collection(void *gc);
 void *nursery_external_malloc(void *gc, uintptr_t type, intptr_t length,
                               uintptr_t young);
+
+/* Each of these is called with the GIL held, between two allocations, while
+   none of the GC's functions is at work. */
+
+/* Reset the statistics, and place the first sample point */
+void nursery_start(int64_t interval, uint64_t seed, int fixed);
+
+/* Use 'new_interval' at once: otherwise the next entry does */
+void nursery_update(void);
+
+/* Put nursery_top back; from then on, the functions above do nothing but call
+   the GC's own. */
+void nursery_stop(void);

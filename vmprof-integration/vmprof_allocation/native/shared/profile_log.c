@@ -2,8 +2,10 @@
 #include "profile_log.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "digits.h"
@@ -86,12 +88,39 @@ static int is_our_file(void)
     return 1;
 }
 
+/* A reader that left, or a limit that is reached, is an error of ours, and no
+   signal for the program. */
+static ssize_t quiet_write(int fd, const char *p, size_t size)
+{
+    static const struct timespec at_once;
+    sigset_t ours, before, pending;
+    ssize_t count;
+    int error;
+
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGPIPE);
+    sigaddset(&ours, SIGXFSZ);
+    sigpending(&pending);
+    if (sigismember(&pending, SIGPIPE))
+        sigdelset(&ours, SIGPIPE);
+    if (sigismember(&pending, SIGXFSZ))
+        sigdelset(&ours, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &ours, &before);
+    count = write(fd, p, size);
+    error = errno;
+    if (count < 0 && (error == EPIPE || error == EFBIG))
+        (void)sigtimedwait(&ours, NULL, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return count;
+}
+
 static int write_all(const char *p, size_t size)
 {
     off_t start = lseek(log.fd, 0, SEEK_CUR);
 
     while (size > 0) {
-        ssize_t count = write(log.fd, p, size);
+        ssize_t count = quiet_write(log.fd, p, size);
         if (count < 0 && errno == EINTR)
             continue;
         if (count <= 0) {
@@ -407,8 +436,14 @@ void profile_log_object(int64_t key, int64_t now, int64_t type, int survived)
 
 int profile_log_due(int64_t now)
 {
+    int64_t wait = (now - log.started) / 8;
+
+    if (wait < PROFILE_LOG_FIRST)
+        wait = PROFILE_LOG_FIRST;
+    if (wait > PROFILE_LOG_NS)
+        wait = PROFILE_LOG_NS;
     return (log.last_key != log.block_key || log.objects_used > 0) &&
-           now - log.oldest >= PROFILE_LOG_NS;
+           now - log.oldest >= wait;
 }
 
 /* ____________________________________________________________ */

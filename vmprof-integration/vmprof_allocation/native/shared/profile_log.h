@@ -19,8 +19,11 @@
 
 #pragma GCC visibility push(hidden)
 
-/* a flush is due when the oldest sample waits for so long */
+/* A flush is due when the oldest sample waits for so long; or, early in the
+   run, for an eighth of the time since the start, and so long at least: what a
+   process that ends without a word leaves unwritten is a small part of it. */
 #define PROFILE_LOG_NS      750000000
+#define PROFILE_LOG_FIRST   10000000
 
 /* what each block says of the run as a whole; all since the start */
 struct profile_totals {

@@ -14,7 +14,8 @@
 
 struct recorder_counts recorder_counts;
 
-static int is_open;
+static int is_open, is_stopped;
+static volatile int children, children_noted;
 static void (*get_totals)(struct profile_totals *);
 static uint64_t last_stack;             /* of the sample now being taken */
 static uint64_t newest_stack, named_stack;
@@ -208,6 +209,57 @@ void recorder_end_time_sample(void)
 }
 
 /* ____________________________________________________________ */
+/* what becomes of the process */
+
+static void note(const char *text)
+{
+    profile_log_flush(now_ns());
+    profile_log_settings(text);
+}
+
+static void note_children(void)
+{
+    char text[32], *end = text + sizeof text, *p = end;
+    int count = children, rest;
+
+    if (count == children_noted)
+        return;
+    children_noted = count;
+    *--p = '\0';
+    for (rest = count; rest > 0; rest /= 10)
+        *--p = (char)('0' + rest % 10);
+    p -= strlen("children=");
+    memcpy(p, "children=", strlen("children="));
+    note(p);
+}
+
+void recorder_note(const char *text)
+{
+    static const struct timespec millisecond = { 0, 1000000 };
+    int saved_errno = errno, tries;
+
+    /* Who has the lock may wait for a reader of the profile that never comes:
+       the process has to be able to end. */
+    for (tries = 0; is_open && !thread.holds_lock && tries < 1000; tries++) {
+        if (try_lock()) {
+            if (is_open && !is_stopped) {
+                note_children();
+                note(text);
+            }
+            recorder_unlock();
+            break;
+        }
+        nanosleep(&millisecond, NULL);
+    }
+    errno = saved_errno;
+}
+
+void recorder_forked(void)
+{
+    __sync_fetch_and_add(&children, 1);
+}
+
+/* ____________________________________________________________ */
 /* A program that stopped allocating may be killed later: its last samples
    must not wait for the next one. */
 
@@ -232,6 +284,7 @@ static void *run_flusher(void *ignored)
         }
         pthread_cond_timedwait(&flusher_wakes, &flusher_mutex, &wake);
         recorder_lock();
+        note_children();
         if (profile_log_due(now_ns()))
             profile_log_flush(now_ns());
         recorder_unlock();
@@ -286,6 +339,8 @@ int recorder_open(int fd, void (*totals)(struct profile_totals *))
         get_totals = totals;
         last_stack = newest_stack = named_stack = 0;
         pace_start(&pace, 0, 0, 0);
+        children = children_noted = 0;
+        is_stopped = 0;
         is_open = 1;
     }
     recorder_unlock();
@@ -308,9 +363,11 @@ void recorder_stop(void)
 {
     stop_flusher();
     recorder_lock();
-    if (is_open) {
+    if (is_open && !is_stopped) {
         finish_time_sample(now_ns());
+        note_children();
         profile_log_finish(now_ns());
+        is_stopped = 1;
     }
     recorder_unlock();
 }
@@ -319,6 +376,7 @@ int recorder_close(void)
 {
     int error;
 
+    stop_flusher();
     recorder_lock();
     error = profile_log_close();
     is_open = 0;

@@ -36,8 +36,16 @@ int recorder_open(int fd, void (*totals)(struct profile_totals *));
    a second, even if no more samples come.  Returns 0 or an errno. */
 int recorder_start(const char *settings);
 
-/* Write what waits; no samples may come any more. */
+/* Write what waits; no samples may come any more.  Harmless if it was done
+   before. */
 void recorder_stop(void);
+
+/* Add to the settings, "key=value" (PROFILE.rst), and write what waits: the
+   process may end right after it.  Keeps errno. */
+void recorder_note(const char *note);
+
+/* In a process that has forked a child, which is not sampled */
+void recorder_forked(void);
 
 /* Forget the file.  Returns 0, or the errno that ended the profile. */
 int recorder_close(void);

@@ -1,0 +1,33 @@
+"""For programs that look at their own memory."""
+
+#: code to put before a program that looks at its own memory
+PEEK = """
+    import vmprof_allocation
+    from vmprof_allocation import live
+    carrier = live.carrier()
+    carrier.prepare()
+    process = carrier._process
+    layout, ffi = process.layout, process.ffi
+
+    # the dynamic linker fills these in on their first use
+    import mmap, os
+    os.write(1, b"")
+    mmap.mmap(-1, 4096).close()
+    os.close(os.dup(1)); os.lseek(os.open(os.devnull, os.O_RDONLY), 0, 0)
+
+    def memory():
+        "All that we ever change in libpypy's memory"
+        entries = [bytes(ffi.buffer(ffi.cast("char *", process.base + e), 32))
+                   for e in layout.entry]
+        slots = [process.word(s)[0] for s in layout.slot if s]
+        return entries, slots
+
+    def top_is_real():
+        return process.word(layout.nursery_top)[0] % 8 == 0
+
+    def pages():
+        "The permissions of libpypy's pages, of which there are thousands"
+        return {page: m.permissions for m in live.read_maps()
+                if m.path == process.path
+                for page in range(m.start, m.end, 4096)}
+"""

@@ -1,0 +1,416 @@
+"""Start and stop can't be torn: whatever comes in between, each has happened
+or it has not, and when sampling is off every byte is what it was."""
+from __future__ import annotations
+
+import pytest
+
+from conftest import PyPy
+from peek import PEEK
+
+#: a stand-in for the carrier's native half, that raises at one of its calls
+FAIL_AT = """
+    class FailAt:
+        "Raises at call number `at`, before or after it is made."
+        def __init__(self, lib, at, after, error):
+            self.lib, self.at, self.after, self.error = lib, at, after, error
+            self.calls = 0
+        def __getattr__(self, name):
+            function = getattr(self.lib, name)
+            def call(*arguments):
+                self.calls += 1
+                if self.calls != self.at:
+                    return function(*arguments)
+                if self.after:
+                    function(*arguments)
+                raise self.error
+            return call
+
+    def descriptors():
+        return sorted(os.listdir("/proc/self/fd"))
+
+    def own_file_is_whole():
+        "Its descriptor has the number of the profile's, or of vmprof's file."
+        import fcntl
+        for number in (3, 10, 512, 513):
+            with open("own.txt", "wb") as file:
+                high = fcntl.fcntl(file, fcntl.F_DUPFD, number)
+                os.write(high, b"x" * 1000)
+                os.close(high)
+            if os.path.getsize("own.txt") != 1000:
+                return False
+        return True
+
+    def is_as_before():
+        return (memory() == before and pages() == pages_before
+                and top_is_real() and descriptors() == descriptors_before
+                and own_file_is_whole())
+
+    # what is done on first use
+    with vmprof_allocation.sample("out.vmprof", "64k"):
+        pass
+    before, pages_before = memory(), pages()
+    descriptors_before = descriptors()
+"""
+
+
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "MemoryError",
+                                   "RecursionError"])
+def test_exception_at_any_step_of_start(stock_pypy: PyPy, error: str) -> None:
+    """It is off then, and the next start works."""
+    script = stock_pypy.script(PEEK + FAIL_AT + """
+    lib = carrier._lib
+    steps = 0
+    for after in False, True:
+        for at in range(1, 100):
+            carrier._lib = failing = FailAt(lib, at, after, %s)
+            try:
+                vmprof_allocation.start("out.vmprof", "4k")
+            except %s:
+                pass
+            finally:
+                carrier._lib = lib
+            if failing.calls < at:
+                vmprof_allocation.stop()
+                break
+            steps += 1
+            assert is_as_before(), (at, after)
+            garbage = [str(i) for i in range(10000)]
+            with vmprof_allocation.sample("out.vmprof", "4k") as session:
+                garbage = [str(i) for i in range(10000)]
+                assert session.statistics().samples > 10
+            assert is_as_before(), (at, after)
+    print(steps >= 10)
+    """ % (error, error))
+    run = stock_pypy.command(str(script))
+    assert run.out == "True\n", run.err
+
+
+def test_exceptions_while_a_failed_start_is_taken_back(
+        stock_pypy: PyPy) -> None:
+    """Then the next start does that first."""
+    script = stock_pypy.script(PEEK + FAIL_AT + """
+    lib = carrier._lib
+    steps = 0
+    for at in range(1, 6):
+        for again in range(1, 6):
+            class FailTwice(FailAt):
+                def __getattr__(self, name):
+                    call = super().__getattr__(name)
+                    def count(*arguments):
+                        if self.calls == at + again - 1:
+                            self.at = at + again
+                        return call(*arguments)
+                    return count
+            carrier._lib = FailTwice(lib, at, True, MemoryError)
+            try:
+                vmprof_allocation.start("out.vmprof", "4k")
+            except MemoryError:
+                steps += 1
+            carrier._lib = lib
+            garbage = [str(i) for i in range(10000)]
+            with vmprof_allocation.sample("out.vmprof", "4k") as session:
+                garbage = [str(i) for i in range(10000)]
+                assert session.statistics().samples > 10
+            assert is_as_before(), (at, again)
+    print(steps)
+    """)
+    run = stock_pypy.command(str(script))
+    assert run.out == "25\n", run.err
+
+
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "MemoryError"])
+def test_exception_at_any_step_of_stop(stock_pypy: PyPy, error: str) -> None:
+    """It can be done again; a third time is harmless."""
+    script = stock_pypy.script(PEEK + FAIL_AT + """
+    lib = carrier._lib
+    steps = 0
+    for after in False, True:
+        for at in range(1, 100):
+            session = vmprof_allocation.sample("out.vmprof", "4k")
+            session.start()
+            garbage = [str(i) for i in range(1000)]
+            carrier._lib = failing = FailAt(lib, at, after, %s)
+            try:
+                session.stop()
+            except %s:
+                steps += 1
+            carrier._lib = lib
+            garbage = [str(i) for i in range(10000)]
+            session.stop()
+            assert is_as_before(), (at, after)
+            session.stop()
+            if failing.calls < at:
+                break
+    print(steps > 5)
+    """ % (error, error))
+    run = stock_pypy.command(str(script))
+    assert run.out == "True\n", run.err
+    assert run.profile().end_time is not None
+
+
+def test_exception_at_any_step_of_set_interval(stock_pypy: PyPy) -> None:
+    script = stock_pypy.script(PEEK + FAIL_AT + """
+    lib = carrier._lib
+    for after in False, True:
+        for at in 1, 2:
+            with vmprof_allocation.sample("out.vmprof", "4k") as session:
+                carrier._lib = FailAt(lib, at, after, KeyboardInterrupt)
+                try:
+                    session.set_interval(64)
+                except KeyboardInterrupt:
+                    print("raised")
+                carrier._lib = lib
+                garbage = [str(i) for i in range(10000)]
+                session.set_interval(128)
+                garbage = [str(i) for i in range(10000)]
+            assert is_as_before(), (at, after)
+    """)
+    run = stock_pypy.command(str(script))
+    assert (run.out, run.err) == ("raised\n" * 4, "")
+
+
+INTERRUPTS = """
+    import random, signal
+    class Interrupt(BaseException):
+        pass
+    def handler(number, frame):
+        raise Interrupt
+    signal.signal(signal.SIGALRM, handler)
+    random = random.Random(%d)
+    longest = 0.002
+    came = 0
+    for i in range(%d):
+        session = vmprof_allocation.sample("out.vmprof", "4k")
+        try:
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, longest))
+            session.start()
+            session.set_interval("8k")
+            session.stop()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except Interrupt:
+            came += 1
+        session.stop()
+        if %d or i %% 50 == 0:
+            assert is_as_before(), i
+    assert is_as_before()
+    print(came > %d)
+"""
+
+
+def test_random_interrupts_leave_nothing_behind(stock_pypy: PyPy) -> None:
+    """10,000 of them, when `make hard` runs this file's program."""
+    script = stock_pypy.script(
+        PEEK + FAIL_AT + INTERRUPTS % (1, 400, 0, 40))
+    run = stock_pypy.command(str(script))
+    assert run.out == "True\n", run.err
+
+
+def test_file_of_the_program_after_an_interrupted_start(
+        stock_pypy: PyPy) -> None:
+    """Its number had been the profile's: all that was written was lost."""
+    script = stock_pypy.script(PEEK + FAIL_AT + """
+    import signal
+    lib = carrier._lib
+    class Interrupting:
+        "A signal arrives while the native function runs."
+        def __getattr__(self, name):
+            function = getattr(lib, name)
+            def call(*arguments):
+                result = function(*arguments)
+                os.kill(os.getpid(), signal.SIGINT)
+                return result
+            return call if name == "live_open" else function
+    carrier._lib = Interrupting()
+    try:
+        vmprof_allocation.start("out.vmprof", "64k")
+    except KeyboardInterrupt:
+        print("interrupted")
+    carrier._lib = lib
+    with open("precious.txt", "w", buffering=1) as file:
+        file.write("my data\\n" * 100)
+    print(os.path.getsize("precious.txt"), is_as_before())
+    """)
+    run = stock_pypy.command(str(script))
+    assert run.out == "interrupted\n800 True\n", run.err
+
+
+def test_handler_that_stops_in_the_middle_of_set_interval(
+        stock_pypy: PyPy) -> None:
+    """Another thread has an object pinned: it lies where the GC's nursery
+    ends, and what is stored there must be an object."""
+    script = stock_pypy.script(PEEK + FAIL_AT + """
+    import gc, signal, threading, time
+    reader, writer = os.pipe()
+    def write():
+        for i in range(100000):
+            young = (b"%d" % i) * 12000     # pinned while write() blocks
+            try:
+                os.write(writer, young)
+            except OSError:
+                return
+    session = vmprof_allocation.start("out.vmprof", "64k")
+    signal.signal(signal.SIGUSR1, lambda *a: vmprof_allocation.stop())
+    lib = carrier._lib
+    class Interrupting:
+        def __getattr__(self, name):
+            function = getattr(lib, name)
+            def call(*arguments):
+                os.kill(os.getpid(), signal.SIGUSR1)
+                return function(*arguments)
+            return call if name == "live_set_interval" else function
+    threading.Thread(target=write, daemon=True).start()
+    time.sleep(0.2)
+    gc.collect()
+    carrier._lib = Interrupting()
+    session.set_interval("4k")
+    carrier._lib = lib
+    print(session.is_on, top_is_real())
+    for i in range(5):
+        garbage = [str(j) for j in range(100000)]
+    print("end", flush=True)
+    os._exit(0)
+    """)
+    run = stock_pypy.command(str(script))
+    assert (run.code, run.out) == (0, "False True\nend\n"), run.err
+
+
+def test_handler_that_toggles_the_sampling(stock_pypy: PyPy) -> None:
+    """What it says is what it does, with allocating threads around it."""
+    script = stock_pypy.script(PEEK + FAIL_AT + """
+    import signal, threading, time
+    sessions = []
+    problems = set()
+    def toggle(*ignored):
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)   # it uses `sessions`
+        try:
+            if sessions:
+                sessions.pop().stop()
+            else:
+                session = vmprof_allocation.sample("out.vmprof", "4k")
+                session.start()
+                sessions.append(session)
+        except Exception as e:
+            problems.add(repr(e))
+        signal.signal(signal.SIGUSR1, toggle)
+    signal.signal(signal.SIGUSR1, toggle)
+    going = [True]
+    def work():
+        while going[0]:
+            garbage = [str(i) for i in range(300)]
+    threads = [threading.Thread(target=work) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        for i in range(300):
+            os.kill(parent, signal.SIGUSR1)
+            time.sleep(0.003)
+        os._exit(0)
+    while os.waitpid(child, os.WNOHANG)[0] == 0:
+        garbage = [str(i) for i in range(300)]
+    going[0] = False
+    for thread in threads:
+        thread.join()
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    if sessions:
+        sessions.pop().stop()
+    print(problems, is_as_before())
+    """)
+    run = stock_pypy.command(str(script))
+    assert run.out == "set() True\n", run.err
+
+
+def test_fork_in_the_middle_of_start_and_stop(stock_pypy: PyPy) -> None:
+    """Another thread forks: in the child, everything is put back when it is
+    first needed, and it can sample itself."""
+    script = stock_pypy.script(PEEK + FAIL_AT + """
+    import threading
+    codes = []
+    def fork_and_check():
+        child = os.fork()
+        if child == 0:
+            code = 1
+            carrier._lib = lib
+            try:
+                for i in range(20):
+                    garbage = [str(j) for j in range(20000)]
+                carrier_as_it_was = memory() == before and top_is_real()
+                with vmprof_allocation.sample("child.vmprof", "4k") as session:
+                    garbage = [str(i) for i in range(10000)]
+                    samples = session.statistics().samples
+                code = 0 if (carrier_as_it_was and samples > 10 and
+                             memory() == before and pages() == pages_before
+                             and own_file_is_whole()) else 2
+            finally:
+                os._exit(code)
+        codes.append(os.waitpid(child, 0)[1])
+    lib = carrier._lib
+    class Forking:
+        def __getattr__(self, name):
+            function = getattr(lib, name)
+            def call(*arguments):
+                if name == "live_open" or not name.startswith("live_"):
+                    return function(*arguments)
+                thread = threading.Thread(target=fork_and_check)
+                thread.start()
+                thread.join()
+                return function(*arguments)
+            return call
+    carrier._lib = Forking()
+    session = vmprof_allocation.sample("out.vmprof", "4k")
+    session.start()
+    session.set_interval("8k")
+    session.stop()
+    carrier._lib = lib
+    print(len(codes) > 8, set(codes), memory() == before)
+    """)
+    run = stock_pypy.command(str(script))
+    assert run.out == "True {0} True\n", run.err
+
+
+def test_finalizer_that_stops_what_is_being_started(stock_pypy: PyPy) -> None:
+    """It can't wait for the code that it interrupts: it gets a clear error."""
+    script = stock_pypy.script(PEEK + FAIL_AT + """
+    import sys
+    lib = carrier._lib
+    class Reentering:
+        def __getattr__(self, name):
+            if name == "live_hook":
+                for action in (carrier.stop, carrier.prepare):
+                    try:
+                        action()
+                    except vmprof_allocation.AllocationSamplingError as e:
+                        print("just being started" in str(e))
+            return getattr(lib, name)
+    carrier._lib = Reentering()
+    with vmprof_allocation.sample("out.vmprof", "4k"):
+        pass
+    carrier._lib = lib
+    print(is_as_before())
+    """)
+    run = stock_pypy.command(str(script))
+    assert run.out == "True\nTrue\nTrue\n", run.err
+
+
+def test_signals_that_come_meanwhile_are_not_lost(stock_pypy: PyPy) -> None:
+    """One that comes inside start() is delivered at its end, not with the
+    next one."""
+    script = stock_pypy.script(PEEK + FAIL_AT + """
+    import signal
+    lib = carrier._lib
+    came = []
+    class Interrupting:
+        def __getattr__(self, name):
+            if name == "live_open":
+                os.kill(os.getpid(), signal.SIGUSR1)
+            return getattr(lib, name)
+    signal.signal(signal.SIGUSR1, lambda *a: came.append(carrier._lock.is_busy))
+    carrier._lib = Interrupting()
+    session = vmprof_allocation.sample("out.vmprof", "4k")
+    session.start()
+    print(came)
+    session.stop()
+    """)
+    run = stock_pypy.command(str(script))
+    assert run.out == "[False]\n", run.err

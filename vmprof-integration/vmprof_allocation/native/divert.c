@@ -1,0 +1,56 @@
+#include "divert.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#define PAGE            4096
+
+static struct {
+    uintptr_t *slot;
+    uintptr_t ours;
+    uintptr_t original;         /* 0: not diverted */
+} pointers[DIVERTS];
+
+static int are_read_only;
+
+void divert_prepare(const uintptr_t slot[DIVERTS], int read_only,
+                    const uintptr_t ours[DIVERTS])
+{
+    int i;
+
+    are_read_only = read_only;
+    for (i = 0; i < DIVERTS; i++) {
+        pointers[i].slot = (uintptr_t *)slot[i];
+        pointers[i].ours = ours[i];
+    }
+}
+
+int divert_set(int i, int diverted)
+{
+    uintptr_t *slot = pointers[i].slot;
+    void *page = (void *)((uintptr_t)slot & ~(uintptr_t)(PAGE - 1));
+    uintptr_t value;
+
+    if (slot == 0 || diverted == (pointers[i].original != 0))
+        return 0;
+    value = diverted ? pointers[i].ours : pointers[i].original;
+    if (are_read_only && mprotect(page, PAGE, PROT_READ | PROT_WRITE) < 0)
+        return errno;
+    pointers[i].original = diverted ? *slot : 0;
+    __atomic_store_n(slot, value, __ATOMIC_SEQ_CST);
+    if (are_read_only && mprotect(page, PAGE, PROT_READ) < 0)
+        return errno;
+    return 0;
+}
+
+int divert_set_all(int diverted)
+{
+    int i, error = 0;
+
+    for (i = 0; i < DIVERTS; i++) {
+        int e = divert_set(i, diverted);
+        if (error == 0)
+            error = e;
+    }
+    return error;
+}

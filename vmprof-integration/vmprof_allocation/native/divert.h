@@ -1,0 +1,28 @@
+#pragma once
+/* libpypy's pointers to C functions: the ones that calls from libpypy to
+ * write() and the like go through.  Nobody else's calls do.
+ *
+ * Each pointer is changed by one atomic store, which needs no lock: a call
+ * goes to the one function or to the other.
+ */
+
+#include <stdint.h>
+
+enum {
+    DIVERT_WRITE, DIVERT_MMAP, DIVERT_MMAP64, DIVERT_MUNMAP, DIVERT_LSEEK,
+    DIVERT_LSEEK64, DIVERT_EXIT, DIVERT_ABORT, DIVERT_EXECV, DIVERT_EXECVE,
+    DIVERTS
+};
+
+/* Where the pointers are, 0 for one that libpypy does not have; whether they
+   are read-only; and what they are to become.  Once per process; changes
+   nothing yet. */
+void divert_prepare(const uintptr_t slot[DIVERTS], int read_only,
+                    const uintptr_t ours[DIVERTS]);
+
+/* Lead pointer i to our function, or back to where it led before.  Either is
+   harmless if it has been done already.  Returns 0 or an errno. */
+int divert_set(int i, int diverted);
+
+/* All of them, however far the first error comes.  Returns it, or 0. */
+int divert_set_all(int diverted);

@@ -1,0 +1,260 @@
+#define _GNU_SOURCE
+#include "vmprof_output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "recorder.h"
+
+#define MARKER_NAME     '\x02'
+#define MARKER_TRAILER  '\x03'
+#define TRAILER_SIZE    25
+
+/* The head of vmprof's buffers, of which it maps 20 in one piece */
+#define BUFFERS         20
+#define BUFFER_SIZE     8192
+struct vmprof_buffer {
+    unsigned int data_size;
+    unsigned int data_offset;
+    char data[BUFFER_SIZE - 2 * sizeof(unsigned int)];
+};
+
+static __thread __attribute__((tls_model("initial-exec"))) int is_control;
+
+static int decoy = -1;
+static dev_t decoy_device;
+static ino_t decoy_inode;
+static void (*disabled)(const void *trailer, size_t size);
+
+static struct vmprof_buffer *volatile buffers;  /* NULL: vmprof is disabled */
+static unsigned int names_taken[BUFFERS];       /* bytes of it */
+static int64_t first_name[BUFFERS];             /* to tell a reuse */
+
+static char probe[BUFFER_SIZE];
+static size_t probe_size;
+static int is_probing;
+
+/* ____________________________________________________________ */
+/* the decoy */
+
+/* Out of the way of the program's own descriptors: a program gets the numbers
+   that it would get without us. */
+static int move_up(int fd)
+{
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, 512);
+
+    if (high < 0)
+        high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    close(fd);
+    return high;
+}
+
+int vmprof_output_open(void (*on_disabled)(const void *, size_t))
+{
+    struct stat st;
+    int fd = memfd_create("vmprof", MFD_CLOEXEC);
+
+    if (fd < 0 || (fd = move_up(fd)) < 0)
+        return -1;
+    if (fstat(fd, &st) < 0) {
+        close(fd);
+        return -1;
+    }
+    memset(names_taken, 0, sizeof names_taken);
+    memset(first_name, 0, sizeof first_name);
+    buffers = NULL;
+    disabled = on_disabled;
+    decoy_device = st.st_dev;
+    decoy_inode = st.st_ino;
+    decoy = fd;
+    return fd;
+}
+
+static int is_decoy(int fd)
+{
+    struct stat st;
+
+    /* the program may have closed it, and opened one of its own */
+    return fd >= 0 && fd == decoy && fstat(fd, &st) == 0 &&
+           st.st_dev == decoy_device && st.st_ino == decoy_inode;
+}
+
+int vmprof_output_is_open(void)
+{
+    return decoy >= 0;
+}
+
+int vmprof_output_is_enabled(void)
+{
+    return buffers != NULL;
+}
+
+void vmprof_output_control(int on)
+{
+    is_control = on;
+}
+
+void vmprof_output_close(void)
+{
+    int fd = decoy;
+
+    is_control = 0;
+    buffers = NULL;
+    if (is_decoy(fd))
+        close(fd);
+    decoy = -1;
+}
+
+/* ____________________________________________________________ */
+/* names */
+
+/* vmprof keeps the names of new functions to itself until 8 KiB are full.
+   A profile whose process gets killed needs them: take the ones that came
+   since the last look. */
+static void take_names(int i, unsigned int size)
+{
+    struct vmprof_buffer *b = &buffers[i];
+    int64_t first;
+
+    memcpy(&first, b->data + 1, sizeof first);
+    if (first != first_name[i] || size < names_taken[i]) {
+        first_name[i] = first;
+        names_taken[i] = 0;
+    }
+    profile_log_bytes(b->data + names_taken[i], size - names_taken[i]);
+    names_taken[i] = size;
+}
+
+static int holds_names(const struct vmprof_buffer *b)
+{
+    unsigned int at = 0, size = b->data_size;
+    int64_t length;
+
+    if (b->data_offset != 0 || size == 0 || size > sizeof b->data)
+        return 0;
+    while (at + 1 + 2 * sizeof length <= size && b->data[at] == MARKER_NAME) {
+        memcpy(&length, b->data + at + 1 + sizeof length, sizeof length);
+        if (length < 0 || length > (int64_t)sizeof b->data)
+            return 0;
+        at += 1 + 2 * (unsigned int)sizeof length + (unsigned int)length;
+    }
+    return at == size;
+}
+
+void vmprof_output_take_names(void)
+{
+    int i;
+
+    for (i = 0; i < BUFFERS && buffers != NULL; i++) {
+        struct vmprof_buffer *b = &buffers[i];
+        unsigned int size = b->data_size;
+        if (size != names_taken[i] && holds_names(b))
+            take_names(i, size);
+    }
+}
+
+/* ____________________________________________________________ */
+/* what libpypy calls */
+
+/* The index of vmprof's buffer from which 'data' is written, or -1 */
+static int buffer_index(const char *data)
+{
+    ptrdiff_t offset = data - (const char *)buffers;
+
+    if (buffers == NULL || offset < 0 || offset >= BUFFERS * BUFFER_SIZE)
+        return -1;
+    return (int)(offset / BUFFER_SIZE);
+}
+
+static void take_record(int i, const char *data, size_t size)
+{
+    if (*data == MARKER_NAME) {
+        take_names(i, (unsigned int)size);
+        return;
+    }
+    if (is_probing && size <= sizeof probe) {
+        memcpy(probe, data, size);
+        probe_size = size;
+        return;
+    }
+    if (!recorder_stack(data, size))
+        profile_log_bytes(data, size);
+}
+
+ssize_t vmprof_output_write(int fd, const void *data, size_t size)
+{
+    int i = buffer_index(data), held;
+
+    if (i < 0) {
+        if (!is_decoy(fd))
+            return write(fd, data, size);
+        (void)!write(fd, data, size);
+        if (!is_control && buffers == NULL && size == TRAILER_SIZE &&
+            *(const char *)data == MARKER_TRAILER) {
+            disabled(data, size);
+            return (ssize_t)size;
+        }
+    }
+    held = recorder_has_lock();
+    if (!held)
+        recorder_lock();
+    if (i >= 0)
+        take_record(i, data, size);
+    else
+        profile_log_bytes(data, size);     /* header, trailer */
+    if (!held)
+        recorder_unlock();
+    return (ssize_t)size;
+}
+
+/* vmprof maps its buffers when it is enabled, */
+void *vmprof_output_mmap(void *address, size_t size, int protection, int flags,
+                         int fd, off_t offset)
+{
+    void *map = mmap(address, size, protection, flags, fd, offset);
+
+    if (is_control && map != MAP_FAILED && size == BUFFERS * BUFFER_SIZE)
+        buffers = map;
+    return map;
+}
+
+/* and unmaps them when it is disabled, whoever does that. */
+int vmprof_output_munmap(void *address, size_t size)
+{
+    if (address != NULL && address == buffers) {
+        /* who takes names reads them */
+        recorder_lock();
+        buffers = NULL;
+        recorder_unlock();
+    }
+    return munmap(address, size);
+}
+
+/* With each sample vmprof rewinds the file that tells the resident memory,
+   also if it has not opened it, and learns from the kernel that -1 is no
+   file. */
+off_t vmprof_output_lseek(int fd, off_t offset, int whence)
+{
+    if (fd < 0) {
+        errno = EBADF;
+        return -1;
+    }
+    return lseek(fd, offset, whence);
+}
+
+size_t vmprof_output_probe(void (*take)(void), const char **record)
+{
+    recorder_lock();
+    probe_size = 0;
+    is_probing = 1;
+    take();
+    is_probing = 0;
+    recorder_unlock();
+    *record = probe;
+    return probe_size;
+}

@@ -1,0 +1,44 @@
+#pragma once
+/* What vmprof writes, on its way to the profile.
+ *
+ * vmprof is enabled on a file of ours that nobody reads (the *decoy*).  What
+ * libpypy writes to it, and whatever it writes out of vmprof's buffers, goes to
+ * the recorder instead.  So nothing of the program's can be taken for
+ * vmprof's, or the other way round: not if the program closes all files, nor
+ * if it uses vmprof itself.  The decoy gets vmprof's header and trailer: who
+ * reads the file that vmprof says it has (vmprof.disable() does) finds a
+ * profile without samples.
+ */
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Make the decoy.  'on_disabled' is called when somebody else disables vmprof,
+   with its last record.  Returns the descriptor, or -1 and sets errno. */
+int vmprof_output_open(void (*on_disabled)(const void *trailer, size_t size));
+
+/* True until it is closed; true while vmprof is enabled on it */
+int vmprof_output_is_open(void);
+int vmprof_output_is_enabled(void);
+
+/* Around vmprof's enable() and disable(), in the thread that calls them for
+   us */
+void vmprof_output_control(int on);
+
+/* Forget vmprof's buffers and close the decoy; harmless if that was done. */
+void vmprof_output_close(void);
+
+/* Hand the names that came since the last time to the recorder.  With its
+   lock, and with the GIL, by which they come. */
+void vmprof_output_take_names(void);
+
+/* Copy vmprof's stack sample that 'take' makes; it is not for the recorder.
+   Returns its size in bytes; 0 if there was none. */
+size_t vmprof_output_probe(void (*take)(void), const char **record);
+
+/* What libpypy calls instead of the C functions of these names */
+ssize_t vmprof_output_write(int fd, const void *data, size_t size);
+void *vmprof_output_mmap(void *address, size_t size, int protection, int flags,
+                         int fd, off_t offset);
+int vmprof_output_munmap(void *address, size_t size);
+off_t vmprof_output_lseek(int fd, off_t offset, int whence);
