@@ -222,7 +222,7 @@ def test_relative_cache_folder_is_not_taken(pypy: PyPy) -> None:
     ("nursery_free", "8", "the address of data"),
     ("entry", "0,0,0", "the address of code"),
     ("type_info", "1099511627776", "the address of the type table"),
-    ("slot", ",".join(["8"] * 10), "the address of data"),
+    ("slot", ",".join(["8"] * 11), "the address of data"),
     ("slot", "0", "the layout"),
     ("type_fixed_size", "4096", "the layout"),
 ])

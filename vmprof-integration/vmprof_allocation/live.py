@@ -249,7 +249,8 @@ class Process(Evidence):
                 and all(len(code) == 32 for code in layout.code)
                 and 0 <= layout.type_fixed_size < 256
                 and 0 <= layout.type_item_size < 256):
-            raise self.refuse("the layout", layout.text())
+            raise self.refuse("the layout", layout.text().strip()
+                              .replace("\n", " "))
 
     def _check_memory(self) -> None:
         """What was found in the file has to be true of this process."""
