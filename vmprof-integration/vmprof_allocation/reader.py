@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import dataclasses
 import io
+import itertools
 import os
 import re
 import struct
@@ -31,6 +32,8 @@ _FOR_VMPROF = b"s"
 
 #: digits of a number (PROFILE.rst): all but the last have the sixth bit set
 _NUMBER = re.compile("[`-\x7f]*[@-_]")
+_LAST_DIGIT = re.compile("[@-_]")
+_NUMBERS = re.compile("([@-\x7f]*[@-_])?")
 _NEW_THREAD, _NEW_INTERVAL, _NEW_MEMORY = 1, 2, 4
 
 FLAG_MEMORY, FLAG_LINES, FLAG_PYPY = 1, 2, 8
@@ -46,6 +49,7 @@ MAX_RECORD = 2**26
 #: what is read and unpacked at once.  Small, because PyPy reserves it anew each
 #: time
 PIECE = 2**16
+MAX_DIGITS = 2**12
 #: bytes of vmprof's stacks that are known without looking at their frames
 MAX_RAW_STACKS = 2**22
 
@@ -182,7 +186,8 @@ class Profile:
     period: float
     #: seconds since 1970; 0.0: not known
     start_time: float
-    #: None: the log has no end (the process was killed, or still runs)
+    #: 0.0: not known; None: the log has no end (the process was killed, or
+    #: still runs)
     end_time: float | None
     meta: dict[str, str]
     #: settings of the allocation sampling; empty: there was none
@@ -213,7 +218,8 @@ class Profile:
     @property
     def ended(self) -> str:
         """Why the profile ends before the program did; empty: it does not."""
-        return self.settings.get("ended", "")
+        return "".join(c if c.isprintable() else "?"
+                       for c in self.settings.get("ended", ""))
 
     def function(self, address: int) -> Function:
         name = self.names.get(address)
@@ -247,8 +253,8 @@ class Stacks(Sequence[tuple[Frame, ...]]):
         # of each node; number 0 is the empty stack
         self._parent = array.array("i", [-1])
         self._frame = array.array("i", [-1])
-        #: parent << 32 | frame: node
-        self._children: dict[int, int] = {}
+        # open addressing, linear probing; a dict would take six times as much
+        self._table = array.array("i", bytes(4 * 2**10))
         self._frames: list[Frame] = []
         self._frame_numbers: dict[tuple[int, int], int] = {}
         # of each stack
@@ -308,13 +314,33 @@ class Stacks(Sequence[tuple[Frame, ...]]):
                 # vmprof marks native addresses with the lowest bit
                 Frame(address, "native" if address & 1 else "interpreted",
                       -kind))
-        key = node << 32 | number
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = len(self._parent)
+        place = self._place(node, number)
+        child = self._table[place]
+        if not child:
+            child = self._table[place] = len(self._parent)
             self._parent.append(node)
             self._frame.append(number)
+            if 3 * child > 2 * len(self._table):
+                self._grow()
         return child
+
+    def _place(self, node: int, frame: int) -> int:
+        """Where in the table this child of `node` is, or has to be."""
+        table, parents, frames = self._table, self._parent, self._frame
+        mask = len(table) - 1
+        place = node * 0x9e3779b1 + frame * 0x85ebca77
+        place = (place ^ place >> 15) & mask
+        while child := table[place]:
+            if parents[child] == node and frames[child] == frame:
+                break
+            place = place + 1 & mask
+        return place
+
+    def _grow(self) -> None:
+        self._table = array.array("i", bytes(8 * len(self._table)))
+        for child in range(1, len(self._parent)):
+            place = self._place(self._parent[child], self._frame[child])
+            self._table[place] = child
 
     def pypy_child(self, node: int, kind: int, address: int) -> int:
         """The node of one pair more of a PyPy stack, from the outermost on.
@@ -718,10 +744,18 @@ class _Reader:
             self.read_objects(payload)
 
     def read_numbers(self, payload: str, kind: str) -> Iterator[int]:
-        digits = _NUMBER.findall(payload)
-        if sum(map(len, digits)) != len(payload):
+        if not _NUMBERS.fullmatch(payload):
             raise self.damaged("a block of %s that are none" % kind)
-        return map(self.numbers.__getitem__, digits)
+        return itertools.chain.from_iterable(self.some_numbers(payload))
+
+    def some_numbers(self, payload: str) -> Iterator[Iterator[int]]:
+        # not all at once: each is a string of its own
+        at = 0
+        while last := _LAST_DIGIT.search(payload, at + MAX_DIGITS):
+            yield map(self.numbers.__getitem__,
+                      _NUMBER.findall(payload, at, last.end()))
+            at = last.end()
+        yield map(self.numbers.__getitem__, _NUMBER.findall(payload, at))
 
     def read_samples(self, payload: str) -> None:
         numbers = self.read_numbers(payload, "samples")
@@ -793,11 +827,11 @@ class _Reader:
                 if marker in readers:
                     end = readers[marker]()
                 elif marker == TRAILER:
-                    end = self.at + 1
+                    end, time = self.at + 1, 0.0
                     if self.version >= 5:
                         time, end = self._time(self.at + 1)
-                        if end <= len(self.data):
-                            self.end_time = time
+                    if end <= len(self.data):
+                        self.end_time = time
                 else:
                     raise self.damaged("an unknown record 0x%02x" % marker)
             except (struct.error, IndexError):
