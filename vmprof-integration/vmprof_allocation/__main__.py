@@ -73,6 +73,25 @@ def write(text: str, out: TextIO) -> int:
     return 0
 
 
+def with_little_memory() -> None:
+    """Go on in a PyPy whose nursery is small, unless somebody chose one.  Its
+    default is half of the processor's cache, which may be more than all else
+    that a report takes, and with it grows what the GC lets lie."""
+    if (sys.implementation.name != "pypy" or "PYPY_GC_NURSERY" in os.environ
+            or not sys.executable):
+        return
+    flags = ["-%s" % letter for letter, is_set in (
+        ("I", sys.flags.isolated), ("E", sys.flags.ignore_environment),
+        ("s", sys.flags.no_user_site), ("S", sys.flags.no_site)) if is_set]
+    try:
+        os.execve(sys.executable,
+                  [sys.executable, *flags, "-m", "vmprof_allocation",
+                   *sys.argv[1:]],
+                  {**os.environ, "PYPY_GC_NURSERY": "2M"})
+    except OSError:
+        pass            # then it takes more
+
+
 def positive(text: str) -> int:
     """A number of functions."""
     try:
@@ -98,6 +117,8 @@ def main() -> int:
     report_.add_argument("--salvage", action="store_true",
                          help="read a profile that was cut off")
     args = parser.parse_args()
+    if args.command == "report":
+        with_little_memory()
     if args.command == "doctor":
         text = io.StringIO()
         code = doctor(text)
