@@ -52,7 +52,8 @@ def resident(command: list[str]) -> float:
     script = ("import os, sys; pid = os.posix_spawn(sys.argv[1], sys.argv[1:],"
               " os.environ); _, status, used = os.wait4(pid, 0); "
               "print(used.ru_maxrss / 1024); sys.exit(bool(status))")
-    # 3.9 can't: out of a child that has no other
+    # between it and us a small process: until it executes the command, a
+    # child has its parent's memory
     done = subprocess.run(
         [sys.executable, "-c", script, *command], text=True,
         capture_output=True, timeout=300,
@@ -68,7 +69,7 @@ def million(tmp_path_factory: pytest.TempPathFactory) -> Path:
                  large(1_000_000, depth=40, distinct=5000))
 
 
-@pytest.mark.parametrize("python,mib", [(sys.executable, 40), (PYPY, 100)],
+@pytest.mark.parametrize("python,mib", [(sys.executable, 40), (PYPY, 95)],
                          ids=["cpython", "pypy"])
 def test_memory_of_the_report_of_a_million_samples(
         million: Path, python: str, mib: int) -> None:
@@ -141,7 +142,7 @@ def test_interval_that_the_program_set_is_an_average(tmp_path: Path) -> None:
     log.settings(interval=1024)
     for interval in 1024, 3 * 1024:
         log.allocation([f], size=1, interval=interval)
-    assert "(2 samples, one per 2 KiB on average)" in lines(log, tmp_path)[0]
+    assert "(2 samples, one per 2.00 KiB on average)" in lines(log, tmp_path)[0]
 
 
 def test_profile_without_any_sample(tmp_path: Path) -> None:
@@ -192,8 +193,7 @@ def test_time_samples_of_pypy_alone(pypy: PyPy) -> None:
 @pytest.mark.parametrize("jit", ["off", ""])
 def test_cut_stacks_of_a_recursion_of_known_depth(pypy: PyPy,
                                                   jit: str) -> None:
-    """Each function allocates at one depth only: whether its stacks hold all
-    that called it can be counted."""
+    """What is whole begins with PyPy's own start."""
     run = pypy.sample("""
         import sys
         sys.setrecursionlimit(10000)
@@ -209,35 +209,16 @@ def test_cut_stacks_of_a_recursion_of_known_depth(pypy: PyPy,
     profile = run.profile()
     names = [[profile.function(frame.address).name for frame in stack]
              for stack in profile.stacks]
-    # PyPy's own start is at the outer end of what is whole
     whole = ["entry_point" in stack for stack in names]
     cut = sum(not whole[stack] for stack in profile.samples.stack)
     assert 1000 < cut < len(profile.samples)
     assert profile.cut_stacks == cut
+    if jit == "off":
+        # one of these depths just fits
+        assert {len(stack) for stack, is_whole in zip(names, whole)
+                if is_whole} >= {508, 509}
     said = report(run.path).stdout
     assert "cut: the stacks of %d samples were deeper" % cut in said
-
-
-def test_stacks_of_exactly_509_frames_are_whole(pypy: PyPy) -> None:
-    run = pypy.sample("""
-        import sys
-        def frames():
-            frame, count = sys._getframe(), 0
-            while frame:
-                frame, count = frame.f_back, count + 1
-            return count
-        # what stands above the program, and isn't to be seen from it
-        OUTER = 3
-        def down(n):
-            return down(n - 1) if n else [[i] for i in range(20000)]
-        down(508 - frames() + 1 - OUTER)
-        down(50)
-    """, "1k", jit="off")
-    profile = run.profile()
-    depths = {len(stack) for stack in profile.stacks}
-    # one of the two sums above may be off, as PyPy changes: see which it is
-    assert 509 in depths
-    assert profile.cut_stacks == 0
 
 
 # ________________________________________
@@ -249,8 +230,8 @@ def test_number_of_functions(tmp_path: Path, flag: str) -> None:
     path = write(tmp_path, sampled())
     found = report(path, flag, "1").stdout
     assert "two" in found and "one  " not in found
-    assert "... and 1 functions more" in found
-    assert "functions more" not in report(path, flag, "2").stdout
+    assert "... and 1 function more" in found
+    assert " more" not in report(path, flag, "2").stdout
 
 
 @pytest.mark.parametrize("number", ["-1", "0", "x", "1.5", ""])

@@ -453,9 +453,11 @@ class _Pieces:
             if kind == _FOR_VMPROF:
                 rest = self._pass_over(length - len(head))
             elif length > MAX_RECORD:
-                raise ProfileError(
-                    "damaged profile: a part of %d bytes at byte %d"
-                    % (length, at))
+                rest = self._pass_over(length - len(head))
+                if not rest:
+                    raise ProfileError(
+                        "damaged profile: a part of %d bytes at byte %d"
+                        % (length, at))
             else:
                 body = self._read(length - len(head))
                 rest = length - len(head) - len(body)

@@ -200,8 +200,9 @@ def _table(profile: Profile, summary: Summary, out: TextIO, limit: int) -> None:
             "%s  %s:%d" % (f.name, f.file, f.line) if f.file else f.name,
         ), file=out)
     if len(summary.rows) > limit:
-        print("%10s and %d functions more" % (
-            "...", len(summary.rows) - limit), file=out)
+        rest = len(summary.rows) - limit
+        print("%10s and %d function%s more" % (
+            "...", rest, "s" if rest > 1 else ""), file=out)
     print(file=out)
 
 
