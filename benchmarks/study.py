@@ -21,6 +21,7 @@ from experiments import (
     Context,
     accuracy,
     costs,
+    coverage,
     depth,
     patched,
     profilers,
@@ -28,7 +29,7 @@ from experiments import (
 )
 
 EXPERIMENTS = {module.NAME: module for module in (
-    depth, accuracy, costs, profilers, patched, toolchain)}
+    depth, accuracy, coverage, costs, profilers, patched, toolchain)}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -220,6 +220,12 @@ class Log:
         return bytes(self.bytes)
 
 
+def packed(log: bytes) -> bytes:
+    """A file of members as long as they are in the writer's."""
+    return b"".join(member(log[at:at + 2**16])
+                    for at in range(0, len(log), 2**16))
+
+
 def large(samples: int, depth: int, distinct: int) -> bytes:
     """An allocation profile of so many samples, over so many distinct stacks
     of this depth, that share their outer half.  Quick to make."""
@@ -228,11 +234,12 @@ def large(samples: int, depth: int, distinct: int) -> bytes:
     inner = [log.function("inner%d" % i, i + 1) for i in range(256)]
     log.settings()
     stacks = []
+    # a block is no longer than the writer's
     for number in range(distinct):
         path = [inner[(number >> 8 * (i % 3)) + i & 255]
                 for i in range(depth - len(outer))]
         stacks.append(log.define(log.pairs(outer + path)))
-        if number % 1000 == 999:
+        if len(log.pending) > 30000:
             log.flush()
     for start in range(0, samples, 1000):
         entries = [log.pending]

@@ -524,7 +524,52 @@ def test_depth_5000() -> None:
 
 
 # ________________________________________
+# what is missing
+
+
+def test_what_is_not_in_the_profile_is_said_as_in_the_report() -> None:
+    log = Log()
+    f, g = log.function("f"), log.function("g")
+    log.settings()
+    log.allocation([f, g], size=16)
+    log.allocation([g] * 509, size=16)
+    log.allocation([f] + [g] * 508, size=16)        # just fits
+    log.allocation(None, size=16)
+    profile = converted(log)
+    found = extra(profile)
+    assert found["Samples whose stack was deeper than vmprof records"] == 1
+    assert found["Samples whose stack got lost"] == 1
+    assert found["Child processes that were not sampled"] == 0
+    assert "Why the profile ends before the program did" not in found
+    log = Log()
+    log.settings(children=2, ended="the program disabled vmprof")
+    log.allocation([log.function("f")], size=16)
+    found = extra(converted(log))
+    assert found["Child processes that were not sampled"] == 2
+    assert found["Why the profile ends before the program did"] == (
+        "the program disabled vmprof")
+    # and not a second time, among the settings
+    assert not {"children", "ended"} & set(found)
+
+
+# ________________________________________
 # the command
+
+
+@pytest.mark.parametrize("arguments", [[], ["-o", "out.json"]])
+def test_reader_of_stdout_that_leaves_is_no_error(
+        folder: Path, arguments: list[str]) -> None:
+    """The file is written all the same."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "vmprof_convert", "app.vmprof", *arguments],
+            cwd=folder, stdout=write, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / (arguments or ["", "app.vmprof.json.gz"])[1]).exists()
 
 
 @pytest.fixture

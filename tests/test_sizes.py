@@ -76,3 +76,9 @@ def test_counts(number: float, text: str) -> None:
 def test_range_is_in_the_unit_of_the_number() -> None:
     assert format_range(1.4 * 2**20, 1.5 * 2**20, 1.6 * 2**20) == "1.40-1.60"
     assert format_range(900, 1100, 2000, False) == "0.90-2"
+
+
+def test_ends_of_a_wide_range_have_units_of_their_own() -> None:
+    assert format_range(900, 2**16, 29.6 * 2**20) == "900B-29.6M"
+    assert format_range(5 * 2**10, 2**16, 9 * 2**20) == "5-9216"
+    assert format_range(16, 55900, 1.2e8, False) == "16-120M"

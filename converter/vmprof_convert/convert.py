@@ -231,7 +231,11 @@ def _describe(profile: Profile, builder: ProfileBuilder,
         builder.add_extra("Allocation samples", entries)
     entries = [
         Entry("Samples whose stack got lost", "integer",
-              samples.stack.count(-1)),
+              profile.lost_stacks),
+        Entry("Samples whose stack was deeper than vmprof records", "integer",
+              profile.cut_stacks),
+        Entry("Child processes that were not sampled", "integer",
+              profile.children),
         Entry("Cut off at the end", "bytes", profile.torn)]
     if last:
         entries += [
@@ -241,8 +245,12 @@ def _describe(profile: Profile, builder: ProfileBuilder,
             Entry("Times the GC changed its state unseen", "integer",
                   last.surprises),
             Entry("Minor collections", "integer", last.collections)]
+    if profile.ended:
+        entries.append(Entry("Why the profile ends before the program did",
+                             "string", profile.ended))
     builder.add_extra("Losses", entries)
     if profile.settings:
         builder.add_extra("Settings", [
             Entry(key, "string", value)
-            for key, value in profile.settings.items()])
+            for key, value in profile.settings.items()
+            if key not in ("children", "ended")])

@@ -123,9 +123,18 @@ def format_count(number: float) -> str:
 
 def format_range(low: float, number: float, high: float,
                  bytes_: bool = True) -> str:
-    """`low` to `high` in the unit in which `number` is written: 1.47-1.60."""
-    scale, _ = _scale(number, _BYTES if bytes_ else _COUNTS)
+    """`low` to `high` in the unit in which `number` is written: 1.47-1.60; or
+    if that would be many digits, each in its own: 0.87K-29.6M."""
+    units = _BYTES if bytes_ else _COUNTS
+    scale, _ = _scale(number, units)
+    if high >= 9999.5 * scale:
+        return "%s-%s" % (_with_letter(low, units), _with_letter(high, units))
     return "%s-%s" % (_three_digits(low / scale), _three_digits(high / scale))
+
+
+def _with_letter(number: float, units: list[tuple[float, str]]) -> str:
+    scale, unit = _scale(number, units)
+    return _three_digits(number / scale) + unit[:1]
 
 
 def _scale(number: float, units: list[tuple[float, str]]) -> tuple[float, str]:
