@@ -322,7 +322,7 @@ class Process(Evidence):
 
 _filler = b"x" * 10000
 #: what is stored here was really allocated, whatever the JIT thinks
-_sink: list[object] = [None]
+_sink: list[Any] = [None, 0]
 
 
 # ____________________________________________________________
@@ -537,12 +537,11 @@ class LiveCarrier(Carrier):
         return result
 
 
-_zero = b"\0"
-
-
 def _knock() -> None:
-    """Allocate what native/live.h says."""
-    _sink[0] = _zero * KNOCK
+    """Allocate what native/live.h says.  Not something that the JIT can work
+    out beforehand, or leave out: each time another size, and not immutable."""
+    _sink[1] = size = (_sink[1] + 1) % 1024
+    _sink[0] = bytearray(KNOCK + size)
     _sink[0] = None
 
 
