@@ -21,7 +21,7 @@ from vmprof_allocation.errors import ProfileError
 
 STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
 BLOCK_ADDRESS = -0x616C6C6F63
-BLOCK_VERSION = "2"
+BLOCK_VERSION = "3"
 
 #: how a member of our kind of gzip file begins: then come its kind, 04 00,
 #: and its size in 32 bits
@@ -187,10 +187,10 @@ class _Reader:
         # one row per sample in our blocks, likewise
         self.ours = Samples(*(array.array("q") for _ in range(8)))
         self.numbers = _Numbers()
-        # index in raw_stacks of each stack that was defined; the last one of
-        # these, (kind, address) from the outermost frame on
+        # index in raw_stacks of each stack that was defined; and the nodes of
+        # the tree that they are: the node outwards, and the frame's two words
         self.defined = array.array("q", [-1])
-        self.last_defined: list[tuple[int, int]] = []
+        self.nodes: list[tuple[int, int, int]] = [(0, 0, 0)]
         # of sampled objects: key, type, survived
         self.objects = array.array("q")
 
@@ -348,18 +348,23 @@ class _Reader:
             raise self.damaged("a block of samples that are none") from None
 
     def read_definition(self, numbers: Iterator[int]) -> None:
-        kept, added = next(numbers), next(numbers)
-        if kept > len(self.last_defined) or kept + added > MAX_DEPTH:
+        node, added = next(numbers), next(numbers)
+        if node >= len(self.nodes):
             raise ValueError
-        frames = self.last_defined[:kept]
-        frames += [(next(numbers), next(numbers)) for _ in range(added)]
-        words = [word for pair in reversed(frames) for word in pair]
+        for _ in range(added):
+            self.nodes.append((node, next(numbers), next(numbers)))
+            node = len(self.nodes) - 1
+        words = []
+        while node:
+            node, kind, address = self.nodes[node]
+            words += kind, address
+        if len(words) > 2 * MAX_DEPTH:
+            raise ValueError
         try:
             raw = struct.pack("<%dQ" % len(words), *words)
         except struct.error:
             raise ValueError from None
         self.defined.append(self.stack_index(raw))
-        self.last_defined = frames
 
     def read_objects(self, payload: str) -> None:
         numbers = self.read_numbers(payload, "objects")

@@ -7,27 +7,39 @@
 #define SLOTS           8192            /* a power of two */
 #define MAX_STACKS      (SLOTS / 4 * 3)
 #define KEYS            4096            /* a power of two */
-#define TEXT_SIZE       (1 << 18)
-#define MAX_DEFINITION  (STACK_MAX_WORDS / 2 * (DIGITS_MAX + 1) + 2 * DIGITS_MAX)
+#define NODE_SLOTS      65536           /* a power of two */
+#define MAX_NODES       (NODE_SLOTS / 2)
+#define MAX_DEFINITION  ((STACK_MAX_WORDS + 2) * DIGITS_MAX)
 
 struct entry {
     uint64_t hash;
     uint64_t counted;
-    uint32_t text;                      /* where its definition begins */
+};
+
+/* Number 0 is the root: a stack without frames.  The others are numbers of
+   nodes, 0: there is none. */
+struct node {
+    int64_t kind, address;
+    uint16_t parent;
+    uint16_t child;                     /* the newest one */
+    uint16_t sibling;                   /* the next older one */
+    uint16_t entry;                     /* number of the entry + 1; 0: none */
 };
 
 static struct entry entries[MAX_STACKS];
 static uint32_t entry_count;
 static uint16_t slots[SLOTS];           /* number of the entry + 1; 0: free */
+static struct node nodes[MAX_NODES];
+static uint32_t node_count = 1;
+static uint16_t node_slots[NODE_SLOTS]; /* 0: free */
 static struct {
     uint64_t key;
-    uint16_t entry;                     /* likewise */
+    uint16_t entry;                     /* number of the entry + 1 */
     uint16_t uses;
 } known[KEYS];
-static char text[TEXT_SIZE];
-static uint32_t text_used;
-static struct stack_words last_defined;
+static char text[MAX_DEFINITION];
 static uint64_t numbers_before;         /* of entries that were forgotten */
+static uint64_t nodes_before;           /* likewise */
 
 void stack_table_forget_keys(void)
 {
@@ -38,23 +50,26 @@ void stack_table_clear(void)
 {
     if (entry_count > 0) {
         memset(slots, 0, sizeof slots);
+        memset(node_slots, 0, sizeof node_slots);
         stack_table_forget_keys();
     }
     numbers_before += entry_count;
+    nodes_before += node_count - 1;
     entry_count = 0;
-    text_used = 0;
-    last_defined.count = 0;
+    node_count = 1;
+    memset(nodes, 0, sizeof *nodes);
 }
 
 void stack_table_reset(void)
 {
     stack_table_clear();
-    numbers_before = 0;
+    numbers_before = nodes_before = 0;
 }
 
 int stack_table_is_full(void)
 {
-    return entry_count == MAX_STACKS || text_used + MAX_DEFINITION > TEXT_SIZE;
+    return entry_count == MAX_STACKS ||
+           node_count + STACK_MAX_WORDS / 2 > MAX_NODES;
 }
 
 /* Four sums at a time: one multiplication doesn't wait for the other. */
@@ -79,33 +94,63 @@ static uint64_t hash_of(const stack_word *words, size_t count)
     return h[0] ^ (h[0] >> 32);
 }
 
-static size_t shared_words(const stack_word *words, size_t count)
+/* The slot of this child of 'parent', or where it belongs. */
+static uint16_t *slot_of(uint32_t parent, int64_t kind, int64_t address)
 {
-    const struct stack_words *last = &last_defined;
-    size_t i = 0, most = count < last->count ? count : last->count;
+    const uint64_t factor = 0x9e3779b97f4a7c15u;
+    uint64_t hash = ((uint64_t)address ^ (uint64_t)parent << 48) * factor;
+    uint32_t slot;
 
-    while (i + 2 <= most && words[count - i - 2] == last->word[last->count - i - 2]
-           && words[count - i - 1] == last->word[last->count - i - 1])
-        i += 2;
-    return i;
+    hash = (hash ^ hash >> 32 ^ (uint64_t)kind) * factor;
+    slot = (uint32_t)(hash >> 32) % NODE_SLOTS;
+    for (; node_slots[slot] != 0; slot = (slot + 1) % NODE_SLOTS) {
+        const struct node *node = &nodes[node_slots[slot]];
+        if (node->parent == parent && node->address == address &&
+            node->kind == kind)
+            break;
+    }
+    return &node_slots[slot];
 }
 
-/* The frames that are not shared, from the outermost on */
-static void define(struct entry *entry, const stack_word *words, size_t count)
+static uint32_t add_node(uint32_t parent, int64_t kind, int64_t address)
 {
-    size_t shared = shared_words(words, count), i;
-    char *p = text + text_used;
+    struct node *node = &nodes[node_count];
 
-    entry->text = text_used;
-    p = put_digits(p, shared / 2);
-    p = put_digits(p, (count - shared) / 2);
-    for (i = count - shared; i > 0; i -= 2) {
+    node->kind = kind;
+    node->address = address;
+    node->parent = (uint16_t)parent;
+    node->child = node->entry = 0;
+    node->sibling = nodes[parent].child;
+    nodes[parent].child = (uint16_t)node_count;
+    return node_count++;
+}
+
+/* The text of a new stack, which ends with the node that is returned.
+   Returns the end of the text in 'end'. */
+static uint32_t define(const stack_word *words, size_t count, char **end)
+{
+    uint32_t node = 0;
+    uint16_t *slot = NULL;
+    char *p = text;
+    size_t i;
+
+    for (i = count; i > 0; i -= 2) {
+        slot = slot_of(node, words[i - 2], words[i - 1]);
+        if (*slot == 0)
+            break;
+        node = *slot;
+    }
+    p = put_digits(p, node == 0 ? 0 : nodes_before + node);
+    p = put_digits(p, i / 2);
+    for (; i > 0; i -= 2) {
+        slot = slot_of(node, words[i - 2], words[i - 1]);
+        node = add_node(node, words[i - 2], words[i - 1]);
+        *slot = (uint16_t)node;
         p = put_digits(p, (uint64_t)words[i - 2]);
         p = put_digits(p, (uint64_t)words[i - 1]);
     }
-    text_used = (uint32_t)(p - text);
-    memcpy(last_defined.word, words, count * sizeof *words);
-    last_defined.count = count;
+    *end = p;
+    return node;
 }
 
 uint64_t stack_table_count(const stack_word *words, size_t count,
@@ -114,6 +159,7 @@ uint64_t stack_table_count(const stack_word *words, size_t count,
     uint64_t hash = hash_of(words, count);
     uint32_t slot = (uint32_t)hash % SLOTS;
     struct entry *entry;
+    char *end;
 
     *definition = NULL;
     *size = 0;
@@ -128,9 +174,9 @@ uint64_t stack_table_count(const stack_word *words, size_t count,
     slots[slot] = (uint16_t)++entry_count;
     entry->hash = hash;
     entry->counted = 1;
-    define(entry, words, count);
-    *definition = text + entry->text;
-    *size = text_used - entry->text;
+    nodes[define(words, count, &end)].entry = (uint16_t)entry_count;
+    *definition = text;
+    *size = (size_t)(end - text);
     return numbers_before + entry_count;
 }
 
@@ -154,31 +200,42 @@ uint64_t stack_table_count_known(uint64_t key)
     return numbers_before + known[i].entry;
 }
 
-int stack_table_next(size_t *at, struct stack_words *stack, uint64_t *counted,
+static void enter(struct stack_walk *walk, uint16_t node)
+{
+    walk->count += 2;
+    walk->word[STACK_MAX_WORDS - walk->count] = nodes[node].kind;
+    walk->word[STACK_MAX_WORDS - walk->count + 1] = nodes[node].address;
+    walk->node = node;
+}
+
+/* On to the next node; 0 if there are no more */
+static int advance(struct stack_walk *walk, size_t *shared)
+{
+    uint16_t next = nodes[walk->node].child;
+
+    if (!walk->begun)
+        return walk->begun = 1;
+    while (next == 0) {
+        if (walk->node == 0)
+            return 0;
+        next = nodes[walk->node].sibling;
+        walk->node = nodes[walk->node].parent;
+        walk->count -= 2;
+        if (*shared > walk->count)
+            *shared = walk->count;
+    }
+    enter(walk, next);
+    return 1;
+}
+
+int stack_table_next(struct stack_walk *walk, uint64_t *counted,
                      size_t *shared)
 {
-    const char *p;
-    uint64_t kept, added;
-    size_t i;
-
-    if (*at == entry_count)
-        return 0;
-    if (*at == 0)
-        stack->count = 0;
-    *counted = entries[*at].counted;
-    p = text + entries[(*at)++].text;
-    p = get_digits(p, &kept);
-    p = get_digits(p, &added);
-    memmove(stack->word + 2 * added, stack->word + stack->count - 2 * kept,
-            2 * kept * sizeof *stack->word);
-    for (i = 2 * added; i > 0; i -= 2) {
-        uint64_t word;
-        p = get_digits(p, &word);
-        stack->word[i - 2] = (int64_t)word;
-        p = get_digits(p, &word);
-        stack->word[i - 1] = (int64_t)word;
-    }
-    stack->count = 2 * (size_t)(kept + added);
-    *shared = 2 * (size_t)kept;
+    *shared = walk->count;
+    do
+        if (!advance(walk, shared))
+            return 0;
+    while (nodes[walk->node].entry == 0);
+    *counted = entries[nodes[walk->node].entry - 1].counted;
     return 1;
 }
