@@ -354,7 +354,7 @@ class _Reader:
         for _ in range(added):
             self.nodes.append((node, next(numbers), next(numbers)))
             node = len(self.nodes) - 1
-        words = []
+        words: list[int] = []
         while node:
             node, kind, address = self.nodes[node]
             words += kind, address

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, TextIO
 
 from vmprof_allocation.estimator import Estimate, Sum, probability
-from vmprof_allocation.program import LOST, START, ProgramFrames
+from vmprof_allocation.program import LOST, ProgramFrames
 from vmprof_allocation.reader import Function, Profile
 from vmprof_allocation.sizes import format_bytes, format_count, format_range
 
@@ -53,7 +53,8 @@ def summarize(profile: Profile) -> Summary:
         if stack not in functions:
             functions[stack] = [
                 profile.function(frame.address) for frame in
-                program_frames(profile.stacks[stack])] or [START]
+                program_frames(profile.stacks[stack])] or [
+                    program_frames.label(profile.stacks[stack])]
         everything.add(size, p, count)
         own[functions[stack][-1]].add(size, p, count)
         for function in set(functions[stack]):
