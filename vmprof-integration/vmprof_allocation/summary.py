@@ -5,6 +5,7 @@ import collections
 from collections.abc import Iterator
 from typing import NamedTuple, TextIO
 
+from vmprof_allocation.delegation import missing
 from vmprof_allocation.estimator import Estimate, Sum, probability
 from vmprof_allocation.program import LOST, ProgramFrames
 from vmprof_allocation.reader import Function, Profile
@@ -90,10 +91,28 @@ def show(profile: Profile, out: TextIO, limit: int = 25) -> None:
         print("cut: the stacks of %d samples were deeper than vmprof records; "
               "their outermost callers are missing from \"total\""
               % profile.cut_stacks, file=out)
+    _missing_callers(profile, out)
     time_samples = len(profile.samples) - summary.samples
     if time_samples:
         print("time samples: %d; the profile holds them too" % time_samples,
               file=out)
+
+
+def _missing_callers(profile: Profile, out: TextIO) -> None:
+    stacks, functions = missing(profile)
+    lacking = Sum()
+    for stack, size, p, count in _groups(profile):
+        if stack in stacks:
+            lacking.add(size, p, count)
+    if not lacking.samples:
+        return
+    names = ", ".join(sorted({f.name for f in functions})[:3])
+    if len(functions) > 3:
+        names += " and %d more" % (len(functions) - 3)
+    print("missing: compiled code that resumes what waits in \"yield from\" or "
+          "\"await\" doesn't show who waits; up to %s are missing from "
+          "\"total\" of %s" % (format_bytes(lacking.bytes().value), names),
+          file=out)
 
 
 _LINE = "%10s %5s %-11s %7s %-11s  %10s %5s %-11s %7s %-11s  %s"
