@@ -103,6 +103,8 @@ class Log:
         self.defined: dict[tuple[Pair, ...], int] = {}
         #: number of the node that these frames lead to
         self.nodes: dict[tuple[Pair, ...], int] = {(): 0}
+        #: number of each frame
+        self.frames: dict[Pair, int] = {}
         name = interpreter.encode()
         self.bytes = bytearray(struct.pack("<5q", 0, 3, 0, period, 0))
         self.bytes += b"\x05" + struct.pack(
@@ -167,9 +169,15 @@ class Log:
             kept = len(frames)
             while frames[:kept] not in self.nodes:
                 kept -= 1
-            self.pending += digits(
-                0, self.nodes[frames[:kept]], len(frames) - kept, *(
-                    number % 2**64 for pair in frames[kept:] for number in pair))
+            self.pending += digits(0, self.nodes[frames[:kept]],
+                                   len(frames) - kept)
+            for pair in frames[kept:]:
+                if pair in self.frames:
+                    self.pending += digits(self.frames[pair])
+                else:
+                    self.pending += digits(0, *(number % 2**64
+                                                for number in pair))
+                    self.frames[pair] = len(self.frames) + 1
             for depth in range(kept + 1, len(frames) + 1):
                 self.nodes[frames[:depth]] = len(self.nodes)
             self.defined[frames] = len(self.defined) + 1

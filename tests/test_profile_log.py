@@ -449,7 +449,7 @@ def test_deep_stacks_in_turn_are_defined_once(
     data = file.read_bytes()
     assert len(log.check(data).stacks) == 900
     assert stacks_for_vmprof(data) == collections.Counter(log.stacks)
-    # some 10 bytes for each frame, each sample, and each stack in turn
+    # some bytes for each frame, each sample, and each stack in turn
     assert sum(map(len, log.flushes)) < 10 * (900 + 900 + len(log.stacks)) * 1.5
     # and for vmprof 14 bits for 258 bytes, as each stack follows one like it
     unpacked = sum(map(len, members(data, b"s")))

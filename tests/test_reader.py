@@ -259,8 +259,9 @@ HEAD = [0] * 7 + [2]
     digits(*HEAD, 1 + 8 * 9, 0, 0),     # a stack that was not defined
     digits(*HEAD, 0, 99, 0),            # goes on from a node that isn't there
     digits(*HEAD, 0, 2**63, 0),
-    digits(*HEAD, 0, 0, 1, 1), digits(*HEAD, 0, 0, 2**62),
-    digits(*HEAD, 0, 0, 1, 1, 2**64),
+    digits(*HEAD, 0, 0, 1, 99),         # a frame that isn't there
+    digits(*HEAD, 0, 0, 1, 0, 1), digits(*HEAD, 0, 0, 2**62),
+    digits(*HEAD, 0, 0, 1, 0, 1, 2**64),
     digits(*HEAD, 1, 2**63, 8, 1, 1),
 ])
 def test_hostile_samples(payload: str) -> None:

@@ -187,10 +187,12 @@ class _Reader:
         # one row per sample in our blocks, likewise
         self.ours = Samples(*(array.array("q") for _ in range(8)))
         self.numbers = _Numbers()
-        # index in raw_stacks of each stack that was defined; and the nodes of
-        # the tree that they are: the node outwards, and the frame's two words
+        # index in raw_stacks of each stack that was defined; the nodes of the
+        # tree that they are, (the node outwards, number of the frame); and the
+        # frames, (kind, address)
         self.defined = array.array("q", [-1])
-        self.nodes: list[tuple[int, int, int]] = [(0, 0, 0)]
+        self.nodes: list[tuple[int, int]] = [(0, 0)]
+        self.pairs: list[tuple[int, int]] = [(0, 0)]
         # of sampled objects: key, type, survived
         self.objects = array.array("q")
 
@@ -352,12 +354,16 @@ class _Reader:
         if node >= len(self.nodes):
             raise ValueError
         for _ in range(added):
-            self.nodes.append((node, next(numbers), next(numbers)))
+            pair = next(numbers)
+            if not pair:
+                pair = len(self.pairs)
+                self.pairs.append((next(numbers), next(numbers)))
+            self.nodes.append((node, pair))
             node = len(self.nodes) - 1
         words: list[int] = []
         while node:
-            node, kind, address = self.nodes[node]
-            words += kind, address
+            node, pair = self.nodes[node]
+            words += self.pairs[pair]
         if len(words) > 2 * MAX_DEPTH:
             raise ValueError
         try:

@@ -9,17 +9,23 @@
 #define KEYS            4096            /* a power of two */
 #define NODE_SLOTS      65536           /* a power of two */
 #define MAX_NODES       (NODE_SLOTS / 2)
-#define MAX_DEFINITION  ((STACK_MAX_WORDS + 2) * DIGITS_MAX)
+#define FRAME_SLOTS     32768           /* a power of two */
+#define MAX_FRAMES      (FRAME_SLOTS / 2)
+#define MAX_DEFINITION  ((STACK_MAX_WORDS + 2) * DIGITS_MAX + STACK_MAX_WORDS / 2)
 
 struct entry {
     uint64_t hash;
     uint64_t counted;
 };
 
+struct frame {
+    int64_t kind, address;
+};
+
 /* Number 0 is the root: a stack without frames.  The others are numbers of
    nodes, 0: there is none. */
 struct node {
-    int64_t kind, address;
+    uint16_t frame;
     uint16_t parent;
     uint16_t child;                     /* the newest one */
     uint16_t sibling;                   /* the next older one */
@@ -32,6 +38,9 @@ static uint16_t slots[SLOTS];           /* number of the entry + 1; 0: free */
 static struct node nodes[MAX_NODES];
 static uint32_t node_count = 1;
 static uint16_t node_slots[NODE_SLOTS]; /* 0: free */
+static struct frame frames[MAX_FRAMES]; /* from number 1 on */
+static uint32_t frame_count = 1;
+static uint16_t frame_slots[FRAME_SLOTS];   /* 0: free */
 static struct {
     uint64_t key;
     uint16_t entry;                     /* number of the entry + 1 */
@@ -39,7 +48,7 @@ static struct {
 } known[KEYS];
 static char text[MAX_DEFINITION];
 static uint64_t numbers_before;         /* of entries that were forgotten */
-static uint64_t nodes_before;           /* likewise */
+static uint64_t nodes_before, frames_before;    /* likewise */
 
 void stack_table_forget_keys(void)
 {
@@ -51,25 +60,28 @@ void stack_table_clear(void)
     if (entry_count > 0) {
         memset(slots, 0, sizeof slots);
         memset(node_slots, 0, sizeof node_slots);
+        memset(frame_slots, 0, sizeof frame_slots);
         stack_table_forget_keys();
     }
     numbers_before += entry_count;
     nodes_before += node_count - 1;
+    frames_before += frame_count - 1;
     entry_count = 0;
-    node_count = 1;
+    node_count = frame_count = 1;
     memset(nodes, 0, sizeof *nodes);
 }
 
 void stack_table_reset(void)
 {
     stack_table_clear();
-    numbers_before = nodes_before = 0;
+    numbers_before = nodes_before = frames_before = 0;
 }
 
 int stack_table_is_full(void)
 {
     return entry_count == MAX_STACKS ||
-           node_count + STACK_MAX_WORDS / 2 > MAX_NODES;
+           node_count + STACK_MAX_WORDS / 2 > MAX_NODES ||
+           frame_count + STACK_MAX_WORDS / 2 > MAX_FRAMES;
 }
 
 /* Four sums at a time: one multiplication doesn't wait for the other. */
@@ -94,61 +106,90 @@ static uint64_t hash_of(const stack_word *words, size_t count)
     return h[0] ^ (h[0] >> 32);
 }
 
-/* The slot of this child of 'parent', or where it belongs. */
-static uint16_t *slot_of(uint32_t parent, int64_t kind, int64_t address)
+static uint64_t mix(uint64_t hash)
 {
     const uint64_t factor = 0x9e3779b97f4a7c15u;
-    uint64_t hash = ((uint64_t)address ^ (uint64_t)parent << 48) * factor;
-    uint32_t slot;
 
-    hash = (hash ^ hash >> 32 ^ (uint64_t)kind) * factor;
-    slot = (uint32_t)(hash >> 32) % NODE_SLOTS;
+    hash *= factor;
+    return (hash ^ hash >> 32) * factor >> 32;
+}
+
+/* The slot of this frame, or where it belongs */
+static uint16_t *slot_of_frame(int64_t kind, int64_t address)
+{
+    uint64_t slot = mix((uint64_t)address ^ (uint64_t)kind << 60) % FRAME_SLOTS;
+
+    for (; frame_slots[slot] != 0; slot = (slot + 1) % FRAME_SLOTS) {
+        const struct frame *frame = &frames[frame_slots[slot]];
+        if (frame->address == address && frame->kind == kind)
+            break;
+    }
+    return &frame_slots[slot];
+}
+
+/* The slot of this child of 'parent', or where it belongs */
+static uint16_t *slot_of_node(uint32_t parent, uint32_t frame)
+{
+    uint64_t slot = mix((uint64_t)parent << 16 | frame) % NODE_SLOTS;
+
     for (; node_slots[slot] != 0; slot = (slot + 1) % NODE_SLOTS) {
         const struct node *node = &nodes[node_slots[slot]];
-        if (node->parent == parent && node->address == address &&
-            node->kind == kind)
+        if (node->parent == parent && node->frame == frame)
             break;
     }
     return &node_slots[slot];
 }
 
-static uint32_t add_node(uint32_t parent, int64_t kind, int64_t address)
+static uint32_t add_node(uint32_t parent, uint32_t frame)
 {
     struct node *node = &nodes[node_count];
 
-    node->kind = kind;
-    node->address = address;
+    node->frame = (uint16_t)frame;
     node->parent = (uint16_t)parent;
     node->child = node->entry = 0;
     node->sibling = nodes[parent].child;
     nodes[parent].child = (uint16_t)node_count;
+    *slot_of_node(parent, frame) = (uint16_t)node_count;
     return node_count++;
 }
 
-/* The text of a new stack, which ends with the node that is returned.
-   Returns the end of the text in 'end'. */
+/* The number of this frame; what says so is put at '*p'. */
+static uint32_t put_frame(char **p, int64_t kind, int64_t address)
+{
+    uint16_t *slot = slot_of_frame(kind, address);
+
+    if (*slot != 0) {
+        *p = put_digits(*p, frames_before + *slot);
+        return *slot;
+    }
+    *slot = (uint16_t)frame_count;
+    frames[frame_count].kind = kind;
+    frames[frame_count].address = address;
+    *p = put_digits(*p, 0);
+    *p = put_digits(*p, (uint64_t)kind);
+    *p = put_digits(*p, (uint64_t)address);
+    return frame_count++;
+}
+
+/* The text of a new stack, from 'text' to '*end'.  Returns the node that it
+   ends with. */
 static uint32_t define(const stack_word *words, size_t count, char **end)
 {
-    uint32_t node = 0;
-    uint16_t *slot = NULL;
+    uint32_t node = 0, next;
     char *p = text;
     size_t i;
 
-    for (i = count; i > 0; i -= 2) {
-        slot = slot_of(node, words[i - 2], words[i - 1]);
-        if (*slot == 0)
+    for (i = count; i > 0; i -= 2, node = next) {
+        next = *slot_of_frame(words[i - 2], words[i - 1]);
+        if (next != 0)
+            next = *slot_of_node(node, next);
+        if (next == 0)
             break;
-        node = *slot;
     }
     p = put_digits(p, node == 0 ? 0 : nodes_before + node);
     p = put_digits(p, i / 2);
-    for (; i > 0; i -= 2) {
-        slot = slot_of(node, words[i - 2], words[i - 1]);
-        node = add_node(node, words[i - 2], words[i - 1]);
-        *slot = (uint16_t)node;
-        p = put_digits(p, (uint64_t)words[i - 2]);
-        p = put_digits(p, (uint64_t)words[i - 1]);
-    }
+    for (; i > 0; i -= 2)
+        node = add_node(node, put_frame(&p, words[i - 2], words[i - 1]));
     *end = p;
     return node;
 }
@@ -203,8 +244,9 @@ uint64_t stack_table_count_known(uint64_t key)
 static void enter(struct stack_walk *walk, uint16_t node)
 {
     walk->count += 2;
-    walk->word[STACK_MAX_WORDS - walk->count] = nodes[node].kind;
-    walk->word[STACK_MAX_WORDS - walk->count + 1] = nodes[node].address;
+    walk->word[STACK_MAX_WORDS - walk->count] = frames[nodes[node].frame].kind;
+    walk->word[STACK_MAX_WORDS - walk->count + 1] =
+        frames[nodes[node].frame].address;
     walk->node = node;
 }
 

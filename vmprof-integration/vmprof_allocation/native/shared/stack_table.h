@@ -4,9 +4,9 @@
  * A program has far fewer stacks than samples, and far fewer frames than its
  * stacks have together: they are a tree.  A stack is a sequence of words as
  * vmprof writes them, pairs (kind, address), the innermost frame first.  Its
- * frames from the outermost one on lead from node to node; nodes and stacks
- * are numbered from 1 on, in the order in which they appear.  A stack is
- * *defined* by the node that it goes on from, and the frames that are new
+ * frames from the outermost one on lead from node to node; frames, nodes and
+ * stacks are numbered from 1 on, in the order in which they appear.  A stack
+ * is *defined* by the node that it goes on from, and the frames that are new
  * there: a recursion that goes up and down takes no more than its depth.
  *
  * The table takes bounded memory.  When it is full it is emptied; a stack
