@@ -32,9 +32,9 @@ import profiles
 from profiles import PID, Log, jit, machine_code, native
 from vmprof_allocation import reader
 from vmprof_allocation.errors import ProfileError
-from vmprof_allocation.program import LOST
+from vmprof_allocation.program import COMPILED, EMPTY, LOST
 from vmprof_convert import cli, output, progress, serve
-from vmprof_convert.convert import EMPTY, convert
+from vmprof_convert.convert import convert
 
 Json = dict[str, Any]
 OTHER_TID = 5555
@@ -329,11 +329,16 @@ def test_lost_and_empty_stacks_have_roots_of_their_own() -> None:
     log.allocation([f], size=1000)
     log.allocation(None, size=2000)
     log.allocation(None, size=3000)
-    log.allocation([], size=4000)
+    log.allocation([machine_code(0x7000)] * 509, size=4000)
     profile = converted(log)
     assert allocated(profile) == {
-        ("f",): 1000, (LOST.name,): 5000, (EMPTY,): 4000}
+        ("f",): 1000, (LOST.name,): 5000, (COMPILED.name,): 4000}
     assert extra(profile)["Samples whose stack got lost"] == 2
+    log = Log(interpreter="cpython")
+    log.raw_stack([], 1)
+    profile = converted(log)
+    (stack,) = profile["threads"][0]["samples"]["stack"]
+    assert path_of(profile, stack) == (EMPTY.name,)
 
 
 def test_nothing_of_the_source_goes_into_the_file(tmp_path: Path) -> None:

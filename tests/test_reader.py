@@ -348,9 +348,11 @@ HEAD = [0] * 7 + [2]
     digits(*HEAD, 1 + 8 + 3, 0, 8, 1),
     digits(*HEAD, 1 + 8, 0, 8),         # no interval
     digits(*HEAD, 1 + 8 * 9, 0, 0),     # a stack that was not defined
-    digits(*HEAD, 0, 3, 0),             # keeps more than there is
-    digits(*HEAD, 0, 0, 1, 1), digits(*HEAD, 0, 0, 2**62),
-    digits(*HEAD, 0, 0, 1, 1, 2**64),
+    digits(*HEAD, 0, 99, 0),            # goes on from a node that isn't there
+    digits(*HEAD, 0, 2**63, 0),
+    digits(*HEAD, 0, 0, 1, 99),         # a frame that isn't there
+    digits(*HEAD, 0, 0, 1, 0, 1), digits(*HEAD, 0, 0, 2**62),
+    digits(*HEAD, 0, 0, 1, 0, 1, 2**64),
     digits(*HEAD, 1, 2**63, 8, 1, 1),
 ])
 def test_hostile_samples(payload: str) -> None:
@@ -443,6 +445,16 @@ def test_summary_hides_the_command_that_ran_the_program() -> None:
     names = {row.function.name for row in
              summary.summarize(reader.read_bytes(log.data())).rows}
     assert names == {"<module>", "[starting and ending the run]"}
+
+
+def test_machine_code_alone_has_a_label_of_its_own() -> None:
+    """509 pieces of it, of which vmprof knows no function: none was the start
+    of the run."""
+    log = Log()
+    log.settings()
+    log.allocation([machine_code(0x7000)] * 509, size=16)
+    (row,) = summary.summarize(reader.read_bytes(log.data())).rows
+    assert row.function.name == "[compiled code, function not known]"
 
 
 def test_summary_of_a_profile_without_allocations() -> None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from vmprof_allocation.errors import ProfileError
 from vmprof_allocation.estimator import weight_bytes
-from vmprof_allocation.program import LOST, START, ProgramFrames
+from vmprof_allocation.program import LOST, ProgramFrames
 from vmprof_allocation.reader import Frame, Profile
 from vmprof_convert.firefox import (
     NATIVE,
@@ -21,9 +21,6 @@ from vmprof_convert.firefox import (
     Thread,
 )
 from vmprof_convert.firefox.json_types import Json
-
-#: the root frame of samples that met no Python and no native frame
-EMPTY = "[no frames]"
 
 #: milliseconds between two time samples, for want of something better
 DEFAULT_INTERVAL = 1.0
@@ -180,7 +177,7 @@ def _stacks(profile: Profile, builder: ProfileBuilder,
         if progress is not None and number % step == 0:
             progress(number, total)
         stacks.append(list(map(frame_index, program_frames(stack)))
-                      or label(START.name if stack else EMPTY))
+                      or label(program_frames.label(stack).name))
     if -1 in profile.samples.stack:
         stacks.append(label(LOST.name))
     result = builder.set_stacks(stacks)

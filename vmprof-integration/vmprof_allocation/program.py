@@ -11,6 +11,12 @@ _STARTUP = "/app_main.py"
 
 #: stands for stacks of which nothing is left
 START = Function("[starting and ending the run]", 0, "", "")
+#: stands for stacks of pieces of the JIT's machine code alone, of which vmprof
+#: doesn't know what they are: mostly generators that were resumed inside a
+#: `yield from`, one in the other, so many that no other frame had room
+COMPILED = Function("[compiled code, function not known]", 0, "", "")
+#: stands for stacks that were empty from the beginning
+EMPTY = Function("[no frames]", 0, "", "")
 #: stands for stacks that got lost
 LOST = Function("[stack lost]", 0, "", "")
 
@@ -34,6 +40,13 @@ class ProgramFrames:
             if not outside:
                 return stack[i:]
         return ()
+
+    def label(self, stack: tuple[Frame, ...]) -> Function:
+        """Stands for a stack of which nothing is left."""
+        if stack:
+            return START
+        # PyPy's vmprof takes no sample of a stack without frames
+        return COMPILED if self._profile.interpreter == "pypy" else EMPTY
 
 
 def _is_outside(function: Function) -> bool:

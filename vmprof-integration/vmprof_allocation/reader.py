@@ -21,7 +21,7 @@ from vmprof_allocation.errors import ProfileError
 
 STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
 BLOCK_ADDRESS = -0x616C6C6F63
-BLOCK_VERSION = "2"
+BLOCK_VERSION = "3"
 
 #: how a member of our kind of gzip file begins: then come its kind, 04 00,
 #: and its size in 32 bits
@@ -543,10 +543,13 @@ class _Reader:
         #: number in `stacks` of vmprof's stacks, as far as they are known
         self.raw_stacks: dict[bytes, int] = {}
         self.raw_size = 0
-        #: number in `stacks` of each stack that was defined; and of the last
-        #: one of these the node of each pair, from the outermost frame on
+        #: number in `stacks` of each stack that was defined; and the nodes of
+        #: the file's tree: each one's node in `stacks`, and its depth;
+        #: and the file's frames, (kind, address)
         self.defined = array.array("q", [-1])
-        self.last_defined: list[int] = []
+        self.nodes = array.array("q", [0])
+        self.depths = array.array("i", [0])
+        self.pairs: list[tuple[int, int]] = [(0, 0)]
 
     def damaged(self, what: str) -> ProfileError:
         return ProfileError("damaged profile: %s at byte %d"
@@ -790,21 +793,23 @@ class _Reader:
             raise self.damaged("a block of samples that are none") from None
 
     def read_definition(self, numbers: Iterator[int]) -> None:
-        kept, added = next(numbers), next(numbers)
-        path = self.last_defined
-        if kept > len(path) or kept + added > MAX_DEPTH:
+        at, added = next(numbers), next(numbers)
+        node, depth = self.nodes[at], self.depths[at]
+        if depth + added > MAX_DEPTH:
             raise ValueError
-        del path[kept:]
-        node = path[-1] if path else 0
         for _ in range(added):
-            kind, address = next(numbers), next(numbers)
-            if kind >= 2**64 or address >= 2**64:
-                raise ValueError
-            if address >= 2**63:
-                address -= 2**64
-            node = self.stacks.pypy_child(node, kind, address)
-            path.append(node)
-        self.defined.append(self.stacks.number(node, 2 * len(path)))
+            pair = next(numbers)
+            if not pair:
+                pair = len(self.pairs)
+                kind, address = next(numbers), next(numbers)
+                if kind >= 2**64 or address >= 2**64:
+                    raise ValueError
+                self.pairs.append((kind, address - (address >> 63 << 64)))
+            node = self.stacks.pypy_child(node, *self.pairs[pair])
+            depth += 1
+            self.nodes.append(node)
+            self.depths.append(depth)
+        self.defined.append(self.stacks.number(node, 2 * depth))
 
     def read_objects(self, payload: str) -> None:
         numbers = self.read_numbers(payload, "objects")

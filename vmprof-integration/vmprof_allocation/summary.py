@@ -6,8 +6,9 @@ import os
 from typing import NamedTuple, TextIO
 
 from vmprof_allocation import reader
+from vmprof_allocation.delegation import missing
 from vmprof_allocation.estimator import Estimate, Sum, probability
-from vmprof_allocation.program import LOST, START, ProgramFrames
+from vmprof_allocation.program import LOST, ProgramFrames
 from vmprof_allocation.reader import Function, Profile
 from vmprof_allocation.sizes import format_bytes, format_count, format_range
 
@@ -34,6 +35,9 @@ class Summary(NamedTuple):
     time_samples: int
     #: did the interval change?
     varied: bool
+    #: callers that compiled code's stacks lack, and up to how many bytes
+    missing: list[Function]
+    missing_bytes: float
 
 
 class Tally:
@@ -106,11 +110,17 @@ def summarize(profile: Profile, tally: Tally | None = None) -> Summary:
     for stack, sum_ in tally.sums().items():
         functions = [LOST] if stack < 0 else [
             profile.function(frame.address) for frame in
-            program_frames(profile.stacks[stack])] or [START]
+            program_frames(profile.stacks[stack])] or [
+                program_frames.label(profile.stacks[stack])]
         everything.add_sum(sum_)
         own[functions[-1]].add_sum(sum_)
         for function in set(functions):
             total[function].add_sum(sum_)
+    gaps = missing(profile)
+    lacking = Sum()
+    for stack, sum_ in tally.sums().items():
+        if stack in gaps.stacks:
+            lacking.add_sum(sum_)
     nothing = Estimate(0.0, 0.0, 0.0)
     interval = tally.largest_interval or _first_interval(profile)
     rows = [Row(function,
@@ -123,7 +133,9 @@ def summarize(profile: Profile, tally: Tally | None = None) -> Summary:
     return Summary(rows, everything.bytes(interval),
                    everything.objects(interval), everything.samples,
                    tally.time_samples,
-                   tally.smallest_interval != tally.largest_interval)
+                   tally.smallest_interval != tally.largest_interval,
+                   gaps.functions if lacking.samples else [],
+                   lacking.bytes(interval).value if lacking.samples else 0.0)
 
 
 def show_file(path: str | os.PathLike[str], out: TextIO, limit: int = 25, *,
@@ -162,6 +174,14 @@ def _show(profile: Profile, summary: Summary, out: TextIO, limit: int) -> None:
         print("cut: the stacks of %d samples were deeper than vmprof records; "
               "their outermost callers are missing from \"total\""
               % profile.cut_stacks, file=out)
+    if summary.missing:
+        names = ", ".join(sorted({f.name for f in summary.missing})[:3])
+        if len(summary.missing) > 3:
+            names += " and %d more" % (len(summary.missing) - 3)
+        print("missing: compiled code that resumes what waits in \"yield from\" "
+              "or \"await\" doesn't show who waits; up to %s are missing from "
+              "\"total\" of %s" % (format_bytes(summary.missing_bytes), names),
+              file=out)
     if summary.time_samples:
         print("time samples: %d; vmprofshow and vmprof-convert show them"
               % summary.time_samples, file=out)
