@@ -75,12 +75,17 @@ class Carrier:
 
     name = ""
 
-    def prepare(self) -> None:
+    def prepare(self, knowledge: str = "") -> None:
         """Find out whether this carrier can start; changes nothing.
 
-        Raises AllocationSamplingError if not.
+        `knowledge` is what another process found out, which ran the same
+        interpreter.  Raises AllocationSamplingError if it can't.
         """
         raise NotImplementedError
+
+    def knowledge(self) -> str:
+        """What prepare() found out, for a process that goes on."""
+        return ""
 
     def start(self, fd: int, settings: Settings) -> None:
         """Enable vmprof on `fd` and begin to sample.
@@ -119,9 +124,9 @@ def refuse_second(pid: int) -> None:
             "first")
 
 
-def choose() -> Carrier:
+def choose(knowledge: str = "") -> Carrier:
     """The carrier for this process, ready to start: the patch where there is
-    one.
+    one.  `knowledge`: see Carrier.prepare().
 
     Raises AllocationSamplingError where there is none.
     """
@@ -130,5 +135,5 @@ def choose() -> Carrier:
     if carrier is None:
         from vmprof_allocation import live
         carrier = live.carrier()
-    carrier.prepare()
+    carrier.prepare(knowledge)
     return carrier

@@ -88,7 +88,7 @@ def cache_path(build_id: str) -> str:
 class Process(Evidence):
     """The nursery of this process: addresses, checked in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, knowledge: str = "") -> None:
         super().__init__()
         reason = unsupported()
         if reason is not None:
@@ -103,7 +103,7 @@ class Process(Evidence):
                 % os.path.dirname(__file__)) from None
         self.ffi: Any = _live_abi.ffi
         self.path, self.base = self._find_library()
-        self.layout = self._load_layout()
+        self.layout = self._load_layout(knowledge)
         self._check_memory()
 
     def _find_library(self) -> tuple[str, int]:
@@ -158,10 +158,16 @@ class Process(Evidence):
                 note = note[value + (value_size + 3) // 4 * 4:]
         raise self.refuse("build-id", "PyPy's code has none")
 
-    def _load_layout(self) -> Layout:
+    def _load_layout(self, knowledge: str) -> Layout:
         """What find.py found, now or earlier."""
         build_id = self._build_id()
         self.found("build-id", build_id)
+        try:
+            layout = Layout.parse(knowledge)
+            if layout.build_id == build_id:
+                return layout
+        except ValueError:
+            pass        # nobody knew
         cached = cache_path(build_id)
         try:
             with open(cached) as file:
@@ -266,13 +272,16 @@ class LiveCarrier(Carrier):
     def findings(self) -> list[Finding]:
         return self._process.findings if self._process is not None else []
 
-    def prepare(self) -> None:
+    def knowledge(self) -> str:
+        return self._process.layout.text() if self._process is not None else ""
+
+    def prepare(self, knowledge: str = "") -> None:
         was_forked = self._pid not in (0, os.getpid())
         if was_forked:
             self._lock = RLock()        # held by nobody who is still there
         with self._lock:
             if self._process is None:
-                self._process = Process()
+                self._process = Process(knowledge)
             if was_forked:
                 self._undo()            # the parent's sampling
             refuse_second(self._pid)

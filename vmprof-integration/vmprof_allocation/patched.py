@@ -43,7 +43,7 @@ class PatchedCarrier(Carrier):
         self._pid = 0
         self._lock = RLock()
 
-    def prepare(self) -> None:
+    def prepare(self, knowledge: str = "") -> None:
         if self._pid not in (0, os.getpid()):
             # a forked child: its parent's lock and sampling
             self._lock = RLock()

@@ -1,0 +1,217 @@
+"""Sampling begins, in the process that is the program's, before the program.
+
+The command line has checked all that can be checked, and has then become a
+new interpreter that runs the program itself (cli.py), as if we were not there:
+what the command line had to import would stay on the program's heap, and be
+walked by its collector.  What it found out comes in one variable of the
+environment, and vmprof_allocation.pth calls begin() while `site` is imported.
+"""
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+from vmprof_allocation import session as _session
+from vmprof_allocation.carrier import Settings, choose
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.sizes import Limit
+
+# nothing that is not needed: see carrier.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+#: it names the process that it is meant for, and is gone when the program
+#: begins
+VARIABLE = "VMPROF_ALLOCATION"
+EXIT_BAD_INPUT = 2
+#: instead of a descriptor: there is a report to be made, and nobody who waits
+NO_WATCHER = -2
+
+
+def pack(settings: Settings, output: str, *, knowledge: str, held: int,
+         jitlog: int, watcher: int) -> str:
+    """The value of the variable, for this process after its exec.
+
+    `knowledge`: what the carrier found out.  Descriptors that are inherited,
+    or -1: `held`, of `output` if that must not be closed before it is opened
+    again; `jitlog`; and `watcher`, which makes the report of a run whose
+    `output` is a temporary file; or NO_WATCHER.
+    """
+    limit = settings.limit or Limit()
+    return "\t".join((
+        str(os.getpid()), str(settings.interval), str(settings.seed),
+        settings.gaps, "" if settings.period is None else repr(settings.period),
+        str(int(settings.memory)), str(limit.per_second), str(limit.share),
+        str(held), str(jitlog), str(watcher), knowledge, output))
+
+
+def begin() -> None:
+    """Start what the variable asks this process for.  Does not return if that
+    fails: the program must not run unnoticed without."""
+    fields = os.environ.pop(VARIABLE).split("\t", 12)
+    if fields[0] != str(os.getpid()):
+        return
+    try:
+        _Run(fields)
+    except AllocationSamplingError as e:
+        refuse(str(e))
+    except Exception as e:
+        refuse("allocation sampling can't be started: %r" % e)
+
+
+class _Run:
+    """From the beginning of the program to its end."""
+
+    def __init__(self, fields: list[str]) -> None:
+        (_, interval, seed, gaps, period, memory, per_second, share, held,
+         jitlog, watcher, knowledge, output) = fields
+        limit = Limit(int(per_second), int(share))
+        settings = Settings(
+            int(interval), int(seed), gaps,  # type: ignore[arg-type,unused-ignore]
+            float(period) if period else None, memory == "1",
+            limit if limit.per_second or limit.share else None)
+        self._watcher = int(watcher)
+        self._watcher_id = _file_id(self._watcher)
+        if self._watcher >= 0:
+            os.set_inheritable(self._watcher, False)
+            os.register_at_fork(after_in_child=self._forget_watcher)
+        choose(knowledge)
+        self._session = _session.Session(settings, output)
+        self._session.start()
+        if int(held) >= 0:
+            os.close(int(held))
+        self._jitlog = _start_jitlog(int(jitlog))
+        # After those of `session`, so that this is called before them: both
+        # come after all of the program's, whose threads have ended then.
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        is_parent = self._session.is_parent
+        if self._jitlog is not None:
+            self._jitlog.disable()
+        try:
+            self._session.stop()
+        except AllocationSamplingError as e:
+            say(str(e))
+        if is_parent and self._watcher != -1:
+            try:
+                self._report()
+            except BaseException:
+                pass    # the user is in a hurry, or there is nobody to tell
+
+    def _report(self) -> None:
+        """Have the report printed, and wait for it: it comes before the
+        shell's prompt."""
+        assert self._session.output is not None
+        stdout = sys.__stdout__
+        if stdout is not None and stdout is sys.stdout:
+            try:
+                stdout.flush()      # as the interpreter would, next
+            except (OSError, ValueError):
+                pass                # it will say so
+        if self._watcher_is_there():
+            os.set_blocking(self._watcher, True)
+            os.write(self._watcher, b"\n")
+            os.read(self._watcher, 1)       # it never writes: its end
+        elif os.path.exists(self._session.output):
+            os.system(report_script(self._session.output))
+            if os.path.exists(self._session.output):
+                say("the report could not be made; the profile is in %r"
+                    % self._session.output)
+
+    def _watcher_is_there(self) -> bool:
+        """Writing to one that was killed could be the program's end: it may
+        have asked for SIGPIPE."""
+        if not self._owns_watcher():
+            return False
+        os.set_blocking(self._watcher, False)
+        try:
+            os.read(self._watcher, 1)
+        except BlockingIOError:
+            return True
+        return False
+
+    def _owns_watcher(self) -> bool:
+        """The program may have closed it, and have opened a file of its own
+        that got the same number."""
+        return (self._watcher_id is not None
+                and _file_id(self._watcher) == self._watcher_id)
+
+    def _forget_watcher(self) -> None:
+        """In a forked child: the end of the run is that of its parent."""
+        if self._owns_watcher():
+            os.close(self._watcher)
+        self._watcher_id = None
+
+
+def _file_id(fd: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _start_jitlog(fd: int) -> Any:
+    if fd < 0:
+        return None
+    os.set_inheritable(fd, False)
+    try:
+        import _jitlog
+    except ImportError:
+        return None
+    _jitlog.enable(fd)
+    return _jitlog
+
+
+# ____________________________________________________________
+# the report
+
+def report_script(profile: str) -> str:
+    """For /bin/sh: print the report of `profile` on stderr and remove it.
+
+    It is a process of its own, as it takes memory; away from the program's
+    folder, where modules may have any name; and without the settings that
+    were made for the program: its log would be overwritten, its nursery may
+    be huge.
+    """
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    flags = "".join(flag for flag, is_set in (
+        (" -I", sys.flags.isolated), (" -E", sys.flags.ignore_environment),
+        (" -s", sys.flags.no_user_site)) if is_set)
+    return _REPORT % {"folder": _quote(folder), "profile": _quote(profile),
+                      "interpreter": _quote(sys.executable) + flags}
+
+
+_REPORT = """\
+unset PYPYLOG PYPY_GC_NURSERY PYPY_GC_MAX
+cd %(folder)s
+if [ -s %(profile)s ]; then
+    %(interpreter)s -m vmprof_allocation report $salvage %(profile)s \
+        3<&- </dev/null >&2
+fi
+PATH=$PATH:/usr/bin:/bin
+rm -f %(profile)s
+"""
+
+
+def _quote(text: str) -> str:
+    return "'%s'" % text.replace("'", "'\\''")
+
+
+def say(message: str) -> None:
+    """One line for the user.  sys.stderr may be something of the program's."""
+    if sys.__stderr__ is not None:
+        try:
+            sys.__stderr__.write("vmprof: %s\n" % message)
+            sys.__stderr__.flush()
+        except (OSError, ValueError):
+            pass        # it is closed
+
+
+def refuse(message: str) -> NoReturn:
+    say(message)
+    # an exception would only end the import of `site`
+    os._exit(EXIT_BAD_INPUT)
