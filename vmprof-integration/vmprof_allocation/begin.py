@@ -13,9 +13,8 @@ import os
 import sys
 
 from vmprof_allocation import session as _session
-from vmprof_allocation.carrier import Settings, choose
+from vmprof_allocation.carrier import Limit, Settings, choose
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.sizes import Limit
 
 # nothing that is not needed: see carrier.py
 TYPE_CHECKING = False
@@ -28,23 +27,6 @@ VARIABLE = "VMPROF_ALLOCATION"
 EXIT_BAD_INPUT = 2
 #: instead of a descriptor: there is a report to be made, and nobody who waits
 NO_WATCHER = -2
-
-
-def pack(settings: Settings, output: str, *, knowledge: str, held: int,
-         jitlog: int, watcher: int) -> str:
-    """The value of the variable, for this process after its exec.
-
-    `knowledge`: what the carrier found out.  Descriptors that are inherited,
-    or -1: `held`, of `output` if that must not be closed before it is opened
-    again; `jitlog`; and `watcher`, which makes the report of a run whose
-    `output` is a temporary file; or NO_WATCHER.
-    """
-    limit = settings.limit or Limit()
-    return "\t".join((
-        str(os.getpid()), str(settings.interval), str(settings.seed),
-        settings.gaps, "" if settings.period is None else repr(settings.period),
-        str(int(settings.memory)), str(limit.per_second), str(limit.share),
-        str(held), str(jitlog), str(watcher), knowledge, output))
 
 
 def begin() -> None:
@@ -116,6 +98,7 @@ class _Run:
             os.write(self._watcher, b"\n")
             os.read(self._watcher, 1)       # it never writes: its end
         elif os.path.exists(self._session.output):
+            from vmprof_allocation.watcher import report_script
             os.system(report_script(self._session.output))
             if os.path.exists(self._session.output):
                 say("the report could not be made; the profile is in %r"
@@ -164,41 +147,6 @@ def _start_jitlog(fd: int) -> Any:
         return None
     _jitlog.enable(fd)
     return _jitlog
-
-
-# ____________________________________________________________
-# the report
-
-def report_script(profile: str) -> str:
-    """For /bin/sh: print the report of `profile` on stderr and remove it.
-
-    It is a process of its own, as it takes memory; away from the program's
-    folder, where modules may have any name; and without the settings that
-    were made for the program: its log would be overwritten, its nursery may
-    be huge.
-    """
-    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    flags = "".join(flag for flag, is_set in (
-        (" -I", sys.flags.isolated), (" -E", sys.flags.ignore_environment),
-        (" -s", sys.flags.no_user_site)) if is_set)
-    return _REPORT % {"folder": _quote(folder), "profile": _quote(profile),
-                      "interpreter": _quote(sys.executable) + flags}
-
-
-_REPORT = """\
-unset PYPYLOG PYPY_GC_NURSERY PYPY_GC_MAX
-cd %(folder)s
-if [ -s %(profile)s ]; then
-    %(interpreter)s -m vmprof_allocation report $salvage %(profile)s \
-        3<&- </dev/null >&2
-fi
-PATH=$PATH:/usr/bin:/bin
-rm -f %(profile)s
-"""
-
-
-def _quote(text: str) -> str:
-    return "'%s'" % text.replace("'", "'\\''")
 
 
 def say(message: str) -> None:

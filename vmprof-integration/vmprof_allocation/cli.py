@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from vmprof_allocation.begin import VARIABLE, pack, refuse, say
-from vmprof_allocation.carrier import Settings, choose
+from vmprof_allocation.begin import VARIABLE, refuse, say
+from vmprof_allocation.carrier import Limit, Settings, choose
 from vmprof_allocation.command import find, interpreter
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.session import make_settings
@@ -154,6 +154,23 @@ def main(args: Any, original: list[str]) -> NoReturn:
         if args.output is None:
             os.unlink(output)
         refuse("can't start %s: %s" % (sys.executable, e.strerror))
+
+
+def pack(settings: Settings, output: str, *, knowledge: str, held: int,
+         jitlog: int, watcher: int) -> str:
+    """The value of the variable, for this process after its exec.
+
+    `knowledge`: what the carrier found out.  Descriptors that are inherited,
+    or -1: `held`, of `output` if that must not be closed before it is opened
+    again; `jitlog`; and `watcher`, which makes the report of a run whose
+    `output` is a temporary file; or NO_WATCHER.
+    """
+    limit = settings.limit or Limit()
+    return "\t".join((
+        str(os.getpid()), str(settings.interval), str(settings.seed),
+        settings.gaps, "" if settings.period is None else repr(settings.period),
+        str(int(settings.memory)), str(limit.per_second), str(limit.share),
+        str(held), str(jitlog), str(watcher), knowledge, output))
 
 
 def _check_output(path: str | None) -> int:

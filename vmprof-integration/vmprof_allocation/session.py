@@ -7,7 +7,6 @@ import stat
 
 from vmprof_allocation.carrier import Carrier, Settings, Statistics, choose
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.sizes import FIRST_INTERVAL, make_interval, parse_limit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ def make_settings(interval: int | str, seed: int | None = None,
     it then follows.  Without `seed` each run gets a new one; the profile tells
     which.  Raises AllocationSamplingError.
     """
+    from vmprof_allocation.sizes import FIRST_INTERVAL, make_interval, parse_limit
     limit = parse_limit(interval) if isinstance(interval, str) else None
     interval = FIRST_INTERVAL if limit else make_interval(interval)
     if seed is None:
@@ -133,6 +133,7 @@ class Session:
         limit ends."""
         if self._carrier is None:
             raise AllocationSamplingError("allocation sampling is not on")
+        from vmprof_allocation.sizes import make_interval
         self._carrier.set_interval(make_interval(interval))
 
     def statistics(self) -> Statistics:

@@ -1,6 +1,7 @@
 """Numbers of bytes and of samples, as users write and read them."""
 from __future__ import annotations
 
+from vmprof_allocation.carrier import Limit
 from vmprof_allocation.errors import AllocationSamplingError
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
@@ -15,23 +16,6 @@ LIMIT_FORMS = ("write auto, or for example auto:1000/s (samples a second) or "
                "auto:0.5% (of the time)")
 #: of the time, in millionths: what auto alone stands for
 DEFAULT_SHARE = 5000
-
-
-class Limit:
-    """What sampling may take at most: `per_second` samples, or, where that is
-    0, a `share` of the time in millionths."""
-
-    __slots__ = ("per_second", "share")
-
-    def __init__(self, per_second: int = 0, share: int = 0):
-        self.per_second = per_second
-        self.share = share
-
-    def __str__(self) -> str:
-        """As in the profile: PROFILE.rst."""
-        if self.per_second:
-            return "%d/s" % self.per_second
-        return "%dppm" % self.share
 
 
 def _are_digits(text: str) -> bool:

@@ -17,8 +17,9 @@ import os
 import resource
 import signal
 import socket
+import sys
 
-from vmprof_allocation.begin import NO_WATCHER, report_script
+from vmprof_allocation.begin import NO_WATCHER
 
 _SHELL = "/bin/sh"
 _SOCKET = 3
@@ -113,3 +114,38 @@ def _detach(connection: socket.socket, profile: str) -> None:
     os.chdir("/")
     os.write(_SOCKET, b"!")
     os.execve(_SHELL, [_SHELL, "-c", script], os.environ)
+
+
+# ____________________________________________________________
+# the report
+
+def report_script(profile: str) -> str:
+    """For /bin/sh: print the report of `profile` on stderr and remove it.
+
+    It is a process of its own, as it takes memory; away from the program's
+    folder, where modules may have any name; and without the settings that
+    were made for the program: its log would be overwritten, its nursery may
+    be huge.
+    """
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    flags = "".join(flag for flag, is_set in (
+        (" -I", sys.flags.isolated), (" -E", sys.flags.ignore_environment),
+        (" -s", sys.flags.no_user_site)) if is_set)
+    return _REPORT % {"folder": _quote(folder), "profile": _quote(profile),
+                      "interpreter": _quote(sys.executable) + flags}
+
+
+_REPORT = """\
+unset PYPYLOG PYPY_GC_NURSERY PYPY_GC_MAX
+cd %(folder)s
+if [ -s %(profile)s ]; then
+    %(interpreter)s -m vmprof_allocation report $salvage %(profile)s \
+        3<&- </dev/null >&2
+fi
+PATH=$PATH:/usr/bin:/bin
+rm -f %(profile)s
+"""
+
+
+def _quote(text: str) -> str:
+    return "'%s'" % text.replace("'", "'\\''")
