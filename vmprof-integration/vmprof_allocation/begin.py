@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from _thread import get_ident
 
 from vmprof_allocation import session as _session
 from vmprof_allocation.carrier import Limit, Settings, choose
@@ -27,6 +28,8 @@ VARIABLE = "VMPROF_ALLOCATION"
 EXIT_BAD_INPUT = 2
 #: instead of a descriptor: there is a report to be made, and nobody who waits
 NO_WATCHER = -2
+#: the part of PyPy that runs a program
+_PYPY = "<builtin>/app_main.py"
 
 
 def begin() -> None:
@@ -68,11 +71,32 @@ class _Run:
         # After those of `session`, so that this is called before them: both
         # come after all of the program's, whose threads have ended then.
         atexit.register(self._end)
+        self._end_at_interrupt()
+
+    def _end_at_interrupt(self) -> None:
+        """KeyboardInterrupt ends PyPy without exit handlers: it is shown, and
+        then the process kills itself.  Between the two there is nothing but
+        the function that shows it, unless the program has one of its own."""
+        shown = sys.__excepthook__
+
+        def excepthook(kind: Any, value: Any, traceback: Any) -> None:
+            shown(kind, value, traceback)
+            if kind is KeyboardInterrupt and get_ident() == main_thread:
+                caller = sys._getframe().f_back
+                if caller is None or caller.f_code.co_filename == _PYPY:
+                    self._end()
+
+        main_thread = get_ident()
+        if sys.excepthook is shown:
+            sys.excepthook = excepthook
+            # they are the same, as programs may ask
+            sys.__excepthook__ = excepthook
 
     def _end(self) -> None:
         is_parent = self._session.is_parent
         if self._jitlog is not None:
             self._jitlog.disable()
+            self._jitlog = None
         try:
             self._session.stop()
         except AllocationSamplingError as e:
@@ -80,6 +104,7 @@ class _Run:
         if is_parent and self._watcher != -1:
             try:
                 self._report()
+                self._watcher = -1
             except BaseException:
                 pass    # the user is in a hurry, or there is nobody to tell
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from vmprof_allocation.begin import VARIABLE, refuse, say
 from vmprof_allocation.carrier import Limit, Settings, choose
-from vmprof_allocation.command import find, interpreter
+from vmprof_allocation.command import find, interpreter, read_log_request
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.session import make_settings
 from vmprof_allocation.watcher import move_up, start
@@ -145,6 +145,9 @@ def main(args: Any, original: list[str]) -> NoReturn:
         fd, output = tempfile.mkstemp(suffix=".vmprof")
         os.close(fd)
         watcher = start(output)
+    log = read_log_request()
+    if log is not None:
+        os.environ["PYPYLOG"] = log
     os.environ[VARIABLE] = pack(
         settings, output, knowledge=carrier.knowledge(), held=held,
         jitlog=jitlog, watcher=watcher)

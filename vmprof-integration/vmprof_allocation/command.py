@@ -17,21 +17,27 @@ def read_command_line() -> list[str]:
     """This process's, or an empty list where the system doesn't tell."""
     original: list[str] | None = getattr(sys, "orig_argv", None)
     if original is None:
-        try:
-            fd = os.open("/proc/self/cmdline", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return []
-        try:
-            data = b""
-            while True:
-                piece = os.read(fd, 65536)
-                if not piece:
-                    break
-                data += piece
-        finally:
-            os.close(fd)
-        original = [os.fsdecode(argument) for argument in data.split(b"\0")[:-1]]
+        original = _read("/proc/self/cmdline")
     return original
+
+
+def read_log_request() -> str | None:
+    """PYPYLOG as this process got it: PyPy takes it out of the environment,
+    so that children don't write into the same file."""
+    for variable in _read("/proc/self/environ"):
+        name, _, value = variable.partition("=")
+        if name == "PYPYLOG":
+            return value
+    return None
+
+
+def _read(path: str) -> list[str]:
+    """Strings that end with zeros; none where the system doesn't tell."""
+    try:
+        with open(path, "rb") as file:
+            return [os.fsdecode(text) for text in file.read().split(b"\0")[:-1]]
+    except OSError:
+        return []
 
 
 def interpreter(original: list[str], arguments: int) -> list[str]:

@@ -124,8 +124,7 @@ def report_script(profile: str) -> str:
 
     It is a process of its own, as it takes memory; away from the program's
     folder, where modules may have any name; and without the settings that
-    were made for the program: its log would be overwritten, its nursery may
-    be huge.
+    were made for the program: its nursery may be huge.
     """
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     flags = "".join(flag for flag, is_set in (
@@ -136,7 +135,7 @@ def report_script(profile: str) -> str:
 
 
 _REPORT = """\
-unset PYPYLOG PYPY_GC_NURSERY PYPY_GC_MAX
+unset PYPY_GC_NURSERY PYPY_GC_MAX
 cd %(folder)s
 if [ -s %(profile)s ]; then
     %(interpreter)s -m vmprof_allocation report $salvage %(profile)s \
