@@ -152,7 +152,9 @@ def test_threads_and_exit_handlers_are_in_the_profile(pypy: PyPy) -> None:
     "class S:\n write = None\n def flush(self): raise OSError\n"
     "sys.stdout = S()",
     "def deep(): deep()\ndeep()",
-    "raise ImportError('x')",
+    "raise ImportError('x')", "raise KeyboardInterrupt",
+    "import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()"
+    "\nraise KeyboardInterrupt",
 ])
 def test_odd_ends(pypy: PyPy, end: str) -> None:
     """The real interpreter's codes and tracebacks, and a whole profile."""
