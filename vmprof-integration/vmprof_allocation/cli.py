@@ -9,8 +9,9 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from vmprof_allocation import live
 from vmprof_allocation.begin import VARIABLE, refuse, say
-from vmprof_allocation.carrier import Limit, Settings, choose
+from vmprof_allocation.carrier import Carrier, Limit, Settings, choose
 from vmprof_allocation.command import find, interpreter, read_log_request
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.session import make_settings
@@ -133,7 +134,7 @@ def main(args: Any, original: list[str]) -> NoReturn:
         command = [*interpreter(original, len(sys.argv) - 1),
                    *find(args.program, args.module), *args.args]
         held = _check_output(args.output)
-        carrier = choose()
+        carrier = _choose()
         jitlog = _open_jitlog(args)
     except AllocationSamplingError as e:
         refuse(str(e))
@@ -195,6 +196,24 @@ def _check_output(path: str | None) -> int:
         return move_up(fd)
     os.close(fd)
     return -1
+
+
+def _choose() -> Carrier:
+    """choose(), and say why it takes long if it does."""
+    searched: list[str] = []
+
+    def searching(cached: str) -> None:
+        searched.append(cached)
+        say("looking for the garbage collector in this build of PyPy, once; "
+            "that takes a second or more")
+
+    live.searching = searching
+    carrier = choose()
+    for cached in searched:
+        if not os.path.exists(cached):
+            say("what was found can't be kept in %r, and will be looked for "
+                "again each time; XDG_CACHE_HOME names another folder" % cached)
+    return carrier
 
 
 def _open_jitlog(args: Any) -> int:

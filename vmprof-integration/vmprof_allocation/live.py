@@ -31,6 +31,7 @@ from vmprof_allocation.layout import ENTRIES, Layout
 # nothing that is not needed: see carrier.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 LIBRARY = os.path.join(os.path.dirname(__file__), "_live.so")
@@ -38,6 +39,10 @@ LIBRARY = os.path.join(os.path.dirname(__file__), "_live.so")
 POKE = 1
 #: raise this when a change in find.py makes older answers worthless
 CACHE_VERSION = 2
+
+#: for the command line: called before a search, which takes a second or more,
+#: with the path where its answer will be remembered
+searching: Callable[[str], None] | None = None
 
 
 def unsupported() -> str | None:
@@ -177,6 +182,8 @@ class Process(Evidence):
                 return layout
         except (OSError, ValueError):
             pass        # not there, or damaged
+        if searching is not None:
+            searching(cached)
         import json
         import subprocess
         # not in the program's folder, where it may have an elftools.py
