@@ -22,13 +22,14 @@ from experiments import (
     accuracy,
     costs,
     depth,
+    fresh,
     patched,
     profilers,
     toolchain,
 )
 
 EXPERIMENTS = {module.NAME: module for module in (
-    depth, accuracy, costs, profilers, patched, toolchain)}
+    depth, accuracy, costs, fresh, profilers, patched, toolchain)}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
