@@ -31,16 +31,14 @@ def run(context: Context) -> Json:
     # of a turn: the rates, and two plain ones
     calls = itertools.count()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        profile = folder / "out.vmprof"
+        profile = Path(name) / "out.vmprof"
 
         def start(_: str, rate: str | None) -> measuring.Process:
             phase = phases[next(calls) // (len(rates) + 2)]
             flags: list[str | Path] = [] if rate is None else [
                 "-m", "vmprof", "--allocation-sampling", rate, "-o", profile]
             process = measuring.run(
-                [context.pypy, *flags, SCRIPT, "%d" % churns, "%d" % phase],
-                folder)
+                [context.pypy, *flags, SCRIPT, "%d" % churns, "%d" % phase])
             return dataclasses.replace(
                 process, wall=json.loads(process.out)["wall"])
 
