@@ -287,6 +287,16 @@ def test_archive_without_main_is_refused(pypy: PyPy) -> None:
     assert "has no __main__.py" in refused(sampled(pypy, "app.zip"))
 
 
+def test_temporary_folder_that_is_full_is_refused(pypy: PyPy) -> None:
+    path = str(pypy.script("print('ran')"))
+    done = subprocess.run(
+        ["/bin/sh", "-c", "ulimit -f 0; exec \"$@\"", "sh", PYPY, "-m",
+         "vmprof", "--allocation-sampling", "1k", path], cwd=pypy.folder,
+        env=pypy.environment, capture_output=True, text=True)
+    assert "a temporary file" in refused(Run(
+        done.returncode, done.stdout, done.stderr, pypy.folder))
+
+
 @pytest.mark.parametrize("name", ["folder.nosuch", "amodule.nosuch", "json"])
 def test_module_of_a_package_that_does_not_exist(
         pypy: PyPy, name: str) -> None:

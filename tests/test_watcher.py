@@ -200,6 +200,7 @@ sys.exit(4)
     assert out == ""
     assert (pypy.folder / "own").read_bytes() == b""
     assert "closed its file" in err
+    assert err.count("allocated in") == 1
 
 
 def test_watcher_that_was_killed_harms_nobody(

@@ -38,12 +38,17 @@ def begin() -> None:
     fields = os.environ.pop(VARIABLE).split("\t", 12)
     if fields[0] != str(os.getpid()):
         return
+    problem = ""
     try:
         _Run(fields)
     except AllocationSamplingError as e:
-        refuse(str(e))
+        problem = str(e)
     except Exception as e:
-        refuse("allocation sampling can't be started: %r" % e)
+        problem = "allocation sampling can't be started: %r" % e
+    if problem:
+        if int(fields[10]) == NO_WATCHER:
+            os.unlink(fields[12])
+        refuse(problem)
 
 
 class _Run:
@@ -118,6 +123,8 @@ class _Run:
                 stdout.flush()      # as the interpreter would, next
             except (OSError, ValueError):
                 pass                # it will say so
+        if self._watcher >= 0 and not self._owns_watcher():
+            return          # the program closed it: that was its end for it
         if self._watcher_is_there():
             os.set_blocking(self._watcher, True)
             os.write(self._watcher, b"\n")
@@ -132,7 +139,7 @@ class _Run:
     def _watcher_is_there(self) -> bool:
         """Writing to one that was killed could be the program's end: it may
         have asked for SIGPIPE."""
-        if not self._owns_watcher():
+        if self._watcher < 0:
             return False
         os.set_blocking(self._watcher, False)
         try:

@@ -15,7 +15,6 @@ from vmprof_allocation.carrier import Carrier, Limit, Settings, choose
 from vmprof_allocation.command import find, interpreter, read_log_request
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.session import make_settings
-from vmprof_allocation.watcher import move_up, start
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +23,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--allocation-sampling", metavar="BYTES",
         help="Sample allocations, one per so many bytes on average, for "
-             "example 128k (k, M, G: powers of 1024); or as many as a limit "
+             "example 128k or 1.5MiB (powers of 1024); or as many as a limit "
              "allows: auto, auto:1000/s, auto:0.5%%. Takes no time samples "
              "unless --period is given too")
     group.add_argument(
@@ -133,18 +132,18 @@ def main(args: Any, original: list[str]) -> NoReturn:
         settings = _check(args)
         command = [*interpreter(original, len(sys.argv) - 1),
                    *find(args.program, args.module), *args.args]
-        held = _check_output(args.output)
         carrier = _choose()
+        held = _check_output(args.output)
         jitlog = _open_jitlog(args)
+        output = args.output or _make_temporary()
     except AllocationSamplingError as e:
         refuse(str(e))
     if args.lines:
         say("--lines: PyPy has no statistics of lines; the profile is written "
             "without")
-    output, watcher = args.output, -1
-    if output is None:
-        fd, output = tempfile.mkstemp(suffix=".vmprof")
-        os.close(fd)
+    watcher = -1
+    if args.output is None:
+        from vmprof_allocation.watcher import start
         watcher = start(output)
     log = read_log_request()
     if log is not None:
@@ -189,13 +188,25 @@ def _check_output(path: str | None) -> int:
             os.unlink(path)
         except FileExistsError:
             fd = os.open(path, os.O_RDWR)
+        if stat.S_ISFIFO(os.fstat(fd).st_mode):
+            from vmprof_allocation.watcher import move_up
+            return move_up(fd)
     except OSError as e:
         raise AllocationSamplingError(
             "can't write the profile to %r: %s" % (path, e.strerror)) from None
-    if stat.S_ISFIFO(os.fstat(fd).st_mode):
-        return move_up(fd)
     os.close(fd)
     return -1
+
+
+def _make_temporary() -> str:
+    try:
+        fd, path = tempfile.mkstemp(suffix=".vmprof")
+    except OSError as e:
+        raise AllocationSamplingError(
+            "can't write the profile to a temporary file: %s; name another "
+            "one with -o, or another folder with TMPDIR" % e.strerror) from None
+    os.close(fd)
+    return path
 
 
 def _choose() -> Carrier:
@@ -221,6 +232,7 @@ def _open_jitlog(args: Any) -> int:
     is no profile to stand beside."""
     if not args.jitlog:
         return -1
+    from vmprof_allocation.watcher import move_up
     path = "%s.jit" % args.output if args.output is not None else os.devnull
     try:
         return move_up(os.open(

@@ -45,7 +45,7 @@ def interpreter(original: list[str], arguments: int) -> list[str]:
     its `arguments` in the command line `original`."""
     flags = original[:len(original) - arguments]
     # -m vmprof, -mvmprof, -Om vmprof, -Omvmprof
-    letters, _, _ = flags.pop().rpartition("vmprof")
+    letters, _, _ = (flags or [""]).pop().rpartition("vmprof")
     if not letters and flags:
         letters = flags.pop()
     if not (flags and letters.startswith("-") and letters.endswith("m")):
