@@ -23,13 +23,14 @@ from experiments import (
     costs,
     coverage,
     depth,
+    fresh,
     patched,
     profilers,
     toolchain,
 )
 
 EXPERIMENTS = {module.NAME: module for module in (
-    depth, accuracy, coverage, costs, profilers, patched, toolchain)}
+    depth, accuracy, coverage, costs, fresh, profilers, patched, toolchain)}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

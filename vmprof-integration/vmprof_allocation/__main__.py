@@ -10,6 +10,7 @@ import sys
 from typing import TextIO
 
 from vmprof_allocation import summary
+from vmprof_allocation.carrier import patched_vmprof
 from vmprof_allocation.errors import (
     AllocationSamplingError,
     Finding,
@@ -20,10 +21,10 @@ from vmprof_allocation.errors import (
 def doctor(out: TextIO) -> int:
     """Print how this PyPy can be sampled, and what the live carrier finds in
     it, for a bug report.  Returns the exit code: 0 if it can, 1 if not."""
-    from vmprof_allocation import live, patched
+    from vmprof_allocation import live
     print("%s on %s %s" % (sys.version.replace("\n", " "), platform.system(),
                            platform.machine()), file=out)
-    if patched.carrier() is not None:
+    if patched_vmprof() is not None:
         print("allocations can be sampled here: this PyPy has the patch",
               file=out)
         return 0
