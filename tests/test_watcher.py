@@ -270,3 +270,17 @@ def test_modules_of_the_program_do_not_disturb_the_report(
     (pypy.folder / "sub").mkdir()
     _, err = run_in(pypy, [PYPY, *arguments(script(pypy, ""))], 0)
     assert "the GC itself counted" in err
+
+
+@pytest.mark.parametrize("limit,can", [(5, False), (12, True), (13, True)])
+def test_few_descriptors(
+        pypy: PyPy, temporary: Path, limit: int, can: bool) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", "ulimit -n %d; exec \"$@\"" % limit, "sh", PYPY,
+         *arguments(script(pypy, ""))], cwd=pypy.folder,
+        env=pypy.environment, capture_output=True, text=True)
+    if can:
+        assert done.returncode == 0
+        assert done.stderr.startswith("allocated in")
+    else:
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)

@@ -131,7 +131,8 @@ class _Run:
             os.read(self._watcher, 1)       # it never writes: its end
         elif os.path.exists(self._session.output):
             from vmprof_allocation.watcher import report_script
-            os.system(report_script(self._session.output))
+            os.system("exec </dev/null >&2\n"
+                      + report_script(self._session.output))
             if os.path.exists(self._session.output):
                 say("the report could not be made; the profile is in %r"
                     % self._session.output)

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from vmprof_allocation import live
 from vmprof_allocation.begin import VARIABLE, refuse, say
 from vmprof_allocation.carrier import Carrier, Limit, Settings, choose
 from vmprof_allocation.command import find, interpreter, read_log_request
@@ -211,6 +210,7 @@ def _make_temporary() -> str:
 
 def _choose() -> Carrier:
     """choose(), and say why it takes long if it does."""
+    from vmprof_allocation import live
     searched: list[str | None] = []
 
     def searching(cached: str | None) -> None:
@@ -224,7 +224,8 @@ def _choose() -> Carrier:
         if cached is None or not os.path.exists(cached):
             say("what was found can't be kept in %s, and will be looked for "
                 "again each time; XDG_CACHE_HOME names another folder"
-                % (cached or "the user's home, as there is none"))
+                % (repr(cached) if cached else "the user's home, as there is "
+                                               "none"))
     return carrier
 
 

@@ -22,11 +22,14 @@ import sys
 from vmprof_allocation.begin import NO_WATCHER
 
 _SHELL = "/bin/sh"
-_SOCKET = 3
+#: The socket is its stdin, and stderr its stdout: a shell needs more
+#: descriptors for each redirection, and there may be no more.
 _WAIT = """\
 salvage=--salvage
-if IFS= read -r line <&%d; then salvage=; fi
-""" % _SOCKET
+if IFS= read -r line; then salvage=; fi
+"""
+#: it holds the socket until the report is out, whoever closes stdin
+_HELD = 3
 
 #: Numbers in which no program takes an interest: it finds the low ones free,
 #: as it would without us.  Never 0 to 2, even if those are closed: they would
@@ -96,23 +99,24 @@ def _detach(connection: socket.socket, profile: str) -> None:
     for number in signal.SIGHUP, signal.SIGINT, signal.SIGTERM:
         signal.signal(number, signal.SIG_IGN)
     script = _WAIT + report_script(profile)
-    high = _SOCKET + 1
+    high = _HELD + 1
     null = fcntl.fcntl(os.open(os.devnull, os.O_RDWR), fcntl.F_DUPFD, high)
-    os.dup2(fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD, high), _SOCKET)
-    os.dup2(null, 0)
-    os.dup2(null, 1)
+    held = fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD, high)
+    os.dup2(held, 0)
+    os.dup2(held, _HELD)
     try:
         os.fstat(2)
     except OSError:
         os.dup2(null, 2)
+    os.dup2(2, 1)
     for fd in map(int, os.listdir("/proc/self/fd")):
-        if fd > _SOCKET:
+        if fd > _HELD:
             try:
                 os.set_inheritable(fd, False)
             except OSError:
                 pass        # that of the list itself
     os.chdir("/")
-    os.write(_SOCKET, b"!")
+    os.write(_HELD, b"!")
     os.execve(_SHELL, [_SHELL, "-c", script], os.environ)
 
 
@@ -120,7 +124,7 @@ def _detach(connection: socket.socket, profile: str) -> None:
 # the report
 
 def report_script(profile: str) -> str:
-    """For /bin/sh: print the report of `profile` on stderr and remove it.
+    """For /bin/sh: print the report of `profile` and remove it.
 
     It is a process of its own, as it takes memory; away from the program's
     folder, where modules may have any name; and without the settings that
@@ -138,8 +142,7 @@ _REPORT = """\
 unset PYPY_GC_NURSERY PYPY_GC_MAX
 cd %(folder)s
 if [ -s %(profile)s ]; then
-    %(interpreter)s -m vmprof_allocation report $salvage %(profile)s \
-        3<&- </dev/null >&2
+    %(interpreter)s -m vmprof_allocation report $salvage %(profile)s
 fi
 PATH=$PATH:/usr/bin:/bin
 rm -f %(profile)s

@@ -191,11 +191,15 @@ ssize_t vmprof_output_write(int fd, const void *data, size_t size)
     int i = buffer_index(data), held;
 
     if (i < 0) {
-        if (!is_decoy(fd))
+        int is_trailer = buffers == NULL && size == TRAILER_SIZE &&
+                         *(const char *)data == MARKER_TRAILER;
+        if (fd < 0 || fd != decoy)
             return write(fd, data, size);
-        (void)!write(fd, data, size);
-        if (!is_control && buffers == NULL && size == TRAILER_SIZE &&
-            *(const char *)data == MARKER_TRAILER) {
+        if (is_decoy(fd))
+            (void)!write(fd, data, size);
+        else if (!is_control && !is_trailer)
+            return write(fd, data, size);       /* a file of the program's */
+        if (!is_control && is_trailer) {
             disabled(data, size);
             return (ssize_t)size;
         }
