@@ -39,17 +39,16 @@ exec chroot "$root" sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    name: str
+    #: has all that is made for it
+    folder: Path
+    #: with our package and the suites from PyPI
+    pypy: Path
     #: of another release; None: this machine's
     root: Path | None = None
 
-    @property
-    def folder(self) -> Path:
-        return FOLDER / self.name
-
     def command(self, *arguments: str | Path) -> list[str]:
-        """What runs this PyPy, with our package and the suites from PyPI."""
-        return self.inside(self.folder / "venv" / "bin" / "pypy3", *arguments)
+        """What runs this PyPy."""
+        return self.inside(self.pypy, *arguments)
 
     def inside(self, *command: str | Path) -> list[str]:
         """What runs `command` in this build's release."""
@@ -90,15 +89,15 @@ def must(command: Sequence[str | Path], what: str) -> None:
 
 def prepare(suite: str | None) -> Build:
     """The PyPy of this release of Debian, with all that is installed in it."""
-    if suite is None:
-        build = Build("here")
-        build.folder.mkdir(parents=True, exist_ok=True)
-    else:
-        build = Build(suite, FOLDER / suite / "root")
-        unpack(build)
-    python = build.folder / "venv"
-    if not (python / "bin" / "pypy3").exists():
-        must(build.inside("pypy3", "-m", "venv", python), "the environment")
+    folder = FOLDER / (suite or "here")
+    folder.mkdir(parents=True, exist_ok=True)
+    build = Build(folder, folder / "venv" / "bin" / "pypy3",
+                  folder / "root" if suite else None)
+    if suite:
+        unpack(build, suite)
+    if not build.pypy.exists():
+        must(build.inside("pypy3", "-m", "venv", folder / "venv"),
+             "the environment")
     pip = ("-m", "pip", "install", "-q", "--disable-pip-version-check")
     must(build.command(*pip, ROOT / "vmprof-integration"),
          "installing vmprof-allocation")
@@ -110,7 +109,7 @@ def prepare(suite: str | None) -> Build:
     return build
 
 
-def unpack(build: Build) -> None:
+def unpack(build: Build, suite: str) -> None:
     """Debian, at least what PyPy needs."""
     assert build.root is not None
     done = build.folder / "unpacked"
@@ -118,13 +117,12 @@ def unpack(build: Build) -> None:
         return
     if os.getuid() != 0:
         sys.exit("another release needs root, for debootstrap and chroot: run "
-                 "`make hard BUILD=%s` as root" % build.name)
+                 "`make hard BUILD=%s` as root" % suite)
     found = mirrors(Path("/etc/apt"), codename())
     if not found:
         sys.exit("this machine's apt knows no mirror of Debian's")
-    build.folder.mkdir(parents=True, exist_ok=True)
     if not (build.root / "etc/debian_version").exists():
-        must(["debootstrap", "--variant=minbase", build.name, build.root,
+        must(["debootstrap", "--variant=minbase", suite, build.root,
               found[0].uri], "debootstrap")
     # a mirror may be a snapshot, whose signature is good but old
     apt = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y",

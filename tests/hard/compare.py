@@ -89,7 +89,8 @@ def run(build: Build, suite: Suite, interval: str = "",
     return outcomes, samples
 
 
-def execute(command: list[str], home: Path, output: int, folder: Path) -> str:
+def execute(command: list[str], home: Path, output: int, folder: Path,
+            timeout: float = TIMEOUT) -> str:
     """How the process ended."""
     process = subprocess.Popen(
         command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
@@ -99,7 +100,7 @@ def execute(command: list[str], home: Path, output: int, folder: Path) -> str:
             "XDG_CACHE_HOME": str(home.parent / "hard-cache"),
             "PYPY_GC_NURSERY": "4M", "PYTHONHASHSEED": "0"})
     try:
-        code = process.wait(TIMEOUT)
+        code = process.wait(timeout)
         return "exit code %d" % code if code >= 0 else "signal %d" % -code
     except subprocess.TimeoutExpired:
         return NO_END

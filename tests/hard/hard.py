@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,8 +22,7 @@ from builds import Build
 from compare import NO_END, Comparison, compare, tests
 from suites import Suite, suites
 
-import programs
-from programs import Done
+from programs import Done, programs
 
 
 def parse() -> argparse.Namespace:
@@ -128,6 +128,8 @@ def report(build_name: str, comparisons: list[Comparison], done: list[Done],
 
 
 def main() -> int:
+    # as Ctrl-C: what was started ends, too
+    signal.signal(signal.SIGTERM, lambda *ignored: sys.exit(1))
     options = parse()
     try:
         chosen = [] if options.programs else suites(options.suites)
@@ -144,8 +146,8 @@ def main() -> int:
         show(suite, comparisons[-1])
         output.write_text(report(name, comparisons, done, False))
     if not options.suites:
-        for program in programs.PROGRAMS:
-            done.append(program(build))
+        for program in programs(build):
+            done.append(program)
             print("%s: %s" % (done[-1].name, done[-1].result), flush=True)
     output.write_text(report(name, comparisons, done, True))
     print("see %s" % output)

@@ -10,10 +10,13 @@ with 0 whatever the outcomes are: another exit code is not the tests'.
 from __future__ import annotations
 
 import os
+import pkgutil
 import random
+import re
 import sys
 import traceback
 import unittest
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -23,7 +26,8 @@ class Outcomes(unittest.TestResult):
         self.path = path
 
     def write(self, outcome: str, test: Any, why: str = "") -> None:
-        name = " ".join(test.id().split())
+        # ids of subtests hold reprs of anything
+        name = re.sub("0x[0-9a-f]+", "0x", " ".join(test.id().split()))
         # opened anew: tests count the open files
         with open(self.path, "a") as file:
             file.write("%s %s\n" % (outcome, name))
@@ -61,6 +65,25 @@ class Outcomes(unittest.TestResult):
             self.write("failed", subtest, self.why(error))
 
 
+def load(loader: unittest.TestLoader, name: str) -> Iterator[Any]:
+    """The tests of a module; or of those in a folder, if that has no
+    __init__.py (Debian's ctypes.test)."""
+    try:
+        yield loader.loadTestsFromName(name)
+        folder: Any = getattr(sys.modules.get(name), "__path__", ())
+        if getattr(sys.modules.get(name), "__file__", "") is None:
+            for info in pkgutil.iter_modules(folder, name + "."):
+                if ".test_" in info.name:
+                    yield from load(loader, info.name)
+    except Exception:
+        # is an error, not the end of the process
+        why = traceback.format_exc()
+
+        def load_module() -> None:
+            raise ImportError(why)
+        yield unittest.FunctionTestCase(load_module)
+
+
 def main() -> None:
     path, *modules = sys.argv[1:]
     without = {name.partition("=")[2] for name in modules
@@ -83,9 +106,10 @@ def main() -> None:
     find = loader.getTestCaseNames
     loader.getTestCaseNames = lambda case: [        # type: ignore
         name for name in find(case) if name not in without]
-    for module in modules:
-        if not module.startswith("--"):
-            loader.loadTestsFromName(module).run(result)
+    for name in modules:
+        if not name.startswith("--"):
+            for test in load(loader, name):
+                test.run(result)
 
 
 if __name__ == "__main__":

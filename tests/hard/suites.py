@@ -29,6 +29,9 @@ CPYTHON = """
     xml_etree xmlrpc yield_from zipfile zipimport zlib
 """
 
+#: Where Debian's packages don't have these in test.test_NAME.
+ELSEWHERE = {"ctypes": "ctypes.test"}
+
 #: Of these, at 64 bytes, too: nearly every object is a sample.
 OFTEN = """
     array asyncgen asyncio.test_locks asyncio.test_subprocess
@@ -66,7 +69,8 @@ PYPI = {
 
 #: Tests that fail on PyPy, without sampling, and leave threads that never end.
 HANGS = {
-    "greenlet": ("test_dealloc_other_thread", "test_threaded_reparent"),
+    "greenlet": ("test_dealloc_other_thread", "test_threaded_reparent",
+                 "test_threaded_updatecurrent"),
 }
 
 
@@ -94,7 +98,7 @@ def suites(names: list[str]) -> list[Suite]:
     found = {}
     for name in CPYTHON.split():
         # test.test_asyncio is a package
-        found[name] = Suite(name, ("test.test_" + name,))
+        found[name] = Suite(name, (ELSEWHERE.get(name, "test.test_" + name),))
     for name, (source, modules) in PYPI.items():
         found[name] = Suite(name, tuple(modules.split()), source)
     return [found[name] for name in names or found]
