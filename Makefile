@@ -3,6 +3,8 @@
 # make guest    build the guest interpreter with the patched RPython; with the
 #               JIT: guest-jit
 # make bench    measure the overhead
+# make hard     try hard to break it: about an hour.  BUILD=sid: with the PyPy
+#               of another release of Debian (as root)
 #
 # Everything is installed below this folder (.venv, .venv-pypy, .node), but
 # for Debian's packages, of which the missing ones are named before.
@@ -25,7 +27,7 @@ RPYTHON := rpython/tree.py rpython/python2.py \
 	$(filter vmprof-integration/vmprof_allocation/native/shared/%, \
 		$(INTEGRATION))
 
-.PHONY: run test test-programs test-rpython guest guest-jit bench clean
+.PHONY: run test test-programs test-rpython guest guest-jit bench hard clean
 .DELETE_ON_ERROR:
 
 run: .build/pypy .build/python
@@ -50,6 +52,7 @@ test: .build/pypy .build/python .build/test .build/bench .build/node \
 	.venv/bin/mypy converter/vmprof_convert
 	.venv/bin/mypy rpython/python2.py rpython/tree.py rpython/translate.py \
 		pypy-branch/apply.py
+	MYPYPATH=rpython .venv/bin/mypy tests/hard
 	$(MAKE) -j2 --output-sync=line test-rpython test-programs
 
 # the two take about as long; each has one core, more or less
@@ -64,6 +67,10 @@ test-rpython:
 bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \
 		.build/python2 .build/rpython/pristine
 	.venv/bin/python benchmarks/study.py
+
+hard: .build/pypy .build/python .build/test .build/system-hard
+	PYTHONPATH=rpython:tests .venv/bin/python tests/hard/hard.py \
+		$(if $(BUILD),--build $(BUILD))
 
 guest: .build/rpython/guest .build/python
 
@@ -116,6 +123,17 @@ endef
 	command -v valgrind >/dev/null || need="$$need valgrind libc6-dbg"; \
 	command -v objdump >/dev/null || need="$$need binutils"; \
 	command -v pkg-config >/dev/null || need="$$need pkg-config"; \
+	$(call apt_install,$$need)
+	@touch $@
+
+# What the hard run needs on top.
+.build/system-hard: | .build/system
+	@need=; \
+	$(PYPY) -c 'import test.test_iter' 2>/dev/null || \
+		need="$$need pypy3-lib-testsuite"; \
+	[ -e "$$($(PYPY) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] || \
+		need="$$need pypy3-dev"; \
+	command -v g++ >/dev/null || need="$$need g++"; \
 	$(call apt_install,$$need)
 	@touch $@
 

@@ -1,0 +1,170 @@
+"""Run suites of tests with and without sampling, and compare the outcomes test
+by test."""
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+from builds import Build
+from suites import Suite
+
+from vmprof_allocation import reader
+from vmprof_allocation.errors import AllocationSamplingError
+
+RUN_MODULE = Path(__file__).with_name("run_module.py")
+#: seconds, for a whole suite
+TIMEOUT = 150.0
+#: how often a suite is run again whose outcomes differ
+AGAIN = 2
+#: larger profiles are not read, which would take longer than the suite
+READABLE = 8 << 20
+
+#: outcomes by the ids of tests; and what the process as a whole did, under
+#: names in parentheses
+Outcomes = dict[str, str]
+NO_END = "no end after %d s" % TIMEOUT
+
+
+@dataclasses.dataclass
+class Difference:
+    test: str
+    plain: list[str]
+    sampled: list[str]
+
+    @property
+    def is_flaky(self) -> bool:
+        """Equal in one of the runs, or not even alike without sampling."""
+        return (any(a == b for a, b in zip(self.plain, self.sampled))
+                or len(set(self.plain)) > 1)
+
+    def __str__(self) -> str:
+        return "%s: %s, sampled: %s" % (
+            self.test, "/".join(self.plain), "/".join(self.sampled))
+
+
+@dataclasses.dataclass
+class Comparison:
+    suite: Suite
+    #: None: plain runs did not end
+    plain: Outcomes
+    #: by intervals
+    differences: dict[str, list[Difference]]
+    samples: dict[str, int]
+
+
+def tests(outcomes: Outcomes) -> list[str]:
+    return [test for test in outcomes if not test.startswith("(")]
+
+
+def run(build: Build, suite: Suite, interval: str = "",
+        keep: Path | None = None) -> tuple[Outcomes, int]:
+    """The outcomes, and the number of samples; without `interval`, nothing is
+    sampled.  What the tests print goes to the file `keep`."""
+    with tempfile.TemporaryDirectory(prefix="hard") as scratch:
+        folder = Path(scratch)
+        (folder / "tmp").mkdir()
+        profile = folder / "out.vmprof"
+        sampling: list[str | Path] = [
+            "-m", "vmprof", "--allocation-sampling", interval, "-o", profile]
+        log = folder / "log"
+        with open(log, "wb") as file:
+            code = execute(
+                build.command(*(sampling if interval else []), RUN_MODULE,
+                              folder / "outcomes", *suite.arguments),
+                folder, file.fileno(),
+                build.source(suite.name) if suite.source else folder / "tmp")
+        outcomes = read_outcomes(folder / "outcomes")
+        outcomes["(process)"] = code
+        samples = 0
+        if interval and code != NO_END:
+            outcomes["(profile)"], samples = read_profile(profile)
+        if keep is not None:
+            keep.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(log, keep)
+    return outcomes, samples
+
+
+def execute(command: list[str], home: Path, output: int, folder: Path,
+            timeout: float = TIMEOUT) -> str:
+    """How the process ended."""
+    process = subprocess.Popen(
+        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
+        stderr=output, start_new_session=True, env={
+            "PATH": os.environ["PATH"], "HOME": str(home),
+            "TMPDIR": str(home / "tmp"), "LANG": "C.UTF-8",
+            "XDG_CACHE_HOME": str(home.parent / "hard-cache"),
+            "PYPY_GC_NURSERY": "4M", "PYTHONHASHSEED": "0"})
+    try:
+        code = process.wait(timeout)
+        return "exit code %d" % code if code >= 0 else "signal %d" % -code
+    except subprocess.TimeoutExpired:
+        return NO_END
+    finally:
+        # and what the tests left behind
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+def read_outcomes(path: Path) -> Outcomes:
+    """A test with several outcomes has failed subtests, or was run twice."""
+    found: dict[str, set[str]] = {}
+    if path.exists():
+        for line in path.read_text(errors="replace").splitlines():
+            outcome, _, test = line.partition(" ")
+            found.setdefault(test, set()).add(outcome)
+    return {test: "+".join(sorted(all)) for test, all in found.items()}
+
+
+def read_profile(path: Path) -> tuple[str, int]:
+    """What is wrong with it, or "whole"; and its number of samples."""
+    try:
+        if path.stat().st_size > READABLE:
+            return "whole", 0
+        profile = reader.read(path)
+    except (OSError, AllocationSamplingError) as e:
+        return str(e), 0
+    samples = len(profile.samples)
+    if profile.end_time is None:
+        return "no end", samples
+    surprises = profile.moments[-1].surprises if profile.moments else 0
+    if surprises:
+        return "%d surprises" % surprises, samples
+    return "whole", samples
+
+
+def compare(build: Build, suite: Suite) -> Comparison:
+    def kept(what: str) -> Path:
+        return build.folder / "logs" / ("%s.%s" % (suite.name, what))
+
+    plain, _ = run(build, suite, keep=kept("plain"))
+    result = Comparison(suite, plain, {}, {})
+    # not a difference: without sampling there is none
+    expected = {"(profile)": "whole"}
+    for interval in suite.intervals:
+        if plain["(process)"] == NO_END:
+            continue
+        sampled, samples = run(build, suite, interval, kept(interval))
+        result.samples[interval] = samples
+        runs = [({**expected, **plain}, sampled)]
+        differing = differ(*runs[0])
+        for _ in range(AGAIN if differing else 0):
+            runs.append(({**expected, **run(build, suite)[0]},
+                         run(build, suite, interval, kept(interval))[0]))
+        result.differences[interval] = [
+            Difference(test, [a.get(test, "none") for a, _ in runs],
+                       [b.get(test, "none") for _, b in runs])
+            for test in differing]
+    return result
+
+
+def differ(plain: Outcomes, sampled: Outcomes) -> list[str]:
+    return sorted(test for test in plain.keys() | sampled.keys()
+                  if plain.get(test) != sampled.get(test))

@@ -1,0 +1,175 @@
+"""The hard run: what takes too long for `make test`, to be done before a
+release.
+
+    hard.py [--build SUITE] [--output FILE] [SUITE...]
+
+Runs the tests of CPython and of some packages from PyPI with and without
+sampling, compares them test by test, then lets programs loose that start,
+stop, fork and interrupt at random.  Exits with 1 if anything differs because
+of us.
+"""
+from __future__ import annotations
+
+import argparse
+import datetime
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import builds
+from builds import Build
+from compare import NO_END, Comparison, compare, tests
+from suites import Suite, suites
+
+from programs import Done, programs
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Try hard to find a program that notices the sampling.")
+    parser.add_argument(
+        "suites", nargs="*", metavar="SUITE",
+        help="of tests: those of suites.py (default: all of them, and the "
+        "programs)")
+    parser.add_argument(
+        "--build", metavar="RELEASE",
+        help="the PyPy of another release of Debian: trixie, sid (default: "
+        "this machine's)")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE",
+        help="where the table goes (default: .build/hard/BUILD/results.rst)")
+    parser.add_argument(
+        "--programs", action="store_true",
+        help="only the programs, none of the suites")
+    return parser.parse_args()
+
+
+def commit() -> str:
+    """With what it is that was tried."""
+    git = ["git", "-C", str(builds.ROOT)]
+    name = subprocess.run([*git, "rev-parse", "--short", "HEAD"], text=True,
+                          stdout=subprocess.PIPE).stdout.strip()
+    changed = subprocess.run(
+        [*git, "status", "--porcelain", "vmprof-integration"], text=True,
+        stdout=subprocess.PIPE).stdout.strip()
+    return (name or "unknown") + (", changed" if changed else "")
+
+
+def cell(comparison: Comparison, interval: str) -> str:
+    """How many tests differ, without the flaky ones."""
+    if interval not in comparison.differences:
+        return ""
+    return str(sum(not difference.is_flaky
+                   for difference in comparison.differences[interval]))
+
+
+def row(comparison: Comparison) -> tuple[str, ...]:
+    plain = comparison.plain
+    names = tests(plain)
+    bad = sum(plain[name] not in ("ok", "skipped", "failed-as-expected")
+              for name in names)
+    skipped = sum(plain[name] == "skipped" for name in names)
+    return (comparison.suite.name, str(len(names)), str(skipped), str(bad),
+            cell(comparison, "4k"), cell(comparison, "64"))
+
+
+HEAD = ("suite", "tests", "skipped", "failed", "4k", "64")
+
+ABOUT = """\
+%(title)s
+%(underline)s
+
+Written by ``make hard`` (tests/hard/hard.py): %(build)s, commit %(commit)s,
+%(date)s.
+
+Suites of tests, run without sampling and with a sample every 4 KiB, some with
+one every 64 bytes, too: *tests*, how many of them were *skipped* and *failed*
+without sampling, and how many end in another way with it, each time they are
+run (up to three times). That the process ends in the same way, and that the
+profile is whole, is part of it. What was once equal is *flaky*.
+
+"""
+
+
+def report(build_name: str, comparisons: list[Comparison], done: list[Done],
+           is_complete: bool) -> str:
+    title = "Hard run: PyPy %s" % build_name.split()[0]
+    text = ABOUT % {
+        "title": title, "underline": "=" * len(title), "build": build_name,
+        "commit": commit(), "date": datetime.date.today().isoformat()}
+    if not is_complete:
+        text += "**This run is not complete.**\n\n"
+    ran = [c for c in comparisons if tests(c.plain)]
+    rows = [row(comparison) for comparison in ran]
+    rows.append(("all (%d)" % len(ran), *(
+        str(sum(int(cells[i] or 0) for cells in rows))
+        for i in range(1, len(HEAD)))))
+    widths = [max(map(len, column)) for column in zip(HEAD, *rows)]
+    line = "  ".join("=" * width for width in widths)
+    text += "\n".join([line, *(
+        "  ".join(map(str.ljust, cells, widths)).rstrip()
+        for cells in (HEAD, *rows)), line]).replace(HEAD[0] + " ", HEAD[0] + " ")
+    text += "\n"
+    notes = []
+    for kind, is_flaky in ("differs", False), ("flaky", True):
+        notes += ["* %s, %s (%s): ``%s``" % (c.suite.name, kind, interval, d)
+                  for c in comparisons
+                  for interval, differences in c.differences.items()
+                  for d in differences if d.is_flaky == is_flaky]
+    notes += ["* %s: ``%s`` without sampling: not compared" % (
+        c.suite.name, c.plain["(process)"])
+        for c in comparisons if c.plain["(process)"] == NO_END]
+    notes += ["* %s: none of its tests could be run here" % c.suite.name
+              for c in comparisons
+              if not tests(c.plain) and c.plain["(process)"] != NO_END]
+    notes += ["* %s: %s" % (d.name, d.result) for d in done]
+    return text + "\n" + "\n".join(notes) + "\n"
+
+
+def main() -> int:
+    # as Ctrl-C: what was started ends, too
+    signal.signal(signal.SIGTERM, lambda *ignored: sys.exit(1))
+    options = parse()
+    try:
+        chosen = [] if options.programs else suites(options.suites)
+    except KeyError as e:
+        print("there is no suite %s" % e, file=sys.stderr)
+        return 2
+    build = builds.prepare(options.build)
+    output = options.output or build.folder / "results.rst"
+    name = version(build)
+    comparisons: list[Comparison] = []
+    done: list[Done] = []
+    for suite in chosen:
+        comparisons.append(compare(build, suite))
+        show(suite, comparisons[-1])
+        output.write_text(report(name, comparisons, done, False))
+    if not options.suites:
+        for program in programs(build):
+            done.append(program)
+            print("%s: %s" % (done[-1].name, done[-1].result), flush=True)
+    output.write_text(report(name, comparisons, done, True))
+    print("see %s" % output)
+    return int(any(not d.is_flaky for c in comparisons
+                   for ds in c.differences.values() for d in ds)
+               or not all(d.is_good for d in done))
+
+
+def version(build: Build) -> str:
+    return build.say("-c", "import sys; print('%d.%d.%d (Python %d.%d, Debian "
+                     "%s)' % (*sys.pypy_version_info[:3], "
+                     "*sys.version_info[:2], sys.version.split()[1].strip('(,'"
+                     ")))")
+
+
+def show(suite: Suite, comparison: Comparison) -> None:
+    print("  ".join(row(comparison)), comparison.samples or "", flush=True)
+    for interval, differences in comparison.differences.items():
+        for difference in differences:
+            print("   ", interval, "flaky" if difference.is_flaky else "DIFFERS",
+                  difference, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

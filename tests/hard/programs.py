@@ -1,0 +1,61 @@
+"""Programs that do at random, and often, what users do one at a time."""
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from builds import Build
+from compare import execute
+
+from peek import PEEK
+from test_start_stop import FAIL_AT, INTERRUPTS
+
+HERE = Path(__file__).parent
+#: seconds
+TIMEOUT = 3600.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    name: str
+    #: the last line that it printed
+    result: str
+    is_good: bool
+
+
+def run(build: Build, name: str, script: Path, *arguments: str) -> Done:
+    with tempfile.TemporaryDirectory(prefix="hard") as scratch:
+        folder = Path(scratch)
+        (folder / "tmp").mkdir()
+        output = folder / "output"
+        with open(output, "wb") as file:
+            code = execute(build.command(script, *arguments), folder,
+                           file.fileno(), folder, TIMEOUT)
+        text = output.read_text(errors="replace")
+    lines = text.splitlines() or ["nothing printed"]
+    is_good = code == "exit code 0"
+    if not is_good:
+        print("%s: %s\n%s" % (name, code, "\n".join(lines[-30:])), flush=True)
+    return Done(name, lines[-1] if is_good else "%s, %s" % (code, lines[-1]),
+                is_good)
+
+
+def programs(build: Build) -> Iterator[Done]:
+    for seed in "1", "2", "3":
+        yield run(build, "random sessions, seed " + seed, HERE / "soak.py",
+                  seed, "500")
+    yield run(build, "forks beside four threads, at 64 bytes",
+              HERE / "forks.py", "1000")
+    with tempfile.TemporaryDirectory(prefix="hard") as scratch:
+        script = Path(scratch) / "interrupts.py"
+        script.write_text(textwrap.dedent(
+            PEEK + FAIL_AT + INTERRUPTS % (os.getpid(), 10000, 0, 1000)))
+        done = run(build, "start, set_interval, stop, 10,000 times, "
+                   "interrupted at random", script)
+        yield dataclasses.replace(
+            done, result="nothing is left behind" if done.result == "True"
+            else done.result, is_good=done.result == "True")

@@ -1,0 +1,116 @@
+"""Run the unittests of some modules; the outcome of each test goes to a file.
+Runs on PyPy, in the process that is sampled.
+
+    run_module.py OUTCOMES [--without=TEST...] MODULE...
+
+Each line of OUTCOMES is an outcome and a test's id.  It is written when the
+test has ended, so that a process that crashes leaves what was before.  Exits
+with 0 whatever the outcomes are: another exit code is not the tests'.
+"""
+from __future__ import annotations
+
+import os
+import pkgutil
+import random
+import re
+import sys
+import traceback
+import unittest
+from collections.abc import Iterator
+from typing import Any
+
+
+class Outcomes(unittest.TestResult):
+    def __init__(self, path: str):
+        super().__init__()
+        self.path = path
+
+    def write(self, outcome: str, test: Any, why: str = "") -> None:
+        # ids of subtests hold reprs of anything
+        name = re.sub("0x[0-9a-f]+", "0x", " ".join(test.id().split()))
+        # opened anew: tests count the open files
+        with open(self.path, "a") as file:
+            file.write("%s %s\n" % (outcome, name))
+        if why:
+            print("%s: %s\n%s" % (name, outcome, why), file=sys.stderr)
+
+    @staticmethod
+    def why(error: Any) -> str:
+        try:
+            return "".join(traceback.format_exception(*error))
+        except Exception as e:
+            # there are tests with exceptions that have no text
+            return repr(e)
+
+    def addSuccess(self, test: Any) -> None:
+        self.write("ok", test)
+
+    def addError(self, test: Any, error: Any) -> None:
+        self.write("error", test, self.why(error))
+
+    def addFailure(self, test: Any, error: Any) -> None:
+        self.write("failed", test, self.why(error))
+
+    def addSkip(self, test: Any, reason: str) -> None:
+        self.write("skipped", test)
+
+    def addExpectedFailure(self, test: Any, error: Any) -> None:
+        self.write("failed-as-expected", test)
+
+    def addUnexpectedSuccess(self, test: Any) -> None:
+        self.write("unexpectedly-ok", test)
+
+    def addSubTest(self, test: Any, subtest: Any, error: Any) -> None:
+        if error is not None:
+            self.write("failed", subtest, self.why(error))
+
+
+def load(loader: unittest.TestLoader, name: str) -> Iterator[Any]:
+    """The tests of a module; or of those in a folder, if that has no
+    __init__.py (Debian's ctypes.test)."""
+    try:
+        yield loader.loadTestsFromName(name)
+        folder: Any = getattr(sys.modules.get(name), "__path__", ())
+        if getattr(sys.modules.get(name), "__file__", "") is None:
+            for info in pkgutil.iter_modules(folder, name + "."):
+                if ".test_" in info.name:
+                    yield from load(loader, info.name)
+    except Exception:
+        # is an error, not the end of the process
+        why = traceback.format_exc()
+
+        def load_module() -> None:
+            raise ImportError(why)
+        yield unittest.FunctionTestCase(load_module)
+
+
+def main() -> None:
+    path, *modules = sys.argv[1:]
+    without = {name.partition("=")[2] for name in modules
+               if name.startswith("--without=")}
+    # some test modules look at the arguments
+    del sys.argv[1:]
+    sys.path.insert(0, os.getcwd())
+    # Debian's PyPy has this without its source: FileNotFoundError, where tests
+    # can do without it if it is an ImportError
+    sys.modules["_testcapi"] = None     # type: ignore[assignment]
+    try:
+        from test import support  # type: ignore[import,unused-ignore]
+        # nothing that needs the network, or gigabytes, or minutes
+        support.use_resources = []
+    except ImportError:
+        pass
+    random.seed(1)
+    result = Outcomes(path)
+    loader = unittest.TestLoader()
+    find = loader.getTestCaseNames
+    loader.getTestCaseNames = lambda case: [        # type: ignore
+        name for name in find(case) if name not in without]
+    for name in modules:
+        if not name.startswith("--"):
+            for test in load(loader, name):
+                test.run(result)
+
+
+if __name__ == "__main__":
+    main()

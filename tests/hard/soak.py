@@ -1,0 +1,323 @@
+"""Random sessions of the sampler, among threads, collections, forks and
+signals.  Runs on PyPy, with our package installed.
+
+    soak.py SEED SESSIONS
+
+What a session did at random is checked when it has ended: every byte is what
+it was, no descriptor, thread or writable page is left, and the profile is
+whole, with all samples and a total that agrees with what the GC counted.
+Prints what is wrong, and how many sessions there were; exits with 1 if
+anything is wrong.
+"""
+from __future__ import annotations
+
+import _thread
+import ctypes
+import gc
+import math
+import os
+import random
+import signal
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import greenlet
+
+import vmprof_allocation
+from vmprof_allocation import live, patched, reader
+from vmprof_allocation.session import make_settings
+
+Random = random.Random
+OUT = "soak.vmprof"
+RATES = (64, 512, 4096, 65536, 1 << 20, 1 << 40, "auto", "auto:5000/s",
+         "auto:5%")
+
+_problems: list[str] = []
+
+
+def problem(text: str) -> None:
+    _problems.append(text)
+    print("problem: %s" % text, flush=True)
+
+
+# ____________________________________________________________
+# what is left behind
+
+class State:
+    """What has to be the same before and behind a session."""
+
+    def __init__(self) -> None:
+        carrier = patched.carrier()
+        self.process: Any = None
+        if carrier is None:
+            live_carrier = live.carrier()
+            live_carrier.prepare()
+            self.process = live_carrier._process
+        # the dynamic linker fills these in on their first use
+        os.write(1, b"")
+        os.lseek(os.open(os.devnull, os.O_RDONLY), 0, 0)
+        os.close(os.dup(1))
+        with vmprof_allocation.sample(OUT, "1k"):
+            make_strings(10000)
+        self.before = self.look()
+
+    def look(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "descriptors": sorted(os.listdir("/proc/self/fd")),
+            "handlers": signals()}
+        if self.process is not None:
+            layout, buffer = self.process.layout, self.process.ffi.buffer
+            found["code"] = [
+                bytes(buffer(self.process.ffi.cast(
+                    "char *", self.process.base + entry), 32))
+                for entry in layout.entry]
+            found["imports"] = [self.process.word(slot)[0]
+                                for slot in layout.slot if slot]
+            found["top is real"] = (
+                self.process.word(layout.nursery_top)[0] % 8 == 0)
+            found["executable and writable"] = [
+                (m.start, m.end) for m in live.read_maps()
+                if "w" in m.permissions and "x" in m.permissions
+                and m.path == self.process.path]
+        return found
+
+    def check(self, session: str) -> None:
+        now = self.look()
+        for name, value in self.before.items():
+            if now[name] != value:
+                problem("%s: %s were %s, are %s" % (
+                    session, name, value, now[name]))
+
+
+def signals() -> list[str]:
+    with open("/proc/self/status") as file:
+        return [line.strip() for line in file
+                if line.startswith(("SigIgn", "SigCgt"))]
+
+
+# ____________________________________________________________
+# what programs do
+
+def make_strings(count: int) -> list[str]:
+    return [str(i) for i in range(count)]
+
+
+def small(rnd: Random) -> None:
+    [(i, str(i)) for i in range(rnd.randrange(20000))]
+
+
+def large(rnd: Random) -> None:
+    bytearray(rnd.randrange(1, 3000000))
+    [None] * rnd.randrange(1, 400000)
+    b"x" * rnd.randrange(130000, 140000)
+
+
+def deep(rnd: Random) -> None:
+    def recurse(depth: int) -> list[int]:
+        return recurse(depth - 1) if depth else [1] * rnd.randrange(50)
+    try:
+        # to the limit at times
+        recurse(rnd.choice((10, 100, 300, 1000) * 5 + (100000,)))
+    except RecursionError:
+        pass
+
+
+def raising(rnd: Random) -> None:
+    for i in range(rnd.randrange(3000)):
+        try:
+            raise ValueError(str(i))
+        except ValueError as e:
+            assert e.__traceback__
+
+
+def collect(rnd: Random) -> None:
+    rnd.choice((gc.collect, lambda: gc.collect(0), gc.collect_step))()  # type: ignore
+
+
+class Node:
+    dead = 0
+
+    def __init__(self) -> None:
+        self.other: Any = None
+
+    def __del__(self) -> None:
+        make_strings(3)
+        Node.dead += 1
+
+
+def finalizers(rnd: Random) -> None:
+    for _ in range(200):
+        one, two = Node(), Node()
+        one.other, two.other = two, one
+        weakref.ref(one, lambda ref: make_strings(2))
+
+
+def pinned(rnd: Random) -> None:
+    """Young bytes that may not move while a system call reads them."""
+    for i in range(20):
+        os.write(_pipe[1], (b"%d" % i) * rnd.randrange(1, 9000))
+
+
+def callbacks(rnd: Random) -> None:
+    """C code that calls Python code, which allocates."""
+    def compare(one: Any, two: Any) -> int:
+        make_strings(3)
+        return int(one[0]) - int(two[0])
+    pointer = ctypes.POINTER(ctypes.c_int)
+    array = (ctypes.c_int * 50)(*(rnd.randrange(1000) for _ in range(50)))
+    ctypes.CDLL(None).qsort(
+        array, 50, 4, ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer)(compare))
+    if sorted(array) != list(array):
+        problem("qsort")
+
+
+def pressure(rnd: Random) -> None:
+    gc_module: Any = __import__("__pypy__")
+    gc_module.add_memory_pressure(rnd.randrange(1, 50000000))
+
+
+def greenlets(rnd: Random) -> None:
+    def one() -> None:
+        for i in range(100):
+            make_strings(i)
+            other.switch()
+
+    def two() -> None:
+        while True:
+            make_strings(1)
+            first.switch()
+    first, other = greenlet.greenlet(one), greenlet.greenlet(two)
+    first.switch()
+
+
+def fork(rnd: Random) -> None:
+    """The child isn't sampled, or samples itself."""
+    samples = rnd.random() < 0.3
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            make_strings(5000)
+            gc.collect()
+            if samples:
+                name = "%s.%d" % (OUT, os.getpid())
+                with vmprof_allocation.sample(name, "256"):
+                    make_strings(1000)
+                os.unlink(name)
+            code = 0
+        finally:
+            os._exit(code)
+    status = os.waitpid(child, 0)[1]
+    if status:
+        problem("a child's status is %d" % status)
+
+
+WORK: tuple[Callable[[Random], None], ...] = (
+    small, small, small, large, deep, raising, collect, finalizers, pinned,
+    callbacks, pressure, greenlets)
+
+_pipe = os.pipe()
+
+
+def drain() -> None:
+    while os.read(_pipe[0], 65536):
+        pass
+
+
+# ____________________________________________________________
+# the sessions
+
+def check_profile(name: str, counted: Any, is_fixed: bool) -> None:
+    """`is_fixed`: nothing but the allocations that are counted decides on
+    the samples."""
+    if os.path.getsize(OUT) > 300000:
+        return
+    profile = reader.read(OUT)
+    if profile.end_time is None:
+        problem("%s: the profile has no end" % name)
+    sizes = [(size, interval) for size, interval in zip(
+        profile.samples.size, profile.samples.interval) if size]
+    if len(sizes) != counted.samples:
+        problem("%s: %d samples, %d counted" % (
+            name, len(sizes), counted.samples))
+    if is_fixed and not counted.pressures and len(sizes) > 200:
+        total = variance = 0.0
+        for size, interval in sizes:
+            chance = -math.expm1(-size / interval)
+            total += size / chance
+            variance += (size / chance) ** 2 * (1 - chance)
+        if abs(total - counted.allocated) > 7 * variance ** 0.5 + 1000:
+            problem("%s: estimated %.0f +- %.0f, the GC counted %d" % (
+                name, total, variance ** 0.5, counted.allocated))
+
+
+def one_session(rnd: Random, number: int, state: State) -> None:
+    going = [True]
+
+    def work(seed: float) -> None:
+        own = Random(seed)
+        while going[0]:
+            rnd_choice(own)(own)
+
+    threads = [threading.Thread(target=work, args=(rnd.random(),))
+               for _ in range(rnd.choice((0, 0, 1, 2, 4)))]
+    for thread in threads:
+        thread.start()
+    if rnd.random() < 0.3:
+        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+    rate = rnd.choice(RATES)
+    period = rnd.choice((None, None, 0.0005, 0.01))
+    gaps: Any = "exponential" if isinstance(rate, str) else rnd.choice(
+        ("exponential", "exponential", "fixed"))
+    name = "session %d (rate %s, gaps %s, period %s, %d threads)" % (
+        number, rate, gaps, period, len(threads))
+    sampling = vmprof_allocation.Session(
+        make_settings(rate, rnd.randrange(2**32), gaps, period,
+                      rnd.random() < 0.1), OUT)
+    is_fixed = gaps == "exponential" and not isinstance(rate, str)
+    sampling.start()
+    for _ in range(rnd.randrange(40)):
+        (fork if not threads and rnd.random() < 0.1
+         else rnd_choice(rnd))(rnd)
+        if rnd.random() < 0.2 and gaps != "fixed":
+            sampling.set_interval(rnd.choice((512, 4096, 1 << 20, 1 << 62)))
+            is_fixed = False
+    carrier: Any = sampling._carrier
+    sampling.stop()
+    counted = carrier.statistics()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    if counted.surprises:
+        problem("%s: %d surprises" % (name, counted.surprises))
+    going[0] = False
+    for thread in threads:
+        thread.join()
+    state.check(name)
+    if number % 4 == 0:
+        check_profile(name, counted, is_fixed)
+
+
+def rnd_choice(rnd: Random) -> Callable[[Random], None]:
+    return rnd.choice(WORK)
+
+
+def main() -> int:
+    seed, sessions = map(int, sys.argv[1:])
+    rnd = Random(seed)
+    _thread.start_new_thread(drain, ())
+    signal.signal(signal.SIGALRM, lambda *ignored: make_strings(200))
+    state = State()
+    for number in range(sessions):
+        one_session(rnd, number, state)
+    os.unlink(OUT)
+    print("%d sessions, %d problems" % (sessions, len(_problems)), flush=True)
+    return int(bool(_problems))
+
+
+if __name__ == "__main__":
+    # the thread that reads the pipe goes on
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,108 @@
+"""The hard run (tests/hard), in a minute: programs that start, stop and fork at
+random, and suites of tests that end as they do without sampling."""
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import compare
+import pytest
+from builds import Build
+from suites import Suite, suites
+
+import hard
+from conftest import PYPY, ROOT, PyPy
+
+HARD = ROOT / "tests" / "hard"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_sessions(pypy: PyPy, seed: int) -> None:
+    run = pypy.command(str(HARD / "soak.py"), str(seed), "20")
+    assert (run.code, run.out) == (0, "20 sessions, 0 problems\n"), run.err
+
+
+def test_forks_beside_allocating_threads(pypy: PyPy) -> None:
+    run = pypy.command(str(HARD / "forks.py"), "30")
+    assert (run.code, run.out) == (0, "30 forks, 0 problems\n"), run.err
+
+
+@pytest.fixture
+def build(pypy: PyPy) -> Build:
+    return Build(pypy.folder, Path(PYPY))
+
+
+@pytest.mark.parametrize("name", ["weakset", "yield_from", "asyncio.test_locks"])
+def test_suite_of_cpythons(build: Build, name: str) -> None:
+    suite, = suites([name])
+    found = compare.compare(build, suite)
+    assert found.plain["(process)"] == "exit code 0"
+    assert len(compare.tests(found.plain)) > 30
+    assert list(found.differences) == ["4k", "64"]
+    assert [difference for differences in found.differences.values()
+            for difference in differences if not difference.is_flaky] == []
+    assert found.samples["4k"] > 1000
+
+
+OWN = """
+    import os, unittest, _vmprof
+
+    class Tests(unittest.TestCase):
+        def test_equal(self):
+            pass
+
+        def test_that_notices(self):
+            self.assertFalse(_vmprof.is_enabled())
+
+        def test_flaky(self):
+            "Every other time"
+            if os.path.exists("was here"):
+                os.unlink("was here")
+                self.fail()
+            open("was here", "w").close()
+
+        def test_flaky_once(self):
+            with open("count", "a+") as file:
+                file.write("x")
+                file.seek(0)
+                self.assertNotEqual(len(file.read()), 2)
+
+        def test_subtests(self):
+            for i in range(3):
+                with self.subTest(i=i):
+                    self.assertNotEqual(i, 1)
+    %s
+"""
+
+
+def own(build: Build, more: str = "") -> compare.Comparison:
+    suite = Suite("own", ("test_own",), "own")
+    build.source(suite.name).mkdir(parents=True)
+    (build.source(suite.name) / "test_own.py").write_text(
+        textwrap.dedent(OWN) % more)
+    return compare.compare(build, suite)
+
+
+def test_differences_and_flaky_tests_are_told_apart(build: Build) -> None:
+    found = own(build)
+    differences = {difference.test.rpartition(".")[2]: difference
+                   for difference in found.differences["4k"]}
+    assert [name for name, difference in differences.items()
+            if not difference.is_flaky] == ["test_that_notices"]
+    assert differences["test_that_notices"].plain == ["ok"] * 3
+    assert differences["test_that_notices"].sampled == ["failed"] * 3
+    assert differences["test_flaky_once"].is_flaky
+    assert found.plain["test_own.Tests.test_subtests (i=1)"] == "failed"
+    text = hard.report("1.2.3", [found], [], True)
+    assert "own      6" in text
+    assert "* own, differs (4k): ``test_own.Tests.test_that_notices: ok" in text
+    assert "* own, flaky (4k): ``test_own.Tests.test_flaky_once" in text
+
+
+def test_process_that_crashes_is_a_difference(build: Build) -> None:
+    found = own(build, "if _vmprof.is_enabled(): os.abort()")
+    differences = {difference.test: difference
+                   for difference in found.differences["4k"]}
+    assert differences["(process)"].sampled == ["signal 6"] * 3
+    assert differences["(profile)"].sampled[0] != "whole"
+    assert differences["test_own.Tests.test_equal"].sampled == ["none"] * 3
