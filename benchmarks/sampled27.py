@@ -187,7 +187,7 @@ class Sampler(object):
             self.check(self.lib.live_hook(interval, seed, 0),
                        "hooking the garbage collector")
             self.process.word(self.layout.entry[2])[0] = self.lib.live_door()
-            knock()
+            knock(0)
             if not self.lib.live_is_sampling():
                 raise Refused("the garbage collector can't be hooked")
         except BaseException:
@@ -198,10 +198,11 @@ class Sampler(object):
         """Put everything back, however far start() came.  Returns 0 or the
         errno of what the profile lacks."""
         import _vmprof
-        self.lib.live_unhook()
-        while self.lib.live_is_hooked():
-            knock()
+        for size in range(100):
             self.lib.live_unhook()
+            if not self.lib.live_is_hooked():
+                break
+            knock(size)
         if self.lib.live_disabling():
             try:
                 _vmprof.disable()
@@ -210,8 +211,8 @@ class Sampler(object):
         return self.lib.live_close()
 
 
-def knock():
-    _sink[0] = bytearray(KNOCK)
+def knock(size):
+    _sink[0] = bytearray(KNOCK + size)
     _sink[0] = None
 
 

@@ -797,11 +797,172 @@ def test_child_processes_are_counted(pypy: PyPy) -> None:
         import os, subprocess, sys
         for i in range(3):
             if os.fork() == 0:
+                garbage = [str(i) for i in range(100000)]
                 os._exit(0)
             os.wait()
+        # what becomes another program at once is none of ours
         subprocess.run(["true"])
     """, "64k")
-    assert run.profile().settings["children"] == "4"
+    assert run.profile().settings["children"] == "3"
+
+
+def test_child_that_defines_many_functions(pypy: PyPy) -> None:
+    """vmprof, which has no file there, waited 40 seconds when its buffers
+    were full, and raised an exception."""
+    source = """
+        import os
+        if os.fork() == 0:
+            for i in range(5000):
+                exec(compile("def f%d(): pass" % i, "x.py", "exec"))
+            os._exit(7)
+        print(os.wait()[1] >> 8)
+    """
+    assert pypy.sample(source, "64k").out == "7\n"
+    assert pypy.sample(source, "64k", "--period", "0.001").out == "7\n"
+
+
+def test_pipe_ends_with_the_run_although_children_go_on(pypy: PyPy) -> None:
+    """A forked child held it open: who reads from it waited."""
+    script = pypy.script("""
+        import os, time
+        if os.fork() == 0:
+            os.close(1); os.close(2)
+            time.sleep(60)
+        print("end")
+    """)
+    done = subprocess.Popen(
+        ["sh", "-c", 'mkfifo f; cat f | wc -c > size & "$@"; wait', "sh", PYPY,
+         "-m", "vmprof", "--allocation-sampling", "64k", "-o", "f",
+         str(script)], cwd=pypy.folder, env=pypy.environment,
+        stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        out, _ = done.communicate(timeout=40)
+    finally:
+        os.killpg(done.pid, signal.SIGKILL)
+    assert out == "end\n"
+    assert int((pypy.folder / "size").read_text()) > 1000
+
+
+def test_pipe_whose_reader_stalls(pypy: PyPy) -> None:
+    """The program goes on after some seconds, and is told at the end."""
+    os.mkfifo(pypy.folder / "fifo")
+    reading = os.open(pypy.folder / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    process = subprocess.Popen(
+        [PYPY, "-m", "vmprof", "--allocation-sampling", "64", "-o", "fifo",
+         str(pypy.script("""
+            open("running", "w").close()
+            print(sum(len([i]) for i in range(1000000)))
+         """))],
+        cwd=pypy.folder, env=pypy.environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while not (pypy.folder / "running").exists() and process.poll() is None:
+        try:
+            os.read(reading, 65536)
+        except BlockingIOError:
+            pass
+        time.sleep(0.001)
+    out, err = process.communicate(timeout=100)
+    os.close(reading)
+    assert (process.returncode, out) == (0, "1000000\n"), err
+    assert err == ("vmprof: the profile is not complete: its reader reads no "
+                   "more\n")
+
+
+def test_child_that_was_made_without_fork(pypy: PyPy) -> None:
+    """By the system call itself, of which no library hears: it must not write
+    into its parent's profile."""
+    run = pypy.sample("""
+        import ctypes, os
+        def work():
+            for i in range(300):
+                garbage = [str(j) for j in range(1000)]
+        work()
+        child = ctypes.CDLL(None).syscall(57)
+        work()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        work()
+        print("end")
+    """, "4k")
+    assert run.out == "end\n"
+    assert abs(sigmas(run.profile())) < SIGMAS
+
+
+@pytest.mark.parametrize("action,said", [
+    ("os.unlink('out.vmprof')", "the program removed 'out.vmprof'"),
+    ("os.truncate('out.vmprof', 0)", "the program, or another, changed"),
+])
+def test_program_that_spoils_its_profile(
+        pypy: PyPy, action: str, said: str) -> None:
+    run = pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "4k", "-o", "out.vmprof",
+        str(pypy.script("import os\ngarbage = [[i] for i in range(10**5)]\n%s\n"
+                        % action)))
+    assert (run.code, run.out) == (0, "")
+    assert said in run.err and run.err.count("\n") == 1
+
+
+def test_two_runs_with_the_same_output(pypy: PyPy) -> None:
+    """The second one is refused; the first one's profile is whole."""
+    script = pypy.script("""
+        import subprocess, sys, vmprof_allocation
+        garbage = [str(i) for i in range(100000)]
+        done = subprocess.run(
+            [sys.executable, "-m", "vmprof", "--allocation-sampling", "4k",
+             "-o", "out.vmprof", "-m", "this"], capture_output=True, text=True)
+        print(done.returncode, done.stderr)
+    """)
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "4k", "-o",
+                       "out.vmprof", str(script))
+    assert run.out.startswith("2 vmprof: another process writes its profile")
+    assert run.profile().end_time is not None
+
+
+def test_output_that_is_the_program(pypy: PyPy) -> None:
+    script = pypy.script("print('still here')\n")
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "4k", "-o",
+                       script.name, str(script))
+    assert (run.code, run.out) == (2, "")
+    assert "would replace 'app.py'" in run.err
+    assert script.read_text() == "print('still here')\n"
+
+
+def test_native_part_that_cannot_be_loaded(stock_pypy: PyPy) -> None:
+    script = stock_pypy.script("""
+        from vmprof_allocation import live
+        import vmprof_allocation
+        live.LIBRARY = "/missing/_live.so"
+        try:
+            vmprof_allocation.start("out.vmprof")
+        except vmprof_allocation.AllocationSamplingError as e:
+            print(e)
+    """)
+    run = stock_pypy.command(str(script))
+    assert "native part of vmprof-allocation can't be loaded" in run.out
+    assert not (stock_pypy.folder / "out.vmprof").exists()
+
+
+def test_handler_of_sigprof_that_was_taken_away(pypy: PyPy) -> None:
+    script = pypy.script("""
+        import signal, vmprof_allocation
+        def caught():
+            with open("/proc/self/status") as file:
+                return [int(line.split()[1], 16) >> 26 & 1 for line in file
+                        if line.startswith("SigCgt")]
+        signal.signal(signal.SIGPROF, lambda *a: None)
+        for period in None, 0.01:
+            with vmprof_allocation.sample("out.vmprof", "64k", period=period):
+                pass
+            print(caught())
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        for period in None, 0.01:
+            with vmprof_allocation.sample("out.vmprof", "64k", period=period):
+                pass
+            print(caught())
+    """)
+    run = pypy.command(str(script))
+    assert run.out.split() == ["[1]", "[1]", "[0]", "[0]"], run.err
 
 
 def test_children_of_a_process_that_is_killed_are_counted(
@@ -810,6 +971,7 @@ def test_children_of_a_process_that_is_killed_are_counted(
         import os, time
         for i in range(3):
             if os.fork() == 0:
+                garbage = [str(i) for i in range(100000)]
                 os._exit(0)
             os.wait()
         garbage = [str(i) for i in range(10000)]
@@ -826,7 +988,8 @@ def test_children_of_a_process_that_is_killed_are_counted(
     settings: dict[str, str] = {}
     while "children" not in settings and time.monotonic() < deadline:
         time.sleep(0.1)
-        settings = reader.read(stock_pypy.folder / "out.vmprof").settings
+        settings = reader.read(stock_pypy.folder / "out.vmprof",
+                               salvage=True).settings
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()

@@ -50,6 +50,7 @@ def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
         # before it is on: what is on, stop() can end
         _session = session
     session.start()
+    _session = session      # another thread may have tried meanwhile
     return session
 
 

@@ -47,7 +47,10 @@ def begin() -> None:
         problem = "allocation sampling can't be started: %r" % e
     if problem:
         if int(fields[10]) == NO_WATCHER:
-            os.unlink(fields[12])
+            try:
+                os.unlink(fields[12])
+            except OSError:
+                pass
         refuse(problem)
 
 
@@ -67,7 +70,7 @@ class _Run:
         if self._watcher >= 0:
             os.set_inheritable(self._watcher, False)
             os.register_at_fork(after_in_child=self._forget_watcher)
-        choose(knowledge)
+        self._carrier = choose(knowledge)
         self._session = _session.Session(settings, output)
         self._session.start()
         if int(held) >= 0:
@@ -89,7 +92,7 @@ class _Run:
             if kind is KeyboardInterrupt and get_ident() == main_thread:
                 caller = sys._getframe().f_back
                 if caller is None or caller.f_code.co_filename == _PYPY:
-                    self._end()
+                    self._end(at_once=True)
 
         main_thread = get_ident()
         if sys.excepthook is shown:
@@ -97,7 +100,7 @@ class _Run:
             # they are the same, as programs may ask
             sys.__excepthook__ = excepthook
 
-    def _end(self) -> None:
+    def _end(self, at_once: bool = False) -> None:
         is_parent = self._session.is_parent
         if self._jitlog is not None:
             self._jitlog.disable()
@@ -108,14 +111,16 @@ class _Run:
             say(str(e))
         if is_parent and self._watcher != -1:
             try:
-                self._report()
+                self._report(at_once)
                 self._watcher = -1
             except BaseException:
                 pass    # the user is in a hurry, or there is nobody to tell
 
-    def _report(self) -> None:
+    def _report(self, at_once: bool) -> None:
         """Have the report printed, and wait for it: it comes before the
-        shell's prompt."""
+        shell's prompt.  Unless that must be `at_once`, the interpreter ends
+        before: its files are written then, its threads and timers are no
+        more."""
         assert self._session.output is not None
         stdout = sys.__stdout__
         if stdout is not None and stdout is sys.stdout:
@@ -127,13 +132,15 @@ class _Run:
             return          # the program closed it: that was its end for it
         if self._watcher_is_there():
             os.set_blocking(self._watcher, True)
+            if not at_once and self._carrier.wait_at_exit(self._watcher):
+                return
             os.write(self._watcher, b"\n")
             os.read(self._watcher, 1)       # it never writes: its end
         elif os.path.exists(self._session.output):
             from vmprof_allocation.watcher import report_script
-            os.system("exec </dev/null >&2\n"
-                      + report_script(self._session.output))
-            if os.path.exists(self._session.output):
+            code = os.system("exec </dev/null >&2\n"
+                             + report_script(self._session.output))
+            if code != 3 << 8 and os.path.exists(self._session.output):
                 say("the report could not be made; the profile is in %r"
                     % self._session.output)
 

@@ -65,7 +65,9 @@ def save(file: str, text: str) -> None:
         try:
             os.mkdir(folder, 0o700)
         except FileExistsError:
-            pass
+            if os.stat(folder).st_uid == os.geteuid():
+                # one that others may write to would not be believed
+                os.chmod(folder, 0o700)
         handle, temporary = tempfile.mkstemp(dir=folder)
         try:
             with os.fdopen(handle, "w") as out:

@@ -11,6 +11,7 @@ the program's heap and is walked by its collector: no dataclasses, no typing.
 from __future__ import annotations
 
 import os
+import stat
 
 from vmprof_allocation.errors import AllocationSamplingError
 
@@ -91,7 +92,7 @@ class Carrier:
     name = ""
 
     def prepare(self, knowledge: str = "") -> None:
-        """Find out whether this carrier can start; changes nothing.
+        """Find out whether this carrier can start, and get ready.
 
         `knowledge` is what another process found out, which ran the same
         interpreter.  Raises AllocationSamplingError if it can't.
@@ -103,7 +104,7 @@ class Carrier:
         return ""
 
     def start(self, fd: int, settings: Settings) -> None:
-        """Enable vmprof on `fd` and begin to sample.
+        """Empty the file `fd`, enable vmprof, and begin to sample.
 
         Raises AllocationSamplingError, after having put everything back.
         """
@@ -121,9 +122,21 @@ class Carrier:
         """
         raise NotImplementedError
 
+    def wait_at_exit(self, fd: int) -> bool:
+        """At the very end of this process, when the interpreter has gone, write
+        a byte to the socket `fd` and wait until the other side closes it.
+        Returns False if this carrier can't do that."""
+        return False
+
     def statistics(self) -> Statistics:
         """Since start(); after stop() of the run that ended."""
         raise NotImplementedError
+
+
+def empty(fd: int) -> None:
+    """What was in the profile's file goes, if it is one."""
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        os.ftruncate(fd, 0)
 
 
 def refuse_second(pid: int) -> None:

@@ -132,7 +132,7 @@ def main(args: Any, original: list[str]) -> NoReturn:
         command = [*interpreter(original, len(sys.argv) - 1),
                    *find(args.program, args.module), *args.args]
         carrier = _choose()
-        held = _check_output(args.output)
+        held = _check_output(args.output, command)
         jitlog = _open_jitlog(args)
         output = args.output or _make_temporary()
     except AllocationSamplingError as e:
@@ -175,7 +175,7 @@ def pack(settings: Settings, output: str, *, knowledge: str, held: int,
         str(held), str(jitlog), str(watcher), knowledge, output))
 
 
-def _check_output(path: str | None) -> int:
+def _check_output(path: str | None, command: list[str]) -> int:
     """Raise AllocationSamplingError if the profile can't be written there.
     Returns a descriptor that has to stay open, or -1: the reader of a pipe
     takes its closing for the end."""
@@ -189,6 +189,12 @@ def _check_output(path: str | None) -> int:
             if stat.S_ISFIFO(os.stat(path).st_mode):
                 from vmprof_allocation.watcher import move_up
                 return move_up(os.open(path, os.O_WRONLY))
+            for word in command:
+                if os.path.exists(word) and os.path.samefile(path, word):
+                    raise AllocationSamplingError(
+                        "the profile would replace %r, which is part of the "
+                        "command; write -o and another file before the "
+                        "program" % path) from None
             fd = os.open(path, os.O_RDWR)
     except OSError as e:
         raise AllocationSamplingError(
@@ -210,7 +216,7 @@ def _make_temporary() -> str:
 
 def _choose() -> Carrier:
     """choose(), and say why it takes long if it does."""
-    from vmprof_allocation import live
+    from vmprof_allocation import cache, live
     searched: list[str | None] = []
 
     def searching(cached: str | None) -> None:
@@ -221,7 +227,7 @@ def _choose() -> Carrier:
     live.searching = searching
     carrier = choose()
     for cached in searched:
-        if cached is None or not os.path.exists(cached):
+        if cached is None or cache.load(cached) is None:
             say("what was found can't be kept in %s, and will be looked for "
                 "again each time; XDG_CACHE_HOME names another folder"
                 % (repr(cached) if cached else "the user's home, as there is "

@@ -10,6 +10,11 @@ class AllocationSamplingError(Exception):
     """
 
 
+class SamplingBusy(AllocationSamplingError):
+    """Sampling is just being started or stopped, by code that this was called
+    from (a finalizer, a tracing function): nothing was done."""
+
+
 class UnknownBuild(AllocationSamplingError):
     """This PyPy's nursery was not found beyond doubt; nothing was touched.
 

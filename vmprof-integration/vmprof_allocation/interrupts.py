@@ -4,6 +4,11 @@ Python runs them between two bytecodes of its main thread, and they may raise.
 """
 from __future__ import annotations
 
+import os
+from _thread import RLock
+
+from vmprof_allocation.errors import SamplingBusy
+
 # nothing that is not needed: see carrier.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,3 +46,53 @@ class Uninterrupted:
             _thread._signals_enter()
             # PyPy may put off what waits until the next signal
             _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+
+
+class Lock:
+    """For Section; a forked child gets one of its own."""
+
+    __slots__ = ("is_busy", "lock", "pid")
+
+    def __init__(self) -> None:
+        self._renew()
+
+    def _renew(self) -> None:
+        self.lock = RLock()
+        self.is_busy = False
+        self.pid = os.getpid()
+
+    def was_forked(self) -> bool:
+        """True once in each child: the lock may have been held, by nobody who
+        is still there."""
+        if self.pid == os.getpid():
+            return False
+        self._renew()
+        return True
+
+
+class Section(Uninterrupted):
+    """What one thread at a time does.  A finalizer or a tracing function that
+    wants to, in the middle of it, can't wait for itself: SamplingBusy."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self, lock: Lock) -> None:
+        super().__init__()
+        lock.was_forked()
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._lock.lock.acquire()
+        if self._lock.is_busy:
+            self._lock.lock.release()
+            super().__exit__()
+            raise SamplingBusy(
+                "allocation sampling is just being started or stopped, by the "
+                "code that this was called from")
+        self._lock.is_busy = True
+
+    def __exit__(self, *exception: object) -> None:
+        self._lock.is_busy = False
+        self._lock.lock.release()
+        super().__exit__()

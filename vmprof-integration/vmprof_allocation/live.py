@@ -12,12 +12,12 @@ import errno
 import os
 import struct
 import sys
-from _thread import RLock
 
 from vmprof_allocation.carrier import (
     Carrier,
     Settings,
     Statistics,
+    empty,
     refuse_second,
 )
 from vmprof_allocation.errors import (
@@ -26,7 +26,7 @@ from vmprof_allocation.errors import (
     Finding,
     UnknownBuild,
 )
-from vmprof_allocation.interrupts import Uninterrupted
+from vmprof_allocation.interrupts import Lock, Section
 from vmprof_allocation.layout import ENTRIES, IMPORTS, Layout
 
 # nothing that is not needed: see carrier.py
@@ -102,13 +102,18 @@ class Process(Evidence):
         try:
             # made by setup.py
             from vmprof_allocation import _live_abi  # type: ignore[attr-defined,unused-ignore]
+            self.ffi: Any = _live_abi.ffi
+            self.lib: Any = self.ffi.dlopen(LIBRARY)
         except ImportError:
             raise AllocationSamplingError(
                 "the native part of vmprof-allocation is missing in %s: "
                 "install the package with pip where there is a C compiler"
                 % os.path.dirname(__file__)) from None
-        self.ffi: Any = _live_abi.ffi
-        self.lib: Any = self.ffi.dlopen(LIBRARY)
+        except Exception as e:      # also cffi's own error
+            raise AllocationSamplingError(
+                "the native part of vmprof-allocation can't be loaded: %s; "
+                "install the package with pip where there is a C compiler"
+                % e) from None
         for name in dir(self.lib):
             if name.startswith("live_"):
                 getattr(self.lib, name)     # made on first use: not later
@@ -116,7 +121,6 @@ class Process(Evidence):
         self.layout = self._load_layout(knowledge)
         self._check_layout()
         self._check_memory()
-        self._prepare_hooks()
 
     def _find_library(self) -> tuple[str, int]:
         """The file that holds PyPy's code, and where it is loaded."""
@@ -309,7 +313,8 @@ class Process(Evidence):
         return int(free[0]) - before
 
 
-    def _prepare_hooks(self) -> None:
+    def prepare_hooks(self) -> None:
+        """See live_prepare().  One thread at a time."""
         place = self.ffi.new("struct live_place *")
         base, layout = self.base, self.layout
         place.base = base
@@ -341,44 +346,6 @@ _sink: list[Any] = [None, 0]
 # ____________________________________________________________
 # the carrier
 
-class _Lock:
-    """One at a time starts or stops, in one process."""
-
-    __slots__ = ("is_busy", "lock", "pid")
-
-    def __init__(self) -> None:
-        self.lock = RLock()
-        self.is_busy = False
-        self.pid = os.getpid()
-
-
-class _Section(Uninterrupted):
-    """What one at a time does.  A finalizer or a tracing function that wants
-    to, in the middle of it, can't wait for itself."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self, lock: _Lock) -> None:
-        super().__init__()
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        self._lock.lock.acquire()
-        if self._lock.is_busy:
-            self._lock.lock.release()
-            super().__exit__()
-            raise AllocationSamplingError(
-                "allocation sampling is just being started or stopped, by the "
-                "code that this was called from")
-        self._lock.is_busy = True
-
-    def __exit__(self, *exception: object) -> None:
-        self._lock.is_busy = False
-        self._lock.lock.release()
-        super().__exit__()
-
-
 class LiveCarrier(Carrier):
     """See :class:`vmprof_allocation.carrier.Carrier`."""
 
@@ -388,7 +355,7 @@ class LiveCarrier(Carrier):
         self._process: Process | None = None
         self._lib: Any = None
         self._pid = 0
-        self._lock = _Lock()
+        self._lock = Lock()
         self._was_forked = False
         #: False while what start() did has to be taken back
         self._is_on = False
@@ -405,15 +372,14 @@ class LiveCarrier(Carrier):
         process = self._process or Process(knowledge)
         with self._section():
             if self._process is None:
+                process.prepare_hooks()
                 self._process, self._lib = process, process.lib
             self._prepare()
 
-    def _section(self) -> _Section:
-        if self._lock.pid != os.getpid():
-            # it may be held, by nobody who is still there
-            self._lock = _Lock()
+    def _section(self) -> Section:
+        if self._lock.was_forked():
             self._was_forked = self._pid != 0
-        return _Section(self._lock)
+        return Section(self._lock)
 
     def _prepare(self) -> None:
         if self._was_forked:
@@ -435,6 +401,7 @@ class LiveCarrier(Carrier):
         self.prepare()
         with self._section():
             self._prepare()
+            empty(fd)
             try:
                 self._pid = os.getpid()
                 decoy = int(self._lib.live_open(fd))
@@ -472,8 +439,10 @@ class LiveCarrier(Carrier):
             if self._lib.live_is_sampling():
                 self._is_on = True
                 return
+            # it did not come by; or another thread has just disabled vmprof
+            self._check(self._unhook(), "unhooking the garbage collector")
         raise AllocationSamplingError(
-            "hooking the garbage collector failed: it did not come by; "
+            "hooking the garbage collector failed: it does not come by; "
             "nothing is being sampled")
 
     def _unhook(self) -> int:
@@ -494,13 +463,17 @@ class LiveCarrier(Carrier):
         import _vmprof
         self._is_on = False
         error = self._unhook()
+        is_disabled = False
         if self._lib.live_disabling() or was_forked:
             try:
                 # vmprof.disable() would read the whole profile again, to look
                 # up the names of native frames, of which there are none
                 _vmprof.disable()
+                is_disabled = True
             except _vmprof.VMProfError:
                 pass            # it has no file: after a fork, or already
+        if not is_disabled:
+            self._lib.live_await_end()
         error = int(self._lib.live_close()) or error
         self._pid = 0       # at last: what was interrupted can be done again
         return error
@@ -530,17 +503,25 @@ class LiveCarrier(Carrier):
             error = self._undo()
             if error:
                 raise AllocationSamplingError(
+                    "PyPy's code can't be put back, and does what it did"
+                    if self._lib.live_is_hooked() else
                     "the profile is not complete: " + (
                         "the program closed its file"
                         if error == errno.EBADF else
                         "its reader has left"
-                        if error == errno.EPIPE else os.strerror(error)))
+                        if error == errno.EPIPE else
+                        "its reader reads no more"
+                        if error == errno.ETIMEDOUT else os.strerror(error)))
             assert self._process is not None
             ended = self._process.ffi.string(self._lib.live_ended())
             if ended:
                 raise AllocationSamplingError(
                     "the profile ends before the program does: "
                     + ended.decode("ascii"))
+
+    def wait_at_exit(self, fd: int) -> bool:
+        assert self._lib is not None
+        return bool(self._lib.live_wait_at_exit(fd) == 0)
 
     def statistics(self) -> Statistics:
         result = Statistics()
@@ -553,11 +534,14 @@ class LiveCarrier(Carrier):
         return result
 
 
+_zero = b"\0"
+
+
 def _knock() -> None:
-    """Allocate what native/live.h says.  Not something that the JIT can work
-    out beforehand, or leave out: each time another size, and not immutable."""
+    """Allocate what native/live.h says: one object, and each time of another
+    size, as the JIT would work the same out beforehand."""
     _sink[1] = size = (_sink[1] + 1) % 1024
-    _sink[0] = bytearray(KNOCK + size)
+    _sink[0] = _zero * (KNOCK + size)
     _sink[0] = None
 
 

@@ -14,6 +14,7 @@ from vmprof_allocation.carrier import (
     Limit,
     Settings,
     Statistics,
+    empty,
     refuse_second,
 )
 from vmprof_allocation.errors import AllocationSamplingError
@@ -57,6 +58,7 @@ class PatchedCarrier(Carrier):
         limit = settings.limit or Limit()
         with self._lock:
             self.prepare()
+            empty(fd)
             try:
                 # no lines, no native frames, CPU time; not vmprof.enable(),
                 # which prints to stdout
@@ -83,7 +85,7 @@ class PatchedCarrier(Carrier):
     def stop(self) -> None:
         with self._lock:
             if self._pid == 0:
-                raise AllocationSamplingError("allocation sampling is not on")
+                return
             # the program may have disabled vmprof; or an interrupt came
             # between this and the next line, the last time
             problem = self._disable() if self._vmprof.is_enabled() else ""

@@ -6,8 +6,8 @@ import os
 import stat
 
 from vmprof_allocation.carrier import Carrier, Settings, Statistics, choose
-from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.interrupts import Uninterrupted
+from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
+from vmprof_allocation.interrupts import Lock, Section
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from vmprof_allocation.carrier import Gaps
     Path = Union[str, os.PathLike[str]]
 
+#: Linux's; it has no name in PyPy
+F_DUPFD_CLOEXEC = 1030
+#: how a profile begins
+GZIP = b"\x1f\x8b"
 MAX_SEED = 2**64 - 1
 
 
@@ -53,6 +57,8 @@ def make_settings(interval: int | str, seed: int | None = None,
 
 
 _running: list[Session] = []
+#: one thread at a time starts or stops
+_lock = Lock()
 
 
 @atexit.register
@@ -68,11 +74,9 @@ def _move_up(fd: int) -> int:
     import fcntl
     for lowest in 512, 3:
         try:
-            # F_DUPFD_CLOEXEC has no name in PyPy
-            high = fcntl.fcntl(fd, fcntl.F_DUPFD, lowest)
+            high = fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)
         except OSError:
-            continue        # there are not so many
-        os.set_inheritable(high, False)
+            continue        # there are not so many; or it is not Linux
         os.close(fd)
         return high
     return fd
@@ -104,8 +108,10 @@ class Session:
         carrier = choose()
         fifo = self._open_fifo()
         try:
-            with Uninterrupted():
+            with Section(_lock):
                 self._start(carrier, fifo)
+        except SamplingBusy:
+            raise
         except BaseException:
             # also if it is that of a handler that had to wait
             self.stop()
@@ -120,7 +126,10 @@ class Session:
         status = os.fstat(self._fd)
         self._file = status.st_dev, status.st_ino
         if stat.S_ISREG(status.st_mode):
-            os.ftruncate(self._fd, 0)
+            self._lock_file()
+        else:
+            # a reader that stalls must not stall the program for ever
+            os.set_blocking(self._fd, False)
         self._carrier = carrier
         _running.append(self)
         try:
@@ -128,6 +137,33 @@ class Session:
         except BaseException:
             self._close()
             raise
+
+    def _lock_file(self) -> None:
+        import fcntl
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            raise AllocationSamplingError(
+                "another process writes its profile to %r; choose another "
+                "file" % self.output) from None
+        except OSError:
+            pass                # not all file systems can
+
+    def _check_file(self) -> None:
+        """Raise AllocationSamplingError if the program did something to the
+        profile."""
+        status = os.fstat(self._fd)
+        if not stat.S_ISREG(status.st_mode):
+            return
+        if status.st_nlink == 0:
+            raise AllocationSamplingError(
+                "the profile is lost: the program removed %r" % self.output)
+        if (status.st_size != os.lseek(self._fd, 0, os.SEEK_CUR)
+                or os.pread(self._fd, 2, 0) != GZIP):
+            raise AllocationSamplingError(
+                "the profile is damaged: the program, or another, changed %r"
+                % self.output)
 
     def _open_fifo(self) -> int:
         """A pipe that has a name; -1: it is none.  This waits for a reader,
@@ -189,7 +225,7 @@ class Session:
         limit ends."""
         from vmprof_allocation.sizes import make_interval
         interval = make_interval(interval)
-        with Uninterrupted():
+        with Section(_lock):
             if self._carrier is None:
                 raise AllocationSamplingError("allocation sampling is not on")
             self._carrier.set_interval(interval)
@@ -206,24 +242,33 @@ class Session:
         Raises AllocationSamplingError if the profile could not be written to
         the end, after everything else was put back.
         """
-        with Uninterrupted():
+        with Section(_lock):
             carrier = self._carrier
             if carrier is None:
                 return
             if self.is_parent:
                 try:
                     carrier.stop()
+                except SamplingBusy:
+                    raise
                 except AllocationSamplingError:
                     self._close()
                     raise
                 # after any other exception it can be tried again
+                try:
+                    if self._file_id() == self._file:
+                        self._check_file()
+                finally:
+                    self._close()
             self._close()
 
     def _close(self) -> None:
+        if self._carrier is None:
+            return              # another thread has done it
         self._carrier = None
         _running.remove(self)
-        # a forked child has closed it; the program may have, and have opened
-        # a file of its own that got the same number
+        # the program may have closed it, and have opened a file of its own
+        # that got the same number
         if self.is_parent and self._file_id() == self._file:
             os.close(self._fd)
 

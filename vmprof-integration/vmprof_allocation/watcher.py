@@ -66,7 +66,10 @@ def start(profile: str) -> int:
                     _detach(theirs, profile)
                 finally:
                     os._exit(1)
-            os.waitpid(child, 0)
+            try:
+                os.waitpid(child, 0)
+            except ChildProcessError:
+                pass        # who ignores SIGCHLD has no dead children
         grandchild = 0
         try:
             grandchild = int(ours.recv(32))
@@ -141,11 +144,14 @@ def report_script(profile: str) -> str:
 _REPORT = """\
 unset PYPY_GC_NURSERY PYPY_GC_MAX
 cd %(folder)s
-if [ -s %(profile)s ]; then
-    %(interpreter)s -m vmprof_allocation report $salvage %(profile)s
+if [ ! -s %(profile)s ] ||
+        %(interpreter)s -m vmprof_allocation report $salvage %(profile)s; then
+    PATH=$PATH:/usr/bin:/bin
+    rm -f %(profile)s
+else
+    echo "vmprof: the report could not be made; the profile is in" %(profile)s
+    exit 3
 fi
-PATH=$PATH:/usr/bin:/bin
-rm -f %(profile)s
 """
 
 

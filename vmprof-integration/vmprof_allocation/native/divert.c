@@ -8,7 +8,7 @@
 static struct {
     uintptr_t *slot;
     uintptr_t ours;
-    uintptr_t original;         /* 0: not diverted */
+    uintptr_t original;
 } pointers[DIVERTS];
 
 static int are_read_only;
@@ -29,15 +29,15 @@ int divert_set(int i, int diverted)
 {
     uintptr_t *slot = pointers[i].slot;
     void *page = (void *)((uintptr_t)slot & ~(uintptr_t)(PAGE - 1));
-    uintptr_t value;
 
-    if (slot == 0 || diverted == (pointers[i].original != 0))
+    if (slot == 0 || diverted == (*slot == pointers[i].ours))
         return 0;
-    value = diverted ? pointers[i].ours : pointers[i].original;
     if (are_read_only && mprotect(page, PAGE, PROT_READ | PROT_WRITE) < 0)
         return errno;
-    pointers[i].original = diverted ? *slot : 0;
-    __atomic_store_n(slot, value, __ATOMIC_SEQ_CST);
+    if (diverted)
+        pointers[i].original = *slot;
+    __atomic_store_n(slot, diverted ? pointers[i].ours : pointers[i].original,
+                     __ATOMIC_SEQ_CST);
     if (are_read_only && mprotect(page, PAGE, PROT_READ) < 0)
         return errno;
     return 0;

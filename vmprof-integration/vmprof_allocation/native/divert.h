@@ -2,8 +2,9 @@
 /* libpypy's pointers to C functions: the ones that calls from libpypy to
  * write() and the like go through.  Nobody else's calls do.
  *
- * Each pointer is changed by one atomic store, which needs no lock: a call
- * goes to the one function or to the other.
+ * Each pointer is changed by one atomic store, so that who calls needs no
+ * lock: a call goes to the one function or to the other.  Two threads may put
+ * back at the same time, but only one may divert.
  */
 
 #include <stdint.h>

@@ -2,7 +2,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -124,10 +123,15 @@ static int64_t large_size(uintptr_t type, intptr_t length)
 /* ____________________________________________________________ */
 /* SIGPROF and its timer belong to the program, but for time samples */
 
-/* what the program did with them, before we or vmprof did something */
+/* what the program did with them, as long as they are not its own */
 static struct sigaction program_action;
 static struct itimerval program_timer;
-static int is_signal_taken;
+static enum {
+    OWN,            /* they are the program's */
+    OURS,           /* time samples: ours, unless the program has set another
+                       handler since */
+    SAVED           /* vmprof does with them what it likes */
+} signal_state;
 
 /* In front of vmprof's own handler.  Its signals come from the timer. */
 static void on_sigprof(int signal, siginfo_t *info, void *context)
@@ -142,28 +146,27 @@ static void on_sigprof(int signal, siginfo_t *info, void *context)
     errno = saved_errno;
 }
 
-static void remember_program_signal(int takes_time_samples)
+static void save_program_signal(void)
 {
     struct sigaction action;
 
-    if (sigaction(SIGPROF, NULL, &action) == 0 &&
-        action.sa_sigaction != on_sigprof &&
-        action.sa_sigaction != vmprof_action.sa_sigaction)
+    if (signal_state != SAVED && sigaction(SIGPROF, NULL, &action) == 0 &&
+        !(signal_state == OURS && action.sa_sigaction == on_sigprof))
         program_action = action;
-    if (!takes_time_samples)
+    if (signal_state == OWN)
         (void)getitimer(ITIMER_PROF, &program_timer);
-    is_signal_taken = 1;
+    signal_state = SAVED;
 }
 
 /* vmprof leaves the signal ignored, which programs started from this one would
    inherit; that has discarded what was on its way. */
 static void restore_program_signal(void)
 {
-    if (is_signal_taken) {
+    if (signal_state != OWN) {
         (void)sigaction(SIGPROF, &program_action, NULL);
         (void)setitimer(ITIMER_PROF, &program_timer, NULL);
     }
-    is_signal_taken = 0;
+    signal_state = OWN;
 }
 
 /* ____________________________________________________________ */
@@ -182,6 +185,8 @@ static struct {
 THREAD_LOCAL int knocks;
 
 static volatile int are_pages_writable;
+/* a request is being carried out: who waits for its end has no GIL */
+static volatile int is_obeying;
 static int is_forked_child;
 
 static void make_pages(int writable)
@@ -199,7 +204,7 @@ static void unhook(void)
         make_pages(0);
     }
     if (is_forked_child)
-        (void)divert_set_all(0);
+        recorder_count_child();
     is_forked_child = 0;
 }
 
@@ -212,8 +217,9 @@ static void obey(void)
 
     if (wanted == NOTHING || nursery.inside || (wanted == HOOK && !knocks))
         return;
+    is_obeying = 1;
     if (!__sync_bool_compare_and_swap(&request, wanted, NOTHING))
-        return;         /* it has changed: next time */
+        wanted = NOTHING;       /* it has changed: next time */
     switch (wanted) {
     case HOOK:
         trampoline_set(1);
@@ -227,6 +233,8 @@ static void obey(void)
         unhook();
         break;
     }
+    __sync_synchronize();
+    is_obeying = 0;
     errno = saved_errno;
 }
 
@@ -260,8 +268,11 @@ static void *on_external_malloc(void *gc, uintptr_t type, intptr_t length,
 
 int live_hook(int64_t interval, uint64_t seed, int fixed_gaps)
 {
-    int error = trampoline_writable(1);
+    int error;
 
+    if (live_is_hooked())
+        return EBUSY;
+    error = trampoline_writable(1);
     are_pages_writable = 1;
     if (error != 0) {
         make_pages(0);
@@ -299,7 +310,8 @@ void live_unhook(void)
 
 int live_is_sampling(void)
 {
-    return nursery.phase == NURSERY_RUNNING && request != UNHOOK;
+    return nursery.phase == NURSERY_RUNNING && !is_obeying &&
+           request != UNHOOK;
 }
 
 int live_is_hooked(void)
@@ -309,7 +321,7 @@ int live_is_hooked(void)
     for (i = 0; i < TRAMPOLINES; i++)
         if (trampoline_is_set(i))
             return 1;
-    return 0;
+    return is_obeying;
 }
 
 /* ____________________________________________________________ */
@@ -317,6 +329,10 @@ int live_is_hooked(void)
 
 static const char *ended = "";
 static int error_at_end;
+
+/* one at a time: the program may disable vmprof while another thread stops the
+   sampling */
+static pthread_mutex_t ending = PTHREAD_MUTEX_INITIALIZER;
 
 static void note_end(const char *why)
 {
@@ -329,6 +345,7 @@ static void note_end(const char *why)
 /* Somebody else has disabled vmprof: the profile ends here. */
 static void on_disabled(const void *trailer, size_t size)
 {
+    pthread_mutex_lock(&ending);
     ended = "the program disabled vmprof";
     note_end(ended);
     recorder_stop();
@@ -343,6 +360,7 @@ static void on_disabled(const void *trailer, size_t size)
     /* nobody knocks, but the GC will be entered */
     if (live_is_hooked())
         request = UNHOOK;
+    pthread_mutex_unlock(&ending);
 }
 
 static void exit_now(int code)
@@ -429,28 +447,29 @@ static void after_fork_in_parent(void)
         return;
     if (!takes_time_samples)
         (void)setitimer(ITIMER_PROF, &timer_at_fork, NULL);
-    recorder_forked();
 }
 
 /* A child does not go on with its parent's profile.  Most children become
-   another program at once: all that can wait is left to the next entry. */
+   another program at once: what takes more than a few system calls is left to
+   the next entry. */
 static void after_fork_in_child(void)
 {
     knocks = 0;
+    is_obeying = 0;
+    pthread_mutex_init(&ending, NULL);
     if (recorder_forget()) {
-        vmprof_output_close();
-        if (takes_time_samples)
+        vmprof_output_forget();
+        if (signal_state != OWN)
             (void)sigaction(SIGPROF, &program_action, NULL);
+        signal_state = OWN;         /* no timer goes on in a child */
         takes_time_samples = 0;
     }
     if (live_is_hooked()) {
         is_forked_child = 1;
         request = UNHOOK;
     }
-    else {
+    else
         live_unhook();
-        (void)divert_set_all(0);
-    }
 }
 
 /* ____________________________________________________________ */
@@ -507,8 +526,11 @@ int live_prepare(const struct live_place *p)
         [DIVERT_EXECV] = (uintptr_t)exec_v,
         [DIVERT_EXECVE] = (uintptr_t)exec_ve,
     };
+    static int is_prepared;
     int error;
 
+    if (is_prepared)
+        return 0;       /* the hooks may be set */
     place = *p;
     vmprof_enter_signal = (long (*)(void))pypy_symbol("vmprof_enter_signal");
     vmprof_exit_signal = (long (*)(void))pypy_symbol("vmprof_exit_signal");
@@ -533,6 +555,7 @@ int live_prepare(const struct live_place *p)
             trampoline_original(2);
     nursery.large_size = large_size;
     nursery.take_sample = take_allocation_sample;
+    is_prepared = (error == 0);
     return error;
 }
 
@@ -548,8 +571,7 @@ int live_open(int fd)
     ended = "";
     error_at_end = 0;
     takes_time_samples = 0;
-    vmprof_action.sa_sigaction = NULL;
-    remember_program_signal(0);
+    save_program_signal();
     error = recorder_open(fd, totals);
     if (error != 0)
         return -error;
@@ -598,6 +620,7 @@ int live_enabled(const char *text, int take_time_samples)
         action.sa_sigaction = on_sigprof;
         if (sigaction(SIGPROF, &action, NULL) < 0)
             return errno;
+        signal_state = OURS;
     }
     else
         restore_program_signal();
@@ -611,30 +634,74 @@ void live_limit(int64_t per_second, int64_t share)
 
 int live_disabling(void)
 {
-    int took_time_samples = takes_time_samples;
+    int is_enabled;
 
+    pthread_mutex_lock(&ending);
     takes_time_samples = 0;
     recorder_stop();
     /* our handler stays until vmprof ignores the signal: a raw one could
        interrupt us */
-    remember_program_signal(took_time_samples);
+    save_program_signal();
     vmprof_output_control(1);
-    return vmprof_output_is_enabled();
+    is_enabled = vmprof_output_is_enabled();
+    pthread_mutex_unlock(&ending);
+    return is_enabled;
+}
+
+void live_await_end(void)
+{
+    vmprof_output_control(0);
+    vmprof_output_await_end();
 }
 
 int live_close(void)
 {
-    int error = recorder_close();
+    int error;
 
+    pthread_mutex_lock(&ending);
+    error = recorder_close();
     restore_program_signal();
     vmprof_output_close();
     (void)divert_set_all(0);
-    return error != 0 ? error : error_at_end;
+    if (error == 0)
+        error = error_at_end;
+    pthread_mutex_unlock(&ending);
+    return error;
 }
 
 const char *live_ended(void)
 {
     return ended;
+}
+
+static int socket_at_exit = -1;
+static pid_t exiting_process;
+
+static void wait_at_exit(void)
+{
+    sigset_t all;
+    char byte = '\n';
+
+    if (getpid() != exiting_process)
+        return;                 /* a forked child */
+    /* they are for a program that has ended */
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    if (write(socket_at_exit, &byte, 1) == 1)
+        while (read(socket_at_exit, &byte, 1) < 0 && errno == EINTR)
+            ;
+}
+
+int live_wait_at_exit(int fd)
+{
+    static int is_registered;
+
+    socket_at_exit = fd;
+    exiting_process = getpid();
+    if (!is_registered && atexit(wait_at_exit) != 0)
+        return ENOMEM;
+    is_registered = 1;
+    return 0;
 }
 
 void live_get_statistics(struct live_statistics *result)

@@ -89,8 +89,17 @@ int live_is_hooked(void);
 int live_disabling(void);
 int live_close(void);
 
+/* To be called before live_close() if the calling thread has not disabled
+   vmprof: another one may be about to */
+void live_await_end(void);
+
 /* Why the profile ends before its time; or an empty string */
 const char *live_ended(void);
+
+/* When this process exits, after the interpreter: write a byte to the socket
+   'fd', and wait until the other side closes it.  No signal is taken any more
+   then.  Returns 0 or an errno. */
+int live_wait_at_exit(int fd);
 
 void live_get_statistics(struct live_statistics *statistics);
 

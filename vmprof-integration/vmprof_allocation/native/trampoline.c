@@ -37,7 +37,7 @@ static void put_far_jump(unsigned char *p, const void *target)
 
 /* The place for a page in the gap from 'start' to 'end' of the address space,
    within reach of 'code'.  0: there is none.  Below the code, as near as can
-   be; above it, as far as can be: what grows there (the heap) grows up. */
+   be; above it, as far as can be: the heap, if it lies there, grows up. */
 static uintptr_t place_in_gap(uintptr_t start, uintptr_t end, uintptr_t code)
 {
     uintptr_t lowest = code > REACH ? code - REACH : 1 << 20;
@@ -80,7 +80,9 @@ static void look_at_line(struct nearest *n, char *line)
 
     if (*dash != '-')
         return;
-    look_at_gap(n, start);
+    /* the kernel wants a gap of its own below what the stack grows into */
+    if (strstr(line, "[stack]") == NULL)
+        look_at_gap(n, start);
     n->previous_end = strtoul(dash + 1, NULL, 16);
 }
 
@@ -100,6 +102,7 @@ static uintptr_t nearest_place(uintptr_t code, uintptr_t beyond)
         used += (size_t)count;
         buffer[used] = '\0';
         while ((end = strchr(line, '\n')) != NULL) {
+            *end = '\0';
             look_at_line(&n, line);
             line = end + 1;
         }
@@ -124,6 +127,8 @@ static unsigned char *map_near(uintptr_t code)
             return p;
         if (p != MAP_FAILED)            /* a kernel without NOREPLACE */
             munmap(p, PAGE);
+        else if (errno != EEXIST)       /* another thread was faster */
+            return NULL;                /* and it's no better elsewhere */
     }
     errno = ENOMEM;
     return NULL;

@@ -17,7 +17,7 @@
 
 /* Build the trampolines of the functions at 'entry', of which the first
    'moved' bytes can run elsewhere, in a page near them; 'detour' is what is to
-   run instead.  Changes nothing yet.  Once per process.  Returns 0, or an
+   run instead.  Changes nothing yet.  None may be hooked.  Returns 0, or an
    errno: EINVAL for an entry that can't be hooked, ENOMEM if there is no place
    within the 2 GiB that a jump reaches. */
 int trampoline_build(const uintptr_t entry[TRAMPOLINES],

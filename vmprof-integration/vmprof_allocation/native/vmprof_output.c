@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "recorder.h"
@@ -31,6 +32,7 @@ static dev_t decoy_device;
 static ino_t decoy_inode;
 static void (*disabled)(const void *trailer, size_t size);
 
+static volatile int was_enabled;
 static struct vmprof_buffer *volatile buffers;  /* NULL: vmprof is disabled */
 static unsigned int names_taken[BUFFERS];       /* bytes of it */
 static int64_t first_name[BUFFERS];             /* to tell a reuse */
@@ -70,6 +72,7 @@ int vmprof_output_open(void (*on_disabled)(const void *, size_t))
     memset(names_taken, 0, sizeof names_taken);
     memset(first_name, 0, sizeof first_name);
     buffers = NULL;
+    was_enabled = 0;
     disabled = on_disabled;
     decoy_device = st.st_dev;
     decoy_inode = st.st_ino;
@@ -86,14 +89,18 @@ static int is_decoy(int fd)
            st.st_dev == decoy_device && st.st_ino == decoy_inode;
 }
 
-int vmprof_output_is_open(void)
-{
-    return decoy >= 0;
-}
-
 int vmprof_output_is_enabled(void)
 {
-    return buffers != NULL;
+    return buffers != NULL && decoy >= 0;
+}
+
+void vmprof_output_await_end(void)
+{
+    static const struct timespec millisecond = { 0, 1000000 };
+    int tries;
+
+    for (tries = 0; was_enabled && decoy >= 0 && tries < 5000; tries++)
+        nanosleep(&millisecond, NULL);
 }
 
 void vmprof_output_control(int on)
@@ -106,9 +113,19 @@ void vmprof_output_close(void)
     int fd = decoy;
 
     is_control = 0;
+    recorder_lock();
     buffers = NULL;
+    recorder_unlock();
     if (is_decoy(fd))
         close(fd);
+    decoy = -1;
+}
+
+void vmprof_output_forget(void)
+{
+    is_control = 0;
+    if (is_decoy(decoy))
+        close(decoy);
     decoy = -1;
 }
 
@@ -190,9 +207,9 @@ static void take_record(int i, const char *data, size_t size)
 
 ssize_t vmprof_output_write(int fd, const void *data, size_t size)
 {
-    int i = buffer_index(data), held;
+    int held, i;
 
-    if (i < 0) {
+    if (buffer_index(data) < 0) {
         int is_trailer = buffers == NULL && size == TRAILER_SIZE &&
                          *(const char *)data == MARKER_TRAILER;
         if (fd < 0 || fd != decoy)
@@ -209,10 +226,11 @@ ssize_t vmprof_output_write(int fd, const void *data, size_t size)
     held = recorder_has_lock();
     if (!held)
         recorder_lock();
+    i = buffer_index(data);             /* they may be gone by now */
     if (i >= 0)
         take_record(i, data, size);
     else
-        profile_log_bytes(data, size);     /* header, trailer */
+        profile_log_bytes(data, size);  /* header, trailer */
     if (!held)
         recorder_unlock();
     return (ssize_t)size;
@@ -224,8 +242,10 @@ void *vmprof_output_mmap(void *address, size_t size, int protection, int flags,
 {
     void *map = mmap(address, size, protection, flags, fd, offset);
 
-    if (is_control && map != MAP_FAILED && size == BUFFERS * BUFFER_SIZE)
+    if (is_control && map != MAP_FAILED && size == BUFFERS * BUFFER_SIZE) {
         buffers = map;
+        was_enabled = 1;
+    }
     return map;
 }
 

@@ -17,9 +17,12 @@
    with its last record.  Returns the descriptor, or -1 and sets errno. */
 int vmprof_output_open(void (*on_disabled)(const void *trailer, size_t size));
 
-/* True until it is closed; true while vmprof is enabled on it */
-int vmprof_output_is_open(void);
+/* True while vmprof is enabled on the decoy */
 int vmprof_output_is_enabled(void);
+
+/* Another thread disables vmprof just now: wait until that is done, five
+   seconds at most.  vmprof would not stand being enabled meanwhile. */
+void vmprof_output_await_end(void);
 
 /* Around vmprof's enable() and disable(), in the thread that calls them for
    us */
@@ -27,6 +30,12 @@ void vmprof_output_control(int on);
 
 /* Forget vmprof's buffers and close the decoy; harmless if that was done. */
 void vmprof_output_close(void);
+
+/* In a forked child: close the decoy.  vmprof does not know that it has no
+   file any more, and writes the names of new functions; when 20 buffers are
+   full that can't be written, it waits 40 seconds, and raises an exception.
+   So the pointer to write() has to stay ours; what comes is thrown away. */
+void vmprof_output_forget(void);
 
 /* Hand the names that came since the last time to the recorder.  With its
    lock, and with the GIL, by which they come. */

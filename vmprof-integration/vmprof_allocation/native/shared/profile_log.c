@@ -2,6 +2,7 @@
 #include "profile_log.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -48,6 +49,7 @@
 static struct {
     int is_open;
     int fd;
+    pid_t pid;
     dev_t device;
     ino_t inode;
     int error;                          /* errno of the first failed write */
@@ -115,6 +117,17 @@ static ssize_t quiet_write(int fd, const char *p, size_t size)
     return count;
 }
 
+/* The program waits with us, perhaps with the GIL: not for ever. */
+static int wait_for_reader(int fd)
+{
+    struct pollfd pipe = { fd, POLLOUT, 0 };
+    int count = poll(&pipe, 1, PROFILE_LOG_PATIENCE);
+
+    if (count == 0)
+        errno = ETIMEDOUT;
+    return count > 0 || errno == EINTR;
+}
+
 static int write_all(const char *p, size_t size)
 {
     off_t start = lseek(log.fd, 0, SEEK_CUR);
@@ -122,6 +135,8 @@ static int write_all(const char *p, size_t size)
     while (size > 0) {
         ssize_t count = quiet_write(log.fd, p, size);
         if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0 && errno == EAGAIN && wait_for_reader(log.fd))
             continue;
         if (count <= 0) {
             int error = count < 0 ? errno : EIO;
@@ -145,7 +160,8 @@ static void end_member(void)
 {
     size_t size = gzip_end(&member);
 
-    if (log.error == 0)
+    /* a child that was made without fork() did not hear of it */
+    if (log.error == 0 && log.pid == getpid())
         log.error = is_our_file() ? write_all(member_buffer, size) : EBADF;
 }
 
@@ -458,6 +474,7 @@ int profile_log_open(int fd, int64_t now,
     if (fstat(fd, &st) < 0)
         return errno;
     log.fd = fd;
+    log.pid = getpid();
     log.is_open = 1;
     log.device = st.st_dev;
     log.inode = st.st_ino;
@@ -478,9 +495,11 @@ int profile_log_error(void)
 
 void profile_log_forget(void)
 {
+    /* who reads from a pipe waits until everybody has closed it */
+    if (log.is_open && is_our_file())
+        close(log.fd);
     log.is_open = 0;
     forget_waiting();
-    stack_table_reset();
 }
 
 int profile_log_close(void)
@@ -488,6 +507,7 @@ int profile_log_close(void)
     if (!log.is_open)
         return 0;
     flush(log.newest, 0);
-    profile_log_forget();
+    log.is_open = 0;
+    forget_waiting();
     return log.error;
 }

@@ -25,6 +25,10 @@
 #define PROFILE_LOG_NS      750000000
 #define PROFILE_LOG_FIRST   10000000
 
+/* a pipe that takes nothing for so many milliseconds ends the profile, if it
+   does not block */
+#define PROFILE_LOG_PATIENCE    10000
+
 /* what each block says of the run as a whole; all since the start */
 struct profile_totals {
     int64_t allocated;      /* bytes that the GC's own pointers counted */
@@ -41,7 +45,8 @@ struct profile_totals {
 int profile_log_open(int fd, int64_t now,
                      void (*totals)(struct profile_totals *));
 
-/* The run's settings, as text (PROFILE.rst says which): once, at the start */
+/* The run's settings, as text (PROFILE.rst says which): at the start, and what
+   comes to be known later */
 void profile_log_settings(const char *text);
 
 /* Whole records of vmprof's */
@@ -88,7 +93,8 @@ void profile_log_finish(int64_t now);
 /* The errno of the first write that failed, or 0 */
 int profile_log_error(void);
 
-/* Forget the file and what waits to be written (after a fork). */
+/* In a forked child: close the file, forget what waits to be written.  The
+   tables stay as they are: to touch them is to copy them. */
 void profile_log_forget(void);
 
 /* Write vmprof's last records (names, trailer), and forget the file.  Finish

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,7 +16,8 @@
 struct recorder_counts recorder_counts;
 
 static int is_open, is_stopped;
-static volatile int children, children_noted;
+static volatile int *children;          /* in memory that they share */
+static int children_noted, is_counted;
 static void (*get_totals)(struct profile_totals *);
 static uint64_t last_stack;             /* of the sample now being taken */
 static uint64_t newest_stack, named_stack;
@@ -137,7 +139,7 @@ int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
     int64_t now, key;
 
     recorder_lock();
-    if (!is_open) {
+    if (!is_open || is_stopped) {
         recorder_unlock();
         return 0;
     }
@@ -220,7 +222,7 @@ static void note(const char *text)
 static void note_children(void)
 {
     char text[32], *end = text + sizeof text, *p = end;
-    int count = children, rest;
+    int count = children != NULL ? *children : 0, rest;
 
     if (count == children_noted)
         return;
@@ -254,9 +256,30 @@ void recorder_note(const char *text)
     errno = saved_errno;
 }
 
-void recorder_forked(void)
+void recorder_count_child(void)
 {
-    __sync_fetch_and_add(&children, 1);
+    if (children != NULL && !is_counted)
+        __sync_fetch_and_add(children, 1);
+    is_counted = 1;
+}
+
+static void forget_children(void)
+{
+    if (children != NULL)
+        munmap((void *)children, sizeof *children);
+    children = NULL;
+}
+
+static void expect_children(void)
+{
+    void *map = mmap(NULL, sizeof *children, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    forget_children();
+    if (map != MAP_FAILED)
+        children = map;
+    children_noted = 0;
+    is_counted = 1;             /* this process is not one of them */
 }
 
 /* ____________________________________________________________ */
@@ -314,7 +337,8 @@ static int start_flusher(void)
 
 static void stop_flusher(void)
 {
-    if (!has_flusher)
+    /* only one thread may join another */
+    if (!__sync_bool_compare_and_swap(&has_flusher, 1, 0))
         return;
     pthread_mutex_lock(&flusher_mutex);
     flusher_ends = 1;
@@ -322,7 +346,6 @@ static void stop_flusher(void)
     pthread_mutex_unlock(&flusher_mutex);
     pthread_join(flusher, NULL);
     pthread_cond_destroy(&flusher_wakes);
-    has_flusher = 0;
 }
 
 /* ____________________________________________________________ */
@@ -339,7 +362,7 @@ int recorder_open(int fd, void (*totals)(struct profile_totals *))
         get_totals = totals;
         last_stack = newest_stack = named_stack = 0;
         pace_start(&pace, 0, 0, 0);
-        children = children_noted = 0;
+        expect_children();
         is_stopped = 0;
         is_open = 1;
     }
@@ -379,6 +402,8 @@ int recorder_close(void)
     stop_flusher();
     recorder_lock();
     error = profile_log_close();
+    if (is_open)
+        forget_children();
     is_open = 0;
     last_stack = 0;
     recorder_unlock();
@@ -395,6 +420,7 @@ int recorder_forget(void)
     thread.id = 0;
     if (!was_open)
         return 0;
+    is_counted = 0;
     has_flusher = 0;
     pthread_mutex_init(&flusher_mutex, NULL);
     profile_log_forget();

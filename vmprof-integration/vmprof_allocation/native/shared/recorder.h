@@ -44,8 +44,9 @@ void recorder_stop(void);
    process may end right after it.  Keeps errno. */
 void recorder_note(const char *note);
 
-/* In a process that has forked a child, which is not sampled */
-void recorder_forked(void);
+/* In a forked child, which is not sampled: it allocates, and so is none that
+   has become another program at once.  Once is enough. */
+void recorder_count_child(void);
 
 /* Forget the file.  Returns 0, or the errno that ended the profile. */
 int recorder_close(void);

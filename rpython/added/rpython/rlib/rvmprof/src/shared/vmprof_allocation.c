@@ -1,7 +1,6 @@
 #include "vmprof_allocation.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include "native_frames.h"
@@ -113,8 +112,10 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
     int64_t key;
 
     (void)address;
-    if (!is_open)
-        return -1;      /* a forked child */
+    if (!is_open) {
+        recorder_count_child();
+        return -1;
+    }
     if (gc_totals == NULL)
         return 0;
     innermost_frame = __builtin_frame_address(0);
@@ -175,22 +176,10 @@ int vmprof_takes_time_samples(void)
     return takes_time_samples;
 }
 
-static void after_fork_in_parent(void)
-{
-    if (is_open)
-        recorder_forked();
-}
-
 int vmprof_allocation_open(int fd, int take_time_samples, int memory)
 {
-    static int has_fork_handler;
-    int error = 0;
+    int error = recorder_open(fd, get_totals);
 
-    if (!has_fork_handler)
-        error = pthread_atfork(NULL, after_fork_in_parent, NULL);
-    has_fork_handler = (error == 0);
-    if (error == 0)
-        error = recorder_open(fd, get_totals);
     if (error == 0) {
         gc_totals = NULL;
         takes_time_samples = take_time_samples;
