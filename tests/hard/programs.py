@@ -49,7 +49,7 @@ def programs(build: Build) -> Iterator[Done]:
         yield run(build, "random sessions, seed " + seed, HERE / "soak.py",
                   seed, "500")
     yield run(build, "forks beside four threads, at 64 bytes",
-              HERE / "forks.py", "1000")
+              HERE / "forks.py", "400")
     with tempfile.TemporaryDirectory(prefix="hard") as scratch:
         script = Path(scratch) / "interrupts.py"
         script.write_text(textwrap.dedent(
