@@ -61,7 +61,7 @@ bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit 
 		.build/python2 .build/rpython/pristine
 	.venv/bin/python benchmarks/study.py
 
-hard: .build/pypy .build/python .build/test .build/system-hard
+hard: .build/pypy .build/python .build/test .build/python2 .build/system-hard
 	PYTHONPATH=rpython:tests .venv/bin/python tests/hard/hard.py \
 		$(if $(BUILD),--build $(BUILD))
 
