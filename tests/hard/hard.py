@@ -38,7 +38,8 @@ def parse() -> argparse.Namespace:
         "this machine's)")
     parser.add_argument(
         "--output", type=Path, metavar="FILE",
-        help="where the table goes (default: .build/hard/BUILD/results.rst)")
+        help="where the table of a whole run goes, besides .build/hard/RELEASE/"
+        "results.rst (default: tests/hard/results-VERSION.rst)")
     parser.add_argument(
         "--programs", action="store_true",
         help="only the programs, none of the suites")
@@ -137,8 +138,8 @@ def main() -> int:
         print("there is no suite %s" % e, file=sys.stderr)
         return 2
     build = builds.prepare(options.build)
-    output = options.output or build.folder / "results.rst"
     name = version(build)
+    output = build.folder / "results.rst"
     comparisons: list[Comparison] = []
     done: list[Done] = []
     for suite in chosen:
@@ -149,7 +150,12 @@ def main() -> int:
         for program in programs(build):
             done.append(program)
             print("%s: %s" % (done[-1].name, done[-1].result), flush=True)
-    output.write_text(report(name, comparisons, done, True))
+    text = report(name, comparisons, done, True)
+    output.write_text(text)
+    if not options.suites and not options.programs:
+        output = options.output or Path(__file__).with_name(
+            "results-%s.rst" % name.split()[0])
+        output.write_text(text)
     print("see %s" % output)
     return int(any(c.notes("differs") for c in comparisons)
                or not all(d.is_good for d in done))

@@ -80,9 +80,9 @@ def soak27(build: Build) -> Done:
 def programs(build: Build) -> Iterator[Done]:
     for seed in "1", "2", "3":
         yield run(build, "random sessions, seed " + seed, HERE / "soak.py",
-                  seed, "500")
+                  seed, "300")
     yield run(build, "forks beside four threads, at 64 bytes",
-              HERE / "forks.py", "400")
+              HERE / "forks.py", "300")
     with tempfile.TemporaryDirectory(prefix="hard") as scratch:
         script = Path(scratch) / "interrupts.py"
         script.write_text(textwrap.dedent(

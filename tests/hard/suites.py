@@ -21,7 +21,7 @@ CPYTHON = """
     openpty operator ordered_dict os pathlib pickle poll
     popen posix pprint pty queue random range re resource richcmp runpy sched
     scope select selectors set shelve shlex shutil signal slice socket
-    socketserver sort sqlite sqlite3 statistics strftime string struct
+    sort sqlite statistics strftime string struct
     subprocess super sys sys_setprofile sys_settrace tarfile tempfile textwrap
     thread threadedtempfile threading threading_local threadsignals time
     timeout tokenize traceback tuple types typing unicode unittest userdict
