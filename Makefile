@@ -32,10 +32,17 @@ RPYTHON := rpython/tree.py rpython/python2.py \
 
 run: .build/pypy .build/python
 	.venv-pypy/bin/pypy3 -m vmprof --allocation-sampling $(RATE) -o $(PROFILE) $(APP)
-	.venv-pypy/bin/pypy3 -m vmprof_allocation report --limit 15 $(PROFILE)
-	.venv/bin/vmprof-convert $(PROFILE) -o $(PROFILE).json.gz
-	@echo
-	@echo "Look at it in the Firefox Profiler:  .venv/bin/vmprof-convert $(PROFILE) --view"
+	.venv-pypy/bin/pypy3 -m vmprof_allocation report --limit 15 $(PROFILE) \
+		>$(PROFILE).txt
+	@cat $(PROFILE).txt
+	@echo; if grep -q '^allocated in .* (0 samples' $(PROFILE).txt; then \
+		echo "There is no sample: the program allocates too little for one"; \
+		echo "per $(RATE). Try  make run RATE=1k APP=..."; \
+	else \
+		.venv/bin/vmprof-convert $(PROFILE) -o $(PROFILE).json.gz && echo && \
+		echo "Look at it in the Firefox Profiler:" \
+			" .venv/bin/vmprof-convert $(PROFILE) --view"; \
+	fi
 
 test: .build/pypy .build/python .build/test .build/bench .build/node \
 		.build/python2 .build/rpython/tree .build/rpython/pristine \

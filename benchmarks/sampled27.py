@@ -23,7 +23,6 @@ PT_NOTE, NT_GNU_BUILD_ID = 4, 3
 #: bytes of an object that PyPy makes with external_malloc(): native/live.h
 KNOCK = 2**18
 
-_zero = "\0"
 _filler = "x" * 10000
 #: what is stored here was really allocated, whatever the JIT thinks
 _sink = [None]
@@ -212,7 +211,7 @@ class Sampler(object):
 
 
 def knock():
-    _sink[0] = _zero * KNOCK
+    _sink[0] = bytearray(KNOCK)
     _sink[0] = None
 
 

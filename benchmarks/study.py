@@ -21,14 +21,16 @@ from experiments import (
     Context,
     accuracy,
     costs,
+    coverage,
     depth,
+    fresh,
     patched,
     profilers,
     toolchain,
 )
 
 EXPERIMENTS = {module.NAME: module for module in (
-    depth, accuracy, costs, profilers, patched, toolchain)}
+    depth, accuracy, coverage, costs, fresh, profilers, patched, toolchain)}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

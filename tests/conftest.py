@@ -20,6 +20,7 @@ from vmprof_allocation.reader import Profile
 
 ROOT = Path(__file__).parent.parent
 PYPY = os.environ.get("PYPY", str(ROOT / ".venv-pypy" / "bin" / "pypy3"))
+CACHE = os.environ.get("XDG_CACHE_HOME", str(ROOT / ".build" / "cache"))
 
 
 @dataclasses.dataclass
@@ -50,8 +51,7 @@ class PyPy:
             "PATH": os.environ["PATH"], "HOME": str(folder),
             # the default depends on the machine's cache
             "PYPY_GC_NURSERY": "1M", "PYTHONHASHSEED": "0",
-            "XDG_CACHE_HOME": os.environ.get(
-                "XDG_CACHE_HOME", str(ROOT / ".build" / "cache")),
+            "XDG_CACHE_HOME": CACHE,
         }
 
     def script(self, source: str, name: str = "app.py") -> Path:
@@ -88,10 +88,19 @@ class PyPy:
         return result
 
 
+@functools.cache
+def look_once() -> None:
+    """The first run says that it looks at this build of PyPy."""
+    subprocess.run([PYPY, "-m", "vmprof_allocation", "doctor"],
+                   env={"PATH": os.environ["PATH"], "XDG_CACHE_HOME": CACHE},
+                   stdout=subprocess.DEVNULL)
+
+
 @pytest.fixture
 def pypy(tmp_path: Path) -> PyPy:
     if not Path(PYPY).exists():
         pytest.fail("%s is missing: run `make test`, which installs it" % PYPY)
+    look_once()
     return PyPy(tmp_path)
 
 

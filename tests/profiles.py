@@ -99,9 +99,12 @@ class Log:
         self.last = [0, 0, 0, 0]
         #: samples before it
         self.written = 0
-        #: number of each stack, and the one that was defined last
+        #: number of each stack
         self.defined: dict[tuple[Pair, ...], int] = {}
-        self.last_defined: tuple[Pair, ...] = ()
+        #: number of the node that these frames lead to
+        self.nodes: dict[tuple[Pair, ...], int] = {(): 0}
+        #: number of each frame
+        self.frames: dict[Pair, int] = {}
         name = interpreter.encode()
         self.bytes = bytearray(struct.pack("<5q", 0, 3, 0, period, 0))
         self.bytes += b"\x05" + struct.pack(
@@ -129,7 +132,7 @@ class Log:
         self.bytes += b"\x08" + word(address) + string("n:%s:0:-" % name)
         return address
 
-    def block(self, kind: str, payload: str, version: str = "2") -> None:
+    def block(self, kind: str, payload: str, version: str = "3") -> None:
         self.name(BLOCK_ADDRESS, "alloc:%s:%s:%s" % (payload, version, kind))
 
     def settings(self, **changes: object) -> None:
@@ -163,14 +166,21 @@ class Log:
     def define(self, frames: tuple[Pair, ...]) -> int:
         """The number of this stack, which is defined if it is new."""
         if frames not in self.defined:
-            kept = 0
-            while (kept < min(len(frames), len(self.last_defined))
-                   and frames[kept] == self.last_defined[kept]):
-                kept += 1
-            self.pending += digits(0, kept, len(frames) - kept, *(
-                number % 2**64 for pair in frames[kept:] for number in pair))
+            kept = len(frames)
+            while frames[:kept] not in self.nodes:
+                kept -= 1
+            self.pending += digits(0, self.nodes[frames[:kept]],
+                                   len(frames) - kept)
+            for pair in frames[kept:]:
+                if pair in self.frames:
+                    self.pending += digits(self.frames[pair])
+                else:
+                    self.pending += digits(0, *(number % 2**64
+                                                for number in pair))
+                    self.frames[pair] = len(self.frames) + 1
+            for depth in range(kept + 1, len(frames) + 1):
+                self.nodes[frames[:depth]] = len(self.nodes)
             self.defined[frames] = len(self.defined) + 1
-            self.last_defined = frames
         return self.defined[frames]
 
     def allocation(self, frames: Sequence[FrameSpec] | None, *, size: int,
@@ -220,6 +230,12 @@ class Log:
         return bytes(self.bytes)
 
 
+def packed(log: bytes) -> bytes:
+    """A file of members as long as they are in the writer's."""
+    return b"".join(member(log[at:at + 2**16])
+                    for at in range(0, len(log), 2**16))
+
+
 def large(samples: int, depth: int, distinct: int) -> bytes:
     """An allocation profile of so many samples, over so many distinct stacks
     of this depth, that share their outer half.  Quick to make."""
@@ -228,11 +244,12 @@ def large(samples: int, depth: int, distinct: int) -> bytes:
     inner = [log.function("inner%d" % i, i + 1) for i in range(256)]
     log.settings()
     stacks = []
+    # a block is no longer than the writer's
     for number in range(distinct):
         path = [inner[(number >> 8 * (i % 3)) + i & 255]
                 for i in range(depth - len(outer))]
         stacks.append(log.define(log.pairs(outer + path)))
-        if number % 1000 == 999:
+        if len(log.pending) > 30000:
             log.flush()
     for start in range(0, samples, 1000):
         entries = [log.pending]

@@ -14,8 +14,8 @@ from experiments import costs
 
 ROOT = Path(__file__).parent.parent
 STUDY = ROOT / "benchmarks" / "study.py"
-EXPERIMENTS = ("depth", "accuracy", "costs", "profilers", "patched",
-               "toolchain")
+EXPERIMENTS = ("depth", "accuracy", "coverage", "costs", "fresh", "profilers",
+               "patched", "toolchain")
 #: those that have to be compiled, which needs Python's headers
 MAY_BE_MISSING = {"mprofile, 128k", "pymemtrace"}
 

@@ -40,7 +40,8 @@ def test_help_shows_the_flags(pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("rate,interval", [
     ("131072", 131072), ("128k", 131072), ("128K", 131072), ("1M", 2**20),
-    ("2g", 2**31), ("64", 64), ("1", 1), ("4611686018427387904", 2**62),
+    ("2g", 2**31), ("64", 64), ("128KiB", 131072),
+    ("1.5 MB", 1572864), ("1", 1), ("4611686018427387904", 2**62),
 ])
 def test_rates(pypy: PyPy, rate: str, interval: int) -> None:
     source = "x = [str(i) for i in range(100)]\n"
@@ -146,7 +147,7 @@ def test_report(pypy: PyPy) -> None:
 # what it refuses
 
 @pytest.mark.parametrize("rate", [
-    "0", "-1", "-128k", "0k", "x", "", "1.5k", "128kB", "12 8", "k", "1e6",
+    "0", "-1", "-128k", "0k", "x", "", "1,5k", "1.5", "12 8", "k", "1e6",
     "nan", "inf", "4611686018427387905", "9" * 40, "5000000000G", "\u0661",
 ])
 def test_bad_rate(pypy: PyPy, rate: str) -> None:

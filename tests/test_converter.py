@@ -32,9 +32,9 @@ import profiles
 from profiles import PID, Log, jit, machine_code, native
 from vmprof_allocation import reader
 from vmprof_allocation.errors import ProfileError
-from vmprof_allocation.program import LOST
+from vmprof_allocation.program import COMPILED, EMPTY, LOST
 from vmprof_convert import cli, output, progress, serve
-from vmprof_convert.convert import EMPTY, convert
+from vmprof_convert.convert import convert
 
 Json = dict[str, Any]
 OTHER_TID = 5555
@@ -329,11 +329,16 @@ def test_lost_and_empty_stacks_have_roots_of_their_own() -> None:
     log.allocation([f], size=1000)
     log.allocation(None, size=2000)
     log.allocation(None, size=3000)
-    log.allocation([], size=4000)
+    log.allocation([machine_code(0x7000)] * 509, size=4000)
     profile = converted(log)
     assert allocated(profile) == {
-        ("f",): 1000, (LOST.name,): 5000, (EMPTY,): 4000}
+        ("f",): 1000, (LOST.name,): 5000, (COMPILED.name,): 4000}
     assert extra(profile)["Samples whose stack got lost"] == 2
+    log = Log(interpreter="cpython")
+    log.raw_stack([], 1)
+    profile = converted(log)
+    (stack,) = profile["threads"][0]["samples"]["stack"]
+    assert path_of(profile, stack) == (EMPTY.name,)
 
 
 def test_nothing_of_the_source_goes_into_the_file(tmp_path: Path) -> None:
@@ -524,7 +529,52 @@ def test_depth_5000() -> None:
 
 
 # ________________________________________
+# what is missing
+
+
+def test_what_is_not_in_the_profile_is_said_as_in_the_report() -> None:
+    log = Log()
+    f, g = log.function("f"), log.function("g")
+    log.settings()
+    log.allocation([f, g], size=16)
+    log.allocation([g] * 509, size=16)
+    log.allocation([f] + [g] * 508, size=16)        # just fits
+    log.allocation(None, size=16)
+    profile = converted(log)
+    found = extra(profile)
+    assert found["Samples whose stack was deeper than vmprof records"] == 1
+    assert found["Samples whose stack got lost"] == 1
+    assert found["Child processes that were not sampled"] == 0
+    assert "Why the profile ends before the program did" not in found
+    log = Log()
+    log.settings(children=2, ended="the program disabled vmprof")
+    log.allocation([log.function("f")], size=16)
+    found = extra(converted(log))
+    assert found["Child processes that were not sampled"] == 2
+    assert found["Why the profile ends before the program did"] == (
+        "the program disabled vmprof")
+    # and not a second time, among the settings
+    assert not {"children", "ended"} & set(found)
+
+
+# ________________________________________
 # the command
+
+
+@pytest.mark.parametrize("arguments", [[], ["-o", "out.json"]])
+def test_reader_of_stdout_that_leaves_is_no_error(
+        folder: Path, arguments: list[str]) -> None:
+    """The file is written all the same."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "vmprof_convert", "app.vmprof", *arguments],
+            cwd=folder, stdout=write, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / (arguments or ["", "app.vmprof.json.gz"])[1]).exists()
 
 
 @pytest.fixture

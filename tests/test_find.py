@@ -222,7 +222,7 @@ def test_relative_cache_folder_is_not_taken(pypy: PyPy) -> None:
     ("nursery_free", "8", "the address of data"),
     ("entry", "0,0,0", "the address of code"),
     ("type_info", "1099511627776", "the address of the type table"),
-    ("slot", ",".join(["8"] * 10), "the address of data"),
+    ("slot", ",".join(["8"] * 11), "the address of data"),
     ("slot", "0", "the layout"),
     ("type_fixed_size", "4096", "the layout"),
 ])
@@ -268,3 +268,45 @@ def test_wrong_answer_is_refused_before_anything_is_touched(
     assert run.err.count("\n") == 1
     assert "this build of PyPy is not known" in run.err
     assert not (pypy.folder / "out.vmprof").exists()
+
+
+def test_first_use_says_why_it_takes_long(stock_pypy: PyPy) -> None:
+    stock_pypy.environment["XDG_CACHE_HOME"] = str(stock_pypy.folder / "new")
+    first, second = (stock_pypy.sample("print('ran')", "128k")
+                     for _ in range(2))
+    assert (first.out, second.out) == ("ran\n", "ran\n")
+    assert first.err.startswith("vmprof: looking for the garbage collector")
+    assert (first.err.count("\n"), second.err) == (1, "")
+
+
+def test_cache_that_cannot_be_written_is_named(stock_pypy: PyPy) -> None:
+    (stock_pypy.folder / "file").write_text("")
+    stock_pypy.environment["XDG_CACHE_HOME"] = str(
+        stock_pypy.folder / "file" / "x")
+    for _ in range(2):
+        lines = stock_pypy.sample("print('ran')", "128k").err.splitlines()
+        assert len(lines) == 2
+        assert "can't be kept in '%s/file/x/" % stock_pypy.folder in lines[1]
+
+
+def test_search_decodes_what_may_matter_and_nothing_twice(
+        pypy: PyPy, library: Path) -> None:
+    """capstone, under ctypes on PyPy, was most of what a search took."""
+    script = pypy.script("""
+        import sys
+        from vmprof_allocation import find
+        decoded = []
+        class Image(find.Image):
+            def __init__(self, file):
+                super().__init__(file)
+                decoder = self.decoder
+                class Counting:
+                    def disasm(self, code, address):
+                        decoded.append(address)
+                        return decoder.disasm(code, address)
+                self.decoder = Counting()
+        find.Image = Image
+        find.find(sys.argv[1], find.Search())
+        print(len(decoded) < 10, len(decoded) == len(set(decoded)))
+    """)
+    assert pypy.command(str(script), str(library)).out == "True True\n"

@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from conftest import PYPY, PyPy
+from conftest import PYPY, PyPy, has_patch
 from peek import PEEK
-from truth import innermost
+from truth import SIGMAS, innermost, sigmas
 from vmprof_allocation import reader
 
 
@@ -125,7 +125,8 @@ def test_killed_run_leaves_a_profile_that_loads(pypy: PyPy) -> None:
     script = pypy.script("""
         import sys, time
         def allocate():
-            return [str(i) for i in range(200000)]
+            # no large lists: an object is one sample, whatever its size
+            return [[str(i) for i in range(100)] for j in range(2000)]
         exec(compile("def made_at_run_time():\\n return allocate()", "x.py", "exec"))
         made_at_run_time()
         print("ready", flush=True)
@@ -626,3 +627,258 @@ def test_modules_of_the_program_do_not_disturb_the_search(stock_pypy: PyPy) -> N
     run = stock_pypy.command("-m", "vmprof_allocation", "doctor")
     assert run.code == 0, run.out
     assert "remembered" not in run.out
+
+
+@pytest.mark.parametrize("gigabytes", [1, 3])
+def test_gap_below_pypy_that_is_taken(stock_pypy: PyPy, gigabytes: int) -> None:
+    """By an array, a cache, a database file: there is room elsewhere."""
+    script = stock_pypy.script(PEEK + """
+    maps = [mmap.mmap(-1, 1 << 30) for i in range(%d)]
+    with vmprof_allocation.sample("out.vmprof", "4k") as session:
+        garbage = [str(i) for i in range(10000)]
+        print(session.statistics().samples > 10)
+    """ % gigabytes)
+    # before the carrier looks for a place
+    text = script.read_text()
+    head, _, tail = text.partition("carrier.prepare()\n")
+    maps = "import mmap; maps = [mmap.mmap(-1, 1 << 30) for i in range(%d)]\n"
+    script.write_text(head + maps % gigabytes + "carrier.prepare()\n" + tail)
+    run = stock_pypy.command(str(script))
+    assert run.out == "True\n", run.err
+
+
+def test_library_that_is_mapped_twice(stock_pypy: PyPy) -> None:
+    """The lowest mapping of PyPy's file is the program's own, not the code."""
+    script = stock_pypy.script("""
+        import mmap
+        path, = {line.split()[-1] for line in open("/proc/self/maps")
+                 if "libpypy" in line}
+        with open(path, "rb") as file:
+            copy = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        import vmprof_allocation
+        with vmprof_allocation.sample("out.vmprof", "4k") as session:
+            garbage = [str(i) for i in range(10000)]
+            print(session.statistics().samples > 10)
+    """)
+    run = stock_pypy.command(str(script))
+    assert run.out == "True\n", run.err
+
+
+def test_fifo_whose_reader_leaves(pypy: PyPy) -> None:
+    """The program goes on; it is told at the end."""
+    os.mkfifo(pypy.folder / "fifo")
+    reading = os.open(pypy.folder / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    process = subprocess.Popen(
+        [PYPY, "-m", "vmprof", "--allocation-sampling", "64", "-o", "fifo",
+         str(pypy.script("""
+            import signal
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            open("running", "w").close()
+            print(sum(len([i]) for i in range(1000000)))
+         """))],
+        cwd=pypy.folder, env=pypy.environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # what comes before is how the profile begins
+    while not (pypy.folder / "running").exists() and process.poll() is None:
+        try:
+            os.read(reading, 65536)
+        except BlockingIOError:
+            pass
+        time.sleep(0.001)
+    os.close(reading)
+    out, err = process.communicate(timeout=100)
+    assert (process.returncode, out) == (0, "1000000\n"), err
+    assert err == "vmprof: the profile is not complete: its reader has left\n"
+
+
+def test_program_whose_stdout_is_closed(pypy: PyPy) -> None:
+    """The profile must not become descriptor 1."""
+    script = pypy.script("""
+        import os
+        try:
+            os.write(1, b"not for the profile")
+        except OSError:
+            open("refused", "w").close()
+        garbage = [str(i) for i in range(100000)]
+    """)
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&- <&-', "sh", PYPY, "-m", "vmprof",
+         "--allocation-sampling", "4k", "-o", "out.vmprof", str(script)],
+        cwd=pypy.folder, env=pypy.environment)
+    assert done.returncode == 0
+    assert (pypy.folder / "refused").exists()
+    assert len(reader.read(pypy.folder / "out.vmprof").samples) > 100
+
+
+def test_numbers_of_the_programs_descriptors(pypy: PyPy) -> None:
+    source = """
+        import os
+        print([os.open(os.devnull, os.O_RDONLY) for i in range(5)])
+    """
+    assert pypy.sample(source, "4k").out == pypy.run(source).out
+
+
+def test_timers_of_the_program_survive_a_fork(pypy: PyPy) -> None:
+    run = pypy.sample("""
+        import signal, subprocess, time
+        ticks = {signal.SIGVTALRM: 0, signal.SIGPROF: 0}
+        def tick(number, frame):
+            ticks[number] += 1
+        for number, timer in ((signal.SIGVTALRM, signal.ITIMER_VIRTUAL),
+                              (signal.SIGPROF, signal.ITIMER_PROF)):
+            signal.signal(number, tick)
+            signal.setitimer(timer, 0.005, 0.005)
+        for i in range(3):
+            end = time.process_time() + 0.2
+            while time.process_time() < end:
+                garbage = [str(j) for j in range(50)]
+            print([count > 5 for count in ticks.values()])
+            for number in ticks:
+                ticks[number] = 0
+            subprocess.run(["true"])
+    """, "64k")
+    assert run.out == "[True, True]\n" * 3
+
+
+@pytest.mark.parametrize("end,said", [
+    ("os._exit(3)", "the program called os._exit()"),
+    ("os.execv('/bin/sh', ['sh', '-c', 'exit 3'])",
+     "the process became another program"),
+    ("os.execve('/bin/sh', ['sh', '-c', 'exit 3'], {})",
+     "the process became another program"),
+    ("os.abort()", "the process sent itself a signal"),
+    ("os.kill(os.getpid(), 9)", "the process sent itself a signal"),
+])
+def test_program_that_ends_without_a_word(
+        pypy: PyPy, end: str, said: str) -> None:
+    """The samples of a short one are all there."""
+    if has_patch():
+        pytest.skip("only the live carrier hears of that")
+    run = pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "4k", "-o", "out.vmprof",
+        str(pypy.script("""
+            import os
+            try:
+                os.execv("/missing", ["x"])
+            except OSError:
+                pass
+            def allocate():
+                for i in range(200):
+                    kept.append([str(i) for i in range(100)])
+            kept = []
+            allocate()
+            os.kill(os.getpid(), 17)            # SIGCHLD: nothing happens
+            %s
+        """ % end)))
+    assert run.code == (-6 if "abort" in end else -9 if "kill" in end else 3)
+    profile = run.profile()
+    assert profile.settings["ended"] == said
+    assert profile.end_time is None
+    assert len(profile.samples) > 100
+    assert abs(sigmas(profile)) < SIGMAS
+    assert "allocate" in {profile.function(f.address).name
+                          for stack in profile.stacks for f in stack}
+
+
+def test_timer_of_time_samples_does_not_outlive_an_exec(pypy: PyPy) -> None:
+    """It would kill the new program."""
+    run = pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "64k", "--period", "0.001",
+        "-o", "out.vmprof", str(pypy.script("""
+            import os
+            os.execv("/bin/sh", ["sh", "-c",
+                     "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo ok"])
+        """)))
+    assert (run.code, run.out) == (0, "ok\n")
+
+
+def test_child_processes_are_counted(pypy: PyPy) -> None:
+    run = pypy.sample("""
+        import os, subprocess, sys
+        for i in range(3):
+            if os.fork() == 0:
+                os._exit(0)
+            os.wait()
+        subprocess.run(["true"])
+    """, "64k")
+    assert run.profile().settings["children"] == "4"
+
+
+def test_children_of_a_process_that_is_killed_are_counted(
+        stock_pypy: PyPy) -> None:
+    script = stock_pypy.script("""
+        import os, time
+        for i in range(3):
+            if os.fork() == 0:
+                os._exit(0)
+            os.wait()
+        garbage = [str(i) for i in range(10000)]
+        print("ready", flush=True)
+        time.sleep(60)
+    """)
+    process = subprocess.Popen(
+        [PYPY, "-m", "vmprof", "--allocation-sampling", "16k", "-o",
+         "out.vmprof", str(script)], cwd=stock_pypy.folder,
+        env=stock_pypy.environment, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    deadline = time.monotonic() + 30
+    settings: dict[str, str] = {}
+    while "children" not in settings and time.monotonic() < deadline:
+        time.sleep(0.1)
+        settings = reader.read(stock_pypy.folder / "out.vmprof").settings
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert settings["children"] == "3"
+
+
+def test_start_beside_raw_profiling_signals(stock_pypy: PyPy) -> None:
+    """vmprof takes no sample while another one is taken, or while the JIT's
+    table changes; starting was refused once in thousands."""
+    script = stock_pypy.script("""
+        import os, signal, threading, vmprof_allocation
+        going = [True]
+        def compile_things():
+            while going[0]:
+                for i in range(30):
+                    code = "def f(n):\\n for i in range(n): n + %d" % i
+                    names = {}
+                    exec(code, names)
+                    names["f"](3000)
+        threads = [threading.Thread(target=compile_things) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for i in range(100):
+            with vmprof_allocation.sample("out.vmprof", "64k", period=0.0005):
+                garbage = [str(i) for i in range(100)]
+        going[0] = False
+        for thread in threads:
+            thread.join()
+        print("ok")
+    """)
+    run = stock_pypy.command(str(script))
+    assert run.out == "ok\n", run.err
+
+
+def test_pypy_that_was_loaded_as_a_plug_in(
+        stock_pypy: PyPy) -> None:
+    """Its names are not everybody's then (RTLD_LOCAL)."""
+    script = stock_pypy.script("""
+        from vmprof_allocation import _live_abi, live
+        class Local:
+            "The process, as seen from a plug-in's host: without PyPy's names"
+            def __getattr__(self, name):
+                return getattr(_live_abi.ffi, name)
+            def dlopen(self, file):
+                return (_live_abi.ffi.dlopen("libc.so.6") if file is None
+                        else _live_abi.ffi.dlopen(file))
+        process = object.__new__(live.Process)
+        process.findings = []
+        process.ffi = Local()
+        process.lib = _live_abi.ffi.dlopen(live.LIBRARY)
+        path, base = process._find_library()
+        print("libpypy" in path, base == live.Process().base)
+    """)
+    run = stock_pypy.command(str(script))
+    assert run.out == "True True\n", run.err

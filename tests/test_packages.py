@@ -74,6 +74,21 @@ def test_import_hook_is_gone_when_the_program_runs(pypy: PyPy) -> None:
     assert pypy.sample(source, "1k").out == "[]\n"
 
 
+@pytest.mark.parametrize("rate,said", [
+    ("1G", "There is no sample"), ("1k", "Look at it in the Firefox Profiler")])
+def test_make_run_of_a_tiny_program(pypy: PyPy, rate: str, said: str) -> None:
+    profile = pypy.folder / "app.vmprof"
+    done = subprocess.run(
+        ["make", "-o", ".build/pypy", "-o", ".build/python", "run",
+         "APP=%s" % pypy.script("print('tiny')"), "RATE=" + rate,
+         "PROFILE=%s" % profile],
+        cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "\ntiny\n" in done.stdout and said in done.stdout
+    assert done.stderr == ""
+    assert (pypy.folder / "app.vmprof.json.gz").exists() == (rate == "1k")
+
+
 def test_no_absolute_paths_of_a_machine_in_the_repository() -> None:
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True,
                            capture_output=True).stdout.split(b"\0")[:-1]
@@ -82,3 +97,13 @@ def test_no_absolute_paths_of_a_machine_in_the_repository() -> None:
         text = (ROOT / name.decode()).read_bytes()
         for word in b"/wo" + b"rk/", b"/tm" + b"p/scr", b"/ro" + b"ot/":
             assert word not in text, (name, word)
+
+
+@pytest.mark.parametrize("name", ["README.rst",
+                                  "vmprof-integration/README.rst"])
+def test_what_is_taught_installs_into_environments(name: str) -> None:
+    """Debian refuses anything else."""
+    commands = re.findall(r"^ +(\S+) -m pip install",
+                          (ROOT / name).read_text(), re.MULTILINE)
+    assert all("/bin/" in command for command in commands), commands
+    assert commands or name != "README.rst"

@@ -432,6 +432,31 @@ def test_more_stacks_than_the_table_holds(
     assert stacks_for_vmprof(data) == collections.Counter(words)
 
 
+def test_deep_stacks_in_turn_are_defined_once(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Two recursions, each of which goes up and down; neither has much in
+    common with the stack before it."""
+    log, file = new_log(tmp_path)
+    depths = [*range(1, 450), *range(450, 0, -1)] * 3
+    for time, depth in enumerate(depths):
+        for function in (2, 3):
+            log.sample(log.stack([1] + [function * 10**9] * depth), time)
+        if time % 300 == 0:
+            log.flush(time)
+    log.flush(10**6, command="finish")
+    log.close()
+    log.run(log_harness)
+    data = file.read_bytes()
+    assert len(log.check(data).stacks) == 900
+    assert stacks_for_vmprof(data) == collections.Counter(log.stacks)
+    # some bytes for each frame, each sample, and each stack in turn
+    assert sum(map(len, log.flushes)) < 10 * (900 + 900 + len(log.stacks)) * 1.5
+    # and for vmprof 14 bits for 258 bytes, as each stack follows one like it
+    unpacked = sum(map(len, members(data, b"s")))
+    packed = len(data) - sum(map(len, log.flushes))
+    assert packed < unpacked * 14 / 8 / 258 + 100 * 900
+
+
 def test_one_stack_very_often(log_harness: pathlib.Path,
                               tmp_path: pathlib.Path) -> None:
     """Takes next to no bytes in the part for vmprof."""

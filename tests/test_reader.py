@@ -18,6 +18,7 @@ from profiles import (
     large,
     machine_code,
     member,
+    packed,
     word,
 )
 from vmprof_allocation import reader, summary
@@ -148,6 +149,96 @@ def test_damaged_member_is_refused(at: int) -> None:
         reader.read_bytes(bytes(packed))
 
 
+@pytest.mark.parametrize("frames,is_cut", [
+    (508, False), (509, True), (510, True)])
+def test_cut_stacks_are_those_that_fill_the_record(
+        frames: int, is_cut: bool) -> None:
+    """With 1016 words vmprof went on to the next frame; with 1018 it stopped,
+    and with 1020, too, if it was in a piece of machine code."""
+    log = Log()
+    f, g = log.function("f"), log.function("g")
+    log.settings()
+    log.allocation([g] + [f] * 99, size=16)
+    log.allocation([f] * frames, size=16)
+    log.allocation([f] * frames, size=24)
+    assert reader.read_bytes(log.data()).cut_stacks == 2 * is_cut
+
+
+def test_stack_that_just_fits_is_not_cut() -> None:
+    """It begins where others begin, with a function that nobody calls."""
+    log = Log()
+    f, main = log.function("f"), log.function("main")
+    log.settings()
+    log.allocation([main, f], size=16)
+    log.allocation([main] + [f] * 508, size=16)
+    log.allocation([f] * 509, size=16)
+    assert reader.read_bytes(log.data()).cut_stacks == 1
+    # but one that begins with a function that is called, too, may be cut
+    log = Log()
+    f = log.function("f")
+    log.settings()
+    log.allocation([f, f], size=16)
+    log.allocation([f] * 509, size=16)
+    assert reader.read_bytes(log.data()).cut_stacks == 1
+
+
+def test_cut_stacks_of_vmprofs_own_samples() -> None:
+    log = Log()
+    f = log.function("f")
+    for _ in range(3):
+        log.raw_stack([1, f] * 509, 0)
+    log.raw_stack([1, f] * 508, 0)
+    assert reader.read_bytes(log.data()).cut_stacks == 3
+
+
+def test_settings_come_again_at_the_end() -> None:
+    log = small()
+    log.flush()
+    profile = reader.read_bytes(bytes(log.bytes))
+    assert (profile.children, profile.ended) == (0, "")
+    log.block("settings", "children=2;ended=the program disabled vmprof")
+    profile = reader.read_bytes(log.data())
+    assert (profile.children, profile.ended) == (
+        2, "the program disabled vmprof")
+    assert profile.settings["interval"] == "1000"
+    assert list(profile.samples.size) == [24, 48]
+
+
+@pytest.mark.parametrize("children", ["", "x", "-1", "1e9", "9" * 5000, "\u0663"])
+def test_hostile_number_of_children(children: str) -> None:
+    log = small()
+    log.settings(children=children, ended="\x1b[2J\n")
+    profile = reader.read_bytes(log.data())
+    assert (profile.children, profile.ended) == (0, "?[2J?")
+
+
+def test_record_that_nobody_would_write_is_not_kept() -> None:
+    """Gigabytes of zeros are few bytes of a gzip file."""
+    log = small()
+    log.bytes += b"\x02" + word(1) + word(2**27) + bytes(2**27)
+    with pytest.raises(ProfileError, match="a record of 134217745 bytes"):
+        reader.read_bytes(gzip.compress(log.data(), 1))
+
+
+def test_pieces_may_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = small().data()
+    whole = reader.read_bytes(data)
+    for piece in 1, 2, 7, 41:
+        monkeypatch.setattr(reader, "PIECE", piece)
+        assert reader.read_bytes(data) == whole
+        assert reader.read_bytes(gzip.compress(data)) == whole
+        assert reader.read_bytes(member(data[:99]) + member(data[99:])) == whole
+
+
+def test_progress_is_told_in_bytes_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "p.vmprof"
+    path.write_bytes(packed(large(20000, 10, 50)))
+    told: list[tuple[int, int]] = []
+    reader.read(path, progress=lambda done, total: told.append((done, total)))
+    assert told == sorted(told) and len(told) > 2
+    assert told[-1] == (path.stat().st_size, path.stat().st_size)
+
+
 def test_unknown_blocks_are_skipped() -> None:
     log = small()
     log.block("lifetimes", "1,2;3,4;")
@@ -257,9 +348,11 @@ HEAD = [0] * 7 + [2]
     digits(*HEAD, 1 + 8 + 3, 0, 8, 1),
     digits(*HEAD, 1 + 8, 0, 8),         # no interval
     digits(*HEAD, 1 + 8 * 9, 0, 0),     # a stack that was not defined
-    digits(*HEAD, 0, 3, 0),             # keeps more than there is
-    digits(*HEAD, 0, 0, 1, 1), digits(*HEAD, 0, 0, 2**62),
-    digits(*HEAD, 0, 0, 1, 1, 2**64),
+    digits(*HEAD, 0, 99, 0),            # goes on from a node that isn't there
+    digits(*HEAD, 0, 2**63, 0),
+    digits(*HEAD, 0, 0, 1, 99),         # a frame that isn't there
+    digits(*HEAD, 0, 0, 1, 0, 1), digits(*HEAD, 0, 0, 2**62),
+    digits(*HEAD, 0, 0, 1, 0, 1, 2**64),
     digits(*HEAD, 1, 2**63, 8, 1, 1),
 ])
 def test_hostile_samples(payload: str) -> None:
@@ -354,10 +447,47 @@ def test_summary_hides_the_command_that_ran_the_program() -> None:
     assert names == {"<module>", "[starting and ending the run]"}
 
 
+def test_machine_code_alone_has_a_label_of_its_own() -> None:
+    """509 pieces of it, of which vmprof knows no function: none was the start
+    of the run."""
+    log = Log()
+    log.settings()
+    log.allocation([machine_code(0x7000)] * 509, size=16)
+    (row,) = summary.summarize(reader.read_bytes(log.data())).rows
+    assert row.function.name == "[compiled code, function not known]"
+
+
 def test_summary_of_a_profile_without_allocations() -> None:
     log = Log()
     log.raw_stack(log.words([log.function("f")]), 0)
     out = io.StringIO()
     summary.show(reader.read_bytes(log.data()), out)
-    assert "0 samples" in out.getvalue()
-    assert "time samples: 1" in out.getvalue()
+    assert out.getvalue() == (
+        "no allocation samples: the profile was taken without "
+        "--allocation-sampling\n"
+        "time samples: 1; vmprofshow and vmprof-convert show them\n")
+
+
+def test_summary_hides_what_pypy_does_before_and_after_the_program() -> None:
+    """It imports `site`, looks for the program, and calls its exit handlers."""
+    log = Log()
+    main, command = (log.function(name, 1, "<builtin>/app_main.py")
+                     for name in ("entry_point", "run_command_line"))
+    run = log.function("run_toplevel", 1, "<builtin>/app_main.py")
+    load = log.function("_find_and_load", 1, "<frozen importlib._bootstrap>")
+    site = log.function("<module>", 1, "/usr/lib/pypy3.9/site.py")
+    path = log.function("abspath", 1, "/usr/lib/pypy3.9/posixpath.py")
+    exits = log.function("run_exitfuncs", 1, "<builtin>/atexit/app_atexit.py")
+    mine = log.function("<module>", 1, "/home/me/site.py")
+    handler = log.function("handler", 1, "/home/me/site.py")
+    log.settings()
+    for stack in ([main, command, load, site], [main, command, path],
+                  [main, command, run, mine], [main, command, run, path],
+                  [exits, handler], [exits]):
+        log.allocation(stack, size=16)
+    rows = {row.function.name: row.self_objects.value for row in
+            summary.summarize(reader.read_bytes(log.data())).rows}
+    assert set(rows) == {"<module>", "abspath", "handler",
+                         "[starting and ending the run]"}
+    assert rows["[starting and ending the run]"] == pytest.approx(
+        3 * rows["handler"])

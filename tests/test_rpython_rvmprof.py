@@ -134,6 +134,21 @@ def test_one_profile_after_another(run: Run) -> None:
         assert set(profile.samples.interval) == {INTERVAL, 2 * INTERVAL}
 
 
+def test_profiles_that_vmprof_stops_and_disables(run: Run) -> None:
+    """Its disable() never calls start_sampling(); three without allocation
+    samples, three with them."""
+    run("disabled_as_vmprof_does", 6)
+    assert (run.code, run.err) == (0, "")
+    for number in range(6):
+        profile = run.profile(number)
+        found = {profile.function(profile.stacks[stack][-1].address).name
+                 for stack, size in zip(profile.samples.stack,
+                                        profile.samples.size) if size == 0}
+        assert found == {"run%d" % number}
+        assert (profile.settings != {}) == (number >= 3)
+        assert profile.lost_stacks == 0
+
+
 def test_bad_intervals_are_refused_and_change_nothing(run: Run) -> None:
     run("bad_values")
     assert run.code == 0

@@ -92,3 +92,32 @@ def test_time_samples_of_both_kinds_of_run_agree(pypy: PyPy) -> None:
     # a third, within 6 sigma of a binomial share
     share = one / (one + two)
     assert abs(share - 1 / 3) < 6 * (2 / 9 / (one + two)) ** 0.5
+
+
+def test_one_profile_of_vmprofs_after_another(pypy: PyPy) -> None:
+    """vmprof.disable() calls stop_sampling(), and never start_sampling()."""
+    run = pypy.run("""
+        import time, vmprof, vmprof_allocation
+        def spin():
+            end = time.process_time() + 0.3
+            while time.process_time() < end:
+                pass
+        def profile(name):
+            with open(name, "w+b") as file:
+                vmprof.enable(file.fileno(), 0.001, native=False)
+                spin()
+                vmprof.disable()
+        for i in range(3):
+            profile("%d.vmprof" % i)
+        with vmprof_allocation.sample("ours.vmprof", "64k"):
+            data = [bytes(1000) for i in range(10000)]
+        profile("3.vmprof")
+    """)
+    assert (run.code, run.err) == (0, "")
+    ours = reader.read(pypy.folder / "ours.vmprof")
+    assert len(ours.samples) > 20 and ours.lost_stacks == 0
+    for i in range(4):
+        profile = reader.read(pypy.folder / ("%d.vmprof" % i))
+        assert any(profile.function(frame.address).name == "spin"
+                   for stack in profile.stacks for frame in stack), i
+        assert len(profile.samples) > 0

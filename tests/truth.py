@@ -78,3 +78,15 @@ def total_sigma(profile: Profile) -> float:
 
 def total_bytes(profile: Profile) -> float:
     return sum(bytes_by_function(profile).values())
+
+
+def sigmas(profile: Profile) -> float:
+    """How many standard deviations the estimate of all bytes is above what the
+    GC counted."""
+    bytes_ = variance = 0.0
+    for size, interval in zip(profile.samples.size, profile.samples.interval):
+        if size:
+            p = probability(size, interval, profile.gaps)
+            bytes_ += size / p
+            variance += (size / p) ** 2 * (1 - p)
+    return (bytes_ - profile.moments[-1].allocated) / math.sqrt(variance)

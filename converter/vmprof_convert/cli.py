@@ -56,9 +56,19 @@ def _run(options: argparse.Namespace) -> None:
         data = output.encode(convert(profile, progress))
     if target is not None:
         output.write(target, data)
-        print("wrote %s" % target, flush=True)
+        _say("wrote %s" % target)
     if options.view:
         serve.view(data)
+
+
+def _say(text: str) -> None:
+    """On stdout, if anybody listens: the work is done, anyway."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # or Python would try again at the end
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _message(error: BaseException, path: str) -> str:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from vmprof_allocation.errors import ProfileError
 from vmprof_allocation.estimator import weight_bytes
-from vmprof_allocation.program import LOST, START, ProgramFrames
+from vmprof_allocation.program import LOST, ProgramFrames
 from vmprof_allocation.reader import Frame, Profile
 from vmprof_convert.firefox import (
     NATIVE,
@@ -21,9 +21,6 @@ from vmprof_convert.firefox import (
     Thread,
 )
 from vmprof_convert.firefox.json_types import Json
-
-#: the root frame of samples that met no Python and no native frame
-EMPTY = "[no frames]"
 
 #: milliseconds between two time samples, for want of something better
 DEFAULT_INTERVAL = 1.0
@@ -180,7 +177,7 @@ def _stacks(profile: Profile, builder: ProfileBuilder,
         if progress is not None and number % step == 0:
             progress(number, total)
         stacks.append(list(map(frame_index, program_frames(stack)))
-                      or label(START.name if stack else EMPTY))
+                      or label(program_frames.label(stack).name))
     if -1 in profile.samples.stack:
         stacks.append(label(LOST.name))
     result = builder.set_stacks(stacks)
@@ -231,7 +228,11 @@ def _describe(profile: Profile, builder: ProfileBuilder,
         builder.add_extra("Allocation samples", entries)
     entries = [
         Entry("Samples whose stack got lost", "integer",
-              samples.stack.count(-1)),
+              profile.lost_stacks),
+        Entry("Samples whose stack was deeper than vmprof records", "integer",
+              profile.cut_stacks),
+        Entry("Child processes that were not sampled", "integer",
+              profile.children),
         Entry("Cut off at the end", "bytes", profile.torn)]
     if last:
         entries += [
@@ -241,8 +242,12 @@ def _describe(profile: Profile, builder: ProfileBuilder,
             Entry("Times the GC changed its state unseen", "integer",
                   last.surprises),
             Entry("Minor collections", "integer", last.collections)]
+    if profile.ended:
+        entries.append(Entry("Why the profile ends before the program did",
+                             "string", profile.ended))
     builder.add_extra("Losses", entries)
     if profile.settings:
         builder.add_extra("Settings", [
             Entry(key, "string", value)
-            for key, value in profile.settings.items()])
+            for key, value in profile.settings.items()
+            if key not in ("children", "ended")])

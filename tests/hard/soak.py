@@ -27,7 +27,8 @@ from typing import Any
 import greenlet
 
 import vmprof_allocation
-from vmprof_allocation import live, patched, reader
+from vmprof_allocation import live, reader
+from vmprof_allocation.carrier import patched_vmprof
 from vmprof_allocation.session import make_settings
 
 Random = random.Random
@@ -50,9 +51,8 @@ class State:
     """What has to be the same before and behind a session."""
 
     def __init__(self) -> None:
-        carrier = patched.carrier()
         self.process: Any = None
-        if carrier is None:
+        if patched_vmprof() is None:
             live_carrier = live.carrier()
             live_carrier.prepare()
             self.process = live_carrier._process

@@ -198,6 +198,20 @@ def again(files):
         allocate(new_code("outside"), 50000)
 
 
+def disabled_as_vmprof_does(files):
+    """vmprof's package stops the sampling, disables, and never starts it"""
+    for i in range(len(files)):
+        fd = open_profile(files[i])
+        if i < 3:
+            rvmprof.enable(fd, 0.001)
+        else:
+            enable(fd, INTERVAL, 0.001)
+        work(new_code("run%d" % i), 50)
+        rvmprof.stop_sampling(None)
+        rvmprof.disable()
+        os.close(fd)
+
+
 def bad_values(files):
     attempt("change", 1000)
     attempt("disable", 0)
@@ -373,6 +387,8 @@ def entry_point(argv):
         stops(files)
     elif name == "again":
         again(files)
+    elif name == "disabled_as_vmprof_does":
+        disabled_as_vmprof_does(files)
     elif name == "bad_values":
         bad_values(files)
     elif name == "forks":

@@ -2,11 +2,15 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import platform
+import signal
 import sys
 from typing import TextIO
 
-from vmprof_allocation import reader, summary
+from vmprof_allocation import summary
+from vmprof_allocation.carrier import patched_vmprof
 from vmprof_allocation.errors import (
     AllocationSamplingError,
     Finding,
@@ -17,10 +21,10 @@ from vmprof_allocation.errors import (
 def doctor(out: TextIO) -> int:
     """Print how this PyPy can be sampled, and what the live carrier finds in
     it, for a bug report.  Returns the exit code: 0 if it can, 1 if not."""
-    from vmprof_allocation import live, patched
+    from vmprof_allocation import live
     print("%s on %s %s" % (sys.version.replace("\n", " "), platform.system(),
                            platform.machine()), file=out)
-    if patched.carrier() is not None:
+    if patched_vmprof() is not None:
         print("allocations can be sampled here: this PyPy has the patch",
               file=out)
         return 0
@@ -42,8 +46,9 @@ def doctor(out: TextIO) -> int:
 
 def report(path: str, limit: int, salvage: bool, out: TextIO) -> int:
     """Print the summary of the profile at `path`."""
+    text = io.StringIO()
     try:
-        summary.show(reader.read(path, salvage=salvage), out, limit)
+        summary.show_file(path, text, limit, salvage=salvage)
     except AllocationSamplingError as e:
         print("vmprof_allocation: %s: %s" % (path, e), file=sys.stderr)
         return 2
@@ -51,7 +56,53 @@ def report(path: str, limit: int, salvage: bool, out: TextIO) -> int:
         print("vmprof_allocation: can't read %s: %s" % (path, e.strerror),
               file=sys.stderr)
         return 2
+    return write(text.getvalue(), out)
+
+
+def write(text: str, out: TextIO) -> int:
+    try:
+        print(text, end="", file=out, flush=True)
+    except BrokenPipeError:
+        # who read it has seen enough: end as if Python did not catch this
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)
+    except OSError as e:
+        print("vmprof_allocation: can't write the report: %s" % e.strerror,
+              file=sys.stderr)
+        # what could not be written would be tried again at the end
+        os._exit(2)
     return 0
+
+
+def with_little_memory() -> None:
+    """Go on in a PyPy whose nursery is small, unless somebody chose one.  Its
+    default is half of the processor's cache, which may be more than all else
+    that a report takes, and with it grows what the GC lets lie."""
+    if (sys.implementation.name != "pypy" or "PYPY_GC_NURSERY" in os.environ
+            or not sys.executable):
+        return
+    flags = ["-%s" % letter for letter, is_set in (
+        ("I", sys.flags.isolated), ("E", sys.flags.ignore_environment),
+        ("s", sys.flags.no_user_site), ("S", sys.flags.no_site)) if is_set]
+    try:
+        os.execve(sys.executable,
+                  [sys.executable, *flags, "-m", "vmprof_allocation",
+                   *sys.argv[1:]],
+                  {**os.environ, "PYPY_GC_NURSERY": "2M"})
+    except OSError:
+        pass            # then it takes more
+
+
+def positive(text: str) -> int:
+    """A number of functions."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(
+            "%r is no number of functions: write 1 or more" % text)
+    return number
 
 
 def main() -> int:
@@ -62,13 +113,17 @@ def main() -> int:
     report_ = commands.add_parser(
         "report", help="who allocated how much, according to a profile")
     report_.add_argument("profile")
-    report_.add_argument("--limit", type=int, default=25, metavar="N",
+    report_.add_argument("-n", "--limit", type=positive, default=25, metavar="N",
                          help="show the N largest functions (default: 25)")
     report_.add_argument("--salvage", action="store_true",
                          help="read a profile that was cut off")
     args = parser.parse_args()
+    if args.command == "report":
+        with_little_memory()
     if args.command == "doctor":
-        return doctor(sys.stdout)
+        text = io.StringIO()
+        code = doctor(text)
+        return write(text.getvalue(), sys.stdout) or code
     return report(args.profile, args.limit, args.salvage, sys.stdout)
 
 

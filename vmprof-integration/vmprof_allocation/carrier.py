@@ -16,10 +16,25 @@ from vmprof_allocation.errors import AllocationSamplingError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal
-
-    from vmprof_allocation.sizes import Limit
+    from typing import Any, Literal
     Gaps = Literal["exponential", "fixed"]
+
+
+class Limit:
+    """What sampling may take at most: `per_second` samples, or, where that is
+    0, a `share` of the time in millionths."""
+
+    __slots__ = ("per_second", "share")
+
+    def __init__(self, per_second: int = 0, share: int = 0):
+        self.per_second = per_second
+        self.share = share
+
+    def __str__(self) -> str:
+        """As in the profile: PROFILE.rst."""
+        if self.per_second:
+            return "%d/s" % self.per_second
+        return "%dppm" % self.share
 
 
 class Settings:
@@ -75,12 +90,17 @@ class Carrier:
 
     name = ""
 
-    def prepare(self) -> None:
+    def prepare(self, knowledge: str = "") -> None:
         """Find out whether this carrier can start; changes nothing.
 
-        Raises AllocationSamplingError if not.
+        `knowledge` is what another process found out, which ran the same
+        interpreter.  Raises AllocationSamplingError if it can't.
         """
         raise NotImplementedError
+
+    def knowledge(self) -> str:
+        """What prepare() found out, for a process that goes on."""
+        return ""
 
     def start(self, fd: int, settings: Settings) -> None:
         """Enable vmprof on `fd` and begin to sample.
@@ -119,16 +139,28 @@ def refuse_second(pid: int) -> None:
             "first")
 
 
-def choose() -> Carrier:
+def choose(knowledge: str = "") -> Carrier:
     """The carrier for this process, ready to start: the patch where there is
-    one.
+    one.  `knowledge`: see Carrier.prepare().
 
     Raises AllocationSamplingError where there is none.
     """
-    from vmprof_allocation import patched
-    carrier: Carrier | None = patched.carrier()
-    if carrier is None:
+    carrier: Carrier
+    vmprof = patched_vmprof()
+    if vmprof is not None:
+        from vmprof_allocation import patched
+        carrier = patched.carrier(vmprof)
+    else:
         from vmprof_allocation import live
         carrier = live.carrier()
-    carrier.prepare()
+    carrier.prepare(knowledge)
     return carrier
+
+
+def patched_vmprof() -> Any:
+    """PyPy's module `_vmprof`, or None if it can't sample allocations."""
+    try:
+        import _vmprof
+    except ImportError:
+        return None
+    return _vmprof if hasattr(_vmprof, "set_allocation_interval") else None

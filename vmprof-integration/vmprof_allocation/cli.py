@@ -3,15 +3,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
 import sys
+import tempfile
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from vmprof_allocation.begin import VARIABLE, refuse, say
+from vmprof_allocation.carrier import Carrier, Limit, Settings, choose
+from vmprof_allocation.command import find, interpreter, read_log_request
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.run import check, run
-from vmprof_allocation.session import Session, make_settings
-
-EXIT_BAD_INPUT = 2
+from vmprof_allocation.session import make_settings
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +22,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--allocation-sampling", metavar="BYTES",
         help="Sample allocations, one per so many bytes on average, for "
-             "example 128k (k, M, G: powers of 1024); or as many as a limit "
+             "example 128k or 1.5MiB (powers of 1024); or as many as a limit "
              "allows: auto, auto:1000/s, auto:0.5%%. Takes no time samples "
              "unless --period is given too")
     group.add_argument(
@@ -107,8 +109,7 @@ def _seed(text: str | None) -> int | None:
             "the seed %r is not a whole number" % text) from None
 
 
-def prepare(args: Any) -> Session:
-    """Check everything that can be checked before anything is touched."""
+def _check(args: Any) -> Settings:
     if args.allocation_sampling is None:
         raise AllocationSamplingError(
             "--allocation-seed and --allocation-gaps need "
@@ -117,28 +118,115 @@ def prepare(args: Any) -> Session:
         raise AllocationSamplingError(
             "--allocation-sampling can't be used with --web or --web-auth: "
             "the server knows no allocations; write a file with -o")
-    settings = make_settings(
+    return make_settings(
         args.allocation_sampling, _seed(args.allocation_seed),
         args.allocation_gaps or "exponential", args.period, bool(args.mem))
-    check(args.program, args.module)
-    return Session(settings, args.output)
 
 
-def main(args: Any) -> None:
-    """Run `args.program` under the sampler; does not return."""
+def main(args: Any, original: list[str]) -> NoReturn:
+    """Check everything that can be checked before anything is touched, and
+    become the interpreter that runs the program, as its user would start it;
+    begin.py goes on there.  `original`: this process's command line."""
     try:
-        session = prepare(args)
-        jitlog_fd = _open_jitlog(args)
-        session.start()
+        settings = _check(args)
+        command = [*interpreter(original, len(sys.argv) - 1),
+                   *find(args.program, args.module), *args.args]
+        carrier = _choose()
+        held = _check_output(args.output)
+        jitlog = _open_jitlog(args)
+        output = args.output or _make_temporary()
     except AllocationSamplingError as e:
-        print("vmprof: %s" % e, file=sys.stderr)
-        sys.exit(EXIT_BAD_INPUT)
+        refuse(str(e))
     if args.lines:
-        print("vmprof: --lines: PyPy has no statistics of lines; the profile "
-              "is written without", file=sys.stderr)
-    jitlog = _start_jitlog(jitlog_fd)
-    run(args.program, args.module, args.args,
-        lambda: _finish(session, keep=args.output is not None, jitlog=jitlog))
+        say("--lines: PyPy has no statistics of lines; the profile is written "
+            "without")
+    watcher = -1
+    if args.output is None:
+        from vmprof_allocation.watcher import start
+        watcher = start(output)
+    log = read_log_request()
+    if log is not None:
+        os.environ["PYPYLOG"] = log
+    os.environ[VARIABLE] = pack(
+        settings, output, knowledge=carrier.knowledge(), held=held,
+        jitlog=jitlog, watcher=watcher)
+    try:
+        os.execv(sys.executable, command)
+    except OSError as e:
+        if args.output is None:
+            os.unlink(output)
+        refuse("can't start %s: %s" % (sys.executable, e.strerror))
+
+
+def pack(settings: Settings, output: str, *, knowledge: str, held: int,
+         jitlog: int, watcher: int) -> str:
+    """The value of the variable, for this process after its exec.
+
+    `knowledge`: what the carrier found out.  Descriptors that are inherited,
+    or -1: `held`, of `output` if that must not be closed before it is opened
+    again; `jitlog`; and `watcher`, which makes the report of a run whose
+    `output` is a temporary file; or NO_WATCHER.
+    """
+    limit = settings.limit or Limit()
+    return "\t".join((
+        str(os.getpid()), str(settings.interval), str(settings.seed),
+        settings.gaps, "" if settings.period is None else repr(settings.period),
+        str(int(settings.memory)), str(limit.per_second), str(limit.share),
+        str(held), str(jitlog), str(watcher), knowledge, output))
+
+
+def _check_output(path: str | None) -> int:
+    """Raise AllocationSamplingError if the profile can't be written there.
+    Returns a descriptor that has to stay open, or -1: the reader of a pipe
+    takes its closing for the end."""
+    if path is None:
+        return -1
+    try:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            os.unlink(path)
+        except FileExistsError:
+            if stat.S_ISFIFO(os.stat(path).st_mode):
+                from vmprof_allocation.watcher import move_up
+                return move_up(os.open(path, os.O_WRONLY))
+            fd = os.open(path, os.O_RDWR)
+    except OSError as e:
+        raise AllocationSamplingError(
+            "can't write the profile to %r: %s" % (path, e.strerror)) from None
+    os.close(fd)
+    return -1
+
+
+def _make_temporary() -> str:
+    try:
+        fd, path = tempfile.mkstemp(suffix=".vmprof")
+    except OSError as e:
+        raise AllocationSamplingError(
+            "can't write the profile to a temporary file: %s; name another "
+            "one with -o, or another folder with TMPDIR" % e.strerror) from None
+    os.close(fd)
+    return path
+
+
+def _choose() -> Carrier:
+    """choose(), and say why it takes long if it does."""
+    from vmprof_allocation import live
+    searched: list[str | None] = []
+
+    def searching(cached: str | None) -> None:
+        searched.append(cached)
+        say("looking for the garbage collector in this build of PyPy, once; "
+            "that takes a second or more")
+
+    live.searching = searching
+    carrier = choose()
+    for cached in searched:
+        if cached is None or not os.path.exists(cached):
+            say("what was found can't be kept in %s, and will be looked for "
+                "again each time; XDG_CACHE_HOME names another folder"
+                % (repr(cached) if cached else "the user's home, as there is "
+                                               "none"))
+    return carrier
 
 
 def _open_jitlog(args: Any) -> int:
@@ -146,42 +234,11 @@ def _open_jitlog(args: Any) -> int:
     is no profile to stand beside."""
     if not args.jitlog:
         return -1
+    from vmprof_allocation.watcher import move_up
     path = "%s.jit" % args.output if args.output is not None else os.devnull
     try:
-        return os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, 0o666)
+        return move_up(os.open(
+            path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, 0o666))
     except OSError as e:
         raise AllocationSamplingError(
             "can't write the JIT log to %r: %s" % (path, e.strerror)) from None
-
-
-def _start_jitlog(fd: int) -> Any:
-    if fd < 0:
-        return None
-    try:
-        import _jitlog
-    except ImportError:
-        return None
-    _jitlog.enable(fd)
-    return _jitlog
-
-
-def _finish(session: Session, keep: bool, jitlog: Any) -> None:
-    """Stop; without -o show the summary on stderr, where it does not mix
-    with the program's output.  A forked child has nothing to show."""
-    is_parent = session.is_parent
-    if jitlog is not None:
-        jitlog.disable()
-    try:
-        session.stop()
-    except AllocationSamplingError as e:
-        print("vmprof: %s" % e, file=sys.stderr)
-    if keep or not is_parent:
-        return
-    from vmprof_allocation import reader, summary
-    assert session.output is not None
-    try:
-        summary.show(reader.read(session.output), sys.stderr)
-    except AllocationSamplingError as e:
-        print("vmprof: %s" % e, file=sys.stderr)
-    finally:
-        os.unlink(session.output)

@@ -97,6 +97,8 @@ class Image:
             raise ELFError("not an x86-64 program")
         self.text, self.text_address = self.section(".text")
         self.starts = self.function_starts()
+        self._functions: dict[int, list[Any]] = {}
+        self._slots: dict[str, dict[int, set[int]]] | None = None
         self.decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
         self.decoder.detail = True
 
@@ -123,36 +125,67 @@ class Image:
         words = struct.unpack_from("<%di" % (2 * entries), data, 12)
         return sorted(address + start for start in words[::2])
 
-    def function(self, address: int) -> list[Any]:
-        """The instructions of the function that starts at `address`."""
+    def code(self, address: int) -> bytes:
+        """The machine code of the function that starts at `address`."""
         i = bisect.bisect_left(self.starts, address)
         if i == len(self.starts) or self.starts[i] != address:
-            return []
+            return b""
         end = (self.starts[i + 1] if i + 1 < len(self.starts)
                else self.text_address + len(self.text))
-        code = self.text[address - self.text_address:end - self.text_address]
-        return list(self.decoder.disasm(code, address))
+        return self.text[address - self.text_address:end - self.text_address]
+
+    def function(self, address: int) -> list[Any]:
+        """Its instructions."""
+        if address not in self._functions:
+            self._functions[address] = list(
+                self.decoder.disasm(self.code(address), address))
+        return self._functions[address]
+
+    def may_call(self, address: int, callee: int) -> bool:
+        """Whether there is any reason to decode a function, which takes long:
+        the bytes of a call are somewhere in it."""
+        return any(
+            address + match.end() + 4 + struct.unpack("<i", match.group(1))[0]
+            == callee for match in _CALL.finditer(self.code(address)))
+
+    def may_access(self, address: int, offset: int) -> bool:
+        """Likewise for [register + offset]."""
+        return (-128 <= offset < 128
+                or struct.pack("<i", offset) in self.code(address))
 
     def import_slot(self, search: Search, name: str) -> int:
         """The pointer through which an imported function is called; 0 if it
         is not imported."""
-        symbols = self.elf.get_section_by_name(".dynsym")
-        wanted = {i for i in range(symbols.num_symbols())
-                  if symbols.get_symbol(i).name == name}
+        if self._slots is None:
+            self._slots = self._import_slots()
         # R_X86_64_JUMP_SLOT before R_X86_64_GLOB_DAT: the first, where there
         # are both, is the one that is called
         for kind in 7, 6:
-            slots = set()
-            for section in ".rela.plt", ".rela.dyn":
-                if self.elf.get_section_by_name(section) is None:
-                    continue
-                for offset, info, _ in struct.iter_unpack(
-                        "<QQq", self.section(section)[0]):
-                    if info & 0xffffffff == kind and info >> 32 in wanted:
-                        slots.add(offset)
+            slots = self._slots.get(name, {}).get(kind)
             if slots:
                 return search.only("pointer to %s()" % name, slots)
         return 0
+
+    def _import_slots(self) -> dict[str, dict[int, set[int]]]:
+        """For each name and kind of relocation, the addresses.  There are
+        hundreds of thousands, nearly all of them of no symbol: pyelftools
+        would take seconds."""
+        symbols, _ = self.section(".dynsym")
+        strings, _ = self.section(".dynstr")
+        found: dict[str, dict[int, set[int]]] = {}
+        for section in ".rela.plt", ".rela.dyn":
+            if self.elf.get_section_by_name(section) is None:
+                continue
+            for offset, info, _ in struct.iter_unpack(
+                    "<QQq", self.section(section)[0]):
+                symbol, kind = info >> 32, info & 0xffffffff
+                if symbol and kind in (6, 7):
+                    (start,) = struct.unpack_from("<I", symbols, 24 * symbol)
+                    name = strings[start:strings.index(b"\0", start)].decode(
+                        "ascii", "replace")
+                    found.setdefault(name, {}).setdefault(
+                        kind, set()).add(offset)
+        return found
 
     def is_read_only(self, address: int) -> bool:
         return any(s["p_type"] == "PT_GNU_RELRO"
@@ -179,6 +212,7 @@ def _targets(image: Image, pattern: bytes) -> collections.Counter[int]:
 _RIP = rb"[\x05\x0d\x15\x1d\x25\x2d\x35\x3d]....(?<=....)"
 _COMPARE = rb"[\x48\x4c][\x39\x3b]" + _RIP      # cmp reg, [rip+x] or reverse
 _STORE = rb"[\x48\x4c]\x89" + _RIP              # mov [rip+x], reg
+_CALL = re.compile(rb"\xe8(?=(....))", re.DOTALL)
 _GC_CALL = re.compile(rb"\x48\x8d\x3d(....).{0,12}?\xe8(....)", re.DOTALL)
 
 
@@ -210,7 +244,9 @@ def _memory(instruction: Any) -> Iterator[tuple[int, Any]]:
 
 def _stores_to(code: list[Any], offset: int) -> list[Any]:
     """The `mov [reg + offset], ...` of a function."""
-    return [i for i in code if i.id == x86.X86_INS_MOV
+    # what an instruction's operands are takes capstone longest
+    wanted = b"" if -128 <= offset < 128 else struct.pack("<i", offset)
+    return [i for i in code if i.id == x86.X86_INS_MOV and wanted in i.bytes
             for n, m in _memory(i)
             if n == 0 and m.disp == offset and m.base != x86.X86_REG_RIP]
 
@@ -282,7 +318,7 @@ def _movable(code: list[Any]) -> int:
     if not JUMP_SIZE <= size <= MAX_MOVED:
         return 0
     inner = range(code[0].address + 1, code[0].address + size)
-    if any(i.group(capstone.CS_GRP_JUMP)
+    if any(i.mnemonic.startswith(("j", "loop", "xbegin"))
            and i.operands[0].type == x86.X86_OP_IMM
            and i.operands[0].imm in inner for i in code):
         return 0
@@ -318,7 +354,8 @@ def _find(image: Image, search: Search) -> Layout:
 
     minor = search.only(ENTRIES[1], {
         f for f in set(_calls(reserve_code))
-        if _stores_to(image.function(f), top_offset)
+        if image.may_access(f, top_offset) and image.may_access(f, free_offset)
+        and _stores_to(image.function(f), top_offset)
         and _stores_to(image.function(f), free_offset)})
 
     tables = _type_table(reserve_code)
@@ -328,8 +365,10 @@ def _find(image: Image, search: Search) -> Layout:
     ((table, item, reads),) = tables
     external_tables = {}
     for f, _ in callees[gc].most_common(40):
+        if f == reserve or not image.may_call(f, minor):
+            continue
         code = image.function(f)
-        if f != reserve and minor in _calls(code):
+        if minor in _calls(code):
             for t, i, r in _type_table(code):
                 if (t, i) == (table, item):
                     external_tables[f] = r

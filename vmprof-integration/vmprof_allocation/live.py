@@ -14,7 +14,6 @@ import struct
 import sys
 from _thread import RLock
 
-from vmprof_allocation import cache
 from vmprof_allocation.carrier import (
     Carrier,
     Settings,
@@ -33,6 +32,7 @@ from vmprof_allocation.layout import ENTRIES, IMPORTS, Layout
 # nothing that is not needed: see carrier.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 LIBRARY = os.path.join(os.path.dirname(__file__), "_live.so")
@@ -42,6 +42,10 @@ PF_X, PF_W = 1, 2
 #: bytes of an object that PyPy makes with external_malloc(), whatever its
 #: version: more than fit into any nursery's share for one object
 KNOCK = 2**18
+
+#: for the command line: called before a search, which takes a second or more,
+#: with the path where its answer will be remembered, if there is one
+searching: Callable[[str | None], None] | None = None
 
 
 def unsupported() -> str | None:
@@ -90,7 +94,7 @@ def read_maps() -> list[Mapping]:
 class Process(Evidence):
     """The nursery of this process: addresses, checked in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, knowledge: str = "") -> None:
         super().__init__()
         reason = unsupported()
         if reason is not None:
@@ -109,7 +113,7 @@ class Process(Evidence):
             if name.startswith("live_"):
                 getattr(self.lib, name)     # made on first use: not later
         self.path, self.base = self._find_library()
-        self.layout = self._load_layout()
+        self.layout = self._load_layout(knowledge)
         self._check_layout()
         self._check_memory()
         self._prepare_hooks()
@@ -185,10 +189,17 @@ class Process(Evidence):
                 note = note[value + (value_size + 3) // 4 * 4:]
         raise self.refuse("build-id", "PyPy's code has none")
 
-    def _load_layout(self) -> Layout:
+    def _load_layout(self, knowledge: str) -> Layout:
         """What find.py found, now or earlier."""
         build_id = self._build_id()
         self.found("build-id", build_id)
+        try:
+            layout = Layout.parse(knowledge)
+            if layout.build_id == build_id:
+                return layout
+        except ValueError:
+            pass            # nobody knew
+        from vmprof_allocation import cache
         file = cache.path(build_id)
         text = cache.load(file) if file is not None else None
         if text is not None:
@@ -199,6 +210,8 @@ class Process(Evidence):
                     return layout
             except ValueError:
                 pass        # of another version of ours
+        if searching is not None:
+            searching(file)
         import json
         import subprocess
         # not in the program's folder, where it may have an elftools.py
@@ -249,7 +262,8 @@ class Process(Evidence):
                 and all(len(code) == 32 for code in layout.code)
                 and 0 <= layout.type_fixed_size < 256
                 and 0 <= layout.type_item_size < 256):
-            raise self.refuse("the layout", layout.text())
+            raise self.refuse("the layout", layout.text().strip()
+                              .replace("\n", " "))
 
     def _check_memory(self) -> None:
         """What was found in the file has to be true of this process."""
@@ -321,7 +335,7 @@ class Process(Evidence):
 
 _filler = b"x" * 10000
 #: what is stored here was really allocated, whatever the JIT thinks
-_sink: list[object] = [None]
+_sink: list[Any] = [None, 0]
 
 
 # ____________________________________________________________
@@ -383,9 +397,12 @@ class LiveCarrier(Carrier):
     def findings(self) -> list[Finding]:
         return self._process.findings if self._process is not None else []
 
-    def prepare(self) -> None:
+    def knowledge(self) -> str:
+        return self._process.layout.text() if self._process is not None else ""
+
+    def prepare(self, knowledge: str = "") -> None:
         # takes its time, and can be interrupted
-        process = self._process or Process()
+        process = self._process or Process(knowledge)
         with self._section():
             if self._process is None:
                 self._process, self._lib = process, process.lib
@@ -536,12 +553,11 @@ class LiveCarrier(Carrier):
         return result
 
 
-_zero = b"\0"
-
-
 def _knock() -> None:
-    """Allocate what native/live.h says."""
-    _sink[0] = _zero * KNOCK
+    """Allocate what native/live.h says.  Not something that the JIT can work
+    out beforehand, or leave out: each time another size, and not immutable."""
+    _sink[1] = size = (_sink[1] + 1) % 1024
+    _sink[0] = bytearray(KNOCK + size)
     _sink[0] = None
 
 

@@ -11,26 +11,17 @@ from _thread import RLock
 
 from vmprof_allocation.carrier import (
     Carrier,
+    Limit,
     Settings,
     Statistics,
     refuse_second,
 )
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.sizes import Limit
 
 # nothing that is not needed: see carrier.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-
-def vmprof() -> Any:
-    """PyPy's module `_vmprof`, or None if it can't sample allocations."""
-    try:
-        import _vmprof
-    except ImportError:
-        return None
-    return _vmprof if hasattr(_vmprof, "set_allocation_interval") else None
 
 
 class PatchedCarrier(Carrier):
@@ -43,7 +34,7 @@ class PatchedCarrier(Carrier):
         self._pid = 0
         self._lock = RLock()
 
-    def prepare(self) -> None:
+    def prepare(self, knowledge: str = "") -> None:
         if self._pid not in (0, os.getpid()):
             # a forked child: its parent's lock and sampling
             self._lock = RLock()
@@ -116,11 +107,9 @@ class PatchedCarrier(Carrier):
 _carrier: PatchedCarrier | None = None
 
 
-def carrier() -> PatchedCarrier | None:
-    """The one carrier of this process; None in a stock PyPy."""
+def carrier(vmprof: Any) -> PatchedCarrier:
+    """The one carrier of this process; `vmprof`: carrier.patched_vmprof()."""
     global _carrier
     if _carrier is None:
-        module = vmprof()
-        if module is not None:
-            _carrier = PatchedCarrier(module)
+        _carrier = PatchedCarrier(vmprof)
     return _carrier

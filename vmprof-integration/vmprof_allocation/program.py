@@ -4,13 +4,21 @@ from __future__ import annotations
 from vmprof_allocation.reader import Frame, Function, Profile
 
 #: files that stand between PyPy's start-up code and the program
-_RUNNERS = ("<vmprof-allocation>", "/vmprof/__main__.py", "/runpy.py",
-            "<frozen runpy>")
+_RUNNERS = ("/vmprof/__main__.py", "/runpy.py", "<frozen runpy>")
 _OURS = "/vmprof_allocation/"
-_STARTUP = "/app_main.py"
+#: PyPy's own, "<builtin>/...": it starts and ends a run; and the functions that
+#: run what is the program's
+_START_UP = ("/app_main.py", "/app_atexit.py")
+_PROGRAM = ("run_toplevel", "run_exitfuncs")
 
 #: stands for stacks of which nothing is left
 START = Function("[starting and ending the run]", 0, "", "")
+#: stands for stacks of pieces of the JIT's machine code alone, of which vmprof
+#: doesn't know what they are: mostly generators that were resumed inside a
+#: `yield from`, one in the other, so many that no other frame had room
+COMPILED = Function("[compiled code, function not known]", 0, "", "")
+#: stands for stacks that were empty from the beginning
+EMPTY = Function("[no frames]", 0, "", "")
 #: stands for stacks that got lost
 LOST = Function("[stack lost]", 0, "", "")
 
@@ -32,11 +40,29 @@ class ProgramFrames:
                 outside = _is_outside(self._profile.function(frame.address))
                 self._known[frame.address] = outside
             if not outside:
-                return stack[i:]
+                return () if self._is_start(stack[:i + 1]) else stack[i:]
         return ()
+
+    def label(self, stack: tuple[Frame, ...]) -> Function:
+        """Stands for a stack of which nothing is left."""
+        if stack:
+            return START
+        # PyPy's vmprof takes no sample of a stack without frames
+        return COMPILED if self._profile.interpreter == "pypy" else EMPTY
+
+    def _is_start(self, frames: tuple[Frame, ...]) -> bool:
+        """Whether the last of `frames` was called by PyPy's start-up itself:
+        it imports `site`, and looks for the program."""
+        *callers, last = [self._profile.function(f.address) for f in frames]
+        return (bool(callers) and last.name != "<module>"
+                and all(_is_start_up(f.file) and f.name not in _PROGRAM
+                        for f in callers))
 
 
 def _is_outside(function: Function) -> bool:
     file = function.file
-    return (file.endswith(_RUNNERS) or _OURS in file
-            or (file.startswith("<") and file.endswith(_STARTUP)))
+    return file.endswith(_RUNNERS) or _OURS in file or _is_start_up(file)
+
+
+def _is_start_up(file: str) -> bool:
+    return file.startswith("<") and file.endswith(_START_UP)

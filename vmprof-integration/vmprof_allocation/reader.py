@@ -1,27 +1,27 @@
 """Read vmprof's logs, with or without allocation samples, of any size.
 
-One pass over the bytes.  A program has far fewer distinct stacks than
-samples: each is decoded once.  Nothing here is recursive.  PROFILE.rst is the
-definition of the layout.
+One pass over the bytes, piece by piece: what is kept are the samples, or
+what the caller makes of them, and the stacks, as the tree that they are.
+Nothing here is recursive.  PROFILE.rst is the definition of the layout.
 """
 from __future__ import annotations
 
 import array
 import dataclasses
-import gzip
 import io
+import itertools
 import os
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import BinaryIO, NamedTuple, Protocol, overload
 
 from vmprof_allocation.errors import ProfileError
 
 STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
 BLOCK_ADDRESS = -0x616C6C6F63
-BLOCK_VERSION = "2"
+BLOCK_VERSION = "3"
 
 #: how a member of our kind of gzip file begins: then come its kind, 04 00,
 #: and its size in 32 bits
@@ -32,6 +32,8 @@ _FOR_VMPROF = b"s"
 
 #: digits of a number (PROFILE.rst): all but the last have the sixth bit set
 _NUMBER = re.compile("[`-\x7f]*[@-_]")
+_LAST_DIGIT = re.compile("[@-_]")
+_NUMBERS = re.compile("([@-\x7f]*[@-_])?")
 _NEW_THREAD, _NEW_INTERVAL, _NEW_MEMORY = 1, 2, 4
 
 FLAG_MEMORY, FLAG_LINES, FLAG_PYPY = 1, 2, 8
@@ -41,15 +43,32 @@ KIND_INTERPRETED, KIND_JIT, KIND_MACHINE_CODE, KIND_NATIVE = 1, 3, 6, 7
 MAX_DEPTH = 2**16
 #: a gzipped profile unpacks to no more bytes: what does is made to harm
 MAX_UNPACKED = 2**32
+#: no record is longer, nor a member of our kind: vmprof's buffers have 8 KiB,
+#: ours 32, and meta data is what somebody typed
+MAX_RECORD = 2**26
+#: what is read and unpacked at once.  Small, because PyPy reserves it anew each
+#: time
+PIECE = 2**16
+MAX_DIGITS = 2**12
+#: bytes of vmprof's stacks that are known without looking at their frames
+MAX_RAW_STACKS = 2**22
 
-#: bytes of a stack that vmprof cut, in a record of at most 1019 words, of
-#: which the last ones may not have been enough for one frame more
-FULL_RECORD = range(8 * 1016, 8 * 1020)
+#: words of a stack that filled vmprof's record.  vmprof goes on to the next
+#: frame while two of 1019 words are free, in steps of two: so with 1016 words
+#: it went on, and with 1018 it stopped.  Of the frames that are inlined in a
+#: piece of machine code it writes one if only one word is free, hence 1020.
+#: (vmp_stack.c, MAX_STACK_DEPTH - 1; vmprof_get_custom_offset.h.)  The column
+#: of resident memory has its own room.
+FULL_RECORD = 1018
 
 _WORD = struct.Struct("<q")
 _STACK_HEAD = struct.Struct("<qq")
 # a native function's name may contain colons (C++'s do)
 _NAME = re.compile(r"([^:]*):(.*?):(-?[0-9]{1,9}):(.*)", re.DOTALL)
+
+
+def _column() -> array.array[int]:
+    return array.array("q")
 
 
 class Frame(NamedTuple):
@@ -73,29 +92,76 @@ class Function(NamedTuple):
     language: str
 
 
+class Rows(Protocol):
+    """What becomes of the samples while a profile is read."""
+
+    def begin(self, settings: dict[str, str]) -> None:
+        """What was added before doesn't count; `settings` is filled before
+        the first sample of ours."""
+
+    def add(self, stack: int, time: int, thread: int, size: int,
+            interval: int, memory: int) -> None:
+        """A sample; the columns of Samples."""
+
+    def add_object(self, key: int, type_: int, survived: int) -> None:
+        """What became of the object of sample number `key`, from 1 on, which
+        may come later, or never."""
+
+
 @dataclasses.dataclass
 class Samples:
     """A table with one row per sample; all columns have the same length."""
 
     #: nanoseconds since the start; -1 where the log has no times
-    time: array.array[int]
+    time: array.array[int] = dataclasses.field(default_factory=_column)
     #: kernel's number of the thread; 0: not known
-    thread: array.array[int]
+    thread: array.array[int] = dataclasses.field(default_factory=_column)
     #: index in Profile.stacks; -1: lost
-    stack: array.array[int]
+    stack: array.array[int] = dataclasses.field(default_factory=_column)
     #: bytes; 0: a time sample
-    size: array.array[int]
+    size: array.array[int] = dataclasses.field(default_factory=_column)
     #: mean interval in bytes at that moment; 0: a time sample
-    interval: array.array[int]
+    interval: array.array[int] = dataclasses.field(default_factory=_column)
     #: resident memory in KiB; 0: not known
-    memory: array.array[int]
+    memory: array.array[int] = dataclasses.field(default_factory=_column)
     #: the object's type, as the GC numbers them; -1: not known
-    type: array.array[int]
+    type: array.array[int] = dataclasses.field(default_factory=_column)
     #: did the object survive the next minor collection? -1: not known
-    survived: array.array[int]
+    survived: array.array[int] = dataclasses.field(default_factory=_column)
+
+    def __post_init__(self) -> None:
+        # of sampled objects: key, type, survived
+        self._objects = _column()
 
     def __len__(self) -> int:
         return len(self.stack)
+
+    def begin(self, settings: dict[str, str]) -> None:
+        for field in dataclasses.fields(self):
+            del getattr(self, field.name)[:]
+
+    def add(self, stack: int, time: int, thread: int, size: int,
+            interval: int, memory: int) -> None:
+        self.stack.append(stack)
+        self.time.append(time)
+        self.thread.append(thread)
+        self.size.append(size)
+        self.interval.append(interval)
+        self.memory.append(memory)
+
+    def add_object(self, key: int, type_: int, survived: int) -> None:
+        self._objects.extend((key, type_, survived))
+
+    def finish(self) -> None:
+        """Fill in what became of the objects."""
+        count = len(self)
+        for column in (self.type, self.survived):
+            column.extend([-1] * count)
+        for i in range(0, len(self._objects), 3):
+            # a process may be killed between an object and its sample
+            if 1 <= self._objects[i] <= count:
+                self.type[self._objects[i] - 1] = self._objects[i + 1]
+                self.survived[self._objects[i] - 1] = self._objects[i + 2]
 
 
 class Moment(NamedTuple):
@@ -120,17 +186,19 @@ class Profile:
     period: float
     #: seconds since 1970; 0.0: not known
     start_time: float
-    #: None: the log has no end (the process was killed, or still runs)
+    #: 0.0: not known; None: the log has no end (the process was killed, or
+    #: still runs)
     end_time: float | None
     meta: dict[str, str]
     #: settings of the allocation sampling; empty: there was none
     settings: dict[str, str]
     names: dict[int, str]
     #: distinct stacks, outermost frame first
-    stacks: list[tuple[Frame, ...]]
+    stacks: Sequence[tuple[Frame, ...]]
+    #: empty if they went elsewhere: see read_into()
     samples: Samples
     moments: list[Moment]
-    #: allocation samples without a stack
+    #: samples without a stack
     lost_stacks: int
     #: samples whose stack filled vmprof's record: outer frames are missing
     cut_stacks: int
@@ -140,6 +208,18 @@ class Profile:
     @property
     def gaps(self) -> str:
         return self.settings.get("gaps", "exponential")
+
+    @property
+    def children(self) -> int:
+        """Processes that the program forked, and that were not sampled."""
+        text = self.settings.get("children", "")
+        return int(text) if re.fullmatch("[0-9]{1,18}", text) else 0
+
+    @property
+    def ended(self) -> str:
+        """Why the profile ends before the program did; empty: it does not."""
+        return "".join(c if c.isprintable() else "?"
+                       for c in self.settings.get("ended", ""))
 
     def function(self, address: int) -> Function:
         name = self.names.get(address)
@@ -165,11 +245,283 @@ class _Numbers(dict[str, int]):
         return number
 
 
+class Stacks(Sequence[tuple[Frame, ...]]):
+    """Distinct stacks.  Most share their outer frames with others: a stack is
+    a node of a tree, and its frames are made when they are asked for."""
+
+    def __init__(self) -> None:
+        # of each node; number 0 is the empty stack
+        self._parent = array.array("i", [-1])
+        self._frame = array.array("i", [-1])
+        # open addressing, linear probing; a dict would take six times as much
+        self._table = array.array("i", bytes(4 * 2**10))
+        self._frames: list[Frame] = []
+        self._frame_numbers: dict[tuple[int, int], int] = {}
+        # of each stack
+        self._nodes = array.array("i")
+        #: node * 2 + whether it filled its record: stack
+        self._numbers: dict[int, int] = {}
+        #: how often each stack was sampled that filled its record
+        self.full: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Frame, ...]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[Frame, ...]]: ...
+
+    def __getitem__(self, index: int | slice) -> (
+            tuple[Frame, ...] | list[tuple[Frame, ...]]):
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        node = self._nodes[index]
+        frames = []
+        while node:
+            frames.append(self._frames[self._frame[node]])
+            node = self._parent[node]
+        frames.reverse()
+        return tuple(frames)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def number(self, node: int, words: int) -> int:
+        """The number of the stack that ends with `node`, and had so many
+        words in its record."""
+        is_full = words >= FULL_RECORD
+        key = node << 1 | is_full
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._nodes)
+            self._nodes.append(node)
+            if is_full:
+                self.full[number] = 0
+        return number
+
+    def child(self, node: int, kind: int, address: int) -> int:
+        """The node of one frame more, which is in no machine code: `kind` is
+        its kind, or with other interpreters than PyPy minus its line."""
+        number = self._frame_numbers.get((kind, address))
+        if number is None:
+            number = self._frame_numbers[kind, address] = len(self._frames)
+            self._frames.append(
+                Frame(address, _KINDS[kind], 0) if kind > 0 else
+                # vmprof marks native addresses with the lowest bit
+                Frame(address, "native" if address & 1 else "interpreted",
+                      -kind))
+        place = self._place(node, number)
+        child = self._table[place]
+        if not child:
+            child = self._table[place] = len(self._parent)
+            self._parent.append(node)
+            self._frame.append(number)
+            if 3 * child > 2 * len(self._table):
+                self._grow()
+        return child
+
+    def _place(self, node: int, frame: int) -> int:
+        """Where in the table this child of `node` is, or has to be."""
+        table, parents, frames = self._table, self._parent, self._frame
+        mask = len(table) - 1
+        place = node * 0x9e3779b1 + frame * 0x85ebca77
+        place = (place ^ place >> 15) & mask
+        while child := table[place]:
+            if parents[child] == node and frames[child] == frame:
+                break
+            place = place + 1 & mask
+        return place
+
+    def _grow(self) -> None:
+        self._table = array.array("i", bytes(8 * len(self._table)))
+        for child in range(1, len(self._parent)):
+            place = self._place(self._parent[child], self._frame[child])
+            self._table[place] = child
+
+    def pypy_child(self, node: int, kind: int, address: int) -> int:
+        """The node of one pair more of a PyPy stack, from the outermost on.
+
+        A piece of the JIT's machine code writes its start (kind 6) and then
+        the Python frames that are inlined at this point, innermost first
+        (kind 3).  The outermost of them is the frame that the interpreter was
+        running when it entered the machine code, if it entered it there: then
+        this frame's own entry (kind 1) is the next one outwards, and the two
+        are one.  If other machine code called it, then there is none, and the
+        next piece follows.
+        """
+        if kind not in _KINDS:
+            return node
+        if kind == KIND_JIT and node:
+            frame = self._frames[self._frame[node]]
+            if frame.address == address and frame.kind == "interpreted":
+                node = self._parent[node]
+        return self.child(node, kind, address)
+
+    def cut(self) -> int:
+        """How many samples have lost their outermost frames.
+
+        A stack that fills its record may just fit.  Then it begins where
+        others do that had room left, with a function that nobody calls.
+        """
+        if not self.full:
+            return 0
+        called, entries = set(), set()
+        for node in range(1, len(self._parent)):
+            if self._parent[node]:
+                called.add(self._frames[self._frame[node]].address)
+        for stack, node in enumerate(self._nodes):
+            if node and stack not in self.full:
+                entries.add(self._entry(node))
+        entries -= called
+        return sum(count for stack, count in self.full.items()
+                   if self._entry(self._nodes[stack]) not in entries)
+
+    def _entry(self, node: int) -> int | None:
+        """The address of the outermost function."""
+        outermost = node
+        while node:
+            node, outermost = self._parent[node], node
+        return self._frames[self._frame[outermost]].address if outermost else None
+
+
+_KINDS = {KIND_INTERPRETED: "interpreted", KIND_JIT: "jit",
+          KIND_NATIVE: "native"}
+
+
+class _Pieces:
+    """What a profile unpacks to, piece by piece, as an iterator."""
+
+    def __init__(self, file: BinaryIO, salvage: bool,
+                 progress: Callable[[int], None] | None):
+        self._file = file
+        self._salvage = salvage
+        self._progress = progress
+        self._unpacked = 0
+        #: bytes of the file that were read
+        self.done = 0
+        #: bytes at the end that make no whole member
+        self.torn = 0
+        self._first = self._read(len(_MEMBER))
+
+    def _read(self, size: int) -> bytes:
+        """Fewer bytes than `size` only at the end of the file."""
+        parts = []
+        while size > 0:
+            part = self._file.read(min(size, PIECE))
+            if not part:
+                break
+            parts.append(part)
+            size -= len(part)
+            self.done += len(part)
+        if self._progress is not None:
+            self._progress(self.done)
+        return b"".join(parts)
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            if self._first == _MEMBER:
+                yield from self._members()
+            elif self._first[:2] == b"\x1f\x8b":
+                # not written by us
+                yield from self._unpack(self._packed())
+            else:
+                yield from self._packed()
+        except zlib.error as e:
+            raise ProfileError("damaged profile: %s" % e) from e
+
+    def _packed(self) -> Iterator[bytes]:
+        yield self._first
+        while part := self._read(PIECE):
+            yield part
+
+    def _members(self) -> Iterator[bytes]:
+        head = self._first
+        while True:
+            at = self.done - len(head)
+            head += self._read(_MEMBER_HEAD.size - len(head))
+            if not head:
+                return
+            if len(head) < _MEMBER_HEAD.size or not head.startswith(_MEMBER):
+                break
+            _, kind, _, length = _MEMBER_HEAD.unpack(head)
+            if not _MEMBER_HEAD.size <= length:
+                break
+            if kind == _FOR_VMPROF:
+                rest = self._pass_over(length - len(head))
+            elif length > MAX_RECORD:
+                rest = self._pass_over(length - len(head))
+                if not rest:
+                    raise ProfileError(
+                        "damaged profile: a part of %d bytes at byte %d"
+                        % (length, at))
+            else:
+                body = self._read(length - len(head))
+                rest = length - len(head) - len(body)
+                if not rest:
+                    # as parts only: a member is there or not
+                    yield from self._unpack(iter((head, body)))
+            if rest:
+                break
+            head = b""
+        self._pass_over(2**63)
+        self.torn = self.done - at
+        if not self._salvage:
+            raise ProfileError(
+                "the profile is cut off: its last part, at byte %d of %d, is "
+                "not whole. Read what is before it with --salvage"
+                % (at, self.done))
+
+    def _pass_over(self, size: int) -> int:
+        """Returns how many of `size` bytes there are not."""
+        while size > 0:
+            part = self._read(min(size, PIECE))
+            if not part:
+                break
+            size -= len(part)
+        return size
+
+    def _unpack(self, packed: Iterator[bytes]) -> Iterator[bytes]:
+        """`packed` is one gzip member or some."""
+        def checked(piece: bytes) -> bytes:
+            self._unpacked += len(piece)
+            if self._unpacked > MAX_UNPACKED:
+                raise ProfileError("the profile unpacks to more than %d bytes"
+                                   % MAX_UNPACKED)
+            return piece
+
+        unpacker = zlib.decompressobj(wbits=31)
+        for part in packed:
+            while part:
+                if unpacker.eof:
+                    # gzip allows zeros behind a member
+                    part = part.lstrip(b"\0")
+                    if not part:
+                        break
+                    unpacker = zlib.decompressobj(wbits=31)
+                yield checked(unpacker.decompress(part, PIECE))
+                part = unpacker.unconsumed_tail or unpacker.unused_data
+        while not unpacker.eof:
+            # what the last piece had no room for
+            piece = unpacker.decompress(b"", PIECE)
+            if not piece:
+                raise ProfileError("damaged profile: its packed data end "
+                                   "too early")
+            yield checked(piece)
+
+
 class _Reader:
-    def __init__(self, data: bytes, progress: Callable[[int, int], None] | None):
-        self.data = data
+    def __init__(self, pieces: _Pieces, rows: Rows):
+        self.pieces = iter(pieces)
+        #: a part of the log, where in it we are, and where in the log it begins
+        self.data = b""
         self.at = 0
-        self.progress = progress
+        self.before = 0
+        #: nothing follows
+        self.is_last = False
         self.version = 0
         self.flags = 0
         self.interpreter = ""
@@ -180,25 +532,59 @@ class _Reader:
         self.settings: dict[str, str] = {}
         self.names: dict[int, str] = {}
         self.moments: list[Moment] = []
-        self.raw_stacks: dict[bytes, int] = {}
-        self.frames = _Frames()
-        # one row per stack sample of vmprof's, in the order of the file
-        self.stock = Samples(*(array.array("q") for _ in range(8)))
-        # one row per sample in our blocks, likewise
-        self.ours = Samples(*(array.array("q") for _ in range(8)))
+        self.stacks = Stacks()
+        # vmprof's samples, as long as there is nothing of ours: those that
+        # stand beside ours are the same ones again
+        self.rows = rows
+        self.is_ours = False
+        self.count = self.lost = 0
+        rows.begin(self.settings)
         self.numbers = _Numbers()
-        # index in raw_stacks of each stack that was defined; the last one of
-        # these, (kind, address) from the outermost frame on
+        #: number in `stacks` of vmprof's stacks, as far as they are known
+        self.raw_stacks: dict[bytes, int] = {}
+        self.raw_size = 0
+        #: number in `stacks` of each stack that was defined; and the nodes of
+        #: the file's tree: each one's node in `stacks`, and its depth;
+        #: and the file's frames, (kind, address)
         self.defined = array.array("q", [-1])
-        self.last_defined: list[tuple[int, int]] = []
-        # of sampled objects: key, type, survived
-        self.objects = array.array("q")
+        self.nodes = array.array("q", [0])
+        self.depths = array.array("i", [0])
+        self.pairs: list[tuple[int, int]] = [(0, 0)]
 
     def damaged(self, what: str) -> ProfileError:
-        return ProfileError("damaged profile: %s at byte %d of %d"
-                            % (what, self.at, len(self.data)))
+        return ProfileError("damaged profile: %s at byte %d"
+                            % (what, self.before + self.at))
+
+    def more(self) -> bool:
+        """Have more of the log in `data`; False: there is no more."""
+        if self.is_last:
+            return False
+        rest = self.data[self.at:]
+        self.before += self.at
+        self.at = 0
+        parts, size = [rest], len(rest)
+        # doubled, lest a long record be looked at again for each piece
+        while size < 2 * len(rest) + 1:
+            piece = next(self.pieces, None)
+            if piece is None:
+                self.is_last = True
+                break
+            parts.append(piece)
+            size += len(piece)
+        self.data = b"".join(parts)
+        return size > len(rest)
+
+    def pass_over(self) -> int:
+        """Read what follows to its end; returns the bytes from `at` on."""
+        size = len(self.data) - self.at
+        for piece in self.pieces:
+            size += len(piece)
+        self.is_last = True
+        return size
 
     def read_head(self) -> None:
+        while len(self.data) < 40 and self.more():
+            pass
         if len(self.data) < 40:
             raise ProfileError("not a vmprof profile: %s" % (
                 "the file is empty" if not self.data else
@@ -212,35 +598,48 @@ class _Reader:
         self.at = 40
 
     # each of these reads one record whose marker is at self.at, and returns
-    # where the next one begins; beyond the end of the data means: cut off
+    # where the next one begins; beyond the end of the data means that it is
+    # not whole: then nothing was changed
 
     def _string(self, at: int) -> tuple[str, int]:
         (length,) = _WORD.unpack_from(self.data, at)
         end = at + 8 + length
         if length < 0:
             raise self.damaged("a string of %d bytes" % length)
+        if end > len(self.data):
+            return "", end
         return self.data[at + 8:end].decode("utf-8", "replace"), end
 
     def _time(self, at: int) -> tuple[float, int]:
         seconds, micro = _STACK_HEAD.unpack_from(self.data, at)
         return seconds + micro / 1e6, at + 24
 
+    def read_start(self) -> int:
+        time, end = self._time(self.at + 1)
+        if end <= len(self.data):
+            self.start_time = time
+        return end
+
     def read_header(self) -> int:
         at = self.at
         if self.version:
             raise self.damaged("a second header")
-        (self.version,) = struct.unpack_from(">h", self.data, at + 1)
+        (version,) = struct.unpack_from(">h", self.data, at + 1)
         at += 3
-        if self.version >= 4:
-            self.flags = self.data[at]
+        if version >= 4:
+            flags = self.data[at]
             at += 1
         else:
-            self.flags = FLAG_MEMORY if self.version == 3 else 0
+            flags = FLAG_MEMORY if version == 3 else 0
         end = at + 1 + self.data[at]
-        self.interpreter = self.data[at + 1:end].decode("ascii", "replace")
-        if not 1 <= self.version <= 7:
+        if end > len(self.data):
+            return end
+        if not 1 <= version <= 7:
             raise ProfileError("vmprof's layout version %d is not known; "
-                               "this reads 1 to 7" % self.version)
+                               "this reads 1 to 7" % version)
+        self.version = version
+        self.interpreter = self.data[at + 1:end].decode("ascii", "replace")
+        self.flags = flags
         if self.interpreter == "pypy":
             self.flags |= FLAG_PYPY
         # the words behind a stack: thread, memory, time stamp
@@ -260,19 +659,57 @@ class _Reader:
                                % (count, depth))
         start = at + 17
         end = start + 8 * depth
-        if end + self.tail > len(data):
+        if end + self.tail > len(data) or self.is_ours:
             return end + self.tail
-        self.stock.stack.append(self.stack_index(data[start:end]))
-        self.stock.thread.append(_WORD.unpack_from(data, end)[0])
-        self.stock.memory.append(_WORD.unpack_from(data, end + 8)[0]
-                                 if self.has_memory else 0)
-        self.stock.time.append(
-            _WORD.unpack_from(data, end + self.tail - 8)[0]
-            if self.version == 7 else -1)
+        self.add(self.raw_stack(data[start:end]),
+                 _WORD.unpack_from(data, end + self.tail - 8)[0]
+                 if self.version == 7 else -1,
+                 _WORD.unpack_from(data, end)[0], 0, 0,
+                 _WORD.unpack_from(data, end + 8)[0] if self.has_memory else 0)
         return end + self.tail
 
-    def stack_index(self, raw: bytes) -> int:
-        return self.raw_stacks.setdefault(raw, len(self.raw_stacks))
+    def add(self, stack: int, time: int, thread: int, size: int,
+            interval: int, memory: int) -> None:
+        self.count += 1
+        if stack in self.stacks.full:
+            self.stacks.full[stack] += 1
+        elif stack < 0:
+            self.lost += 1
+        self.rows.add(stack, time, thread, size, interval, memory)
+
+    def begin_ours(self) -> None:
+        if not self.is_ours:
+            self.is_ours = True
+            self.count = self.lost = 0
+            self.stacks = Stacks()
+            self.raw_stacks.clear()
+            self.rows.begin(self.settings)
+
+    def raw_stack(self, raw: bytes) -> int:
+        """The number of vmprof's stack."""
+        number = self.raw_stacks.get(raw)
+        if number is None:
+            self.raw_size += len(raw)
+            if self.raw_size > MAX_RAW_STACKS:
+                self.raw_stacks.clear()
+                self.raw_size = len(raw)
+            number = self.raw_stacks[raw] = self.decode(raw)
+        return number
+
+    def decode(self, raw: bytes) -> int:
+        words = struct.unpack("<%dq" % (len(raw) // 8), raw)
+        node, stacks = 0, self.stacks
+        if self.flags & FLAG_PYPY:
+            # of an odd number, the last one is no frame
+            for i in range(len(words) // 2 * 2 - 2, -1, -2):
+                node = stacks.pypy_child(node, words[i], words[i + 1])
+        elif self.flags & FLAG_LINES:
+            for i in range(len(words) // 2 * 2 - 2, -1, -2):
+                node = stacks.child(node, -abs(words[i]), words[i + 1])
+        else:
+            for word in reversed(words):
+                node = stacks.child(node, 0, word)
+        return stacks.number(node, len(words))
 
     def read_name(self) -> int:
         (address,) = _WORD.unpack_from(self.data, self.at + 1)
@@ -289,7 +726,8 @@ class _Reader:
         if at > len(self.data):
             return at
         value, end = self._string(at)
-        self.meta[key] = value
+        if end <= len(self.data):
+            self.meta[key] = value
         return end
 
     def read_block(self, text: str) -> None:
@@ -300,26 +738,35 @@ class _Reader:
         if version != BLOCK_VERSION:
             return
         if kind == "settings":
+            self.begin_ours()
             for pair in payload.split(";"):
                 key, _, value = pair.partition("=")
                 self.settings[key] = value
         elif kind == "samples":
+            self.begin_ours()
             self.read_samples(payload)
         elif kind == "objects":
             self.read_objects(payload)
 
     def read_numbers(self, payload: str, kind: str) -> Iterator[int]:
-        digits = _NUMBER.findall(payload)
-        if sum(map(len, digits)) != len(payload):
+        if not _NUMBERS.fullmatch(payload):
             raise self.damaged("a block of %s that are none" % kind)
-        return map(self.numbers.__getitem__, digits)
+        return itertools.chain.from_iterable(self.some_numbers(payload))
+
+    def some_numbers(self, payload: str) -> Iterator[Iterator[int]]:
+        # not all at once: each is a string of its own
+        at = 0
+        while last := _LAST_DIGIT.search(payload, at + MAX_DIGITS):
+            yield map(self.numbers.__getitem__,
+                      _NUMBER.findall(payload, at, last.end()))
+            at = last.end()
+        yield map(self.numbers.__getitem__, _NUMBER.findall(payload, at))
 
     def read_samples(self, payload: str) -> None:
-        table = self.ours
         numbers = self.read_numbers(payload, "samples")
         try:
             head = [next(numbers) for _ in range(8)]
-            if head.pop() != len(table) or max(head) >= 2**63:
+            if head.pop() != self.count or max(head) >= 2**63:
                 raise ValueError
             self.moments.append(Moment(*head))
             thread = interval = memory = time = 0
@@ -338,225 +785,128 @@ class _Reader:
                     memory = next(numbers)
                 if size and not interval:
                     raise ValueError
-                table.stack.append(self.defined[number >> 3])
-                table.time.append(time)
-                table.thread.append(thread)
-                table.size.append(size)
-                table.interval.append(interval if size else 0)
-                table.memory.append(memory)
+                if (time | size | thread | interval | memory) >> 63:
+                    raise ValueError
+                self.add(self.defined[number >> 3], time, thread, size,
+                         interval if size else 0, memory)
         except (ValueError, IndexError, OverflowError, StopIteration):
             raise self.damaged("a block of samples that are none") from None
 
     def read_definition(self, numbers: Iterator[int]) -> None:
-        kept, added = next(numbers), next(numbers)
-        if kept > len(self.last_defined) or kept + added > MAX_DEPTH:
+        at, added = next(numbers), next(numbers)
+        node, depth = self.nodes[at], self.depths[at]
+        if depth + added > MAX_DEPTH:
             raise ValueError
-        frames = self.last_defined[:kept]
-        frames += [(next(numbers), next(numbers)) for _ in range(added)]
-        words = [word for pair in reversed(frames) for word in pair]
-        try:
-            raw = struct.pack("<%dQ" % len(words), *words)
-        except struct.error:
-            raise ValueError from None
-        self.defined.append(self.stack_index(raw))
-        self.last_defined = frames
+        for _ in range(added):
+            pair = next(numbers)
+            if not pair:
+                pair = len(self.pairs)
+                kind, address = next(numbers), next(numbers)
+                if kind >= 2**64 or address >= 2**64:
+                    raise ValueError
+                self.pairs.append((kind, address - (address >> 63 << 64)))
+            node = self.stacks.pypy_child(node, *self.pairs[pair])
+            depth += 1
+            self.nodes.append(node)
+            self.depths.append(depth)
+        self.defined.append(self.stacks.number(node, 2 * depth))
 
     def read_objects(self, payload: str) -> None:
         numbers = self.read_numbers(payload, "objects")
         try:
             for key in numbers:
                 fate = next(numbers)
-                self.objects.extend((key, fate >> 1, fate & 1))
-        except (StopIteration, OverflowError):
+                if (key | fate >> 1) >> 63:
+                    raise ValueError
+                self.rows.add_object(key, fate >> 1, fate & 1)
+        except (StopIteration, ValueError):
             raise self.damaged("a block of objects that are none") from None
 
     def read_all(self, salvage: bool) -> int:
         """Returns the number of bytes at the end that are no whole record."""
-        data, size = self.data, len(self.data)
         self.read_head()
         readers = {STACK: self.read_stack, NAME: self.read_name,
                    NATIVE_NAME: self.read_name, META: self.read_meta,
-                   HEADER: self.read_header}
-        next_report = 0
-        while self.at < size:
-            if self.at >= next_report and self.progress is not None:
-                self.progress(self.at, size)
-                next_report = self.at + size // 200
-            marker = data[self.at]
+                   HEADER: self.read_header, TIME: self.read_start}
+        while self.at < len(self.data) or self.more():
+            marker = self.data[self.at]
             try:
                 if marker in readers:
                     end = readers[marker]()
-                elif marker == TIME:
-                    self.start_time, end = self._time(self.at + 1)
                 elif marker == TRAILER:
-                    end = self.at + 1
+                    end, time = self.at + 1, 0.0
                     if self.version >= 5:
-                        self.end_time, end = self._time(self.at + 1)
-                    if end <= size:
-                        break
+                        time, end = self._time(self.at + 1)
+                    if end <= len(self.data):
+                        self.end_time = time
                 else:
                     raise self.damaged("an unknown record 0x%02x" % marker)
             except (struct.error, IndexError):
-                end = size + 1
-            if end > size:
+                end = len(self.data) + 1
+            if end > len(self.data):
+                # read again from its beginning, as soon as it is there
+                if end - self.at <= MAX_RECORD and self.more():
+                    continue
+                size = end - self.at
+                rest = self.pass_over()
+                if rest >= size:
+                    raise self.damaged("a record of %d bytes" % size)
                 if salvage:
-                    return size - self.at
+                    return rest
                 raise ProfileError(
                     "the profile is cut off: its last record, at byte %d of "
                     "%d, is not whole. Read what is before it with --salvage"
-                    % (self.at, size))
+                    % (self.before + self.at, self.before + self.at + rest))
             self.at = end
+            if marker == TRAILER:
+                break
+        # what is behind the end may still be damaged
+        self.pass_over()
         if not self.version:
             raise ProfileError("not a vmprof profile: it has no header")
-        if self.progress is not None:
-            self.progress(size, size)
         return 0
 
-    # ________________________________________
 
-    def samples(self) -> Samples:
-        """Ours, or if there are none, vmprof's: those that stand beside ours
-        are the same ones again."""
-        is_ours = bool(self.settings or self.moments)
-        table = self.ours if is_ours else self.stock
-        count = len(table)
-        for column in (table.type, table.survived):
-            column.extend([-1] * count)
-        if not is_ours:
-            for column in (table.size, table.interval):
-                column.extend([0] * count)
-        for i in range(0, len(self.objects), 3):
-            # a process may be killed between an object and its sample
-            if 1 <= self.objects[i] <= count:
-                table.type[self.objects[i] - 1] = self.objects[i + 1]
-                table.survived[self.objects[i] - 1] = self.objects[i + 2]
-        return table
-
-    def cut_stacks(self, samples: Samples) -> int:
-        """How many stack samples fill vmprof's record of 8 KiB."""
-        full = {index for raw, index in self.raw_stacks.items()
-                if len(raw) in FULL_RECORD}
-        return sum(index in full for index in samples.stack) if full else 0
-
-    def decode(self, raw: bytes) -> tuple[Frame, ...]:
-        words = struct.unpack("<%dq" % (len(raw) // 8), raw)
-        if self.flags & FLAG_PYPY:
-            return _decode_pypy(words, self.frames)
-        if self.flags & FLAG_LINES:
-            pairs = zip(words[0::2], words[1::2])
-            frames = [_plain(address, -line if line < 0 else line)
-                      for line, address in pairs]
-        else:
-            frames = [_plain(address, 0) for address in words]
-        return tuple(reversed(frames))
+def _read(file: BinaryIO, rows: Rows, salvage: bool,
+          progress: Callable[[int], None] | None = None) -> Profile:
+    pieces = _Pieces(file, salvage, progress)
+    reader = _Reader(pieces, rows)
+    torn = reader.read_all(salvage)
+    return Profile(
+        interpreter=reader.interpreter, version=reader.version,
+        period=reader.period, start_time=reader.start_time,
+        end_time=reader.end_time, meta=reader.meta, settings=reader.settings,
+        names=reader.names, stacks=reader.stacks, samples=Samples(),
+        moments=reader.moments, lost_stacks=reader.lost,
+        cut_stacks=reader.stacks.cut(), torn=torn + pieces.torn)
 
 
-def _plain(address: int, line: int) -> Frame:
-    # vmprof marks native addresses with the lowest bit
-    return Frame(address, "native" if address & 1 else "interpreted", line)
+def _read_table(file: BinaryIO, size: int, salvage: bool,
+                progress: Callable[[int, int], None] | None) -> Profile:
+    def told(done: int) -> None:
+        if progress is not None:
+            # of a pipe nobody knows how much it holds
+            progress(done, max(done, size))
+
+    samples = Samples()
+    profile = _read(file, samples, salvage, told)
+    samples.finish()
+    profile.samples = samples
+    return profile
 
 
-class _Frames(dict[tuple[int, int], Frame]):
-    """The frame of each pair (kind, address) in PyPy's stacks: one object,
-    however many stacks it is in."""
-
-    def __missing__(self, pair: tuple[int, int]) -> Frame:
-        kind, address = pair
-        frame = self[pair] = Frame(address, _KINDS[kind], 0)
-        return frame
-
-
-_KINDS = {KIND_INTERPRETED: "interpreted", KIND_JIT: "jit",
-          KIND_NATIVE: "native"}
-
-
-def _decode_pypy(words: tuple[int, ...], known: _Frames) -> tuple[Frame, ...]:
-    """(kind, address) pairs, innermost first, to frames, outermost first.
-
-    A piece of the JIT's machine code writes its start (kind 6) and then the
-    Python frames that are inlined at this point, innermost first (kind 3).
-    The outermost of them is the frame that the interpreter was running when
-    it entered the machine code, if it entered it there: then this frame's
-    own entry (kind 1) follows, and the two are one.  If other machine code
-    called it, then there is none, and the next piece follows.
-    """
-    kinds, addresses = words[0::2], words[1::2]
-    if kinds.count(KIND_INTERPRETED) == len(addresses) == len(kinds):
-        # most stacks: nothing is left out
-        return tuple(map(known.__getitem__,
-                         zip(kinds[::-1], addresses[::-1])))
-    frames: list[Frame] = []
-    before = (0, 0)
-    for pair in zip(kinds, addresses):
-        kind, address = pair
-        if kind in _KINDS:
-            if kind != KIND_INTERPRETED or before != (KIND_JIT, address):
-                frames.append(known[pair])
-            # not frames[-1]: of a recursion only one frame is that one
-            before = pair
-    frames.reverse()
-    return tuple(frames)
+def read_into(path: str | os.PathLike[str], rows: Rows, *,
+              salvage: bool = False) -> Profile:
+    """As read(), but the samples go to `rows`, and the profile's table of them
+    is empty: for what needs no table of a million rows."""
+    with open(path, "rb") as file:
+        return _read(file, rows, salvage)
 
 
 def read_bytes(data: bytes, *, salvage: bool = False,
                progress: Callable[[int, int], None] | None = None) -> Profile:
     """Decode a profile; see read()."""
-    torn = 0
-    if data[:2] == b"\x1f\x8b":
-        data, torn = _unpack(data, salvage)
-    reader = _Reader(data, progress)
-    torn += reader.read_all(salvage)
-    samples = reader.samples()
-    return Profile(
-        interpreter=reader.interpreter, version=reader.version,
-        period=reader.period, start_time=reader.start_time,
-        end_time=reader.end_time, meta=reader.meta, settings=reader.settings,
-        names=reader.names,
-        stacks=[reader.decode(raw) for raw in reader.raw_stacks],
-        samples=samples, moments=reader.moments,
-        lost_stacks=samples.stack.count(-1),
-        cut_stacks=reader.cut_stacks(samples), torn=torn)
-
-
-def _unpack(data: bytes, salvage: bool) -> tuple[bytes, int]:
-    """Returns what is in a gzip file, and the number of bytes at its end that
-    make no whole member."""
-    parts, size, at = [], 0, 0
-    try:
-        while data.startswith(_MEMBER, at):
-            if at + _MEMBER_HEAD.size > len(data):
-                break
-            _, kind, _, length = _MEMBER_HEAD.unpack_from(data, at)
-            if length < _MEMBER_HEAD.size or at + length > len(data):
-                break
-            if kind != _FOR_VMPROF:
-                parts.append(_unpack_some(data[at:at + length], size))
-                size += len(parts[-1])
-            at += length
-        if at == len(data):
-            return b"".join(parts), 0
-        if at or data.startswith(_MEMBER):
-            if salvage:
-                return b"".join(parts), len(data) - at
-            raise ProfileError(
-                "the profile is cut off: its last part, at byte %d of %d, is "
-                "not whole. Read what is before it with --salvage"
-                % (at, len(data)))
-        return _unpack_some(data, 0), 0     # not written by us
-    except (OSError, EOFError, zlib.error) as e:
-        raise ProfileError("damaged profile: %s" % e) from e
-
-
-def _unpack_some(data: bytes, before: int) -> bytes:
-    parts = []
-    file = gzip.GzipFile(fileobj=io.BytesIO(data))
-    while part := file.read(2**24):
-        parts.append(part)
-        before += len(part)
-        if before > MAX_UNPACKED:
-            raise ProfileError("the profile unpacks to more than %d bytes"
-                               % MAX_UNPACKED)
-    return b"".join(parts)
+    return _read_table(io.BytesIO(data), len(data), salvage, progress)
 
 
 def read(path: str | os.PathLike[str], *, salvage: bool = False,
@@ -564,9 +914,9 @@ def read(path: str | os.PathLike[str], *, salvage: bool = False,
     """Read the profile at `path`.
 
     `salvage` drops what is incomplete at the end, which otherwise is an
-    error.  `progress(done, total)` is called now and then, with bytes.
-    Raises ProfileError for anything that is not a profile, and OSError.
+    error.  `progress(done, total)` is called now and then, with bytes of the
+    file.  Raises ProfileError for anything that is not a profile, and OSError.
     """
     with open(path, "rb") as file:
-        data = file.read()
-    return read_bytes(data, salvage=salvage, progress=progress)
+        return _read_table(file, os.fstat(file.fileno()).st_size, salvage,
+                           progress)

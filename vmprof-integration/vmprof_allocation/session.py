@@ -2,14 +2,12 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import stat
 
 from vmprof_allocation.carrier import Carrier, Settings, Statistics, choose
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.interrupts import Uninterrupted
-from vmprof_allocation.sizes import FIRST_INTERVAL, make_interval, parse_limit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +28,7 @@ def make_settings(interval: int | str, seed: int | None = None,
     it then follows.  Without `seed` each run gets a new one; the profile tells
     which.  Raises AllocationSamplingError.
     """
+    from vmprof_allocation.sizes import FIRST_INTERVAL, make_interval, parse_limit
     limit = parse_limit(interval) if isinstance(interval, str) else None
     interval = FIRST_INTERVAL if limit else make_interval(interval)
     if seed is None:
@@ -66,6 +65,7 @@ def _move_up(fd: int) -> int:
     """The same file under a number that is out of the program's way: it gets
     the numbers that it would get without us, and what it writes to a number
     that it takes for its output does not end up in the profile."""
+    import fcntl
     for lowest in 512, 3:
         try:
             # F_DUPFD_CLOEXEC has no name in PyPy
@@ -187,6 +187,7 @@ class Session:
     def set_interval(self, interval: int | str) -> None:
         """Another mean interval, in bytes, from the next allocation on; a
         limit ends."""
+        from vmprof_allocation.sizes import make_interval
         interval = make_interval(interval)
         with Uninterrupted():
             if self._carrier is None:

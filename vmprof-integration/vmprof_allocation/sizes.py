@@ -1,9 +1,15 @@
 """Numbers of bytes and of samples, as users write and read them."""
 from __future__ import annotations
 
+from vmprof_allocation.carrier import Limit
 from vmprof_allocation.errors import AllocationSamplingError
 
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+#: as everybody writes them: k, kB and KiB are the same
+_UNITS = {"": 1, "b": 1, **{
+    letter + rest: 2**(10 * power) for power, letter in enumerate("kmgt", 1)
+    for rest in ("", "b", "ib")}}
+#: of a number that makes sense
+_MAX_DIGITS = 40
 #: native/sampler.h: SAMPLER_MAX_INTERVAL
 MAX_INTERVAL = 2**62
 #: native/shared/pace.h: PACE_FIRST_INTERVAL
@@ -15,23 +21,6 @@ LIMIT_FORMS = ("write auto, or for example auto:1000/s (samples a second) or "
                "auto:0.5% (of the time)")
 #: of the time, in millionths: what auto alone stands for
 DEFAULT_SHARE = 5000
-
-
-class Limit:
-    """What sampling may take at most: `per_second` samples, or, where that is
-    0, a `share` of the time in millionths."""
-
-    __slots__ = ("per_second", "share")
-
-    def __init__(self, per_second: int = 0, share: int = 0):
-        self.per_second = per_second
-        self.share = share
-
-    def __str__(self) -> str:
-        """As in the profile: PROFILE.rst."""
-        if self.per_second:
-            return "%d/s" % self.per_second
-        return "%dppm" % self.share
 
 
 def _are_digits(text: str) -> bool:
@@ -55,6 +44,8 @@ def parse_limit(text: str) -> Limit | None:
             and (value.endswith("%") or (value.endswith("/s") and not point))):
         raise AllocationSamplingError(
             "the limit %r is not understood; %s" % (text, LIMIT_FORMS))
+    if len(number) > _MAX_DIGITS:
+        raise _limit_out_of_range(text)
     if value.endswith("/s"):
         limit = Limit(per_second=int(number))
         good = 1 <= limit.per_second <= MAX_PER_SECOND
@@ -63,28 +54,43 @@ def parse_limit(text: str) -> Limit | None:
         limit = Limit(share=int(whole + (fraction + "0000")[:4]))
         good = 10 <= limit.share <= 500000 and not fraction[4:].strip("0")
     if not good:
-        raise AllocationSamplingError(
-            "the limit %r is out of range; it must be 1 to %d samples a "
-            "second, or 0.001%% to 50%% of the time in steps of 0.0001%%"
-            % (text, MAX_PER_SECOND))
+        raise _limit_out_of_range(text)
     return limit
 
 
+def _limit_out_of_range(text: str) -> AllocationSamplingError:
+    return AllocationSamplingError(
+        "the limit %r is out of range; it must be 1 to %d samples a second, "
+        "or 0.001%% to 50%% of the time in steps of 0.0001%%"
+        % (text, MAX_PER_SECOND))
+
+
 def parse_interval(text: str) -> int:
-    """The sample interval in bytes: `text` is a whole number of bytes, or one
-    with k, M or G (powers of 1024).
+    """The sample interval in bytes.  `text` is a number of bytes, or one with
+    a unit: k, K, kB and KiB are the same, likewise M, G and T, all of them
+    powers of 1024.  With a unit, 1.5 is a number, too.
 
     Raises AllocationSamplingError unless it is in 1 to 2**62.
     """
-    number = text.strip().lower()
-    unit = number[-1:] if number[-1:] in _UNITS else ""
-    number = number[:len(number) - len(unit)].rstrip()
+    stripped = text.strip().lower()
+    number = stripped.rstrip("kmgtib ")
+    unit = _UNITS.get(stripped[len(number):].lstrip(), 0)
     digits = number[1:] if number[:1] in ("+", "-") else number
-    if not _are_digits(digits):
+    whole, point, fraction = digits.partition(".")
+    if not (unit and _are_digits(whole + fraction)
+            and (unit > 1 or not point)):
         raise AllocationSamplingError(
             "the sample interval %r is not a number of bytes; write for "
-            "example 131072, 128k or 1M, or auto" % text)
-    return check_interval(int(number) * _UNITS[unit], text)
+            "example 131072, 128k, 128KiB or 1.5M (all powers of 1024), or "
+            "auto" % text)
+    # int() refuses thousands of digits
+    whole, fraction = whole.lstrip("0"), fraction[:_MAX_DIGITS]
+    if len(whole) > _MAX_DIGITS:
+        return check_interval(MAX_INTERVAL + 1, text)
+    scale = 10 ** len(fraction)
+    size = int("0" + whole + fraction) * unit
+    size = (2 * size + scale) // (2 * scale)
+    return check_interval(-size if number[0] == "-" else size, text)
 
 
 def make_interval(interval: int | str) -> int:
@@ -123,9 +129,18 @@ def format_count(number: float) -> str:
 
 def format_range(low: float, number: float, high: float,
                  bytes_: bool = True) -> str:
-    """`low` to `high` in the unit in which `number` is written: 1.47-1.60."""
-    scale, _ = _scale(number, _BYTES if bytes_ else _COUNTS)
+    """`low` to `high` in the unit in which `number` is written: 1.47-1.60; or
+    if that would be many digits, each in its own: 0.87K-29.6M."""
+    units = _BYTES if bytes_ else _COUNTS
+    scale, _ = _scale(number, units)
+    if high >= 9999.5 * scale:
+        return "%s-%s" % (_with_letter(low, units), _with_letter(high, units))
     return "%s-%s" % (_three_digits(low / scale), _three_digits(high / scale))
+
+
+def _with_letter(number: float, units: list[tuple[float, str]]) -> str:
+    scale, unit = _scale(number, units)
+    return _three_digits(number / scale) + unit[:1]
 
 
 def _scale(number: float, units: list[tuple[float, str]]) -> tuple[float, str]:

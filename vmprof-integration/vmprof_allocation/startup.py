@@ -13,16 +13,9 @@ from collections.abc import Sequence
 from types import CodeType, ModuleType
 from typing import Any
 
+from vmprof_allocation.command import read_command_line
+
 MAIN = "vmprof.__main__"
-
-#: what runs as `vmprof.__main__` when allocations are to be sampled
-_OURS = """\
-from vmprof_allocation import cli, startup
-cli.main(startup.arguments)
-"""
-
-#: the parsed arguments, from get_code() to _OURS
-arguments: Any = None
 
 
 class _Loader(importlib.abc.InspectLoader):
@@ -30,11 +23,10 @@ class _Loader(importlib.abc.InspectLoader):
         self._stock = stock
 
     def get_code(self, fullname: str) -> CodeType | None:
-        global arguments
         from vmprof_allocation import cli
         arguments = cli.parse(sys.argv[1:])
         if arguments is not None:
-            return compile(_OURS, "<vmprof-allocation>", "exec")
+            cli.main(arguments, read_command_line())
         code: CodeType | None = self._stock.get_code(fullname)
         return code
 
@@ -60,6 +52,6 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def install() -> None:
-    # once: in a venv, site may come by the .pth file twice
+    # once: in a venv, site comes by the .pth file twice
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

@@ -357,6 +357,21 @@ static void abort_now(void)
     abort();
 }
 
+static int kill_and_note(pid_t pid, int signal)
+{
+    struct sigaction action;
+    int result, may_end = 0;
+
+    if (pid == getpid() && sigaction(signal, NULL, &action) == 0)
+        may_end = (action.sa_handler == SIG_DFL);
+    if (may_end)
+        note_end("the process sent itself a signal");
+    result = kill(pid, signal);
+    if (may_end)
+        note_end("");       /* it goes on */
+    return result;
+}
+
 /* A timer outlives an exec, and would kill the new program. */
 static void before_exec(struct itimerval *timer)
 {
@@ -488,6 +503,7 @@ int live_prepare(const struct live_place *p)
         [DIVERT_LSEEK64] = (uintptr_t)vmprof_output_lseek,
         [DIVERT_EXIT] = (uintptr_t)exit_now,
         [DIVERT_ABORT] = (uintptr_t)abort_now,
+        [DIVERT_KILL] = (uintptr_t)kill_and_note,
         [DIVERT_EXECV] = (uintptr_t)exec_v,
         [DIVERT_EXECVE] = (uintptr_t)exec_ve,
     };

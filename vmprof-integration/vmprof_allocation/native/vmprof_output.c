@@ -59,6 +59,8 @@ int vmprof_output_open(void (*on_disabled)(const void *, size_t))
     struct stat st;
     int fd = memfd_create("vmprof", MFD_CLOEXEC);
 
+    if (fd < 0)         /* forbidden: then nobody can read it */
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (fd < 0 || (fd = move_up(fd)) < 0)
         return -1;
     if (fstat(fd, &st) < 0) {
@@ -191,11 +193,15 @@ ssize_t vmprof_output_write(int fd, const void *data, size_t size)
     int i = buffer_index(data), held;
 
     if (i < 0) {
-        if (!is_decoy(fd))
+        int is_trailer = buffers == NULL && size == TRAILER_SIZE &&
+                         *(const char *)data == MARKER_TRAILER;
+        if (fd < 0 || fd != decoy)
             return write(fd, data, size);
-        (void)!write(fd, data, size);
-        if (!is_control && buffers == NULL && size == TRAILER_SIZE &&
-            *(const char *)data == MARKER_TRAILER) {
+        if (is_decoy(fd))
+            (void)!write(fd, data, size);
+        else if (!is_control && !is_trailer)
+            return write(fd, data, size);       /* a file of the program's */
+        if (!is_control && is_trailer) {
             disabled(data, size);
             return (ssize_t)size;
         }

@@ -9,7 +9,8 @@
 #define POLYNOMIAL  0xedb88320u
 #define ONE         0x80000000u
 
-static uint32_t crc_table[256];
+/* [n]: of a byte with n zeros behind it */
+static uint32_t crc_table[8][256];
 
 static uint32_t times_x(uint32_t a)
 {
@@ -28,21 +29,39 @@ static uint32_t product(uint32_t a, uint32_t b)
     return sum;
 }
 
+static void fill_crc_table(void)
+{
+    uint32_t i, n;
+
+    for (i = 0; i < 256; i++) {
+        uint32_t entry = i;
+        for (n = 0; n < 8; n++)
+            entry = times_x(entry);
+        crc_table[0][i] = entry;
+    }
+    for (n = 1; n < 8; n++)
+        for (i = 0; i < 256; i++) {
+            uint32_t entry = crc_table[n - 1][i];
+            crc_table[n][i] = (entry >> 8) ^ crc_table[0][entry & 255];
+        }
+}
+
+/* Eight bytes at a time: no look-up waits for the one before it. */
 static uint32_t crc_of(const unsigned char *p, size_t size)
 {
     uint32_t crc = ~0u;
 
-    if (crc_table[1] == 0) {
-        uint32_t i, bit;
-        for (i = 0; i < 256; i++) {
-            uint32_t entry = i;
-            for (bit = 0; bit < 8; bit++)
-                entry = times_x(entry);
-            crc_table[i] = entry;
-        }
-    }
+    if (crc_table[7][255] == 0)
+        fill_crc_table();
+    for (; size >= 8; size -= 8, p += 8)
+        crc = crc_table[7][(crc ^ p[0]) & 255] ^
+              crc_table[6][((crc >> 8) ^ p[1]) & 255] ^
+              crc_table[5][((crc >> 16) ^ p[2]) & 255] ^
+              crc_table[4][(crc >> 24) ^ p[3]] ^
+              crc_table[3][p[4]] ^ crc_table[2][p[5]] ^
+              crc_table[1][p[6]] ^ crc_table[0][p[7]];
     while (size-- > 0)
-        crc = (crc >> 8) ^ crc_table[(crc ^ *p++) & 255];
+        crc = (crc >> 8) ^ crc_table[0][(crc ^ *p++) & 255];
     return ~crc;
 }
 

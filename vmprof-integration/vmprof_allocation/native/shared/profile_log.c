@@ -163,7 +163,7 @@ static void put_block(const char *head, size_t head_size, const char *payload,
                       size_t size, const char *kind)
 {
     char frame[1 + 2 * sizeof(int64_t) + 8], tail[BLOCK_FRAME / 2];
-    char *end = stpcpy(stpcpy(tail, ":2:"), kind);
+    char *end = stpcpy(stpcpy(tail, ":3:"), kind);
     size_t tail_size = (size_t)(end - tail);
 
     frame[0] = MARKER_VIRTUAL_IP;
@@ -226,7 +226,7 @@ void profile_log_flush(int64_t now)
 /* ____________________________________________________________ */
 /* samples in vmprof's way */
 
-static size_t vmprof_record(char *record, const struct stack_words *stack)
+static size_t vmprof_record(char *record, const struct stack_walk *stack)
 {
     char *p = record;
     size_t words = stack->count * sizeof(int64_t);
@@ -234,7 +234,7 @@ static size_t vmprof_record(char *record, const struct stack_words *stack)
     *p++ = MARKER_STACKTRACE;
     put_word(p, 1);
     put_word(p + 8, (int64_t)stack->count);
-    memcpy(p + 16, stack->word, words);
+    memcpy(p + 16, stack->word + STACK_MAX_WORDS - stack->count, words);
     p += 16 + words;
     put_word(p, 0);                     /* thread: PyPy has none */
     p += 8;
@@ -248,14 +248,15 @@ static size_t vmprof_record(char *record, const struct stack_words *stack)
 /* Each stack as often as it was counted; and then there are none. */
 static void put_vmprof_samples(void)
 {
-    static struct stack_words stack;
+    static struct stack_walk stack;
     static char record[MAX_RECORD];
     uint64_t counted;
-    size_t at = 0, shared;
+    size_t shared;
     int has_previous = 0;
 
+    memset(&stack, 0, sizeof stack);
     begin_member(VMPROF_SAMPLES);
-    while (stack_table_next(&at, &stack, &counted, &shared)) {
+    while (stack_table_next(&stack, &counted, &shared)) {
         size_t size = vmprof_record(record, &stack);
         size_t head = RECORD_HEAD + (stack.count - shared) * sizeof(int64_t);
         while (counted > 0) {

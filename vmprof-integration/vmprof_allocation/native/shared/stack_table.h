@@ -1,14 +1,16 @@
 #pragma once
 /* The stacks that were seen, each of them once.
  *
- * A program has far fewer stacks than samples.  A stack is a sequence of
- * words as vmprof writes them, pairs (kind, address), the innermost frame
- * first.  Stacks are numbered from 1 on, and *defined* by what distinguishes
- * them from the one that was defined before: the number of frames that both
- * share at their outer ends, and the others.
+ * A program has far fewer stacks than samples, and far fewer frames than its
+ * stacks have together: they are a tree.  A stack is a sequence of words as
+ * vmprof writes them, pairs (kind, address), the innermost frame first.  Its
+ * frames from the outermost one on lead from node to node; frames, nodes and
+ * stacks are numbered from 1 on, in the order in which they appear.  A stack
+ * is *defined* by the node that it goes on from, and the frames that are new
+ * there: a recursion that goes up and down takes no more than its depth.
  *
  * The table takes bounded memory.  When it is full it is emptied; a stack
- * that comes again after that is defined again, with a new number.
+ * that comes again after that is defined again, with new numbers.
  *
  * Equality is decided by a hash of 64 bits.  That two different stacks among
  * n have the same has a probability of n * n / 2**65: 2e-12 in a full table.
@@ -24,9 +26,13 @@
 /* as they stand in vmprof's records: anywhere */
 typedef int64_t stack_word __attribute__((aligned(1), may_alias));
 
-struct stack_words {
+/* A walk through the table, all zeros at first; and where it is: the stack's
+   words are the last 'count' ones. */
+struct stack_walk {
     int64_t word[STACK_MAX_WORDS];
     size_t count;
+    uint16_t node;
+    char begun;
 };
 
 /* Forget everything. */
@@ -56,11 +62,10 @@ void stack_table_forget_keys(void);
 /* The number of the stack that 'key' stands for, which is counted; or 0. */
 uint64_t stack_table_count_known(uint64_t key);
 
-/* Go through the table in the order of the definitions; '*at' is 0 at first.
-   Changes 'stack' from one stack to the next, and fills in how often this one
-   was counted, and how many words at the end are the last one's.  Returns 0
-   when there are no more. */
-int stack_table_next(size_t *at, struct stack_words *stack, uint64_t *counted,
+/* Go on to a stack that shares as many frames as possible with the last one:
+   '*shared' says how many words at the end.  Fills in how often it was
+   counted.  Returns 0 when there are no more. */
+int stack_table_next(struct stack_walk *walk, uint64_t *counted,
                      size_t *shared);
 
 #pragma GCC visibility pop

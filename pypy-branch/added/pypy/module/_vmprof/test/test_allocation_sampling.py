@@ -154,6 +154,19 @@ class AppTestAllocationSampling(object):
         assert counted['samples'] > 0
         assert counted['time_samples'] > 0
 
+    def test_one_profile_after_another_as_vmprofs_package_ends_them(self):
+        if not self.translated:
+            skip("needs a GC that can sample")
+        import _vmprof
+        def work():
+            self.allocate_for(0.3)
+            _vmprof.stop_sampling()         # and never starts it
+        for i in range(3):
+            profile, counted = self.run(work, period=0.001,
+                                        allocation_interval=10000)
+            assert counted['lost'] < counted['samples'] // 2
+            assert counted['time_samples'] > 0
+
     def test_change_of_interval(self):
         if not self.translated:
             skip("needs a GC that can sample")

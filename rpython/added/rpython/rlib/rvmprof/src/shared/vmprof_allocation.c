@@ -1,6 +1,7 @@
 #include "vmprof_allocation.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include "native_frames.h"
@@ -174,10 +175,22 @@ int vmprof_takes_time_samples(void)
     return takes_time_samples;
 }
 
+static void after_fork_in_parent(void)
+{
+    if (is_open)
+        recorder_forked();
+}
+
 int vmprof_allocation_open(int fd, int take_time_samples, int memory)
 {
-    int error = recorder_open(fd, get_totals);
+    static int has_fork_handler;
+    int error = 0;
 
+    if (!has_fork_handler)
+        error = pthread_atfork(NULL, after_fork_in_parent, NULL);
+    has_fork_handler = (error == 0);
+    if (error == 0)
+        error = recorder_open(fd, get_totals);
     if (error == 0) {
         gc_totals = NULL;
         takes_time_samples = take_time_samples;

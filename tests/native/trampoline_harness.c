@@ -1,0 +1,121 @@
+/* Hooks functions of its own with trampoline.c, and prints what happens.
+ *
+ *   trampoline_harness [GIGABYTES]
+ *
+ * maps so much memory first: just below itself, and wherever else there is
+ * room, as the kernel likes.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "trampoline.h"
+
+/* Functions whose first instructions can be moved, whatever the compiler and
+   its flags: lea rax, [rdi + 1 (10, 100)]; nop; ret */
+#define FUNCTION(name, number) \
+    __asm__(".text\n.balign 16\n.globl " #name "\n" #name ":\n" \
+            "lea " #number "(%rdi), %rax\nnopl 0(%rax)\nret\n"); \
+    long name(long);
+
+FUNCTION(one, 1)
+FUNCTION(ten, 10)
+FUNCTION(hundred, 100)
+
+static long detour_one(long n)
+{
+    return -((long (*)(long))trampoline_original(0))(n);
+}
+
+static long detour_ten(long n)
+{
+    return -((long (*)(long))trampoline_original(1))(n);
+}
+
+static long detour_hundred(long n)
+{
+    return -((long (*)(long))trampoline_original(2))(n);
+}
+
+static void call(const char *when)
+{
+    printf("%s: %ld %ld %ld, set %d %d %d\n", when, one(5), ten(5), hundred(5),
+           trampoline_is_set(0), trampoline_is_set(1), trampoline_is_set(2));
+}
+
+static void print_protection(void)
+{
+    char line[4096];
+    unsigned long start, end;
+    char permissions[5];
+    FILE *file = fopen("/proc/self/maps", "r");
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "%lx-%lx %4s", &start, &end, permissions) == 3 &&
+            start <= (uintptr_t)one && (uintptr_t)one < end)
+            printf("pages: %s\n", permissions);
+    if (file != NULL)
+        fclose(file);
+}
+
+static void fill_memory(int gigabytes)
+{
+    const size_t size = (size_t)1 << 30;
+
+    while (gigabytes-- > 0) {
+        uintptr_t below = (uintptr_t)one & ~(uintptr_t)4095;
+        uintptr_t at;
+        /* right below what is there already */
+        for (at = below - size; at > size; at -= 1 << 20)
+            if (mmap((void *)at, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
+                     MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0) == (void *)at)
+                break;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const uintptr_t entry[TRAMPOLINES] = {
+        (uintptr_t)one, (uintptr_t)ten, (uintptr_t)hundred
+    };
+    const int moved[TRAMPOLINES] = { 8, 8, 8 };
+    const int too_short[TRAMPOLINES] = { 8, 4, 8 };
+    const int too_long[TRAMPOLINES] = { 8, 8, 9 };
+    void *const detour[TRAMPOLINES] = {
+        (void *)detour_one, (void *)detour_ten, (void *)detour_hundred
+    };
+    unsigned char before[16], after[16];
+    int error, i;
+
+    if (argc > 1)
+        fill_memory(atoi(argv[1]));
+    printf("refused: %d %d\n",
+           trampoline_build(entry, too_short, detour) == EINVAL,
+           trampoline_build(entry, too_long, detour) == EINVAL);
+    memcpy(before, (const void *)one, sizeof before);
+    for (i = 0; i < 2; i++) {           /* again: as if the first had failed */
+        error = trampoline_build(entry, moved, detour);
+        if (error != 0) {
+            printf("error: %s\n", strerror(error));
+            return 1;
+        }
+    }
+    call("built");
+    if (trampoline_writable(1) != 0)
+        return 1;
+    trampoline_set(1);
+    (void)trampoline_writable(0);
+    call("hooked");
+    print_protection();
+    (void)trampoline_writable(1);
+    trampoline_set(0);
+    (void)trampoline_writable(0);
+    call("unhooked");
+    print_protection();
+    memcpy(after, (const void *)one, sizeof after);
+    printf("as before: %d\n", memcmp(before, after, sizeof after) == 0);
+    return 0;
+}

@@ -1,0 +1,165 @@
+"""What compiled code's stacks lack is said, and nothing else."""
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from conftest import PyPy
+from profiles import FrameSpec, Log, jit
+from vmprof_allocation import delegation, reader, summary
+
+SOURCE = """
+    def make(): pass
+    def leaf():
+        yield make()
+    @decorated
+    def middle():
+        yield from leaf()
+    async def outer():
+        await middle()
+    def plain():
+        for x in leaf(): yield x
+        def inside():
+            yield from leaf()
+    def main():
+        for x in outer(): pass
+    class Items:
+        def __next__(self): pass
+"""
+LINES = {"make": 2, "leaf": 3, "middle": 5, "outer": 8, "plain": 10,
+         "main": 14, "__next__": 17}
+
+
+class Program:
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "app.py"
+        self.path.write_text(textwrap.dedent(SOURCE))
+        self.log = Log()
+        self.functions = {name: self.log.function(name, line, str(self.path))
+                          for name, line in LINES.items()}
+        self.log.settings()
+
+    def sample(self, names: str, is_compiled: bool) -> None:
+        frames: Sequence[FrameSpec] = [
+            jit(self.functions[name]) if is_compiled else self.functions[name]
+            for name in names.split()]
+        self.log.allocation(frames, size=16)
+
+    def missing(self) -> list[str]:
+        self.profile = reader.read_bytes(self.log.data())
+        return [f.name for f in delegation.missing(self.profile).functions]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+def test_delegating_functions_that_compiled_code_lacks(
+        program: Program) -> None:
+    program.sample("main outer middle leaf make", False)
+    program.sample("main leaf make", True)
+    program.sample("main leaf", True)
+    program.sample("main make", True)
+    assert sorted(program.missing()) == ["middle", "outer"]
+    assert [len(program.profile.stacks[number]) for number in
+            sorted(delegation.missing(program.profile).stacks)] == [3, 2]
+    out = io.StringIO()
+    summary.show(program.profile, out)
+    (line,) = [line for line in out.getvalue().splitlines()
+               if line.startswith("missing: ")]
+    # two samples of 16 bytes, one per 1000
+    assert line.endswith('up to 1.97 KiB are missing from "total" of middle, '
+                         'outer')
+
+
+def test_part_of_a_chain(program: Program) -> None:
+    """Here the outer one runs its bytecode."""
+    program.sample("main outer middle leaf", True)
+    program.sample("main outer leaf", True)
+    assert program.missing() == ["middle"]
+
+
+def test_an_iterator_that_is_written_in_python(program: Program) -> None:
+    program.sample("main middle __next__", False)
+    program.sample("main __next__", True)
+    assert program.missing() == ["middle"]
+
+
+@pytest.mark.parametrize("stacks", [
+    # a caller that is seen in interpreted code, too
+    ["main leaf"],
+    # the function between them doesn't delegate
+    ["main plain leaf"],
+    # nothing is between them
+    ["outer middle leaf", "main"],
+    # what is called is no generator
+    ["main middle make"],
+])
+def test_what_is_no_gap(program: Program, stacks: list[str]) -> None:
+    if stacks == ["main leaf"]:
+        program.sample("main outer middle leaf", False)
+    for names in stacks:
+        program.sample(names, False)
+    program.sample("main leaf", True)
+    program.sample("main make", True)
+    assert program.missing() == []
+
+
+def test_without_the_source_nothing_is_said(program: Program) -> None:
+    program.sample("main outer middle leaf make", False)
+    program.sample("main leaf make", True)
+    program.path.unlink()
+    assert program.missing() == []
+
+
+@pytest.mark.parametrize("text", [b"yield (", b"yield \xff", b"yield \0",
+                                  b"yield " + b"(" * 10000])
+def test_source_that_is_none(program: Program, text: bytes) -> None:
+    program.sample("main outer middle leaf make", False)
+    program.sample("main leaf make", True)
+    program.path.write_bytes(text)
+    assert program.missing() == []
+
+
+def test_source_that_is_no_file(program: Program, tmp_path: Path) -> None:
+    log = program.log
+    for path in "/dev/zero", str(tmp_path), "a\0b", "":
+        middle, leaf = (log.function(name, 5, path) for name in ("m", "l"))
+        main = program.functions["main"]
+        log.allocation([main, middle, leaf], size=16)
+        log.allocation([jit(main), jit(leaf)], size=16)
+    assert program.missing() == []
+
+
+APP = """
+    def make(i):
+        return "x" * (i %% 50 + 500)
+    def leaf():
+        for i in range(100000):
+            yield make(i)
+    def middle():
+        %s
+    def main():
+        for x in middle(): pass
+    main()
+"""
+
+
+@pytest.mark.parametrize("jit,body,is_said", [
+    ("", "yield from leaf()", True), ("off", "yield from leaf()", False),
+    ("", "for x in leaf(): yield x", False)])
+def test_generator_that_delegates(pypy: PyPy, jit: str, body: str,
+                                  is_said: bool) -> None:
+    """Either "total" is right, or the report says that it isn't."""
+    profile = pypy.sample(APP % body, "4k", jit=jit).profile()
+    rows = {row.function.name: row for row in summary.summarize(profile).rows}
+    middle, leaf = rows["middle"].total_bytes, rows["leaf"].total_bytes
+    assert (middle.value < 0.9 * leaf.value) == is_said
+    out = io.StringIO()
+    summary.show(profile, out)
+    assert ("missing: " in out.getvalue()) == is_said

@@ -1,0 +1,284 @@
+"""python -m vmprof_allocation report: what it says, takes and returns."""
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import PYPY, PyPy
+from profiles import Log, large, packed
+from vmprof_allocation import reader
+
+Done = subprocess.CompletedProcess[str]
+
+
+def report(path: Path, *arguments: str, python: str = sys.executable) -> Done:
+    return subprocess.run(
+        [python, "-m", "vmprof_allocation", "report", str(path), *arguments],
+        text=True, capture_output=True, timeout=300)
+
+
+def write(folder: Path, log: Log | bytes) -> Path:
+    path = folder / "app.vmprof"
+    path.write_bytes(packed(log if isinstance(log, bytes) else log.data()))
+    return path
+
+
+def sampled(**settings: object) -> Log:
+    """A log of two functions."""
+    log = Log()
+    log.settings(**settings)
+    for name, size in ("one", 16), ("two", 32):
+        log.allocation([log.function(name)], size=size, time=10**9)
+    return log
+
+
+def lines(log: Log, folder: Path) -> list[str]:
+    done = report(write(folder, log))
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+# ________________________________________
+# memory
+
+
+def resident(command: list[str]) -> float:
+    """MiB, at most: of this process alone."""
+    script = ("import os, sys; pid = os.posix_spawn(sys.argv[1], sys.argv[1:],"
+              " os.environ); _, status, used = os.wait4(pid, 0); "
+              "print(used.ru_maxrss / 1024); sys.exit(bool(status))")
+    # between it and us a small process: until it executes the command, a
+    # child has its parent's memory
+    done = subprocess.run(
+        [sys.executable, "-c", script, *command], text=True,
+        capture_output=True, timeout=300,
+        env={key: value for key, value in os.environ.items()
+             if key != "PYPY_GC_NURSERY"})
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def million(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("million"),
+                 large(1_000_000, depth=40, distinct=5000))
+
+
+@pytest.mark.parametrize("python,mib", [(sys.executable, 40), (PYPY, 95)],
+                         ids=["cpython", "pypy"])
+def test_memory_of_the_report_of_a_million_samples(
+        million: Path, python: str, mib: int) -> None:
+    """All of it, the interpreter (9 and 50 MiB) included."""
+    assert resident([python, "-m", "vmprof_allocation", "report",
+                     str(million)]) < mib
+
+
+def test_memory_does_not_grow_with_the_samples(
+        million: Path, tmp_path: Path) -> None:
+    few = write(tmp_path, large(20_000, depth=40, distinct=5000))
+    command = [sys.executable, "-m", "vmprof_allocation", "report"]
+    assert resident([*command, str(million)]) - resident(
+        [*command, str(few)]) < 5
+
+
+def test_big_nursery_of_the_machine_does_not_count(
+        million: Path, pypy: PyPy) -> None:
+    """The report goes on in a process with another one; unless the user chose
+    it."""
+    script = pypy.script("""
+        import os, sys
+        from vmprof_allocation import __main__
+        sys.argv = ["vmprof_allocation", "report", %r]
+        os.execve = lambda program, arguments, variables: print(
+            arguments[1:], variables.get("PYPY_GC_NURSERY"))
+        __main__.main()
+    """ % str(million))
+    del pypy.environment["PYPY_GC_NURSERY"]
+    run = pypy.command(str(script))
+    assert run.out.splitlines()[0] == (
+        "['-m', 'vmprof_allocation', 'report', %r] 2M" % str(million))
+    run = pypy.command(str(script), PYPY_GC_NURSERY="4M")
+    assert run.out.startswith("allocated in")
+
+
+# ________________________________________
+# what it says
+
+
+def test_children_that_were_not_sampled_are_named(tmp_path: Path) -> None:
+    assert ("  2 child processes were not sampled: what they allocated is not "
+            "in here") in lines(sampled(children=2), tmp_path)
+    assert ("  1 child process was not sampled: what it allocated is not "
+            "in here") in lines(sampled(children=1), tmp_path)
+    assert "child" not in "\n".join(lines(sampled(), tmp_path))
+
+
+def test_early_end_is_explained(tmp_path: Path) -> None:
+    found = lines(sampled(ended="the program disabled vmprof"), tmp_path)
+    assert ("  the profile ends before the program did: the program disabled "
+            "vmprof") in found
+    assert "did not end normally" not in "\n".join(found)
+
+
+def test_interval_under_a_limit_is_one_number(tmp_path: Path) -> None:
+    """640 B to 28 MiB on average is none."""
+    log = Log()
+    f = log.function("f")
+    log.settings(interval=65536, limit="5000ppm")
+    for interval in 640, 28 * 2**20, 2**20, 2**20:
+        log.allocation([f], size=16, interval=interval)
+    assert lines(log, tmp_path)[0] == (
+        "allocated in 0.00 s (4 samples, auto: one per 7.50 MiB on average):")
+
+
+def test_interval_that_the_program_set_is_an_average(tmp_path: Path) -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings(interval=1024)
+    for interval in 1024, 3 * 1024:
+        log.allocation([f], size=1, interval=interval)
+    assert "(2 samples, one per 2.00 KiB on average)" in lines(log, tmp_path)[0]
+
+
+def test_profile_without_any_sample(tmp_path: Path) -> None:
+    log = Log()
+    log.settings(interval=2**20)
+    log.flush()
+    assert lines(log, tmp_path) == [
+        "allocated in 0.00 s (0 samples, one per 1 MiB on average):",
+        "estimated total: 0 B (95 %: 0 B .. 2.46 MiB); the GC itself counted: "
+        "0 B in 0 minor collections"]
+
+
+@pytest.mark.parametrize("version", [1, 2, 4, 6])
+def test_time_samples_alone_ended_normally(tmp_path: Path,
+                                           version: int) -> None:
+    """Before version 5, a trailer has no time."""
+    log = Log(interpreter="cpython", version=6)
+    log.raw_stack([log.function("f")], 1)
+    data = bytearray(log.data())
+    at = data.index(b"\x05\x00\x06", 40) + 2
+    data[at] = version
+    if version < 4:
+        del data[at + 1]            # flags
+    if version < 5:
+        del data[-24:]
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(data)
+    done = report(path)
+    assert done.stdout == (
+        "no allocation samples: the profile was taken without "
+        "--allocation-sampling\n"
+        "time samples: 1; vmprofshow and vmprof-convert show them\n")
+
+
+def test_time_samples_of_pypy_alone(pypy: PyPy) -> None:
+    script = pypy.script("for i in range(10**7): str(i)\n")
+    assert pypy.command("-m", "vmprof", "-o", "out.vmprof",
+                        str(script)).code == 0
+    found = report(pypy.folder / "out.vmprof").stdout.splitlines()
+    assert found[0].startswith("no allocation samples")
+    assert found[-1].startswith("time samples: ") and len(found) == 2
+
+
+# ________________________________________
+# cut stacks
+
+
+@pytest.mark.parametrize("jit", ["off", ""])
+def test_cut_stacks_of_a_recursion_of_known_depth(pypy: PyPy,
+                                                  jit: str) -> None:
+    """What is whole begins with PyPy's own start, or with what ends it."""
+    run = pypy.sample("""
+        import sys
+        sys.setrecursionlimit(10000)
+        def down(n, leaf):
+            return down(n - 1, leaf) if n else leaf()
+        def work():
+            return len([str(i) for i in range(400)])
+        for _ in range(20):
+            for n in range(470, 530):
+                down(n, work)
+            down(60, work)
+    """, "2k", jit=jit)
+    profile = run.profile()
+    names = [[profile.function(frame.address).name for frame in stack]
+             for stack in profile.stacks]
+    whole = [bool({"entry_point", "run_exitfuncs"} & set(stack))
+             for stack in names]
+    cut = sum(not whole[stack] for stack in profile.samples.stack)
+    assert 1000 < cut < len(profile.samples)
+    assert profile.cut_stacks == cut
+    if jit == "off":
+        # one of these depths just fits
+        assert {len(stack) for stack, is_whole in zip(names, whole)
+                if is_whole} >= {508, 509}
+    said = report(run.path).stdout
+    assert "cut: the stacks of %d samples were deeper" % cut in said
+
+
+# ________________________________________
+# arguments and pipes
+
+
+@pytest.mark.parametrize("flag", ["-n", "--limit"])
+def test_number_of_functions(tmp_path: Path, flag: str) -> None:
+    path = write(tmp_path, sampled())
+    found = report(path, flag, "1").stdout
+    assert "two" in found and "one  " not in found
+    assert "... and 1 function more" in found
+    assert " more" not in report(path, flag, "2").stdout
+
+
+@pytest.mark.parametrize("number", ["-1", "0", "x", "1.5", ""])
+def test_number_of_functions_that_is_none(tmp_path: Path, number: str) -> None:
+    done = report(write(tmp_path, sampled()), "-n", number)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1].endswith(
+        "%r is no number of functions: write 1 or more" % number)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["report", "doctor"])
+@pytest.mark.parametrize("python", [sys.executable, PYPY],
+                         ids=["cpython", "pypy"])
+def test_reader_that_leaves_is_no_error(tmp_path: Path, python: str,
+                                        command: str) -> None:
+    """As with other tools: `cat` dies of it, and says nothing."""
+    arguments = [str(write(tmp_path, sampled()))] if command == "report" else []
+    read, write_ = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [python, "-m", "vmprof_allocation", command, *arguments],
+            stdout=write_, stderr=subprocess.PIPE, text=True, timeout=300)
+    finally:
+        os.close(write_)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+
+
+def test_report_that_can_not_be_written(tmp_path: Path) -> None:
+    path = write(tmp_path, sampled())
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "vmprof_allocation", "report", str(path)],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (
+        2, "vmprof_allocation: can't write the report: No space left on "
+        "device\n")
+
+
+def test_reports_of_a_table_and_of_a_stream_are_one(tmp_path: Path) -> None:
+    import io
+
+    from vmprof_allocation import summary
+    path = write(tmp_path, large(5000, depth=20, distinct=300))
+    table, stream = io.StringIO(), io.StringIO()
+    summary.show(reader.read(path), table)
+    summary.show_file(path, stream)
+    assert table.getvalue() == stream.getvalue() != ""

@@ -1,0 +1,65 @@
+"""What the package offers to programs: see there."""
+from __future__ import annotations
+
+from vmprof_allocation.carrier import Statistics
+from vmprof_allocation.errors import (
+    AllocationSamplingError,
+    ProfileError,
+    UnknownBuild,
+)
+from vmprof_allocation.session import Session, make_settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vmprof_allocation.carrier import Gaps
+    from vmprof_allocation.session import Path
+
+__all__ = ["AllocationSamplingError", "ProfileError", "Session", "Statistics",
+           "UnknownBuild", "sample", "start", "stop"]
+
+DEFAULT_INTERVAL = "128k"
+
+_session: Session | None = None
+
+
+def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
+           seed: int | None = None, gaps: Gaps = "exponential",
+           period: float | None = None) -> Session:
+    """A context manager that writes allocation samples to `output`.
+
+    `interval`: mean number of bytes between two samples, or text such as
+    ``128k``; or a limit, such as ``auto``, ``auto:1000/s`` (samples a second)
+    or ``auto:0.5%`` (of the time), which the interval follows.  `seed` (0 to
+    2**64 - 1) makes a run repeatable; `gaps` ``fixed`` takes exactly every
+    `interval`-th byte, which aliases with loops.  `period`: seconds between
+    two time samples, which are not taken otherwise.
+
+    Raises AllocationSamplingError, here or on entry, if that can't be done;
+    nothing was changed then.
+    """
+    return Session(make_settings(interval, seed, gaps, period), output)
+
+
+def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
+          seed: int | None = None, gaps: Gaps = "exponential",
+          period: float | None = None) -> Session:
+    """Begin what stop() ends; see sample()."""
+    global _session
+    session = sample(output, interval, seed=seed, gaps=gaps, period=period)
+    if _session is None or not _session.is_on:
+        # before it is on: what is on, stop() can end
+        _session = session
+    session.start()
+    return session
+
+
+def stop() -> None:
+    """End what start() began.
+
+    Raises AllocationSamplingError if nothing was begun, or if the profile
+    could not be written to the end.
+    """
+    if _session is None or not _session.is_on:
+        raise AllocationSamplingError(
+            "allocation sampling is not on; call start() first")
+    _session.stop()

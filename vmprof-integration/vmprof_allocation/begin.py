@@ -1,0 +1,198 @@
+"""Sampling begins, in the process that is the program's, before the program.
+
+The command line has checked all that can be checked, and has then become a
+new interpreter that runs the program itself (cli.py), as if we were not there:
+what the command line had to import would stay on the program's heap, and be
+walked by its collector.  What it found out comes in one variable of the
+environment, and vmprof_allocation.pth calls begin() while `site` is imported.
+"""
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from _thread import get_ident
+
+from vmprof_allocation import session as _session
+from vmprof_allocation.carrier import Limit, Settings, choose
+from vmprof_allocation.errors import AllocationSamplingError
+
+# nothing that is not needed: see carrier.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+#: it names the process that it is meant for, and is gone when the program
+#: begins
+VARIABLE = "VMPROF_ALLOCATION"
+EXIT_BAD_INPUT = 2
+#: instead of a descriptor: there is a report to be made, and nobody who waits
+NO_WATCHER = -2
+#: the part of PyPy that runs a program
+_PYPY = "<builtin>/app_main.py"
+
+
+def begin() -> None:
+    """Start what the variable asks this process for.  Does not return if that
+    fails: the program must not run unnoticed without."""
+    fields = os.environ.pop(VARIABLE).split("\t", 12)
+    if fields[0] != str(os.getpid()):
+        return
+    problem = ""
+    try:
+        _Run(fields)
+    except AllocationSamplingError as e:
+        problem = str(e)
+    except Exception as e:
+        problem = "allocation sampling can't be started: %r" % e
+    if problem:
+        if int(fields[10]) == NO_WATCHER:
+            os.unlink(fields[12])
+        refuse(problem)
+
+
+class _Run:
+    """From the beginning of the program to its end."""
+
+    def __init__(self, fields: list[str]) -> None:
+        (_, interval, seed, gaps, period, memory, per_second, share, held,
+         jitlog, watcher, knowledge, output) = fields
+        limit = Limit(int(per_second), int(share))
+        settings = Settings(
+            int(interval), int(seed), gaps,  # type: ignore[arg-type,unused-ignore]
+            float(period) if period else None, memory == "1",
+            limit if limit.per_second or limit.share else None)
+        self._watcher = int(watcher)
+        self._watcher_id = _file_id(self._watcher)
+        if self._watcher >= 0:
+            os.set_inheritable(self._watcher, False)
+            os.register_at_fork(after_in_child=self._forget_watcher)
+        choose(knowledge)
+        self._session = _session.Session(settings, output)
+        self._session.start()
+        if int(held) >= 0:
+            os.close(int(held))
+        self._jitlog = _start_jitlog(int(jitlog))
+        # After those of `session`, so that this is called before them: both
+        # come after all of the program's, whose threads have ended then.
+        atexit.register(self._end)
+        self._end_at_interrupt()
+
+    def _end_at_interrupt(self) -> None:
+        """KeyboardInterrupt ends PyPy without exit handlers: it is shown, and
+        then the process kills itself.  Between the two there is nothing but
+        the function that shows it, unless the program has one of its own."""
+        shown = sys.__excepthook__
+
+        def excepthook(kind: Any, value: Any, traceback: Any) -> None:
+            shown(kind, value, traceback)
+            if kind is KeyboardInterrupt and get_ident() == main_thread:
+                caller = sys._getframe().f_back
+                if caller is None or caller.f_code.co_filename == _PYPY:
+                    self._end()
+
+        main_thread = get_ident()
+        if sys.excepthook is shown:
+            sys.excepthook = excepthook
+            # they are the same, as programs may ask
+            sys.__excepthook__ = excepthook
+
+    def _end(self) -> None:
+        is_parent = self._session.is_parent
+        if self._jitlog is not None:
+            self._jitlog.disable()
+            self._jitlog = None
+        try:
+            self._session.stop()
+        except AllocationSamplingError as e:
+            say(str(e))
+        if is_parent and self._watcher != -1:
+            try:
+                self._report()
+                self._watcher = -1
+            except BaseException:
+                pass    # the user is in a hurry, or there is nobody to tell
+
+    def _report(self) -> None:
+        """Have the report printed, and wait for it: it comes before the
+        shell's prompt."""
+        assert self._session.output is not None
+        stdout = sys.__stdout__
+        if stdout is not None and stdout is sys.stdout:
+            try:
+                stdout.flush()      # as the interpreter would, next
+            except (OSError, ValueError):
+                pass                # it will say so
+        if self._watcher >= 0 and not self._owns_watcher():
+            return          # the program closed it: that was its end for it
+        if self._watcher_is_there():
+            os.set_blocking(self._watcher, True)
+            os.write(self._watcher, b"\n")
+            os.read(self._watcher, 1)       # it never writes: its end
+        elif os.path.exists(self._session.output):
+            from vmprof_allocation.watcher import report_script
+            os.system("exec </dev/null >&2\n"
+                      + report_script(self._session.output))
+            if os.path.exists(self._session.output):
+                say("the report could not be made; the profile is in %r"
+                    % self._session.output)
+
+    def _watcher_is_there(self) -> bool:
+        """Writing to one that was killed could be the program's end: it may
+        have asked for SIGPIPE."""
+        if self._watcher < 0:
+            return False
+        os.set_blocking(self._watcher, False)
+        try:
+            os.read(self._watcher, 1)
+        except BlockingIOError:
+            return True
+        return False
+
+    def _owns_watcher(self) -> bool:
+        """The program may have closed it, and have opened a file of its own
+        that got the same number."""
+        return (self._watcher_id is not None
+                and _file_id(self._watcher) == self._watcher_id)
+
+    def _forget_watcher(self) -> None:
+        """In a forked child: the end of the run is that of its parent."""
+        if self._owns_watcher():
+            os.close(self._watcher)
+        self._watcher_id = None
+
+
+def _file_id(fd: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _start_jitlog(fd: int) -> Any:
+    if fd < 0:
+        return None
+    os.set_inheritable(fd, False)
+    try:
+        import _jitlog
+    except ImportError:
+        return None
+    _jitlog.enable(fd)
+    return _jitlog
+
+
+def say(message: str) -> None:
+    """One line for the user.  sys.stderr may be something of the program's."""
+    if sys.__stderr__ is not None:
+        try:
+            sys.__stderr__.write("vmprof: %s\n" % message)
+            sys.__stderr__.flush()
+        except (OSError, ValueError):
+            pass        # it is closed
+
+
+def refuse(message: str) -> NoReturn:
+    say(message)
+    # an exception would only end the import of `site`
+    os._exit(EXIT_BAD_INPUT)

@@ -1,0 +1,112 @@
+"""The command line that would run the user's program without us."""
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import shutil
+import stat
+import sys
+import sysconfig
+import zipfile
+
+from vmprof_allocation.errors import AllocationSamplingError
+
+
+def read_command_line() -> list[str]:
+    """This process's, or an empty list where the system doesn't tell."""
+    original: list[str] | None = getattr(sys, "orig_argv", None)
+    if original is None:
+        original = _read("/proc/self/cmdline")
+    return original
+
+
+def read_log_request() -> str | None:
+    """PYPYLOG as this process got it: PyPy takes it out of the environment,
+    so that children don't write into the same file."""
+    for variable in _read("/proc/self/environ"):
+        name, _, value = variable.partition("=")
+        if name == "PYPYLOG":
+            return value
+    return None
+
+
+def _read(path: str) -> list[str]:
+    """Strings that end with zeros; none where the system doesn't tell."""
+    try:
+        with open(path, "rb") as file:
+            return [os.fsdecode(text) for text in file.read().split(b"\0")[:-1]]
+    except OSError:
+        return []
+
+
+def interpreter(original: list[str], arguments: int) -> list[str]:
+    """The interpreter and its own flags: what stands before `-m vmprof` and
+    its `arguments` in the command line `original`."""
+    flags = original[:len(original) - arguments]
+    # -m vmprof, -mvmprof, -Om vmprof, -Omvmprof
+    letters, _, _ = (flags or [""]).pop().rpartition("vmprof")
+    if not letters and flags:
+        letters = flags.pop()
+    if not (flags and letters.startswith("-") and letters.endswith("m")):
+        raise AllocationSamplingError(
+            "can't make out the interpreter's own flags in its command line %r"
+            % original)
+    return flags if letters == "-m" else [*flags, letters[:-1]]
+
+
+def find(program: str, is_module: bool) -> list[str]:
+    """What the interpreter is given to run `program`.
+
+    Raises AllocationSamplingError if there is no such program, as far as that
+    can be known before it runs.
+    """
+    if is_module:
+        _check_module(program)
+        return ["-m", program]
+    path = program
+    if not os.path.exists(program) and program and os.sep not in program:
+        path = _find_script(program) or program
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISREG(mode):
+            with open(path, "rb"):
+                pass
+    except OSError as e:
+        raise AllocationSamplingError(
+            "can't open the program %r: %s" % (program, e.strerror)) from None
+    if stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and zipfile.is_zipfile(path)):
+        spec = importlib.machinery.PathFinder.find_spec("__main__", [path])
+        if spec is None or spec.loader is None:
+            raise AllocationSamplingError(
+                "can't run the program %r: it has no __main__.py" % program)
+    # it is the interpreter who would take it for a flag, or for stdin
+    return [os.path.join(os.curdir, path) if path.startswith("-") else path]
+
+
+def _check_module(name: str) -> None:
+    """Only the outermost package: more is not known before it is imported,
+    and nothing of the program is to be imported twice."""
+    try:
+        spec = importlib.util.find_spec(name.partition(".")[0])
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
+        raise AllocationSamplingError("no module named %r" % name)
+
+
+def _find_script(name: str) -> str | None:
+    """A script such as pip installs, of this interpreter or on the PATH."""
+    path = os.pathsep.join(
+        (sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)))
+    found = shutil.which(name, path=path)
+    if found is not None:
+        with open(found, "rb") as file:
+            source = file.read()
+        try:
+            compile(source, found, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError):
+            raise AllocationSamplingError(
+                "the program %r is %s, which is not written in Python"
+                % (name, found)) from None
+    return found

@@ -1,0 +1,154 @@
+"""Which functions are missing from the stacks of compiled code.
+
+A generator or coroutine that is resumed while it waits in a `yield from` or
+an `await` passes the call on before its own bytecode goes on.  PyPy's JIT
+records which functions its code stands for where they run bytecode: such a
+function is not among them.  In the profile, who resumed it seems to call what
+it waits for.  (In frames that are interpreted, vmprof has it.)
+
+That can be seen where a generator or coroutine has a caller in compiled code
+only, other stacks have functions between the two, and all of these delegate,
+as their source says.  Without the source nothing is said.
+"""
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tokenize
+import warnings
+from typing import NamedTuple
+
+from vmprof_allocation.reader import Function, Profile
+
+#: bytes of a file that are read: larger ones weren't written by hand
+MAX_SOURCE = 2**22
+
+_GENERATES = re.compile(r"\b(yield|async|__next__|send)\b")
+
+#: caller, callee: addresses
+_Edge = tuple[int, int]
+
+
+class Missing(NamedTuple):
+    """What is missing."""
+
+    #: indices in Profile.stacks: those that may lack something
+    stacks: set[int]
+    functions: list[Function]
+
+
+class _Source(NamedTuple):
+    """Lines of a file in which functions begin: those that delegate, and those
+    that somebody can delegate to."""
+
+    delegating: set[int]
+    resumable: set[int]
+
+
+class _Sources:
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._files: dict[str, _Source] = {}
+        #: by address
+        self._delegates: dict[int, bool] = {}
+
+    def _of(self, function: Function) -> _Source:
+        source = self._files.get(function.file)
+        if source is None:
+            source = self._files[function.file] = _read(function.file)
+        return source
+
+    def delegates(self, address: int) -> bool:
+        result = self._delegates.get(address)
+        if result is None:
+            function = self._profile.function(address)
+            result = function.line in self._of(function).delegating
+            self._delegates[address] = result
+        return result
+
+    def is_resumable(self, address: int) -> bool:
+        function = self._profile.function(address)
+        return (function.name == "<genexpr>"
+                or function.line in self._of(function).resumable)
+
+
+def _read(path: str) -> _Source:
+    source = _Source(set(), set())
+    try:
+        # the name may be anything, if the profile is damaged
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SOURCE:
+            return source
+        with tokenize.open(path) as file:
+            text = file.read()
+        if not _GENERATES.search(text):
+            return source
+        import ast
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")     # of the program's author
+            tree = ast.parse(text)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return source
+    for function in ast.walk(tree):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        # a code object begins with its decorators
+        line = min(part.lineno for part in
+                   [function, *function.decorator_list])
+        if (isinstance(function, ast.AsyncFunctionDef)
+                or function.name in ("__next__", "send")):
+            source.resumable.add(line)
+        inside: list[ast.AST] = list(function.body)
+        while inside:
+            node = inside.pop()
+            if isinstance(node, (ast.Yield, ast.YieldFrom)):
+                source.resumable.add(line)
+            if isinstance(node, (ast.YieldFrom, ast.Await, ast.AsyncFor,
+                                 ast.AsyncWith)):
+                source.delegating.add(line)
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef,
+                                     ast.Lambda, ast.ClassDef)):
+                inside += ast.iter_child_nodes(node)
+    return source
+
+
+def missing(profile: Profile) -> Missing:
+    callers = _compiled_only(profile)
+    if not callers:
+        return Missing(set(), [])
+    sources = _Sources(profile)
+    edges: set[_Edge] = set()
+    between: dict[int, None] = {}
+    for stack in profile.stacks:
+        for i, frame in enumerate(stack):
+            candidates = callers.get(frame.address)
+            j = i - 1
+            while candidates and j > 0 and sources.delegates(stack[j].address):
+                j -= 1
+                if (stack[j].address in candidates
+                        and sources.is_resumable(frame.address)):
+                    edges.add((stack[j].address, frame.address))
+                    between.update((f.address, None) for f in stack[j + 1:i])
+    if not edges:
+        return Missing(set(), [])
+    return Missing(
+        {number for number, stack in enumerate(profile.stacks)
+         if any((a.address, b.address) in edges
+                for a, b in zip(stack, stack[1:]))},
+        [profile.function(address) for address in between])
+
+
+def _compiled_only(profile: Profile) -> dict[int, set[int]]:
+    """The addresses of the functions that call another one in compiled code
+    only, by its address."""
+    compiled: set[_Edge] = set()
+    interpreted: set[_Edge] = set()
+    for stack in profile.stacks:
+        for caller, callee in zip(stack, stack[1:]):
+            (compiled if caller.kind == callee.kind == "jit" else interpreted
+             ).add((caller.address, callee.address))
+    result: dict[int, set[int]] = {}
+    for outer, inner in compiled - interpreted:
+        result.setdefault(inner, set()).add(outer)
+    return result
