@@ -81,8 +81,8 @@ ABOUT = """\
 %(title)s
 %(underline)s
 
-Written by ``make hard`` (tests/hard/hard.py): %(build)s, commit %(commit)s,
-%(date)s.
+%(tried)s. Written by ``make hard``
+(tests/hard/hard.py).
 
 Suites of tests, run without sampling and with a sample every 4 KiB, some with
 one every 64 bytes, too: *tests*, how many of them were *skipped* and *failed*
@@ -95,12 +95,12 @@ out.
 """
 
 
-def report(build_name: str, comparisons: list[Comparison], done: list[Done],
+def report(tried: str, comparisons: list[Comparison], done: list[Done],
            is_complete: bool) -> str:
-    title = "Hard run: PyPy %s" % build_name.split()[0]
+    """`tried`: the version of PyPy, and what else is to be known."""
+    title = "Hard run: PyPy %s" % tried.split()[0]
     text = ABOUT % {
-        "title": title, "underline": "=" * len(title), "build": build_name,
-        "commit": commit(), "date": datetime.date.today().isoformat()}
+        "title": title, "underline": "=" * len(title), "tried": tried}
     if not is_complete:
         text += "**This run is not complete.**\n\n"
     ran = [c for c in comparisons if tests(c.plain)]
@@ -138,7 +138,8 @@ def main() -> int:
         print("there is no suite %s" % e, file=sys.stderr)
         return 2
     build = builds.prepare(options.build)
-    name = version(build)
+    name = "%s; commit %s, %s" % (
+        version(build), commit(), datetime.date.today().isoformat())
     output = build.folder / "results.rst"
     comparisons: list[Comparison] = []
     done: list[Done] = []
