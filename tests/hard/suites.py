@@ -30,7 +30,7 @@ CPYTHON = """
 """
 
 #: Where Debian's packages don't have these in test.test_NAME.
-ELSEWHERE = {"ctypes": "ctypes.test"}
+ELSEWHERE = {"ctypes": "ctypes.test", "unittest": "unittest.test"}
 
 #: Of these, at 64 bytes, too: nearly every object is a sample.
 OFTEN = """
@@ -67,8 +67,10 @@ PYPI = {
         gevent.tests.test__timeout"""),
 }
 
-#: Tests that fail on PyPy, without sampling, and leave threads that never end.
+#: Tests that never end on some PyPy, without sampling, or fail and leave threads
+#: that never end.
 HANGS = {
+    "threading": ("test_4_daemon_threads",),
     "greenlet": ("test_dealloc_other_thread", "test_threaded_reparent",
                  "test_threaded_updatecurrent"),
 }
