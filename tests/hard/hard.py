@@ -110,9 +110,9 @@ def report(tried: str, comparisons: list[Comparison], done: list[Done],
         for i in range(1, len(HEAD)))))
     widths = [max(map(len, column)) for column in zip(HEAD, *rows)]
     line = "  ".join("=" * width for width in widths)
-    text += "\n".join([line, *(
-        "  ".join(map(str.ljust, cells, widths)).rstrip()
-        for cells in (HEAD, *rows)), line])
+    head, *body = ("  ".join(map(str.ljust, cells, widths)).rstrip()
+                   for cells in (HEAD, *rows))
+    text += "\n".join([line, head, line, *body, line])
     text += "\n"
     notes = []
     for kind in "differs", "explained", "flaky":
