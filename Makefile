@@ -46,7 +46,7 @@ run: .build/pypy .build/python
 
 test: .build/pypy .build/python .build/test .build/bench .build/node \
 		.build/python2 .build/rpython/tree .build/rpython/pristine \
-		.build/system-rpython
+		.build/system-rpython .build/system-suites
 	.venv/bin/ruff check .
 	.venv/bin/mypy vmprof-integration/vmprof_allocation
 	.venv/bin/mypy converter/vmprof_convert
@@ -68,7 +68,7 @@ bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit 
 		.build/python2 .build/rpython/pristine
 	.venv/bin/python benchmarks/study.py
 
-hard: .build/pypy .build/python .build/test .build/system-hard
+hard: .build/pypy .build/python .build/test .build/python2 .build/system-hard
 	PYTHONPATH=rpython:tests .venv/bin/python tests/hard/hard.py \
 		$(if $(BUILD),--build $(BUILD))
 
@@ -126,16 +126,25 @@ endef
 	$(call apt_install,$$need)
 	@touch $@
 
-# What the hard run needs on top.
-.build/system-hard: | .build/system
+# CPython's own tests, for PyPy.
+.build/system-suites: | .build/system
 	@need=; \
-	$(PYPY) -c 'import test.test_iter' 2>/dev/null || \
+	$(PYPY) -c 'import test.test_weakset' 2>/dev/null || \
 		need="$$need pypy3-lib-testsuite"; \
-	[ -e "$$($(PYPY) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] || \
-		need="$$need pypy3-dev"; \
-	command -v g++ >/dev/null || need="$$need g++"; \
 	$(call apt_install,$$need)
 	@touch $@
+
+# What gevent's extension needs to be built.
+.build/system-hard: | .build/system-suites
+	@need=; \
+	include=$$($(PYPY) -c 'import sysconfig; print(sysconfig.get_path("include"))'); \
+	[ -e "$$include/Python.h" ] || need="$$need pypy3-dev"; \
+	command -v g++ >/dev/null || need="$$need g++"; \
+	command -v make >/dev/null || need="$$need make"; \
+	[ -z "$(BUILD)" ] || command -v debootstrap >/dev/null || \
+		need="$$need debootstrap"; \
+	$(call apt_install,$$need)
+	@[ -n "$(BUILD)" ] || touch $@
 
 .venv-pypy: | .build/system
 	$(PYPY) -m venv $@

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -124,6 +125,8 @@ def unpack(build: Build, suite: str) -> None:
     if not (build.root / "etc/debian_version").exists():
         must(["debootstrap", "--variant=minbase", suite, build.root,
               found[0].uri], "debootstrap")
+    # debootstrap makes none, and tests need localhost
+    shutil.copyfile("/etc/hosts", build.root / "etc/hosts")
     # a mirror may be a snapshot, whose signature is good but old
     apt = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y",
            "-o", "Acquire::Check-Valid-Until=false")

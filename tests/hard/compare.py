@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from builds import Build
-from suites import Suite
+from suites import EXPLAINED, Suite
 
 from vmprof_allocation import reader
 from vmprof_allocation.errors import AllocationSamplingError
@@ -42,19 +42,33 @@ class Difference:
         return (any(a == b for a, b in zip(self.plain, self.sampled))
                 or len(set(self.plain)) > 1)
 
+    @property
+    def kind(self) -> str:
+        if self.is_flaky:
+            return "flaky"
+        return "explained" if self.test in EXPLAINED else "differs"
+
     def __str__(self) -> str:
-        return "%s: %s, sampled: %s" % (
+        text = "``%s``: %s, sampled: %s" % (
             self.test, "/".join(self.plain), "/".join(self.sampled))
+        if self.kind == "explained":
+            text += " (%s)" % EXPLAINED[self.test]
+        return text
 
 
 @dataclasses.dataclass
 class Comparison:
     suite: Suite
-    #: None: plain runs did not end
     plain: Outcomes
-    #: by intervals
+    #: by intervals; none where the plain run did not end
     differences: dict[str, list[Difference]]
     samples: dict[str, int]
+
+    def notes(self, kind: str) -> list[tuple[str, Difference]]:
+        """The differences of this kind, each with its interval."""
+        return [(interval, difference)
+                for interval, differences in self.differences.items()
+                for difference in differences if difference.kind == kind]
 
 
 def tests(outcomes: Outcomes) -> list[str]:
@@ -156,8 +170,9 @@ def compare(build: Build, suite: Suite) -> Comparison:
         runs = [({**expected, **plain}, sampled)]
         differing = differ(*runs[0])
         for _ in range(AGAIN if differing else 0):
-            runs.append(({**expected, **run(build, suite)[0]},
-                         run(build, suite, interval, kept(interval))[0]))
+            # the other way round, for tests that leave something behind
+            sampled, _samples = run(build, suite, interval, kept(interval))
+            runs.append(({**expected, **run(build, suite)[0]}, sampled))
         result.differences[interval] = [
             Difference(test, [a.get(test, "none") for a, _ in runs],
                        [b.get(test, "none") for _, b in runs])

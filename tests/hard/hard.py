@@ -38,7 +38,8 @@ def parse() -> argparse.Namespace:
         "this machine's)")
     parser.add_argument(
         "--output", type=Path, metavar="FILE",
-        help="where the table goes (default: .build/hard/BUILD/results.rst)")
+        help="where the table of a whole run goes, besides .build/hard/RELEASE/"
+        "results.rst (default: tests/hard/results-VERSION.rst)")
     parser.add_argument(
         "--programs", action="store_true",
         help="only the programs, none of the suites")
@@ -57,10 +58,10 @@ def commit() -> str:
 
 
 def cell(comparison: Comparison, interval: str) -> str:
-    """How many tests differ, without the flaky ones."""
+    """How many tests differ, without those that are flaky or explained."""
     if interval not in comparison.differences:
         return ""
-    return str(sum(not difference.is_flaky
+    return str(sum(difference.kind == "differs"
                    for difference in comparison.differences[interval]))
 
 
@@ -80,24 +81,26 @@ ABOUT = """\
 %(title)s
 %(underline)s
 
-Written by ``make hard`` (tests/hard/hard.py): %(build)s, commit %(commit)s,
-%(date)s.
+%(tried)s. Written by ``make hard``
+(tests/hard/hard.py).
 
 Suites of tests, run without sampling and with a sample every 4 KiB, some with
 one every 64 bytes, too: *tests*, how many of them were *skipped* and *failed*
 without sampling, and how many end in another way with it, each time they are
 run (up to three times). That the process ends in the same way, and that the
-profile is whole, is part of it. What was once equal is *flaky*.
+profile is whole, is part of it. What was once equal is *flaky*; tests that
+fail without sampling are PyPy's, Debian's, or need a file that Debian leaves
+out.
 
 """
 
 
-def report(build_name: str, comparisons: list[Comparison], done: list[Done],
+def report(tried: str, comparisons: list[Comparison], done: list[Done],
            is_complete: bool) -> str:
-    title = "Hard run: PyPy %s" % build_name.split()[0]
+    """`tried`: the version of PyPy, and what else is to be known."""
+    title = "Hard run: PyPy %s" % tried.split()[0]
     text = ABOUT % {
-        "title": title, "underline": "=" * len(title), "build": build_name,
-        "commit": commit(), "date": datetime.date.today().isoformat()}
+        "title": title, "underline": "=" * len(title), "tried": tried}
     if not is_complete:
         text += "**This run is not complete.**\n\n"
     ran = [c for c in comparisons if tests(c.plain)]
@@ -107,16 +110,14 @@ def report(build_name: str, comparisons: list[Comparison], done: list[Done],
         for i in range(1, len(HEAD)))))
     widths = [max(map(len, column)) for column in zip(HEAD, *rows)]
     line = "  ".join("=" * width for width in widths)
-    text += "\n".join([line, *(
-        "  ".join(map(str.ljust, cells, widths)).rstrip()
-        for cells in (HEAD, *rows)), line]).replace(HEAD[0] + " ", HEAD[0] + " ")
+    head, *body = ("  ".join(map(str.ljust, cells, widths)).rstrip()
+                   for cells in (HEAD, *rows))
+    text += "\n".join([line, head, line, *body, line])
     text += "\n"
     notes = []
-    for kind, is_flaky in ("differs", False), ("flaky", True):
-        notes += ["* %s, %s (%s): ``%s``" % (c.suite.name, kind, interval, d)
-                  for c in comparisons
-                  for interval, differences in c.differences.items()
-                  for d in differences if d.is_flaky == is_flaky]
+    for kind in "differs", "explained", "flaky":
+        notes += ["* %s, %s (%s): %s" % (c.suite.name, kind, interval, d)
+                  for c in comparisons for interval, d in c.notes(kind)]
     notes += ["* %s: ``%s`` without sampling: not compared" % (
         c.suite.name, c.plain["(process)"])
         for c in comparisons if c.plain["(process)"] == NO_END]
@@ -137,8 +138,9 @@ def main() -> int:
         print("there is no suite %s" % e, file=sys.stderr)
         return 2
     build = builds.prepare(options.build)
-    output = options.output or build.folder / "results.rst"
-    name = version(build)
+    name = "%s; commit %s, %s" % (
+        version(build), commit(), datetime.date.today().isoformat())
+    output = build.folder / "results.rst"
     comparisons: list[Comparison] = []
     done: list[Done] = []
     for suite in chosen:
@@ -149,10 +151,14 @@ def main() -> int:
         for program in programs(build):
             done.append(program)
             print("%s: %s" % (done[-1].name, done[-1].result), flush=True)
-    output.write_text(report(name, comparisons, done, True))
+    text = report(name, comparisons, done, True)
+    output.write_text(text)
+    if not options.suites and not options.programs:
+        output = options.output or Path(__file__).with_name(
+            "results-%s.rst" % name.split()[0])
+        output.write_text(text)
     print("see %s" % output)
-    return int(any(not d.is_flaky for c in comparisons
-                   for ds in c.differences.values() for d in ds)
+    return int(any(c.notes("differs") for c in comparisons)
                or not all(d.is_good for d in done))
 
 
@@ -165,10 +171,9 @@ def version(build: Build) -> str:
 
 def show(suite: Suite, comparison: Comparison) -> None:
     print("  ".join(row(comparison)), comparison.samples or "", flush=True)
-    for interval, differences in comparison.differences.items():
-        for difference in differences:
-            print("   ", interval, "flaky" if difference.is_flaky else "DIFFERS",
-                  difference, flush=True)
+    for kind in "differs", "explained", "flaky":
+        for interval, difference in comparison.notes(kind):
+            print("   ", kind, interval, difference, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,19 +2,22 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import subprocess
 import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from builds import Build
+from builds import ROOT, Build
 from compare import execute
 
 from peek import PEEK
 from test_start_stop import FAIL_AT, INTERRUPTS
 
 HERE = Path(__file__).parent
+PYTHON2 = ROOT / ".build" / "py2" / "python2"
 #: seconds
 TIMEOUT = 3600.0
 
@@ -44,12 +47,42 @@ def run(build: Build, name: str, script: Path, *arguments: str) -> Done:
                 is_good)
 
 
+def soak27(build: Build) -> Done:
+    """PyPy 2.7 under benchmarks/sampled27.py: it prints what it prints
+    without."""
+    sampled27 = ROOT / "benchmarks" / "sampled27.py"
+    package = build.say("-c", "import vmprof_allocation as package; "
+                        "print(package.__path__[0])")
+
+    def say(*command: str | Path) -> str:
+        return subprocess.run([PYTHON2, *command], text=True, timeout=TIMEOUT,
+                              stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT).stdout
+
+    with tempfile.TemporaryDirectory(prefix="hard") as scratch:
+        layout = Path(scratch) / "layout"
+        layout.write_text(str(json.loads(build.say(
+            "-m", "vmprof_allocation.find",
+            say(sampled27, package).strip()))["layout"]))
+        program = (ROOT / "tests" / "python2" / "soak.py", "1", "1000")
+        plain = say(*program)
+        # what differs, by intervals
+        differing = [interval for interval in ("64", "4096", "1048576")
+                     if say(sampled27, package, layout, interval, "",
+                            Path(scratch) / "out.vmprof", *program) != plain]
+    lines = len(plain.splitlines())
+    good = lines == 1000 and not differing
+    return Done("PyPy 2.7, %d random pieces of work" % lines,
+                "the same output sampled at 64, 4096, 1048576 bytes" if good
+                else "another output at %s" % ", ".join(differing), good)
+
+
 def programs(build: Build) -> Iterator[Done]:
     for seed in "1", "2", "3":
         yield run(build, "random sessions, seed " + seed, HERE / "soak.py",
-                  seed, "500")
+                  seed, "300")
     yield run(build, "forks beside four threads, at 64 bytes",
-              HERE / "forks.py", "1000")
+              HERE / "forks.py", "300")
     with tempfile.TemporaryDirectory(prefix="hard") as scratch:
         script = Path(scratch) / "interrupts.py"
         script.write_text(textwrap.dedent(
@@ -59,3 +92,5 @@ def programs(build: Build) -> Iterator[Done]:
         yield dataclasses.replace(
             done, result="nothing is left behind" if done.result == "True"
             else done.result, is_good=done.result == "True")
+    if build.root is None:
+        yield soak27(build)
