@@ -149,9 +149,14 @@ def test_stop_that_is_interrupted_can_be_done_again(vmprof: Vmprof) -> None:
     mine.start(7, Settings(1000, 1))
 
 
-def test_stop_without_start_is_an_error(vmprof: Vmprof) -> None:
-    with pytest.raises(AllocationSamplingError, match="not on"):
-        choose().stop()
+def test_stop_without_start_is_harmless(vmprof: Vmprof) -> None:
+    """As is a second one: two threads may want to end the same run."""
+    mine = choose()
+    mine.stop()
+    mine.start(7, Settings(1000, 1))
+    mine.stop()
+    mine.stop()
+    assert not vmprof.is_enabled()
 
 
 @pytest.mark.parametrize("problem, said", [

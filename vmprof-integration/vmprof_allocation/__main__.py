@@ -106,6 +106,10 @@ def positive(text: str) -> int:
 
 
 def main() -> int:
+    for stream in sys.stdout, sys.stderr:
+        if isinstance(stream, io.TextIOWrapper):
+            # names may have characters that the terminal can't show
+            stream.reconfigure(errors="backslashreplace")
     parser = argparse.ArgumentParser(prog="python -m vmprof_allocation")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(
