@@ -526,6 +526,11 @@ def test_a_limit_is_kept_and_the_estimates_stay_right(
                     samples.stack, samples.size, samples.interval)
                 if found in (size, size + 16)
                 and innermost(profile, stack) == name))
+        # what was allocated while samples were far apart, and was not met,
+        # shows no variance: as if four such samples had been met, too (on a
+        # busy machine "slow" may fall into that time as a whole)
+        rarest = probability(size, max(samples.interval), "exponential")
+        variance += 4 * (1 - rarest) / rarest**2
         assert abs(objects_of(profile, name, size) - count) <= (
             SIGMAS * math.sqrt(variance)), name
 
