@@ -6,6 +6,8 @@ import collections
 import itertools
 import json
 import os
+import re
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,6 +44,25 @@ class Session:
             env={"HOME": str(self.home), "PATH": os.environ["PATH"]})
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def load(self, target: Path) -> None:
+        """The program gives its daemon half a second to start, which is too
+        little where the machine is busy; and says so."""
+        for _ in range(9):
+            try:
+                self.run("load", str(target))
+                return
+            except AssertionError as e:
+                late = re.search(r"did not become ready.* pid (\d+)", str(e),
+                                 re.DOTALL)
+                if late is None:
+                    raise
+                os.kill(int(late[1]), signal.SIGKILL)
+                for socket in self.home.glob(
+                        ".profiler-cli/%s.sock" % self.name):
+                    socket.unlink()
+                self.name = "s%d" % next(self.numbers)
+        self.run("load", str(target))
 
     def ask(self, *arguments: str) -> Any:
         return json.loads(self.run(*arguments, "--json"))
@@ -80,7 +101,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
         target = home / (session.name + ".json.gz")
         assert cli.main([str(home / "app.vmprof"), "-o", str(target)]) == 0
         sessions.append(session)
-        session.run("load", str(target))
+        session.load(target)
         return session
     yield open_
     for session in sessions:
