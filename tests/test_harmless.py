@@ -664,27 +664,34 @@ def test_library_that_is_mapped_twice(stock_pypy: PyPy) -> None:
     assert run.out == "True\n", run.err
 
 
-def test_fifo_whose_reader_leaves(pypy: PyPy) -> None:
-    """The program goes on; it is told at the end."""
+def sampled_into_fifo(pypy: PyPy, source: str) -> tuple[
+        subprocess.Popen[str], int]:
+    """Run a program that makes a file "running" when it has begun; until then
+    its profile is read.  Returns it and the descriptor of the pipe."""
     os.mkfifo(pypy.folder / "fifo")
     reading = os.open(pypy.folder / "fifo", os.O_RDONLY | os.O_NONBLOCK)
     process = subprocess.Popen(
         [PYPY, "-m", "vmprof", "--allocation-sampling", "64", "-o", "fifo",
-         str(pypy.script("""
-            import signal
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-            open("running", "w").close()
-            print(sum(len([i]) for i in range(1000000)))
-         """))],
+         str(pypy.script(source))],
         cwd=pypy.folder, env=pypy.environment, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    # what comes before is how the profile begins
     while not (pypy.folder / "running").exists() and process.poll() is None:
         try:
             os.read(reading, 65536)
         except BlockingIOError:
             pass
         time.sleep(0.001)
+    return process, reading
+
+
+def test_fifo_whose_reader_leaves(pypy: PyPy) -> None:
+    """The program goes on; it is told at the end."""
+    process, reading = sampled_into_fifo(pypy, """
+        import signal
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        open("running", "w").close()
+        print(sum(len([i]) for i in range(1000000)))
+    """)
     os.close(reading)
     out, err = process.communicate(timeout=100)
     assert (process.returncode, out) == (0, "1000000\n"), err
@@ -845,22 +852,10 @@ def test_pipe_ends_with_the_run_although_children_go_on(pypy: PyPy) -> None:
 
 def test_pipe_whose_reader_stalls(pypy: PyPy) -> None:
     """The program goes on after some seconds, and is told at the end."""
-    os.mkfifo(pypy.folder / "fifo")
-    reading = os.open(pypy.folder / "fifo", os.O_RDONLY | os.O_NONBLOCK)
-    process = subprocess.Popen(
-        [PYPY, "-m", "vmprof", "--allocation-sampling", "64", "-o", "fifo",
-         str(pypy.script("""
-            open("running", "w").close()
-            print(sum(len([i]) for i in range(1000000)))
-         """))],
-        cwd=pypy.folder, env=pypy.environment, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while not (pypy.folder / "running").exists() and process.poll() is None:
-        try:
-            os.read(reading, 65536)
-        except BlockingIOError:
-            pass
-        time.sleep(0.001)
+    process, reading = sampled_into_fifo(pypy, """
+        open("running", "w").close()
+        print(sum(len([i]) for i in range(1000000)))
+    """)
     out, err = process.communicate(timeout=100)
     os.close(reading)
     assert (process.returncode, out) == (0, "1000000\n"), err

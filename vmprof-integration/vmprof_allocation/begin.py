@@ -66,7 +66,7 @@ class _Run:
             float(period) if period else None, memory == "1",
             limit if limit.per_second or limit.share else None)
         self._watcher = int(watcher)
-        self._watcher_id = _file_id(self._watcher)
+        self._watcher_id = _session.file_id(self._watcher)
         if self._watcher >= 0:
             os.set_inheritable(self._watcher, False)
             os.register_at_fork(after_in_child=self._forget_watcher)
@@ -119,8 +119,7 @@ class _Run:
     def _report(self, at_once: bool) -> None:
         """Have the report printed, and wait for it: it comes before the
         shell's prompt.  Unless that must be `at_once`, the interpreter ends
-        before: its files are written then, its threads and timers are no
-        more."""
+        before: its files are written then, and no signal is taken."""
         assert self._session.output is not None
         stdout = sys.__stdout__
         if stdout is not None and stdout is sys.stdout:
@@ -157,24 +156,15 @@ class _Run:
         return False
 
     def _owns_watcher(self) -> bool:
-        """The program may have closed it, and have opened a file of its own
-        that got the same number."""
+        """Unless the program has closed it."""
         return (self._watcher_id is not None
-                and _file_id(self._watcher) == self._watcher_id)
+                and _session.file_id(self._watcher) == self._watcher_id)
 
     def _forget_watcher(self) -> None:
         """In a forked child: the end of the run is that of its parent."""
         if self._owns_watcher():
             os.close(self._watcher)
         self._watcher_id = None
-
-
-def _file_id(fd: int) -> tuple[int, int] | None:
-    try:
-        status = os.fstat(fd)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _start_jitlog(fd: int) -> Any:

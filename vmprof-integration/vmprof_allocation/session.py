@@ -82,6 +82,16 @@ def _move_up(fd: int) -> int:
     return fd
 
 
+def file_id(fd: int) -> tuple[int, int] | None:
+    """Which file a descriptor leads to; None if it is closed.  The program may
+    have closed ours, and have opened one of its own under the same number."""
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 class Session:
     """Samples from start() to stop(), in the process that called start().
     A context manager that does both."""
@@ -246,20 +256,17 @@ class Session:
             carrier = self._carrier
             if carrier is None:
                 return
-            if self.is_parent:
-                try:
+            try:
+                if self.is_parent:
                     carrier.stop()
-                except SamplingBusy:
-                    raise
-                except AllocationSamplingError:
-                    self._close()
-                    raise
-                # after any other exception it can be tried again
-                try:
-                    if self._file_id() == self._file:
+                    if file_id(self._fd) == self._file:
                         self._check_file()
-                finally:
-                    self._close()
+            except SamplingBusy:
+                raise
+            except AllocationSamplingError:
+                self._close()
+                raise
+            # after any other exception it can be tried again
             self._close()
 
     def _close(self) -> None:
@@ -267,14 +274,5 @@ class Session:
             return              # another thread has done it
         self._carrier = None
         _running.remove(self)
-        # the program may have closed it, and have opened a file of its own
-        # that got the same number
-        if self.is_parent and self._file_id() == self._file:
+        if self.is_parent and file_id(self._fd) == self._file:
             os.close(self._fd)
-
-    def _file_id(self) -> tuple[int, int] | None:
-        try:
-            status = os.fstat(self._fd)
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino

@@ -443,9 +443,7 @@ static void before_fork(void)
 /* vmprof stops the process's timer, and starts its own again. */
 static void after_fork_in_parent(void)
 {
-    if (!vmprof_output_is_enabled())
-        return;
-    if (!takes_time_samples)
+    if (vmprof_output_is_enabled() && !takes_time_samples)
         (void)setitimer(ITIMER_PROF, &timer_at_fork, NULL);
 }
 
