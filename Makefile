@@ -59,17 +59,17 @@ test: .build/pypy .build/python .build/test .build/bench .build/node \
 test-programs: .build/rpython/guest .build/rpython/guest-jit \
 		.build/rpython/scenarios .build/rpython/gcbench-patched \
 		.build/rpython/gcbench-pristine
-	.venv/bin/pytest tests --ignore=tests/test_rpython_own.py
+	.venv/bin/pytest tests --ignore=tests/rpython/test_rpython_own.py
 
 test-rpython:
-	.venv/bin/pytest tests/test_rpython_own.py
+	.venv/bin/pytest tests/rpython/test_rpython_own.py
 
 bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \
 		.build/python2 .build/rpython/pristine
 	.venv/bin/python benchmarks/study.py
 
 hard: .build/pypy .build/python .build/test .build/python2 .build/system-hard
-	PYTHONPATH=rpython:tests .venv/bin/python tests/hard/hard.py \
+	PYTHONPATH=rpython:tests/support:tests/sampler .venv/bin/python tests/hard/hard.py \
 		$(if $(BUILD),--build $(BUILD))
 
 guest: .build/rpython/guest .build/python
@@ -229,9 +229,9 @@ GCBENCH := rpython/translator/goal/targetgcbench.py
 		rpython/translate.py .build/python2 .build/system-rpython
 	$(TRANSLATE) $< $(GUEST) $@ -Ojit
 
-.build/rpython/scenarios: .build/rpython/tree tests/python2/targetscenarios.py \
+.build/rpython/scenarios: .build/rpython/tree tests/rpython/python2/targetscenarios.py \
 		rpython/translate.py .build/python2 .build/system-rpython
-	$(TRANSLATE) $< tests/python2/targetscenarios.py $@ -O2
+	$(TRANSLATE) $< tests/rpython/python2/targetscenarios.py $@ -O2
 
 .build/rpython/gcbench-patched: .build/rpython/tree rpython/translate.py \
 		.build/python2 .build/system-rpython

@@ -12,9 +12,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from suites import PYPI
-
 from python2 import codename, mirrors
+from suites import PYPI
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".build" / "hard"

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from builds import Build
 from suites import EXPLAINED, Suite
-
 from vmprof_allocation import reader
 from vmprof_allocation.errors import AllocationSamplingError
 

@@ -20,9 +20,8 @@ from pathlib import Path
 import builds
 from builds import Build
 from compare import NO_END, Comparison, compare, tests
-from suites import Suite, suites
-
 from programs import Done, programs
+from suites import Suite, suites
 
 
 def parse() -> argparse.Namespace:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from builds import ROOT, Build
 from compare import execute
-
 from peek import PEEK
 from test_start_stop import FAIL_AT, INTERRUPTS
 
@@ -64,7 +63,7 @@ def soak27(build: Build) -> Done:
         layout.write_text(str(json.loads(build.say(
             "-m", "vmprof_allocation.find",
             say(sampled27, package).strip()))["layout"]))
-        program = (ROOT / "tests" / "python2" / "soak.py", "1", "1000")
+        program = (ROOT / "tests" / "rpython" / "python2" / "soak.py", "1", "1000")
         plain = say(*program)
         # what differs, by intervals
         differing = [interval for interval in ("64", "4096", "1048576")

@@ -25,7 +25,7 @@ from vmprof_allocation import reader
 from vmprof_allocation.program import ProgramFrames
 from vmprof_convert.cli import main as convert
 
-PROGRAMS = Path(__file__).parent.parent / "rpython" / "examples" / "programs"
+PROGRAMS = Path(__file__).parents[2] / "rpython" / "examples" / "programs"
 NURSERY = 2**22
 EXACT = ("1", "--allocation-gaps", "fixed")
 

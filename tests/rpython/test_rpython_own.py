@@ -34,7 +34,7 @@ OURS = ("--ignore=rpython/memory/gc/test/test_sampling.py",)
 class Group(NamedTuple):
     name: str
     arguments: tuple[str, ...]
-    #: of tests/python2
+    #: of tests/rpython/python2
     plugin: str = ""
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-import compare
 import pytest
-from builds import Build
-from suites import Suite, suites
 
+import compare
 import hard
+from builds import Build
 from conftest import PYPY, ROOT, PyPy
+from suites import Suite, suites
 
 HARD = ROOT / "tests" / "hard"
 

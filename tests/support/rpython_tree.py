@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 BUILD = ROOT / ".build"
 PYTHON2 = BUILD / "py2" / "python2"
 PATCHED = BUILD / "rpython" / "tree"

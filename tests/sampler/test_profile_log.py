@@ -1,6 +1,6 @@
 """profile_log.c writes what PROFILE.rst says, and reader.py reads it.
 
-What the file is to unpack to is put together by profiles.py, from the
+What the file is to unpack to is put together by made_profiles.py, from the
 definition, and compared byte by byte; what vmprof's readers are to find in it
 is counted; and then it is read back.
 """
@@ -20,9 +20,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import profiles
+import made_profiles
+from made_profiles import FrameSpec, digits
 from native_build import build
-from profiles import FrameSpec, digits
 from vmprof_allocation import reader
 
 START = 10**15                      # of the run, in nanoseconds
@@ -30,7 +30,7 @@ FLUSH_NS = 750000000
 LARGEST_RECORD = 16384
 #: of stacks that are known: places for them, and how often they are believed
 KEYS, KEY_USES, KEYS_NS = 4096, 100, 10**9
-TRAILER = b"\x03" + struct.pack("<qq8x", profiles.START + 1, 0)
+TRAILER = b"\x03" + struct.pack("<qq8x", made_profiles.START + 1, 0)
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +69,7 @@ def stacks_for_vmprof(data: bytes) -> collections.Counter[tuple[int, ...]]:
 
 
 def name(address: int, text: bytes) -> bytes:
-    return b"\x02" + profiles.word(address) + profiles.string(text)
+    return b"\x02" + made_profiles.word(address) + made_profiles.string(text)
 
 
 def stack_record(words: Sequence[int], *tail: int) -> bytes:
@@ -84,7 +84,7 @@ class Log:
     def __init__(self, opening: str) -> None:
         self.lines = [opening]
         self.answers = [0]          # what the harness is to print
-        self.expected = profiles.Log()
+        self.expected = made_profiles.Log()
         head = bytes(self.expected.bytes)
         self.expected.bytes.clear()
         #: what each member unpacks to
@@ -321,8 +321,8 @@ def test_moments_never_go_back(log_harness: pathlib.Path,
 def test_resident_memory(log_harness: pathlib.Path,
                          tmp_path: pathlib.Path) -> None:
     log, file = new_log(tmp_path)
-    log.lines[-1] = "bytes " + bytes(profiles.Log(
-        flags=profiles.MEMORY + profiles.PYPY).bytes).hex()
+    log.lines[-1] = "bytes " + bytes(made_profiles.Log(
+        flags=made_profiles.MEMORY + made_profiles.PYPY).bytes).hex()
     values = [500, 500, 700, 0, 700, 900]
     for i, memory in enumerate(values):
         log.lines += ["stack " + stack_record([1, 8], 0, memory).hex(),

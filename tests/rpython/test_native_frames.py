@@ -25,7 +25,7 @@ def harness(request: pytest.FixtureRequest,
          "-DRPYTHON_VMPROF", "-DVMPROF_UNIX", "-DRPY_EXTERN=extern",
          "-I", str(ADDED), "-I", str(SOURCES), "-I", str(SOURCES / "shared"),
          "-o", str(target),
-         str(ROOT / "tests" / "native" / "frames_harness.c"),
+         str(ROOT / "tests" / "support" / "native" / "frames_harness.c"),
          str(ADDED / "native_frames.c"), "-pthread"], check=True)
     return target
 

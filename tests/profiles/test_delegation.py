@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PyPy
-from profiles import FrameSpec, Log, jit
+from made_profiles import FrameSpec, Log, jit
 from vmprof_allocation import delegation, reader, summary
 
 SOURCE = """

@@ -12,7 +12,7 @@ import pytest
 import measuring
 from experiments import costs
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "benchmarks" / "study.py"
 EXPERIMENTS = ("depth", "accuracy", "coverage", "costs", "fresh", "profilers",
                "patched", "toolchain")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profiles import (
+from made_profiles import (
     LINES,
     PID,
     Log,

@@ -1,4 +1,4 @@
-"""The C programs of tests/native, built once per session with sanitizers."""
+"""The C programs of tests/support/native, built once per session with sanitizers."""
 from __future__ import annotations
 
 import ctypes
@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
-NATIVE = HERE.parent / "vmprof-integration" / "vmprof_allocation" / "native"
+NATIVE = HERE.parents[1] / "vmprof-integration" / "vmprof_allocation" / "native"
 FLAGS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all",
          "-Wall", "-Wextra", "-Werror", "-std=gnu99", "-g", "-O1"]
 
@@ -33,7 +33,7 @@ def load(directory: pathlib.Path, *names: str) -> ctypes.CDLL:
 
 
 def build(directory: pathlib.Path, program: str, *sources: str) -> pathlib.Path:
-    """Compile tests/native/`program`.c with these files of the package."""
+    """Compile tests/support/native/`program`.c with these files of the package."""
     target = directory / program
     subprocess.run(
         ["gcc", *FLAGS, "-I", str(NATIVE), "-I", str(NATIVE / "shared"),

@@ -28,8 +28,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import firefox_rules
-import profiles
-from profiles import PID, Log, jit, machine_code, native
+import made_profiles
+from made_profiles import PID, Log, jit, machine_code, native
 from vmprof_allocation import reader
 from vmprof_allocation.errors import ProfileError
 from vmprof_allocation.program import COMPILED, EMPTY, LOST
@@ -53,7 +53,7 @@ def converted(log: Log | bytes) -> Json:
 def rich_log() -> Log:
     """Has some of everything: two threads, both kinds of samples, the JIT,
     native code, resident memory, a lost stack."""
-    log = Log(flags=profiles.PYPY | profiles.MEMORY)
+    log = Log(flags=made_profiles.PYPY | made_profiles.MEMORY)
     main = log.function("main", 1, "app.py")
     work = log.function("work", 10, "lib.py")
     malloc = log.native_function("malloc")
@@ -255,7 +255,7 @@ def test_a_function_is_one_with_file_and_definition() -> None:
 
 
 def test_a_function_stays_one_however_many_lines_it_executes() -> None:
-    log = Log(interpreter="cpython", flags=profiles.LINES)
+    log = Log(interpreter="cpython", flags=made_profiles.LINES)
     f = log.function("f", 10, "app.py")
     for line in (11, 12, 13, 11):
         log.raw_stack([-line, f], thread=1)
@@ -422,7 +422,7 @@ def test_version_7_has_times() -> None:
 
 
 def test_native_frames_of_stock_profiles() -> None:
-    log = Log(interpreter="cpython", flags=profiles.NATIVE)
+    log = Log(interpreter="cpython", flags=made_profiles.NATIVE)
     f = log.function("f")
     n = log.native_function("std::vector<int>::push_back")
     log.raw_stack([n, f], 1)
@@ -437,7 +437,7 @@ def test_native_frames_of_stock_profiles() -> None:
 
 def test_meta() -> None:
     meta = converted(rich_log())["meta"]
-    assert meta["startTime"] == profiles.START * 1000
+    assert meta["startTime"] == made_profiles.START * 1000
     assert meta["product"] == "PyPy"
     # the last sample is at 5 ms, and the interval is 10 ms
     assert meta["profilingEndTime"] == 15
@@ -488,7 +488,7 @@ def test_the_work_grows_with_the_size_and_no_faster(dimension: str) -> None:
     def work(factor: int) -> int:
         size = {"samples": 4000, "depth": 40, "distinct": 400}
         size[dimension] *= factor
-        profile = reader.read_bytes(profiles.large(**size))
+        profile = reader.read_bytes(made_profiles.large(**size))
         return calls(lambda: output.encode(convert(profile)))
     small, large = work(1), work(4)
     assert large < 4.2 * small
@@ -508,7 +508,7 @@ def test_many_threads_are_no_more_work_than_one() -> None:
 
 
 def test_half_a_million_samples_of_depth_30() -> None:
-    profile = reader.read_bytes(profiles.large(500_000, 30, 5000))
+    profile = reader.read_bytes(made_profiles.large(500_000, 30, 5000))
     result = convert(profile)
     assert result["threads"][0]["nativeAllocations"]["length"] == 500_000
     shared = result["shared"]["stackTable"]
@@ -665,7 +665,7 @@ def log_with(tail: bytes) -> bytes:
 def samples(payload: str, *head: int) -> bytes:
     log = rich_log()
     log.flush()
-    log.block("samples", profiles.digits(*head, log.keys) + payload)
+    log.block("samples", made_profiles.digits(*head, log.keys) + payload)
     return log.data()
 
 
@@ -702,19 +702,19 @@ HOSTILE = {
     "version 99": rich_log().data().replace(b"\x05\x00\x06", b"\x05\x00\x63"),
     "samples no digits": samples("hello", *range(7)),
     "samples too few": samples("", 1, 2),
-    "samples cut off": samples(profiles.digits(1, 1), *range(7)),
+    "samples cut off": samples(made_profiles.digits(1, 1), *range(7)),
     "sample too large": samples(
-        profiles.digits(1 + 3, 1, 2**63, 1, 1), *range(7)),
+        made_profiles.digits(1 + 3, 1, 2**63, 1, 1), *range(7)),
     "sample too late": samples(
-        profiles.digits(1 + 3, 2**63, 1, 1, 1), *range(7)),
+        made_profiles.digits(1 + 3, 2**63, 1, 1, 1), *range(7)),
     "sample without an interval": samples(
-        profiles.digits(1 + 1, 1, 18, 1), *range(7)),
+        made_profiles.digits(1 + 1, 1, 18, 1), *range(7)),
     "sample of no stack": samples(
-        profiles.digits(1 + 3 + 8 * 99, 1, 18, 1, 1), *range(7)),
+        made_profiles.digits(1 + 3 + 8 * 99, 1, 18, 1, 1), *range(7)),
     "moment too large to write": samples("", 1, 2**5000, 3, 4, 5, 6, 7),
-    "member cut off": profiles.member(rich_log().data())[:-9],
-    "member damaged": profiles.member(rich_log().data())[:-9] + bytes(9),
-    "member of nothing": profiles.member(b""),
+    "member cut off": made_profiles.member(rich_log().data())[:-9],
+    "member damaged": made_profiles.member(rich_log().data())[:-9] + bytes(9),
+    "member of nothing": made_profiles.member(b""),
     "gzip of nothing": gzip.compress(b""),
     "gzip cut off": gzip.compress(rich_log().data())[:-9],
     "gzip damaged": damaged_gzip(),
@@ -836,7 +836,7 @@ def odd_head(period: int) -> bytes:
 
 
 def odd_stamps() -> bytes:
-    log = Log(interpreter="cpython", version=7, flags=profiles.MEMORY)
+    log = Log(interpreter="cpython", version=7, flags=made_profiles.MEMORY)
     f = log.function("f")
     for stamp in (-2**63, 2**63 - 1, 0):
         log.raw_stack([f], 1, memory=stamp, stamp=stamp)
@@ -972,7 +972,7 @@ def test_a_bar_is_shown_on_terminals_only(
 
 def test_progress_is_told_up_to_the_end() -> None:
     told: list[tuple[int, int]] = []
-    convert(reader.read_bytes(profiles.large(100, 4, 50)),
+    convert(reader.read_bytes(made_profiles.large(100, 4, 50)),
             lambda done, total: told.append((done, total)))
     assert told[0] == (0, 50) and told[-1] == (50, 50)
     assert told == sorted(told)

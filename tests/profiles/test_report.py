@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PYPY, PyPy
-from profiles import Log, large, packed
+from made_profiles import Log, large, packed
 from vmprof_allocation import reader
 
 Done = subprocess.CompletedProcess[str]

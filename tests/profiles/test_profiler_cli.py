@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, PyPy
-from profiles import PID, FrameSpec, Log, jit, native
+from made_profiles import PID, FrameSpec, Log, jit, native
 from vmprof_allocation import reader, summary
 from vmprof_allocation.estimator import weight_bytes
 from vmprof_allocation.program import LOST
