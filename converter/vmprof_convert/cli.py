@@ -7,11 +7,11 @@ import stat
 import sys
 from collections.abc import Sequence
 
-from vmprof_allocation import reader
-from vmprof_allocation.errors import ProfileError
-from vmprof_convert import output, serve
-from vmprof_convert.convert import convert
-from vmprof_convert.progress import progress_bar
+from vmprof_convert import readers
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.view import output, serve
+from vmprof_convert.view.progress import progress_bar
+from vmprof_convert.writers.firefox.convert import convert
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -51,7 +51,7 @@ def _run(options: argparse.Namespace) -> None:
         output.check_target(target, path)
 
     with progress_bar("reading", "B") as progress:
-        profile = reader.read(path, salvage=options.salvage, progress=progress)
+        profile = readers.read(path, salvage=options.salvage, progress=progress)
     with progress_bar("converting", " stacks") as progress:
         data = output.encode(convert(profile, progress))
     if target is not None:

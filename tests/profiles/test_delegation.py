@@ -10,7 +10,7 @@ import pytest
 
 from conftest import PyPy
 from made_profiles import FrameSpec, Log, jit
-from vmprof_allocation import delegation, reader, summary
+from vmprof_convert import delegation, readers, summary
 
 SOURCE = """
     def make(): pass
@@ -50,7 +50,7 @@ class Program:
         self.log.allocation(frames, size=16)
 
     def missing(self) -> list[str]:
-        self.profile = reader.read_bytes(self.log.data())
+        self.profile = readers.read_bytes(self.log.data())
         return [f.name for f in delegation.missing(self.profile).functions]
 
 

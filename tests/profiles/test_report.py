@@ -11,7 +11,7 @@ import pytest
 
 from conftest import PYPY, PyPy
 from made_profiles import Log, large, packed
-from vmprof_allocation import reader
+from vmprof_convert import readers
 
 Done = subprocess.CompletedProcess[str]
 
@@ -276,9 +276,9 @@ def test_report_that_can_not_be_written(tmp_path: Path) -> None:
 def test_reports_of_a_table_and_of_a_stream_are_one(tmp_path: Path) -> None:
     import io
 
-    from vmprof_allocation import summary
+    from vmprof_convert import summary
     path = write(tmp_path, large(5000, depth=20, distinct=300))
     table, stream = io.StringIO(), io.StringIO()
-    summary.show(reader.read(path), table)
+    summary.show(readers.read(path), table)
     summary.show_file(path, stream)
     assert table.getvalue() == stream.getvalue() != ""

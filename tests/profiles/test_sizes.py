@@ -6,12 +6,10 @@ import pytest
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.sizes import (
     check_interval,
-    format_bytes,
-    format_count,
-    format_range,
     parse_interval,
     parse_limit,
 )
+from vmprof_convert.units import format_bytes, format_count, format_range
 
 
 @pytest.mark.parametrize("text,number", [

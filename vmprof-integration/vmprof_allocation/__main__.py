@@ -9,7 +9,6 @@ import signal
 import sys
 from typing import TextIO
 
-from vmprof_allocation import summary
 from vmprof_allocation.carrier import patched_vmprof
 from vmprof_allocation.errors import (
     AllocationSamplingError,
@@ -46,10 +45,12 @@ def doctor(out: TextIO) -> int:
 
 def report(path: str, limit: int, salvage: bool, out: TextIO) -> int:
     """Print the summary of the profile at `path`."""
+    from vmprof_convert import summary
+    from vmprof_convert.errors import ProfileError
     text = io.StringIO()
     try:
         summary.show_file(path, text, limit, salvage=salvage)
-    except AllocationSamplingError as e:
+    except ProfileError as e:
         print("vmprof_allocation: %s: %s" % (path, e), file=sys.stderr)
         return 2
     except OSError as e:

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple, Protocol, overload
 
-from vmprof_allocation.errors import ProfileError
+from vmprof_convert.errors import ProfileError
 
 STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
 BLOCK_ADDRESS = -0x616C6C6F63

@@ -1,4 +1,4 @@
-"""From a profile, as vmprof_allocation.reader reads it, to the Firefox
+"""From a profile, as vmprof_convert.readers.vmprof reads it, to the Firefox
 Profiler's format."""
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TypeVar
 
-from vmprof_allocation.errors import ProfileError
-from vmprof_allocation.estimator import weight_bytes
-from vmprof_allocation.program import LOST, ProgramFrames
-from vmprof_allocation.reader import Frame, Profile
-from vmprof_convert.firefox import (
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.estimator import weight_bytes
+from vmprof_convert.program import LOST, ProgramFrames
+from vmprof_convert.readers.vmprof import Frame, Profile
+from vmprof_convert.writers.firefox import (
     NATIVE,
     OTHER,
     PYTHON,
@@ -20,7 +20,7 @@ from vmprof_convert.firefox import (
     ProfileBuilder,
     Thread,
 )
-from vmprof_convert.firefox.json_types import Json
+from vmprof_convert.writers.firefox.json_types import Json
 
 #: milliseconds between two time samples, for want of something better
 DEFAULT_INTERVAL = 1.0

@@ -6,11 +6,11 @@ what is to be written as JSON.
 """
 from __future__ import annotations
 
-from vmprof_convert.firefox.builder import ProfileBuilder
-from vmprof_convert.firefox.categories import NATIVE, OTHER, PYTHON, Category
-from vmprof_convert.firefox.counters import Counter
-from vmprof_convert.firefox.extra import Entry
-from vmprof_convert.firefox.threads import Thread
+from vmprof_convert.writers.firefox.builder import ProfileBuilder
+from vmprof_convert.writers.firefox.categories import NATIVE, OTHER, PYTHON, Category
+from vmprof_convert.writers.firefox.counters import Counter
+from vmprof_convert.writers.firefox.extra import Entry
+from vmprof_convert.writers.firefox.threads import Thread
 
 __all__ = ["NATIVE", "OTHER", "PYTHON", "Category", "Counter", "Entry",
            "ProfileBuilder", "Thread"]

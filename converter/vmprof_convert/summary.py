@@ -5,12 +5,12 @@ import collections
 import os
 from typing import NamedTuple, TextIO
 
-from vmprof_allocation import reader
-from vmprof_allocation.delegation import missing
-from vmprof_allocation.estimator import Estimate, Sum, probability
-from vmprof_allocation.program import LOST, ProgramFrames
-from vmprof_allocation.reader import Function, Profile
-from vmprof_allocation.sizes import format_bytes, format_count, format_range
+from vmprof_convert import readers
+from vmprof_convert.delegation import missing
+from vmprof_convert.estimator import Estimate, Sum, probability
+from vmprof_convert.program import LOST, ProgramFrames
+from vmprof_convert.readers.vmprof import Function, Profile
+from vmprof_convert.units import format_bytes, format_count, format_range
 
 #: samples that are alike are counted before they are added up; of so many kinds
 _MAX_GROUPS = 10000
@@ -143,7 +143,7 @@ def show_file(path: str | os.PathLike[str], out: TextIO, limit: int = 25, *,
     """Write the summary of the profile at `path`, of which no more is kept in
     memory than that takes.  Raises ProfileError, and OSError."""
     tally = Tally()
-    profile = reader.read_into(path, tally, salvage=salvage)
+    profile = readers.read_into(path, tally, salvage=salvage)
     _show(profile, summarize(profile, tally), out, limit)
 
 
