@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from vmprof_convert import readers
-from vmprof_convert.readers.vmprof import Profile
+from vmprof_convert.model import Profile
 
 ROOT = Path(__file__).parent.parent
 PYPY = os.environ.get("PYPY", str(ROOT / ".venv-pypy" / "bin" / "pypy3"))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import stat
 import sys
@@ -11,7 +12,7 @@ from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.view import output, serve
 from vmprof_convert.view.progress import progress_bar
-from vmprof_convert.writers.firefox.convert import convert
+from vmprof_convert.writers import firefox
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -53,7 +54,9 @@ def _run(options: argparse.Namespace) -> None:
     with progress_bar("reading", "B") as progress:
         profile = readers.read(path, salvage=options.salvage, progress=progress)
     with progress_bar("converting", " stacks") as progress:
-        data = output.encode(convert(profile, progress))
+        converted = io.BytesIO()
+        firefox.write(profile, converted, progress)
+    data = converted.getvalue()
     if target is not None:
         output.write(target, data)
         _say("wrote %s" % target)

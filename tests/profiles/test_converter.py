@@ -33,9 +33,10 @@ from made_profiles import PID, Log, jit, machine_code, native
 from vmprof_convert import cli, readers
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.program import COMPILED, EMPTY, LOST
-from vmprof_convert.readers import vmprof as container
-from vmprof_convert.view import output, progress, serve
-from vmprof_convert.writers.firefox.convert import convert
+from vmprof_convert.readers import container
+from vmprof_convert.view import progress, serve
+from vmprof_convert.writers import firefox
+from vmprof_convert.writers.firefox import convert
 
 Json = dict[str, Any]
 OTHER_TID = 5555
@@ -46,7 +47,7 @@ def converted(log: Log | bytes) -> Json:
     """What stands in the file; it must pass the checker."""
     data = log if isinstance(log, bytes) else log.data()
     profile: Json = json.loads(
-        output.encode(convert(readers.read_bytes(data))))
+        firefox.encode(convert(readers.read_bytes(data))))
     assert firefox_rules.violations(profile) == []
     return profile
 
@@ -490,7 +491,7 @@ def test_the_work_grows_with_the_size_and_no_faster(dimension: str) -> None:
         size = {"samples": 4000, "depth": 40, "distinct": 400}
         size[dimension] *= factor
         profile = readers.read_bytes(made_profiles.large(**size))
-        return calls(lambda: output.encode(convert(profile)))
+        return calls(lambda: firefox.encode(convert(profile)))
     small, large = work(1), work(4)
     assert large < 4.2 * small
 
@@ -514,7 +515,7 @@ def test_half_a_million_samples_of_depth_30() -> None:
     assert result["threads"][0]["nativeAllocations"]["length"] == 500_000
     shared = result["shared"]["stackTable"]
     assert shared["length"] < 5000 * 30
-    assert len(output.encode(result)) < 20 * 2**20
+    assert len(firefox.encode(result)) < 20 * 2**20
 
 
 def test_depth_5000() -> None:
@@ -878,7 +879,7 @@ def test_whatever_is_in_the_file_it_is_an_error_or_a_good_profile(
         assert "\n" not in str(error)
     else:
         assert firefox_rules.violations(
-            json.loads(output.encode(profile))) == []
+            json.loads(firefox.encode(profile))) == []
 
 
 # ________________________________________
@@ -947,7 +948,7 @@ def test_outputs_that_can_not_be(folder: Path,
 
 def test_nan_never_gets_into_a_file() -> None:
     with pytest.raises(ValueError):
-        output.encode({"time": [math.nan]})
+        firefox.encode({"time": [math.nan]})
 
 
 # ________________________________________

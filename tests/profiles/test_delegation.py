@@ -11,6 +11,7 @@ import pytest
 from conftest import PyPy
 from made_profiles import FrameSpec, Log, jit
 from vmprof_convert import delegation, readers, summary
+from vmprof_convert.writers import table
 
 SOURCE = """
     def make(): pass
@@ -69,7 +70,7 @@ def test_delegating_functions_that_compiled_code_lacks(
     assert [len(program.profile.stacks[number]) for number in
             sorted(delegation.missing(program.profile).stacks)] == [3, 2]
     out = io.StringIO()
-    summary.show(program.profile, out)
+    table.write(program.profile, out)
     (line,) = [line for line in out.getvalue().splitlines()
                if line.startswith("missing: ")]
     # two samples of 16 bytes, one per 1000
@@ -161,5 +162,5 @@ def test_generator_that_delegates(pypy: PyPy, jit: str, body: str,
     middle, leaf = rows["middle"].total_bytes, rows["leaf"].total_bytes
     assert (middle.value < 0.9 * leaf.value) == is_said
     out = io.StringIO()
-    summary.show(profile, out)
+    table.write(profile, out)
     assert ("missing: " in out.getvalue()) == is_said

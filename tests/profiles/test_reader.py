@@ -23,8 +23,9 @@ from made_profiles import (
 )
 from vmprof_convert import readers, summary
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.readers import vmprof as container
-from vmprof_convert.readers.vmprof import Frame
+from vmprof_convert.model import Frame
+from vmprof_convert.readers import container
+from vmprof_convert.writers import table
 
 
 def small() -> Log:
@@ -57,7 +58,7 @@ def test_lost_stack_costs_that_sample_alone() -> None:
     assert profile.samples.stack[2] == -1
     assert profile.stacks[profile.samples.stack[3]][0].address == leaf
     out = io.StringIO()
-    summary.show(profile, out)
+    table.write(profile, out)
     assert "lost: the stacks of 1 of 4 samples" in out.getvalue()
     assert "[stack lost]" in out.getvalue()
 
@@ -285,7 +286,7 @@ def test_log_without_a_trailer_is_a_killed_run() -> None:
     assert profile.end_time is None
     assert len(profile.samples) == 2
     out = io.StringIO()
-    summary.show(profile, out)
+    table.write(profile, out)
     assert "did not end normally" in out.getvalue()
 
 
@@ -462,7 +463,7 @@ def test_summary_of_a_profile_without_allocations() -> None:
     log = Log()
     log.raw_stack(log.words([log.function("f")]), 0)
     out = io.StringIO()
-    summary.show(readers.read_bytes(log.data()), out)
+    table.write(readers.read_bytes(log.data()), out)
     assert out.getvalue() == (
         "no allocation samples: the profile was taken without "
         "--allocation-sampling\n"

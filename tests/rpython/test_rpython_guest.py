@@ -23,8 +23,8 @@ from rpython_tree import BUILD
 from truth import SIGMAS, bytes_by_function, sigma, string_size, total_bytes
 from vmprof_convert import readers
 from vmprof_convert.cli import main as convert
+from vmprof_convert.model import Profile
 from vmprof_convert.program import ProgramFrames
-from vmprof_convert.readers.vmprof import Profile
 
 PROGRAMS = Path(__file__).parents[2] / "rpython" / "examples" / "programs"
 NURSERY = 2**22

@@ -15,7 +15,7 @@ from rpython_tree import BUILD
 from truth import SIGMAS, sigma
 from vmprof_convert import readers
 from vmprof_convert.estimator import weight_objects
-from vmprof_convert.readers.vmprof import Profile
+from vmprof_convert.model import Profile
 
 SCENARIOS = BUILD / "rpython" / "scenarios"
 SIZE, INTERVAL = 16, 1000

@@ -6,8 +6,8 @@ import collections
 import math
 
 from vmprof_convert.estimator import probability, weight_bytes, weight_objects
+from vmprof_convert.model import Profile
 from vmprof_convert.program import ProgramFrames
-from vmprof_convert.readers.vmprof import Profile
 
 #: in a right program, one run in 100 million is further away
 SIGMAS = 5.73

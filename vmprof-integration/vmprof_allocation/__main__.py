@@ -45,11 +45,16 @@ def doctor(out: TextIO) -> int:
 
 def report(path: str, limit: int, salvage: bool, out: TextIO) -> int:
     """Print the summary of the profile at `path`."""
-    from vmprof_convert import summary
+    from vmprof_convert import readers
     from vmprof_convert.errors import ProfileError
+    from vmprof_convert.summary import Tally
+    from vmprof_convert.writers import table
     text = io.StringIO()
+    # added up while they are read: a table of the samples takes more memory
+    tally = Tally()
     try:
-        summary.show_file(path, text, limit, salvage=salvage)
+        profile = readers.read_into(path, tally, salvage=salvage)
+        table.write(profile, text, limit, tally=tally)
     except ProfileError as e:
         print("vmprof_allocation: %s: %s" % (path, e), file=sys.stderr)
         return 2
