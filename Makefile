@@ -20,6 +20,8 @@ PROFILE := app.vmprof
 INTEGRATION := $(shell find vmprof-integration -name '*.py' -o -name '*.[ch]' \
 	-o -name '*.toml' -o -name '*.pth' -o -name '*.rst')
 CONVERTER := $(shell find converter -name '*.py' -o -name '*.toml')
+# no index has either: together, pip finds what the sampler depends on
+PACKAGES := converter vmprof-integration
 # folders, too: they change when a file is removed
 RPYTHON := rpython/tree.py rpython/python2.py \
 	$(shell find rpython/patches rpython/added 2>/dev/null) \
@@ -162,12 +164,12 @@ define install
 	rm -rf $(addsuffix /build,$(2)) $(addsuffix /*.egg-info,$(2))
 endef
 
-.build/pypy: $(INTEGRATION) | .venv-pypy
-	$(call install,.venv-pypy/bin/pypy3,vmprof-integration)
+.build/pypy: $(INTEGRATION) $(CONVERTER) | .venv-pypy
+	$(call install,.venv-pypy/bin/pypy3,$(PACKAGES))
 	@touch $@
 
 .build/python: $(INTEGRATION) $(CONVERTER) | .venv
-	$(call install,.venv/bin/python,vmprof-integration converter)
+	$(call install,.venv/bin/python,$(PACKAGES))
 	@touch $@
 
 .build/test: tests/requirements.txt | .venv
@@ -178,14 +180,14 @@ endef
 # nothing of it is in the ones above
 PYPERFORMANCE := pyperformance==1.11.0
 
-.build/bench: $(INTEGRATION) $(wildcard benchmarks/requirements/*.txt) \
+.build/bench: $(INTEGRATION) $(CONVERTER) $(wildcard benchmarks/requirements/*.txt) \
 		| .venv .build/system
 	[ -e .build/bench-pypy ] || $(PYPY) -m venv .build/bench-pypy
 	[ -e .build/bench-cpython ] || $(PYTHON) -m venv .build/bench-cpython
 	.venv/bin/python $(PIP_INSTALL) -r benchmarks/requirements/study.txt
 	.build/bench-pypy/bin/pypy3 $(PIP_INSTALL) -r benchmarks/requirements/pypy.txt
 	.build/bench-pypy/bin/pypy3 $(PIP_INSTALL) --no-deps $(PYPERFORMANCE)
-	$(call install,.build/bench-pypy/bin/pypy3,vmprof-integration)
+	$(call install,.build/bench-pypy/bin/pypy3,$(PACKAGES))
 	.build/bench-cpython/bin/python $(PIP_INSTALL) \
 		-r benchmarks/requirements/cpython.txt
 	.build/bench-cpython/bin/python $(PIP_INSTALL) --no-deps $(PYPERFORMANCE)

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 import vmprof_allocation
-from vmprof_allocation import reader
+from vmprof_convert import readers
 
 #: bytes; so that a run has thousands of samples, and each comes out of the
 #: program's own work
@@ -52,7 +52,7 @@ def at_depth(depth: int, count: int) -> float:
 
 
 def median_depth(profile: str) -> int:
-    found = reader.read(profile)
+    found = readers.read(profile)
     depths = sorted(len(found.stacks[s]) for s in found.samples.stack if s >= 0)
     return depths[len(depths) // 2]
 

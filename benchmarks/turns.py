@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 from measuring import Json, Process, estimate, progress, table
-from vmprof_allocation import reader
+from vmprof_convert import readers
 
 #: runs a subject at a rate; None: plain
 Start = Callable[[str, "str | None"], Process]
@@ -31,7 +31,7 @@ def take(subjects: Sequence[str], rates: Sequence[str], pairs: int,
                 row: Json = {"pair": pair, key: subject, "rate": rate,
                              "wall": process.wall, "rss": process.rss}
                 if not is_plain:
-                    row["samples"] = len(reader.read(profile).samples)
+                    row["samples"] = len(readers.read(profile).samples)
                     row["profile"] = profile.stat().st_size
                 found.append(row)
     return found

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from vmprof_allocation import reader
-from vmprof_allocation.reader import Profile
+from vmprof_convert import readers
+from vmprof_convert.model import Profile
 
 ROOT = Path(__file__).parent.parent
 PYPY = os.environ.get("PYPY", str(ROOT / ".venv-pypy" / "bin" / "pypy3"))
@@ -33,7 +33,7 @@ class Run:
     path: Path
 
     def profile(self) -> Profile:
-        return reader.read(self.path)
+        return readers.read(self.path)
 
 
 @functools.cache

@@ -16,8 +16,8 @@ import matplotlib.pyplot as plt
 import measuring
 from experiments import Context, Json
 from measuring import table
-from vmprof_allocation import reader, summary
 from vmprof_allocation.sizes import parse_interval
+from vmprof_convert import readers, summary
 
 NAME = "accuracy"
 INTERVALS = ("1k", "4k", "16k", "64k", "256k", "1M", "4M")
@@ -42,7 +42,7 @@ def run(context: Context) -> Json:
 
 def _functions(path: Path) -> Json:
     """Bytes, objects and samples, of the whole and of each function."""
-    profile = reader.read(path)
+    profile = readers.read(path)
     result = summary.summarize(profile)
     return {
         "samples": result.samples, "bytes": result.bytes.value,

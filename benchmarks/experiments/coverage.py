@@ -24,9 +24,9 @@ import matplotlib.pyplot as plt
 import measuring
 from experiments import Context, Json
 from measuring import table
-from vmprof_allocation import reader
-from vmprof_allocation.estimator import Sum, Z, probability
-from vmprof_allocation.program import ProgramFrames
+from vmprof_convert import readers
+from vmprof_convert.estimator import Sum, Z, probability
+from vmprof_convert.program import ProgramFrames
 
 NAME = "coverage"
 RUNS = 1000
@@ -282,7 +282,7 @@ def run(context: Context) -> Json:
 
 def _samples(path: Path) -> list[Sample]:
     """The samples in the program's own functions."""
-    profile = reader.read(path)
+    profile = readers.read(path)
     frames = ProgramFrames(profile)
     names = [(frames(stack) or stack)[-1:] for stack in profile.stacks]
     functions = [profile.function(stack[0].address).name if stack else ""

@@ -2,16 +2,17 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import stat
 import sys
 from collections.abc import Sequence
 
-from vmprof_allocation import reader
-from vmprof_allocation.errors import ProfileError
-from vmprof_convert import output, serve
-from vmprof_convert.convert import convert
-from vmprof_convert.progress import progress_bar
+from vmprof_convert import readers
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.view import output, serve
+from vmprof_convert.view.progress import progress_bar
+from vmprof_convert.writers import firefox
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -51,9 +52,11 @@ def _run(options: argparse.Namespace) -> None:
         output.check_target(target, path)
 
     with progress_bar("reading", "B") as progress:
-        profile = reader.read(path, salvage=options.salvage, progress=progress)
+        profile = readers.read(path, salvage=options.salvage, progress=progress)
     with progress_bar("converting", " stacks") as progress:
-        data = output.encode(convert(profile, progress))
+        converted = io.BytesIO()
+        firefox.write(profile, converted, progress)
+    data = converted.getvalue()
     if target is not None:
         output.write(target, data)
         _say("wrote %s" % target)

@@ -17,7 +17,7 @@ from truth import (
     total_bytes,
     total_sigma,
 )
-from vmprof_allocation.estimator import probability
+from vmprof_convert.estimator import probability
 
 #: each round makes one low-level string of known size, and smaller things;
 #: what is put into `kept` is really made, whatever the JIT thinks
@@ -200,7 +200,7 @@ def test_seed_makes_a_run_repeatable(pypy: PyPy) -> None:
     """In one process, where nothing else differs from run to run."""
     script = pypy.script("""
         import vmprof_allocation
-        from vmprof_allocation import reader
+        from vmprof_convert import readers
         filler = b"x" * 5000
         def work():
             for i in range(20000):
@@ -208,7 +208,7 @@ def test_seed_makes_a_run_repeatable(pypy: PyPy) -> None:
         def sizes(seed):
             with vmprof_allocation.sample("out.vmprof", "16k", seed=seed):
                 work()
-            return list(reader.read("out.vmprof").samples.size)
+            return list(readers.read("out.vmprof").samples.size)
         for warm_up in range(3):
             sizes(1)
         first, again, other = sizes(7), sizes(7), sizes(8)

@@ -14,7 +14,8 @@ import pytest
 from conftest import PYPY, ROOT
 from rpython_tree import PYTHON2
 from truth import bytes_by_function
-from vmprof_allocation import live, reader
+from vmprof_allocation import live
+from vmprof_convert import readers
 
 SAMPLED = ROOT / "benchmarks" / "sampled27.py"
 PACKAGE = Path(live.LIBRARY).parent
@@ -130,7 +131,7 @@ def starter(tmp_path: Path, layout: str) -> Starter:
 def test_samples_name_the_programs_functions(starter: Starter) -> None:
     done = starter(PROGRAM)
     assert done.returncode == 0, done.stderr
-    profile = reader.read(starter.profile)
+    profile = readers.read(starter.profile)
     assert profile.end_time is not None and profile.lost_stacks == 0
     assert profile.settings["carrier"] == "live"
     assert profile.settings["interval"] == "16384"
@@ -147,7 +148,7 @@ def test_samples_name_the_programs_functions(starter: Starter) -> None:
 @pytest.mark.parametrize("limit", ["1000/s", "5000ppm"])
 def test_interval_follows_a_limit(starter: Starter, limit: str) -> None:
     assert starter(PROGRAM, interval=65536, limit=limit).returncode == 0
-    profile = reader.read(starter.profile)
+    profile = readers.read(starter.profile)
     assert profile.settings["limit"] == limit
     assert len(set(profile.samples.interval)) > 1
 
@@ -177,7 +178,7 @@ def test_output_and_exit_code_are_the_programs(starter: Starter,
         plain.returncode, plain.stdout)
     # tracebacks begin in the starter
     assert sampled.stderr.splitlines()[-1] == plain.stderr.splitlines()[-1]
-    profile = reader.read(starter.profile)
+    profile = readers.read(starter.profile)
     assert profile.end_time is not None and len(profile.samples) > 10000
 
 

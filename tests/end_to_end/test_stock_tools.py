@@ -8,7 +8,7 @@ import pytest
 
 from conftest import PYPY, PyPy
 from truth import innermost
-from vmprof_allocation import reader
+from vmprof_convert import readers
 
 APP = """
     filler = b"x" * 5000
@@ -85,7 +85,7 @@ def test_time_samples_of_both_kinds_of_run_agree(pypy: PyPy) -> None:
         one(); two()
     """
     pypy.sample(source, "1M", "--period", "0.002", jit="off")
-    profile = reader.read(pypy.folder / "out.vmprof")
+    profile = readers.read(pypy.folder / "out.vmprof")
     times = [s for s, size in zip(profile.samples.stack, profile.samples.size)
              if size == 0]
     names = [{profile.function(f.address).name for f in profile.stacks[s]}
@@ -118,10 +118,10 @@ def test_one_profile_of_vmprofs_after_another(pypy: PyPy) -> None:
         profile("3.vmprof")
     """)
     assert (run.code, run.err) == (0, "")
-    ours = reader.read(pypy.folder / "ours.vmprof")
+    ours = readers.read(pypy.folder / "ours.vmprof")
     assert len(ours.samples) > 20 and ours.lost_stacks == 0
     for i in range(4):
-        profile = reader.read(pypy.folder / ("%d.vmprof" % i))
+        profile = readers.read(pypy.folder / ("%d.vmprof" % i))
         assert any(profile.function(frame.address).name == "spin"
                    for stack in profile.stacks for frame in stack), i
         assert len(profile.samples) > 0

@@ -100,7 +100,7 @@ def prepare(suite: str | None) -> Build:
         must(build.inside("pypy3", "-m", "venv", folder / "venv"),
              "the environment")
     pip = ("-m", "pip", "install", "-q", "--disable-pip-version-check")
-    must(build.command(*pip, ROOT / "vmprof-integration"),
+    must(build.command(*pip, ROOT / "converter", ROOT / "vmprof-integration"),
          "installing vmprof-allocation")
     for name, (requirement, _) in PYPI.items():
         fetch(build, name, requirement)

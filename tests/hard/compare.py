@@ -12,8 +12,8 @@ from pathlib import Path
 
 from builds import Build
 from suites import EXPLAINED, Suite
-from vmprof_allocation import reader
-from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_convert import readers
+from vmprof_convert.errors import ProfileError
 
 RUN_MODULE = Path(__file__).with_name("run_module.py")
 #: seconds, for a whole suite
@@ -141,8 +141,8 @@ def read_profile(path: Path) -> tuple[str, int]:
     try:
         if path.stat().st_size > READABLE:
             return "whole", 0
-        profile = reader.read(path)
-    except (OSError, AllocationSamplingError) as e:
+        profile = readers.read(path)
+    except (OSError, ProfileError) as e:
         return str(e), 0
     samples = len(profile.samples)
     if profile.end_time is None:

@@ -27,9 +27,10 @@ from typing import Any
 import greenlet
 
 import vmprof_allocation
-from vmprof_allocation import live, reader
+from vmprof_allocation import live
 from vmprof_allocation.carrier import patched_vmprof
 from vmprof_allocation.session import make_settings
+from vmprof_convert import readers
 
 Random = random.Random
 OUT = "soak.vmprof"
@@ -235,7 +236,7 @@ def check_profile(name: str, counted: Any, is_fixed: bool) -> None:
     the samples."""
     if os.path.getsize(OUT) > 300000:
         return
-    profile = reader.read(OUT)
+    profile = readers.read(OUT)
     if profile.end_time is None:
         problem("%s: the profile has no end" % name)
     sizes = [(size, interval) for size, interval in zip(

@@ -30,11 +30,13 @@ from hypothesis import strategies as st
 import firefox_rules
 import made_profiles
 from made_profiles import PID, Log, jit, machine_code, native
-from vmprof_allocation import reader
-from vmprof_allocation.errors import ProfileError
-from vmprof_allocation.program import COMPILED, EMPTY, LOST
-from vmprof_convert import cli, output, progress, serve
-from vmprof_convert.convert import convert
+from vmprof_convert import cli, readers
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.program import COMPILED, EMPTY, LOST
+from vmprof_convert.readers import container
+from vmprof_convert.view import progress, serve
+from vmprof_convert.writers import firefox
+from vmprof_convert.writers.firefox import convert
 
 Json = dict[str, Any]
 OTHER_TID = 5555
@@ -45,7 +47,7 @@ def converted(log: Log | bytes) -> Json:
     """What stands in the file; it must pass the checker."""
     data = log if isinstance(log, bytes) else log.data()
     profile: Json = json.loads(
-        output.encode(convert(reader.read_bytes(data))))
+        firefox.encode(convert(readers.read_bytes(data))))
     assert firefox_rules.violations(profile) == []
     return profile
 
@@ -488,8 +490,8 @@ def test_the_work_grows_with_the_size_and_no_faster(dimension: str) -> None:
     def work(factor: int) -> int:
         size = {"samples": 4000, "depth": 40, "distinct": 400}
         size[dimension] *= factor
-        profile = reader.read_bytes(made_profiles.large(**size))
-        return calls(lambda: output.encode(convert(profile)))
+        profile = readers.read_bytes(made_profiles.large(**size))
+        return calls(lambda: firefox.encode(convert(profile)))
     small, large = work(1), work(4)
     assert large < 4.2 * small
 
@@ -501,19 +503,19 @@ def test_many_threads_are_no_more_work_than_one() -> None:
         log.settings()
         for number in range(4000):
             log.allocation([f], size=24, thread=PID + number % threads)
-        profile = reader.read_bytes(log.data())
+        profile = readers.read_bytes(log.data())
         return calls(lambda: convert(profile))
     # a thread costs about 40 calls; a pass over all samples would be 4000
     assert work(400) - work(1) < 400 * 100
 
 
 def test_half_a_million_samples_of_depth_30() -> None:
-    profile = reader.read_bytes(made_profiles.large(500_000, 30, 5000))
+    profile = readers.read_bytes(made_profiles.large(500_000, 30, 5000))
     result = convert(profile)
     assert result["threads"][0]["nativeAllocations"]["length"] == 500_000
     shared = result["shared"]["stackTable"]
     assert shared["length"] < 5000 * 30
-    assert len(output.encode(result)) < 20 * 2**20
+    assert len(firefox.encode(result)) < 20 * 2**20
 
 
 def test_depth_5000() -> None:
@@ -750,7 +752,7 @@ def test_bad_input_is_one_line_and_no_output(
 def test_a_gzip_bomb_is_no_meal(
         folder: Path, capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "MAX_UNPACKED", 2**20)
+    monkeypatch.setattr(container, "MAX_UNPACKED", 2**20)
     head = rich_log().data()
     (folder / "bomb").write_bytes(gzip.compress(head + bytes(2**26)))
     assert "unpacks to more than" in run_and_fail(folder, capsys, "bomb")
@@ -776,7 +778,7 @@ def test_an_unreadable_file(folder: Path, capsys: pytest.CaptureFixture[str],
     # root may read everything, and tests run as root sometimes
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", "app.vmprof")
-    monkeypatch.setattr(reader, "read", refuse)
+    monkeypatch.setattr(readers, "read", refuse)
     assert run_and_fail(folder, capsys, "app.vmprof") == (
         "vmprof-convert: app.vmprof: Permission denied\n")
 
@@ -785,7 +787,7 @@ def test_too_little_memory(folder: Path, capsys: pytest.CaptureFixture[str],
                            monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise MemoryError
-    monkeypatch.setattr(reader, "read", refuse)
+    monkeypatch.setattr(readers, "read", refuse)
     assert "memory" in run_and_fail(folder, capsys, "app.vmprof")
 
 
@@ -872,12 +874,12 @@ def test_whatever_is_in_the_file_it_is_an_error_or_a_good_profile(
     for at, new in changes:
         data[at:at + len(new)] = new
     try:
-        profile = convert(reader.read_bytes(bytes(data), salvage=salvage))
+        profile = convert(readers.read_bytes(bytes(data), salvage=salvage))
     except ProfileError as error:
         assert "\n" not in str(error)
     else:
         assert firefox_rules.violations(
-            json.loads(output.encode(profile))) == []
+            json.loads(firefox.encode(profile))) == []
 
 
 # ________________________________________
@@ -946,7 +948,7 @@ def test_outputs_that_can_not_be(folder: Path,
 
 def test_nan_never_gets_into_a_file() -> None:
     with pytest.raises(ValueError):
-        output.encode({"time": [math.nan]})
+        firefox.encode({"time": [math.nan]})
 
 
 # ________________________________________
@@ -972,7 +974,7 @@ def test_a_bar_is_shown_on_terminals_only(
 
 def test_progress_is_told_up_to_the_end() -> None:
     told: list[tuple[int, int]] = []
-    convert(reader.read_bytes(made_profiles.large(100, 4, 50)),
+    convert(readers.read_bytes(made_profiles.large(100, 4, 50)),
             lambda done, total: told.append((done, total)))
     assert told[0] == (0, 50) and told[-1] == (50, 50)
     assert told == sorted(told)

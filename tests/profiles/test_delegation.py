@@ -10,7 +10,8 @@ import pytest
 
 from conftest import PyPy
 from made_profiles import FrameSpec, Log, jit
-from vmprof_allocation import delegation, reader, summary
+from vmprof_convert import delegation, readers, summary
+from vmprof_convert.writers import table
 
 SOURCE = """
     def make(): pass
@@ -50,7 +51,7 @@ class Program:
         self.log.allocation(frames, size=16)
 
     def missing(self) -> list[str]:
-        self.profile = reader.read_bytes(self.log.data())
+        self.profile = readers.read_bytes(self.log.data())
         return [f.name for f in delegation.missing(self.profile).functions]
 
 
@@ -69,7 +70,7 @@ def test_delegating_functions_that_compiled_code_lacks(
     assert [len(program.profile.stacks[number]) for number in
             sorted(delegation.missing(program.profile).stacks)] == [3, 2]
     out = io.StringIO()
-    summary.show(program.profile, out)
+    table.write(program.profile, out)
     (line,) = [line for line in out.getvalue().splitlines()
                if line.startswith("missing: ")]
     # two samples of 16 bytes, one per 1000
@@ -161,5 +162,5 @@ def test_generator_that_delegates(pypy: PyPy, jit: str, body: str,
     middle, leaf = rows["middle"].total_bytes, rows["leaf"].total_bytes
     assert (middle.value < 0.9 * leaf.value) == is_said
     out = io.StringIO()
-    summary.show(profile, out)
+    table.write(profile, out)
     assert ("missing: " in out.getvalue()) == is_said

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from vmprof_allocation.estimator import (
+from vmprof_convert.estimator import (
     Sum,
     interval_95,
     probability,

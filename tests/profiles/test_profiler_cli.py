@@ -17,10 +17,9 @@ import pytest
 
 from conftest import ROOT, PyPy
 from made_profiles import PID, FrameSpec, Log, jit, native
-from vmprof_allocation import reader, summary
-from vmprof_allocation.estimator import weight_bytes
-from vmprof_allocation.program import LOST
-from vmprof_convert import cli
+from vmprof_convert import cli, readers, summary
+from vmprof_convert.estimator import weight_bytes
+from vmprof_convert.program import LOST
 
 PROGRAM = (ROOT / ".node" / "node_modules" / "@firefox-devtools"
            / "profiler-cli" / "dist" / "profiler-cli.js")
@@ -114,7 +113,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
 
 def per_function(data: bytes, tid: int) -> dict[str, tuple[float, float]]:
     """Self and total bytes of each function, from the samples themselves."""
-    profile = reader.read_bytes(data)
+    profile = readers.read_bytes(data)
     samples = profile.samples
     result: dict[str, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
     for thread, stack, size, interval in zip(

@@ -21,9 +21,11 @@ from made_profiles import (
     packed,
     word,
 )
-from vmprof_allocation import reader, summary
-from vmprof_allocation.errors import ProfileError
-from vmprof_allocation.reader import Frame
+from vmprof_convert import readers, summary
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.model import Frame
+from vmprof_convert.readers import container
+from vmprof_convert.writers import table
 
 
 def small() -> Log:
@@ -36,7 +38,7 @@ def small() -> Log:
 
 
 def test_samples_are_tied_to_their_stacks() -> None:
-    profile = reader.read_bytes(small().data())
+    profile = readers.read_bytes(small().data())
     names = [[profile.function(f.address).name for f in profile.stacks[s]]
              for s in profile.samples.stack]
     assert names == [["main", "leaf"], ["main"]]
@@ -50,13 +52,13 @@ def test_lost_stack_costs_that_sample_alone() -> None:
     log.allocation(None, size=96, time=30)
     leaf = log.function("after")
     log.allocation([leaf], size=8, time=40)
-    profile = reader.read_bytes(log.data())
+    profile = readers.read_bytes(log.data())
     assert profile.lost_stacks == 1
     assert list(profile.samples.size) == [24, 48, 96, 8]
     assert profile.samples.stack[2] == -1
     assert profile.stacks[profile.samples.stack[3]][0].address == leaf
     out = io.StringIO()
-    summary.show(profile, out)
+    table.write(profile, out)
     assert "lost: the stacks of 1 of 4 samples" in out.getvalue()
     assert "[stack lost]" in out.getvalue()
 
@@ -66,7 +68,7 @@ def test_vmprofs_copy_of_the_samples_is_not_counted() -> None:
     log = small()
     for frames in log.defined:
         log.raw_stack(log.words(frames), 0)
-    profile = reader.read_bytes(log.data())
+    profile = readers.read_bytes(log.data())
     assert list(profile.samples.size) == [24, 48]
     assert len(profile.stacks) == 2
 
@@ -76,7 +78,7 @@ def test_jit_frame_and_the_frame_that_entered_it_are_one() -> None:
     f, g = log.function("f"), log.function("g")
     # innermost first: machine code, g inlined in f, f's own entry
     log.raw_stack([6, 0x7000, 3, g, 3, f, 1, f, 1, g], 0)
-    profile = reader.read_bytes(log.data())
+    profile = readers.read_bytes(log.data())
     assert profile.stacks == [(
         Frame(g, "interpreted", 0), Frame(f, "jit", 0), Frame(g, "jit", 0))]
 
@@ -85,7 +87,7 @@ def test_machine_code_that_calls_machine_code() -> None:
     log = Log()
     f = log.function("f")
     log.raw_stack([6, 0x7000, 3, f, 3, f, 6, 0x8000, 3, f, 1, f], 0)
-    profile = reader.read_bytes(log.data())
+    profile = readers.read_bytes(log.data())
     assert len(profile.stacks[0]) == 3
 
 
@@ -93,14 +95,14 @@ def test_interpreted_recursion_is_kept() -> None:
     log = Log()
     f = log.function("f")
     log.raw_stack([1, f] * 5, 0)
-    assert len(reader.read_bytes(log.data()).stacks[0]) == 5
+    assert len(readers.read_bytes(log.data()).stacks[0]) == 5
 
 
 def test_lines_of_cpython() -> None:
     log = Log(interpreter="cpython", flags=LINES)
     f, g = log.function("f"), log.function("g")
     log.raw_stack([-12, g, -3, f], 77)
-    profile = reader.read_bytes(log.data())
+    profile = readers.read_bytes(log.data())
     assert profile.stacks[0] == (Frame(f, "interpreted", 3),
                                  Frame(g, "interpreted", 12))
     assert list(profile.samples.thread) == [77]
@@ -109,14 +111,14 @@ def test_lines_of_cpython() -> None:
 def test_version_7_has_time_stamps() -> None:
     log = Log(interpreter="cpython", version=7)
     log.raw_stack([log.function("f")], 77, stamp=123456)
-    profile = reader.read_bytes(log.data())
+    profile = readers.read_bytes(log.data())
     assert list(profile.samples.time) == [123456]
 
 
 def test_gzipped_profile(tmp_path: Path) -> None:
     path = tmp_path / "p.gz"
     path.write_bytes(gzip.compress(small().data()))
-    assert len(reader.read(path).samples) == 2
+    assert len(readers.read(path).samples) == 2
 
 
 def test_members_are_joined_and_those_for_vmprof_passed_over() -> None:
@@ -124,7 +126,7 @@ def test_members_are_joined_and_those_for_vmprof_passed_over() -> None:
     parts = [data[:77], data[77:300], b"", data[300:]]
     packed = member(parts[0]) + member(b"no record at all", b"s") + b"".join(
         map(member, parts[1:]))
-    assert reader.read_bytes(packed) == reader.read_bytes(data)
+    assert readers.read_bytes(packed) == readers.read_bytes(data)
     assert gzip.decompress(member(data)) == data
 
 
@@ -135,8 +137,8 @@ def test_file_that_ends_within_a_member() -> None:
     packed = member(first) + member(second)
     for size in range(len(member(first)) + 1, len(packed)):
         with pytest.raises(ProfileError, match="cut off"):
-            reader.read_bytes(packed[:size])
-        profile = reader.read_bytes(packed[:size], salvage=True)
+            readers.read_bytes(packed[:size])
+        profile = readers.read_bytes(packed[:size], salvage=True)
         assert profile.torn == size - len(member(first))
         assert len(profile.samples) == 2
 
@@ -146,7 +148,7 @@ def test_damaged_member_is_refused(at: int) -> None:
     packed = bytearray(member(small().data()))
     packed[at] ^= 16
     with pytest.raises(ProfileError, match="damaged"):
-        reader.read_bytes(bytes(packed))
+        readers.read_bytes(bytes(packed))
 
 
 @pytest.mark.parametrize("frames,is_cut", [
@@ -161,7 +163,7 @@ def test_cut_stacks_are_those_that_fill_the_record(
     log.allocation([g] + [f] * 99, size=16)
     log.allocation([f] * frames, size=16)
     log.allocation([f] * frames, size=24)
-    assert reader.read_bytes(log.data()).cut_stacks == 2 * is_cut
+    assert readers.read_bytes(log.data()).cut_stacks == 2 * is_cut
 
 
 def test_stack_that_just_fits_is_not_cut() -> None:
@@ -172,14 +174,14 @@ def test_stack_that_just_fits_is_not_cut() -> None:
     log.allocation([main, f], size=16)
     log.allocation([main] + [f] * 508, size=16)
     log.allocation([f] * 509, size=16)
-    assert reader.read_bytes(log.data()).cut_stacks == 1
+    assert readers.read_bytes(log.data()).cut_stacks == 1
     # but one that begins with a function that is called, too, may be cut
     log = Log()
     f = log.function("f")
     log.settings()
     log.allocation([f, f], size=16)
     log.allocation([f] * 509, size=16)
-    assert reader.read_bytes(log.data()).cut_stacks == 1
+    assert readers.read_bytes(log.data()).cut_stacks == 1
 
 
 def test_cut_stacks_of_vmprofs_own_samples() -> None:
@@ -188,16 +190,16 @@ def test_cut_stacks_of_vmprofs_own_samples() -> None:
     for _ in range(3):
         log.raw_stack([1, f] * 509, 0)
     log.raw_stack([1, f] * 508, 0)
-    assert reader.read_bytes(log.data()).cut_stacks == 3
+    assert readers.read_bytes(log.data()).cut_stacks == 3
 
 
 def test_settings_come_again_at_the_end() -> None:
     log = small()
     log.flush()
-    profile = reader.read_bytes(bytes(log.bytes))
+    profile = readers.read_bytes(bytes(log.bytes))
     assert (profile.children, profile.ended) == (0, "")
     log.block("settings", "children=2;ended=the program disabled vmprof")
-    profile = reader.read_bytes(log.data())
+    profile = readers.read_bytes(log.data())
     assert (profile.children, profile.ended) == (
         2, "the program disabled vmprof")
     assert profile.settings["interval"] == "1000"
@@ -208,7 +210,7 @@ def test_settings_come_again_at_the_end() -> None:
 def test_hostile_number_of_children(children: str) -> None:
     log = small()
     log.settings(children=children, ended="\x1b[2J\n")
-    profile = reader.read_bytes(log.data())
+    profile = readers.read_bytes(log.data())
     assert (profile.children, profile.ended) == (0, "?[2J?")
 
 
@@ -217,24 +219,24 @@ def test_record_that_nobody_would_write_is_not_kept() -> None:
     log = small()
     log.bytes += b"\x02" + word(1) + word(2**27) + bytes(2**27)
     with pytest.raises(ProfileError, match="a record of 134217745 bytes"):
-        reader.read_bytes(gzip.compress(log.data(), 1))
+        readers.read_bytes(gzip.compress(log.data(), 1))
 
 
 def test_pieces_may_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     data = small().data()
-    whole = reader.read_bytes(data)
+    whole = readers.read_bytes(data)
     for piece in 1, 2, 7, 41:
-        monkeypatch.setattr(reader, "PIECE", piece)
-        assert reader.read_bytes(data) == whole
-        assert reader.read_bytes(gzip.compress(data)) == whole
-        assert reader.read_bytes(member(data[:99]) + member(data[99:])) == whole
+        monkeypatch.setattr(container, "PIECE", piece)
+        assert readers.read_bytes(data) == whole
+        assert readers.read_bytes(gzip.compress(data)) == whole
+        assert readers.read_bytes(member(data[:99]) + member(data[99:])) == whole
 
 
 def test_progress_is_told_in_bytes_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "p.vmprof"
     path.write_bytes(packed(large(20000, 10, 50)))
     told: list[tuple[int, int]] = []
-    reader.read(path, progress=lambda done, total: told.append((done, total)))
+    readers.read(path, progress=lambda done, total: told.append((done, total)))
     assert told == sorted(told) and len(told) > 2
     assert told[-1] == (path.stat().st_size, path.stat().st_size)
 
@@ -243,7 +245,7 @@ def test_unknown_blocks_are_skipped() -> None:
     log = small()
     log.block("lifetimes", "1,2;3,4;")
     log.block("samples", "something else", version="1")
-    assert list(reader.read_bytes(log.data()).samples.size) == [24, 48]
+    assert list(readers.read_bytes(log.data()).samples.size) == [24, 48]
 
 
 def test_stacks_are_defined_by_what_is_new_in_them() -> None:
@@ -255,7 +257,7 @@ def test_stacks_are_defined_by_what_is_new_in_them() -> None:
     for frames in stacks:
         log.allocation(frames, size=8)
         log.flush()
-    profile = reader.read_bytes(log.data())
+    profile = readers.read_bytes(log.data())
     assert [log.pairs(frames) for frames in stacks] == [
         tuple((3 if frame.kind == "jit" else 1, frame.address)
               for frame in profile.stacks[stack])
@@ -272,7 +274,7 @@ def test_columns_are_carried_over_within_a_block_and_no_further() -> None:
     for time, thread, size, interval, memory in 2 * rows:
         log.allocation([f], size=size, interval=interval, time=time,
                        thread=thread, memory=memory)
-    samples = reader.read_bytes(log.data()).samples
+    samples = readers.read_bytes(log.data()).samples
     assert 2 * rows == list(zip(samples.time, samples.thread, samples.size,
                                 samples.interval, samples.memory))
 
@@ -280,11 +282,11 @@ def test_columns_are_carried_over_within_a_block_and_no_further() -> None:
 def test_log_without_a_trailer_is_a_killed_run() -> None:
     log = small()
     log.flush()
-    profile = reader.read_bytes(bytes(log.bytes))
+    profile = readers.read_bytes(bytes(log.bytes))
     assert profile.end_time is None
     assert len(profile.samples) == 2
     out = io.StringIO()
-    summary.show(profile, out)
+    table.write(profile, out)
     assert "did not end normally" in out.getvalue()
 
 
@@ -296,14 +298,14 @@ def test_cut_anywhere_it_is_an_error_or_a_killed_run() -> None:
     outcomes = set()
     for size in range(len(whole)):
         try:
-            profile = reader.read_bytes(whole[:size])
+            profile = readers.read_bytes(whole[:size])
             outcomes.add("read")
             assert len(profile.samples) <= 2
         except ProfileError as e:
             outcomes.add("refused")
             assert "\n" not in str(e)
         if size > 60:
-            rest = reader.read_bytes(whole[:size], salvage=True)
+            rest = readers.read_bytes(whole[:size], salvage=True)
             assert rest.torn < 400
     assert outcomes == {"read", "refused"}
 
@@ -319,7 +321,7 @@ def test_cut_anywhere_it_is_an_error_or_a_killed_run() -> None:
 ])
 def test_foreign_files(data: bytes, said: str) -> None:
     with pytest.raises(ProfileError, match=said):
-        reader.read_bytes(data)
+        readers.read_bytes(data)
 
 
 @pytest.mark.parametrize("record,said", [
@@ -334,7 +336,7 @@ def test_foreign_files(data: bytes, said: str) -> None:
 def test_hostile_records(record: bytes, said: str) -> None:
     log = small()
     with pytest.raises(ProfileError, match=said):
-        reader.read_bytes(bytes(log.bytes) + record)
+        readers.read_bytes(bytes(log.bytes) + record)
 
 
 HEAD = [0] * 7 + [2]
@@ -360,7 +362,7 @@ def test_hostile_samples(payload: str) -> None:
     log.flush()
     log.block("samples", payload)
     with pytest.raises(ProfileError, match="damaged"):
-        reader.read_bytes(log.data())
+        readers.read_bytes(log.data())
 
 
 @pytest.mark.parametrize("payload", [
@@ -369,7 +371,7 @@ def test_hostile_objects(payload: str) -> None:
     log = small()
     log.block("objects", payload)
     with pytest.raises(ProfileError, match="damaged"):
-        reader.read_bytes(log.data())
+        readers.read_bytes(log.data())
 
 
 def test_objects_are_tied_to_their_samples_by_key() -> None:
@@ -381,7 +383,7 @@ def test_objects_are_tied_to_their_samples_by_key() -> None:
     log.tick([f])
     # before their samples; the fourth was not written in time
     log.block("objects", digits(3, 42 * 2 + 1, 1, 7 * 2, 99, 3, 0, 1))
-    profile = reader.read_bytes(log.data())
+    profile = readers.read_bytes(log.data())
     rows = zip(profile.samples.size, profile.samples.type,
                profile.samples.survived)
     assert list(rows) == [(8, 7, 0), (16, -1, -1), (24, 42, 1), (0, -1, -1)]
@@ -396,7 +398,7 @@ def test_random_damage_never_ends_in_another_error() -> None:
         for _ in range(rng.randint(1, 4)):
             data[rng.randrange(len(data))] = rng.randrange(256)
         try:
-            summary.summarize(reader.read_bytes(bytes(data)))
+            summary.summarize(readers.read_bytes(bytes(data)))
         except ProfileError:
             refused += 1
     assert 0 < refused < 3000
@@ -407,7 +409,7 @@ def test_deep_stacks_are_no_recursion() -> None:
     f = log.function("f")
     log.settings()
     log.allocation([f] * 5000, size=16)
-    profile = reader.read_bytes(log.data())
+    profile = readers.read_bytes(log.data())
     assert len(profile.stacks[0]) == 5000
     (row,) = summary.summarize(profile).rows
     assert row.total_bytes.value == pytest.approx(row.self_bytes.value)
@@ -415,7 +417,7 @@ def test_deep_stacks_are_no_recursion() -> None:
 
 def test_samples_alike_share_one_stack() -> None:
     """What the reader keeps grows with the distinct stacks."""
-    profile = reader.read_bytes(large(samples=20000, depth=30, distinct=50))
+    profile = readers.read_bytes(large(samples=20000, depth=30, distinct=50))
     assert len(profile.samples) == 20000
     assert len(profile.stacks) == 50
 
@@ -427,7 +429,7 @@ def test_summary_counts_a_recursive_function_once() -> None:
     log.allocation([f, f, f, g], size=16)
     log.allocation([f, jit(f), machine_code(1), g], size=16)
     rows = {row.function.name: row
-            for row in summary.summarize(reader.read_bytes(log.data())).rows}
+            for row in summary.summarize(readers.read_bytes(log.data())).rows}
     assert rows["f"].self_bytes.value == 0
     assert rows["f"].total_bytes.value == rows["g"].self_bytes.value > 2000
     assert rows["g"].self_objects.value == pytest.approx(2 * 63.0, rel=0.01)
@@ -443,7 +445,7 @@ def test_summary_hides_the_command_that_ran_the_program() -> None:
     log.allocation([*runner, module], size=16)
     log.allocation(runner, size=16)
     names = {row.function.name for row in
-             summary.summarize(reader.read_bytes(log.data())).rows}
+             summary.summarize(readers.read_bytes(log.data())).rows}
     assert names == {"<module>", "[starting and ending the run]"}
 
 
@@ -453,7 +455,7 @@ def test_machine_code_alone_has_a_label_of_its_own() -> None:
     log = Log()
     log.settings()
     log.allocation([machine_code(0x7000)] * 509, size=16)
-    (row,) = summary.summarize(reader.read_bytes(log.data())).rows
+    (row,) = summary.summarize(readers.read_bytes(log.data())).rows
     assert row.function.name == "[compiled code, function not known]"
 
 
@@ -461,7 +463,7 @@ def test_summary_of_a_profile_without_allocations() -> None:
     log = Log()
     log.raw_stack(log.words([log.function("f")]), 0)
     out = io.StringIO()
-    summary.show(reader.read_bytes(log.data()), out)
+    table.write(readers.read_bytes(log.data()), out)
     assert out.getvalue() == (
         "no allocation samples: the profile was taken without "
         "--allocation-sampling\n"
@@ -486,7 +488,7 @@ def test_summary_hides_what_pypy_does_before_and_after_the_program() -> None:
                   [exits, handler], [exits]):
         log.allocation(stack, size=16)
     rows = {row.function.name: row.self_objects.value for row in
-            summary.summarize(reader.read_bytes(log.data())).rows}
+            summary.summarize(readers.read_bytes(log.data())).rows}
     assert set(rows) == {"<module>", "abspath", "handler",
                          "[starting and ending the run]"}
     assert rows["[starting and ending the run]"] == pytest.approx(

@@ -1,6 +1,7 @@
 """python -m vmprof_allocation report: what it says, takes and returns."""
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -11,7 +12,8 @@ import pytest
 
 from conftest import PYPY, PyPy
 from made_profiles import Log, large, packed
-from vmprof_allocation import reader
+from vmprof_convert import readers
+from vmprof_convert.writers import table
 
 Done = subprocess.CompletedProcess[str]
 
@@ -274,11 +276,7 @@ def test_report_that_can_not_be_written(tmp_path: Path) -> None:
 
 
 def test_reports_of_a_table_and_of_a_stream_are_one(tmp_path: Path) -> None:
-    import io
-
-    from vmprof_allocation import summary
     path = write(tmp_path, large(5000, depth=20, distinct=300))
-    table, stream = io.StringIO(), io.StringIO()
-    summary.show(reader.read(path), table)
-    summary.show_file(path, stream)
-    assert table.getvalue() == stream.getvalue() != ""
+    out = io.StringIO()
+    table.write(readers.read(path), out)
+    assert out.getvalue() == report(path).stdout != ""

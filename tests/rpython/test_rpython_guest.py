@@ -21,9 +21,10 @@ import vmprof
 import firefox_rules
 from rpython_tree import BUILD
 from truth import SIGMAS, bytes_by_function, sigma, string_size, total_bytes
-from vmprof_allocation import reader
-from vmprof_allocation.program import ProgramFrames
+from vmprof_convert import readers
 from vmprof_convert.cli import main as convert
+from vmprof_convert.model import Profile
+from vmprof_convert.program import ProgramFrames
 
 PROGRAMS = Path(__file__).parents[2] / "rpython" / "examples" / "programs"
 NURSERY = 2**22
@@ -37,8 +38,8 @@ class Run:
     err: str
     path: Path
 
-    def profile(self) -> reader.Profile:
-        return reader.read(self.path)
+    def profile(self) -> Profile:
+        return readers.read(self.path)
 
 
 class Guest:
@@ -75,7 +76,7 @@ def interpreted(tmp_path: Path) -> Guest:
     return Guest(BUILD / "rpython" / "guest", tmp_path)
 
 
-def sizes_by_function(profile: reader.Profile) -> dict[str, collections.Counter[int]]:
+def sizes_by_function(profile: Profile) -> dict[str, collections.Counter[int]]:
     """Of an exact profile: how many allocations of which size."""
     result: dict[str, collections.Counter[int]] = collections.defaultdict(
         collections.Counter)
@@ -290,7 +291,7 @@ def test_functions_in_the_firefox_profiler(guest: Guest) -> None:
     assert {"small", "big", "main"} <= set(strings)
 
 
-def guest_frames(profile: reader.Profile) -> list[list[str]]:
+def guest_frames(profile: Profile) -> list[list[str]]:
     return [[profile.function(frame.address).name
              for frame in profile.stacks[stack] if frame.kind != "native"]
             for stack in profile.samples.stack]
@@ -328,7 +329,7 @@ def test_stack_that_was_seen_before_the_jit_made_other_code(
 # native frames
 
 
-def native_stacks(guest: Guest, profile: reader.Profile) -> list[list[str]]:
+def native_stacks(guest: Guest, profile: Profile) -> list[list[str]]:
     """Of each allocation sample: its native frames, innermost first, by their
     names in the program's symbol table.  They are inside all others."""
     symbols = subprocess.run(["nm", guest.program], text=True, check=True,
@@ -417,7 +418,7 @@ def test_native_frames_of_an_object_outside_the_nursery(guest: Guest) -> None:
     ("depth.guest", ("300", "3000"))])
 def test_native_frames_change_nothing_else(
         interpreted: Guest, program: str, arguments: tuple[str, ...]) -> None:
-    def sample(*flags: str) -> reader.Profile:
+    def sample(*flags: str) -> Profile:
         return interpreted.sample(
             "1000", program, *arguments,
             flags=("--allocation-gaps", "fixed", *flags)).profile()

@@ -13,8 +13,9 @@ import pytest
 
 from rpython_tree import BUILD
 from truth import SIGMAS, sigma
-from vmprof_allocation import reader
-from vmprof_allocation.estimator import weight_objects
+from vmprof_convert import readers
+from vmprof_convert.estimator import weight_objects
+from vmprof_convert.model import Profile
 
 SCENARIOS = BUILD / "rpython" / "scenarios"
 SIZE, INTERVAL = 16, 1000
@@ -38,8 +39,8 @@ class Run:
     def path(self, number: int) -> Path:
         return self.folder / ("%d.vmprof" % number)
 
-    def profile(self, number: int = 0) -> reader.Profile:
-        return reader.read(self.path(number))
+    def profile(self, number: int = 0) -> Profile:
+        return readers.read(self.path(number))
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path)
 
 
-def objects(profile: reader.Profile) -> dict[str, float]:
+def objects(profile: Profile) -> dict[str, float]:
     """Estimated objects by function; of samples without a stack: "lost"."""
     result: dict[str, float] = collections.defaultdict(float)
     samples = profile.samples

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from conftest import PyPy, Run, has_patch
-from vmprof_allocation import reader
+from vmprof_convert import readers
 
 APP = """
     import sys
@@ -108,7 +108,7 @@ def test_existing_profile_is_replaced(pypy: PyPy) -> None:
     out.write_bytes(b"x" * 10**7)
     pypy.sample(APP, "16k")
     assert out.stat().st_size < 10**6
-    assert reader.read(out).settings["interval"] == "16384"
+    assert readers.read(out).settings["interval"] == "16384"
 
 
 def test_profile_into_a_pipe(pypy: PyPy) -> None:
@@ -123,7 +123,7 @@ def test_profile_into_a_pipe(pypy: PyPy) -> None:
                        "-o", "fifo", str(script))
     thread.join()
     assert run.code == 0
-    assert len(reader.read_bytes(data[0]).samples) > 100
+    assert len(readers.read_bytes(data[0]).samples) > 100
 
 
 def test_doctor(pypy: PyPy) -> None:
@@ -315,5 +315,5 @@ def test_already_enabled_is_refused(pypy: PyPy) -> None:
     assert lines[1].startswith("allocation sampling is not on")
     assert lines[2].startswith("vmprof is already enabled")
     assert lines[3] == "False"
-    assert len(reader.read(pypy.folder / "one.vmprof").stacks) >= 0
+    assert len(readers.read(pypy.folder / "one.vmprof").stacks) >= 0
 

@@ -11,9 +11,10 @@ import time
 import pytest
 
 from conftest import PYPY, PyPy, has_patch
+from made_profiles import BLOCK_ADDRESS
 from peek import PEEK
 from truth import SIGMAS, innermost, sigmas
-from vmprof_allocation import reader
+from vmprof_convert import readers
 
 
 def test_stop_puts_every_byte_back(stock_pypy: PyPy) -> None:
@@ -149,7 +150,7 @@ def test_killed_run_leaves_a_profile_that_loads(pypy: PyPy) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    profile = reader.read(pypy.folder / "out.vmprof")
+    profile = readers.read(pypy.folder / "out.vmprof")
     assert profile.end_time is None
     assert profile.lost_stacks == 0
     assert profile.moments[-1].allocated > 5 * 2**20
@@ -326,7 +327,7 @@ def test_sampling_off_writes_what_vmprof_writes(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof", "-o", "out.vmprof", str(script))
     assert (run.code, run.out) == (0, "[]\n")
     data = (pypy.folder / "out.vmprof").read_bytes()
-    assert struct.pack("<q", reader.BLOCK_ADDRESS) not in data
+    assert struct.pack("<q", BLOCK_ADDRESS) not in data
     profile = run.profile()
     assert set(profile.samples.thread) == {0}
     assert set(profile.samples.size) == {0}
@@ -545,7 +546,7 @@ def test_forked_child_may_sample_itself(pypy: PyPy) -> None:
     run = pypy.command(str(script))
     assert run.out == "3\n", run.err
     for name in "child", "out":
-        profile = reader.read(pypy.folder / (name + ".vmprof"))
+        profile = readers.read(pypy.folder / (name + ".vmprof"))
         assert len(profile.samples) > 1000
         assert profile.end_time is not None
 
@@ -714,7 +715,7 @@ def test_program_whose_stdout_is_closed(pypy: PyPy) -> None:
         cwd=pypy.folder, env=pypy.environment)
     assert done.returncode == 0
     assert (pypy.folder / "refused").exists()
-    assert len(reader.read(pypy.folder / "out.vmprof").samples) > 100
+    assert len(readers.read(pypy.folder / "out.vmprof").samples) > 100
 
 
 def test_numbers_of_the_programs_descriptors(pypy: PyPy) -> None:
@@ -983,7 +984,7 @@ def test_children_of_a_process_that_is_killed_are_counted(
     settings: dict[str, str] = {}
     while "children" not in settings and time.monotonic() < deadline:
         time.sleep(0.1)
-        settings = reader.read(stock_pypy.folder / "out.vmprof",
+        settings = readers.read(stock_pypy.folder / "out.vmprof",
                                salvage=True).settings
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -40,12 +40,6 @@ def test_one_wheel_serves_every_interpreter(tmp_path: Path) -> None:
     assert "python" not in needed and "pypy" not in needed
 
 
-def test_wheel_of_the_converter(tmp_path: Path) -> None:
-    built = wheel(tmp_path, "converter")
-    assert str(built.filename).endswith("-py3-none-any.whl")
-    assert "vmprof_convert/cli.py" in built.namelist()
-
-
 @pytest.mark.parametrize("name", sorted(
     str(path.relative_to(NATIVE)) for path in NATIVE.rglob("*.c")))
 def test_c_compiles_without_warnings(tmp_path: Path, name: str) -> None:

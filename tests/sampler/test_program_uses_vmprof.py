@@ -6,7 +6,7 @@ import pytest
 
 from conftest import PyPy, Run
 from truth import innermost
-from vmprof_allocation import reader
+from vmprof_convert import readers
 
 ENDED = ("vmprof: the profile ends before the program does: the program "
          "disabled vmprof\n")
@@ -80,7 +80,7 @@ def test_program_that_enables_vmprof_for_a_file_of_its_own(
     assert (run.code, run.out) == (0, "vmprof is already enabled\n")
     assert run.err == ENDED
     assert run.profile().end_time is not None
-    own = reader.read(stock_pypy.folder / "own.vmprof")
+    own = readers.read(stock_pypy.folder / "own.vmprof")
     assert own.settings == {} and own.end_time is not None
     # 50, if the machine has nothing else to do; ours would be thousands
     assert 5 <= len(own.samples) <= 60

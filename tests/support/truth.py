@@ -5,9 +5,9 @@ from __future__ import annotations
 import collections
 import math
 
-from vmprof_allocation.estimator import probability, weight_bytes, weight_objects
-from vmprof_allocation.program import ProgramFrames
-from vmprof_allocation.reader import Profile
+from vmprof_convert.estimator import probability, weight_bytes, weight_objects
+from vmprof_convert.model import Profile
+from vmprof_convert.program import ProgramFrames
 
 #: in a right program, one run in 100 million is further away
 SIGMAS = 5.73

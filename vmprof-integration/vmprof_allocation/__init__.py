@@ -20,7 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vmprof_allocation.api import (
         AllocationSamplingError,
-        ProfileError,
         Session,
         Statistics,
         UnknownBuild,
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
         stop,
     )
 
-__all__ = ["AllocationSamplingError", "ProfileError", "Session", "Statistics",
-           "UnknownBuild", "sample", "start", "stop"]
+__all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
+           "sample", "start", "stop"]
 
 
 def __getattr__(name: str) -> object:

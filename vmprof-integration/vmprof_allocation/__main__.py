@@ -9,7 +9,6 @@ import signal
 import sys
 from typing import TextIO
 
-from vmprof_allocation import summary
 from vmprof_allocation.carrier import patched_vmprof
 from vmprof_allocation.errors import (
     AllocationSamplingError,
@@ -46,10 +45,17 @@ def doctor(out: TextIO) -> int:
 
 def report(path: str, limit: int, salvage: bool, out: TextIO) -> int:
     """Print the summary of the profile at `path`."""
+    from vmprof_convert import readers
+    from vmprof_convert.errors import ProfileError
+    from vmprof_convert.summary import Tally
+    from vmprof_convert.writers import table
     text = io.StringIO()
+    # added up while they are read: a table of the samples takes more memory
+    tally = Tally()
     try:
-        summary.show_file(path, text, limit, salvage=salvage)
-    except AllocationSamplingError as e:
+        profile = readers.read_into(path, tally, salvage=salvage)
+        table.write(profile, text, limit, tally=tally)
+    except ProfileError as e:
         print("vmprof_allocation: %s: %s" % (path, e), file=sys.stderr)
         return 2
     except OSError as e:

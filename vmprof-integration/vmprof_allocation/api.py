@@ -2,11 +2,7 @@
 from __future__ import annotations
 
 from vmprof_allocation.carrier import Statistics
-from vmprof_allocation.errors import (
-    AllocationSamplingError,
-    ProfileError,
-    UnknownBuild,
-)
+from vmprof_allocation.errors import AllocationSamplingError, UnknownBuild
 from vmprof_allocation.session import Session, make_settings
 
 TYPE_CHECKING = False
@@ -14,8 +10,8 @@ if TYPE_CHECKING:
     from vmprof_allocation.carrier import Gaps
     from vmprof_allocation.session import Path
 
-__all__ = ["AllocationSamplingError", "ProfileError", "Session", "Statistics",
-           "UnknownBuild", "sample", "start", "stop"]
+__all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
+           "sample", "start", "stop"]
 
 DEFAULT_INTERVAL = "128k"
 

@@ -44,9 +44,5 @@ class Evidence:
             % (what, why), self.findings)
 
 
-class ProfileError(AllocationSamplingError):
-    """The file is not a profile, or is damaged; the message says where."""
-
-
 #: what was looked for, what was found, whether it is good
 Finding = tuple[str, str, bool]

@@ -1,4 +1,4 @@
-"""Numbers of bytes and of samples, as users write and read them."""
+"""Numbers of bytes and of samples, as users write them."""
 from __future__ import annotations
 
 from vmprof_allocation.carrier import Limit
@@ -108,49 +108,3 @@ def check_interval(interval: int, text: str | None = None) -> int:
             "2**62 bytes" % (interval if text is None else repr(text),
                              "small" if interval < 1 else "large"))
     return interval
-
-
-_BYTES = [(2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"),
-          (2.0**10, "KiB"), (1.0, "B")]
-_COUNTS = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")]
-
-
-def format_bytes(number: float) -> str:
-    """Three significant digits and a unit: 1.53 MiB."""
-    scale, unit = _scale(number, _BYTES)
-    return "%s %s" % (_three_digits(number / scale), unit)
-
-
-def format_count(number: float) -> str:
-    """Three significant digits: 1.53M."""
-    scale, unit = _scale(number, _COUNTS)
-    return _three_digits(number / scale) + unit
-
-
-def format_range(low: float, number: float, high: float,
-                 bytes_: bool = True) -> str:
-    """`low` to `high` in the unit in which `number` is written: 1.47-1.60; or
-    if that would be many digits, each in its own: 0.87K-29.6M."""
-    units = _BYTES if bytes_ else _COUNTS
-    scale, _ = _scale(number, units)
-    if high >= 9999.5 * scale:
-        return "%s-%s" % (_with_letter(low, units), _with_letter(high, units))
-    return "%s-%s" % (_three_digits(low / scale), _three_digits(high / scale))
-
-
-def _with_letter(number: float, units: list[tuple[float, str]]) -> str:
-    scale, unit = _scale(number, units)
-    return _three_digits(number / scale) + unit[:1]
-
-
-def _scale(number: float, units: list[tuple[float, str]]) -> tuple[float, str]:
-    for scale, unit in units:
-        if number >= 0.9995 * scale:
-            return scale, unit
-    return units[-1]
-
-
-def _three_digits(number: float) -> str:
-    if number >= 99.95 or number == int(number):
-        return "%.0f" % number
-    return "%.1f" % number if number >= 9.995 else "%.2f" % number

@@ -1,7 +1,7 @@
 #pragma once
 /* The records of an allocation profile, and the buffers that they wait in.
  *
- * The layout is written down, byte by byte, in vmprof-integration/PROFILE.rst.
+ * The layout is written down, byte by byte, in converter/PROFILE.rst.
  * In short: the file is a gzip file; each flush appends a member to it.  Most
  * of what vmprof writes goes through unchanged.  Its stack samples don't:
  * they become a block of *samples*, of some ten bytes each, in which a stack

@@ -19,7 +19,7 @@ import tokenize
 import warnings
 from typing import NamedTuple
 
-from vmprof_allocation.reader import Function, Profile
+from vmprof_convert.model import Function, Profile
 
 #: bytes of a file that are read: larger ones weren't written by hand
 MAX_SOURCE = 2**22

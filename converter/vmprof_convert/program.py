@@ -1,7 +1,7 @@
 """Which frames of a stack are the user's program."""
 from __future__ import annotations
 
-from vmprof_allocation.reader import Frame, Function, Profile
+from vmprof_convert.model import Frame, Function, Profile
 
 #: files that stand between PyPy's start-up code and the program
 _RUNNERS = ("/vmprof/__main__.py", "/runpy.py", "<frozen runpy>")

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmprof_convert.firefox.json_types import Json
+from vmprof_convert.writers.firefox.json_types import Json
 
 
 class Thread:

@@ -1,26 +1,22 @@
-"""From a profile, as vmprof_allocation.reader reads it, to the Firefox
-Profiler's format."""
+"""From a profile to the Firefox Profiler's format."""
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
-from vmprof_allocation.errors import ProfileError
-from vmprof_allocation.estimator import weight_bytes
-from vmprof_allocation.program import LOST, ProgramFrames
-from vmprof_allocation.reader import Frame, Profile
-from vmprof_convert.firefox import (
-    NATIVE,
-    OTHER,
-    PYTHON,
-    Counter,
-    Entry,
-    ProfileBuilder,
-    Thread,
-)
-from vmprof_convert.firefox.json_types import Json
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.estimator import weight_bytes
+from vmprof_convert.model import Frame, Profile
+from vmprof_convert.program import LOST, ProgramFrames
+from vmprof_convert.writers.firefox.builder import ProfileBuilder
+from vmprof_convert.writers.firefox.categories import NATIVE, OTHER, PYTHON
+from vmprof_convert.writers.firefox.counters import Counter
+from vmprof_convert.writers.firefox.extra import Entry
+from vmprof_convert.writers.firefox.json_types import Json
+from vmprof_convert.writers.firefox.threads import Thread
 
 #: milliseconds between two time samples, for want of something better
 DEFAULT_INTERVAL = 1.0
@@ -32,6 +28,18 @@ END_OF_TIME = 253402300800.0
 _PRODUCTS = {"pypy": "PyPy", "cpython": "CPython"}
 
 _T = TypeVar("_T")
+
+
+def write(profile: Profile, out: BinaryIO,
+          progress: Callable[[int, int], None] | None = None) -> None:
+    """Write `profile` to `out`, as JSON; see convert()."""
+    out.write(encode(convert(profile, progress)))
+
+
+def encode(profile: Json) -> bytes:
+    """JSON.  Raises ValueError for NaN and infinities, which JSON has not."""
+    return json.dumps(profile, separators=(",", ":"),
+                      allow_nan=False).encode("ascii")
 
 
 def convert(profile: Profile,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 from itertools import compress, count
 
-from vmprof_convert.firefox.categories import Category
-from vmprof_convert.firefox.json_types import Json
+from vmprof_convert.writers.firefox.categories import Category
+from vmprof_convert.writers.firefox.json_types import Json
 
 
 class StringTable:

@@ -1,18 +1,18 @@
 """The profile as a whole."""
 from __future__ import annotations
 
-from vmprof_convert.firefox.categories import CATEGORIES, Category
-from vmprof_convert.firefox.counters import Counter
-from vmprof_convert.firefox.extra import Entry, section
-from vmprof_convert.firefox.json_types import Json
-from vmprof_convert.firefox.tables import (
+from vmprof_convert.writers.firefox.categories import CATEGORIES, Category
+from vmprof_convert.writers.firefox.counters import Counter
+from vmprof_convert.writers.firefox.extra import Entry, section
+from vmprof_convert.writers.firefox.json_types import Json
+from vmprof_convert.writers.firefox.tables import (
     FrameTable,
     FuncTable,
     SourceTable,
     StackTable,
     StringTable,
 )
-from vmprof_convert.firefox.threads import Thread
+from vmprof_convert.writers.firefox.threads import Thread
 
 # Every version is upgraded by the front end for ever, and one that is newer
 # than the user's front end is refused: 64 is the oldest that has what is

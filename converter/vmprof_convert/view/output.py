@@ -2,10 +2,8 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import tempfile
-from typing import Any
 
 #: what the name of an output may end with
 SUFFIXES = (".json", ".json.gz")
@@ -29,12 +27,6 @@ def check_target(path: str, source: str) -> None:
             raise OutputError("%s: is not a regular file" % path)
         if os.path.exists(source) and os.path.samefile(path, source):
             raise OutputError("%s: is the profile itself" % path)
-
-
-def encode(profile: Any) -> bytes:
-    """JSON.  Raises ValueError for NaN and infinities, which JSON has not."""
-    return json.dumps(profile, separators=(",", ":"),
-                      allow_nan=False).encode("ascii")
 
 
 def write(path: str, data: bytes) -> None:

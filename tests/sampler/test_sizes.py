@@ -1,4 +1,4 @@
-"""Numbers of bytes and of samples, read and written."""
+"""Numbers of bytes and of samples, as users write them."""
 from __future__ import annotations
 
 import pytest
@@ -6,9 +6,6 @@ import pytest
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.sizes import (
     check_interval,
-    format_bytes,
-    format_count,
-    format_range,
     parse_interval,
     parse_limit,
 )
@@ -77,31 +74,3 @@ def test_bad_limits(text: str) -> None:
 def test_out_of_range(number: int) -> None:
     with pytest.raises(AllocationSamplingError, match=str(number)):
         check_interval(number)
-
-
-@pytest.mark.parametrize("number,text", [
-    (0, "0 B"), (999, "999 B"), (1000, "1000 B"), (1024, "1 KiB"),
-    (1536, "1.50 KiB"), (10 * 2**20 + 2**19, "10.5 MiB"),
-    (123.4 * 2**30, "123 GiB"), (5 * 2**40, "5 TiB"), (1023.7, "1.00 KiB"),
-])
-def test_bytes(number: float, text: str) -> None:
-    assert format_bytes(number) == text
-
-
-@pytest.mark.parametrize("number,text", [
-    (0, "0"), (7, "7"), (999, "999"), (1000, "1k"), (1234567, "1.23M"),
-    (4.2e9, "4.20G"),
-])
-def test_counts(number: float, text: str) -> None:
-    assert format_count(number) == text
-
-
-def test_range_is_in_the_unit_of_the_number() -> None:
-    assert format_range(1.4 * 2**20, 1.5 * 2**20, 1.6 * 2**20) == "1.40-1.60"
-    assert format_range(900, 1100, 2000, False) == "0.90-2"
-
-
-def test_ends_of_a_wide_range_have_units_of_their_own() -> None:
-    assert format_range(900, 2**16, 29.6 * 2**20) == "900B-29.6M"
-    assert format_range(5 * 2**10, 2**16, 9 * 2**20) == "5-9216"
-    assert format_range(16, 55900, 1.2e8, False) == "16-120M"

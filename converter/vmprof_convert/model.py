@@ -1,0 +1,303 @@
+"""What a profile is, whoever wrote it: functions, stacks, samples.
+
+Readers fill it, writers get it; it knows neither.
+"""
+from __future__ import annotations
+
+import array
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, overload
+
+
+def _column() -> array.array[int]:
+    return array.array("q")
+
+
+class Frame(NamedTuple):
+    """One frame of a stack."""
+
+    #: address: identifies the function, see Profile.function()
+    address: int
+    #: "interpreted", "jit" or "native"
+    kind: str
+    #: executed line; 0: not known
+    line: int
+
+
+class Function(NamedTuple):
+    name: str
+    #: line of the definition; 0: not known
+    line: int
+    #: "" for functions that have none
+    file: str
+    #: vmprof's language tag: "py", "n" for native
+    language: str
+
+
+class Rows(Protocol):
+    """What becomes of the samples while a profile is read."""
+
+    def begin(self, settings: dict[str, str]) -> None:
+        """What was added before doesn't count; `settings` is filled before
+        the first sample of ours."""
+
+    def add(self, stack: int, time: int, thread: int, size: int,
+            interval: int, memory: int) -> None:
+        """A sample; the columns of Samples."""
+
+    def add_object(self, key: int, type_: int, survived: int) -> None:
+        """What became of the object of sample number `key`, from 1 on, which
+        may come later, or never."""
+
+
+@dataclasses.dataclass
+class Samples:
+    """A table with one row per sample; all columns have the same length."""
+
+    #: nanoseconds since the start; -1 where the log has no times
+    time: array.array[int] = dataclasses.field(default_factory=_column)
+    #: kernel's number of the thread; 0: not known
+    thread: array.array[int] = dataclasses.field(default_factory=_column)
+    #: index in Profile.stacks; -1: lost
+    stack: array.array[int] = dataclasses.field(default_factory=_column)
+    #: bytes; 0: a time sample
+    size: array.array[int] = dataclasses.field(default_factory=_column)
+    #: mean interval in bytes at that moment; 0: a time sample
+    interval: array.array[int] = dataclasses.field(default_factory=_column)
+    #: resident memory in KiB; 0: not known
+    memory: array.array[int] = dataclasses.field(default_factory=_column)
+    #: the object's type, as the GC numbers them; -1: not known
+    type: array.array[int] = dataclasses.field(default_factory=_column)
+    #: did the object survive the next minor collection? -1: not known
+    survived: array.array[int] = dataclasses.field(default_factory=_column)
+
+    def __post_init__(self) -> None:
+        # of sampled objects: key, type, survived
+        self._objects = _column()
+
+    def __len__(self) -> int:
+        return len(self.stack)
+
+    def begin(self, settings: dict[str, str]) -> None:
+        for field in dataclasses.fields(self):
+            del getattr(self, field.name)[:]
+
+    def add(self, stack: int, time: int, thread: int, size: int,
+            interval: int, memory: int) -> None:
+        self.stack.append(stack)
+        self.time.append(time)
+        self.thread.append(thread)
+        self.size.append(size)
+        self.interval.append(interval)
+        self.memory.append(memory)
+
+    def add_object(self, key: int, type_: int, survived: int) -> None:
+        self._objects.extend((key, type_, survived))
+
+    def finish(self) -> None:
+        """Fill in what became of the objects."""
+        count = len(self)
+        for column in (self.type, self.survived):
+            column.extend([-1] * count)
+        for i in range(0, len(self._objects), 3):
+            # a process may be killed between an object and its sample
+            if 1 <= self._objects[i] <= count:
+                self.type[self._objects[i] - 1] = self._objects[i + 1]
+                self.survived[self._objects[i] - 1] = self._objects[i + 2]
+
+
+class Moment(NamedTuple):
+    """What was true of the run at one moment: the head of a block of
+    samples."""
+
+    time: int
+    allocated: int
+    lost: int
+    dropped: int
+    collections: int
+    pressures: int
+    surprises: int
+
+
+class Stacks(Sequence[tuple[Frame, ...]]):
+    """Distinct stacks.  Most share their outer frames with others: a stack is
+    a node of a tree, and its frames are made when they are asked for."""
+
+    def __init__(self) -> None:
+        # of each node; number 0 is the empty stack
+        self._parent = array.array("i", [-1])
+        self._frame = array.array("i", [-1])
+        # open addressing, linear probing; a dict would take six times as much
+        self._table = array.array("i", bytes(4 * 2**10))
+        #: each one once
+        self.frames: list[Frame] = []
+        self._frame_numbers: dict[tuple[int, str, int], int] = {}
+        # of each stack
+        self._nodes = array.array("i")
+        #: node * 2 + whether it filled its record: stack
+        self._numbers: dict[int, int] = {}
+        #: how often each stack was sampled that filled its record: outer
+        #: frames may be missing
+        self.full: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Frame, ...]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[Frame, ...]]: ...
+
+    def __getitem__(self, index: int | slice) -> (
+            tuple[Frame, ...] | list[tuple[Frame, ...]]):
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        node = self._nodes[index]
+        frames = []
+        while node:
+            frames.append(self.frames[self._frame[node]])
+            node = self._parent[node]
+        frames.reverse()
+        return tuple(frames)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def number(self, node: int, is_full: bool) -> int:
+        """The number of the stack that ends with `node`; `is_full`: there was
+        no room for more frames."""
+        key = node << 1 | is_full
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._nodes)
+            self._nodes.append(node)
+            if is_full:
+                self.full[number] = 0
+        return number
+
+    def child(self, node: int, address: int, kind: str, line: int = 0) -> int:
+        """The node of one frame more, inside of `node`'s."""
+        key = address, kind, line
+        number = self._frame_numbers.get(key)
+        if number is None:
+            number = self._frame_numbers[key] = len(self.frames)
+            self.frames.append(Frame(address, kind, line))
+        place = self._place(node, number)
+        child = self._table[place]
+        if not child:
+            child = self._table[place] = len(self._parent)
+            self._parent.append(node)
+            self._frame.append(number)
+            if 3 * child > 2 * len(self._table):
+                self._grow()
+        return child
+
+    def _place(self, node: int, frame: int) -> int:
+        """Where in the table this child of `node` is, or has to be."""
+        table, parents, frames = self._table, self._parent, self._frame
+        mask = len(table) - 1
+        place = node * 0x9e3779b1 + frame * 0x85ebca77
+        place = (place ^ place >> 15) & mask
+        while child := table[place]:
+            if parents[child] == node and frames[child] == frame:
+                break
+            place = place + 1 & mask
+        return place
+
+    def _grow(self) -> None:
+        self._table = array.array("i", bytes(8 * len(self._table)))
+        for child in range(1, len(self._parent)):
+            place = self._place(self._parent[child], self._frame[child])
+            self._table[place] = child
+
+    def last(self, node: int) -> tuple[int, Frame]:
+        """The frame that `node`, not 0, ends with, and the node without it."""
+        return self._parent[node], self.frames[self._frame[node]]
+
+    def cut(self) -> int:
+        """How many samples have lost their outermost frames.
+
+        A stack that fills its record may just fit.  Then it begins where
+        others do that had room left, with a function that nobody calls.
+        """
+        if not self.full:
+            return 0
+        called, entries = set(), set()
+        for node in range(1, len(self._parent)):
+            if self._parent[node]:
+                called.add(self.frames[self._frame[node]].address)
+        for stack, node in enumerate(self._nodes):
+            if node and stack not in self.full:
+                entries.add(self._entry(node))
+        entries -= called
+        return sum(count for stack, count in self.full.items()
+                   if self._entry(self._nodes[stack]) not in entries)
+
+    def _entry(self, node: int) -> int | None:
+        """The address of the outermost function."""
+        outermost = node
+        while node:
+            node, outermost = self._parent[node], node
+        return self.frames[self._frame[outermost]].address if outermost else None
+
+
+@dataclasses.dataclass
+class Profile:
+    interpreter: str
+    #: of the log's layout
+    version: int
+    #: seconds between two time samples
+    period: float
+    #: seconds since 1970; 0.0: not known
+    start_time: float
+    #: 0.0: not known; None: the log has no end (the process was killed, or
+    #: still runs)
+    end_time: float | None
+    meta: dict[str, str]
+    #: settings of the allocation sampling; empty: there was none
+    settings: dict[str, str]
+    #: of the frames, by their addresses
+    functions: dict[int, Function]
+    #: distinct stacks, outermost frame first
+    stacks: Sequence[tuple[Frame, ...]]
+    #: empty if they went elsewhere: see read_into()
+    samples: Samples
+    moments: list[Moment]
+    #: samples without a stack
+    lost_stacks: int
+    #: samples whose stack filled vmprof's record: outer frames are missing
+    cut_stacks: int
+    #: bytes at the end that make no whole record (only with salvage=True)
+    torn: int = 0
+
+    @property
+    def interval(self) -> int:
+        """Mean bytes between two samples when sampling started; 0: not
+        known."""
+        text = self.settings.get("interval", "")
+        # of a damaged profile it may be anything
+        return int(text) if text.isascii() and text.isdigit() else 0
+
+    @property
+    def gaps(self) -> str:
+        return self.settings.get("gaps", "exponential")
+
+    @property
+    def children(self) -> int:
+        """Processes that the program forked, and that were not sampled."""
+        text = self.settings.get("children", "")
+        return int(text) if re.fullmatch("[0-9]{1,18}", text) else 0
+
+    @property
+    def ended(self) -> str:
+        """Why the profile ends before the program did; empty: it does not."""
+        return "".join(c if c.isprintable() else "?"
+                       for c in self.settings.get("ended", ""))
+
+    def function(self, address: int) -> Function:
+        return self.functions[address]

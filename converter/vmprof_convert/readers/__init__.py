@@ -1,0 +1,69 @@
+"""From files to the model: vmprof's logs, with or without allocation samples,
+of any size."""
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from typing import BinaryIO
+
+from vmprof_convert.model import Profile, Rows, Samples
+from vmprof_convert.readers.container import Pieces
+from vmprof_convert.readers.vmprof import Log
+
+__all__ = ["read", "read_bytes", "read_into"]
+
+
+def _read(file: BinaryIO, rows: Rows, salvage: bool,
+          progress: Callable[[int], None] | None = None) -> Profile:
+    pieces = Pieces(file, salvage, progress)
+    log = Log(pieces, rows)
+    torn = log.read(salvage)
+    return Profile(
+        interpreter=log.interpreter, version=log.version, period=log.period,
+        start_time=log.start_time, end_time=log.end_time, meta=log.meta,
+        settings=log.blocks.settings, functions=log.functions(),
+        stacks=log.collector.stacks, samples=Samples(),
+        moments=log.blocks.moments, lost_stacks=log.collector.lost,
+        cut_stacks=log.collector.stacks.cut(), torn=torn + pieces.torn)
+
+
+def _read_table(file: BinaryIO, size: int, salvage: bool,
+                progress: Callable[[int, int], None] | None) -> Profile:
+    def told(done: int) -> None:
+        if progress is not None:
+            # of a pipe nobody knows how much it holds
+            progress(done, max(done, size))
+
+    samples = Samples()
+    profile = _read(file, samples, salvage, told)
+    samples.finish()
+    profile.samples = samples
+    return profile
+
+
+def read_into(path: str | os.PathLike[str], rows: Rows, *,
+              salvage: bool = False) -> Profile:
+    """As read(), but the samples go to `rows`, and the profile's table of them
+    is empty: for what needs no table of a million rows."""
+    with open(path, "rb") as file:
+        return _read(file, rows, salvage)
+
+
+def read_bytes(data: bytes, *, salvage: bool = False,
+               progress: Callable[[int, int], None] | None = None) -> Profile:
+    """Decode a profile; see read()."""
+    return _read_table(io.BytesIO(data), len(data), salvage, progress)
+
+
+def read(path: str | os.PathLike[str], *, salvage: bool = False,
+         progress: Callable[[int, int], None] | None = None) -> Profile:
+    """Read the profile at `path`.
+
+    `salvage` drops what is incomplete at the end, which otherwise is an
+    error.  `progress(done, total)` is called now and then, with bytes of the
+    file.  Raises ProfileError for anything that is not a profile, and OSError.
+    """
+    with open(path, "rb") as file:
+        return _read_table(file, os.fstat(file.fileno()).st_size, salvage,
+                           progress)

@@ -1,0 +1,39 @@
+"""PyPy's stacks: pairs of words, (kind, address)."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vmprof_convert.model import Stacks
+
+INTERPRETED, JIT, MACHINE_CODE, NATIVE = 1, 3, 6, 7
+
+_KINDS = {INTERPRETED: "interpreted", JIT: "jit", NATIVE: "native"}
+
+
+def child(stacks: Stacks, node: int, kind: int, address: int) -> int:
+    """The node of one pair more, from the outermost on.
+
+    A piece of the JIT's machine code writes its start (kind 6) and then the
+    Python frames that are inlined at this point, innermost first (kind 3).
+    The outermost of them is the frame that the interpreter was running when it
+    entered the machine code, if it entered it there: then this frame's own
+    entry (kind 1) is the next one outwards, and the two are one.  If other
+    machine code called it, then there is none, and the next piece follows.
+    """
+    name = _KINDS.get(kind)
+    if name is None:
+        return node
+    if kind == JIT and node:
+        outer, frame = stacks.last(node)
+        if frame.address == address and frame.kind == "interpreted":
+            node = outer
+    return stacks.child(node, address, name)
+
+
+def decode(stacks: Stacks, words: Sequence[int]) -> int:
+    """The node of a stack; `words` are innermost first."""
+    node = 0
+    # of an odd number, the last one is no frame
+    for i in range(len(words) // 2 * 2 - 2, -1, -2):
+        node = child(stacks, node, words[i], words[i + 1])
+    return node

@@ -1,0 +1,289 @@
+"""vmprof's log: records, one after the other.
+
+One pass over the bytes, piece by piece: what is kept are the samples, or
+what the caller makes of them, and the stacks, as the tree that they are.
+Nothing here is recursive.  PROFILE.rst is the definition of the layout.
+"""
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable
+
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.model import Function, Rows
+from vmprof_convert.readers import blocks, pypy_stacks
+from vmprof_convert.readers.blocks import Blocks
+from vmprof_convert.readers.collector import MAX_DEPTH, Collector
+
+STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
+FLAG_MEMORY, FLAG_LINES, FLAG_PYPY = 1, 2, 8
+
+#: no record is longer: vmprof's buffers have 8 KiB, ours 32, and meta data is
+#: what somebody typed
+MAX_RECORD = 2**26
+#: bytes of vmprof's stacks that are known without looking at their frames
+MAX_RAW_STACKS = 2**22
+
+_WORD = struct.Struct("<q")
+_STACK_HEAD = struct.Struct("<qq")
+# a native function's name may contain colons (C++'s do)
+_NAME = re.compile(r"([^:]*):(.*?):(-?[0-9]{1,9}):(.*)", re.DOTALL)
+
+
+class Log:
+    """Reads one log."""
+
+    def __init__(self, pieces: Iterable[bytes], rows: Rows):
+        self.pieces = iter(pieces)
+        #: a part of the log, where in it we are, and where in the log it begins
+        self.data = b""
+        self.at = 0
+        self.before = 0
+        #: nothing follows
+        self.is_last = False
+        self.version = 0
+        self.flags = 0
+        self.interpreter = ""
+        self.period = 0.0
+        self.start_time = 0.0
+        self.end_time: float | None = None
+        self.meta: dict[str, str] = {}
+        self.names: dict[int, str] = {}
+        self.collector = Collector(rows)
+        self.blocks = Blocks(self.collector)
+        #: number of vmprof's stacks, as far as they are known
+        self.raw_stacks: dict[bytes, int] = {}
+        self.raw_size = 0
+
+    def damaged(self, what: str) -> ProfileError:
+        return ProfileError("damaged profile: %s at byte %d"
+                            % (what, self.before + self.at))
+
+    def more(self) -> bool:
+        """Have more of the log in `data`; False: there is no more."""
+        if self.is_last:
+            return False
+        rest = self.data[self.at:]
+        self.before += self.at
+        self.at = 0
+        parts, size = [rest], len(rest)
+        # doubled, lest a long record be looked at again for each piece
+        while size < 2 * len(rest) + 1:
+            piece = next(self.pieces, None)
+            if piece is None:
+                self.is_last = True
+                break
+            parts.append(piece)
+            size += len(piece)
+        self.data = b"".join(parts)
+        return size > len(rest)
+
+    def pass_over(self) -> int:
+        """Read what follows to its end; returns the bytes from `at` on."""
+        size = len(self.data) - self.at
+        for piece in self.pieces:
+            size += len(piece)
+        self.is_last = True
+        return size
+
+    def read_head(self) -> None:
+        while len(self.data) < 40 and self.more():
+            pass
+        if len(self.data) < 40:
+            raise ProfileError("not a vmprof profile: %s" % (
+                "the file is empty" if not self.data else
+                "it has %d bytes, less than a head" % len(self.data)))
+        words = struct.unpack_from("<5q", self.data)
+        if words[:3] != (0, 3, 0) or words[4] != 0:
+            raise ProfileError(
+                "not a vmprof profile of a 64-bit Linux system: it begins "
+                "with %s" % self.data[:8].hex(" "))
+        self.period = words[3] / 1e6
+        self.at = 40
+
+    # each of these reads one record whose marker is at self.at, and returns
+    # where the next one begins; beyond the end of the data means that it is
+    # not whole: then nothing was changed
+
+    def _string(self, at: int) -> tuple[str, int]:
+        (length,) = _WORD.unpack_from(self.data, at)
+        end = at + 8 + length
+        if length < 0:
+            raise self.damaged("a string of %d bytes" % length)
+        if end > len(self.data):
+            return "", end
+        return self.data[at + 8:end].decode("utf-8", "replace"), end
+
+    def _time(self, at: int) -> tuple[float, int]:
+        seconds, micro = _STACK_HEAD.unpack_from(self.data, at)
+        return seconds + micro / 1e6, at + 24
+
+    def read_start(self) -> int:
+        time, end = self._time(self.at + 1)
+        if end <= len(self.data):
+            self.start_time = time
+        return end
+
+    def read_header(self) -> int:
+        at = self.at
+        if self.version:
+            raise self.damaged("a second header")
+        (version,) = struct.unpack_from(">h", self.data, at + 1)
+        at += 3
+        if version >= 4:
+            flags = self.data[at]
+            at += 1
+        else:
+            flags = FLAG_MEMORY if version == 3 else 0
+        end = at + 1 + self.data[at]
+        if end > len(self.data):
+            return end
+        if not 1 <= version <= 7:
+            raise ProfileError("vmprof's layout version %d is not known; "
+                               "this reads 1 to 7" % version)
+        self.version = version
+        self.interpreter = self.data[at + 1:end].decode("ascii", "replace")
+        self.flags = flags
+        if self.interpreter == "pypy":
+            self.flags |= FLAG_PYPY
+        # the words behind a stack: thread, memory, time stamp
+        self.has_memory = bool(self.flags & FLAG_MEMORY)
+        self.tail = 8 * (1 + self.has_memory + (self.version == 7))
+        return end
+
+    def read_stack(self) -> int:
+        data, at = self.data, self.at
+        count: int
+        depth: int
+        count, depth = _STACK_HEAD.unpack_from(data, at + 1)
+        if not self.version:
+            raise self.damaged("a sample before the header")
+        if count != 1 or not 0 <= depth <= MAX_DEPTH:
+            raise self.damaged("a sample that counts %d, of depth %d"
+                               % (count, depth))
+        start = at + 17
+        end = start + 8 * depth
+        if end + self.tail > len(data) or self.blocks.are_there:
+            return end + self.tail
+        self.collector.add(
+            self.raw_stack(data[start:end]),
+            _WORD.unpack_from(data, end + self.tail - 8)[0]
+            if self.version == 7 else -1,
+            _WORD.unpack_from(data, end)[0], 0, 0,
+            _WORD.unpack_from(data, end + 8)[0] if self.has_memory else 0)
+        return end + self.tail
+
+    def raw_stack(self, raw: bytes) -> int:
+        """The number of vmprof's stack."""
+        number = self.raw_stacks.get(raw)
+        if number is None:
+            self.raw_size += len(raw)
+            if self.raw_size > MAX_RAW_STACKS:
+                self.raw_stacks.clear()
+                self.raw_size = len(raw)
+            number = self.raw_stacks[raw] = self.decode(raw)
+        return number
+
+    def decode(self, raw: bytes) -> int:
+        words = struct.unpack("<%dq" % (len(raw) // 8), raw)
+        stacks = self.collector.stacks
+        node = 0
+        if self.flags & FLAG_PYPY:
+            node = pypy_stacks.decode(stacks, words)
+        elif self.flags & FLAG_LINES:
+            for i in range(len(words) // 2 * 2 - 2, -1, -2):
+                node = stacks.child(node, words[i + 1], _kind(words[i + 1]),
+                                    abs(words[i]))
+        else:
+            for word in reversed(words):
+                node = stacks.child(node, word, _kind(word))
+        return self.collector.stack(node, len(words))
+
+    def read_name(self) -> int:
+        (address,) = _WORD.unpack_from(self.data, self.at + 1)
+        name, end = self._string(self.at + 9)
+        if end <= len(self.data):
+            if address == blocks.ADDRESS:
+                try:
+                    self.blocks.read(name)
+                except blocks.Damaged as e:
+                    raise self.damaged(str(e)) from None
+            else:
+                self.names[address] = name
+        return end
+
+    def read_meta(self) -> int:
+        key, at = self._string(self.at + 1)
+        if at > len(self.data):
+            return at
+        value, end = self._string(at)
+        if end <= len(self.data):
+            self.meta[key] = value
+        return end
+
+    def read(self, salvage: bool) -> int:
+        """Returns the number of bytes at the end that are no whole record."""
+        self.read_head()
+        readers = {STACK: self.read_stack, NAME: self.read_name,
+                   NATIVE_NAME: self.read_name, META: self.read_meta,
+                   HEADER: self.read_header, TIME: self.read_start}
+        while self.at < len(self.data) or self.more():
+            marker = self.data[self.at]
+            try:
+                if marker in readers:
+                    end = readers[marker]()
+                elif marker == TRAILER:
+                    end, time = self.at + 1, 0.0
+                    if self.version >= 5:
+                        time, end = self._time(self.at + 1)
+                    if end <= len(self.data):
+                        self.end_time = time
+                else:
+                    raise self.damaged("an unknown record 0x%02x" % marker)
+            except (struct.error, IndexError):
+                end = len(self.data) + 1
+            if end > len(self.data):
+                # read again from its beginning, as soon as it is there
+                if end - self.at <= MAX_RECORD and self.more():
+                    continue
+                size = end - self.at
+                rest = self.pass_over()
+                if rest >= size:
+                    raise self.damaged("a record of %d bytes" % size)
+                if salvage:
+                    return rest
+                raise ProfileError(
+                    "the profile is cut off: its last record, at byte %d of "
+                    "%d, is not whole. Read what is before it with --salvage"
+                    % (self.before + self.at, self.before + self.at + rest))
+            self.at = end
+            if marker == TRAILER:
+                break
+        # what is behind the end may still be damaged
+        self.pass_over()
+        if not self.version:
+            raise ProfileError("not a vmprof profile: it has no header")
+        return 0
+
+    def functions(self) -> dict[int, Function]:
+        """Of the frames that there are."""
+        addresses = {frame.address for frame in self.collector.stacks.frames}
+        return {address: _function(address, self.names.get(address))
+                for address in addresses}
+
+
+def _kind(address: int) -> str:
+    # of other interpreters than PyPy: native addresses have the lowest bit
+    return "native" if address & 1 else "interpreted"
+
+
+def _function(address: int, name: str | None) -> Function:
+    if name is None:
+        return Function("<unknown 0x%x>" % (address & 2**64 - 1), 0, "", "")
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return Function(name, 0, "", "")
+    language, function, line, file = match.groups()
+    return Function(function, max(int(line), 0),
+                    "" if file == "-" else file, language)

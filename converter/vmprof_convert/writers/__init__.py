@@ -1,0 +1,1 @@
+"""From the model to what people look at, one module each."""
