@@ -17,7 +17,7 @@ import measuring
 from experiments import Context, Json
 from measuring import table
 from vmprof_allocation import reader, summary
-from vmprof_allocation.sizes import parse_interval
+from vmprof_allocation.parsing import parse_interval
 
 NAME = "accuracy"
 INTERVALS = ("1k", "4k", "16k", "64k", "256k", "1M", "4M")

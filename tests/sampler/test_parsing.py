@@ -1,0 +1,76 @@
+"""Intervals and limits, as users write them."""
+from __future__ import annotations
+
+import pytest
+
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.parsing import (
+    check_interval,
+    parse_interval,
+    parse_limit,
+)
+
+
+@pytest.mark.parametrize("text,number", [
+    ("1", 1), ("0128", 128), ("128k", 131072), ("1 M", 2**20), ("2G", 2**31),
+    (" 64 ", 64), ("+5k", 5120),
+    ("128KiB", 131072), ("128kB", 131072), ("128 KB", 131072), ("64B", 64),
+    ("1.5M", 1572864), ("0.5 GiB", 2**29), (".5k", 512), ("2.k", 2048),
+    ("0.1M", 104858), ("1T", 2**40), ("0.001k", 1),
+    ("0" * 9000 + "7k", 7168), ("1." + "0" * 9000 + "k", 1024),
+])
+def test_sizes_as_people_write_them(text: str, number: int) -> None:
+    assert parse_interval(text) == number
+
+
+@pytest.mark.parametrize("text", [
+    "1.5", "1,5M", "1.000.000", "1 000", "1_000", "1e6", "128i", "128iB",
+    "128kk", "128bk", "128bits", "1.5.M", ".", ".k", "M", "B", "0x10", "k128",
+    "128k/s", "1 k B", "\u0661k", "12\uff4b",
+])
+def test_what_could_mean_several_things_is_refused(text: str) -> None:
+    with pytest.raises(AllocationSamplingError,
+                       match="is not a number of bytes; write for example"):
+        parse_interval(text)
+
+
+@pytest.mark.parametrize("text", ["0.0001k", "-1.5k", "0T", "8388608T",
+                                  "9" * 9000, "9" * 9000 + "k"])
+def test_sizes_out_of_range(text: str) -> None:
+    with pytest.raises(AllocationSamplingError, match=r"is too (small|large)"):
+        parse_interval(text)
+
+
+@pytest.mark.parametrize("text,limit", [
+    ("auto", "5000ppm"), (" AUTO ", "5000ppm"), ("auto:1000/s", "1000/s"),
+    ("auto:1/s", "1/s"), ("auto:1000000/s", "1000000/s"),
+    ("auto:0.5%", "5000ppm"), ("auto:1%", "10000ppm"),
+    ("auto:.001%", "10ppm"), ("auto:50%", "500000ppm"),
+    ("auto:0.1234%", "1234ppm"), ("auto:0.1%", "1000ppm"),
+    ("auto:0.300000%", "3000ppm"),
+])
+def test_limits(text: str, limit: str) -> None:
+    assert str(parse_limit(text)) == limit
+
+
+@pytest.mark.parametrize("text", ["128k", "", "automatic", "1000/s", "1%"])
+def test_what_is_no_limit(text: str) -> None:
+    assert parse_limit(text) is None
+
+
+@pytest.mark.parametrize("text", [
+    "auto:", "auto:%", "auto:/s", "auto:1000", "auto:1.5/s", "auto:-1/s",
+    "auto:x%", "auto:1e3/s", "auto:0.5 %", "auto:0.5.5%", "auto:\u0661%",
+    "auto:0/s", "auto:1000001/s", "auto:0%", "auto:51%", "auto:0.0009%",
+    "auto:0.12345%", "auto:nan%", "auto:" + "9" * 50 + "%",
+    "auto:" + "9" * 9000 + "/s",
+])
+def test_bad_limits(text: str) -> None:
+    with pytest.raises(AllocationSamplingError, match="the limit"):
+        parse_limit(text)
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**62 + 1])
+def test_out_of_range(number: int) -> None:
+    with pytest.raises(AllocationSamplingError, match=str(number)):
+        check_interval(number)

@@ -1,0 +1,149 @@
+"""Settings from what the user writes: intervals, limits and the rest, checked."""
+from __future__ import annotations
+
+import os
+
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.settings import Limit, Settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vmprof_allocation.settings import Gaps
+
+#: as everybody writes them: k, kB and KiB are the same
+_UNITS = {"": 1, "b": 1, **{
+    letter + rest: 2**(10 * power) for power, letter in enumerate("kmgt", 1)
+    for rest in ("", "b", "ib")}}
+#: of a number that makes sense
+_MAX_DIGITS = 40
+#: native/hook/sampler.h: SAMPLER_MAX_INTERVAL
+MAX_INTERVAL = 2**62
+#: native/shared/pace.h: PACE_FIRST_INTERVAL
+FIRST_INTERVAL = 65536
+MAX_PER_SECOND = 10**6
+MAX_SEED = 2**64 - 1
+
+#: what a limit looks like
+LIMIT_FORMS = ("write auto, or for example auto:1000/s (samples a second) or "
+               "auto:0.5% (of the time)")
+#: of the time, in millionths: what auto alone stands for
+DEFAULT_SHARE = 5000
+
+
+def _are_digits(text: str) -> bool:
+    # isdigit() alone would take other scripts' digits, and int() underscores
+    return text.isascii() and text.isdigit()
+
+
+def parse_limit(text: str) -> Limit | None:
+    """What ``auto``, ``auto:1000/s`` or ``auto:0.5%`` asks for; None if
+    `text` is nothing of the kind.  Raises AllocationSamplingError for a limit
+    that makes no sense: a second has 1 to 1000000 samples, and the share is
+    0.001% to 50%."""
+    name, colon, value = text.strip().lower().partition(":")
+    if name != "auto":
+        return None
+    if not colon:
+        return Limit(share=DEFAULT_SHARE)
+    number = value[:-2] if value.endswith("/s") else value[:-1]
+    whole, point, fraction = number.partition(".")
+    if not (_are_digits(whole + fraction)
+            and (value.endswith("%") or (value.endswith("/s") and not point))):
+        raise AllocationSamplingError(
+            "the limit %r is not understood; %s" % (text, LIMIT_FORMS))
+    if len(number) > _MAX_DIGITS:
+        raise _limit_out_of_range(text)
+    if value.endswith("/s"):
+        limit = Limit(per_second=int(number))
+        good = 1 <= limit.per_second <= MAX_PER_SECOND
+    else:
+        # in a float it would not be what the user wrote
+        limit = Limit(share=int(whole + (fraction + "0000")[:4]))
+        good = 10 <= limit.share <= 500000 and not fraction[4:].strip("0")
+    if not good:
+        raise _limit_out_of_range(text)
+    return limit
+
+
+def _limit_out_of_range(text: str) -> AllocationSamplingError:
+    return AllocationSamplingError(
+        "the limit %r is out of range; it must be 1 to %d samples a second, "
+        "or 0.001%% to 50%% of the time in steps of 0.0001%%"
+        % (text, MAX_PER_SECOND))
+
+
+def parse_interval(text: str) -> int:
+    """The sample interval in bytes.  `text` is a number of bytes, or one with
+    a unit: k, K, kB and KiB are the same, likewise M, G and T, all of them
+    powers of 1024.  With a unit, 1.5 is a number, too.
+
+    Raises AllocationSamplingError unless it is in 1 to 2**62.
+    """
+    stripped = text.strip().lower()
+    number = stripped.rstrip("kmgtib ")
+    unit = _UNITS.get(stripped[len(number):].lstrip(), 0)
+    digits = number[1:] if number[:1] in ("+", "-") else number
+    whole, point, fraction = digits.partition(".")
+    if not (unit and _are_digits(whole + fraction)
+            and (unit > 1 or not point)):
+        raise AllocationSamplingError(
+            "the sample interval %r is not a number of bytes; write for "
+            "example 131072, 128k, 128KiB or 1.5M (all powers of 1024), or "
+            "auto" % text)
+    # int() refuses thousands of digits
+    whole, fraction = whole.lstrip("0"), fraction[:_MAX_DIGITS]
+    if len(whole) > _MAX_DIGITS:
+        return check_interval(MAX_INTERVAL + 1, text)
+    scale = 10 ** len(fraction)
+    size = int("0" + whole + fraction) * unit
+    size = (2 * size + scale) // (2 * scale)
+    return check_interval(-size if number[0] == "-" else size, text)
+
+
+def make_interval(interval: int | str) -> int:
+    """The sample interval in bytes, given as such or as text; raises
+    AllocationSamplingError."""
+    return (parse_interval(interval) if isinstance(interval, str)
+            else check_interval(interval))
+
+
+def check_interval(interval: int, text: str | None = None) -> int:
+    """`interval` if it is one, else AllocationSamplingError."""
+    if not 1 <= interval <= MAX_INTERVAL:
+        raise AllocationSamplingError(
+            "the sample interval %s is too %s; it must be between 1 byte and "
+            "2**62 bytes" % (interval if text is None else repr(text),
+                             "small" if interval < 1 else "large"))
+    return interval
+
+
+def make_settings(interval: int | str, seed: int | None = None,
+                  gaps: Gaps = "exponential", period: float | None = None,
+                  memory: bool = False) -> Settings:
+    """Check what the user asks for; see :class:`settings.Settings`.
+
+    `interval` may be text such as ``128k``, or a limit such as ``auto``, which
+    it then follows.  Without `seed` each run gets a new one; the profile tells
+    which.  Raises AllocationSamplingError.
+    """
+    limit = parse_limit(interval) if isinstance(interval, str) else None
+    interval = FIRST_INTERVAL if limit else make_interval(interval)
+    if seed is None:
+        seed = int.from_bytes(os.urandom(8), "little")
+    elif not 0 <= seed <= MAX_SEED:
+        raise AllocationSamplingError(
+            "the seed %d is out of range; it must be between 0 and 2**64 - 1"
+            % seed)
+    if gaps not in ("exponential", "fixed"):
+        raise AllocationSamplingError(
+            "the gaps %r are not known; they are exponential or fixed" % gaps)
+    # vmprof's own limits
+    if period is not None and not 1e-6 <= period < 1.0:
+        raise AllocationSamplingError(
+            "the period %r is out of range; it must be at least 0.000001 and "
+            "less than 1.0 seconds" % period)
+    if limit is not None and gaps == "fixed":
+        raise AllocationSamplingError(
+            "fixed gaps can't follow a limit: choosing every n-th byte while n "
+            "changes is not fair to all bytes; leave --allocation-gaps out")
+    return Settings(interval, seed, gaps, period, memory, limit)
