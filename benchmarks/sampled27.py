@@ -3,7 +3,7 @@
     sampled27.py PACKAGE LAYOUT INTERVAL LIMIT OUTPUT PROGRAM [ARGUMENTS]
     sampled27.py PACKAGE
 
-What the live carrier's live.py does, which needs Python 3, for a program that
+What the hook engine's Python half does, which needs Python 3, for a program that
 needs Python 2: RPython's toolchain.  PACKAGE is the folder of an installed
 vmprof_allocation, LAYOUT what its find.py has left of the file that holds
 this PyPy's code; which one that is, the second form prints.  INTERVAL is the
@@ -20,7 +20,7 @@ import types
 
 #: the loader's kind of a segment with notes, and the kind of a build id
 PT_NOTE, NT_GNU_BUILD_ID = 4, 3
-#: bytes of an object that PyPy makes with external_malloc(): native/live.h
+#: bytes of an object that PyPy makes with external_malloc(): native/hook/hook.h
 KNOCK = 2**18
 
 _filler = "x" * 10000
@@ -42,7 +42,7 @@ class Process(object):
                           % sys.executable)
         abi = {}
         # not an import: it would need PACKAGE's modules on the program's path
-        with open(os.path.join(package, "_live_abi.py")) as file:
+        with open(os.path.join(package, "_hook_abi.py")) as file:
             exec(file.read(), abi)
         self.ffi = abi["ffi"]
         with open("/proc/self/maps") as file:
@@ -82,9 +82,9 @@ class Process(object):
 
 
 class Layout(object):
-    """vmprof_allocation.layout, from its text."""
+    """vmprof_allocation.engines.hook.layout, from its text."""
 
-    #: in struct live_place these become addresses of the process; 0 stays 0
+    #: in struct hook_place these become addresses of the process; 0 stays 0
     ADDRESSES = ("nursery_free", "nursery_top", "entry", "slot", "type_info")
     OTHERS = ("moved", "slots_read_only", "type_fixed_size", "type_item_size")
 
@@ -106,7 +106,7 @@ class Layout(object):
                 raise ValueError("it needs 16 bytes of code of 3 functions")
         except (EnvironmentError, ValueError, KeyError) as e:
             raise Refused("the layout %s can't be used: %s; make it with "
-                          "vmprof_allocation.find" % (path, e))
+                          "vmprof_allocation.engines.hook.find" % (path, e))
 
     def check(self, process):
         """Raise Refused unless this is the layout of `process`."""
@@ -114,7 +114,7 @@ class Layout(object):
         if not any(note + b"GNU\0" + self.build_id in found
                    for found in process.notes()):
             raise Refused("the layout is that of another build than %s; make "
-                          "it with vmprof_allocation.find" % process.path)
+                          "it with vmprof_allocation.engines.hook.find" % process.path)
         for address, code in zip(self.entry, self.code):
             if process.bytes_at(address, len(code)) != code:
                 raise Refused("the code at 0x%x in %s is not what the layout "
@@ -133,8 +133,8 @@ class Layout(object):
                                             self.nursery_top))
 
     def place(self, process):
-        """As native/live.h has it."""
-        place = process.ffi.new("struct live_place *")
+        """As native/hook/hook.h has it."""
+        place = process.ffi.new("struct hook_place *")
         place.base = process.base
         for name, numbers in self.numbers.items():
             if name in self.ADDRESSES:
@@ -151,15 +151,15 @@ def _moved(free, size):
 
 
 class Sampler(object):
-    """LiveCarrier, for one run."""
+    """HookEngine, for one run."""
 
     def __init__(self, process, layout, package):
         self.process, self.layout = process, layout
-        self.lib = process.ffi.dlopen(os.path.join(package, "_live.so"))
+        self.lib = process.ffi.dlopen(os.path.join(package, "_hook.so"))
         for name in dir(self.lib):
-            if name.startswith("live_"):
+            if name.startswith("hook_"):
                 getattr(self.lib, name)     # made on first use: not later
-        self.check(self.lib.live_prepare(layout.place(process)),
+        self.check(self.lib.hook_prepare(layout.place(process)),
                    "preparing the hooks")
 
     @staticmethod
@@ -170,25 +170,25 @@ class Sampler(object):
     def start(self, fd, interval, limit):
         import _vmprof
         seed, = struct.unpack("<Q", os.urandom(8))
-        settings = ("carrier=live;interval=%d;gaps=exponential;seed=%d;"
+        settings = ("engine=hook;interval=%d;gaps=exponential;seed=%d;"
                     "period=;pid=%d;limit=%s" % (
                         interval, seed, os.getpid(), limit))
         try:
-            decoy = self.lib.live_open(fd)
+            decoy = self.lib.hook_open(fd)
             self.check(-min(decoy, 0), "taking vmprof's output over")
-            # the longest period; live_enabled() stops the timer
+            # the longest period; hook_enabled() stops the timer
             _vmprof.enable(decoy, 0.99, 0, 0, 0, 0)
-            self.check(self.lib.live_enabled(settings.encode("ascii"), 0),
+            self.check(self.lib.hook_enabled(settings.encode("ascii"), 0),
                        "beginning the profile")
             if limit.endswith("/s"):
-                self.lib.live_limit(int(limit[:-2]), 0)
+                self.lib.hook_limit(int(limit[:-2]), 0)
             elif limit:
-                self.lib.live_limit(0, int(limit[:-3]))
-            self.check(self.lib.live_hook(interval, seed, 0),
+                self.lib.hook_limit(0, int(limit[:-3]))
+            self.check(self.lib.hook_hook(interval, seed, 0),
                        "hooking the garbage collector")
-            self.process.word(self.layout.entry[2])[0] = self.lib.live_door()
+            self.process.word(self.layout.entry[2])[0] = self.lib.hook_door()
             knock(0)
-            if not self.lib.live_is_sampling():
+            if not self.lib.hook_is_sampling():
                 raise Refused("the garbage collector can't be hooked")
         except BaseException:
             self.stop()
@@ -199,16 +199,16 @@ class Sampler(object):
         errno of what the profile lacks."""
         import _vmprof
         for size in range(100):
-            self.lib.live_unhook()
-            if not self.lib.live_is_hooked():
+            self.lib.hook_unhook()
+            if not self.lib.hook_is_hooked():
                 break
             knock(size)
-        if self.lib.live_disabling():
+        if self.lib.hook_disabling():
             try:
                 _vmprof.disable()
             except _vmprof.VMProfError:
                 pass            # it was not enabled
-        return self.lib.live_close()
+        return self.lib.hook_close()
 
 
 def knock(size):

@@ -20,17 +20,17 @@ import measuring
 from experiments import (
     Context,
     accuracy,
+    builtin,
     costs,
     coverage,
     depth,
     fresh,
-    patched,
     profilers,
     toolchain,
 )
 
 EXPERIMENTS = {module.NAME: module for module in (
-    depth, accuracy, coverage, costs, fresh, profilers, patched, toolchain)}
+    depth, accuracy, coverage, costs, fresh, profilers, builtin, toolchain)}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -58,7 +58,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--baseline", type=Path, metavar="PROGRAM",
         help="in the experiment profilers, the PyPy of the plain runs, for "
-        "example one without the patch (default: the same)")
+        "example one with the hook engine (default: the same)")
     parser.add_argument(
         "--cpython", type=Path, metavar="PROGRAM",
         default=measuring.BUILD / "bench-cpython" / "bin" / "python",

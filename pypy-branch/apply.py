@@ -8,7 +8,7 @@ were.  Each patch becomes a commit on the current branch, with what it says of
 itself as the message and with the new files that belong to it.
 
 The RPython half of the new files is rpython/added, and the C that is shared
-with the live carrier; the rest is added/ here.  The patches have no lines of
+with the hook engine; the rest is added/ here.  The patches have no lines of
 context: git's hashes of the files say whether they fit.  If one does not,
 nothing is changed.
 """

@@ -8,7 +8,7 @@ makes the folder TREE from
    which pip fetches once, to the folder that TREE is in,
 2. the patches that patches/series names, in its order,
 3. the files of added/, at the same places in the tree,
-4. the C that the patched RPython shares with the live carrier.
+4. the C that the patched RPython shares with the hook engine.
 
 With --pristine it is the wheel alone, to compare with.  Either has a pytest.ini
 of its own.
@@ -43,7 +43,7 @@ HERE = Path(__file__).parent
 WHEEL = "rpython-0.2.1-py2-none-any.whl"
 SHA256 = "a8ab1e5d7baf95c27a7fdb4d55825d584b2e5fd153bdff42e9d8a7625e403feb"
 
-#: Where the C that the carriers share is in a tree, beside rvmprof's own.
+#: Where the C that the engines share is in a tree, beside rvmprof's own.
 SHARED_FOLDER = Path("rpython/rlib/rvmprof/src/shared")
 
 #: The file in a tree that tells what it was made from.
@@ -94,7 +94,7 @@ class Ours:
             return
         shared = sorted(self.shared.glob("*.[ch]"))
         if not shared:
-            raise Problem("there is no C in %s, which the carriers share"
+            raise Problem("there is no C in %s, which the engines share"
                           % self.shared)
         for path in shared:
             yield path, SHARED_FOLDER / path.name

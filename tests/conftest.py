@@ -2,7 +2,7 @@
 
 The interpreter is that of .venv-pypy, which `make` builds; or, to try another
 build of PyPy, the one that the environment variable PYPY names, with our
-package installed in it.  That may be one with the patch.
+package installed in it.  That may be one with a builtin engine.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Run:
 
 
 @functools.cache
-def has_patch() -> bool:
+def has_builtin() -> bool:
     done = subprocess.run(
         [PYPY, "-c", "import _vmprof; _vmprof.set_allocation_interval"],
         stderr=subprocess.DEVNULL)
@@ -106,7 +106,7 @@ def pypy(tmp_path: Path) -> PyPy:
 
 @pytest.fixture
 def stock_pypy(pypy: PyPy) -> PyPy:
-    """For what only the live carrier does."""
-    if has_patch():
-        pytest.skip("%s has the patch: nothing is hooked" % PYPY)
+    """For what only the hook engine does."""
+    if has_builtin():
+        pytest.skip("%s samples on its own: nothing is hooked" % PYPY)
     return pypy

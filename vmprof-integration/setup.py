@@ -1,4 +1,4 @@
-"""Build the native half of the live carrier.
+"""Build the native half of the hook engine.
 
 It is a plain shared library, loaded with cffi's dlopen: it knows nothing of
 the interpreter that loads it, so one build, and one wheel, serves them all.
@@ -35,21 +35,22 @@ class BuildLibrary(build_ext):
 
 class BuildPackage(build_py):
     """Puts the .pth file, which startup.py explains, into site-packages, and
-    beside live.py what cffi makes of live.h: cffi would otherwise have to
+    beside library.py what cffi makes of hook.h: cffi would otherwise have to
     parse it in the program that is to be sampled."""
 
     def run(self):
         super().run()
         self.copy_file("vmprof_allocation.pth", self.build_lib)
-        with open(NATIVE + "live.h") as file:
+        with open(NATIVE + "hook/hook.h") as file:
             header = "".join(line for line in file if line[0] != "#")
         ffi = FFI()
         ffi.cdef(header + "int pypy_main_startup(int argc, char *argv[]);")
-        ffi.set_source("vmprof_allocation._live_abi", None)
+        ffi.set_source("vmprof_allocation.engines.hook._hook_abi", None)
         ffi.emit_python_code(self.abi())
 
     def abi(self):
-        return os.path.join(self.build_lib, "vmprof_allocation", "_live_abi.py")
+        return os.path.join(self.build_lib, "vmprof_allocation", "engines",
+                            "hook", "_hook_abi.py")
 
     def get_outputs(self, include_bytecode=1):
         return super().get_outputs(include_bytecode) + [
@@ -64,11 +65,12 @@ class AnyPythonWheel(bdist_wheel):
 
 setup(
     ext_modules=[Extension(
-        "vmprof_allocation._live",
+        "vmprof_allocation.engines.hook._hook",
         sources=sorted(glob(NATIVE + "**/*.c", recursive=True)),
         depends=sorted(glob(NATIVE + "**/*.h", recursive=True)),
         include_dirs=[NATIVE + "shared"],
-        extra_compile_args=["-std=gnu99", "-O2", "-Wall", "-Wextra"],
+        extra_compile_args=["-std=gnu99", "-O2", "-Wall", "-Wextra",
+                            "-fvisibility=hidden"],
         libraries=["dl", "m", "pthread"],
         # the hooks lead into it: it must stay, whoever forgets the handle
         extra_link_args=["-Wl,-z,nodelete"],

@@ -12,8 +12,8 @@ import measuring
 import turns
 from experiments import Context, Json
 from measuring import BUILD, ROOT
-from vmprof_allocation import live
-from vmprof_allocation.session import make_settings
+from vmprof_allocation.engines.hook.library import LIBRARY
+from vmprof_allocation.parsing import make_settings
 
 NAME = "toolchain"
 PROGRAMS = ("annotate", "interpret")
@@ -23,8 +23,8 @@ TREE = BUILD / "rpython" / "pristine"
 EXAMPLES = ROOT / "rpython" / "examples"
 BENCHMARKS = ROOT / "benchmarks"
 SAMPLED = BENCHMARKS / "sampled27.py"
-#: where _live.so is, which knows nothing of the interpreter that loads it
-PACKAGE = Path(live.LIBRARY).parent
+#: where _hook.so is, which knows nothing of the interpreter that loads it
+PACKAGE = Path(LIBRARY).parent
 #: of eight processes for each program, which all take 4 to 5 s
 PAIRS = 9
 #: of richards; before them 2 s go by
@@ -74,7 +74,7 @@ def _layout(pypy: Path) -> str:
     """Of the file that holds the code of PYTHON2.  Raises Failed."""
     library = measuring.run([PYTHON2, SAMPLED, PACKAGE]).out.rstrip("\n")
     found = json.loads(measuring.run(
-        [pypy, "-m", "vmprof_allocation.find", library]).out)
+        [pypy, "-m", "vmprof_allocation.engines.hook.find", library]).out)
     if found["layout"] is None:
         raise measuring.Failed(found["problem"])
     return str(found["layout"])

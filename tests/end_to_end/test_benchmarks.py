@@ -15,7 +15,7 @@ from experiments import costs
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "benchmarks" / "study.py"
 EXPERIMENTS = ("depth", "accuracy", "coverage", "costs", "fresh", "profilers",
-               "patched", "toolchain")
+               "builtin", "toolchain")
 #: those that have to be compiled, which needs Python's headers
 MAY_BE_MISSING = {"mprofile, 128k", "pymemtrace"}
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from conftest import PyPy, has_patch
+from conftest import PyPy, has_builtin
 from truth import (
     SIGMAS,
     allowed,
@@ -273,7 +273,7 @@ def test_memory_pressure_is_survived_and_counted(pypy: PyPy) -> None:
     assert int(run.out) == pytest.approx(without, rel=0.1)
     profile = run.profile()
     # the GC itself misses no bytes, and has nothing to tell
-    assert (profile.moments[-1].pressures > 0) != has_patch()
+    assert (profile.moments[-1].pressures > 0) != has_builtin()
     size = string_size(900)
     assert abs(objects_of(profile, "f", size) - 2000) <= allowed(
             2000, size, 16384)

@@ -14,11 +14,11 @@ import pytest
 from conftest import PYPY, ROOT
 from rpython_tree import PYTHON2
 from truth import bytes_by_function
-from vmprof_allocation import live
+from vmprof_allocation.engines.hook.library import LIBRARY
 from vmprof_convert import readers
 
 SAMPLED = ROOT / "benchmarks" / "sampled27.py"
-PACKAGE = Path(live.LIBRARY).parent
+PACKAGE = Path(LIBRARY).parent
 
 PROGRAM = """\
 import os, sys
@@ -75,7 +75,7 @@ def look():
            for entry, code in zip(addresses("entry"), codes)],
           set(mapping(entry) for entry in addresses("entry"))
               == set([("r-xp", %(library)r)]),
-          any(mapping(word(slot))[1].endswith("/_live.so") for slot in slots),
+          any(mapping(word(slot))[1].endswith("/_hook.so") for slot in slots),
           handled(),
           word(addresses("nursery_top")[0]) %% 8 == 0)
 
@@ -98,7 +98,7 @@ def library() -> str:
 
 @pytest.fixture(scope="module")
 def layout(library: str) -> str:
-    done = subprocess.run([PYPY, "-m", "vmprof_allocation.find", library],
+    done = subprocess.run([PYPY, "-m", "vmprof_allocation.engines.hook.find", library],
                           capture_output=True, text=True)
     found = json.loads(done.stdout)
     assert found["layout"], found["problem"]
@@ -133,7 +133,7 @@ def test_samples_name_the_programs_functions(starter: Starter) -> None:
     assert done.returncode == 0, done.stderr
     profile = readers.read(starter.profile)
     assert profile.end_time is not None and profile.lost_stacks == 0
-    assert profile.settings["carrier"] == "live"
+    assert profile.settings["engine"] == "hook"
     assert profile.settings["interval"] == "16384"
     found = bytes_by_function(profile)
     total, moment = sum(found.values()), profile.moments[-1]

@@ -61,7 +61,7 @@ def soak27(build: Build) -> Done:
     with tempfile.TemporaryDirectory(prefix="hard") as scratch:
         layout = Path(scratch) / "layout"
         layout.write_text(str(json.loads(build.say(
-            "-m", "vmprof_allocation.find",
+            "-m", "vmprof_allocation.engines.hook.find",
             say(sampled27, package).strip()))["layout"]))
         program = (ROOT / "tests" / "rpython" / "python2" / "soak.py", "1", "1000")
         plain = say(*program)

@@ -27,9 +27,10 @@ from typing import Any
 import greenlet
 
 import vmprof_allocation
-from vmprof_allocation import live
-from vmprof_allocation.carrier import patched_vmprof
-from vmprof_allocation.session import make_settings
+from vmprof_allocation.engines.choose import sampling_vmprof
+from vmprof_allocation.engines.hook import engine as hook
+from vmprof_allocation.engines.hook import process
+from vmprof_allocation.parsing import make_settings
 from vmprof_convert import readers
 
 Random = random.Random
@@ -52,11 +53,11 @@ class State:
     """What has to be the same before and behind a session."""
 
     def __init__(self) -> None:
-        self.process: Any = None
-        if patched_vmprof() is None:
-            live_carrier = live.carrier()
-            live_carrier.prepare()
-            self.process = live_carrier._process
+        self.place: Any = None
+        if sampling_vmprof() is None:
+            engine = hook.engine()
+            engine.prepare()
+            self.place = engine._place
         # the dynamic linker fills these in on their first use
         os.write(1, b"")
         os.lseek(os.open(os.devnull, os.O_RDONLY), 0, 0)
@@ -69,20 +70,20 @@ class State:
         found: dict[str, Any] = {
             "descriptors": sorted(os.listdir("/proc/self/fd")),
             "handlers": signals()}
-        if self.process is not None:
-            layout, buffer = self.process.layout, self.process.ffi.buffer
+        if self.place is not None:
+            layout, buffer = self.place.layout, self.place.ffi.buffer
             found["code"] = [
-                bytes(buffer(self.process.ffi.cast(
-                    "char *", self.process.base + entry), 32))
+                bytes(buffer(self.place.ffi.cast(
+                    "char *", self.place.base + entry), 32))
                 for entry in layout.entry]
-            found["imports"] = [self.process.word(slot)[0]
+            found["imports"] = [self.place.word(slot)[0]
                                 for slot in layout.slot if slot]
             found["top is real"] = (
-                self.process.word(layout.nursery_top)[0] % 8 == 0)
+                self.place.word(layout.nursery_top)[0] % 8 == 0)
             found["executable and writable"] = [
-                (m.start, m.end) for m in live.read_maps()
+                (m.start, m.end) for m in process.read_maps()
                 if "w" in m.permissions and "x" in m.permissions
-                and m.path == self.process.path]
+                and m.path == self.place.path]
         return found
 
     def check(self, session: str) -> None:
@@ -286,9 +287,9 @@ def one_session(rnd: Random, number: int, state: State) -> None:
         if rnd.random() < 0.2 and gaps != "fixed":
             sampling.set_interval(rnd.choice((512, 4096, 1 << 20, 1 << 62)))
             is_fixed = False
-    carrier: Any = sampling._carrier
+    engine: Any = sampling._engine
     sampling.stop()
-    counted = carrier.statistics()
+    counted = engine.statistics()
     signal.setitimer(signal.ITIMER_REAL, 0)
     if counted.surprises:
         problem("%s: %d surprises" % (name, counted.surprises))

@@ -35,7 +35,7 @@ def check(result: dict[str, Any]) -> None:
     events = [EVENTS[name](*arguments)
               for name, *arguments in result["events"]]
     expected = [list(sample)
-                for sample in oracle.samples(events, patched=True)]
+                for sample in oracle.samples(events, builtin=True)]
     assert result["samples"] == expected
     for allocated, truth in result["counted"]:
         assert allocated == truth

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from conftest import PyPy, Run, has_patch
+from conftest import PyPy, Run, has_builtin
 from vmprof_convert import readers
 
 APP = """
@@ -226,7 +226,7 @@ def test_full_disk_is_refused(pypy: PyPy) -> None:
                        "-o", "/dev/full", str(pypy.script(APP)))
     assert (run.code, run.out) == (2, "")
     assert run.err == (
-        "vmprof: vmprof refuses: No space left on device\n" if has_patch() else
+        "vmprof: vmprof refuses: No space left on device\n" if has_builtin() else
         "vmprof: beginning the profile failed: No space left on device; "
         "nothing is being sampled\n")
 

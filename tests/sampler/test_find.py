@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from conftest import PyPy
-from vmprof_allocation import cache
+from vmprof_allocation.engines.hook import cache
 
 WHERE = """
-    from vmprof_allocation import live
-    carrier = live.carrier()
-    carrier.prepare()
-    print(carrier._process.path)
+    from vmprof_allocation.engines.hook import engine as hook
+    engine = hook.engine()
+    engine.prepare()
+    print(engine._place.path)
 """
 
 
@@ -32,7 +32,7 @@ def fields(text: str) -> dict[str, list[str]]:
 
 def search(pypy: PyPy, path: Path) -> dict[str, list[str]] | str:
     """The layout, or the refusal."""
-    run = pypy.command("-m", "vmprof_allocation.find", str(path))
+    run = pypy.command("-m", "vmprof_allocation.engines.hook.find", str(path))
     assert run.code == 0, run.err
     answer = json.loads(run.out)
     assert (answer["layout"] is None) == bool(answer["problem"])

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import PYPY, PyPy, has_patch
+from conftest import PYPY, PyPy, has_builtin
 from made_profiles import BLOCK_ADDRESS
 from peek import PEEK
 from truth import SIGMAS, innermost, sigmas
@@ -320,7 +320,7 @@ def test_sampling_off_writes_what_vmprof_writes(pypy: PyPy) -> None:
     """Without our flags vmprof's own main runs, with vmprof's own enable."""
     script = pypy.script("""
         import sys
-        print([m for m in sys.modules if m.startswith("vmprof_allocation.live")])
+        print([m for m in sys.modules if m.startswith("vmprof_allocation.engines")])
         for i in range(3000000):
             str(i)
     """)
@@ -394,12 +394,12 @@ def test_kernel_that_forbids_writable_code_is_a_refusal(
 def test_no_proc_is_a_refusal(stock_pypy: PyPy) -> None:
     script = stock_pypy.script("""
         import builtins, io, runpy, sys
-        from vmprof_allocation import live
+        from vmprof_allocation.engines.hook import process
         def no_proc(path, *arguments, open=open):
             if str(path).startswith("/proc"):
                 raise FileNotFoundError(2, "No such file or directory", path)
             return open(path, *arguments)
-        live.open = no_proc
+        process.open = no_proc
         sys.argv[:] = ["x", "doctor"]
         runpy.run_module("vmprof_allocation", run_name="__main__")
     """)
@@ -639,11 +639,11 @@ def test_gap_below_pypy_that_is_taken(stock_pypy: PyPy, gigabytes: int) -> None:
         garbage = [str(i) for i in range(10000)]
         print(session.statistics().samples > 10)
     """ % gigabytes)
-    # before the carrier looks for a place
+    # before the engine looks for a place
     text = script.read_text()
-    head, _, tail = text.partition("carrier.prepare()\n")
+    head, _, tail = text.partition("engine.prepare()\n")
     maps = "import mmap; maps = [mmap.mmap(-1, 1 << 30) for i in range(%d)]\n"
-    script.write_text(head + maps % gigabytes + "carrier.prepare()\n" + tail)
+    script.write_text(head + maps % gigabytes + "engine.prepare()\n" + tail)
     run = stock_pypy.command(str(script))
     assert run.out == "True\n", run.err
 
@@ -760,8 +760,8 @@ def test_timers_of_the_program_survive_a_fork(pypy: PyPy) -> None:
 def test_program_that_ends_without_a_word(
         pypy: PyPy, end: str, said: str) -> None:
     """The samples of a short one are all there."""
-    if has_patch():
-        pytest.skip("only the live carrier hears of that")
+    if has_builtin():
+        pytest.skip("only the hook engine hears of that")
     run = pypy.command(
         "-m", "vmprof", "--allocation-sampling", "4k", "-o", "out.vmprof",
         str(pypy.script("""
@@ -926,9 +926,9 @@ def test_output_that_is_the_program(pypy: PyPy) -> None:
 
 def test_native_part_that_cannot_be_loaded(stock_pypy: PyPy) -> None:
     script = stock_pypy.script("""
-        from vmprof_allocation import live
+        from vmprof_allocation.engines.hook import library
         import vmprof_allocation
-        live.LIBRARY = "/missing/_live.so"
+        library.LIBRARY = "/missing/_hook.so"
         try:
             vmprof_allocation.start("out.vmprof")
         except vmprof_allocation.AllocationSamplingError as e:
@@ -1024,20 +1024,22 @@ def test_pypy_that_was_loaded_as_a_plug_in(
         stock_pypy: PyPy) -> None:
     """Its names are not everybody's then (RTLD_LOCAL)."""
     script = stock_pypy.script("""
-        from vmprof_allocation import _live_abi, live
+        from vmprof_allocation.engines.hook import _hook_abi
+        from vmprof_allocation.engines.hook.library import LIBRARY
+        from vmprof_allocation.engines.hook.process import Process
         class Local:
             "The process, as seen from a plug-in's host: without PyPy's names"
             def __getattr__(self, name):
-                return getattr(_live_abi.ffi, name)
+                return getattr(_hook_abi.ffi, name)
             def dlopen(self, file):
-                return (_live_abi.ffi.dlopen("libc.so.6") if file is None
-                        else _live_abi.ffi.dlopen(file))
-        process = object.__new__(live.Process)
+                return (_hook_abi.ffi.dlopen("libc.so.6") if file is None
+                        else _hook_abi.ffi.dlopen(file))
+        process = object.__new__(Process)
         process.findings = []
-        process.ffi = Local()
-        process.lib = _live_abi.ffi.dlopen(live.LIBRARY)
+        process._ffi = Local()
+        process._lib = _hook_abi.ffi.dlopen(LIBRARY)
         path, base = process._find_library()
-        print("libpypy" in path, base == live.Process().base)
+        print("libpypy" in path, base == Process().place.base)
     """)
     run = stock_pypy.command(str(script))
     assert run.out == "True True\n", run.err

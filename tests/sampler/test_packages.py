@@ -31,10 +31,10 @@ def test_one_wheel_serves_every_interpreter(tmp_path: Path) -> None:
     assert re.search(r"-py3-none-linux_x86_64\.whl$", str(built.filename))
     names = built.namelist()
     assert "vmprof_allocation.pth" in names
-    assert "vmprof_allocation/_live.so" in names
-    assert "vmprof_allocation/native/live.h" in names
-    library = tmp_path / "_live.so"
-    library.write_bytes(built.read("vmprof_allocation/_live.so"))
+    assert "vmprof_allocation/engines/hook/_hook.so" in names
+    assert "vmprof_allocation/native/hook/hook.h" in names
+    library = tmp_path / "_hook.so"
+    library.write_bytes(built.read("vmprof_allocation/engines/hook/_hook.so"))
     needed = subprocess.run(["readelf", "-d", str(library)], check=True,
                             capture_output=True, text=True).stdout
     assert "python" not in needed and "pypy" not in needed

@@ -1,6 +1,6 @@
 """The machine that puts the sample point into the nursery's check.
 
-Each test gives a trace to native/harness.c, which runs it twice, with the
+Each test gives a trace to native/nursery_harness.c, which runs it twice, with the
 sampling and without; see there for the lines of a trace, and for what the
 harness checks at each step: that the GC finds its own nursery_top whenever it
 looks, that pinned objects are where it reads them, that no two objects
@@ -31,8 +31,8 @@ OFF = 0                 # enum nursery_phase
 
 @pytest.fixture(scope="session")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build(tmp_path_factory.mktemp("harness"), "harness",
-                 "sampler.c", "nursery.c")
+    return build(tmp_path_factory.mktemp("harness"), "nursery_harness",
+                 "hook/sampler.c", "hook/nursery.c")
 
 
 class Totals(NamedTuple):
@@ -158,7 +158,7 @@ def traces(draw: st.DrawFn, unseen: bool = False) -> str:
         "finalizers", "steps", "nomemory",
         "start", "start", "start", "stop", "stop", "rate", "rate", "abandon",
         "unhook"] + ["unseen"] * 3 * unseen
-    # what live.py makes sure of: sampling is off when it is started
+    # what the engine makes sure of: sampling is off when it is started
     phase = "off"
     hooked = False
     for kind in draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=60)):
@@ -893,7 +893,7 @@ small 16 1
 # what else may happen
 
 def test_errno_is_kept(harness: pathlib.Path) -> None:
-    # the harness compares it after each line.  live.c keeps it over a sample;
+    # the harness compares it after each line.  start_stop.c keeps it over a sample;
     # drawing gaps, all of them, must not touch it
     for interval in (1, 1000, 2**62):
         check(harness, f"nursery 65536\nstart {interval} 0 0\n"

@@ -7,7 +7,7 @@ import pytest
 from conftest import PyPy
 from peek import PEEK
 
-#: a stand-in for the carrier's native half, that raises at one of its calls
+#: a stand-in for the engine's native half, that raises at one of its calls
 FAIL_AT = """
     class FailAt:
         "Raises at call number `at`, before or after it is made."
@@ -58,17 +58,17 @@ FAIL_AT = """
 def test_exception_at_any_step_of_start(stock_pypy: PyPy, error: str) -> None:
     """It is off then, and the next start works."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
-    lib = carrier._lib
+    lib = engine._lib
     steps = 0
     for after in False, True:
         for at in range(1, 100):
-            carrier._lib = failing = FailAt(lib, at, after, %s)
+            engine._lib = failing = FailAt(lib, at, after, %s)
             try:
                 vmprof_allocation.start("out.vmprof", "4k")
             except %s:
                 pass
             finally:
-                carrier._lib = lib
+                engine._lib = lib
             if failing.calls < at:
                 vmprof_allocation.stop()
                 break
@@ -89,7 +89,7 @@ def test_exceptions_while_a_failed_start_is_taken_back(
         stock_pypy: PyPy) -> None:
     """Then the next start does that first."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
-    lib = carrier._lib
+    lib = engine._lib
     steps = 0
     for at in range(1, 6):
         for again in range(1, 6):
@@ -101,12 +101,12 @@ def test_exceptions_while_a_failed_start_is_taken_back(
                             self.at = at + again
                         return call(*arguments)
                     return count
-            carrier._lib = FailTwice(lib, at, True, MemoryError)
+            engine._lib = FailTwice(lib, at, True, MemoryError)
             try:
                 vmprof_allocation.start("out.vmprof", "4k")
             except MemoryError:
                 steps += 1
-            carrier._lib = lib
+            engine._lib = lib
             garbage = [str(i) for i in range(10000)]
             with vmprof_allocation.sample("out.vmprof", "4k") as session:
                 garbage = [str(i) for i in range(10000)]
@@ -122,19 +122,19 @@ def test_exceptions_while_a_failed_start_is_taken_back(
 def test_exception_at_any_step_of_stop(stock_pypy: PyPy, error: str) -> None:
     """It can be done again; a third time is harmless."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
-    lib = carrier._lib
+    lib = engine._lib
     steps = 0
     for after in False, True:
         for at in range(1, 100):
             session = vmprof_allocation.sample("out.vmprof", "4k")
             session.start()
             garbage = [str(i) for i in range(1000)]
-            carrier._lib = failing = FailAt(lib, at, after, %s)
+            engine._lib = failing = FailAt(lib, at, after, %s)
             try:
                 session.stop()
             except %s:
                 steps += 1
-            carrier._lib = lib
+            engine._lib = lib
             garbage = [str(i) for i in range(10000)]
             session.stop()
             assert is_as_before(), (at, after)
@@ -150,16 +150,16 @@ def test_exception_at_any_step_of_stop(stock_pypy: PyPy, error: str) -> None:
 
 def test_exception_at_any_step_of_set_interval(stock_pypy: PyPy) -> None:
     script = stock_pypy.script(PEEK + FAIL_AT + """
-    lib = carrier._lib
+    lib = engine._lib
     for after in False, True:
         for at in 1, 2:
             with vmprof_allocation.sample("out.vmprof", "4k") as session:
-                carrier._lib = FailAt(lib, at, after, KeyboardInterrupt)
+                engine._lib = FailAt(lib, at, after, KeyboardInterrupt)
                 try:
                     session.set_interval(64)
                 except KeyboardInterrupt:
                     print("raised")
-                carrier._lib = lib
+                engine._lib = lib
                 garbage = [str(i) for i in range(10000)]
                 session.set_interval(128)
                 garbage = [str(i) for i in range(10000)]
@@ -210,7 +210,7 @@ def test_file_of_the_program_after_an_interrupted_start(
     """Its number had been the profile's: all that was written was lost."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
     import signal
-    lib = carrier._lib
+    lib = engine._lib
     class Interrupting:
         "A signal arrives while the native function runs."
         def __getattr__(self, name):
@@ -219,13 +219,13 @@ def test_file_of_the_program_after_an_interrupted_start(
                 result = function(*arguments)
                 os.kill(os.getpid(), signal.SIGINT)
                 return result
-            return call if name == "live_open" else function
-    carrier._lib = Interrupting()
+            return call if name == "hook_open" else function
+    engine._lib = Interrupting()
     try:
         vmprof_allocation.start("out.vmprof", "64k")
     except KeyboardInterrupt:
         print("interrupted")
-    carrier._lib = lib
+    engine._lib = lib
     with open("precious.txt", "w", buffering=1) as file:
         file.write("my data\\n" * 100)
     print(os.path.getsize("precious.txt"), is_as_before())
@@ -250,20 +250,20 @@ def test_handler_that_stops_in_the_middle_of_set_interval(
                 return
     session = vmprof_allocation.start("out.vmprof", "64k")
     signal.signal(signal.SIGUSR1, lambda *a: vmprof_allocation.stop())
-    lib = carrier._lib
+    lib = engine._lib
     class Interrupting:
         def __getattr__(self, name):
             function = getattr(lib, name)
             def call(*arguments):
                 os.kill(os.getpid(), signal.SIGUSR1)
                 return function(*arguments)
-            return call if name == "live_set_interval" else function
+            return call if name == "hook_set_interval" else function
     threading.Thread(target=write, daemon=True).start()
     time.sleep(0.2)
     gc.collect()
-    carrier._lib = Interrupting()
+    engine._lib = Interrupting()
     session.set_interval("4k")
-    carrier._lib = lib
+    engine._lib = lib
     print(session.is_on, top_is_real())
     for i in range(5):
         garbage = [str(j) for j in range(100000)]
@@ -331,42 +331,42 @@ def test_fork_in_the_middle_of_start_and_stop(stock_pypy: PyPy) -> None:
         child = os.fork()
         if child == 0:
             code = 1
-            carrier._lib = lib
+            engine._lib = lib
             own = descriptors()
             assert not [fd for fd in own if int(fd) > 500]
             try:
                 for i in range(20):
                     garbage = [str(j) for j in range(20000)]
                 # the pointer to write() stays: see vmprof_output_forget()
-                carrier_as_it_was = (memory()[0] == before[0] and top_is_real()
+                engine_as_it_was = (memory()[0] == before[0] and top_is_real()
                                      and descriptors() == own)
                 with vmprof_allocation.sample("child.vmprof", "4k") as session:
                     garbage = [str(i) for i in range(10000)]
                     samples = session.statistics().samples
-                code = 0 if (carrier_as_it_was and samples > 10 and
+                code = 0 if (engine_as_it_was and samples > 10 and
                              memory() == before and pages() == pages_before
                              and own_file_is_whole()) else 2
             finally:
                 os._exit(code)
         codes.append(os.waitpid(child, 0)[1])
-    lib = carrier._lib
+    lib = engine._lib
     class Forking:
         def __getattr__(self, name):
             function = getattr(lib, name)
             def call(*arguments):
-                if name == "live_open" or not name.startswith("live_"):
+                if name == "hook_open" or not name.startswith("hook_"):
                     return function(*arguments)
                 thread = threading.Thread(target=fork_and_check)
                 thread.start()
                 thread.join()
                 return function(*arguments)
             return call
-    carrier._lib = Forking()
+    engine._lib = Forking()
     session = vmprof_allocation.sample("out.vmprof", "4k")
     session.start()
     session.set_interval("8k")
     session.stop()
-    carrier._lib = lib
+    engine._lib = lib
     print(len(codes) > 8, set(codes), memory() == before)
     """)
     run = stock_pypy.command(str(script))
@@ -377,20 +377,20 @@ def test_finalizer_that_stops_what_is_being_started(stock_pypy: PyPy) -> None:
     """It can't wait for the code that it interrupts: it gets a clear error."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
     import sys
-    lib = carrier._lib
+    lib = engine._lib
     class Reentering:
         def __getattr__(self, name):
-            if name == "live_hook":
-                for action in (carrier.stop, carrier.prepare):
+            if name == "hook_hook":
+                for action in (engine.stop, engine.prepare):
                     try:
                         action()
                     except vmprof_allocation.AllocationSamplingError as e:
                         print("just being started" in str(e))
             return getattr(lib, name)
-    carrier._lib = Reentering()
+    engine._lib = Reentering()
     with vmprof_allocation.sample("out.vmprof", "4k"):
         pass
-    carrier._lib = lib
+    engine._lib = lib
     print(is_as_before())
     """)
     run = stock_pypy.command(str(script))
@@ -402,15 +402,15 @@ def test_signals_that_come_meanwhile_are_not_lost(stock_pypy: PyPy) -> None:
     next one."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
     import signal
-    lib = carrier._lib
+    lib = engine._lib
     came = []
     class Interrupting:
         def __getattr__(self, name):
-            if name == "live_open":
+            if name == "hook_open":
                 os.kill(os.getpid(), signal.SIGUSR1)
             return getattr(lib, name)
-    signal.signal(signal.SIGUSR1, lambda *a: came.append(carrier._lock.is_busy))
-    carrier._lib = Interrupting()
+    signal.signal(signal.SIGUSR1, lambda *a: came.append(engine._lock.is_busy))
+    engine._lib = Interrupting()
     session = vmprof_allocation.sample("out.vmprof", "4k")
     session.start()
     print(came)
@@ -427,7 +427,7 @@ def test_tracing_function_that_stops_what_is_being_started(
     import sys
     refused = []
     def trace(frame, event, argument):
-        if frame.f_code.co_name in ("live_hook", "_hook", "_undo"):
+        if frame.f_code.co_name in ("hook_hook", "_hook", "_undo"):
             sys.settrace(None)
             try:
                 session.stop()
@@ -441,7 +441,7 @@ def test_tracing_function_that_stops_what_is_being_started(
         sys.settrace(trace)
         getattr(session, action)()
         sys.settrace(None)
-        print(session.is_on, carrier._lib.live_is_sampling())
+        print(session.is_on, engine._lib.hook_is_sampling())
         session.stop()
     print(refused, is_as_before())
     """)
@@ -523,13 +523,13 @@ def test_handler_that_starts_while_the_first_start_gets_ready(
     """The trampolines are built once, from entries that are not hooked."""
     script = stock_pypy.script("""
         import os, signal, vmprof_allocation
-        from vmprof_allocation import live
-        check = live.Process._check_memory
+        from vmprof_allocation.engines.hook import process
+        check = process.Process._check_memory
         def check_and_signal(self):
             check(self)
-            live.Process._check_memory = check
+            process.Process._check_memory = check
             os.kill(os.getpid(), signal.SIGUSR1)
-        live.Process._check_memory = check_and_signal
+        process.Process._check_memory = check_and_signal
         session = vmprof_allocation.sample("first.vmprof", "4k")
         signal.signal(signal.SIGUSR1, lambda *a: session.start())
         try:

@@ -1,4 +1,4 @@
-"""native/trampoline.c on functions of its own: hooked, and put back."""
+"""native/hook/trampoline.c on functions of its own: hooked, and put back."""
 from __future__ import annotations
 
 import pathlib
@@ -22,7 +22,7 @@ as before: 1
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return build(tmp_path_factory.mktemp("trampoline"), "trampoline_harness",
-                 "trampoline.c")
+                 "hook/trampoline.c")
 
 
 @pytest.mark.parametrize("gigabytes", [0, 1, 2, 4])

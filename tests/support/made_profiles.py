@@ -138,7 +138,7 @@ class Log:
     def settings(self, **changes: object) -> None:
         """The block of settings; `changes` replace the values below."""
         values: dict[str, object] = {
-            "carrier": "live", "interval": 1000, "gaps": "exponential",
+            "engine": "hook", "interval": 1000, "gaps": "exponential",
             "seed": 1, "period": "", "pid": PID, **changes}
         self.block("settings", ";".join("%s=%s" % pair
                                         for pair in values.items()))

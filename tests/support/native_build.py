@@ -36,7 +36,7 @@ def build(directory: pathlib.Path, program: str, *sources: str) -> pathlib.Path:
     """Compile tests/support/native/`program`.c with these files of the package."""
     target = directory / program
     subprocess.run(
-        ["gcc", *FLAGS, "-I", str(NATIVE), "-I", str(NATIVE / "shared"),
+        ["gcc", *FLAGS, "-I", str(NATIVE / "hook"), "-I", str(NATIVE / "shared"),
          "-o", str(target),
          str(HERE / "native" / (program + ".c")),
          *(str(NATIVE / source) for source in sources), "-lm"],

@@ -8,9 +8,9 @@ and from then on a random gap after the end of each sampled object.
 *Fixed gaps*: every interval-th byte, whatever the objects.
 
 A gap is drawn anew, and counts from the next byte, when the interval changes,
-and when memory pressure hid some bytes from the profiler, which the live
-carrier learns when the GC is next entered: at the next allocation or
-collection, or when the interval changes.  From the patched GC nothing is
+and when memory pressure hid some bytes from the profiler, which the hook
+engine learns when the GC is next entered: at the next allocation or
+collection, or when the interval changes.  From the builtin engine nothing is
 hidden.
 
 There are no addresses here, no nursery, and no notion of one being full.
@@ -90,9 +90,9 @@ def next_interval(interval: int, size: int) -> int:
 
 
 def samples(events: Iterable[Event], *,
-            patched: bool = False) -> Iterator[Sample]:
-    """The samples of the events, in order: the live carrier's, or those of
-    the patched GC."""
+            builtin: bool = False) -> Iterator[Sample]:
+    """The samples of the events, in order: the hook engine's, or those of
+    the builtin one."""
     running = hidden = fixed = follows = False
     interval = 0
     allocated = 0               # the number of the next byte
@@ -108,7 +108,7 @@ def samples(events: Iterable[Event], *,
         elif isinstance(event, Stop):
             running = False
         elif isinstance(event, Pressure):
-            hidden = running and not patched
+            hidden = running and not builtin
         elif running and hidden:
             hidden = False
             sampled = allocated + gap(interval, fixed, random)

@@ -3,11 +3,11 @@
 #: code to put before a program that looks at its own memory
 PEEK = """
     import vmprof_allocation
-    from vmprof_allocation import live
-    carrier = live.carrier()
-    carrier.prepare()
-    process = carrier._process
-    layout, ffi = process.layout, process.ffi
+    from vmprof_allocation.engines.hook import engine as hook, process
+    engine = hook.engine()
+    engine.prepare()
+    place = engine._place
+    layout, ffi = place.layout, place.ffi
 
     # the dynamic linker fills these in on their first use
     import mmap, os
@@ -17,17 +17,17 @@ PEEK = """
 
     def memory():
         "All that we ever change in libpypy's memory"
-        entries = [bytes(ffi.buffer(ffi.cast("char *", process.base + e), 32))
+        entries = [bytes(ffi.buffer(ffi.cast("char *", place.base + e), 32))
                    for e in layout.entry]
-        slots = [process.word(s)[0] for s in layout.slot if s]
+        slots = [place.word(s)[0] for s in layout.slot if s]
         return entries, slots
 
     def top_is_real():
-        return process.word(layout.nursery_top)[0] % 8 == 0
+        return place.word(layout.nursery_top)[0] % 8 == 0
 
     def pages():
         "The permissions of libpypy's pages, of which there are thousands"
-        return {page: m.permissions for m in live.read_maps()
-                if m.path == process.path
+        return {page: m.permissions for m in process.read_maps()
+                if m.path == place.path
                 for page in range(m.start, m.end, 4096)}
 """

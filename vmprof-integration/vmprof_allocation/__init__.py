@@ -33,7 +33,7 @@ __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
 
 
 def __getattr__(name: str) -> object:
-    # programs that the command line samples need none of it: see carrier.py
+    # programs that the command line samples need none of it: see engines/base.py
     if name not in __all__:
         raise AttributeError("module %r has no attribute %r" % (__name__, name))
     from vmprof_allocation import api

@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import TextIO
 
-from vmprof_allocation.carrier import patched_vmprof
+from vmprof_allocation.engines.choose import sampling_vmprof
 from vmprof_allocation.errors import (
     AllocationSamplingError,
     Finding,
@@ -18,21 +18,21 @@ from vmprof_allocation.errors import (
 
 
 def doctor(out: TextIO) -> int:
-    """Print how this PyPy can be sampled, and what the live carrier finds in
+    """Print how this PyPy can be sampled, and what the hook engine finds in
     it, for a bug report.  Returns the exit code: 0 if it can, 1 if not."""
-    from vmprof_allocation import live
+    from vmprof_allocation.engines.hook import engine as hook
     print("%s on %s %s" % (sys.version.replace("\n", " "), platform.system(),
                            platform.machine()), file=out)
-    if patched_vmprof() is not None:
-        print("allocations can be sampled here: this PyPy has the patch",
+    if sampling_vmprof() is not None:
+        print("allocations can be sampled here: this PyPy does it on its own",
               file=out)
         return 0
-    carrier = live.carrier()
+    engine = hook.engine()
     problem: AllocationSamplingError | None = None
     findings: list[Finding] = []
     try:
-        carrier.prepare()
-        findings = carrier.findings
+        engine.prepare()
+        findings = engine.findings
     except UnknownBuild as e:
         problem, findings = e, e.findings
     except AllocationSamplingError as e:

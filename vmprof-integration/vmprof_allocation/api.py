@@ -1,14 +1,15 @@
 """What the package offers to programs: see there."""
 from __future__ import annotations
 
-from vmprof_allocation.carrier import Statistics
+from vmprof_allocation.engines.base import Statistics
 from vmprof_allocation.errors import AllocationSamplingError, UnknownBuild
-from vmprof_allocation.session import Session, make_settings
+from vmprof_allocation.parsing import make_settings
+from vmprof_allocation.session import Session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vmprof_allocation.carrier import Gaps
     from vmprof_allocation.session import Path
+    from vmprof_allocation.settings import Gaps
 
 __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
            "sample", "start", "stop"]

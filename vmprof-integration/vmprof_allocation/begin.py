@@ -14,10 +14,11 @@ import sys
 from _thread import get_ident
 
 from vmprof_allocation import session as _session
-from vmprof_allocation.carrier import Limit, Settings, choose
+from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.settings import Limit, Settings
 
-# nothing that is not needed: see carrier.py
+# nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
@@ -70,9 +71,9 @@ class _Run:
         if self._watcher >= 0:
             os.set_inheritable(self._watcher, False)
             os.register_at_fork(after_in_child=self._forget_watcher)
-        self._carrier = choose(knowledge)
+        self._engine = choose(knowledge)
         self._session = _session.Session(settings, output)
-        self._session.start()
+        self._session.start(self._engine)
         if int(held) >= 0:
             os.close(int(held))
         self._jitlog = _start_jitlog(int(jitlog))
@@ -131,7 +132,7 @@ class _Run:
             return          # the program closed it: that was its end for it
         if self._watcher_is_there():
             os.set_blocking(self._watcher, True)
-            if not at_once and self._carrier.wait_at_exit(self._watcher):
+            if not at_once and self._engine.wait_at_exit(self._watcher):
                 return
             os.write(self._watcher, b"\n")
             os.read(self._watcher, 1)       # it never writes: its end

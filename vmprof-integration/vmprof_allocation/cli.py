@@ -10,10 +10,12 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from vmprof_allocation.begin import VARIABLE, refuse, say
-from vmprof_allocation.carrier import Carrier, Limit, Settings, choose
 from vmprof_allocation.command import find, interpreter, read_log_request
+from vmprof_allocation.engines.base import Engine
+from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.session import make_settings
+from vmprof_allocation.parsing import make_settings
+from vmprof_allocation.settings import Limit, Settings
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -131,7 +133,7 @@ def main(args: Any, original: list[str]) -> NoReturn:
         settings = _check(args)
         command = [*interpreter(original, len(sys.argv) - 1),
                    *find(args.program, args.module), *args.args]
-        carrier = _choose()
+        engine = _choose()
         held = _check_output(args.output, command)
         jitlog = _open_jitlog(args)
         output = args.output or _make_temporary()
@@ -148,7 +150,7 @@ def main(args: Any, original: list[str]) -> NoReturn:
     if log is not None:
         os.environ["PYPYLOG"] = log
     os.environ[VARIABLE] = pack(
-        settings, output, knowledge=carrier.knowledge(), held=held,
+        settings, output, knowledge=engine.knowledge(), held=held,
         jitlog=jitlog, watcher=watcher)
     try:
         os.execv(sys.executable, command)
@@ -162,7 +164,7 @@ def pack(settings: Settings, output: str, *, knowledge: str, held: int,
          jitlog: int, watcher: int) -> str:
     """The value of the variable, for this process after its exec.
 
-    `knowledge`: what the carrier found out.  Descriptors that are inherited,
+    `knowledge`: what the engine found out.  Descriptors that are inherited,
     or -1: `held`, of `output` if that must not be closed before it is opened
     again; `jitlog`; and `watcher`, which makes the report of a run whose
     `output` is a temporary file; or NO_WATCHER.
@@ -214,9 +216,9 @@ def _make_temporary() -> str:
     return path
 
 
-def _choose() -> Carrier:
+def _choose() -> Engine:
     """choose(), and say why it takes long if it does."""
-    from vmprof_allocation import cache, live
+    from vmprof_allocation.engines.hook import cache, knowledge
     searched: list[str | None] = []
 
     def searching(cached: str | None) -> None:
@@ -224,15 +226,15 @@ def _choose() -> Carrier:
         say("looking for the garbage collector in this build of PyPy, once; "
             "that takes a second or more")
 
-    live.searching = searching
-    carrier = choose()
+    knowledge.searching = searching
+    engine = choose()
     for cached in searched:
         if cached is None or cache.load(cached) is None:
             say("what was found can't be kept in %s, and will be looked for "
                 "again each time; XDG_CACHE_HOME names another folder"
                 % (repr(cached) if cached else "the user's home, as there is "
                                                "none"))
-    return carrier
+    return engine
 
 
 def _open_jitlog(args: Any) -> int:

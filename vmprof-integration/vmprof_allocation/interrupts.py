@@ -9,7 +9,7 @@ from _thread import RLock
 
 from vmprof_allocation.errors import SamplingBusy
 
-# nothing that is not needed: see carrier.py
+# nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

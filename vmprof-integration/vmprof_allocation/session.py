@@ -1,11 +1,11 @@
-"""One run of the sampler: a carrier, its settings, and the file it fills."""
+"""One run of the sampler: an engine, its settings, and the file it fills."""
 from __future__ import annotations
 
 import atexit
 import os
 import stat
 
-from vmprof_allocation.carrier import Carrier, Settings, Statistics, choose
+from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 from vmprof_allocation.interrupts import Lock, Section
 
@@ -13,48 +13,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Union
 
-    from vmprof_allocation.carrier import Gaps
+    from vmprof_allocation.engines.base import Engine, Statistics
+    from vmprof_allocation.settings import Settings
     Path = Union[str, os.PathLike[str]]
 
 #: Linux's; it has no name in PyPy
 F_DUPFD_CLOEXEC = 1030
 #: how a profile begins
 GZIP = b"\x1f\x8b"
-MAX_SEED = 2**64 - 1
-
-
-def make_settings(interval: int | str, seed: int | None = None,
-                  gaps: Gaps = "exponential", period: float | None = None,
-                  memory: bool = False) -> Settings:
-    """Check what the user asks for; see :class:`carrier.Settings`.
-
-    `interval` may be text such as ``128k``, or a limit such as ``auto``, which
-    it then follows.  Without `seed` each run gets a new one; the profile tells
-    which.  Raises AllocationSamplingError.
-    """
-    from vmprof_allocation.sizes import FIRST_INTERVAL, make_interval, parse_limit
-    limit = parse_limit(interval) if isinstance(interval, str) else None
-    interval = FIRST_INTERVAL if limit else make_interval(interval)
-    if seed is None:
-        seed = int.from_bytes(os.urandom(8), "little")
-    elif not 0 <= seed <= MAX_SEED:
-        raise AllocationSamplingError(
-            "the seed %d is out of range; it must be between 0 and 2**64 - 1"
-            % seed)
-    if gaps not in ("exponential", "fixed"):
-        raise AllocationSamplingError(
-            "the gaps %r are not known; they are exponential or fixed" % gaps)
-    # vmprof's own limits
-    if period is not None and not 1e-6 <= period < 1.0:
-        raise AllocationSamplingError(
-            "the period %r is out of range; it must be at least 0.000001 and "
-            "less than 1.0 seconds" % period)
-    if limit is not None and gaps == "fixed":
-        raise AllocationSamplingError(
-            "fixed gaps can't follow a limit: choosing every n-th byte while n "
-            "changes is not fair to all bytes; leave --allocation-gaps out")
-    return Settings(interval, seed, gaps, period, memory, limit)
-
 
 _running: list[Session] = []
 #: one thread at a time starts or stops
@@ -102,24 +68,26 @@ class Session:
         self.settings = settings
         #: the profile's path; after start() never None
         self.output = None if output is None else os.fspath(output)
-        self._carrier: Carrier | None = None
+        self._engine: Engine | None = None
         self._fd = -1
         self._file: tuple[int, int] | None = None
         self._pid = 0
         self._is_new = False
 
-    def start(self) -> None:
-        """Begin to sample; a profile that was there before is replaced.
+    def start(self, engine: Engine | None = None) -> None:
+        """Begin to sample, with choose()'s engine, which may be given; a
+        profile that was there before is replaced.
 
         Raises AllocationSamplingError, and puts everything back.  What
         `output` held is still there if the request, the interpreter or the
         file were refused, that is before any hook is set.
         """
-        carrier = choose()
+        if engine is None:
+            engine = choose()
         fifo = self._open_fifo()
         try:
             with Section(_lock):
-                self._start(carrier, fifo)
+                self._start(engine, fifo)
         except SamplingBusy:
             raise
         except BaseException:
@@ -128,7 +96,7 @@ class Session:
             self._discard()
             raise
 
-    def _start(self, carrier: Carrier, fifo: int) -> None:
+    def _start(self, engine: Engine, fifo: int) -> None:
         self._is_new = False
         if fifo < 0:
             fifo, self._is_new = self._open()
@@ -140,10 +108,10 @@ class Session:
         else:
             # a reader that stalls must not stall the program for ever
             os.set_blocking(self._fd, False)
-        self._carrier = carrier
+        self._engine = engine
         _running.append(self)
         try:
-            carrier.start(self._fd, self.settings)
+            engine.start(self._fd, self.settings)
         except BaseException:
             self._close()
             raise
@@ -216,7 +184,7 @@ class Session:
     @property
     def is_on(self) -> bool:
         """True from start() to stop()."""
-        return self._carrier is not None
+        return self._engine is not None
 
     @property
     def is_parent(self) -> bool:
@@ -233,17 +201,17 @@ class Session:
     def set_interval(self, interval: int | str) -> None:
         """Another mean interval, in bytes, from the next allocation on; a
         limit ends."""
-        from vmprof_allocation.sizes import make_interval
+        from vmprof_allocation.parsing import make_interval
         interval = make_interval(interval)
         with Section(_lock):
-            if self._carrier is None:
+            if self._engine is None:
                 raise AllocationSamplingError("allocation sampling is not on")
-            self._carrier.set_interval(interval)
+            self._engine.set_interval(interval)
 
     def statistics(self) -> Statistics:
-        if self._carrier is None:
+        if self._engine is None:
             raise AllocationSamplingError("allocation sampling is not on")
-        return self._carrier.statistics()
+        return self._engine.statistics()
 
     def stop(self) -> None:
         """End the sampling and finish the profile.  Once is enough; in a
@@ -253,12 +221,12 @@ class Session:
         the end, after everything else was put back.
         """
         with Section(_lock):
-            carrier = self._carrier
-            if carrier is None:
+            engine = self._engine
+            if engine is None:
                 return
             try:
                 if self.is_parent:
-                    carrier.stop()
+                    engine.stop()
                     if file_id(self._fd) == self._file:
                         self._check_file()
             except SamplingBusy:
@@ -270,9 +238,9 @@ class Session:
             self._close()
 
     def _close(self) -> None:
-        if self._carrier is None:
+        if self._engine is None:
             return              # another thread has done it
-        self._carrier = None
+        self._engine = None
         _running.remove(self)
         if self.is_parent and file_id(self._fd) == self._file:
             os.close(self._fd)

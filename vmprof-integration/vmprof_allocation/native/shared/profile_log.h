@@ -36,7 +36,7 @@ struct profile_totals {
     int64_t dropped;        /* time samples that met another sample */
     int64_t collections;    /* minor collections */
     int64_t pressures;      /* memory pressures: 'allocated' misses bytes */
-    int64_t surprises;      /* the GC changed behind the carrier's back */
+    int64_t surprises;      /* the GC changed behind our back */
 };
 
 /* Begin to write to 'fd'.  Times are given as in clock_gettime(

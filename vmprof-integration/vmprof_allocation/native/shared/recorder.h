@@ -1,7 +1,7 @@
 #pragma once
 /* Takes samples into the profile, one at a time, whichever thread takes them.
  *
- * This is what the carriers share, between the GC's news of an allocation,
+ * This is what the engines share, between the GC's news of an allocation,
  * vmprof's stack walk and profile_log.c: the lock, the stack of the sample
  * that is being taken, time and thread, when to write, how often to sample,
  * and the counts.

@@ -1,15 +1,15 @@
-#ifndef VMPROF_ALLOCATION_LIVE_H
-#define VMPROF_ALLOCATION_LIVE_H
-/* The live carrier: allocation sampling in a PyPy that nobody patched.
+#ifndef VMPROF_ALLOCATION_HOOK_H
+#define VMPROF_ALLOCATION_HOOK_H
+/* The hook engine: allocation sampling in a stock PyPy.
  *
  * setup.py gives this file to cffi as it is: plain declarations, please.
  *
  * cffi releases the GIL around these calls, so none of them touches the GC.
  * What has to be done with the GIL held and between two allocations is done
- * by the hooks: these calls leave a *request*, and live.py then *knocks*: it
+ * by the hooks: these calls leave a *request*, and engine.py then *knocks*: it
  * allocates a large object, for which PyPy calls external_malloc(), and with
  * it our hook, in which everything that was requested happens at once.  The
- * one thing that live.py has to do by itself is one store of eight bytes, at
+ * one thing that engine.py has to do by itself is one store of eight bytes, at
  * the entry of external_malloc(), which opens that door.
  *
  * So each step has happened or it has not, and can be taken again, or back,
@@ -17,8 +17,12 @@
  * function.
  */
 
+/* Of all that the library has, others may call only this. */
+#include <stdint.h>
+#pragma GCC visibility push(default)
+
 /* Where things are in this process (find.py) */
-struct live_place {
+struct hook_place {
     uintptr_t base;             /* of libpypy */
     uintptr_t nursery_free;
     uintptr_t nursery_top;
@@ -33,7 +37,7 @@ struct live_place {
     int type_item_size;         /*   size of one item */
 };
 
-struct live_statistics {
+struct hook_statistics {
     int64_t allocated;          /* bytes, by the GC's own pointers */
     int64_t collections;        /* minor collections */
     int64_t pressures;          /* memory pressures: bytes went uncounted */
@@ -45,62 +49,64 @@ struct live_statistics {
 };
 
 /* Where the library that holds the address 'inside' is loaded; 0: in none */
-uintptr_t live_base(uintptr_t inside);
+uintptr_t hook_base(uintptr_t inside);
 
 /* Build the trampolines, and see whether the hooks could be set.  Returns 0 or
    an errno. */
-int live_prepare(const struct live_place *place);
+int hook_prepare(const struct hook_place *place);
 
 /* The eight bytes that open the door, at entry[2] */
-uint64_t live_door(void);
+uint64_t hook_door(void);
 
 /* Open the profile on 'fd', and make a file for vmprof.  vmprof is to be
-   enabled on that by the calling thread; then live_enabled().  Returns the
+   enabled on that by the calling thread; then hook_enabled().  Returns the
    file's descriptor, or -errno. */
-int live_open(int fd);
+int hook_open(int fd);
 
 /* vmprof was enabled.  'settings' goes into the profile; 'take_time_samples'
    keeps vmprof's timer and signal.  Returns 0 or an errno. */
-int live_enabled(const char *settings, int take_time_samples);
+int hook_enabled(const char *settings, int take_time_samples);
 
 /* Take no more samples than so many a second, or than a share of the time in
-   millionths: the interval follows.  0 and 0, or live_set_interval(): no
+   millionths: the interval follows.  0 and 0, or hook_set_interval(): no
    limit. */
-void live_limit(int64_t per_second, int64_t share);
+void hook_limit(int64_t per_second, int64_t share);
 
 /* Requests, carried out when the calling thread knocks (the last one also
    when somebody else does, or when the GC is next entered):
    open the door before the first one.  It returns 0 or an errno. */
-int live_hook(int64_t interval, uint64_t seed, int fixed_gaps);
-void live_set_interval(int64_t interval);
-void live_unhook(void);
+int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps);
+void hook_set_interval(int64_t interval);
+void hook_unhook(void);
 
 /* 1 while allocations are sampled */
-int live_is_sampling(void);
+int hook_is_sampling(void);
 
 /* 1 until libpypy's code and the GC's fields are what they were without us.
    0 can become 1 by opening the door only. */
-int live_is_hooked(void);
+int hook_is_hooked(void);
 
 /* Write the samples, and get ready for the calling thread to disable vmprof,
    which is to be done if this returns 1, and in a forked child.  Then call
-   live_close(), which gives the rest back, and returns 0 or the errno that
+   hook_close(), which gives the rest back, and returns 0 or the errno that
    ended the profile.  All that is harmless if it was done before. */
-int live_disabling(void);
-int live_close(void);
+int hook_disabling(void);
+int hook_close(void);
 
-/* To be called before live_close() if the calling thread has not disabled
+/* To be called before hook_close() if the calling thread has not disabled
    vmprof: another one may be about to */
-void live_await_end(void);
+void hook_await_end(void);
 
 /* Why the profile ends before its time; or an empty string */
-const char *live_ended(void);
+const char *hook_ended(void);
 
 /* When this process exits, after the interpreter: write a byte to the socket
    'fd', and wait until the other side closes it.  No signal is taken any more
    then.  Returns 0 or an errno. */
-int live_wait_at_exit(int fd);
+int hook_wait_at_exit(int fd);
 
-void live_get_statistics(struct live_statistics *statistics);
+void hook_get_statistics(struct hook_statistics *statistics);
+
+#pragma GCC visibility pop
 
 #endif

@@ -1,8 +1,8 @@
-"""What carries the samples: the interface, and the choice.
+"""Engines: the interface.
 
 There are two ways to get at the allocations, with one profile as the result:
-the *live* carrier (:mod:`vmprof_allocation.live`) hooks a stock PyPy; a PyPy
-that was translated with the patch does it itself (:mod:`.patched`).
+the *hook* engine (:mod:`.hook`) hooks a stock PyPy; a PyPy that was translated
+with our patches has one of its own, the *builtin* engine (:mod:`.builtin`).
 Everything else in this package only knows the interface below.
 
 What is imported here, and by all that runs while the program does, stays on
@@ -17,46 +17,7 @@ from vmprof_allocation.errors import AllocationSamplingError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Literal
-    Gaps = Literal["exponential", "fixed"]
-
-
-class Limit:
-    """What sampling may take at most: `per_second` samples, or, where that is
-    0, a `share` of the time in millionths."""
-
-    __slots__ = ("per_second", "share")
-
-    def __init__(self, per_second: int = 0, share: int = 0):
-        self.per_second = per_second
-        self.share = share
-
-    def __str__(self) -> str:
-        """As in the profile: PROFILE.rst."""
-        if self.per_second:
-            return "%d/s" % self.per_second
-        return "%dppm" % self.share
-
-
-class Settings:
-    """What the user asks for."""
-
-    __slots__ = ("gaps", "interval", "limit", "memory", "period", "seed")
-
-    def __init__(self, interval: int, seed: int, gaps: Gaps = "exponential",
-                 period: float | None = None, memory: bool = False,
-                 limit: Limit | None = None):
-        #: mean number of bytes between two samples, 1 to 2**62
-        self.interval = interval
-        #: if not None, the interval is only the first one, and follows this
-        self.limit = limit
-        #: seed of the generator of gaps, 0 to 2**64 - 1
-        self.seed = seed
-        self.gaps: Gaps = gaps
-        #: seconds between two time samples; None: no time samples
-        self.period = period
-        #: vmprof's own switch for its resident memory column
-        self.memory = memory
+    from vmprof_allocation.settings import Settings
 
 
 class Statistics:
@@ -86,13 +47,13 @@ class Statistics:
             "%s=%d" % (name, getattr(self, name)) for name in self.__slots__)
 
 
-class Carrier:
+class Engine:
     """One way to take samples.  One run at a time in a process."""
 
     name = ""
 
     def prepare(self, knowledge: str = "") -> None:
-        """Find out whether this carrier can start, and get ready.
+        """Find out whether this engine can start, and get ready.
 
         `knowledge` is what another process found out, which ran the same
         interpreter.  Raises AllocationSamplingError if it can't.
@@ -104,7 +65,8 @@ class Carrier:
         return ""
 
     def start(self, fd: int, settings: Settings) -> None:
-        """Empty the file `fd`, enable vmprof, and begin to sample.
+        """Empty the file `fd`, enable vmprof, and begin to sample.  After
+        prepare().
 
         Raises AllocationSamplingError, after having put everything back.
         """
@@ -125,7 +87,7 @@ class Carrier:
     def wait_at_exit(self, fd: int) -> bool:
         """At the very end of this process, when the interpreter has gone, write
         a byte to the socket `fd` and wait until the other side closes it.
-        Returns False if this carrier can't do that."""
+        Returns False if this engine can't do that."""
         return False
 
     def statistics(self) -> Statistics:
@@ -141,7 +103,7 @@ def empty(fd: int) -> None:
 
 def refuse_second(pid: int) -> None:
     """Raise AllocationSamplingError if this process samples already; `pid`
-    is the one in which the carrier did."""
+    is the one in which the engine did."""
     import _vmprof
     if pid == os.getpid():
         raise AllocationSamplingError(
@@ -150,30 +112,3 @@ def refuse_second(pid: int) -> None:
         raise AllocationSamplingError(
             "vmprof is already enabled in this process; call vmprof.disable() "
             "first")
-
-
-def choose(knowledge: str = "") -> Carrier:
-    """The carrier for this process, ready to start: the patch where there is
-    one.  `knowledge`: see Carrier.prepare().
-
-    Raises AllocationSamplingError where there is none.
-    """
-    carrier: Carrier
-    vmprof = patched_vmprof()
-    if vmprof is not None:
-        from vmprof_allocation import patched
-        carrier = patched.carrier(vmprof)
-    else:
-        from vmprof_allocation import live
-        carrier = live.carrier()
-    carrier.prepare(knowledge)
-    return carrier
-
-
-def patched_vmprof() -> Any:
-    """PyPy's module `_vmprof`, or None if it can't sample allocations."""
-    try:
-        import _vmprof
-    except ImportError:
-        return None
-    return _vmprof if hasattr(_vmprof, "set_allocation_interval") else None

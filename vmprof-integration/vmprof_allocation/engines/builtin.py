@@ -1,7 +1,8 @@
-"""The carrier of a PyPy that was translated with the patch: it samples itself.
+"""The builtin engine, of a PyPy that was translated with our patches: it
+samples on its own.
 
 `_vmprof.enable` has arguments for allocations there, and the GC and rvmprof do
-what native/live.c does from outside.
+what native/hook does from outside.
 """
 from __future__ import annotations
 
@@ -9,26 +10,27 @@ import errno
 import os
 from _thread import RLock
 
-from vmprof_allocation.carrier import (
-    Carrier,
-    Limit,
-    Settings,
+from vmprof_allocation.engines.base import (
+    Engine,
     Statistics,
     empty,
     refuse_second,
 )
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.settings import Limit
 
-# nothing that is not needed: see carrier.py
+# nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from vmprof_allocation.settings import Settings
 
-class PatchedCarrier(Carrier):
-    """See :class:`vmprof_allocation.carrier.Carrier`."""
 
-    name = "patch"
+class BuiltinEngine(Engine):
+    """See :class:`vmprof_allocation.engines.base.Engine`."""
+
+    name = "builtin"
 
     def __init__(self, vmprof: Any) -> None:
         self._vmprof = vmprof
@@ -106,12 +108,12 @@ class PatchedCarrier(Carrier):
         return result
 
 
-_carrier: PatchedCarrier | None = None
+_engine: BuiltinEngine | None = None
 
 
-def carrier(vmprof: Any) -> PatchedCarrier:
-    """The one carrier of this process; `vmprof`: carrier.patched_vmprof()."""
-    global _carrier
-    if _carrier is None:
-        _carrier = PatchedCarrier(vmprof)
-    return _carrier
+def engine(vmprof: Any) -> BuiltinEngine:
+    """The one engine of this process; `vmprof`: choose.sampling_vmprof()."""
+    global _engine
+    if _engine is None:
+        _engine = BuiltinEngine(vmprof)
+    return _engine

@@ -1,5 +1,5 @@
 """Where the nursery is in one build of PyPy: what find.py finds out, what the
-cache keeps, what live.py uses."""
+cache keeps, what the engine uses."""
 from __future__ import annotations
 
 TYPE_CHECKING = False
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 ENTRIES = ("collect_and_reserve", "_minor_collection", "external_malloc")
 
 #: the C functions that libpypy calls through a pointer of its own, which is
-#: led to us while sampling lasts; in native/divert.h's order
+#: led to us while sampling lasts; in native/hook/divert.h's order
 IMPORTS = ("write", "mmap", "mmap64", "munmap", "lseek", "lseek64", "_exit",
            "abort", "kill", "execv", "execve")
 

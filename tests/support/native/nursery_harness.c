@@ -34,7 +34,7 @@
  *   steps N           ... and does N minor collections more
  *   nomemory          ... and raises MemoryError in collect_and_reserve()
  *
- * and what the carrier does:
+ * and what the engine does:
  *
  *   start INTERVAL SEED FIXED FOLLOWS
  *                     if FOLLOWS, each sample changes the interval
@@ -44,7 +44,7 @@
  *   unhook            the three functions are the GC's own again
  *   unseen            a minor collection that goes around the hook
  *
- * The trace is run twice, without the carrier's lines and with them.  Each run
+ * The trace is run twice, without the engine's lines and with them.  Each run
  * prints what happens as it happens; the samples ("sample NUMBER SIZE
  * INTERVAL") and the totals are in the second run only.  Whatever must never
  * happen ends the program with exit code 3.
@@ -118,7 +118,7 @@ static char *arena[2];
 static unsigned char *taken;    /* one for each 8 bytes of the nursery */
 static char **small_object;     /* where they were put, by number */
 static int64_t objects, max_objects;
-static int with_carrier, hooked, abandoned;
+static int with_engine, hooked, abandoned;
 static int depth_in_reserve;    /* collect_and_reserve() is at work */
 
 static void *(*collect_and_reserve)(void *, intptr_t);
@@ -286,7 +286,7 @@ static int follows;
 
 static int64_t take_sample(int64_t size, int64_t interval)
 {
-    CHECK(with_carrier && size > 0 && pending_size == 0);
+    CHECK(with_engine && size > 0 && pending_size == 0);
     CHECK(depth_in_reserve == 0);
     if (abandoned)
         return interval;        /* as the recorder, in a forked child */
@@ -345,7 +345,7 @@ static void allocate(intptr_t size)
            depth_in_reserve > 0 ? "hidden" : "small", number, size,
            (intptr_t)(result - gc.nursery));
     CHECK(slow || pending_size == 0);
-    if (slow && with_carrier && nursery.phase == NURSERY_RUNNING)
+    if (slow && with_engine && nursery.phase == NURSERY_RUNNING)
         CHECK(real || pending_size != 0 || abandoned);  /* not for nothing */
     print_sample(number);
 }
@@ -408,7 +408,7 @@ static void unpin(int i)
 }
 
 /* ____________________________________________________________ */
-/* the carrier: what live.py does, in its order */
+/* the engine: what its Python half does, in its order */
 
 static void obey(void)
 {
@@ -476,7 +476,7 @@ static void stop(int at_once)
         obey();
 }
 
-static int carrier_line(const char *line)
+static int engine_line(const char *line)
 {
     int64_t interval;
     uint64_t seed;
@@ -486,25 +486,25 @@ static int carrier_line(const char *line)
                &fixed, &changes) >= 3) {
         follows = changes;
         errno = MARKER;                 /* of the number that is not there */
-        if (with_carrier)
+        if (with_engine)
             start(interval, seed, fixed);
     }
     else if (sscanf(line, "rate %" SCNd64, &interval) == 1) {
-        if (with_carrier && nursery.phase == NURSERY_OFF)
+        if (with_engine && nursery.phase == NURSERY_OFF)
             refuse("it has not been started");
-        if (with_carrier) {
+        if (with_engine) {
             nursery.new_interval = interval;
             nursery_update();
         }
     }
     else if (strcmp(line, "stop\n") == 0 || strcmp(line, "abandon\n") == 0) {
-        if (with_carrier)
+        if (with_engine)
             stop(line[0] == 's');
     }
     else if (strcmp(line, "unhook\n") == 0) {
-        if (with_carrier && nursery.phase != NURSERY_OFF)
+        if (with_engine && nursery.phase != NURSERY_OFF)
             refuse("it has not been stopped");
-        if (with_carrier)
+        if (with_engine)
             hook(0);
     }
     else
@@ -598,11 +598,11 @@ static void check_after_line(void)
         CHECK(gc.nursery_top == gc.true_top);
 }
 
-static void run_trace(char **line, int lines, int carrier)
+static void run_trace(char **line, int lines, int engine)
 {
     int i;
 
-    with_carrier = carrier;
+    with_engine = engine;
     memset(&gc, 0, sizeof gc);
     memset(taken, 0, (size_t)nursery_size / 8);
     memset(arena[0], 0, (size_t)nursery_size);
@@ -612,16 +612,16 @@ static void run_trace(char **line, int lines, int carrier)
     hook(0);
     gc.nursery = gc.nursery_free = arena[0];
     set_top(gc.nursery + nursery_size);
-    printf("run %d\n", carrier);
+    printf("run %d\n", engine);
     for (i = 0; i < lines; i++) {
         line_number = i + 1;
         errno = MARKER;
-        if (!setup_line(line[i]) && !carrier_line(line[i]) &&
+        if (!setup_line(line[i]) && !engine_line(line[i]) &&
             !finalizers_line(line[i]))
             program_line(line[i]);
         check_after_line();
     }
-    if (carrier)
+    if (engine)
         printf("total %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %d\n",
                nursery.allocated, nursery.collections, nursery.pressures,
                nursery.surprises, (int)nursery.phase);

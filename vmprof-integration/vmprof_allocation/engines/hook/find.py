@@ -20,10 +20,10 @@ answer or refuses: see :class:`Search`.
 
 Nothing here touches the process that is to be sampled, and nothing here is
 imported into it: the libraries that read ELF files and decode instructions
-would double a small program's heap.  :mod:`live` runs this module as a
+would double a small program's heap.  knowledge.py runs this module as a
 program and compares what it found with what is in memory::
 
-    python -m vmprof_allocation.find LIBRARY [CACHE]
+    python -m vmprof_allocation.engines.hook.find LIBRARY [CACHE]
 
 prints a JSON object, ``{"layout": "..." or null, "problem": "...",
 "findings": [[what, value, good], ...]}``, and leaves a layout that was found
@@ -45,9 +45,9 @@ from capstone import x86
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from vmprof_allocation import cache
+from vmprof_allocation.engines.hook import cache
+from vmprof_allocation.engines.hook.layout import ENTRIES, IMPORTS, Layout
 from vmprof_allocation.errors import Evidence, UnknownBuild
-from vmprof_allocation.layout import ENTRIES, IMPORTS, Layout
 
 #: an answer counts as the only one if it is this many times as frequent as
 #: the next one.  Measured on three builds: 17 to 60 for nursery_top, 19 to 25

@@ -1,6 +1,6 @@
-"""The carrier of a PyPy that has the patch, with a `_vmprof` in plain Python.
+"""The builtin engine, with a `_vmprof` in plain Python.
 
-In a PyPy with the patch (environment variable PYPY), test_estimates.py,
+In a PyPy that has it (environment variable PYPY), test_estimates.py,
 test_harmless.py and test_command_line.py test it, too.
 """
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from vmprof_allocation import carrier, patched
-from vmprof_allocation.carrier import Settings
+from vmprof_allocation.engines import builtin, choose
+from vmprof_allocation.engines.builtin import BuiltinEngine
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.sizes import Limit
+from vmprof_allocation.settings import Limit, Settings
 
 
 class VMProfError(Exception):
@@ -24,7 +24,7 @@ class VMProfError(Exception):
 
 
 class Vmprof(types.ModuleType):
-    """PyPy's module, as far as the carrier knows it."""
+    """PyPy's module, as far as the engine knows it."""
 
     VMProfError = VMProfError
 
@@ -68,27 +68,27 @@ class Vmprof(types.ModuleType):
 def vmprof(monkeypatch: pytest.MonkeyPatch) -> Vmprof:
     module = Vmprof()
     monkeypatch.setitem(sys.modules, "_vmprof", module)
-    monkeypatch.setattr(patched, "_carrier", None)
+    monkeypatch.setattr(builtin, "_engine", None)
     return module
 
 
-def choose() -> carrier.Carrier:
-    result = carrier.choose()
-    assert isinstance(result, patched.PatchedCarrier)
+def chosen() -> BuiltinEngine:
+    result = choose.choose()
+    assert isinstance(result, BuiltinEngine)
     return result
 
 
-def test_patch_is_preferred(vmprof: Vmprof) -> None:
-    assert choose().name == "patch"
-    assert choose() is choose()
+def test_builtin_is_preferred(vmprof: Vmprof) -> None:
+    assert chosen().name == "builtin"
+    assert chosen() is chosen()
     assert vmprof.calls == []
 
 
-def test_stock_pypy_has_no_patch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stock_pypy_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "_vmprof", types.ModuleType("_vmprof"))
-    assert carrier.patched_vmprof() is None
+    assert choose.sampling_vmprof() is None
     monkeypatch.setitem(sys.modules, "_vmprof", None)       # no such module
-    assert carrier.patched_vmprof() is None
+    assert choose.sampling_vmprof() is None
 
 
 @pytest.mark.parametrize("settings, period, memory, fixed, limit", [
@@ -100,7 +100,7 @@ def test_stock_pypy_has_no_patch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_settings_are_vmprofs_arguments(
         vmprof: Vmprof, settings: Settings, period: float, memory: int,
         fixed: bool, limit: tuple[int, int]) -> None:
-    choose().start(7, settings)
+    chosen().start(7, settings)
     assert vmprof.calls == [("enable", (7, period, memory, 0, 0, 0), {
         "allocation_interval": 1000, "allocation_seed": 2**64 - 1,
         "allocation_fixed": fixed, "allocation_per_second": limit[0],
@@ -111,27 +111,27 @@ def test_refusal_of_vmprofs_is_ours(vmprof: Vmprof) -> None:
     vmprof.error = VMProfError("the GC of this program cannot sample")
     with pytest.raises(AllocationSamplingError,
                        match="vmprof refuses: the GC of this"):
-        choose().start(7, Settings(1000, 1))
-    choose().start(7, Settings(1000, 1))
+        chosen().start(7, Settings(1000, 1))
+    chosen().start(7, Settings(1000, 1))
 
 
 def test_second_start_is_refused(vmprof: Vmprof) -> None:
-    choose().start(7, Settings(1000, 1))
+    chosen().start(7, Settings(1000, 1))
     with pytest.raises(AllocationSamplingError, match="already on in this"):
-        choose().start(8, Settings(1000, 1))
+        chosen().start(8, Settings(1000, 1))
     assert len(vmprof.calls) == 1
 
 
 def test_programs_own_vmprof_is_left_alone(vmprof: Vmprof) -> None:
     vmprof.enabled = True
     with pytest.raises(AllocationSamplingError, match="already enabled"):
-        carrier.choose()
+        choose.choose()
     assert vmprof.enabled
 
 
 def test_start_that_is_interrupted_can_be_done_again(vmprof: Vmprof) -> None:
     vmprof.error = KeyboardInterrupt()
-    mine = choose()
+    mine = chosen()
     with pytest.raises(KeyboardInterrupt):
         mine.start(7, Settings(1000, 1))
     assert not vmprof.enabled
@@ -140,7 +140,7 @@ def test_start_that_is_interrupted_can_be_done_again(vmprof: Vmprof) -> None:
 
 
 def test_stop_that_is_interrupted_can_be_done_again(vmprof: Vmprof) -> None:
-    mine = choose()
+    mine = chosen()
     mine.start(7, Settings(1000, 1))
     vmprof.error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
@@ -151,7 +151,7 @@ def test_stop_that_is_interrupted_can_be_done_again(vmprof: Vmprof) -> None:
 
 def test_stop_without_start_is_harmless(vmprof: Vmprof) -> None:
     """As is a second one: two threads may want to end the same run."""
-    mine = choose()
+    mine = chosen()
     mine.stop()
     mine.start(7, Settings(1000, 1))
     mine.stop()
@@ -165,7 +165,7 @@ def test_stop_without_start_is_harmless(vmprof: Vmprof) -> None:
 ])
 def test_incomplete_profile_is_reported(vmprof: Vmprof, problem: str,
                                         said: str) -> None:
-    mine = choose()
+    mine = chosen()
     mine.start(7, Settings(1000, 1))
     vmprof.error = VMProfError(problem)
     with pytest.raises(AllocationSamplingError,
@@ -175,7 +175,7 @@ def test_incomplete_profile_is_reported(vmprof: Vmprof, problem: str,
 
 
 def test_program_that_disabled_vmprof(vmprof: Vmprof) -> None:
-    mine = choose()
+    mine = chosen()
     mine.start(7, Settings(1000, 1))
     vmprof.disable()
     mine.set_interval(2000)
@@ -185,7 +185,7 @@ def test_program_that_disabled_vmprof(vmprof: Vmprof) -> None:
 
 def test_forked_child_may_start(vmprof: Vmprof,
                                 monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = choose()
+    mine = chosen()
     mine.start(7, Settings(1000, 1))
     pid = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: pid + 1)
@@ -197,7 +197,7 @@ def test_forked_child_may_start(vmprof: Vmprof,
 
 
 def test_interval_and_statistics(vmprof: Vmprof) -> None:
-    mine = choose()
+    mine = chosen()
     mine.start(7, Settings(1000, 1))
     mine.set_interval(2000)
     assert vmprof.calls[-1] == ("interval", 2000)

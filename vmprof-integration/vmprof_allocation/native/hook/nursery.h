@@ -49,7 +49,7 @@ struct nursery_original {
 };
 
 struct nursery {
-    /* what the carrier fills in */
+    /* what prepare.c fills in */
     char **free;                    /* address of the GC's nursery_free */
     char **top;                     /* address of the GC's nursery_top */
     struct nursery_original original;

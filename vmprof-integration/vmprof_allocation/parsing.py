@@ -1,8 +1,14 @@
-"""Numbers of bytes and of samples, as users write them."""
+"""Settings from what the user writes: intervals, limits and the rest, checked."""
 from __future__ import annotations
 
-from vmprof_allocation.carrier import Limit
+import os
+
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.settings import Limit, Settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vmprof_allocation.settings import Gaps
 
 #: as everybody writes them: k, kB and KiB are the same
 _UNITS = {"": 1, "b": 1, **{
@@ -10,11 +16,12 @@ _UNITS = {"": 1, "b": 1, **{
     for rest in ("", "b", "ib")}}
 #: of a number that makes sense
 _MAX_DIGITS = 40
-#: native/sampler.h: SAMPLER_MAX_INTERVAL
+#: native/hook/sampler.h: SAMPLER_MAX_INTERVAL
 MAX_INTERVAL = 2**62
 #: native/shared/pace.h: PACE_FIRST_INTERVAL
 FIRST_INTERVAL = 65536
 MAX_PER_SECOND = 10**6
+MAX_SEED = 2**64 - 1
 
 #: what a limit looks like
 LIMIT_FORMS = ("write auto, or for example auto:1000/s (samples a second) or "
@@ -108,3 +115,35 @@ def check_interval(interval: int, text: str | None = None) -> int:
             "2**62 bytes" % (interval if text is None else repr(text),
                              "small" if interval < 1 else "large"))
     return interval
+
+
+def make_settings(interval: int | str, seed: int | None = None,
+                  gaps: Gaps = "exponential", period: float | None = None,
+                  memory: bool = False) -> Settings:
+    """Check what the user asks for; see :class:`settings.Settings`.
+
+    `interval` may be text such as ``128k``, or a limit such as ``auto``, which
+    it then follows.  Without `seed` each run gets a new one; the profile tells
+    which.  Raises AllocationSamplingError.
+    """
+    limit = parse_limit(interval) if isinstance(interval, str) else None
+    interval = FIRST_INTERVAL if limit else make_interval(interval)
+    if seed is None:
+        seed = int.from_bytes(os.urandom(8), "little")
+    elif not 0 <= seed <= MAX_SEED:
+        raise AllocationSamplingError(
+            "the seed %d is out of range; it must be between 0 and 2**64 - 1"
+            % seed)
+    if gaps not in ("exponential", "fixed"):
+        raise AllocationSamplingError(
+            "the gaps %r are not known; they are exponential or fixed" % gaps)
+    # vmprof's own limits
+    if period is not None and not 1e-6 <= period < 1.0:
+        raise AllocationSamplingError(
+            "the period %r is out of range; it must be at least 0.000001 and "
+            "less than 1.0 seconds" % period)
+    if limit is not None and gaps == "fixed":
+        raise AllocationSamplingError(
+            "fixed gaps can't follow a limit: choosing every n-th byte while n "
+            "changes is not fair to all bytes; leave --allocation-gaps out")
+    return Settings(interval, seed, gaps, period, memory, limit)

@@ -1,4 +1,4 @@
-"""A program that was translated with the patch: the guest interpreter of
+"""A program that was translated with our patches: the guest interpreter of
 rpython/examples, without and with the JIT.  Whole processes."""
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments import Context, Json
 from experiments.costs import INTERVALS
 from measuring import BUILD, ROOT, estimate, table
 
-NAME = "patched"
+NAME = "builtin"
 BUILDS = ("guest", "guest-jit")
 PROGRAMS = ROOT / "rpython" / "examples" / "programs"
 #: behind a rate: with native frames

@@ -1,10 +1,10 @@
-"""Numbers of bytes and of samples, as users write them."""
+"""Intervals and limits, as users write them."""
 from __future__ import annotations
 
 import pytest
 
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.sizes import (
+from vmprof_allocation.parsing import (
     check_interval,
     parse_interval,
     parse_limit,

@@ -1,0 +1,1 @@
+"""The ways to get at the allocations: see base.py."""

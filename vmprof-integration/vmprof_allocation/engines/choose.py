@@ -1,0 +1,36 @@
+"""The choice of an engine."""
+from __future__ import annotations
+
+from vmprof_allocation.engines.base import Engine
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def choose(knowledge: str = "") -> Engine:
+    """The engine for this process, ready to start: the builtin one where there
+    is one.  `knowledge`: see Engine.prepare().
+
+    Raises AllocationSamplingError where there is none.
+    """
+    engine: Engine
+    vmprof = sampling_vmprof()
+    if vmprof is not None:
+        from vmprof_allocation.engines import builtin
+        engine = builtin.engine(vmprof)
+    else:
+        from vmprof_allocation.engines.hook import engine as hook
+        engine = hook.engine()
+    engine.prepare(knowledge)
+    return engine
+
+
+def sampling_vmprof() -> Any:
+    """PyPy's module `_vmprof`, or None if it can't sample allocations."""
+    try:
+        import _vmprof
+    except ImportError:
+        return None
+    return _vmprof if hasattr(_vmprof, "set_allocation_interval") else None

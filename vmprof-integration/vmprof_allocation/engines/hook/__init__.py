@@ -1,0 +1,1 @@
+"""The engine for a stock PyPy: see engine.py."""

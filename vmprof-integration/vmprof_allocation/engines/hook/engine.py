@@ -1,0 +1,254 @@
+"""The hook engine: sampling in a stock PyPy.
+
+native/hook does the work.  This side looks at the process (:mod:`.process`),
+and opens the door to the GC (native/hook/hook.h): that is one store through a
+cffi pointer, one machine instruction, made by the interpreter while it holds
+the GIL.  Code that holds no GIL can't be inside the GC.
+"""
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from vmprof_allocation.engines.base import (
+    Engine,
+    Statistics,
+    empty,
+    refuse_second,
+)
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.interrupts import Lock, Section
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from vmprof_allocation.engines.hook.place import Place
+    from vmprof_allocation.engines.hook.process import Process
+    from vmprof_allocation.errors import Finding
+    from vmprof_allocation.settings import Settings
+
+#: bytes of an object that PyPy makes with external_malloc(), whatever its
+#: version: more than fit into any nursery's share for one object
+KNOCK = 2**18
+
+
+def _look(knowledge: str) -> Process:
+    """What only the start needs does not stay on the program's heap."""
+    from vmprof_allocation.engines import hook
+    from vmprof_allocation.engines.hook import process
+    try:
+        return process.Process(knowledge)
+    finally:
+        for name in "process", "knowledge", "library":
+            sys.modules.pop("%s.%s" % (hook.__name__, name), None)
+            hook.__dict__.pop(name, None)
+
+
+class HookEngine(Engine):
+    """See :class:`vmprof_allocation.engines.base.Engine`."""
+
+    name = "hook"
+
+    def __init__(self) -> None:
+        #: None before prepare()
+        self._place: Place | None = None
+        self._lib: Any = None
+        self.findings: list[Finding] = []
+        self._pid = 0
+        self._lock = Lock()
+        self._was_forked = False
+        #: False while what start() did has to be taken back
+        self._is_on = False
+
+    def knowledge(self) -> str:
+        return self._place.layout.text() if self._place is not None else ""
+
+    def prepare(self, knowledge: str = "") -> None:
+        # takes its time, and can be interrupted
+        process = _look(knowledge) if self._place is None else None
+        with self._section():
+            if self._place is None:
+                assert process is not None
+                process.prepare_hooks()
+                self._place, self._lib = process.place, process.place.lib
+                self.findings = process.findings
+            self._prepare()
+
+    def _section(self) -> Section:
+        if self._lock.was_forked():
+            self._was_forked = self._pid != 0
+        return Section(self._lock)
+
+    def _prepare(self) -> None:
+        if self._was_forked:
+            self._undo(True)            # the parent's sampling
+            self._was_forked = False
+        if self._pid and not self._is_on:
+            self._undo()                # of a start that could not even do that
+        refuse_second(self._pid)
+
+    @staticmethod
+    def _check(error: int, what: str) -> None:
+        if error:
+            raise AllocationSamplingError(
+                "%s failed: %s; nothing is being sampled" % (
+                    what, os.strerror(error)))
+
+    def start(self, fd: int, settings: Settings) -> None:
+        import _vmprof
+        with self._section():
+            self._prepare()
+            empty(fd)
+            try:
+                self._pid = os.getpid()
+                decoy = int(self._lib.hook_open(fd))
+                self._check(-min(decoy, 0), "taking vmprof's output over")
+                # Not vmprof.enable(), which prints to stdout.  It has no "no
+                # time samples": the longest period it takes, and
+                # hook_enabled() stops the timer.  The rest: no lines, no
+                # native frames (which can't be walked from here), CPU time.
+                _vmprof.enable(decoy, settings.period or 0.99,
+                               int(settings.memory), 0, 0, 0)
+                self._check(self._lib.hook_enabled(
+                    self._describe(settings).encode("ascii"),
+                    settings.period is not None), "beginning the profile")
+                if settings.limit is not None:
+                    self._lib.hook_limit(settings.limit.per_second,
+                                         settings.limit.share)
+                self._hook(settings)
+            except _vmprof.VMProfError as e:
+                self._undo()
+                raise AllocationSamplingError("vmprof refuses: %s" % e) from e
+            except BaseException:
+                self._undo()
+                raise
+
+    def _hook(self, settings: Settings) -> None:
+        assert self._place is not None
+        door = self._place.word(self._place.layout.entry[2])
+        opened = self._lib.hook_door()
+        for _ in range(10):
+            self._check(self._lib.hook_hook(
+                settings.interval, settings.seed, settings.gaps == "fixed"),
+                "hooking the garbage collector")
+            door[0] = opened
+            _knock()
+            if self._lib.hook_is_sampling():
+                self._is_on = True
+                return
+            # it did not come by; or another thread has just disabled vmprof
+            self._check(self._unhook(), "unhooking the garbage collector")
+        raise AllocationSamplingError(
+            "hooking the garbage collector failed: it does not come by; "
+            "nothing is being sampled")
+
+    def _unhook(self) -> int:
+        """Returns 0 or an errno."""
+        for _ in range(100):
+            self._lib.hook_unhook()
+            if not self._lib.hook_is_hooked():
+                return 0
+            try:
+                _knock()
+            except MemoryError:
+                pass        # whatever else enters the GC will do
+        return errno.EPERM
+
+    def _undo(self, was_forked: bool = False) -> int:
+        """Put everything back, however far start() came.  Returns 0 or the
+        errno of what went wrong."""
+        import _vmprof
+        self._is_on = False
+        error = self._unhook()
+        is_disabled = False
+        if self._lib.hook_disabling() or was_forked:
+            try:
+                # vmprof.disable() would read the whole profile again, to look
+                # up the names of native frames, of which there are none
+                _vmprof.disable()
+                is_disabled = True
+            except _vmprof.VMProfError:
+                pass            # it has no file: after a fork, or already
+        if not is_disabled:
+            self._lib.hook_await_end()
+        error = int(self._lib.hook_close()) or error
+        self._pid = 0       # at last: what was interrupted can be done again
+        return error
+
+    def _describe(self, settings: Settings) -> str:
+        """The settings as the profile holds them: PROFILE.rst."""
+        return ";".join("%s=%s" % pair for pair in (
+            ("engine", self.name),
+            ("interval", settings.interval),
+            ("gaps", settings.gaps),
+            ("seed", settings.seed),
+            ("period", "" if settings.period is None else settings.period),
+            ("pid", os.getpid()),
+            ("limit", settings.limit or ""),
+        ))
+
+    def set_interval(self, interval: int) -> None:
+        with self._section():
+            if self._pid == os.getpid() and self._lib.hook_is_sampling():
+                self._lib.hook_set_interval(interval)
+                _knock()
+
+    def stop(self) -> None:
+        with self._section():
+            if self._pid == 0:
+                return
+            error = self._undo()
+            if error:
+                raise AllocationSamplingError(
+                    "PyPy's code can't be put back, and does what it did"
+                    if self._lib.hook_is_hooked() else
+                    "the profile is not complete: " + (
+                        "the program closed its file"
+                        if error == errno.EBADF else
+                        "its reader has left"
+                        if error == errno.EPIPE else
+                        "its reader reads no more"
+                        if error == errno.ETIMEDOUT else os.strerror(error)))
+            assert self._place is not None
+            ended = self._place.ffi.string(self._lib.hook_ended())
+            if ended:
+                raise AllocationSamplingError(
+                    "the profile ends before the program does: "
+                    + ended.decode("ascii"))
+
+    def wait_at_exit(self, fd: int) -> bool:
+        return bool(self._lib.hook_wait_at_exit(fd) == 0)
+
+    def statistics(self) -> Statistics:
+        result = Statistics()
+        counted: Any = None
+        if self._place is not None:
+            counted = self._place.ffi.new("struct hook_statistics *")
+            self._lib.hook_get_statistics(counted)
+        for name in Statistics.__slots__:
+            setattr(result, name, int(getattr(counted, name, 0)))
+        return result
+
+
+_zero = b"\0"
+#: what is stored here was really allocated, whatever the JIT thinks
+_sink: list[Any] = [None, 0]
+
+
+def _knock() -> None:
+    """Allocate what native/hook/hook.h says: one object, and each time of
+    another size, as the JIT would work the same out beforehand."""
+    _sink[1] = size = (_sink[1] + 1) % 1024
+    _sink[0] = _zero * (KNOCK + size)
+    _sink[0] = None
+
+
+_engine = HookEngine()
+
+
+def engine() -> HookEngine:
+    """The one engine of this process."""
+    return _engine

@@ -1,0 +1,77 @@
+"""Where the nursery is in this build: told, remembered, or looked for now."""
+from __future__ import annotations
+
+import os
+import sys
+
+from vmprof_allocation.engines.hook.layout import Layout
+from vmprof_allocation.errors import Evidence, UnknownBuild
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: for the command line: called before a search, which takes a second or more,
+#: with the path where its answer will be remembered, if there is one
+searching: Callable[[str | None], None] | None = None
+#: not the program's, where modules may have any name
+_FOLDER = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
+
+
+def known(evidence: Evidence, build_id: str, told: str) -> Layout | None:
+    """The layout of this build, if another process has `told` it, or has
+    remembered it."""
+    try:
+        layout = Layout.parse(told)
+        if layout.build_id == build_id:
+            return layout
+    except ValueError:
+        pass            # nobody knew
+    from vmprof_allocation.engines.hook import cache
+    file = cache.path(build_id)
+    text = cache.load(file) if file is not None else None
+    if text is not None:
+        try:
+            layout = Layout.parse(text)
+            if layout.build_id == build_id:
+                evidence.found("remembered in", str(file))
+                return layout
+        except ValueError:
+            pass        # of another version of ours
+    return None
+
+
+def search(evidence: Evidence, library: str, build_id: str) -> Layout:
+    """Run find.py, which remembers what it finds.  Raises UnknownBuild."""
+    import json
+    import subprocess
+
+    from vmprof_allocation.engines.hook import cache
+    file = cache.path(build_id)
+    if searching is not None:
+        searching(file)
+    try:
+        done = subprocess.run(
+            [os.path.abspath(sys.executable), "-m",
+             "vmprof_allocation.engines.hook.find", library,
+             *([file] if file is not None else [])],
+            stdin=subprocess.DEVNULL, capture_output=True, cwd=_FOLDER)
+    except OSError as e:
+        raise evidence.refuse("the search", str(e)) from e
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        raise evidence.refuse(
+            "the search", "it ended with code %d: %s" % (
+                done.returncode,
+                done.stderr.decode("utf-8", "replace").strip()
+                .rpartition("\n")[2])) from None
+    evidence.findings += [tuple(finding) for finding in answer["findings"]]
+    if answer["layout"] is None:
+        raise UnknownBuild(answer["problem"], evidence.findings)
+    layout = Layout.parse(answer["layout"])
+    if layout.build_id != build_id:
+        raise evidence.refuse("build-id", "the file has another one, %s; start "
+                              "PyPy again" % layout.build_id)
+    return layout

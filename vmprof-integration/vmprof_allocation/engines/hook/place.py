@@ -1,0 +1,33 @@
+"""Where things are in this process: a layout, and where it is loaded."""
+from __future__ import annotations
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from vmprof_allocation.engines.hook.layout import Layout
+
+
+class Place:
+    __slots__ = ("base", "ffi", "layout", "lib", "path")
+
+    #: what process.py knows next
+    layout: Layout
+
+    def __init__(self, ffi: Any, lib: Any, path: str, base: int):
+        #: cffi's FFI, and the native half of the engine
+        self.ffi = ffi
+        self.lib = lib
+        #: the file that holds PyPy's code, and where it is loaded
+        self.path = path
+        self.base = base
+
+    def bytes_at(self, address: int, size: int) -> bytes:
+        """Memory of the library; `address` relative to where it is loaded."""
+        return bytes(self.ffi.buffer(
+            self.ffi.cast("char *", self.base + address), size))
+
+    def word(self, address: int) -> Any:
+        """A cffi pointer to a word in memory; `address` likewise."""
+        return self.ffi.cast("uint64_t *", self.base + address)

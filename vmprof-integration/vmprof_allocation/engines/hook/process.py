@@ -1,0 +1,246 @@
+"""This process, as far as the hooks need it: what /proc, the ELF header and the
+nursery say, checked against what find.py found.
+
+Only the start needs it: engine.py forgets it then.
+"""
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import sys
+
+from vmprof_allocation.engines.hook import knowledge
+from vmprof_allocation.engines.hook.layout import ENTRIES, IMPORTS, Layout
+from vmprof_allocation.engines.hook.library import load
+from vmprof_allocation.engines.hook.place import Place
+from vmprof_allocation.errors import AllocationSamplingError, Evidence
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+#: of ELF: kinds of segments, and their flags
+PT_LOAD, PT_NOTE = 1, 4
+PF_X, PF_W = 1, 2
+
+_filler = b"x" * 10000
+#: what is stored here was really allocated, whatever the JIT thinks
+_sink: list[Any] = [None]
+
+
+def unsupported() -> str | None:
+    """Why this interpreter can't be sampled at all, or None."""
+    if sys.implementation.name != "pypy":
+        name = {"cpython": "CPython"}.get(sys.implementation.name,
+                                          sys.implementation.name)
+        return ("allocation sampling works on PyPy; this is %s %d.%d. Run it "
+                "with pypy3" % (name, *sys.version_info[:2]))
+    if sys.platform != "linux":
+        return ("sampling a stock PyPy works on Linux; this is %s"
+                % sys.platform)
+    machine = os.uname().machine
+    if machine != "x86_64" or sys.maxsize < 2**32:
+        return ("sampling a stock PyPy works on x86-64; this is %s"
+                % machine)
+    return None
+
+
+class Mapping:
+    """A line of /proc/self/maps."""
+
+    __slots__ = ("end", "path", "permissions", "start")
+
+    def __init__(self, line: str):
+        fields = line.split(None, 5)
+        start, _, end = fields[0].partition("-")
+        self.start, self.end = int(start, 16), int(end, 16)
+        self.permissions = fields[1]
+        self.path = fields[5].rstrip("\n") if len(fields) > 5 else ""
+
+
+def read_maps() -> list[Mapping]:
+    try:
+        with open("/proc/self/maps") as file:
+            return [Mapping(line) for line in file]
+    except OSError as e:
+        raise AllocationSamplingError(
+            "sampling a stock PyPy needs /proc/self/maps: %s"
+            % e.strerror) from None
+
+
+class Process(Evidence):
+    """The nursery of this process: addresses, checked in memory."""
+
+    def __init__(self, told: str = "") -> None:
+        super().__init__()
+        reason = unsupported()
+        if reason is not None:
+            raise AllocationSamplingError(reason)
+        self._ffi, self._lib = load()
+        self.place = Place(self._ffi, self._lib, *self._find_library())
+        self.place.layout = self._load_layout(told)
+        self._check_layout()
+        self._check_memory()
+
+    def _find_library(self) -> tuple[str, int]:
+        """The file that holds PyPy's code, and where it is loaded."""
+        maps = read_maps()
+        inside = self._main_function(maps)
+        for mapping in maps:
+            if mapping.start <= inside < mapping.end:
+                path = mapping.path
+                break
+        else:
+            raise self.refuse("PyPy's code", "not mapped")
+        if not path.startswith("/") or path.endswith(" (deleted)"):
+            raise self.refuse(
+                "PyPy's code", "its file %r is gone; start PyPy again" % path)
+        base = int(self._lib.hook_base(inside))
+        if not base:
+            raise self.refuse("PyPy's code", "in no loaded file")
+        self.found("PyPy's code", "%s at 0x%x" % (path, base))
+        return path, base
+
+    def _main_function(self, maps: list[Mapping]) -> int:
+        """The address of a function that libpypy exports."""
+        # None: of all files whose names are everybody's.  libpypy's are not
+        # where a program has loaded it as a plug-in.
+        files = [None] + [m.path for m in maps
+                          if "x" in m.permissions and "pypy" in m.path]
+        problem: Exception | None = None
+        for file in files:
+            try:
+                symbol = self._ffi.addressof(self._ffi.dlopen(file),
+                                            "pypy_main_startup")
+                return int(self._ffi.cast("uintptr_t", symbol))
+            except (AttributeError, OSError, self._ffi.error) as e:
+                problem = e
+        raise self.refuse("pypy_main_startup", str(problem))
+
+    def _segments(self) -> list[tuple[int, int, int, int]]:
+        """(kind, flags, address, size) of each, from the ELF header in memory:
+        this is what runs, whatever the file holds by now."""
+        head = self.place.bytes_at(0, 64)
+        if head[:6] != b"\x7fELF\x02\x01":
+            raise self.refuse("PyPy's code", "it has no 64-bit ELF header")
+        table, = struct.unpack_from("<Q", head, 32)
+        entry_size, entries = struct.unpack_from("<HH", head, 54)
+        segments = []
+        for i in range(entries):
+            kind, flags, _, address, _, _, size = struct.unpack_from(
+                "<IIQQQQQ", self.place.bytes_at(table + i * entry_size, 56))
+            segments.append((kind, flags, address, size))
+        return segments
+
+    def _build_id(self) -> str:
+        for kind, _, address, size in self._segments():
+            note = self.place.bytes_at(address, size) if kind == PT_NOTE else b""
+            while len(note) >= 12:
+                name_size, value_size, note_kind = struct.unpack_from(
+                    "<III", note)
+                value = 12 + (name_size + 3) // 4 * 4
+                if note_kind == 3 and note[12:15] == b"GNU":
+                    return note[value:value + value_size].hex()
+                note = note[value + (value_size + 3) // 4 * 4:]
+        raise self.refuse("build-id", "PyPy's code has none")
+
+    def _load_layout(self, told: str) -> Layout:
+        """What find.py found in this build, now or earlier."""
+        build_id = self._build_id()
+        self.found("build-id", build_id)
+        return (knowledge.known(self, build_id, told)
+                or knowledge.search(self, self.place.path, build_id))
+
+    def _check_layout(self) -> None:
+        """Each address has to lie in a segment that holds such things."""
+        layout = self.place.layout
+        loaded = [(address, address + size, flags) for kind, flags, address,
+                  size in self._segments() if kind == PT_LOAD]
+        for what, places, wanted in (
+                ("code", layout.entry, PF_X), ("the type table",
+                                               [layout.type_info], 0),
+                ("data", [layout.gc, layout.nursery_free, layout.nursery_top]
+                 + [slot for slot in layout.slot if slot], PF_W)):
+            for place in places:
+                if place % 8 or not any(
+                        start <= place <= end - 16 and flags & wanted == wanted
+                        for start, end, flags in loaded):
+                    raise self.refuse("the address of %s" % what, "0x%x"
+                                      % place)
+        if not (len(layout.entry) == len(layout.moved) == len(layout.code)
+                == len(ENTRIES) and len(layout.slot) == len(IMPORTS)
+                and all(len(code) == 32 for code in layout.code)
+                and 0 <= layout.type_fixed_size < 256
+                and 0 <= layout.type_item_size < 256):
+            raise self.refuse("the layout", layout.text().strip()
+                              .replace("\n", " "))
+
+    def _check_memory(self) -> None:
+        """What was found in the file has to be true of this process."""
+        layout = self.place.layout
+        for name, address, code in zip(ENTRIES, layout.entry, layout.code):
+            there = self.place.bytes_at(address, len(code) // 2).hex()
+            if there != code:
+                raise self.refuse(
+                    "%s in memory" % name, "%s, but %s in the file (does "
+                    "another tool patch this process?)" % (there, code))
+        free = self.place.word(layout.nursery_free)
+        top = self.place.word(layout.nursery_top)
+        low, high = int(free[0]), int(top[0])
+        if not (layout.gc < layout.nursery_free < layout.nursery_top
+                and 0 < low <= high and low % 8 == 0):
+            raise self.refuse(
+                "the nursery", "nursery_free at 0x%x is 0x%x, nursery_top at "
+                "0x%x is 0x%x" % (layout.nursery_free, low,
+                                  layout.nursery_top, high))
+        if not any(m.start <= low and high <= m.end and m.permissions[:2] == "rw"
+                   for m in read_maps()):
+            raise self.refuse("the nursery", "0x%x-0x%x is not one piece of "
+                              "writable memory" % (low, high))
+        small, large = 16, 8016
+        for _ in range(20):
+            # the only difference between the two is the size of one object;
+            # again, if a collection came between
+            high = int(top[0])
+            moved = self._moved(free, large) - self._moved(free, small)
+            if moved == large - small and high == int(top[0]):
+                break
+        else:
+            raise self.refuse(
+                "allocating %d bytes more" % (large - small),
+                "moved nursery_free by %d, and nursery_top by %d"
+                % (moved, int(top[0]) - high))
+        self.found("the nursery in memory", "0x%x-0x%x; allocating moves "
+                   "nursery_free as expected" % (low, high))
+
+    @staticmethod
+    def _moved(free: Any, size: int) -> int:
+        before = int(free[0])
+        _sink[0] = _filler[:size]
+        return int(free[0]) - before
+
+    def prepare_hooks(self) -> None:
+        """See hook_prepare().  One thread at a time."""
+        place = self._ffi.new("struct hook_place *")
+        base, layout = self.place.base, self.place.layout
+        place.base = base
+        place.nursery_free = base + layout.nursery_free
+        place.nursery_top = base + layout.nursery_top
+        place.entry = [base + entry for entry in layout.entry]
+        place.moved = layout.moved
+        place.slot = [slot and base + slot for slot in layout.slot]
+        place.slots_read_only = layout.slots_read_only
+        place.type_info = base + layout.type_info
+        place.type_fixed_size = layout.type_fixed_size
+        place.type_item_size = layout.type_item_size
+        error = self._lib.hook_prepare(place)
+        if error == errno.ENOMEM:
+            raise self.refuse("a page for the hooks", "none is free within "
+                              "2 GiB of PyPy's code; start the sampling before "
+                              "the program maps its memory")
+        if error:
+            raise self.refuse("changing PyPy's code in memory",
+                              os.strerror(error))
+        self.found("PyPy's code", "can be hooked")

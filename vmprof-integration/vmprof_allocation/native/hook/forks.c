@@ -1,0 +1,57 @@
+#define _GNU_SOURCE
+#include "forks.h"
+
+#include <pthread.h>
+#include <sys/time.h>
+
+#include "recorder.h"
+#include "run.h"
+#include "signals.h"
+#include "start_stop.h"
+#include "vmprof_output.h"
+
+static __thread __attribute__((tls_model("initial-exec")))
+struct itimerval timer_at_fork;
+
+static int is_program_timer(void)
+{
+    return vmprof_output_is_enabled() && !signals_take_time_samples();
+}
+
+static void before_fork(void)
+{
+    if (is_program_timer())
+        (void)getitimer(ITIMER_PROF, &timer_at_fork);
+}
+
+/* vmprof stops the process's timer, and starts its own again. */
+static void after_fork_in_parent(void)
+{
+    if (is_program_timer())
+        (void)setitimer(ITIMER_PROF, &timer_at_fork, NULL);
+}
+
+static void after_fork_in_child(void)
+{
+    run_forked();
+    if (recorder_forget()) {
+        vmprof_output_forget();
+        signals_forget();
+    }
+    start_stop_forked();
+}
+
+int forks_watch(void)
+{
+    static int is_watching;
+    int error;
+
+    if (is_watching)
+        return 0;
+    /* after vmprof's own, which it has set by now; of the ones before a
+       fork, the last comes first */
+    error = pthread_atfork(before_fork, after_fork_in_parent,
+                           after_fork_in_child);
+    is_watching = (error == 0);
+    return error;
+}

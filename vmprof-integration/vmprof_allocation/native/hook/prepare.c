@@ -1,0 +1,130 @@
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "divert.h"
+#include "hook.h"
+#include "nursery.h"
+#include "process_end.h"
+#include "start_stop.h"
+#include "trampoline.h"
+#include "vmprof_output.h"
+#include "walk.h"
+
+/* Everything learns where things are in this process, and nothing is changed
+ * yet. */
+
+static struct hook_place place;
+
+uintptr_t hook_base(uintptr_t inside)
+{
+    Dl_info info;
+
+    return dladdr((const void *)inside, &info) == 0 ? 0
+                                                    : (uintptr_t)info.dli_fbase;
+}
+
+/* A function of libpypy's, or NULL */
+static void *pypy_symbol(const char *name)
+{
+    void *address, *library = RTLD_DEFAULT;
+    Dl_info info;
+
+    /* it may have been loaded without its names being everybody's */
+    if (dladdr((const void *)place.entry[0], &info) != 0)
+        library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    address = dlsym(library != NULL ? library : RTLD_DEFAULT, name);
+    if (address == NULL || hook_base((uintptr_t)address) != place.base)
+        return NULL;
+    return address;
+}
+
+static int64_t large_size(uintptr_t type, intptr_t length)
+{
+    const char *info = (const char *)place.type_info + (uint32_t)type;
+    int64_t size, item;
+
+    /* as external_malloc() does: a length of 0 is no length, too */
+    memcpy(&size, info + place.type_fixed_size, sizeof size);
+    if (length > 0) {
+        memcpy(&item, info + place.type_item_size, sizeof item);
+        size += item * length;
+    }
+    return (size + 7) & ~(int64_t)7;
+}
+
+/* Returns 0 or an errno. */
+static int prepare_trampolines(void)
+{
+    static void *const detour[TRAMPOLINES] = {
+        (void *)start_stop_collect_and_reserve,
+        (void *)start_stop_minor_collection,
+        (void *)start_stop_external_malloc,
+    };
+    int error = trampoline_build(place.entry, place.moved, detour);
+
+    if (error == 0)
+        error = trampoline_writable(1);
+    if (error != 0) {
+        (void)trampoline_writable(0);
+        return error;
+    }
+    return trampoline_writable(0);
+}
+
+static void prepare_diverts(void)
+{
+    static const uintptr_t ours[DIVERTS] = {
+        [DIVERT_WRITE] = (uintptr_t)vmprof_output_write,
+        [DIVERT_MMAP] = (uintptr_t)vmprof_output_mmap,
+        [DIVERT_MMAP64] = (uintptr_t)vmprof_output_mmap,
+        [DIVERT_MUNMAP] = (uintptr_t)vmprof_output_munmap,
+        [DIVERT_LSEEK] = (uintptr_t)vmprof_output_lseek,
+        [DIVERT_LSEEK64] = (uintptr_t)vmprof_output_lseek,
+        [DIVERT_EXIT] = (uintptr_t)process_end_exit,
+        [DIVERT_ABORT] = (uintptr_t)process_end_abort,
+        [DIVERT_KILL] = (uintptr_t)process_end_kill,
+        [DIVERT_EXECV] = (uintptr_t)process_end_execv,
+        [DIVERT_EXECVE] = (uintptr_t)process_end_execve,
+    };
+
+    divert_prepare(place.slot, place.slots_read_only, ours);
+}
+
+static void prepare_nursery(void)
+{
+    nursery.free = (char **)place.nursery_free;
+    nursery.top = (char **)place.nursery_top;
+    nursery.original.collect_and_reserve =
+        (void *(*)(void *, intptr_t))trampoline_original(0);
+    nursery.original.minor_collection =
+        (void (*)(void *))trampoline_original(1);
+    nursery.original.external_malloc =
+        (void *(*)(void *, uintptr_t, intptr_t, uintptr_t))
+            trampoline_original(2);
+    nursery.large_size = large_size;
+    nursery.take_sample = walk_take_sample;
+}
+
+int hook_prepare(const struct hook_place *p)
+{
+    static int is_prepared;
+    int error;
+
+    if (is_prepared)
+        return 0;       /* the hooks may be set */
+    place = *p;
+    error = prepare_trampolines();
+    if (error != 0)
+        return error;
+    walk_prepare(place.base,
+                 (long (*)(void))pypy_symbol("vmprof_enter_signal"),
+                 (long (*)(void))pypy_symbol("vmprof_exit_signal"));
+    prepare_diverts();
+    prepare_nursery();
+    is_prepared = 1;
+    return 0;
+}

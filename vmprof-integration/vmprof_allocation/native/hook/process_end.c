@@ -1,0 +1,121 @@
+#define _GNU_SOURCE
+#include "process_end.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "hook.h"
+#include "recorder.h"
+#include "signals.h"
+
+void process_end_note(const char *why)
+{
+    char note[128] = "ended=";
+
+    strncat(note, why, sizeof note - sizeof "ended=");
+    recorder_note(note);
+}
+
+void process_end_exit(int code)
+{
+    process_end_note("the program called os._exit()");
+    _exit(code);
+}
+
+void process_end_abort(void)
+{
+    process_end_note("the process aborted");
+    abort();
+}
+
+int process_end_kill(pid_t pid, int signal)
+{
+    struct sigaction action;
+    int result, may_end = 0;
+
+    if (pid == getpid() && sigaction(signal, NULL, &action) == 0)
+        may_end = (action.sa_handler == SIG_DFL);
+    if (may_end)
+        process_end_note("the process sent itself a signal");
+    result = kill(pid, signal);
+    if (may_end)
+        process_end_note("");   /* it goes on */
+    return result;
+}
+
+/* A timer outlives an exec, and would kill the new program. */
+static void before_exec(struct itimerval *timer)
+{
+    static const struct itimerval off;
+
+    process_end_note("the process became another program");
+    memset(timer, 0, sizeof *timer);
+    if (signals_take_time_samples())
+        (void)setitimer(ITIMER_PROF, &off, timer);
+}
+
+static int failed_exec(int result, const struct itimerval *timer)
+{
+    int saved_errno = errno;
+
+    if (signals_take_time_samples())
+        (void)setitimer(ITIMER_PROF, timer, NULL);
+    process_end_note("");
+    errno = saved_errno;
+    return result;
+}
+
+int process_end_execv(const char *path, char *const arguments[])
+{
+    struct itimerval timer;
+
+    before_exec(&timer);
+    return failed_exec(execv(path, arguments), &timer);
+}
+
+int process_end_execve(const char *path, char *const arguments[],
+                       char *const environment[])
+{
+    struct itimerval timer;
+
+    before_exec(&timer);
+    return failed_exec(execve(path, arguments, environment), &timer);
+}
+
+/* ____________________________________________________________ */
+/* the process's end in due time */
+
+static int socket_at_exit = -1;
+static pid_t exiting_process;
+
+static void wait_at_exit(void)
+{
+    sigset_t all;
+    char byte = '\n';
+
+    if (getpid() != exiting_process)
+        return;                 /* a forked child */
+    /* they are for a program that has ended */
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    if (write(socket_at_exit, &byte, 1) == 1)
+        while (read(socket_at_exit, &byte, 1) < 0 && errno == EINTR)
+            ;
+}
+
+int hook_wait_at_exit(int fd)
+{
+    static int is_registered;
+
+    socket_at_exit = fd;
+    exiting_process = getpid();
+    if (!is_registered && atexit(wait_at_exit) != 0)
+        return ENOMEM;
+    is_registered = 1;
+    return 0;
+}

@@ -1,0 +1,142 @@
+#define _GNU_SOURCE
+#include "run.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+
+#include "divert.h"
+#include "forks.h"
+#include "hook.h"
+#include "process_end.h"
+#include "recorder.h"
+#include "signals.h"
+#include "start_stop.h"
+#include "statistics.h"
+#include "vmprof_output.h"
+#include "walk.h"
+
+static const char *ended = "";
+static int error_at_end;
+
+/* one at a time: the program may disable vmprof while another thread stops the
+   sampling */
+static pthread_mutex_t ending = PTHREAD_MUTEX_INITIALIZER;
+
+/* Somebody else has disabled vmprof: the profile ends here. */
+static void on_disabled(const void *trailer, size_t size)
+{
+    pthread_mutex_lock(&ending);
+    ended = "the program disabled vmprof";
+    process_end_note(ended);
+    recorder_stop();
+    recorder_lock();
+    profile_log_bytes(trailer, size);
+    recorder_unlock();
+    error_at_end = recorder_close();
+    vmprof_output_close();
+    (void)divert_set_all(0);
+    signals_end_time_samples();
+    signals_restore();
+    /* nobody knocks, but the GC will be entered */
+    start_stop_end();
+    pthread_mutex_unlock(&ending);
+}
+
+int hook_open(int fd)
+{
+    int decoy, error;
+
+    ended = "";
+    error_at_end = 0;
+    signals_end_time_samples();
+    signals_save();
+    error = recorder_open(fd, statistics_totals);
+    if (error != 0)
+        return -error;
+    decoy = vmprof_output_open(on_disabled);
+    error = decoy < 0 ? errno : divert_set_all(1);
+    if (error != 0) {
+        (void)hook_close();
+        return -error;
+    }
+    vmprof_output_control(1);
+    return decoy;
+}
+
+int hook_enabled(const char *settings, int take_time_samples)
+{
+    int error;
+
+    vmprof_output_control(0);
+    error = divert_set(DIVERT_MMAP, 0);
+    if (error == 0)
+        error = divert_set(DIVERT_MMAP64, 0);
+    if (error == 0)
+        error = signals_learn_vmprofs();
+    if (error == 0 && !vmprof_output_is_enabled())
+        error = ENOTSUP;
+    if (error == 0)
+        error = walk_find_stack();
+    if (error == 0)
+        error = forks_watch();
+    if (error != 0)
+        return error;
+    if (take_time_samples)
+        error = signals_begin_time_samples();
+    else
+        signals_restore();
+    return error != 0 ? error : recorder_start(settings);
+}
+
+void hook_limit(int64_t per_second, int64_t share)
+{
+    recorder_limit(per_second, share);
+}
+
+int hook_disabling(void)
+{
+    int is_enabled;
+
+    pthread_mutex_lock(&ending);
+    signals_end_time_samples();
+    recorder_stop();
+    /* our handler stays until vmprof ignores the signal: a raw one could
+       interrupt us */
+    signals_save();
+    vmprof_output_control(1);
+    is_enabled = vmprof_output_is_enabled();
+    pthread_mutex_unlock(&ending);
+    return is_enabled;
+}
+
+void hook_await_end(void)
+{
+    vmprof_output_control(0);
+    vmprof_output_await_end();
+}
+
+int hook_close(void)
+{
+    int error;
+
+    pthread_mutex_lock(&ending);
+    error = recorder_close();
+    signals_restore();
+    vmprof_output_close();
+    (void)divert_set_all(0);
+    if (error == 0)
+        error = error_at_end;
+    pthread_mutex_unlock(&ending);
+    return error;
+}
+
+const char *hook_ended(void)
+{
+    return ended;
+}
+
+void run_forked(void)
+{
+    pthread_mutex_init(&ending, NULL);
+}

@@ -1,0 +1,187 @@
+#define _GNU_SOURCE
+#include "start_stop.h"
+
+#include <errno.h>
+
+#include "hook.h"
+#include "nursery.h"
+#include "recorder.h"
+#include "trampoline.h"
+
+/* external_malloc(), in hook_place.entry */
+#define DOOR            2
+
+enum { NOTHING, HOOK, UPDATE, UNHOOK };
+
+static volatile int request;
+static struct {
+    int64_t interval;
+    uint64_t seed;
+    int fixed;
+} settings;
+
+/* this thread's next large object is a knock */
+static __thread __attribute__((tls_model("initial-exec"))) int knocks;
+
+static volatile int are_pages_writable;
+/* a request is being carried out: who waits for its end has no GIL */
+static volatile int is_obeying;
+static int is_forked_child;
+
+static void make_pages(int writable)
+{
+    are_pages_writable = trampoline_writable(writable) == 0 && writable;
+}
+
+static void unhook(void)
+{
+    if (nursery.phase != NURSERY_OFF)
+        nursery_stop();
+    make_pages(1);
+    if (are_pages_writable) {
+        trampoline_set(0);
+        make_pages(0);
+    }
+    if (is_forked_child)
+        recorder_count_child();
+    is_forked_child = 0;
+}
+
+/* With the GIL, between two allocations.  Only who knocks for it begins to
+   sample: he is not inside one of the GC's functions that nobody hooked yet. */
+static void obey(void)
+{
+    int saved_errno = errno;
+    int wanted = request;
+
+    if (wanted == NOTHING || nursery.inside || (wanted == HOOK && !knocks))
+        return;
+    is_obeying = 1;
+    if (!__sync_bool_compare_and_swap(&request, wanted, NOTHING))
+        wanted = NOTHING;       /* it has changed: next time */
+    switch (wanted) {
+    case HOOK:
+        trampoline_set(1);
+        make_pages(0);
+        nursery_start(settings.interval, settings.seed, settings.fixed);
+        break;
+    case UPDATE:
+        nursery_update();
+        break;
+    case UNHOOK:
+        unhook();
+        break;
+    }
+    __sync_synchronize();
+    is_obeying = 0;
+    errno = saved_errno;
+}
+
+void *start_stop_collect_and_reserve(void *gc, intptr_t size)
+{
+    void *object = nursery_collect_and_reserve(gc, size);
+
+    obey();
+    return object;
+}
+
+void start_stop_minor_collection(void *gc)
+{
+    nursery_minor_collection(gc);
+    obey();
+}
+
+void *start_stop_external_malloc(void *gc, uintptr_t type, intptr_t length,
+                                 uintptr_t young)
+{
+    void *object;
+
+    if (knocks)         /* the program did not ask for this object */
+        object = nursery.original.external_malloc(gc, type, length, young);
+    else
+        object = nursery_external_malloc(gc, type, length, young);
+    obey();
+    knocks = 0;
+    return object;
+}
+
+uint64_t hook_door(void)
+{
+    return trampoline_word(DOOR);
+}
+
+int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps)
+{
+    int error;
+
+    if (hook_is_hooked())
+        return EBUSY;
+    error = trampoline_writable(1);
+    are_pages_writable = 1;
+    if (error != 0) {
+        make_pages(0);
+        return error;
+    }
+    settings.interval = interval;
+    settings.seed = seed;
+    settings.fixed = fixed_gaps;
+    request = HOOK;
+    knocks = 1;
+    return 0;
+}
+
+void hook_set_interval(int64_t interval)
+{
+    recorder_limit(0, 0);
+    nursery.new_interval = interval;
+    if (__sync_bool_compare_and_swap(&request, NOTHING, UPDATE))
+        knocks = 1;
+}
+
+void hook_unhook(void)
+{
+    if (hook_is_hooked()) {
+        request = UNHOOK;
+        knocks = 1;
+    }
+    else {
+        request = NOTHING;
+        knocks = 0;
+        if (are_pages_writable)
+            make_pages(0);
+    }
+}
+
+int hook_is_sampling(void)
+{
+    return nursery.phase == NURSERY_RUNNING && !is_obeying &&
+           request != UNHOOK;
+}
+
+int hook_is_hooked(void)
+{
+    int i;
+
+    for (i = 0; i < TRAMPOLINES; i++)
+        if (trampoline_is_set(i))
+            return 1;
+    return is_obeying;
+}
+
+void start_stop_end(void)
+{
+    if (hook_is_hooked())
+        request = UNHOOK;
+}
+
+void start_stop_forked(void)
+{
+    knocks = 0;
+    is_obeying = 0;
+    if (hook_is_hooked()) {
+        is_forked_child = 1;
+        request = UNHOOK;
+    }
+    else
+        hook_unhook();
+}

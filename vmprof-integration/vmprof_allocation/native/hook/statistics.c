@@ -1,0 +1,25 @@
+#include "statistics.h"
+
+#include "hook.h"
+#include "nursery.h"
+#include "recorder.h"
+
+void statistics_totals(struct profile_totals *totals)
+{
+    totals->allocated = nursery.allocated;
+    totals->collections = nursery.collections;
+    totals->pressures = nursery.pressures;
+    totals->surprises = nursery.surprises;
+}
+
+void hook_get_statistics(struct hook_statistics *statistics)
+{
+    statistics->samples = recorder_counts.samples;
+    statistics->lost = recorder_counts.lost;
+    statistics->time_samples = recorder_counts.time_samples;
+    statistics->dropped = recorder_counts.dropped;
+    statistics->allocated = nursery.allocated;
+    statistics->collections = nursery.collections;
+    statistics->pressures = nursery.pressures;
+    statistics->surprises = nursery.surprises;
+}

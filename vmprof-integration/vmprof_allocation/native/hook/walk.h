@@ -1,0 +1,16 @@
+#pragma once
+/* vmprof walks the stack of the thread that allocates, where it has to. */
+
+#include <stdint.h>
+
+/* Where libpypy is loaded; and what vmprof puts around its own handler, or
+   NULL: the first of these tells whether it ignores its signals just now. */
+void walk_prepare(uintptr_t base, long (*enter_signal)(void),
+                  long (*exit_signal)(void));
+
+/* Find vmprof's own stack, with a sample of this thread.  Returns 0 or an
+   errno. */
+int walk_find_stack(void);
+
+/* Take an allocation sample; nursery.h says what is returned. */
+int64_t walk_take_sample(int64_t size, int64_t interval);

@@ -1,0 +1,46 @@
+"""What a run is asked for."""
+from __future__ import annotations
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+    Gaps = Literal["exponential", "fixed"]
+
+
+class Limit:
+    """What sampling may take at most: `per_second` samples, or, where that is
+    0, a `share` of the time in millionths."""
+
+    __slots__ = ("per_second", "share")
+
+    def __init__(self, per_second: int = 0, share: int = 0):
+        self.per_second = per_second
+        self.share = share
+
+    def __str__(self) -> str:
+        """As in the profile: PROFILE.rst."""
+        if self.per_second:
+            return "%d/s" % self.per_second
+        return "%dppm" % self.share
+
+
+class Settings:
+    """What the user asks for."""
+
+    __slots__ = ("gaps", "interval", "limit", "memory", "period", "seed")
+
+    def __init__(self, interval: int, seed: int, gaps: Gaps = "exponential",
+                 period: float | None = None, memory: bool = False,
+                 limit: Limit | None = None):
+        #: mean number of bytes between two samples, 1 to 2**62
+        self.interval = interval
+        #: if not None, the interval is only the first one, and follows this
+        self.limit = limit
+        #: seed of the generator of gaps, 0 to 2**64 - 1
+        self.seed = seed
+        self.gaps: Gaps = gaps
+        #: seconds between two time samples; None: no time samples
+        self.period = period
+        #: vmprof's own switch for its resident memory column
+        self.memory = memory
