@@ -16,6 +16,8 @@ from rpython_tree import PYTHON2
 from truth import bytes_by_function
 from vmprof_allocation import live, reader
 
+pytestmark = pytest.mark.python2
+
 SAMPLED = ROOT / "benchmarks" / "sampled27.py"
 PACKAGE = Path(live.LIBRARY).parent
 

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from rpython_tree import BUILD
+from rpython_tree import built
 from truth import SIGMAS, sigma
 from vmprof_allocation import reader
 from vmprof_allocation.estimator import weight_objects
 
-SCENARIOS = BUILD / "rpython" / "scenarios"
+pytestmark = pytest.mark.translated
+
 SIZE, INTERVAL = 16, 1000
 
 
@@ -29,7 +30,7 @@ class Run:
 
     def __call__(self, name: str, files: int = 1) -> None:
         done = subprocess.run(
-            [SCENARIOS, name, *(self.path(i) for i in range(files))],
+            [built("scenarios"), name, *(self.path(i) for i in range(files))],
             text=True, capture_output=True, timeout=120,
             env={"PYPY_GC_NURSERY": "1M"})
         self.code, self.err = done.returncode, done.stderr
@@ -44,8 +45,6 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    if not SCENARIOS.exists():
-        pytest.fail("%s is missing: `make test` builds it" % SCENARIOS)
     return Run(tmp_path)
 
 
@@ -248,7 +247,7 @@ def test_nothing_goes_to_stdout(run: Run) -> None:
 
 def test_a_program_without_vmprof_links_none_of_it() -> None:
     symbols = subprocess.run(
-        ["nm", BUILD / "rpython" / "gcbench-patched"],
+        ["nm", built("gcbench-patched")],
         text=True, capture_output=True, check=True).stdout
     assert "SamplePoint" in symbols
     for name in "vmprof", "recorder", "profile_log":
