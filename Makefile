@@ -1,10 +1,11 @@
 # make run      install what is missing, sample a program, show the result
-# make test     install what is missing, run all tests
+# make check    linters, types, fast tests: less than a minute
+# make test     install what is missing, run all tests: 15 minutes
 # make guest    build the guest interpreter with the patched RPython; with the
 #               JIT: guest-jit
 # make bench    measure the overhead
-# make hard     try hard to break it: about an hour.  BUILD=sid: with the PyPy
-#               of another release of Debian (as root)
+# make hard     what tests seldom find anything with: an hour and a half.
+#               BUILD=sid: with the PyPy of another release of Debian (as root)
 #
 # Everything is installed below this folder (.venv, .venv-pypy, .node), but
 # for Debian's packages, of which the missing ones are named before.
@@ -16,6 +17,13 @@ PYTHON := python3
 APP := benchmarks/programs/gcbench.py 10
 RATE := 128k
 PROFILE := app.vmprof
+
+# one test after another to whichever worker is free
+WORKERS := 2
+IN_PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+ENVIRONMENTS := .build/pypy .build/python .build/test .build/bench .build/node \
+	.build/python2 .build/rpython/tree .build/rpython/pristine \
+	.build/system-rpython .build/system-suites
 
 INTEGRATION := $(shell find vmprof-integration -name '*.py' -o -name '*.[ch]' \
 	-o -name '*.toml' -o -name '*.pth' -o -name '*.rst')
@@ -29,7 +37,7 @@ RPYTHON := rpython/tree.py rpython/python2.py \
 	$(filter vmprof-integration/vmprof_allocation/native/shared/%, \
 		$(INTEGRATION))
 
-.PHONY: run test test-programs test-rpython guest guest-jit bench hard clean
+.PHONY: run check test lint guest guest-jit bench hard clean
 .DELETE_ON_ERROR:
 
 run: .build/pypy .build/python
@@ -46,31 +54,32 @@ run: .build/pypy .build/python
 			" .venv/bin/vmprof-convert $(PROFILE) --view"; \
 	fi
 
-test: .build/pypy .build/python .build/test .build/bench .build/node \
-		.build/python2 .build/rpython/tree .build/rpython/pristine \
-		.build/system-rpython .build/system-suites
+# Linters, types, and the tests that start no other interpreter
+check: .build/pypy .build/python .build/test lint
+	.venv/bin/pytest tests $(IN_PARALLEL) -q \
+		-m "not (pypy or node or python2 or translated or slow or hard)"
+
+# All but what is marked `hard`.  What has to be translated is translated
+# meanwhile (tests/rpython/test_translations.py).
+test:
+	$(MAKE) -j2 --output-sync=target $(ENVIRONMENTS)
+	$(MAKE) lint
+	.venv/bin/pytest tests $(IN_PARALLEL)
+
+lint: .build/test
 	.venv/bin/ruff check .
 	.venv/bin/mypy vmprof-integration/vmprof_allocation
 	.venv/bin/mypy converter/vmprof_convert
 	.venv/bin/mypy rpython/python2.py rpython/tree.py rpython/translate.py \
 		pypy-branch/apply.py
 	MYPYPATH=rpython .venv/bin/mypy tests/hard
-	$(MAKE) -j2 --output-sync=line test-rpython test-programs
-
-# the two take about as long; each has one core, more or less
-test-programs: .build/rpython/guest .build/rpython/guest-jit \
-		.build/rpython/scenarios .build/rpython/gcbench-patched \
-		.build/rpython/gcbench-pristine
-	.venv/bin/pytest tests --ignore=tests/rpython/test_rpython_own.py
-
-test-rpython:
-	.venv/bin/pytest tests/rpython/test_rpython_own.py
 
 bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \
 		.build/python2 .build/rpython/pristine
 	.venv/bin/python benchmarks/study.py
 
-hard: .build/pypy .build/python .build/test .build/python2 .build/system-hard
+hard: $(ENVIRONMENTS) .build/system-hard
+	$(if $(BUILD),,.venv/bin/pytest tests $(IN_PARALLEL) -m hard)
 	PYTHONPATH=rpython:tests/support:tests/sampler .venv/bin/python tests/hard/hard.py \
 		$(if $(BUILD),--build $(BUILD))
 
@@ -129,7 +138,7 @@ endef
 	@touch $@
 
 # CPython's own tests, for PyPy.
-.build/system-suites: | .build/system
+.build/system-suites: | .build/system-rpython
 	@need=; \
 	$(PYPY) -c 'import test.test_weakset' 2>/dev/null || \
 		need="$$need pypy3-lib-testsuite"; \
@@ -156,23 +165,23 @@ endef
 
 PIP_INSTALL := -m pip install -q --disable-pip-version-check
 
-# setuptools leaves its own folders in the source, and would find old files
-# there the next time
+# From a copy: setuptools leaves its own folders in the source, and would find
+# old files there the next time.  The stamp tells tests/support/installed.py of
+# which C the library was built.
 define install
-	rm -rf $(addsuffix /build,$(2)) $(addsuffix /*.egg-info,$(2))
-	$(1) $(PIP_INSTALL) $(addprefix ./,$(2))
-	rm -rf $(addsuffix /build,$(2)) $(addsuffix /*.egg-info,$(2))
+	copy=$$(mktemp -d .build/install.XXXXXX) && trap "rm -rf $$copy" EXIT && \
+		cp -R $(2) $$copy && $(1) $(PIP_INSTALL) $(addprefix $$copy/,$(2))
 endef
 
 .build/pypy: $(INTEGRATION) $(CONVERTER) | .venv-pypy
 	$(call install,.venv-pypy/bin/pypy3,$(PACKAGES))
-	@touch $@
+	@sha256sum $(filter %.c %.h,$(INTEGRATION)) >$@
 
 .build/python: $(INTEGRATION) $(CONVERTER) | .venv
 	$(call install,.venv/bin/python,$(PACKAGES))
-	@touch $@
+	@sha256sum $(filter %.c %.h,$(INTEGRATION)) >$@
 
-.build/test: tests/requirements.txt | .venv
+.build/test: tests/requirements.txt | .build/python
 	.venv/bin/python $(PIP_INSTALL) -r $<
 	@touch $@
 
@@ -181,7 +190,7 @@ endef
 PYPERFORMANCE := pyperformance==1.11.0
 
 .build/bench: $(INTEGRATION) $(CONVERTER) $(wildcard benchmarks/requirements/*.txt) \
-		| .venv .build/system
+		| .build/test
 	[ -e .build/bench-pypy ] || $(PYPY) -m venv .build/bench-pypy
 	[ -e .build/bench-cpython ] || $(PYTHON) -m venv .build/bench-cpython
 	.venv/bin/python $(PIP_INSTALL) -r benchmarks/requirements/study.txt

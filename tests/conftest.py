@@ -3,6 +3,8 @@
 The interpreter is that of .venv-pypy, which `make` builds; or, to try another
 build of PyPy, the one that the environment variable PYPY names, with our
 package installed in it.  That may be one with a builtin engine.
+
+Tests are sorted by what they need: see pytest.ini.
 """
 from __future__ import annotations
 
@@ -15,12 +17,48 @@ from pathlib import Path
 
 import pytest
 
+import installed
 from vmprof_convert import readers
 from vmprof_convert.model import Profile
 
 ROOT = Path(__file__).parent.parent
 PYPY = os.environ.get("PYPY", str(ROOT / ".venv-pypy" / "bin" / "pypy3"))
 CACHE = os.environ.get("XDG_CACHE_HOME", str(ROOT / ".build" / "cache"))
+
+#: markers of the tests that have these fixtures
+MARKERS = {"pypy": "pypy", "opened": "node"}
+#: tests that take a second or more of a core, for the marker `slow`
+SLOW = {
+    "test_deep_stacks_in_turn_are_defined_once",
+    "test_half_a_million_samples_of_depth_30",
+    "test_memory_does_not_grow_with_the_samples",
+    "test_memory_of_the_report_of_a_million_samples",
+    "test_more_stacks_than_the_table_holds", "test_one_stack_very_often",
+    "test_one_wheel_serves_every_interpreter",
+    "test_random_traces_are_sampled_as_the_oracle_says",
+    "test_random_traces_with_collections_around_the_hook", "test_seeds_differ",
+    "test_wheel_of_the_converter", "test_what_goes_in_comes_out",
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker and (problem := installed.problems(
+            PYPY, is_ours="PYPY" not in os.environ)):
+        raise pytest.UsageError(problem)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes minutes is begun first, so that no worker is left with it at
+    the end; what needs a translated program comes last."""
+    for item in items:
+        for fixture in getattr(item, "fixturenames", ()):
+            if fixture in MARKERS:
+                item.add_marker(MARKERS[fixture])
+        if getattr(item, "originalname", None) in SLOW:
+            item.add_marker("slow")
+    items.sort(key=lambda item: (item.get_closest_marker("long") is None,
+                                 item.get_closest_marker("translated") is not None))
 
 
 @dataclasses.dataclass

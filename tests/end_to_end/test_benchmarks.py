@@ -11,6 +11,11 @@ import pytest
 
 import measuring
 from experiments import costs
+from rpython_tree import built
+
+# one worker of pytest's is enough for the study; what starts no program is
+# in it, too
+pytestmark = [pytest.mark.translated, pytest.mark.xdist_group("study")]
 
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "benchmarks" / "study.py"
@@ -27,6 +32,8 @@ def study(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    for guest in "guest", "guest-jit":
+        built(guest)
     folder = tmp_path_factory.mktemp("study")
     done = study("--quick", "--output", folder)
     assert done.returncode == 0, done.stderr

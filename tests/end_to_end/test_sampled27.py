@@ -17,6 +17,8 @@ from truth import bytes_by_function
 from vmprof_allocation.engines.hook.library import LIBRARY
 from vmprof_convert import readers
 
+pytestmark = pytest.mark.python2
+
 SAMPLED = ROOT / "benchmarks" / "sampled27.py"
 PACKAGE = Path(LIBRARY).parent
 

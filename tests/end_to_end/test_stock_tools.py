@@ -113,7 +113,7 @@ def test_one_profile_of_vmprofs_after_another(pypy: PyPy) -> None:
                 vmprof.disable()
         for i in range(3):
             profile("%d.vmprof" % i)
-        with vmprof_allocation.sample("ours.vmprof", "64k"):
+        with vmprof_allocation.sample("ours.vmprof", "8k"):
             data = [bytes(1000) for i in range(10000)]
         profile("3.vmprof")
     """)

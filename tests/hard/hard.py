@@ -7,6 +7,9 @@ Runs the tests of CPython and of some packages from PyPI with and without
 sampling, compares them test by test, then lets programs loose that start,
 stop, fork and interrupt at random.  Exits with 1 if anything differs because
 of us.
+
+`make hard` runs pytest's tests that are marked `hard` before it: those of
+RPython's own tests that seldom tell anything (tests/rpython).
 """
 from __future__ import annotations
 

@@ -100,6 +100,7 @@ def without_body(text: str) -> str:
     return textwrap.dedent(text) + ("\n    pass" if text.endswith(":") else "")
 
 
+@pytest.mark.python2
 def test_added_python_is_python_2(series: list[Patch]) -> None:
     """Where it is not RPython's: that is compiled by test_rpython_tree.py."""
     theirs = {(name, tuple(hunk)) for path in apply.OURS[0].series()
@@ -121,6 +122,7 @@ def test_added_python_is_python_2(series: list[Patch]) -> None:
     assert parts == PARTS
 
 
+@pytest.mark.python2
 def test_new_files_are_python_2() -> None:
     paths = [str(path) for place, path in apply.new_files().items()
              if place.endswith(".py")]

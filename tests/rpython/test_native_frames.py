@@ -9,6 +9,8 @@ import pytest
 
 from rpython_tree import PATCHED, ROOT
 
+pytestmark = pytest.mark.python2
+
 ADDED = ROOT / "rpython/added/rpython/rlib/rvmprof/src/shared"
 SOURCES = PATCHED / "rpython/rlib/rvmprof/src"
 

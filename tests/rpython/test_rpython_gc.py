@@ -16,6 +16,8 @@ import pytest
 import oracle
 from rpython_tree import PATCHED, python2
 
+pytestmark = pytest.mark.python2
+
 DRIVER = Path(__file__).parent / "python2" / "drive_gc.py"
 EVENTS = {"start": oracle.Start, "stop": oracle.Stop, "rate": oracle.Rate,
           "allocation": oracle.Allocation, "collection": oracle.Collection}

@@ -19,12 +19,14 @@ import pytest
 import vmprof
 
 import firefox_rules
-from rpython_tree import BUILD
+from rpython_tree import built
 from truth import SIGMAS, bytes_by_function, sigma, string_size, total_bytes
 from vmprof_convert import readers
 from vmprof_convert.cli import main as convert
 from vmprof_convert.model import Profile
 from vmprof_convert.program import ProgramFrames
+
+pytestmark = pytest.mark.translated
 
 PROGRAMS = Path(__file__).parents[2] / "rpython" / "examples" / "programs"
 NURSERY = 2**22
@@ -65,15 +67,12 @@ class Guest:
 
 @pytest.fixture(params=["guest", "guest-jit"])
 def guest(request: pytest.FixtureRequest, tmp_path: Path) -> Guest:
-    program = BUILD / "rpython" / request.param
-    if not program.exists():
-        pytest.fail("%s is missing: `make test` builds it" % program)
-    return Guest(program, tmp_path)
+    return Guest(built(request.param), tmp_path)
 
 
 @pytest.fixture
 def interpreted(tmp_path: Path) -> Guest:
-    return Guest(BUILD / "rpython" / "guest", tmp_path)
+    return Guest(built("guest"), tmp_path)
 
 
 def sizes_by_function(profile: Profile) -> dict[str, collections.Counter[int]]:
@@ -313,7 +312,7 @@ def test_stack_that_was_seen_before_the_jit_made_other_code(
         func f(one) { return one * 1000; }
         func g(one) { return one * 1000; }
         func main(a) { one = [none]; f(one); """ + calls + "}")
-    guest = Guest(BUILD / "rpython" / "guest-jit", tmp_path)
+    guest = Guest(built("guest-jit"), tmp_path)
     # half as many bytes as an object has, at fixed distances: all are sampled
     run = guest("--allocation-sampling", "4000", "--allocation-gaps", "fixed",
                 "p.guest")
@@ -382,7 +381,7 @@ def test_native_frames_go_up_to_the_interpreter_s_loop(interpreted: Guest) -> No
 
 def test_native_frames_of_machine_code_are_those_that_it_called(
         tmp_path: Path) -> None:
-    guest = Guest(BUILD / "rpython" / "guest-jit", tmp_path)
+    guest = Guest(built("guest-jit"), tmp_path)
     profile = guest.sample("4k", "sites.guest", "1000000", "100000",
                            flags=("--native",)).profile()
     in_machine_code = [native for native, stack in zip(

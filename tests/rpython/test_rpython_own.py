@@ -1,14 +1,17 @@
 """RPython's own tests pass with the patch, as many as without it; those of the
-GC also while it samples.
+GC while it samples.
 
-They take about twelve minutes, and `make test` runs this file beside the
-others.  The log of each run is left in .build/rpython/own-tests.
+Each is run once here.  What `make hard` runs on top: those of the GC with
+sampling off, when it does what it does without the patch
+(test_rpython_unchanged.py); rvmprof's with a JIT, which has to be translated
+for each (test_rpython_guest.py has one, too); and the pristine tree is asked
+how many tests there are.  The log of each run is left in
+.build/rpython/own-tests.
 """
 from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -16,6 +19,8 @@ from xml.etree import ElementTree
 import pytest
 
 from rpython_tree import BUILD, PATCHED, PRISTINE, ROOT, python2
+
+pytestmark = pytest.mark.python2
 
 PLUGINS = Path(__file__).parent / "python2"
 LOGS = BUILD / "rpython" / "own-tests"
@@ -27,12 +32,15 @@ TRANSFORMED = ("rpython/memory/test/test_transformed_gc.py", "-k", "Incr")
 TRANSLATED = ("rpython/translator/c/test/test_newgc.py",
               "-k", "IncrementalMiniMark")
 RVMPROF = "rpython/rlib/rvmprof/test/"
+TRACEBACK = (RVMPROF + "test_traceback.py",)
 #: new with the patch
 OURS = ("--ignore=rpython/memory/gc/test/test_sampling.py",)
 
 
 class Group(NamedTuple):
     name: str
+    #: how many tests there are without the patch
+    count: int
     arguments: tuple[str, ...]
     #: of tests/rpython/python2
     plugin: str = ""
@@ -40,34 +48,32 @@ class Group(NamedTuple):
 
 # each file of rvmprof's in a process of its own: the classes of code objects
 # that one registers stay.  test_file.py is left out: it compares a file with
-# one that it downloads.
+# one that it downloads.  Long ones first.
 GROUPS = [
-    Group("gc", (GC,)),
-    Group("gc-sampling", (GC,), "sampling_on"),
-    Group("simulated", SIMULATED),
-    Group("simulated-sampling", SIMULATED, "sampling_on"),
-    Group("transformed", TRANSFORMED),
-    Group("transformed-sampling", TRANSFORMED, "sampling_on"),
-    Group("translated", TRANSLATED),
-    Group("translated-sampling", TRANSLATED, "sampling_on"),
-    Group("llsupport", tuple(
+    Group("translated-sampling", 128, TRANSLATED, "sampling_on"),
+    Group("transformed-sampling", 41, TRANSFORMED, "sampling_on"),
+    Group("rvmprof", 5, (RVMPROF + "test_rvmprof.py",), "collect_between"),
+    Group("gc-sampling", 190, (GC,), "sampling_on"),
+    Group("simulated-sampling", 102, SIMULATED, "sampling_on"),
+    Group("rvmprof-translated", 2, (RVMPROF + "test_ztranslation.py",),
+          "collect_between"),
+    Group("rvmprof-traceback", 2, (*TRACEBACK, "-k", "not jitted"),
+          "collect_between"),
+    Group("llsupport", 113, tuple(
         "rpython/jit/backend/llsupport/test/" + name
         for name in ("test_gc.py", "test_gc_integration.py",
                      "test_rewrite.py"))),
-    Group("rvmprof", (RVMPROF + "test_rvmprof.py",), "collect_between"),
-    Group("rvmprof-traceback", (RVMPROF + "test_traceback.py",), "collect_between"),
-    Group("rvmprof-translated", (RVMPROF + "test_ztranslation.py",), "collect_between"),
-    Group("rvmprof-jit", ("rpython/jit/backend/x86/test/test_zrpy_vmprof.py",),
+]
+HARD = [
+    Group("gc", 190, (GC,)),
+    Group("simulated", 102, SIMULATED),
+    Group("transformed", 41, TRANSFORMED),
+    Group("translated", 128, TRANSLATED),
+    Group("rvmprof-traceback-jit", 1, (*TRACEBACK, "-k", "jitted"),
+          "collect_between"),
+    Group("rvmprof-jit", 1, ("rpython/jit/backend/x86/test/test_zrpy_vmprof.py",),
           "collect_between"),
 ]
-
-
-def collected(arguments: tuple[str, ...]) -> int:
-    """How many tests there are without the patch."""
-    done = python2(PRISTINE, "-m", "pytest", "--collect-only", *arguments,
-                   cwd=PRISTINE)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return len(re.findall(r"<[A-Za-z]*Function ", done.stdout))
 
 
 @pytest.fixture(scope="session")
@@ -79,10 +85,14 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-@pytest.mark.parametrize("group", GROUPS, ids=[group.name for group in GROUPS])
+@pytest.mark.long
+@pytest.mark.parametrize("group", [
+    *(pytest.param(group, id=group.name) for group in GROUPS),
+    *(pytest.param(group, id=group.name, marks=pytest.mark.hard)
+      for group in HARD)])
 def test_rpythons_own_tests(group: Group, tree: Path) -> None:
     report = LOGS / (group.name + ".xml")
-    done: subprocess.CompletedProcess[str] = python2(
+    done = python2(
         tree, "-m", "pytest", "-rs", "--junitxml=%s" % report,
         *(("-p", group.plugin) if group.plugin else ()),
         *OURS, *group.arguments, cwd=tree, path=PLUGINS)
@@ -90,13 +100,24 @@ def test_rpythons_own_tests(group: Group, tree: Path) -> None:
     assert done.returncode == 0, done.stdout[-3000:]
     suite = ElementTree.parse(report).getroot()
     assert suite.get("failures") == suite.get("errors") == "0"
-    assert len(suite.findall("testcase")) == collected(group.arguments)
+    assert len(suite.findall("testcase")) == group.count
 
 
+@pytest.mark.hard
+@pytest.mark.parametrize("group", [
+    pytest.param(group, id=group.name) for group in GROUPS + HARD])
+def test_as_many_as_without_the_patch(group: Group) -> None:
+    done = python2(PRISTINE, "-m", "pytest", "--collect-only", *group.arguments,
+                   cwd=PRISTINE)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert len(re.findall(r"<[A-Za-z]*Function ", done.stdout)) == group.count
+
+
+@pytest.mark.long
 def test_our_tests_in_rpythons_style(tree: Path) -> None:
     added = ROOT / "rpython" / "added"
     files = [path.relative_to(added) for path in added.rglob("test_*.py")]
     assert files
-    done = python2(tree, "-m", "pytest", *files, cwd=tree)
+    done = python2(tree, "-m", "pytest", "--durations=15", *files, cwd=tree)
     (LOGS / "ours.log").write_text(done.stdout + done.stderr)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from rpython_tree import BUILD
+from rpython_tree import built
 from truth import SIGMAS, sigma
 from vmprof_convert import readers
 from vmprof_convert.estimator import weight_objects
 from vmprof_convert.model import Profile
 
-SCENARIOS = BUILD / "rpython" / "scenarios"
+pytestmark = pytest.mark.translated
+
 SIZE, INTERVAL = 16, 1000
 
 
@@ -30,7 +31,7 @@ class Run:
 
     def __call__(self, name: str, files: int = 1) -> None:
         done = subprocess.run(
-            [SCENARIOS, name, *(self.path(i) for i in range(files))],
+            [built("scenarios"), name, *(self.path(i) for i in range(files))],
             text=True, capture_output=True, timeout=120,
             env={"PYPY_GC_NURSERY": "1M"})
         self.code, self.err = done.returncode, done.stderr
@@ -45,8 +46,6 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    if not SCENARIOS.exists():
-        pytest.fail("%s is missing: `make test` builds it" % SCENARIOS)
     return Run(tmp_path)
 
 
@@ -249,7 +248,7 @@ def test_nothing_goes_to_stdout(run: Run) -> None:
 
 def test_a_program_without_vmprof_links_none_of_it() -> None:
     symbols = subprocess.run(
-        ["nm", BUILD / "rpython" / "gcbench-patched"],
+        ["nm", built("gcbench-patched")],
         text=True, capture_output=True, check=True).stdout
     assert "SamplePoint" in symbols
     for name in "vmprof", "recorder", "profile_log":

@@ -95,6 +95,7 @@ def test_tree_has_patches_added_files_and_shared_c(project: Project) -> None:
     assert project.text("rpython/rlib/rvmprof/src/shared/log.c") == "int log;\n"
 
 
+@pytest.mark.python2
 def test_pristine_tree_has_the_files_of_the_wheel(tmp_path: Path) -> None:
     wheel = layout.fetch(CACHE)
     tree = tmp_path / "pristine"
@@ -250,6 +251,7 @@ def test_wheel_with_another_hash_is_an_error(project: Project) -> None:
         layout.fetch(project.folder)
 
 
+@pytest.mark.python2
 def test_downloaded_wheel_with_another_hash_is_an_error(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -287,6 +289,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.python2
 def test_patches_are_for_files_that_exist(series: list[Patch]) -> None:
     with zipfile.ZipFile(layout.fetch(CACHE)) as wheel:
         names = wheel.namelist()
@@ -302,6 +305,7 @@ def test_patch_of_the_gc_is_small(series: list[Patch]) -> None:
     assert 0 < len(lines) < 100
 
 
+@pytest.mark.python2
 def test_patched_and_added_python_compiles(series: list[Patch],
                                            tree: Path) -> None:
     names = {name for patch in series for name in patch.files}
@@ -319,6 +323,7 @@ def python(program: str, **environment: str) -> str:
         capture_output=True, env={**os.environ, **environment}).stdout
 
 
+@pytest.mark.python2
 def test_wrapper_runs_python_2_with_pytest() -> None:
     assert python("""
         import sys, pytest, py, ctypes, select, hashlib
@@ -326,6 +331,7 @@ def test_wrapper_runs_python_2_with_pytest() -> None:
         """) == "((2, 7), '2.9.2', '1.11.0')\n"
 
 
+@pytest.mark.python2
 def test_libraries_are_there_without_pythonpath() -> None:
     assert python("""
         import os, subprocess, sys
@@ -334,6 +340,7 @@ def test_libraries_are_there_without_pythonpath() -> None:
         """) == ""
 
 
+@pytest.mark.python2
 def test_wrapper_sets_the_environment() -> None:
     program = """
         import os, sys
@@ -345,6 +352,7 @@ def test_wrapper_sets_the_environment() -> None:
         == "('1M', True, '/x/y')\n"
 
 
+@pytest.mark.python2
 def test_wrapper_can_be_linked_and_moved(tmp_path: Path) -> None:
     link = tmp_path / "py"
     link.symlink_to(PYTHON2)
@@ -369,6 +377,7 @@ def test_a_wrong_wish_is_an_error(tmp_path: Path, value: str, message: str) -> N
         in done.stderr
 
 
+@pytest.mark.python2
 def test_a_wish_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHON2", str(PYTHON2))
     found = python2.choose(tmp_path)
@@ -379,6 +388,7 @@ def test_a_wish_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         python2.choose(tmp_path)
 
 
+@pytest.mark.python2
 def test_programs_that_only_look_like_python(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """pyenv's don't work unless a setting says so."""

@@ -8,11 +8,14 @@ import re
 import subprocess
 from pathlib import Path
 
-from rpython_tree import BUILD, PATCHED, PRISTINE, python2
+import pytest
+
+import tree
+from rpython_tree import PATCHED, PRISTINE, built, python2
+
+pytestmark = [pytest.mark.python2, pytest.mark.translated]
 
 HERE = Path(__file__).parent
-GCBENCH = {name: BUILD / "rpython" / ("gcbench-" + name)
-           for name in ("patched", "pristine")}
 
 #: of the generated C, the GC itself with its stacks and its data, which hold
 #: the sampler.
@@ -21,6 +24,10 @@ GCBENCH = {name: BUILD / "rpython" / ("gcbench-" + name)
 GC_FILES = {"rpython_memory.c", "rpython_memory_gc.c", "data_rpython_memory_gc.c",
             "data_rpython_memory_gc_1.c", "data_rpython_memory_gctransform.c",
             "data_rpython_rlib.c", "data_rpython_rtyper.c", "nonfuncnodes.c"}
+
+
+def gcbench() -> dict[str, Path]:
+    return {name: built("gcbench-" + name) for name in ("patched", "pristine")}
 
 
 def without_numbers(path: Path) -> str:
@@ -34,7 +41,7 @@ def without_numbers(path: Path) -> str:
 
 def test_generated_c_of_the_program_is_the_same() -> None:
     sources = {name: program.with_name(program.name + ".c")
-               for name, program in GCBENCH.items()}
+               for name, program in gcbench().items()}
     names = {path.name for path in sources["pristine"].glob("*.c")}
     assert names == {path.name for path in sources["patched"].glob("*.c")}
     assert names > GC_FILES
@@ -51,7 +58,7 @@ def test_slow_path_when_off_begins_with_one_comparison() -> None:
     code = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", "--disassemble="
          "pypy_g_IncrementalMiniMarkGC_collect_and_reserve",
-         str(GCBENCH["patched"])],
+         str(gcbench()["patched"])],
         text=True, capture_output=True, check=True).stdout
     # everything before is the function saving registers
     before, comparison, after = code.partition("sampling_SamplePoint")
@@ -62,10 +69,10 @@ def test_slow_path_when_off_begins_with_one_comparison() -> None:
     assert not re.search(r"\bj[a-z]+\b", before)
 
 
-def assembled(tree: Path, folder: Path) -> list[list[str]]:
+def assembled(rpython: Path, folder: Path) -> list[list[str]]:
     """The instructions of each piece of machine code, with addresses, which
     differ from process to process, by name."""
-    done = python2(tree, HERE / "python2" / "assemble.py")
+    done = python2(rpython, HERE / "python2" / "assemble.py")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     names = {found["nursery_free"]: "[nursery_free]"}
@@ -89,8 +96,8 @@ def assembled(tree: Path, folder: Path) -> list[list[str]]:
 
 
 def test_machine_code_of_the_jit_is_the_same(tmp_path: Path) -> None:
-    patched, pristine = (assembled(tree, tmp_path)
-                         for tree in (PATCHED, PRISTINE))
+    patched, pristine = (assembled(rpython, tmp_path)
+                         for rpython in (PATCHED, PRISTINE))
     assert patched == pristine
     # the check of each allocation: nursery_top is the word after nursery_free
     lines = "\n".join(line for piece in patched for line in piece)
@@ -100,7 +107,9 @@ def test_machine_code_of_the_jit_is_the_same(tmp_path: Path) -> None:
 
 
 def test_series_leaves_the_jit_alone() -> None:
-    for patch in (HERE.parent / "rpython" / "patches").glob("*.patch"):
+    patches = tree.Ours().series()
+    assert patches
+    for patch in patches:
         assert "rpython/jit/" not in patch.read_text()
 
 
@@ -116,6 +125,6 @@ def instructions(program: Path) -> int:
 
 
 def test_instructions_when_off() -> None:
-    counts = {name: instructions(program) for name, program in GCBENCH.items()}
+    counts = {name: instructions(program) for name, program in gcbench().items()}
     assert counts["pristine"] > 10**8
     assert abs(counts["patched"] / counts["pristine"] - 1) < 0.001

@@ -1,6 +1,9 @@
-"""Where `make` leaves RPython, patched and not, and how to run Python 2 on it."""
+"""Where `make` leaves RPython, patched and not, what it translates, and how to
+run Python 2 on it."""
 from __future__ import annotations
 
+import fcntl
+import functools
 import os
 import subprocess
 from pathlib import Path
@@ -11,6 +14,26 @@ BUILD = ROOT / ".build"
 PYTHON2 = BUILD / "py2" / "python2"
 PATCHED = BUILD / "rpython" / "tree"
 PRISTINE = BUILD / "rpython" / "pristine"
+
+#: what `make` translates; guest-jit takes as long as all others
+PROGRAMS = ("guest-jit", "guest", "scenarios", "gcbench-patched",
+            "gcbench-pristine")
+
+
+@functools.cache
+def built(name: str) -> Path:
+    """One of PROGRAMS.  Where there is none, or an older one than its sources,
+    `make` translates it first; who asks meanwhile waits."""
+    with open(BUILD / (name + ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(
+            ["make", "-C", ROOT, ".build/rpython/" + name], text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            # `make test` has some for its own jobs
+            env={key: value for key, value in os.environ.items()
+                 if key not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")})
+    assert done.returncode == 0, done.stdout
+    return BUILD / "rpython" / name
 
 
 def python2(tree: Path, *arguments: str | Path,

@@ -1,0 +1,85 @@
+"""Tests run what is installed: it has to be what the source says."""
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCES = {"vmprof_allocation": ROOT / "vmprof-integration",
+           "vmprof_convert": ROOT / "converter"}
+
+WHERE = """
+import importlib.util, os, sys
+for name in sys.argv[1:]:
+    spec = importlib.util.find_spec(name)
+    print(os.path.dirname(spec.origin) if spec else "")
+"""
+
+
+def folders(python: str) -> dict[str, Path]:
+    """Where an interpreter has our packages."""
+    done = subprocess.run(
+        # -I: not what is in the folder where the tests were started
+        [python, "-I", "-c", WHERE, *SOURCES], text=True, check=True,
+        stdout=subprocess.PIPE)
+    return {name: Path(line)
+            for name, line in zip(SOURCES, done.stdout.splitlines()) if line}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes()
+            for path in folder.rglob("*.py")
+            # what setup.py makes has no source
+            if not path.name.endswith("_abi.py")}
+
+
+def differing(source: Path, installed: Path) -> Iterator[str]:
+    """The modules that are not the same in both."""
+    ours, theirs = contents(source), contents(installed)
+    for name in sorted(ours.keys() | theirs.keys()):
+        if ours.get(name) != theirs.get(name):
+            yield name
+
+
+def changed(stamp: Path) -> Iterator[str]:
+    """The C files that are not the ones that `make` left the hashes of when it
+    installed the library that was built from them."""
+    built: dict[str, str] = {}
+    if stamp.exists():
+        for line in stamp.read_text().splitlines():
+            digest, name = line.split(maxsplit=1)
+            built[name] = digest
+    native = SOURCES["vmprof_allocation"]
+    now = {str(path.relative_to(ROOT)):
+           hashlib.sha256(path.read_bytes()).hexdigest()
+           for path in native.rglob("*.[ch]")}
+    for name in sorted(built.keys() | now.keys()):
+        if built.get(name) != now.get(name):
+            yield name
+
+
+def problem(python: str, target: str, needed: set[str]) -> str | None:
+    """Why tests that use this interpreter would say nothing of the source.
+    What installs into it is a target in the Makefile; none if it isn't ours."""
+    advice = ("run `rm -f %s && make %s`" % (target, target) if target
+              else "install ./converter and ./vmprof-integration into it")
+    if not Path(python).exists():
+        return "there is no %s: %s" % (python, advice)
+    found = folders(python)
+    for name in sorted(needed - found.keys()):
+        return "%s has no %s: %s" % (python, name, advice)
+    for name, folder in found.items():
+        for path in differing(SOURCES[name] / name, folder):
+            return "%s/%s of %s is not that of the source: %s" % (
+                name, path, python, advice)
+    for path in changed(ROOT / target) if target else ():
+        return "%s has a library of another %s: %s" % (python, path, advice)
+    return None
+
+
+def problems(pypy: str, is_ours: bool) -> str | None:
+    return (problem(pypy, ".build/pypy" if is_ours else "", set(SOURCES))
+            or problem(sys.executable, ".build/python", set(SOURCES)))
