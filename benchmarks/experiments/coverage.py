@@ -26,7 +26,7 @@ from experiments import Context, Json
 from measuring import table
 from vmprof_convert import readers
 from vmprof_convert.estimator import Sum, Z, probability
-from vmprof_convert.program import ProgramFrames
+from vmprof_convert.program import Program
 
 NAME = "coverage"
 RUNS = 1000
@@ -283,10 +283,9 @@ def run(context: Context) -> Json:
 def _samples(path: Path) -> list[Sample]:
     """The samples in the program's own functions."""
     profile = readers.read(path)
-    frames = ProgramFrames(profile)
-    names = [(frames(stack) or stack)[-1:] for stack in profile.stacks]
-    functions = [profile.function(stack[0].address).name if stack else ""
-                 for stack in names]
+    program = Program(profile)
+    functions = [program.functions(number)[-1].name
+                 for number in range(len(profile.stacks))]
     rows = zip(profile.samples.stack, profile.samples.size,
                profile.samples.interval)
     return [Sample(functions[stack], size, interval)

@@ -112,7 +112,7 @@ class Sum:
     def add(self, size: int, p: float, count: int = 1) -> None:
         """`count` samples of `size` bytes, sampled with probability `p`."""
         objects = 1.0 / p
-        weight = size * objects
+        weight = size / p
         self.samples += count
         self._observed += count * size
         self._objects += count * objects

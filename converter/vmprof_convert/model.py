@@ -10,6 +10,11 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, overload
 
+#: what a function can be
+PYTHON, NATIVE = "python", "native"
+#: it is none, but stands for something: see program.py
+LABEL = "label"
+
 
 def _column() -> array.array[int]:
     return array.array("q")
@@ -20,7 +25,7 @@ class Frame(NamedTuple):
 
     #: address: identifies the function, see Profile.function()
     address: int
-    #: "interpreted", "jit" or "native"
+    #: "interpreted", "jit" or "native"; or LABEL, in no profile
     kind: str
     #: executed line; 0: not known
     line: int
@@ -32,8 +37,8 @@ class Function(NamedTuple):
     line: int
     #: "" for functions that have none
     file: str
-    #: vmprof's language tag: "py", "n" for native
-    language: str
+    #: PYTHON, also if it is another interpreter's; NATIVE or LABEL
+    kind: str
 
 
 class Rows(Protocol):
@@ -96,9 +101,14 @@ class Samples:
     def add_object(self, key: int, type_: int, survived: int) -> None:
         self._objects.extend((key, type_, survived))
 
-    def finish(self) -> None:
-        """Fill in what became of the objects."""
+    def finish(self, *, own_clock: bool = False) -> None:
+        """Fill in what became of the objects; `own_clock`: the times are of a
+        clock that starts anywhere."""
         count = len(self)
+        if own_clock and count:
+            first = min(self.time)
+            for i, time in enumerate(self.time):
+                self.time[i] = min(time - first, 2**63 - 1)
         for column in (self.type, self.survived):
             column.extend([-1] * count)
         for i in range(0, len(self._objects), 3):
@@ -249,8 +259,6 @@ class Stacks(Sequence[tuple[Frame, ...]]):
 @dataclasses.dataclass
 class Profile:
     interpreter: str
-    #: of the log's layout
-    version: int
     #: seconds between two time samples
     period: float
     #: seconds since 1970; 0.0: not known

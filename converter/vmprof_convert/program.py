@@ -1,7 +1,10 @@
-"""Which frames of a stack are the user's program."""
+"""What the user sees of a stack: the frames of the program, or a label.
+
+All outputs ask here, so that they agree.
+"""
 from __future__ import annotations
 
-from vmprof_convert.model import Frame, Function, Profile
+from vmprof_convert.model import LABEL, Frame, Function, Profile
 
 #: files that stand between PyPy's start-up code and the program
 _RUNNERS = ("/vmprof/__main__.py", "/runpy.py", "<frozen runpy>")
@@ -12,28 +15,57 @@ _START_UP = ("/app_main.py", "/app_atexit.py")
 _PROGRAM = ("run_toplevel", "run_exitfuncs")
 
 #: stands for stacks of which nothing is left
-START = Function("[starting and ending the run]", 0, "", "")
+START = Function("[starting and ending the run]", 0, "", LABEL)
 #: stands for stacks of pieces of the JIT's machine code alone, of which vmprof
 #: doesn't know what they are: mostly generators that were resumed inside a
 #: `yield from`, one in the other, so many that no other frame had room
-COMPILED = Function("[compiled code, function not known]", 0, "", "")
+COMPILED = Function("[compiled code, function not known]", 0, "", LABEL)
 #: stands for stacks that were empty from the beginning
-EMPTY = Function("[no frames]", 0, "", "")
+EMPTY = Function("[no frames]", 0, "", LABEL)
 #: stands for stacks that got lost
-LOST = Function("[stack lost]", 0, "", "")
+LOST = Function("[stack lost]", 0, "", LABEL)
+
+_LABELS = (START, COMPILED, EMPTY, LOST)
+#: a frame for each, whose address is its index
+_LABEL_FRAMES = {label: (Frame(i, LABEL, 0),) for i, label in enumerate(_LABELS)}
 
 
-class ProgramFrames:
-    """Cuts the frames of PyPy's start-up, and of the command that ran the
-    program, off the stacks of a profile."""
+class Program:
+    """The stacks of a profile as the user sees them."""
 
     def __init__(self, profile: Profile):
         self._profile = profile
-        #: address: whether its function is one of those
+        #: address: whether its function is of those that ran the program
         self._known: dict[int, bool] = {}
 
-    def __call__(self, stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
-        """What is left of `stack` (outermost frame first); perhaps nothing."""
+    def stack(self, number: int) -> tuple[Frame, ...]:
+        """The frames of the stack of this number (-1: lost), outermost first,
+        at least one: the frame of a label, if nothing else is left."""
+        if number < 0:
+            return _LABEL_FRAMES[LOST]
+        stack = self._profile.stacks[number]
+        frames = self.frames(stack)
+        if frames:
+            return frames
+        if stack:
+            return _LABEL_FRAMES[START]
+        # PyPy's vmprof takes no sample of a stack without frames
+        return _LABEL_FRAMES[COMPILED if self._profile.interpreter == "pypy"
+                             else EMPTY]
+
+    def function(self, frame: Frame) -> Function:
+        """Of a frame of stack()."""
+        if frame.kind == LABEL:
+            return _LABELS[frame.address]
+        return self._profile.function(frame.address)
+
+    def functions(self, number: int) -> list[Function]:
+        """Those of stack()."""
+        return list(map(self.function, self.stack(number)))
+
+    def frames(self, stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
+        """`stack` without the frames of PyPy's start-up, and of the command
+        that ran the program; perhaps nothing."""
         for i, frame in enumerate(stack):
             outside = self._known.get(frame.address)
             if outside is None:
@@ -42,13 +74,6 @@ class ProgramFrames:
             if not outside:
                 return () if self._is_start(stack[:i + 1]) else stack[i:]
         return ()
-
-    def label(self, stack: tuple[Frame, ...]) -> Function:
-        """Stands for a stack of which nothing is left."""
-        if stack:
-            return START
-        # PyPy's vmprof takes no sample of a stack without frames
-        return COMPILED if self._profile.interpreter == "pypy" else EMPTY
 
     def _is_start(self, frames: tuple[Frame, ...]) -> bool:
         """Whether the last of `frames` was called by PyPy's start-up itself:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from vmprof_convert.delegation import missing
 from vmprof_convert.estimator import Estimate, Sum, probability
 from vmprof_convert.model import Function, Profile
-from vmprof_convert.program import LOST, ProgramFrames
+from vmprof_convert.program import Program
 
 #: samples that are alike are counted before they are added up; of so many kinds
 _MAX_GROUPS = 10000
@@ -103,12 +103,9 @@ def summarize(profile: Profile, tally: Tally | None = None) -> Summary:
     everything = Sum()
     own: dict[Function, Sum] = collections.defaultdict(Sum)
     total: dict[Function, Sum] = collections.defaultdict(Sum)
-    program_frames = ProgramFrames(profile)
+    program = Program(profile)
     for stack, sum_ in tally.sums().items():
-        functions = [LOST] if stack < 0 else [
-            profile.function(frame.address) for frame in
-            program_frames(profile.stacks[stack])] or [
-                program_frames.label(profile.stacks[stack])]
+        functions = program.functions(stack)
         everything.add_sum(sum_)
         own[functions[-1]].add_sum(sum_)
         for function in set(functions):

@@ -110,9 +110,11 @@ def test_lines_of_cpython() -> None:
 
 def test_version_7_has_time_stamps() -> None:
     log = Log(interpreter="cpython", version=7)
-    log.raw_stack([log.function("f")], 77, stamp=123456)
+    f = log.function("f")
+    for stamp in 123456, 123400:
+        log.raw_stack([f], 77, stamp=stamp)
     profile = readers.read_bytes(log.data())
-    assert list(profile.samples.time) == [123456]
+    assert list(profile.samples.time) == [56, 0]
 
 
 def test_gzipped_profile(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from truth import SIGMAS, bytes_by_function, sigma, string_size, total_bytes
 from vmprof_convert import readers
 from vmprof_convert.cli import main as convert
 from vmprof_convert.model import Profile
-from vmprof_convert.program import ProgramFrames
+from vmprof_convert.program import Program
 
 pytestmark = pytest.mark.translated
 
@@ -79,11 +79,9 @@ def sizes_by_function(profile: Profile) -> dict[str, collections.Counter[int]]:
     """Of an exact profile: how many allocations of which size."""
     result: dict[str, collections.Counter[int]] = collections.defaultdict(
         collections.Counter)
-    frames_of = ProgramFrames(profile)
+    program = Program(profile)
     for stack, size in zip(profile.samples.stack, profile.samples.size):
-        frames = frames_of(profile.stacks[stack])
-        name = profile.function(frames[-1].address).name if frames else ""
-        result[name][size] += 1
+        result[program.functions(stack)[-1].name][size] += 1
     return result
 
 # ____________________________________________________________
@@ -270,12 +268,11 @@ def test_vmprofs_own_reader(guest: Guest) -> None:
     profile = run.profile()
     stats = vmprof.read_profile(str(run.path))
     assert len(stats.profiles) == len(profile.samples)
-    frames_of = ProgramFrames(profile)
+    functions = Program(profile).functions
     counts = {name.split(":")[1]: count for name, count in stats.top_profile()
               if name.startswith("guest:")}
     for function in "Task.step", "System.run", "main":
-        ours = sum(function in {profile.function(frame.address).name
-                                for frame in frames_of(profile.stacks[stack])}
+        ours = sum(function in {f.name for f in functions(stack)}
                    for stack in profile.samples.stack)
         assert counts[function] == ours > 0
 

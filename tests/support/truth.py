@@ -7,7 +7,7 @@ import math
 
 from vmprof_convert.estimator import probability, weight_bytes, weight_objects
 from vmprof_convert.model import Profile
-from vmprof_convert.program import ProgramFrames
+from vmprof_convert.program import Program
 
 #: in a right program, one run in 100 million is further away
 SIGMAS = 5.73
@@ -31,12 +31,11 @@ def bytes_by_function(profile: Profile) -> dict[str, float]:
     """Estimated bytes that each function allocated itself, by its name."""
     result: dict[str, float] = collections.defaultdict(float)
     samples = profile.samples
-    program_frames = ProgramFrames(profile)
+    program = Program(profile)
     for stack, size, interval in zip(
             samples.stack, samples.size, samples.interval):
         if size:
-            frames = program_frames(profile.stacks[stack])
-            name = profile.function(frames[-1].address).name if frames else ""
+            name = program.functions(stack)[-1].name
             result[name] += weight_bytes(size, interval, profile.gaps)
     return dict(result)
 

@@ -15,17 +15,22 @@ __all__ = ["read", "read_bytes", "read_into"]
 
 
 def _read(file: BinaryIO, rows: Rows, salvage: bool,
-          progress: Callable[[int], None] | None = None) -> Profile:
+          progress: Callable[[int], None] | None = None) -> tuple[Log, int]:
+    """Returns the log, and how many bytes at the end are not whole."""
     pieces = Pieces(file, salvage, progress)
     log = Log(pieces, rows)
     torn = log.read(salvage)
+    return log, torn + pieces.torn
+
+
+def _profile(log: Log, torn: int, samples: Samples) -> Profile:
     return Profile(
-        interpreter=log.interpreter, version=log.version, period=log.period,
+        interpreter=log.interpreter, period=log.period,
         start_time=log.start_time, end_time=log.end_time, meta=log.meta,
         settings=log.blocks.settings, functions=log.functions(),
-        stacks=log.collector.stacks, samples=Samples(),
+        stacks=log.collector.stacks, samples=samples,
         moments=log.blocks.moments, lost_stacks=log.collector.lost,
-        cut_stacks=log.collector.stacks.cut(), torn=torn + pieces.torn)
+        cut_stacks=log.collector.stacks.cut(), torn=torn)
 
 
 def _read_table(file: BinaryIO, size: int, salvage: bool,
@@ -36,10 +41,9 @@ def _read_table(file: BinaryIO, size: int, salvage: bool,
             progress(done, max(done, size))
 
     samples = Samples()
-    profile = _read(file, samples, salvage, told)
-    samples.finish()
-    profile.samples = samples
-    return profile
+    log, torn = _read(file, samples, salvage, told)
+    samples.finish(own_clock=log.has_own_clock)
+    return _profile(log, torn, samples)
 
 
 def read_into(path: str | os.PathLike[str], rows: Rows, *,
@@ -47,7 +51,7 @@ def read_into(path: str | os.PathLike[str], rows: Rows, *,
     """As read(), but the samples go to `rows`, and the profile's table of them
     is empty: for what needs no table of a million rows."""
     with open(path, "rb") as file:
-        return _read(file, rows, salvage)
+        return _profile(*_read(file, rows, salvage), Samples())
 
 
 def read_bytes(data: bytes, *, salvage: bool = False,

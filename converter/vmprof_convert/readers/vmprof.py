@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Function, Rows
+from vmprof_convert.model import NATIVE, PYTHON, Frame, Function, Rows
 from vmprof_convert.readers import blocks, pypy_stacks
 from vmprof_convert.readers.blocks import Blocks
 from vmprof_convert.readers.collector import MAX_DEPTH, Collector
@@ -266,11 +266,20 @@ class Log:
             raise ProfileError("not a vmprof profile: it has no header")
         return 0
 
+    @property
+    def has_own_clock(self) -> bool:
+        """Whether the times of the samples have nothing to do with the
+        start's."""
+        return self.version == 7 and not self.blocks.are_there
+
     def functions(self) -> dict[int, Function]:
         """Of the frames that there are."""
-        addresses = {frame.address for frame in self.collector.stacks.frames}
-        return {address: _function(address, self.names.get(address))
-                for address in addresses}
+        functions: dict[int, Function] = {}
+        for frame in self.collector.stacks.frames:
+            if frame.address not in functions:
+                functions[frame.address] = _function(
+                    frame, self.names.get(frame.address))
+        return functions
 
 
 def _kind(address: int) -> str:
@@ -278,12 +287,13 @@ def _kind(address: int) -> str:
     return "native" if address & 1 else "interpreted"
 
 
-def _function(address: int, name: str | None) -> Function:
+def _function(frame: Frame, name: str | None) -> Function:
+    match = _NAME.fullmatch(name) if name is not None else None
+    if match is not None:
+        language, function, line, file = match.groups()
+        return Function(function, max(int(line), 0),
+                        "" if file == "-" else file,
+                        NATIVE if language == "n" else PYTHON)
     if name is None:
-        return Function("<unknown 0x%x>" % (address & 2**64 - 1), 0, "", "")
-    match = _NAME.fullmatch(name)
-    if match is None:
-        return Function(name, 0, "", "")
-    language, function, line, file = match.groups()
-    return Function(function, max(int(line), 0),
-                    "" if file == "-" else file, language)
+        name = "<unknown 0x%x>" % (frame.address & 2**64 - 1)
+    return Function(name, 0, "", NATIVE if frame.kind == "native" else PYTHON)

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from vmprof_convert.estimator import Estimate
-from vmprof_convert.model import Profile
+from vmprof_convert.model import Function, Profile
 from vmprof_convert.program import LOST
 from vmprof_convert.summary import Summary, Tally, summarize
 from vmprof_convert.units import format_bytes, format_count, format_range
@@ -31,7 +31,8 @@ def write(profile: Profile, out: TextIO, limit: int = 25, *,
         print(_total_line(profile, summary), file=out)
     if profile.lost_stacks:
         print("lost: the stacks of %d of %d samples; their bytes are in %s"
-              % (profile.lost_stacks, summary.samples, LOST.name), file=out)
+              % (profile.lost_stacks, summary.samples + summary.time_samples,
+                 LOST.name), file=out)
     if profile.cut_stacks:
         print("cut: the stacks of %d samples were deeper than vmprof records; "
               "their outermost callers are missing from \"total\""
@@ -75,17 +76,22 @@ def _table(profile: Profile, summary: Summary, out: TextIO, limit: int) -> None:
                    "total", "%", "95 %", "objects", "95 %", "function"),
           file=out)
     for row in summary.rows[:limit]:
-        f = row.function
         print(_LINE % (
             *_cells(row.self_bytes, row.self_objects, summary, profile.gaps),
             *_cells(row.total_bytes, row.total_objects, summary, profile.gaps),
-            "%s  %s:%d" % (f.name, f.file, f.line) if f.file else f.name,
-        ), file=out)
+            _label(row.function)), file=out)
     if len(summary.rows) > limit:
         rest = len(summary.rows) - limit
         print("%10s and %d function%s more" % (
             "...", rest, "s" if rest > 1 else ""), file=out)
     print(file=out)
+
+
+def _label(function: Function) -> str:
+    name, line, file, _ = function
+    if not file:
+        return name
+    return "%s  %s:%d" % (name, file, line) if line else "%s  %s" % (name, file)
 
 
 def _cells(bytes_: Estimate, objects: Estimate, summary: Summary,

@@ -25,6 +25,7 @@ CATEGORIES: list[Json] = [
 ]
 
 OTHER = Category(0, 0)
-#: by the kind of frame
-PYTHON = {"interpreted": Category(1, 1), "jit": Category(1, 2)}
+PYTHON = Category(1, 0)
+INTERPRETED = Category(1, 1)
+JIT = Category(1, 2)
 NATIVE = Category(2, 0)

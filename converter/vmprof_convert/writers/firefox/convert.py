@@ -9,10 +9,11 @@ from typing import BinaryIO, TypeVar
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import weight_bytes
-from vmprof_convert.model import Frame, Profile
-from vmprof_convert.program import LOST, ProgramFrames
+from vmprof_convert.model import NATIVE, PYTHON, Frame, Profile
+from vmprof_convert.program import Program
+from vmprof_convert.writers.firefox import categories
 from vmprof_convert.writers.firefox.builder import ProfileBuilder
-from vmprof_convert.writers.firefox.categories import NATIVE, OTHER, PYTHON
+from vmprof_convert.writers.firefox.categories import Category
 from vmprof_convert.writers.firefox.counters import Counter
 from vmprof_convert.writers.firefox.extra import Entry
 from vmprof_convert.writers.firefox.json_types import Json
@@ -117,17 +118,12 @@ def _interval(profile: Profile) -> float:
 
 def _times(profile: Profile, interval: float) -> list[float]:
     """The samples' times in milliseconds since the start."""
-    stamps: Sequence[int] = profile.samples.time
-    if profile.version == 7:
-        # of a clock that starts anywhere
-        first = min(stamps)
-        return [(stamp - first) / 1e6 for stamp in stamps]
-    # Version 6 has no times.  Its samples are spread evenly, one per period,
-    # in the order of the file: what is known of them is their order, and that
-    # a period of the processor's time lies between two of them.
+    # Samples without times are spread evenly, one per period, in the order of
+    # the file: what is known of them is their order, and that a period of the
+    # processor's time lies between two of them.
     times = []
     untimed = 0
-    for stamp in stamps:
+    for stamp in profile.samples.time:
         if stamp < 0:
             times.append(untimed * interval)
             untimed += 1
@@ -151,43 +147,47 @@ def _weights(profile: Profile) -> list[int]:
 
 
 class _FrameIndex(dict[Frame, int]):
-    """The builder's index of each of the profile's frames."""
+    """The builder's index of each of the program's frames."""
 
-    def __init__(self, profile: Profile, builder: ProfileBuilder):
+    def __init__(self, program: Program, builder: ProfileBuilder):
         super().__init__()
-        self._profile = profile
+        self._program = program
         self._builder = builder
 
     def __missing__(self, frame: Frame) -> int:
-        category = PYTHON.get(frame.kind, NATIVE)
-        function = self._profile.function(frame.address)
+        function = self._program.function(frame)
         index = self._builder.frame(
             self._builder.function(function.name, function.file, function.line,
-                                   python=category != NATIVE),
-            category, frame.line)
+                                   python=function.kind == PYTHON),
+            _category(function.kind, frame.kind), frame.line)
         self[frame] = index
         return index
+
+
+def _category(function: str, frame: str) -> Category:
+    """Of a frame of this kind, in a function of this kind: all frames of a
+    function must agree, but for the subcategory."""
+    if function == PYTHON:
+        return {"interpreted": categories.INTERPRETED,
+                "jit": categories.JIT}.get(frame, categories.PYTHON)
+    return categories.NATIVE if function == NATIVE else categories.OTHER
 
 
 def _stacks(profile: Profile, builder: ProfileBuilder,
             progress: Callable[[int, int], None] | None) -> list[int]:
     """The builder's index of each of the profile's stacks; and then, so that
     it is number -1, that of a lost one if there are any."""
-    def label(name: str) -> list[int]:
-        return [builder.frame(builder.function(name, python=False), OTHER)]
-
-    frame_index = _FrameIndex(profile, builder).__getitem__
-    program_frames = ProgramFrames(profile)
+    program = Program(profile)
+    frame_index = _FrameIndex(program, builder).__getitem__
     stacks = []
     total = len(profile.stacks)
     step = total // 100 + 1
-    for number, stack in enumerate(profile.stacks):
+    for number in range(total):
         if progress is not None and number % step == 0:
             progress(number, total)
-        stacks.append(list(map(frame_index, program_frames(stack)))
-                      or label(program_frames.label(stack).name))
+        stacks.append(list(map(frame_index, program.stack(number))))
     if -1 in profile.samples.stack:
-        stacks.append(label(LOST.name))
+        stacks.append(list(map(frame_index, program.stack(-1))))
     result = builder.set_stacks(stacks)
     if progress is not None:
         progress(total, total)

@@ -1,0 +1,411 @@
+"""The table and the Firefox profile agree: in every label, and in every
+function's bytes but for the rounding of the weights, which is known."""
+from __future__ import annotations
+
+import collections
+import io
+import json
+import random
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import firefox_rules
+import made_profiles
+from conftest import PyPy
+from made_profiles import LINES, PID, FrameSpec, Log, jit, machine_code, native
+from vmprof_convert import readers
+from vmprof_convert.model import PYTHON, Function, Profile
+from vmprof_convert.program import Program
+from vmprof_convert.summary import Tally, summarize
+from vmprof_convert.units import format_bytes
+from vmprof_convert.writers import firefox, table
+
+MS = 1_000_000
+
+#: what is seen of a function: name, file, line, and whether it is Python
+Key = tuple[str, str, int, bool]
+
+
+def key_of(function: Function) -> Key:
+    return (function.name, function.file, function.line,
+            function.kind == PYTHON)
+
+
+class Shown:
+    """What the Firefox profile says."""
+
+    def __init__(self, profile: Profile) -> None:
+        out = io.BytesIO()
+        firefox.write(profile, out)
+        self.json: dict[str, Any] = json.loads(out.getvalue())
+        assert firefox_rules.violations(self.json) == []
+        self.extra: dict[str, Any] = {
+            entry["label"]: entry["value"]
+            for section in self.json["meta"]["extra"]
+            for entry in section["entries"]}
+        self.own: dict[Key, int] = collections.defaultdict(int)
+        self.total: dict[Key, int] = collections.defaultdict(int)
+        self.time_samples = 0
+        for thread in self.json["threads"]:
+            self.time_samples += len(thread["samples"]["stack"])
+            allocations = thread.get("nativeAllocations",
+                                     {"stack": [], "weight": []})
+            for stack, weight in zip(allocations["stack"],
+                                     allocations["weight"]):
+                functions = self.functions(stack)
+                self.own[functions[0]] += weight
+                for function in set(functions):
+                    self.total[function] += weight
+
+    def functions(self, stack: int | None) -> list[Key]:
+        """Innermost first."""
+        shared = self.json["shared"]
+        strings, functions = shared["stringArray"], shared["funcTable"]
+        result = []
+        while stack is not None:
+            number = shared["frameTable"]["func"][
+                shared["stackTable"]["frame"][stack]]
+            source = functions["source"][number]
+            result.append((
+                strings[functions["name"][number]],
+                "" if source is None else
+                strings[shared["sources"]["filename"][source]],
+                functions["lineNumber"][number] or 0,
+                functions["isJS"][number]))
+            stack = shared["stackTable"]["prefix"][stack]
+        return result
+
+
+def rounding(members: Sequence[bool]) -> float:
+    """How far off the sum of these samples' weights can be: that of the first
+    n is off by half a byte at most, for every n; and right for n = 0."""
+    ends = sum(a != b for a, b in zip(members, [*members[1:], False]))
+    return ends / 2
+
+
+def check(path: Path) -> Profile:
+    """Compare the report of the profile at `path`, as it is made while the
+    samples are read, with what the converter writes."""
+    tally = Tally()
+    profile = readers.read_into(path, tally)
+    summary = summarize(profile, tally)
+    out = io.StringIO()
+    table.write(profile, out, 10**9, tally=tally)
+    text = out.getvalue()
+    whole = readers.read(path)
+    shown = Shown(whole)
+
+    rows = {key_of(row.function): row for row in summary.rows}
+    assert len(rows) == len(summary.rows)
+    assert shown.total.keys() == rows.keys()
+    program = Program(whole)
+    stacks = [list(map(key_of, program.functions(stack))) for stack, size in
+              zip(whole.samples.stack, whole.samples.size) if size]
+    for key, row in rows.items():
+        assert shown.own[key] == pytest.approx(
+            row.self_bytes.value, rel=1e-12,
+            abs=rounding([stack[-1] == key for stack in stacks])), key
+        assert shown.total[key] == pytest.approx(
+            row.total_bytes.value, rel=1e-12,
+            abs=rounding([key in stack for stack in stacks])), key
+    assert sum(shown.own.values()) == pytest.approx(
+        summary.bytes.value, rel=1e-12, abs=0.5)
+
+    # what is written
+    lines = text.splitlines()
+    for name, file, line, _ in rows:
+        label = "  ".join([name, *([file] if file else [])])
+        label += ":%d" % line if file and line else ""
+        assert any(found.endswith("  " + label) for found in lines), label
+    said = re.search(r"\((\d+) samples", lines[0])
+    assert shown.extra.get("Allocation samples", 0) == summary.samples == (
+        int(said[1]) if said else 0)
+    assert shown.time_samples == summary.time_samples == number(
+        "time samples: (N);", text)
+    if profile.moments:
+        last = profile.moments[-1]
+        assert shown.extra["Allocated, counted by the GC"] == last.allocated
+        assert "the GC itself counted: %s in %d minor collections" % (
+            format_bytes(last.allocated),
+            shown.extra["Minor collections"]) in text
+    if profile.lost_stacks:
+        assert " of %d samples; " % len(whole.samples) in text
+    for label, pattern in (
+            ("Samples whose stack got lost", "lost: the stacks of (N) of"),
+            ("Samples whose stack was deeper than vmprof records",
+             "cut: the stacks of (N) samples"),
+            ("Child processes that were not sampled", "(N) child process"),
+            ("Memory pressures, each hides some bytes from the GC's count",
+             "shortly before (N) memory"),
+            ("Times the GC changed its state unseen",
+             "allocated before (N) collections")):
+        assert shown.extra.get(label, 0) == number(pattern, text), label
+    return whole
+
+
+def number(pattern: str, text: str) -> int:
+    """What stands where `pattern` has N; 0 if it says nothing of the kind."""
+    found = re.search(pattern.replace("N", r"\d+"), text)
+    return int(found[1]) if found else 0
+
+
+def test_the_tolerance_is_that_of_the_rounding() -> None:
+    assert rounding([True, True, True]) == 0.5
+    assert rounding([True, False, False]) == 0.5
+    assert rounding([False, True, False, True]) == 4 * 0.5
+    assert rounding([False, False]) == 0
+
+
+# ________________________________________
+# made profiles
+
+
+def many(stacks: Sequence[Sequence[FrameSpec] | None], log: Log) -> Log:
+    """Samples of many sizes and intervals in these stacks."""
+    chosen = random.Random(1).choices(stacks, k=60)
+    for i, stack in enumerate(chosen):
+        log.allocation(stack, size=16 + i * 37 % 900,
+                       interval=(700, 1000, 64)[i % 3], time=i * MS,
+                       thread=PID + i % 2)
+    log.allocated, log.collections = 54321, 3
+    return log
+
+
+def plain(log: Log) -> Log:
+    f, g = log.function("f"), log.function("g", 7, "lib.py")
+    return many([[f], [f, g], [g, f], [f, g, g]], log)
+
+
+def sampled(**settings: object) -> Log:
+    log = Log()
+    log.settings(**settings)
+    return log
+
+
+def lost() -> Log:
+    log = sampled()
+    f = log.function("f")
+    return many([[f], None, [f, f]], log)
+
+
+def lost_time_samples() -> Log:
+    log = sampled(period="0.01")
+    f = log.function("f")
+    log.allocation([f], size=24, time=MS)
+    for i in range(3):
+        log.tick(None, time=(2 + i) * MS)
+    return log
+
+
+def empty_stacks(interpreter: str) -> Log:
+    log = Log(interpreter=interpreter)
+    log.settings()
+    f = log.function("f")
+    return many([[f], [], [f, f], []], log)
+
+
+def machine_code_alone() -> Log:
+    log = sampled()
+    f = log.function("f")
+    return many([[machine_code(0x7000)] * 509, [f, machine_code(0x7000)],
+                 [machine_code(0x8000)]], log)
+
+
+def starts_and_ends() -> Log:
+    log = sampled()
+    main = log.function("entry_point", 1, "<builtin>/app_main.py")
+    run = log.function("run_toplevel", 1, "<builtin>/app_main.py")
+    runner = log.function("_run_code", 1, "/usr/lib/pypy3.9/runpy.py")
+    site = log.function("join", 1, "/usr/lib/pypy3.9/posixpath.py")
+    exits = log.function("run_exitfuncs", 1, "<builtin>/atexit/app_atexit.py")
+    f = log.function("f")
+    return many([[main], [main, run, runner], [main, site], [main, run, site],
+                 [exits], [exits, f], [main, run, runner, f]], log)
+
+
+def starts_alone() -> Log:
+    log = sampled()
+    return many([[log.function("entry_point", 1, "<builtin>/app_main.py")]],
+                log)
+
+
+def without_names() -> Log:
+    """Frames whose functions nothing names, as in a process that was killed;
+    names of no form; lines and files that are not known."""
+    log = sampled()
+    f = log.function("f")
+    odd = log.function("g", 0, "")
+    log.addresses += 16
+    log.name(log.addresses, "no form at all")
+    return many([[f, 0xDEAD0], [0xDEAD0, 0xDEAD8], [odd, f], [log.addresses],
+                 [jit(0xDEAD8)], [log.function("h", 0, "h.py")]], log)
+
+
+def one_name_for_many() -> Log:
+    log = sampled()
+    return many([[log.function("f", 3)], [log.function("f", 3), 0xDEAD1],
+                 [log.function("f", 4)], [log.function("f", 3, "other.py")]],
+                log)
+
+
+def native_frames() -> Log:
+    log = sampled()
+    f = log.function("f")
+    malloc, free = log.native_function("malloc"), log.native_function("f")
+    log.name(log.addresses + 16, "py:malloc:0:-")
+    return many([[f, native(malloc)], [f, native(malloc), native(0xBEEF1)],
+                 [native(malloc), f], [f, native(free), jit(f)],
+                 # Python's, and of the same name
+                 [f, log.addresses + 16], [f, log.addresses + 16, malloc],
+                 # what one kind of frame calls Python and another native
+                 [native(f), f], [0xBEEF1]], log)
+
+
+def recursion() -> Log:
+    log = sampled()
+    f, g = log.function("f"), log.function("g")
+    return many([[f] * 300, [f, g] * 100, [g] * 508 + [f], [f, jit(f), jit(f)],
+                 [g] * 509], log)
+
+
+def time_samples_alone(interpreter: str, **options: Any) -> Log:
+    log = Log(interpreter=interpreter, **options)
+    f, g = log.function("f"), log.function("g")
+    for path in [f], [f, g], [g]:
+        if log.pypy:
+            log.raw_stack(log.words(path), 1)
+        elif log.flags & LINES:
+            log.raw_stack([n for frame in reversed(path)
+                           for n in (-5, frame)], 1)
+        else:
+            log.raw_stack(reversed(path), 1)
+    log.raw_stack([], 1)
+    return log
+
+
+def both_kinds() -> Log:
+    log = sampled(period="0.001")
+    f, g = log.function("f"), log.function("g")
+    for i in range(50):
+        log.tick([f] if i % 3 else [f, g], time=i * MS)
+        log.allocation([f, g] if i % 2 else [g], size=16 + i * 40,
+                       time=i * MS, interval=333)
+    return log
+
+
+def large_and_tiny() -> Log:
+    log = sampled()
+    f, g = log.function("f"), log.function("g")
+    for i in range(20):
+        log.allocation([f], size=2**40 + i, interval=2**20)
+        log.allocation([g], size=16, interval=2**50)
+        log.allocation([f, g], size=1, interval=1)
+    return log
+
+
+def what_went_wrong() -> Log:
+    log = plain(sampled(children=3, ended="the program disabled vmprof"))
+    log.pressures, log.surprises, log.dropped = 2, 5, 7
+    return log
+
+
+MADE: dict[str, Callable[[], Log]] = {
+    "plain": lambda: plain(sampled()),
+    "fixed gaps": lambda: plain(sampled(gaps="fixed")),
+    "auto": lambda: plain(sampled(interval=65536, limit="5000ppm")),
+    "no samples in blocks": lambda: time_samples_alone("pypy"),
+    "lines": lambda: time_samples_alone("cpython", flags=LINES),
+    "no lines": lambda: time_samples_alone("cpython", flags=0),
+    "own times": lambda: time_samples_alone("cpython", version=7),
+    "empty stacks": lambda: empty_stacks("pypy"),
+    "another's empty stacks": lambda: empty_stacks("guest"),
+    "resident memory": lambda: plain(Log(
+        flags=made_profiles.PYPY | made_profiles.MEMORY)),
+    **{made.__name__: made for made in (
+        lost, lost_time_samples, machine_code_alone, starts_and_ends,
+        starts_alone, without_names, one_name_for_many, native_frames,
+        recursion, both_kinds, large_and_tiny, what_went_wrong)},
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_made_profiles(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "made.vmprof"
+    path.write_bytes(made_profiles.packed(MADE[name]().data()))
+    check(path)
+
+
+def test_the_labels_of_stacks_without_frames(tmp_path: Path) -> None:
+    """Three reasons, three names."""
+    path = tmp_path / "made.vmprof"
+    for log, label in (
+            (empty_stacks("guest"), "[no frames]"),
+            (machine_code_alone(), "[compiled code, function not known]"),
+            (starts_and_ends(), "[starting and ending the run]"),
+            (lost(), "[stack lost]")):
+        path.write_bytes(made_profiles.packed(log.data()))
+        profile = check(path)
+        labels = {row.function.name for row in summarize(profile).rows
+                  if row.function.name.startswith("[")}
+        assert labels == {label}
+
+
+# ________________________________________
+# real ones
+
+PROGRAM = """
+    import sys, threading
+    sys.setrecursionlimit(10000)
+
+    def down(n):
+        return down(n - 1) if n else [str(i) for i in range(300)]
+
+    def items(n):
+        if n:
+            yield str(n)
+            yield from items(n - 1)
+
+    def work():
+        for n in 3, 60, 470, 530:
+            down(n)
+        for _ in range(30):
+            sum(map(len, items(20)))
+            list(map(str, range(2000)))
+            bytearray(100000)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    work()
+    thread.join()
+"""
+
+
+@pytest.mark.parametrize("interval,flags", [
+    ("2k", ()), ("auto", ()), ("16k", ("--period", "0.001")),
+    ("4k", ("--allocation-gaps", "fixed")),
+    ("16k", ("--mem", "--period", "0.001")),
+], ids=["2k", "auto", "both kinds", "fixed", "memory"])
+@pytest.mark.parametrize("jit", ["", "off"], ids=["jit", "no jit"])
+def test_real_profiles(pypy: PyPy, interval: str, flags: tuple[str, ...],
+                       jit: str) -> None:
+    run = pypy.sample(PROGRAM, interval, *flags, jit=jit)
+    profile = check(run.path)
+    assert len(profile.samples) > 20
+
+
+def test_a_real_start_and_end(pypy: PyPy) -> None:
+    profile = check(pypy.sample("pass", "256").path)
+    assert "[starting and ending the run]" in {
+        row.function.name for row in summarize(profile).rows}
+
+
+def test_real_time_samples(pypy: PyPy) -> None:
+    script = pypy.script(PROGRAM)
+    run = pypy.command("-m", "vmprof", "--period", "0.001", "-o", "out.vmprof",
+                       str(script))
+    assert run.code == 0, run.err
+    check(run.path)
