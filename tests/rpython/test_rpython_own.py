@@ -86,7 +86,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-@pytest.mark.long
+@pytest.mark.long(0.5)
 @pytest.mark.parametrize("group", [
     *(pytest.param(group, id=group.name) for group in GROUPS),
     *(pytest.param(group, id=group.name, marks=pytest.mark.hard)
@@ -114,7 +114,7 @@ def test_as_many_as_without_the_patch(group: Group) -> None:
     assert len(re.findall(r"<[A-Za-z]*Function ", done.stdout)) == group.count
 
 
-@pytest.mark.long
+@pytest.mark.long(0.5)
 def test_our_tests_in_rpythons_style(tree: Path) -> None:
     added = ROOT / "rpython" / "added"
     files = [path.relative_to(added) for path in added.rglob("test_*.py")]
