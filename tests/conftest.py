@@ -26,7 +26,7 @@ PYPY = os.environ.get("PYPY", str(ROOT / ".venv-pypy" / "bin" / "pypy3"))
 CACHE = os.environ.get("XDG_CACHE_HOME", str(ROOT / ".build" / "cache"))
 
 #: markers of the tests that have these fixtures
-MARKERS = {"pypy": "pypy", "opened": "node"}
+MARKERS = {"pypy": "pypy", "opened": "node", "wheels": "slow"}
 #: tests that take a second or more of a core, for the marker `slow`
 SLOW = {
     "test_deep_stacks_in_turn_are_defined_once",
