@@ -71,7 +71,7 @@ lint: .build/test
 	.venv/bin/mypy vmprof-integration/vmprof_allocation
 	.venv/bin/mypy converter/vmprof_convert
 	.venv/bin/mypy rpython/python2.py rpython/tree.py rpython/translate.py \
-		pypy-branch/apply.py
+		pypy-branch/apply.py pypy-branch/complete.py
 	MYPYPATH=rpython .venv/bin/mypy tests/hard
 
 bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \

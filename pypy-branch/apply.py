@@ -7,6 +7,7 @@ README.rst names, or at a later one that left the files of the series as they
 were.  Each patch becomes a commit on the current branch, with what it says of
 itself as the message and with the new files that belong to it.
 
+The patches are made of what is in patches/ and of RPython's: see complete.py.
 The RPython half of the new files is rpython/added, and the C that is shared
 with the hook engine; the rest is added/ here.  The patches have no lines of
 context: git's hashes of the files say whether they fit.  If one does not,
@@ -23,6 +24,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "rpython"))
+import complete  # noqa: E402
 import tree  # noqa: E402
 from python2 import Problem  # noqa: E402
 
@@ -33,7 +35,7 @@ NEW = {
     "06-vmprof-module.patch": ("pypy/module",),
     "07-documentation.patch": ("pypy/doc",),
 }
-OURS = (tree.Ours(), tree.Ours(HERE / "patches", HERE / "added", shared=None))
+OURS = (tree.Ours(), complete.Ours(HERE / "patches", HERE / "added", shared=None))
 
 
 def new_files() -> dict[str, Path]:
@@ -41,15 +43,15 @@ def new_files() -> dict[str, Path]:
     return {str(place): path for ours in OURS for path, place in ours.files()}
 
 
-def new_files_of(patch: Path) -> dict[str, Path]:
+def new_files_of(patch: tree.Patch) -> dict[str, Path]:
     return {place: path for place, path in new_files().items()
             if place.startswith(tuple(folder + "/" for folder in
                                       NEW.get(patch.name, ())))}
 
 
-def message(patch: Path) -> str:
+def message(patch: tree.Patch) -> str:
     """What a patch says before its first file."""
-    return patch.read_text(encoding="utf-8").partition("\nindex ")[0] + "\n"
+    return patch.text.partition("\nindex ")[0] + "\n"
 
 
 def git(checkout: Path, *arguments: str, text: str | None = None) -> str:
@@ -61,10 +63,10 @@ def git(checkout: Path, *arguments: str, text: str | None = None) -> str:
     return done.stdout
 
 
-def patched(checkout: Path, work: Path) -> dict[Path, dict[str, bytes]]:
+def patched(checkout: Path, work: Path) -> dict[tree.Patch, dict[str, bytes]]:
     """For each patch, the files that it changes, as they are then.  `work` is
     an empty folder, where that is tried."""
-    result: dict[Path, dict[str, bytes]] = {}
+    result: dict[tree.Patch, dict[str, bytes]] = {}
     for patch in OURS[1].series():
         names = [name for name, _ in tree.git_hashes(patch)]
         for name in names:

@@ -58,6 +58,16 @@ addopts = --assert=plain -p no:cacheprovider
 
 
 @dataclasses.dataclass(frozen=True)
+class Patch:
+    path: Path
+    text: str
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+
+@dataclasses.dataclass(frozen=True)
 class Ours:
     """What goes on top of the wheel."""
 
@@ -66,7 +76,11 @@ class Ours:
     shared: Path | None = (HERE.parent / "vmprof-integration/vmprof_allocation"
                            / "native/shared")
 
-    def series(self) -> list[Path]:
+    def text(self, path: Path) -> str:
+        """Of a patch, as patch(1) is to have it."""
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+
+    def series(self) -> list[Patch]:
         """The patches, in order."""
         path = self.patches / "series"
         if not path.is_file():
@@ -82,7 +96,7 @@ class Ours:
             if patch in result[:number]:
                 raise Problem("%s names %s twice: take one line out"
                               % (path, patch.name))
-        return result
+        return [Patch(patch, self.text(patch)) for patch in result]
 
     def files(self) -> Iterator[tuple[Path, Path]]:
         """The added files: where they are, and where they belong in a tree."""
@@ -136,7 +150,7 @@ def inputs(wheel: Path, ours: Ours | None) -> str:
     add("wheel", wheel)
     if ours is not None:
         for patch in ours.series():
-            add("patch " + patch.name, patch)
+            add("patch " + patch.name, patch.path)
         for path, place in ours.files():
             add("file " + str(place), path)
     return state.hexdigest() + "\n"
@@ -151,13 +165,12 @@ def unzip(wheel: Path, folder: Path) -> None:
                 path.chmod(path.stat().st_mode | 0o111)
 
 
-def git_hashes(patch: Path) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def git_hashes(patch: Patch) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """For each file of a patch: the name, and the beginnings of git's hashes
     of the file before and after; several of them, one an index line, if the
     patch is for several versions of the file."""
-    text = patch.read_text(encoding="utf-8", errors="replace")
-    for match in re.finditer(r"((?:^index .*\n)+)--- .*\n\+\+\+ b/(\S+)$", text,
-                             re.MULTILINE):
+    for match in re.finditer(r"((?:^index .*\n)+)--- .*\n\+\+\+ b/(\S+)$",
+                             patch.text, re.MULTILINE):
         yield match.group(2), re.findall(
             r"^index ([0-9a-f]{7,40})\.\.([0-9a-f]{7,40})\b", match.group(1),
             re.MULTILINE)
@@ -171,14 +184,16 @@ def git_hash(path: Path) -> str:
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 
-def apply(patch: Path, folder: Path) -> None:
+def apply(patch: Patch, folder: Path) -> None:
     """Apply one patch, exactly."""
     def check(name: str, expected: list[str], when: str) -> None:
-        if not git_hash(folder / name).startswith(tuple(expected)):
+        found = git_hash(folder / name)
+        if not found.startswith(tuple(expected)):
             raise Problem("%s does not apply exactly: %s it, %s is not the file "
-                          "%s: make it anew from the tree with the patches "
-                          "before it" % (patch, when, name,
-                                         " or ".join(expected)))
+                          "%s, but %s: make it anew from the tree with the "
+                          "patches before it" % (
+                              patch.path, when, name, " or ".join(expected),
+                              found[:11]))
 
     hashes = list(git_hashes(patch))
     for name, pairs in hashes:
@@ -186,10 +201,9 @@ def apply(patch: Path, folder: Path) -> None:
     try:
         done = subprocess.run(
             ["patch", "-p1", "-F0", "--forward", "--unified",
-             "--no-backup-if-mismatch", "-d", str(folder),
-             "-i", str(absolute(patch))],
-            text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+             "--no-backup-if-mismatch", "-d", str(folder)],
+            input=patch.text, encoding="utf-8", errors="surrogateescape",
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             # variables change what patch does and says
             env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"})
     except FileNotFoundError:
@@ -201,8 +215,8 @@ def apply(patch: Path, folder: Path) -> None:
     if done.returncode or said:
         raise Problem("%s does not apply exactly: make it anew from the tree "
                       "with the patches before it\n%s" % (
-                          patch, "\n".join("    " + line for line in
-                                           done.stdout.splitlines())))
+                          patch.path, "\n".join("    " + line for line in
+                                                done.stdout.splitlines())))
     for name, pairs in hashes:
         check(name, [after for _, after in pairs], "after")
 

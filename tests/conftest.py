@@ -26,7 +26,7 @@ PYPY = os.environ.get("PYPY", str(ROOT / ".venv-pypy" / "bin" / "pypy3"))
 CACHE = os.environ.get("XDG_CACHE_HOME", str(ROOT / ".build" / "cache"))
 
 #: markers of the tests that have these fixtures
-MARKERS = {"pypy": "pypy", "opened": "node"}
+MARKERS = {"pypy": "pypy", "opened": "node", "wheels": "slow"}
 #: tests that take a second or more of a core, for the marker `slow`
 SLOW = {
     "test_deep_stacks_in_turn_are_defined_once",
@@ -48,17 +48,22 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(problem)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def order(item: pytest.Item) -> tuple[float, bool]:
     """What takes minutes is begun first, so that no worker is left with it at
     the end; what needs a translated program comes last."""
+    long = item.get_closest_marker("long")
+    return (-long.args[0] if long else 0,
+            item.get_closest_marker("translated") is not None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
             if fixture in MARKERS:
                 item.add_marker(MARKERS[fixture])
         if getattr(item, "originalname", None) in SLOW:
             item.add_marker("slow")
-    items.sort(key=lambda item: (item.get_closest_marker("long") is None,
-                                 item.get_closest_marker("translated") is not None))
+    items.sort(key=order)
 
 
 @dataclasses.dataclass

@@ -1,12 +1,14 @@
 """Build the native half of the hook engine.
 
 It is a plain shared library, loaded with cffi's dlopen: it knows nothing of
-the interpreter that loads it, so one build, and one wheel, serves them all.
+the interpreter that loads it, so one build, and one wheel, serves them all
+that have a glibc that is not older than what it needs.
 Where it can't work (another system, another processor) it is not built, and
 the package says so when it is used.
 """
 import os
 import platform
+import re
 import sys
 from glob import glob
 
@@ -57,9 +59,21 @@ class BuildPackage(build_py):
             os.path.join(self.build_lib, "vmprof_allocation.pth"), self.abi()]
 
 
+def needed_glibc(library):
+    """The newest version of glibc whose symbols a library has, if any."""
+    with open(library, "rb") as file:
+        return max(((int(major), int(minor)) for major, minor in re.findall(
+            rb"\0GLIBC_(\d+)\.(\d+)", file.read())), default=None)
+
+
 class AnyPythonWheel(bdist_wheel):
     def get_tag(self):
+        """PyPI takes what says which glibc it needs, and no linux_x86_64."""
         _, _, platform_tag = super().get_tag()
+        for library in self.get_finalized_command("build_ext").get_outputs():
+            version = os.path.exists(library) and needed_glibc(library)
+            if version:
+                platform_tag = "manylinux_%d_%d_x86_64" % version
         return "py3", "none", platform_tag if SUPPORTED else "any"
 
 

@@ -30,7 +30,7 @@ DIFFERENT = {
 
 @pytest.fixture
 def series() -> list[Patch]:
-    return [parse(path) for path in apply.OURS[1].series()]
+    return [parse(patch) for patch in apply.OURS[1].series()]
 
 
 def test_each_patch_says_why(series: list[Patch]) -> None:
@@ -48,14 +48,14 @@ def test_few_of_pypys_lines_are_replaced(series: list[Patch]) -> None:
 
 def test_one_file_has_a_version_for_each_branch() -> None:
     """main's and py3.11's"""
-    versions = {name: len(pairs) for path in apply.OURS[1].series()
-                for name, pairs in tree.git_hashes(path)}
+    versions = {name: len(pairs) for patch in apply.OURS[1].series()
+                for name, pairs in tree.git_hashes(patch)}
     assert {name for name, count in versions.items() if count != 1} \
         == {"pypy/module/_vmprof/interp_vmprof.py"}
 
 
 def test_shared_parts_are_rpythons(series: list[Patch]) -> None:
-    theirs = {path.name: parse(path).files for path in apply.OURS[0].series()}
+    theirs = {patch.name: parse(patch).files for patch in apply.OURS[0].series()}
     ours = {patch.name: patch.files for patch in series}
     assert set(theirs) < set(ours)
     assert {(patch, name) for patch in theirs
@@ -71,10 +71,10 @@ def test_new_files_are_not_rpythons() -> None:
 
 def test_each_new_file_comes_with_one_patch() -> None:
     found: list[str] = []
-    for path in apply.OURS[1].series():
-        found += apply.new_files_of(path)
+    for patch in apply.OURS[1].series():
+        found += apply.new_files_of(patch)
     assert sorted(found) == sorted(apply.new_files())
-    assert set(apply.NEW) <= {path.name for path in apply.OURS[1].series()}
+    assert set(apply.NEW) <= {patch.name for patch in apply.OURS[1].series()}
 
 
 # added Python ----------------------------------------------------------------
@@ -103,8 +103,8 @@ def without_body(text: str) -> str:
 @pytest.mark.python2
 def test_added_python_is_python_2(series: list[Patch]) -> None:
     """Where it is not RPython's: that is compiled by test_rpython_tree.py."""
-    theirs = {(name, tuple(hunk)) for path in apply.OURS[0].series()
-              for name, hunks in parse(path).hunks.items() for hunk in hunks}
+    theirs = {(name, tuple(hunk)) for patch in apply.OURS[0].series()
+              for name, hunks in parse(patch).hunks.items() for hunk in hunks}
     hunks = [(name, without_body("\n".join(
                 line[1:] for line in hunk if line.startswith("+"))))
              for patch in series for name, hunks in patch.hunks.items()
@@ -214,7 +214,7 @@ def test_later_version_of_other_files_is_fine(checkout: Checkout) -> None:
 
 
 def test_second_patch_that_fails_leaves_nothing(checkout: Checkout) -> None:
-    patch = apply.OURS[1].series()[1]
+    patch = apply.OURS[1].series()[1].path
     patch.write_text(patch.read_text().replace("+last", "+lost"))
     checkout.refuses("after it, gc.py is not the file")
 

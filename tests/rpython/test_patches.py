@@ -17,7 +17,7 @@ def ours(request: pytest.FixtureRequest) -> tree.Ours:
 
 @pytest.fixture
 def series(ours: tree.Ours) -> list[Patch]:
-    result = [parse(path) for path in ours.series()]
+    result = [parse(patch) for patch in ours.series()]
     assert result, "%s names no patch" % ours.patches
     return result
 
@@ -41,7 +41,7 @@ def test_patches_do_not_repeat_what_they_patch(series: list[Patch]) -> None:
 
 def test_each_patch_has_gits_hash_of_each_file(ours: tree.Ours,
                                                series: list[Patch]) -> None:
-    for patch, path in zip(series, ours.series()):
-        hashes = dict(tree.git_hashes(path))
+    for patch, whole in zip(series, ours.series()):
+        hashes = dict(tree.git_hashes(whole))
         assert list(hashes) == list(patch.files), patch.name
         assert all(hashes.values()), patch.name

@@ -3,9 +3,10 @@ GC while it samples.
 
 Each is run once here.  What `make hard` runs on top: those of the GC with
 sampling off, when it does what it does without the patch
-(test_rpython_unchanged.py); rvmprof's with a JIT, which has to be translated
-for each (test_rpython_guest.py has one, too); and the pristine tree is asked
-how many tests there are.  The log of each run is left in
+(test_rpython_unchanged.py); those of the GC that is transformed and not yet
+translated, as the translated one has as many; rvmprof's with a JIT, which has
+to be translated for each (test_rpython_guest.py has one, too); and the pristine
+tree is asked how many tests there are.  The log of each run is left in
 .build/rpython/own-tests.
 """
 from __future__ import annotations
@@ -51,7 +52,6 @@ class Group(NamedTuple):
 # one that it downloads.  Long ones first.
 GROUPS = [
     Group("translated-sampling", 128, TRANSLATED, "sampling_on"),
-    Group("transformed-sampling", 41, TRANSFORMED, "sampling_on"),
     Group("rvmprof", 5, (RVMPROF + "test_rvmprof.py",), "collect_between"),
     Group("gc-sampling", 190, (GC,), "sampling_on"),
     Group("simulated-sampling", 102, SIMULATED, "sampling_on"),
@@ -68,6 +68,7 @@ HARD = [
     Group("gc", 190, (GC,)),
     Group("simulated", 102, SIMULATED),
     Group("transformed", 41, TRANSFORMED),
+    Group("transformed-sampling", 41, TRANSFORMED, "sampling_on"),
     Group("translated", 128, TRANSLATED),
     Group("rvmprof-traceback-jit", 1, (*TRACEBACK, "-k", "jitted"),
           "collect_between"),
@@ -85,7 +86,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-@pytest.mark.long
+@pytest.mark.long(0.5)
 @pytest.mark.parametrize("group", [
     *(pytest.param(group, id=group.name) for group in GROUPS),
     *(pytest.param(group, id=group.name, marks=pytest.mark.hard)
@@ -113,7 +114,7 @@ def test_as_many_as_without_the_patch(group: Group) -> None:
     assert len(re.findall(r"<[A-Za-z]*Function ", done.stdout)) == group.count
 
 
-@pytest.mark.long
+@pytest.mark.long(0.5)
 def test_our_tests_in_rpythons_style(tree: Path) -> None:
     added = ROOT / "rpython" / "added"
     files = [path.relative_to(added) for path in added.rglob("test_*.py")]

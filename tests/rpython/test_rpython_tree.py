@@ -276,7 +276,7 @@ def test_command_line_says_what_was_wrong(tmp_path: Path) -> None:
 
 @pytest.fixture
 def series() -> list[Patch]:
-    result = [parse(path) for path in layout.Ours().series()]
+    result = [parse(patch) for patch in layout.Ours().series()]
     assert result, "rpython/patches/series names no patch"
     return result
 

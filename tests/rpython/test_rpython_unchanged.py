@@ -110,7 +110,7 @@ def test_series_leaves_the_jit_alone() -> None:
     patches = tree.Ours().series()
     assert patches
     for patch in patches:
-        assert "rpython/jit/" not in patch.read_text()
+        assert "rpython/jit/" not in patch.text
 
 
 def instructions(program: Path) -> int:

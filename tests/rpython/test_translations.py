@@ -14,7 +14,8 @@ from rpython_tree import PROGRAMS, built
 pytestmark = pytest.mark.translated
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.long(7 if name == "guest-jit" else 1))
+    for name in PROGRAMS])
 def test_translation(name: str) -> None:
     assert os.access(built(name), os.X_OK)

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from pathlib import Path
+
+import tree
 
 
 @dataclasses.dataclass
@@ -21,12 +22,12 @@ class Patch:
                 for name, hunks in self.hunks.items()}
 
 
-def parse(path: Path) -> Patch:
+def parse(patch: tree.Patch) -> Patch:
     header: list[str] = []
     context: list[str] = []
     hunks: dict[str, list[list[str]]] = {}
     name, old, new = "", 0, 0
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in patch.text.splitlines():
         if old or new:
             if line[:1] not in ("+", "-", "\\"):
                 context.append(line)
@@ -42,4 +43,4 @@ def parse(path: Path) -> Patch:
             hunks[name].append([])
         elif not hunks and not re.match("(diff --git|index|---) ", line):
             header.append(line)
-    return Patch(path.name, "\n".join(header), hunks, context)
+    return Patch(patch.name, "\n".join(header), hunks, context)
