@@ -14,6 +14,7 @@ import pytest
 from rpython_tree import BUILD
 from truth import SIGMAS, sigma
 from vmprof_allocation import reader
+from vmprof_allocation.engines.builtin import BuiltinEngine
 from vmprof_allocation.estimator import weight_objects
 
 SCENARIOS = BUILD / "rpython" / "scenarios"
@@ -71,6 +72,8 @@ def test_plain(run: Run) -> None:
     assert (run.code, run.out, run.err) == (0, [], "")
     profile = run.profile()
     assert profile.settings["engine"] == "builtin"
+    assert profile.settings["capabilities"].split(",") == list(
+        BuiltinEngine(None).capabilities())
     assert profile.end_time is not None
     found = objects(profile)
     assert set(found) == {"work"}
