@@ -171,7 +171,7 @@ class Sampler(object):
         import _vmprof
         seed, = struct.unpack("<Q", os.urandom(8))
         settings = ("engine=hook;interval=%d;gaps=exponential;seed=%d;"
-                    "period=;pid=%d;limit=%s" % (
+                    "period=;pid=%d;limit=%s;capabilities=limits" % (
                         interval, seed, os.getpid(), limit))
         try:
             decoy = self.lib.hook_open(fd)

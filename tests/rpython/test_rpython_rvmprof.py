@@ -13,6 +13,7 @@ import pytest
 
 from rpython_tree import built
 from truth import SIGMAS, sigma
+from vmprof_allocation.engines.builtin import BuiltinEngine
 from vmprof_convert import readers
 from vmprof_convert.estimator import weight_objects
 from vmprof_convert.model import Profile
@@ -71,6 +72,8 @@ def test_plain(run: Run) -> None:
     assert (run.code, run.out, run.err) == (0, [], "")
     profile = run.profile()
     assert profile.settings["engine"] == "builtin"
+    assert profile.settings["capabilities"].split(",") == list(
+        BuiltinEngine(None).capabilities())
     assert profile.end_time is not None
     found = objects(profile)
     assert set(found) == {"work"}

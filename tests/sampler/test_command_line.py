@@ -9,6 +9,8 @@ import threading
 import pytest
 
 from conftest import PyPy, Run, has_builtin
+from vmprof_allocation.engines.builtin import BuiltinEngine
+from vmprof_allocation.engines.hook.engine import HookEngine
 from vmprof_convert import readers
 
 APP = """
@@ -91,6 +93,13 @@ def test_config_file_of_vmprof(pypy: PyPy) -> None:
     (pypy.folder / "ini").write_text("[global]\nperiod = 0.01\n")
     profile = pypy.sample(APP, "1k", "--config", "ini").profile()
     assert profile.settings["period"] == "0.01"
+
+
+def test_profile_says_what_its_engine_can_do(pypy: PyPy) -> None:
+    settings = pypy.sample(APP, "1k").profile().settings
+    engine = {"hook": HookEngine(), "builtin": BuiltinEngine(None)}[
+        settings["engine"]]
+    assert settings["capabilities"].split(",") == list(engine.capabilities())
 
 
 def test_summary_goes_to_stderr_and_leaves_no_file(pypy: PyPy) -> None:

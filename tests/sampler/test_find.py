@@ -294,7 +294,7 @@ def test_search_decodes_what_may_matter_and_nothing_twice(
     """capstone, under ctypes on PyPy, was most of what a search took."""
     script = pypy.script("""
         import sys
-        from vmprof_allocation import find
+        from vmprof_allocation.engines.hook import find
         decoded = []
         class Image(find.Image):
             def __init__(self, file):

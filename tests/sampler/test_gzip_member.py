@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from native_build import load
 
 CAPACITY = 65536
+#: what stands in the buffer, and behind it
+BEHIND = b"\xa5"
 FRAME = 32
 
 
@@ -19,7 +21,7 @@ class Member(ctypes.Structure):
     _fields_ = [("start", ctypes.c_void_p), ("end", ctypes.c_void_p),
                 ("at", ctypes.c_void_p), ("bits", ctypes.c_uint32),
                 ("bit_count", ctypes.c_int), ("crc", ctypes.c_uint32),
-                ("size", ctypes.c_uint32)]
+                ("size", ctypes.c_uint32), ("is_cut", ctypes.c_int)]
 
 
 @pytest.fixture(scope="session")
@@ -30,13 +32,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 class Writer:
-    def __init__(self, library: ctypes.CDLL):
+    def __init__(self, library: ctypes.CDLL, capacity: int = CAPACITY):
         self.library = library
-        self.buffer = ctypes.create_string_buffer(CAPACITY)
+        self.buffer = ctypes.create_string_buffer(BEHIND * (CAPACITY + 1),
+                                                  CAPACITY + 1)
         self.member = Member()
         self.expected = b""
         library.gzip_begin(ctypes.byref(self.member), self.buffer,
-                           ctypes.c_size_t(CAPACITY), ctypes.c_char(b"x"))
+                           ctypes.c_size_t(capacity), ctypes.c_char(b"x"))
 
     def room(self) -> int:
         return int(self.library.gzip_room(ctypes.byref(self.member)))
@@ -136,3 +139,34 @@ def test_more_than_a_stored_block_holds(library: ctypes.CDLL) -> None:
 
 def test_nothing(library: ctypes.CDLL) -> None:
     assert len(Writer(library).check()) <= FRAME
+
+
+def say_much(writer: Writer) -> None:
+    """Stored bytes and matches in fixed codes and in their own."""
+    data = bytes(i * i % 251 for i in range(100))
+    for call, *arguments in (
+            (writer.library.gzip_bytes, data, 100),
+            (writer.library.gzip_copy, data[40:97], 57, 60),
+            (writer.library.gzip_bytes, data, 100),
+            (writer.library.gzip_repeat, data, 100, 70),
+            (writer.library.gzip_bytes, b"end", 3)):
+        call(ctypes.byref(writer.member), *(
+            a if isinstance(a, bytes) else ctypes.c_size_t(a)
+            for a in arguments))
+    writer.expected = data + data[40:97] + data * 71 + b"end"
+
+
+def test_nothing_is_written_behind_the_buffer(library: ctypes.CDLL) -> None:
+    """Whatever its size is, down to nothing: the member is whole, or none."""
+    enough = Writer(library)
+    say_much(enough)
+    whole = enough.check()
+    for capacity in range(len(whole) + 1):
+        writer = Writer(library, capacity)
+        say_much(writer)
+        if capacity == len(whole):
+            assert writer.check() == whole
+        else:
+            assert library.gzip_end(ctypes.byref(writer.member)) == 0
+            assert writer.room() == 0 or capacity < FRAME
+        assert set(writer.buffer.raw[capacity:]) == set(BEHIND)

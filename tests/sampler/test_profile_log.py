@@ -37,7 +37,8 @@ TRAILER = b"\x03" + struct.pack("<qq8x", made_profiles.START + 1, 0)
 @pytest.fixture(scope="session")
 def log_harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return build(tmp_path_factory.mktemp("log_harness"), "log_harness",
-                 "shared/profile_log.c", "shared/stack_table.c",
+                 "shared/profile_log.c", "shared/file_sink.c",
+                 "shared/stack_table.c",
                  "shared/gzip_member.c")
 
 

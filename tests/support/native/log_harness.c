@@ -33,6 +33,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "file_sink.h"
 #include "profile_log.h"
 
 #define REQUIRE(condition) \
@@ -72,8 +73,13 @@ static void get_totals(struct profile_totals *t)
 
 static void open_log(int fd, int64_t now)
 {
+    static struct file_sink file;
+    int error = file_sink_open(&file, fd);
+
     profile_fd = fd;
-    printf("%d\n", profile_log_open(fd, now, get_totals));
+    if (error == 0)
+        profile_log_open(&file.sink, now, get_totals);
+    printf("%d\n", error);
 }
 
 static void records(const char *command, const char *hex)

@@ -61,6 +61,7 @@
 #define MAX_FINALIZERS  256
 #define MAX_LINES       100000
 #define ALIGNED(n)      (((n) & 7) == 0)
+#define HEADER_SIZE     8               /* incminimark's */
 #define MARKER          12321           /* no errno at all */
 
 static int line_number;
@@ -71,7 +72,7 @@ static int line_number;
 static void failed(const char *what, int where)
 {
     fflush(stdout);
-    fprintf(stderr, "harness.c:%d: line %d of the trace: not so: %s\n",
+    fprintf(stderr, "nursery_harness.c:%d: line %d of the trace: not so: %s\n",
             where, line_number, what);
     exit(3);
 }
@@ -119,6 +120,7 @@ static unsigned char *taken;    /* one for each 8 bytes of the nursery */
 static char **small_object;     /* where they were put, by number */
 static int64_t objects, max_objects;
 static int with_engine, hooked, abandoned;
+static char elsewhere[32];      /* where large objects begin */
 static int depth_in_reserve;    /* collect_and_reserve() is at work */
 
 static void *(*collect_and_reserve)(void *, intptr_t);
@@ -253,14 +255,12 @@ static void *gc_collect_and_reserve(void *self, intptr_t size)
 static void *gc_external_malloc(void *self, uintptr_t type, intptr_t length,
                                 uintptr_t young)
 {
-    static char elsewhere;
-
     CHECK(self == &gc && type == 24 && length > 0 && young == 1);
     if (gc.external_collects) {
         gc.external_collects = 0;
         collect_with_progress();
     }
-    return gc.external_fails ? NULL : &elsewhere;
+    return gc.external_fails ? NULL : elsewhere + HEADER_SIZE;
 }
 
 /* A copy of _minor_collection() in a place that nobody hooked */
@@ -282,9 +282,10 @@ static void memory_pressure(void)
 /* the program */
 
 static int64_t pending_size, pending_interval;  /* a sample of this object */
+static uintptr_t pending_address;
 static int follows;
 
-static int64_t take_sample(int64_t size, int64_t interval)
+static int64_t take_sample(int64_t size, int64_t interval, uintptr_t address)
 {
     CHECK(with_engine && size > 0 && pending_size == 0);
     CHECK(depth_in_reserve == 0);
@@ -292,17 +293,21 @@ static int64_t take_sample(int64_t size, int64_t interval)
         return interval;        /* as the recorder, in a forked child */
     pending_size = size;
     pending_interval = interval;
+    pending_address = address;
     /* oracle.next_interval() */
     return follows ? (int64_t)(((uint64_t)interval % 10007 * 5 +
                                 (uint64_t)size) % 10007 + 1)
                    : interval;
 }
 
-static void print_sample(int64_t number)
+/* 'start' is where the object begins, with its header. */
+static void print_sample(int64_t number, const char *start)
 {
-    if (pending_size != 0)
+    if (pending_size != 0) {
+        CHECK(pending_address == (uintptr_t)start);
         printf("sample %" PRId64 " %" PRId64 " %" PRId64 "\n", number,
                pending_size, pending_interval);
+    }
     pending_size = 0;
 }
 
@@ -347,7 +352,7 @@ static void allocate(intptr_t size)
     CHECK(slow || pending_size == 0);
     if (slow && with_engine && nursery.phase == NURSERY_RUNNING)
         CHECK(real || pending_size != 0 || abandoned);  /* not for nothing */
-    print_sample(number);
+    print_sample(number, result);
 }
 
 static int64_t large_size(uintptr_t type, intptr_t length)
@@ -366,7 +371,7 @@ static void allocate_large(int64_t size)
     }
     printf("%s %" PRId64 " %" PRId64 "\n",
            depth_in_reserve > 0 ? "hidden" : "large", objects, size);
-    print_sample(new_number());
+    print_sample(new_number(), elsewhere);
 }
 
 static int is_pinned(const char *at)

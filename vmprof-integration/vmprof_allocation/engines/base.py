@@ -52,6 +52,11 @@ class Engine:
 
     name = ""
 
+    def capabilities(self) -> tuple[str, ...]:
+        """What this engine can record, in words that PROFILE.rst defines;
+        whether it is asked to, the settings say.  They stand in the profile."""
+        raise NotImplementedError
+
     def prepare(self, knowledge: str = "") -> None:
         """Find out whether this engine can start, and get ready.
 

@@ -37,6 +37,11 @@ class BuiltinEngine(Engine):
         self._pid = 0
         self._lock = RLock()
 
+    def capabilities(self) -> tuple[str, ...]:
+        # what vmprof_allocation.c, which knows no Python, writes itself
+        return ("limits", "native-frames", "resident-memory", "survival",
+                "time-samples", "types")
+
     def prepare(self, knowledge: str = "") -> None:
         if self._pid not in (0, os.getpid()):
             # a forked child: its parent's lock and sampling

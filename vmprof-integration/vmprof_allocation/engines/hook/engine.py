@@ -23,10 +23,10 @@ from vmprof_allocation.interrupts import Lock, Section
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from vmprof_allocation.engines.hook.place import Place
-    from vmprof_allocation.engines.hook.process import Process
     from vmprof_allocation.errors import Finding
     from vmprof_allocation.settings import Settings
 
@@ -35,12 +35,14 @@ if TYPE_CHECKING:
 KNOCK = 2**18
 
 
-def _look(knowledge: str) -> Process:
-    """What only the start needs does not stay on the program's heap."""
+def _look(knowledge: str) -> tuple[Place, list[Finding], Callable[[], None]]:
+    """process.look().  What only the start needs does not stay on the program's
+    heap; that is why no method of it is called from here: PyPy would remember
+    it with the call."""
     from vmprof_allocation.engines import hook
     from vmprof_allocation.engines.hook import process
     try:
-        return process.Process(knowledge)
+        return process.look(knowledge)
     finally:
         for name in "process", "knowledge", "library":
             sys.modules.pop("%s.%s" % (hook.__name__, name), None)
@@ -63,18 +65,21 @@ class HookEngine(Engine):
         #: False while what start() did has to be taken back
         self._is_on = False
 
+    def capabilities(self) -> tuple[str, ...]:
+        return "limits", "resident-memory", "time-samples"
+
     def knowledge(self) -> str:
         return self._place.layout.text() if self._place is not None else ""
 
     def prepare(self, knowledge: str = "") -> None:
         # takes its time, and can be interrupted
-        process = _look(knowledge) if self._place is None else None
+        found = _look(knowledge) if self._place is None else None
         with self._section():
             if self._place is None:
-                assert process is not None
-                process.prepare_hooks()
-                self._place, self._lib = process.place, process.place.lib
-                self.findings = process.findings
+                assert found is not None
+                place, self.findings, prepare_hooks = found
+                prepare_hooks()
+                self._place, self._lib = place, place.lib
             self._prepare()
 
     def _section(self) -> Section:
@@ -188,6 +193,7 @@ class HookEngine(Engine):
             ("period", "" if settings.period is None else settings.period),
             ("pid", os.getpid()),
             ("limit", settings.limit or ""),
+            ("capabilities", ",".join(self.capabilities())),
         ))
 
     def set_interval(self, interval: int) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
 import sys
 
 from vmprof_allocation.engines.hook import knowledge
@@ -19,7 +18,10 @@ from vmprof_allocation.errors import AllocationSamplingError, Evidence
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+    from vmprof_allocation.errors import Finding
 
 #: of ELF: kinds of segments, and their flags
 PT_LOAD, PT_NOTE = 1, 4
@@ -45,6 +47,11 @@ def unsupported() -> str | None:
         return ("sampling a stock PyPy works on x86-64; this is %s"
                 % machine)
     return None
+
+
+def _number(data: bytes, at: int, size: int) -> int:
+    """`struct` would be one more module in the program's process."""
+    return int.from_bytes(data[at:at + size], "little")
 
 
 class Mapping:
@@ -125,23 +132,22 @@ class Process(Evidence):
         head = self.place.bytes_at(0, 64)
         if head[:6] != b"\x7fELF\x02\x01":
             raise self.refuse("PyPy's code", "it has no 64-bit ELF header")
-        table, = struct.unpack_from("<Q", head, 32)
-        entry_size, entries = struct.unpack_from("<HH", head, 54)
+        table = _number(head, 32, 8)
+        entry_size, entries = _number(head, 54, 2), _number(head, 56, 2)
         segments = []
         for i in range(entries):
-            kind, flags, _, address, _, _, size = struct.unpack_from(
-                "<IIQQQQQ", self.place.bytes_at(table + i * entry_size, 56))
-            segments.append((kind, flags, address, size))
+            entry = self.place.bytes_at(table + i * entry_size, 56)
+            segments.append((_number(entry, 0, 4), _number(entry, 4, 4),
+                             _number(entry, 16, 8), _number(entry, 40, 8)))
         return segments
 
     def _build_id(self) -> str:
         for kind, _, address, size in self._segments():
             note = self.place.bytes_at(address, size) if kind == PT_NOTE else b""
             while len(note) >= 12:
-                name_size, value_size, note_kind = struct.unpack_from(
-                    "<III", note)
-                value = 12 + (name_size + 3) // 4 * 4
-                if note_kind == 3 and note[12:15] == b"GNU":
+                value = 12 + (_number(note, 0, 4) + 3) // 4 * 4
+                value_size = _number(note, 4, 4)
+                if _number(note, 8, 4) == 3 and note[12:15] == b"GNU":
                     return note[value:value + value_size].hex()
                 note = note[value + (value_size + 3) // 4 * 4:]
         raise self.refuse("build-id", "PyPy's code has none")
@@ -244,3 +250,10 @@ class Process(Evidence):
             raise self.refuse("changing PyPy's code in memory",
                               os.strerror(error))
         self.found("PyPy's code", "can be hooked")
+
+
+def look(told: str) -> tuple[Place, list[Finding], Callable[[], None]]:
+    """What the engine keeps of this process; and what prepares the hooks: see
+    Process.prepare_hooks()."""
+    process = Process(told)
+    return process.place, process.findings, process.prepare_hooks

@@ -1,5 +1,9 @@
 #include "nursery.h"
 
+/* Of incminimark's header, one word.  collect_and_reserve() returns where it
+   begins, external_malloc() where it ends. */
+#define HEADER_SIZE     8
+
 struct nursery nursery;
 
 static char *unaligned(char *point)
@@ -62,7 +66,8 @@ static void place(void)
     *nursery.top = nursery.placed_top = unaligned(point);
 }
 
-static void allocated_object(int64_t size)
+/* 'start' is where it begins, with its header. */
+static void allocated_object(const char *start, int64_t size)
 {
     int64_t interval = nursery.sampler.interval;
     int64_t next;
@@ -72,7 +77,7 @@ static void allocated_object(int64_t size)
     nursery.allocated += size;
     if (!sampler_object(&nursery.sampler, size))
         return;
-    next = nursery.take_sample(size, interval);
+    next = nursery.take_sample(size, interval, (uintptr_t)start);
     if (next != interval)
         sampler_set_interval(&nursery.sampler, next);
 }
@@ -96,7 +101,7 @@ void *nursery_collect_and_reserve(void *gc, intptr_t size)
         nursery.inside = 0;
     }
     if (object != NULL)
-        allocated_object(size);
+        allocated_object(object, size);
     place();
     return object;
 }
@@ -130,7 +135,8 @@ void *nursery_external_malloc(void *gc, uintptr_t type, intptr_t length,
     if (nursery.inside || object == NULL)
         return object;
     settle_here();
-    allocated_object(nursery.large_size(type, length));
+    allocated_object((const char *)object - HEADER_SIZE,
+                     nursery.large_size(type, length));
     place();
     return object;
 }

@@ -54,8 +54,8 @@ struct nursery {
     char **top;                     /* address of the GC's nursery_top */
     struct nursery_original original;
     int64_t (*large_size)(uintptr_t type, intptr_t length);    /* bytes */
-    /* returns the interval to go on with */
-    int64_t (*take_sample)(int64_t size, int64_t interval);
+    /* 'address': recorder.h.  Returns the interval to go on with. */
+    int64_t (*take_sample)(int64_t size, int64_t interval, uintptr_t address);
 
     struct sampler sampler;
     volatile int64_t new_interval;  /* set by any thread; 0: no change */

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "divert.h"
+#include "file_sink.h"
 #include "forks.h"
 #include "hook.h"
 #include "process_end.h"
@@ -16,6 +17,7 @@
 #include "vmprof_output.h"
 #include "walk.h"
 
+static struct file_sink file;
 static const char *ended = "";
 static int error_at_end;
 
@@ -51,9 +53,10 @@ int hook_open(int fd)
     error_at_end = 0;
     signals_end_time_samples();
     signals_save();
-    error = recorder_open(fd, statistics_totals);
+    error = file_sink_open(&file, fd);
     if (error != 0)
         return -error;
+    recorder_open(&file.sink, statistics_totals);
     decoy = vmprof_output_open(on_disabled);
     error = decoy < 0 ? errno : divert_set_all(1);
     if (error != 0) {

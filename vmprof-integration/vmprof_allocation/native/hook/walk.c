@@ -53,9 +53,10 @@ static uint64_t stack_key(void)
     return ignores ? 0 : stack_nodes_key(vmprof_stack_innermost(), 0);
 }
 
-int64_t walk_take_sample(int64_t size, int64_t interval)
+int64_t walk_take_sample(int64_t size, int64_t interval, uintptr_t address)
 {
-    if (recorder_allocation(size, interval, stack_key(), walk_stack) == 0)
+    if (recorder_allocation(size, interval, address, stack_key(),
+                            walk_stack) == 0)
         return interval;
     return recorder_next_interval();
 }

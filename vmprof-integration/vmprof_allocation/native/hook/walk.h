@@ -13,4 +13,4 @@ void walk_prepare(uintptr_t base, long (*enter_signal)(void),
 int walk_find_stack(void);
 
 /* Take an allocation sample; nursery.h says what is returned. */
-int64_t walk_take_sample(int64_t size, int64_t interval);
+int64_t walk_take_sample(int64_t size, int64_t interval, uintptr_t address);

@@ -99,12 +99,34 @@ static void append_crc(struct gzip_member *m, uint32_t crc, size_t size,
 #define MAX_STORED      65535
 #define LONGEST_MATCH   258
 
+/* Here and in put_bytes() is all that is ever written. */
+static void put_byte(struct gzip_member *m, uint32_t byte)
+{
+    if (m->at < m->end)
+        *m->at++ = (unsigned char)byte;
+    else
+        m->is_cut = 1;
+}
+
+static void put_bytes(struct gzip_member *m, const unsigned char *p,
+                      size_t size)
+{
+    size_t left = (size_t)(m->end - m->at);
+
+    if (size > left) {
+        m->is_cut = 1;
+        size = left;
+    }
+    memcpy(m->at, p, size);
+    m->at += size;
+}
+
 static void put_bits(struct gzip_member *m, uint32_t bits, int count)
 {
     m->bits |= bits << m->bit_count;
     m->bit_count += count;
     while (m->bit_count >= 8) {
-        *m->at++ = (unsigned char)m->bits;
+        put_byte(m, m->bits);
         m->bits >>= 8;
         m->bit_count -= 8;
     }
@@ -119,7 +141,7 @@ static void fill_byte(struct gzip_member *m)
 static void put_number(struct gzip_member *m, uint32_t number, int bytes)
 {
     for (; bytes > 0; bytes--, number >>= 8)
-        *m->at++ = (unsigned char)number;
+        put_byte(m, number);
 }
 
 static void put_stored(struct gzip_member *m, const unsigned char *p,
@@ -131,8 +153,7 @@ static void put_stored(struct gzip_member *m, const unsigned char *p,
         fill_byte(m);
         put_number(m, count, 2);
         put_number(m, ~count, 2);
-        memcpy(m->at, p, count);
-        m->at += count;
+        put_bytes(m, p, count);
         p += count;
         size -= count;
     }
@@ -308,9 +329,9 @@ void gzip_begin(struct gzip_member *m, void *buffer, size_t capacity, char kind)
     m->bits = 0;
     m->bit_count = 0;
     m->crc = m->size = 0;
-    memcpy(m->at, header, sizeof header);
-    m->at += sizeof header;
-    *m->at++ = (unsigned char)kind;
+    m->is_cut = 0;
+    put_bytes(m, header, sizeof header);
+    put_byte(m, (unsigned char)kind);
     put_number(m, 4, 2);
     put_number(m, 0, 4);
 }
@@ -332,6 +353,8 @@ size_t gzip_end(struct gzip_member *m)
     fill_byte(m);
     put_number(m, m->crc, 4);
     put_number(m, m->size, 4);
+    if (m->is_cut)
+        return 0;
     at = m->at;
     size = (size_t)(at - m->start);
     m->at = m->start + EXTRA_SIZE;

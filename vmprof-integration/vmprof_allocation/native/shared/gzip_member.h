@@ -9,8 +9,10 @@
  * thousand times.  What is said here in ten bits for 258 bytes is "go back by
  * the size of one record and copy", and the checksum of the repetitions
  * follows from that of one by arithmetic, so that neither costs more the more
- * often a record repeats.  A library would have to be shown every byte; and
- * there is none that everything which is translated with RPython links.
+ * often a record repeats.  That is why this is not a library's: at the end of
+ * a run millions of samples are written so, and the program waits.  A library
+ * would have to be shown every byte; and there is none that everything which is
+ * translated with RPython links.
  *
  * Formats: RFC 1951 (deflate), RFC 1952 (gzip).
  *
@@ -31,12 +33,14 @@ struct gzip_member {
     uint32_t bits;                  /* that don't fill a byte yet */
     int bit_count;
     uint32_t crc, size;             /* of what it unpacks to */
+    int is_cut;                     /* there was no room for all of it */
 };
 
 /* Bytes around the content: header and trailer */
 #define GZIP_MEMBER_FRAME   32
 
-/* Begin a member in 'buffer'.  The caller knows that there is room. */
+/* Begin a member in 'buffer'.  The caller sees to it that there is room: what
+   has none is cut off, and nothing is written beyond the buffer. */
 void gzip_begin(struct gzip_member *, void *buffer, size_t capacity, char kind);
 
 /* How many bytes are left for content */
@@ -55,7 +59,7 @@ void gzip_copy(struct gzip_member *, const void *data, size_t size,
 void gzip_repeat(struct gzip_member *, const void *data, size_t size,
                  size_t times);
 
-/* Returns the size of the whole member. */
+/* Returns the size of the whole member; 0: it was cut, and is of no use. */
 size_t gzip_end(struct gzip_member *);
 
 #pragma GCC visibility pop

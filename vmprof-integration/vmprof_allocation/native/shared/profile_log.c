@@ -1,13 +1,9 @@
 #define _GNU_SOURCE
 #include "profile_log.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "digits.h"
 #include "gzip_member.h"
@@ -48,11 +44,8 @@
 
 static struct {
     int is_open;
-    int fd;
-    pid_t pid;
-    dev_t device;
-    ino_t inode;
-    int error;                          /* errno of the first failed write */
+    struct sink *sink;
+    int error;                          /* the first that the sink had */
     void (*totals)(struct profile_totals *);
     int64_t started;
     int64_t oldest;                     /* time of the oldest that waits */
@@ -77,80 +70,6 @@ static char member_buffer[MEMBER_SIZE];
 /* ____________________________________________________________ */
 /* writing */
 
-static int is_our_file(void)
-{
-    struct stat st;
-
-    /* the program may have closed it, and opened one of its own */
-    if (fstat(log.fd, &st) < 0 || st.st_dev != log.device ||
-        st.st_ino != log.inode) {
-        errno = EBADF;
-        return 0;
-    }
-    return 1;
-}
-
-/* A reader that left, or a limit that is reached, is an error of ours, and no
-   signal for the program. */
-static ssize_t quiet_write(int fd, const char *p, size_t size)
-{
-    static const struct timespec at_once;
-    sigset_t ours, before, pending;
-    ssize_t count;
-    int error;
-
-    sigemptyset(&ours);
-    sigaddset(&ours, SIGPIPE);
-    sigaddset(&ours, SIGXFSZ);
-    sigpending(&pending);
-    if (sigismember(&pending, SIGPIPE))
-        sigdelset(&ours, SIGPIPE);
-    if (sigismember(&pending, SIGXFSZ))
-        sigdelset(&ours, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &ours, &before);
-    count = write(fd, p, size);
-    error = errno;
-    if (count < 0 && (error == EPIPE || error == EFBIG))
-        (void)sigtimedwait(&ours, NULL, &at_once);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    errno = error;
-    return count;
-}
-
-/* The program waits with us, perhaps with the GIL: not for ever. */
-static int wait_for_reader(int fd)
-{
-    struct pollfd pipe = { fd, POLLOUT, 0 };
-    int count = poll(&pipe, 1, PROFILE_LOG_PATIENCE);
-
-    if (count == 0)
-        errno = ETIMEDOUT;
-    return count > 0 || errno == EINTR;
-}
-
-static int write_all(const char *p, size_t size)
-{
-    off_t start = lseek(log.fd, 0, SEEK_CUR);
-
-    while (size > 0) {
-        ssize_t count = quiet_write(log.fd, p, size);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0 && errno == EAGAIN && wait_for_reader(log.fd))
-            continue;
-        if (count <= 0) {
-            int error = count < 0 ? errno : EIO;
-            /* leave no half member */
-            if (start >= 0 && ftruncate(log.fd, start) == 0)
-                (void)lseek(log.fd, start, SEEK_SET);
-            return error;
-        }
-        p += count;
-        size -= (size_t)count;
-    }
-    return 0;
-}
-
 static void begin_member(char kind)
 {
     gzip_begin(&member, member_buffer, sizeof member_buffer, kind);
@@ -160,9 +79,10 @@ static void end_member(void)
 {
     size_t size = gzip_end(&member);
 
-    /* a child that was made without fork() did not hear of it */
-    if (log.error == 0 && log.pid == getpid())
-        log.error = is_our_file() ? write_all(member_buffer, size) : EBADF;
+    assert(size > 0);           /* MEMBER_SIZE is enough */
+    if (log.error == 0)
+        log.error = size == 0 ? ENOBUFS : log.sink->append(
+            log.sink, member_buffer, size);
 }
 
 /* ____________________________________________________________ */
@@ -466,18 +386,11 @@ int profile_log_due(int64_t now)
 /* ____________________________________________________________ */
 /* open and close */
 
-int profile_log_open(int fd, int64_t now,
-                     void (*totals)(struct profile_totals *))
+void profile_log_open(struct sink *sink, int64_t now,
+                      void (*totals)(struct profile_totals *))
 {
-    struct stat st;
-
-    if (fstat(fd, &st) < 0)
-        return errno;
-    log.fd = fd;
-    log.pid = getpid();
+    log.sink = sink;
     log.is_open = 1;
-    log.device = st.st_dev;
-    log.inode = st.st_ino;
     log.error = 0;
     log.totals = totals;
     log.started = log.newest = log.keys_since = now;
@@ -485,7 +398,6 @@ int profile_log_open(int fd, int64_t now,
     log.memory = -1;
     forget_waiting();
     stack_table_reset();
-    return 0;
 }
 
 int profile_log_error(void)
@@ -495,9 +407,8 @@ int profile_log_error(void)
 
 void profile_log_forget(void)
 {
-    /* who reads from a pipe waits until everybody has closed it */
-    if (log.is_open && is_our_file())
-        close(log.fd);
+    if (log.is_open)
+        log.sink->forget(log.sink);
     log.is_open = 0;
     forget_waiting();
 }

@@ -10,12 +10,15 @@
  * ends, or when there are more stacks than the table holds, in members of
  * their own.
  *
- * Each flush is one write() of whole records.  The functions take no lock
+ * Each flush hands one member of whole records to the sink (sink.h), of which
+ * this file knows no more.  The functions take no lock
  * and allocate nothing; they may be called from a signal handler.
  */
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "sink.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -24,10 +27,6 @@
    process that ends without a word leaves unwritten is a small part of it. */
 #define PROFILE_LOG_NS      750000000
 #define PROFILE_LOG_FIRST   10000000
-
-/* a pipe that takes nothing for so many milliseconds ends the profile, if it
-   does not block */
-#define PROFILE_LOG_PATIENCE    10000
 
 /* what each block says of the run as a whole; all since the start */
 struct profile_totals {
@@ -39,11 +38,11 @@ struct profile_totals {
     int64_t surprises;      /* the GC changed behind our back */
 };
 
-/* Begin to write to 'fd'.  Times are given as in clock_gettime(
-   CLOCK_MONOTONIC), in nanoseconds.  'totals' is asked with each flush.
-   Returns 0, or an errno. */
-int profile_log_open(int fd, int64_t now,
-                     void (*totals)(struct profile_totals *));
+/* Begin a profile, which goes to 'sink'.  Times are given as in clock_gettime(
+   CLOCK_MONOTONIC), in nanoseconds.  'totals' is asked with each flush.  One
+   that was begun before has to be closed. */
+void profile_log_open(struct sink *sink, int64_t now,
+                      void (*totals)(struct profile_totals *));
 
 /* The run's settings, as text (PROFILE.rst says which): at the start, and what
    comes to be known later */
@@ -82,7 +81,7 @@ void profile_log_object(int64_t key, int64_t now, int64_t type, int survived);
 /* True if a flush is due */
 int profile_log_due(int64_t now);
 
-/* Write what is there.  An error ends the profile at a whole record; it is
+/* Hand over what is there.  An error ends the profile at a whole record; it is
    kept, and returned by profile_log_close(). */
 void profile_log_flush(int64_t now);
 
@@ -90,16 +89,16 @@ void profile_log_flush(int64_t now);
    way. */
 void profile_log_finish(int64_t now);
 
-/* The errno of the first write that failed, or 0 */
+/* The first error that the sink had, or 0 */
 int profile_log_error(void);
 
-/* In a forked child: close the file, forget what waits to be written.  The
+/* In a forked child: forget the sink, and what waits to be written.  The
    tables stay as they are: to touch them is to copy them. */
 void profile_log_forget(void);
 
-/* Write vmprof's last records (names, trailer), and forget the file.  Finish
-   before.  Returns 0 or the errno of the first error; EBADF if the program
-   closed the file under us. */
+/* Hand over vmprof's last records (names, trailer).  Finish before.  Returns 0
+   or the first error that the sink had: EBADF if the program closed the file
+   under us. */
 int profile_log_close(void);
 
 #pragma GCC visibility pop

@@ -132,12 +132,13 @@ static void find_stack(uint64_t key, int64_t now, void (*walk)(void))
         profile_log_remember(key, last_stack);
 }
 
-int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
-                            void (*walk)(void))
+int64_t recorder_allocation(int64_t size, int64_t interval, uintptr_t address,
+                            uint64_t stack_key, void (*walk)(void))
 {
     int saved_errno = errno;
     int64_t now, key;
 
+    (void)address;              /* nothing is written of it yet */
     recorder_lock();
     if (!is_open || is_stopped) {
         recorder_unlock();
@@ -351,23 +352,18 @@ static void stop_flusher(void)
 /* ____________________________________________________________ */
 /* open and close */
 
-int recorder_open(int fd, void (*totals)(struct profile_totals *))
+void recorder_open(struct sink *sink, void (*totals)(struct profile_totals *))
 {
-    int error;
-
     recorder_lock();
-    error = profile_log_open(fd, now_ns(), all_totals);
-    if (error == 0) {
-        memset(&recorder_counts, 0, sizeof recorder_counts);
-        get_totals = totals;
-        last_stack = newest_stack = named_stack = 0;
-        pace_start(&pace, 0, 0, 0);
-        expect_children();
-        is_stopped = 0;
-        is_open = 1;
-    }
+    profile_log_open(sink, now_ns(), all_totals);
+    memset(&recorder_counts, 0, sizeof recorder_counts);
+    get_totals = totals;
+    last_stack = newest_stack = named_stack = 0;
+    pace_start(&pace, 0, 0, 0);
+    expect_children();
+    is_stopped = 0;
+    is_open = 1;
     recorder_unlock();
-    return error;
 }
 
 int recorder_start(const char *settings)

@@ -28,9 +28,9 @@ struct recorder_counts {
 
 extern struct recorder_counts recorder_counts;
 
-/* Open the profile on 'fd'.  'totals' fills in what the GC counts (all but
-   'lost' and 'dropped').  Returns 0 or an errno. */
-int recorder_open(int fd, void (*totals)(struct profile_totals *));
+/* Begin a profile, which goes to 'sink' until recorder_close().  'totals' fills
+   in what the GC counts (all but 'lost' and 'dropped'). */
+void recorder_open(struct sink *sink, void (*totals)(struct profile_totals *));
 
 /* Write the settings (PROFILE.rst) and, from now on, what waits for more than
    a second, even if no more samples come.  Returns 0 or an errno. */
@@ -48,7 +48,7 @@ void recorder_note(const char *note);
    has become another program at once.  Once is enough. */
 void recorder_count_child(void);
 
-/* Forget the file.  Returns 0, or the errno that ended the profile. */
+/* Forget the sink.  Returns 0, or the errno that ended the profile. */
 int recorder_close(void);
 
 /* In a forked child: the profile is its parent's.  Returns 1 if there was
@@ -69,11 +69,14 @@ int recorder_stack(const void *record, size_t size);
 int recorder_has_new_stacks(void);
 
 /* Take an allocation sample of 'size' bytes at a mean interval of 'interval'
-   bytes.  'walk' makes vmprof walk this thread's stack, and hands the result
+   bytes.  'address' is where they begin, with the GC's header of the object, or
+   of the first object if the JIT allocates several in one piece; 0: it is not
+   known.  It holds until the GC next moves objects, and what stands there is
+   not an object yet: nobody may look.  'walk' makes vmprof walk this thread's stack, and hands the result
    to recorder_stack(); if it doesn't, then the stack is lost.  It is spared
    where 'stack_key' is known (stack_nodes.h; 0: always walk).  Returns the
    sample's key, or 0 if there is no profile.  Keeps errno. */
-int64_t recorder_allocation(int64_t size, int64_t interval,
+int64_t recorder_allocation(int64_t size, int64_t interval, uintptr_t address,
                             uint64_t stack_key, void (*walk)(void));
 
 /* From now on, no more samples than a number a second, or a share of the time

@@ -1,8 +1,10 @@
 #include "vmprof_allocation.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <unistd.h>
 
+#include "file_sink.h"
 #include "native_frames.h"
 #include "profile_log.h"
 #include "recorder.h"
@@ -21,6 +23,11 @@ int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame,
 /* The rest of the record is for interpreted frames. */
 #define MAX_NATIVE_FRAMES   100
 
+/* What this engine can record, in words that PROFILE.rst defines; in the
+   profile beside the settings, which say whether it was asked to */
+#define CAPABILITIES        "limits,native-frames,resident-memory,survival," \
+                            "time-samples,types"
+
 /* rgc.ALLOCATION_TOTALS */
 struct allocation_totals {
     intptr_t interval;
@@ -28,6 +35,7 @@ struct allocation_totals {
     intptr_t collections;
 };
 
+static struct file_sink file;
 static struct allocation_totals *gc_totals;
 static volatile int is_open;
 static int with_memory;
@@ -111,7 +119,6 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
 {
     int64_t key;
 
-    (void)address;
     if (!is_open) {
         recorder_count_child();
         return -1;
@@ -119,7 +126,8 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
     if (gc_totals == NULL)
         return 0;
     innermost_frame = __builtin_frame_address(0);
-    key = recorder_allocation(size, gc_totals->interval, stack_key(), walk);
+    key = recorder_allocation(size, gc_totals->interval, (uintptr_t)address,
+                              stack_key(), walk);
     if (key != 0)
         gc_totals->interval = recorder_next_interval();
     return key;
@@ -178,9 +186,10 @@ int vmprof_takes_time_samples(void)
 
 int vmprof_allocation_open(int fd, int take_time_samples, int memory)
 {
-    int error = recorder_open(fd, get_totals);
+    int error = file_sink_open(&file, fd);
 
     if (error == 0) {
+        recorder_open(&file.sink, get_totals);
         gc_totals = NULL;
         takes_time_samples = take_time_samples;
         with_memory = memory;
@@ -196,8 +205,12 @@ void vmprof_allocation_limit(intptr_t per_second, intptr_t share)
 
 int vmprof_allocation_start(char *settings)
 {
+    char text[1024];
+    int size = snprintf(text, sizeof text, "%s;capabilities=%s", settings,
+                        CAPABILITIES);
+
     flush_codes();
-    return result(recorder_start(settings));
+    return result(recorder_start(size < (int)sizeof text ? text : settings));
 }
 
 void vmprof_allocation_totals(void *totals)
