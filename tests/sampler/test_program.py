@@ -141,6 +141,27 @@ def test_threads_and_exit_handlers_are_in_the_profile(pypy: PyPy) -> None:
         assert names.count(name) > 850
 
 
+def test_the_profile_is_whole_if_exit_functions_are_cleared(
+        stock_pypy: PyPy) -> None:
+    """Ours is one of them."""
+    run = stock_pypy.sample("""
+        import atexit
+        atexit.register(print, "not this")
+        filler = b"x" * 20000
+        def work():
+            for i in range(1000):
+                filler[:10000]
+        work()
+        atexit._clear()
+        work()
+    """, "4k", jit="off")
+    assert run.out == ""
+    profile = run.profile()
+    assert profile.end_time is not None and not profile.ended
+    names = [innermost(profile, stack) for stack in profile.samples.stack]
+    assert names.count("work") > 1700
+
+
 @pytest.mark.parametrize("end", [
     "class Odd(SystemExit): pass\nraise Odd(7)",
     "sys.exit(2**40)", "sys.exit(-1)", "sys.exit((1, 2))",

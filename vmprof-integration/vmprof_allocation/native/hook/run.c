@@ -4,6 +4,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "divert.h"
 #include "file_sink.h"
@@ -20,6 +24,8 @@
 static struct file_sink file;
 static const char *ended = "";
 static int error_at_end;
+/* the process in which a profile is being written; 0: none */
+static pid_t running;
 
 /* one at a time: the program may disable vmprof while another thread stops the
    sampling */
@@ -36,6 +42,7 @@ static void on_disabled(const void *trailer, size_t size)
     profile_log_bytes(trailer, size);
     recorder_unlock();
     error_at_end = recorder_close();
+    running = 0;
     vmprof_output_close();
     (void)divert_set_all(0);
     signals_end_time_samples();
@@ -43,6 +50,41 @@ static void on_disabled(const void *trailer, size_t size)
     /* nobody knocks, but the GC will be entered */
     start_stop_end();
     pthread_mutex_unlock(&ending);
+}
+
+/* The interpreter has ended, and nobody has stopped the sampling: the program
+   has cleared its exit functions, and ours with them. */
+static void on_exit_of_process(void)
+{
+    struct timespec now;
+    char trailer[25] = { 0x03 };
+    int64_t end[2];
+
+    /* a child, or another thread is about to end it */
+    if (running != getpid() || pthread_mutex_trylock(&ending) != 0)
+        return;
+    signals_end_time_samples();
+    recorder_stop();
+    clock_gettime(CLOCK_REALTIME, &now);
+    end[0] = now.tv_sec;
+    end[1] = now.tv_nsec / 1000;
+    memcpy(trailer + 1, end, sizeof end);
+    recorder_lock();
+    profile_log_bytes(trailer, sizeof trailer);
+    recorder_unlock();
+    (void)recorder_close();
+    running = 0;
+    pthread_mutex_unlock(&ending);
+}
+
+static int watch_exit(void)
+{
+    static int is_registered;
+
+    if (!is_registered && atexit(on_exit_of_process) != 0)
+        return ENOMEM;
+    is_registered = 1;
+    return 0;
 }
 
 int hook_open(int fd)
@@ -83,13 +125,19 @@ int hook_enabled(const char *settings, int take_time_samples)
         error = walk_find_stack();
     if (error == 0)
         error = forks_watch();
+    if (error == 0)
+        error = watch_exit();
     if (error != 0)
         return error;
     if (take_time_samples)
         error = signals_begin_time_samples();
     else
         signals_restore();
-    return error != 0 ? error : recorder_start(settings);
+    if (error == 0)
+        error = recorder_start(settings);
+    if (error == 0)
+        running = getpid();
+    return error;
 }
 
 void hook_limit(int64_t per_second, int64_t share)
@@ -125,6 +173,7 @@ int hook_close(void)
 
     pthread_mutex_lock(&ending);
     error = recorder_close();
+    running = 0;
     signals_restore();
     vmprof_output_close();
     (void)divert_set_all(0);
