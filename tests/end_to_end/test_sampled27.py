@@ -133,7 +133,7 @@ def test_samples_name_the_programs_functions(starter: Starter) -> None:
     assert done.returncode == 0, done.stderr
     profile = readers.read(starter.profile)
     assert profile.end_time is not None and profile.lost_stacks == 0
-    assert profile.settings["carrier"] == "live"
+    assert profile.settings["engine"] == "hook"
     assert profile.settings["interval"] == "16384"
     found = bytes_by_function(profile)
     total, moment = sum(found.values()), profile.moments[-1]

@@ -455,7 +455,7 @@ def test_the_profile_info_panel_tells_the_settings_and_what_is_lost() -> None:
     assert info["Time samples dropped"] == 3
     assert info["Minor collections"] == 7
     assert info["Times the GC changed its state unseen"] == 5
-    assert info["interval"] == "1000" and info["carrier"] == "live"
+    assert info["interval"] == "1000" and info["engine"] == "hook"
 
 
 def test_without_time_samples_the_interval_is_a_millisecond() -> None:

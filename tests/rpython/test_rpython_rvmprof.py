@@ -71,7 +71,7 @@ def test_plain(run: Run) -> None:
     run("plain")
     assert (run.code, run.out, run.err) == (0, [], "")
     profile = run.profile()
-    assert profile.settings["carrier"] == "patch"
+    assert profile.settings["engine"] == "builtin"
     assert profile.end_time is not None
     found = objects(profile)
     assert set(found) == {"work"}

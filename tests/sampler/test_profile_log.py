@@ -202,7 +202,7 @@ FRAMES = st.lists(st.tuples(st.integers(0, 7), ADDRESSES), max_size=30)
 def logs(draw: st.DrawFn) -> Log:
     log = Log("open profile %d" % START)
     if draw(st.booleans()):
-        log.settings("carrier=live;interval=%d" % draw(COUNTS))
+        log.settings("engine=hook;interval=%d" % draw(COUNTS))
     time = 0
     known = [0]
     untold: list[int] = []
@@ -260,12 +260,12 @@ def test_what_goes_in_comes_out(log_harness: pathlib.Path,
 
 def test_settings(log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
     log, file = new_log(tmp_path)
-    log.settings("carrier=live;interval=4096;gaps=fixed;period=")
+    log.settings("engine=hook;interval=4096;gaps=fixed;period=")
     log.flush(0)
     log.close()
     log.run(log_harness)
     assert log.check(file.read_bytes()).settings == {
-        "carrier": "live", "interval": "4096", "gaps": "fixed", "period": ""}
+        "engine": "hook", "interval": "4096", "gaps": "fixed", "period": ""}
 
 
 def test_one_log_after_another(log_harness: pathlib.Path,
