@@ -111,6 +111,21 @@ def test_unknown_kinds_are_passed_over_and_named() -> None:
     assert panel[PASSED_OVER] == "gc-events (1), types (3)"
 
 
+def test_the_room_for_what_comes_is_passed_over() -> None:
+    """PROFILE.rst names kinds that are not written yet."""
+    text = (DATA.parents[2] / "converter" / "PROFILE.rst").read_text()
+    room = text[text.index("\nRoom for what comes\n---"):
+                text.index("\nWhy it is so\n---")]
+    kinds = re.findall("^``([a-z]+)``[:,]", room, re.MULTILINE)
+    assert kinds == ["facts", "types", "gc", "figures", "processes"]
+    log = sampled()
+    for kind in kinds:
+        log.block(kind, digits(3, 1, 1, 7, 2, 99, 5))
+    profile = readers.read_bytes(log.data())
+    assert profile.unknown == dict.fromkeys(kinds, 1)
+    assert list(profile.samples.size) == [24, 48]
+
+
 def test_many_unknown_kinds_are_not_all_named() -> None:
     log = sampled()
     for number in range(1000):
