@@ -12,6 +12,7 @@ import pytest
 from made_profiles import (
     LINES,
     PID,
+    FrameSpec,
     Log,
     digits,
     jit,
@@ -246,8 +247,9 @@ def test_progress_is_told_in_bytes_of_the_file(tmp_path: Path) -> None:
 def test_stacks_are_defined_by_what_is_new_in_them() -> None:
     log = Log()
     f, g, h = (log.function(name) for name in "fgh")
-    stacks = [[f, g, h], [f, g], [f, g, g], [], [h], [f, g, h, f, g, h],
-              [f, g, h], [jit(f), g], [f, jit(g)]]
+    stacks: list[list[FrameSpec]] = [
+        [f, g, h], [f, g], [f, g, g], [], [h], [f, g, h, f, g, h],
+        [f, g, h], [jit(f), g], [f, jit(g)]]
     log.settings()
     for frames in stacks:
         log.allocation(frames, size=8)

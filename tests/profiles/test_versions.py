@@ -186,8 +186,8 @@ def stacks_of_many_shapes(blocks: int) -> Profile:
     f, g, h = (log.function(name) for name in "fgh")
     stacks: list[list[FrameSpec]] = [
         [f, g, h], [f, g], [f, g, g], [], [h], [f, g, h, f, g, h], [f, g, h],
-        [jit(f), g], [f, jit(g)], [f, jit(f), machine_code(8)], [f] * 509,
-        [f] * 508 + [g], [2**63]]
+        [jit(f), g], [f, jit(g)], [f, jit(f), machine_code(8)], [f for _ in range(509)],
+        [*[f] * 508, g], [2**63]]
     log.settings()
     for i, frames in enumerate(stacks * 2):
         log.allocation(frames, size=8 + i, time=i)

@@ -24,3 +24,6 @@ thread.start()
 thread.join()
 for _ in range(5):
     work()
+
+# as a user writes
+# mypy: ignore-errors
