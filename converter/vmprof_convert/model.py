@@ -294,7 +294,7 @@ class Profile:
         known."""
         text = self.settings.get("interval", "")
         # of a damaged profile it may be anything
-        return int(text) if text.isascii() and text.isdigit() else 0
+        return int(text) if re.fullmatch("[0-9]{1,19}", text) else 0
 
     @property
     def engine(self) -> str:
