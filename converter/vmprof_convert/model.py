@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, overload
 
+#: of unknown kinds, so many are named
+MAX_KINDS = 10
 #: what a function can be
 PYTHON, NATIVE = "python", "native"
 #: it is none, but stands for something: see program.py
@@ -269,6 +271,9 @@ class Profile:
     meta: dict[str, str]
     #: settings of the allocation sampling; empty: there was none
     settings: dict[str, str]
+    #: what the profile holds beside, which the reader didn't know: kinds, and
+    #: how many blocks of each were passed over
+    unknown: dict[str, int]
     #: of the frames, by their addresses
     functions: dict[int, Function]
     #: distinct stacks, outermost frame first
@@ -289,7 +294,13 @@ class Profile:
         known."""
         text = self.settings.get("interval", "")
         # of a damaged profile it may be anything
-        return int(text) if text.isascii() and text.isdigit() else 0
+        return int(text) if re.fullmatch("[0-9]{1,19}", text) else 0
+
+    @property
+    def engine(self) -> str:
+        """How the sampler got at the allocations: "hook" or "builtin"; empty:
+        not known."""
+        return self.settings.get("engine", "")
 
     @property
     def gaps(self) -> str:
@@ -300,6 +311,14 @@ class Profile:
         """Processes that the program forked, and that were not sampled."""
         text = self.settings.get("children", "")
         return int(text) if re.fullmatch("[0-9]{1,18}", text) else 0
+
+    @property
+    def passed_over(self) -> str:
+        """What of `unknown` there is, for people."""
+        kinds = ["%s (%d)" % pair for pair in sorted(self.unknown.items())]
+        if len(kinds) > MAX_KINDS:
+            kinds[MAX_KINDS:] = ["%d kinds more" % (len(kinds) - MAX_KINDS)]
+        return ", ".join(kinds)
 
     @property
     def ended(self) -> str:

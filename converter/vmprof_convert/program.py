@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from vmprof_convert.model import LABEL, Frame, Function, Profile
 
-#: files that stand between PyPy's start-up code and the program
-_RUNNERS = ("/vmprof/__main__.py", "/runpy.py", "<frozen runpy>")
+#: files that stand between PyPy's start-up code and the program; the first one
+#: in profiles with blocks of version 2
+_RUNNERS = ("<vmprof-allocation>", "/vmprof/__main__.py", "/runpy.py",
+            "<frozen runpy>")
 _OURS = "/vmprof_allocation/"
 #: PyPy's own, "<builtin>/...": it starts and ends a run; and the functions that
 #: run what is the program's

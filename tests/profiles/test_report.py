@@ -138,6 +138,15 @@ def test_interval_under_a_limit_is_one_number(tmp_path: Path) -> None:
         "allocated in 0.00 s (4 samples, auto: one per 7.50 MiB on average):")
 
 
+@pytest.mark.parametrize("interval", ["", "x", "-5", "1e3", "9" * 5000,
+                                      "\u0663"])
+def test_interval_that_is_none(tmp_path: Path, interval: str) -> None:
+    log = Log()
+    log.settings(interval=interval)
+    log.flush()
+    assert "(0 samples, one per 0 B on average)" in lines(log, tmp_path)[0]
+
+
 def test_interval_that_the_program_set_is_an_average(tmp_path: Path) -> None:
     log = Log()
     f = log.function("f")

@@ -82,10 +82,13 @@ class Log:
     """A log in the making; `self.bytes` is what was written so far."""
 
     def __init__(self, *, interpreter: str = "pypy", version: int = 6,
-                 flags: int | None = None, period: int = 10_000):
-        """`flags` None: those of the interpreter; `period` in microseconds."""
+                 flags: int | None = None, period: int = 10_000,
+                 blocks: int = 3):
+        """`version` is that of vmprof's layout, and `blocks` that of ours.
+        `flags` None: those of the interpreter; `period` in microseconds."""
         self.pypy = interpreter == "pypy"
         self.version = version
+        self.blocks = blocks
         self.flags = (PYPY if self.pypy else 0) if flags is None else flags
         self.keys = 0
         self.addresses = 0x1000
@@ -103,6 +106,8 @@ class Log:
         self.defined: dict[tuple[Pair, ...], int] = {}
         #: number of the node that these frames lead to
         self.nodes: dict[tuple[Pair, ...], int] = {(): 0}
+        #: what was defined last
+        self.before: tuple[Pair, ...] = ()
         #: number of each frame
         self.frames: dict[Pair, int] = {}
         name = interpreter.encode()
@@ -132,8 +137,10 @@ class Log:
         self.bytes += b"\x08" + word(address) + string("n:%s:0:-" % name)
         return address
 
-    def block(self, kind: str, payload: str, version: str = "3") -> None:
-        self.name(BLOCK_ADDRESS, "alloc:%s:%s:%s" % (payload, version, kind))
+    def block(self, kind: str, payload: str,
+              version: int | str | None = None) -> None:
+        self.name(BLOCK_ADDRESS, "alloc:%s:%s:%s" % (
+            payload, self.blocks if version is None else version, kind))
 
     def settings(self, **changes: object) -> None:
         """The block of settings; `changes` replace the values below."""
@@ -165,6 +172,16 @@ class Log:
 
     def define(self, frames: tuple[Pair, ...]) -> int:
         """The number of this stack, which is defined if it is new."""
+        if frames not in self.defined and self.blocks == 2:
+            kept = 0
+            while frames[:kept + 1] == self.before[:kept + 1] and (
+                    kept < min(len(frames), len(self.before))):
+                kept += 1
+            self.pending += digits(
+                0, kept, len(frames) - kept,
+                *(number % 2**64 for pair in frames[kept:] for number in pair))
+            self.before = frames
+            self.defined[frames] = len(self.defined) + 1
         if frames not in self.defined:
             kept = len(frames)
             while frames[:kept] not in self.nodes:

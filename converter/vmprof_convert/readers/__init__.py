@@ -27,7 +27,8 @@ def _profile(log: Log, torn: int, samples: Samples) -> Profile:
     return Profile(
         interpreter=log.interpreter, period=log.period,
         start_time=log.start_time, end_time=log.end_time, meta=log.meta,
-        settings=log.blocks.settings, functions=log.functions(),
+        settings=log.blocks.settings, unknown=log.blocks.unknown,
+        functions=log.functions(),
         stacks=log.collector.stacks, samples=samples,
         moments=log.blocks.moments, lost_stacks=log.collector.lost,
         cut_stacks=log.collector.stacks.cut(), torn=torn)

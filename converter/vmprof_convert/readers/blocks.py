@@ -4,15 +4,23 @@ from __future__ import annotations
 import array
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import Moment
 from vmprof_convert.readers import pypy_stacks
 from vmprof_convert.readers.collector import MAX_DEPTH, Collector
 
 #: a name that stands for nothing: what is named so is a block
 ADDRESS = -0x616C6C6F63
-VERSION = "3"
+#: versions of the layout that are read, the newest last
+VERSIONS = (2, 3)
+
+_VERSION = re.compile("[0-9]{1,9}", re.ASCII)
+_KIND = re.compile("[a-z][a-z0-9-]{0,31}")
+#: how settings were called, and what their values were
+_RENAMED = {("carrier", "live"): ("engine", "hook"),
+            ("carrier", "patch"): ("engine", "builtin")}
 
 #: digits of a number: all but the last have the sixth bit set
 _NUMBER = re.compile("[`-\x7f]*[@-_]")
@@ -25,6 +33,23 @@ _NEW_THREAD, _NEW_INTERVAL, _NEW_MEMORY = 1, 2, 4
 
 class Damaged(Exception):
     """The block is none; the message says of which kind."""
+
+
+def _check_version(version: str) -> int:
+    """The version of a block that can be read; raises ProfileError for others.
+    To pass over them is no choice: what else stands in the log, for vmprof's
+    readers, would be taken for all there is."""
+    if not _VERSION.fullmatch(version):
+        raise Damaged("a block that is none")
+    number = int(version)
+    if number not in VERSIONS:
+        known = " and ".join(map(str, VERSIONS))
+        raise ProfileError(
+            "the profile has blocks of version %d; this vmprof-convert "
+            "understands %s" % (number, known) + (
+                ": install a newer vmprof-convert to read it"
+                if number > VERSIONS[-1] else ""))
+    return number
 
 
 class _Numbers(dict[str, int]):
@@ -46,40 +71,47 @@ class Blocks:
         self._collector = collector
         #: there were some: what else the log has of samples are the same again
         self.are_there = False
+        #: kinds of which nothing is known, and how many blocks there were
+        self.unknown: dict[str, int] = {}
         self.settings: dict[str, str] = {}
         self.moments: list[Moment] = []
         self._numbers = _Numbers()
-        #: the collector's number of each stack that was defined; and the nodes
-        #: of the file's tree: each one's node in the collector's, and its
-        #: depth; and the file's frames, (kind, address)
+        #: the collector's number of each stack that was defined
         self._defined = array.array("q", [-1])
+        #: the nodes of the file's tree: each one's node in the collector's, and
+        #: its depth; and the file's frames, (kind, address)
         self._nodes = array.array("q", [0])
         self._depths = array.array("i", [0])
         self._pairs: list[tuple[int, int]] = [(0, 0)]
+        #: in version 2: the nodes of the stack that was defined last
+        self._path = [0]
 
     def read(self, text: str) -> None:
-        """Read one block.  Raises Damaged."""
+        """Read one block.  Raises Damaged, or ProfileError if it is newer than
+        this."""
         parts = text.split(":")
-        if len(parts) != 4:
+        if len(parts) != 4 or not _KIND.fullmatch(parts[3]):
             raise Damaged("a block that is none")
         _, payload, version, kind = parts
-        if version != VERSION:
-            return
-        if kind == "settings":
-            self._begin()
-            for pair in payload.split(";"):
-                key, _, value = pair.partition("=")
-                self.settings[key] = value
-        elif kind == "samples":
-            self._begin()
-            self._read_samples(payload)
-        elif kind == "objects":
-            self._read_objects(payload)
-
-    def _begin(self) -> None:
+        number = _check_version(version)
         if not self.are_there:
             self.are_there = True
             self._collector.begin(self.settings)
+        if kind == "settings":
+            self._read_settings(payload)
+        elif kind == "samples":
+            self._read_samples(payload, self._read_definition if number > 2
+                               else self._read_definition_2)
+        elif kind == "objects":
+            self._read_objects(payload)
+        else:
+            self.unknown[kind] = self.unknown.get(kind, 0) + 1
+
+    def _read_settings(self, payload: str) -> None:
+        for pair in payload.split(";"):
+            key, _, value = pair.partition("=")
+            key, value = _RENAMED.get((key, value), (key, value))
+            self.settings[key] = value
 
     def _all_numbers(self, payload: str, kind: str) -> Iterator[int]:
         if not _NUMBERS.fullmatch(payload):
@@ -95,7 +127,8 @@ class Blocks:
             at = last.end()
         yield map(self._numbers.__getitem__, _NUMBER.findall(payload, at))
 
-    def _read_samples(self, payload: str) -> None:
+    def _read_samples(self, payload: str,
+                      define: Callable[[Iterator[int]], None]) -> None:
         numbers = self._all_numbers(payload, "samples")
         add = self._collector.add
         try:
@@ -106,7 +139,7 @@ class Blocks:
             thread = interval = memory = time = 0
             for number in numbers:
                 if not number:
-                    self._read_definition(numbers)
+                    define(numbers)
                     continue
                 number -= 1
                 time += next(numbers)
@@ -136,15 +169,25 @@ class Blocks:
             pair = next(numbers)
             if not pair:
                 pair = len(self._pairs)
-                kind, address = next(numbers), next(numbers)
-                if kind >= 2**64 or address >= 2**64:
-                    raise ValueError
-                self._pairs.append((kind, address - (address >> 63 << 64)))
+                self._pairs.append(_frame(numbers))
             node = pypy_stacks.child(stacks, node, *self._pairs[pair])
             depth += 1
             self._nodes.append(node)
             self._depths.append(depth)
         self._defined.append(self._collector.stack(node, 2 * depth))
+
+    def _read_definition_2(self, numbers: Iterator[int]) -> None:
+        """A stack shared outer frames with the one that was defined before."""
+        kept, added = next(numbers), next(numbers)
+        if kept >= len(self._path) or kept + added > MAX_DEPTH:
+            raise ValueError
+        del self._path[kept + 1:]
+        stacks = self._collector.stacks
+        for _ in range(added):
+            self._path.append(pypy_stacks.child(
+                stacks, self._path[-1], *_frame(numbers)))
+        self._defined.append(
+            self._collector.stack(self._path[-1], 2 * (kept + added)))
 
     def _read_objects(self, payload: str) -> None:
         numbers = self._all_numbers(payload, "objects")
@@ -156,3 +199,11 @@ class Blocks:
                 self._collector.add_object(key, fate >> 1, fate & 1)
         except (StopIteration, ValueError):
             raise Damaged("a block of objects that are none") from None
+
+
+def _frame(numbers: Iterator[int]) -> tuple[int, int]:
+    """Kind and address."""
+    kind, address = next(numbers), next(numbers)
+    if kind >= 2**64 or address >= 2**64:
+        raise ValueError
+    return kind, address - (address >> 63 << 64)

@@ -59,6 +59,11 @@ def remarks(profile: Profile) -> list[str]:
     if profile.ended:
         lines.append("the profile ends before the program did: %s"
                      % profile.ended)
+    if profile.unknown:
+        lines.append(
+            "blocks of kinds that are not known here were passed over: %s; a "
+            "newer vmprof-convert may show what is in them"
+            % profile.passed_over)
     if profile.children:
         lines.append(
             "%d child process%s not sampled: what %s allocated is not in here"

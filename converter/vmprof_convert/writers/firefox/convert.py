@@ -250,6 +250,9 @@ def _describe(profile: Profile, builder: ProfileBuilder,
             Entry("Times the GC changed its state unseen", "integer",
                   last.surprises),
             Entry("Minor collections", "integer", last.collections)]
+    if profile.unknown:
+        entries.append(Entry("Blocks of kinds that are not known, passed over",
+                             "string", profile.passed_over))
     if profile.ended:
         entries.append(Entry("Why the profile ends before the program did",
                              "string", profile.ended))

@@ -1,0 +1,183 @@
+"""The command vmprof-convert: its output file, and the bar."""
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import convert_runs
+from convert_runs import load, names, run_and_fail
+from firefox_profiles import converted, extra, rich_log
+from vmprof_convert import cli
+from vmprof_convert.view import progress
+from vmprof_convert.writers import firefox
+
+folder = convert_runs.folder
+
+
+@pytest.mark.parametrize("arguments", [[], ["-o", "out.json"]])
+def test_reader_of_stdout_that_leaves_is_no_error(
+        folder: Path, arguments: list[str]) -> None:
+    """The file is written all the same."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "vmprof_convert", "app.vmprof", *arguments],
+            cwd=folder, stdout=write, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / (arguments or ["", "app.vmprof.json.gz"])[1]).exists()
+
+
+def test_the_output_is_named_after_the_profile(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["app.vmprof"]) == 0
+    assert names(folder) == ["app.vmprof", "app.vmprof.json.gz"]
+    assert load(folder / "app.vmprof.json.gz") == converted(rich_log())
+    assert capsys.readouterr() == ("wrote app.vmprof.json.gz\n", "")
+
+
+def test_the_output_is_compressed_if_its_name_says_so(folder: Path) -> None:
+    assert cli.main(["app.vmprof", "-o", "a.json"]) == 0
+    assert cli.main(["app.vmprof", "-o", "b.json.gz"]) == 0
+    assert load(folder / "a.json") == load(folder / "b.json.gz")
+    assert (folder / "a.json").read_bytes()[:1] == b"{"
+    assert (folder / "b.json.gz").read_bytes()[:2] == b"\x1f\x8b"
+
+
+def test_the_same_profile_makes_the_same_file(
+        folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli.main(["app.vmprof", "-o", "a.json.gz"]) == 0
+    monkeypatch.setattr(time, "time", lambda: 1.0)
+    assert cli.main(["app.vmprof", "-o", "b.json.gz"]) == 0
+    assert (folder / "a.json.gz").read_bytes() == (
+        folder / "b.json.gz").read_bytes()
+
+
+def test_gzipped_profiles_and_the_module_as_a_command(folder: Path) -> None:
+    (folder / "zipped.vmprof").write_bytes(gzip.compress(rich_log().data()))
+    done = subprocess.run(
+        [sys.executable, "-m", "vmprof_convert", "zipped.vmprof"],
+        cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert load(folder / "zipped.vmprof.json.gz") == converted(rich_log())
+
+
+def test_a_profile_from_a_pipe(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "vmprof_convert", "/dev/stdin", "-o", "a.json"],
+        cwd=folder, capture_output=True, input=rich_log().data())
+    assert done.returncode == 0, done.stderr
+    assert load(folder / "a.json") == converted(rich_log())
+
+
+def test_salvage_reads_what_is_whole(folder: Path) -> None:
+    data = rich_log().data()
+    whole = len(data) - 25      # without the trailer
+    (folder / "app.vmprof").write_bytes(data[:whole + 3])
+    assert cli.main(["app.vmprof", "-o", "a.json"]) == 2
+    assert not (folder / "a.json").exists()
+    assert cli.main(["app.vmprof", "-o", "a.json", "--salvage"]) == 0
+    profile = load(folder / "a.json")
+    assert extra(profile)["Allocation samples"] == 5
+    assert extra(profile)["Cut off at the end"] == 3
+
+
+# ________________________________________
+# the output file
+
+
+def test_an_existing_output_is_replaced_whole(folder: Path) -> None:
+    old = folder / "old.json"
+    old.write_text("x" * 10**6)
+    old.chmod(0o640)
+    (folder / "link.json").symlink_to("old.json")
+    assert cli.main(["app.vmprof", "-o", "link.json"]) == 0
+    assert load(old) == converted(rich_log())
+    assert stat.S_IMODE(old.stat().st_mode) == 0o640
+    assert (folder / "link.json").is_symlink()
+    assert names(folder) == ["app.vmprof", "link.json", "old.json"]
+
+
+def test_a_new_output_has_the_usual_permissions(folder: Path) -> None:
+    mask = os.umask(0o027)
+    try:
+        assert cli.main(["app.vmprof", "-o", "a.json"]) == 0
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE((folder / "a.json").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("function", ["fsync", "chmod", "replace"])
+def test_if_writing_fails_the_old_output_stays(
+        function: str, folder: Path, capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+    (folder / "old.json").write_text("precious")
+    monkeypatch.setattr(os, function, full)
+    assert run_and_fail(folder, capsys, "app.vmprof", "-o", "old.json") == (
+        "vmprof-convert: old.json: No space left on device\n")
+
+
+def test_ctrl_c_leaves_the_old_output(
+        folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+    (folder / "old.json").write_text("precious")
+    monkeypatch.setattr(os, "fsync", interrupt)
+    assert cli.main(["app.vmprof", "-o", "old.json"]) == 130
+    assert (folder / "old.json").read_text() == "precious"
+    assert names(folder) == ["app.vmprof", "old.json"]
+
+
+def test_outputs_that_can_not_be(folder: Path,
+                                 capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "sub.json").mkdir()
+    (folder / "in.json").write_bytes(rich_log().data())
+    os.mkfifo(folder / "pipe.json")
+    for source, target, message in (
+            ("app.vmprof", "a.txt", ".json or .json.gz"),
+            ("app.vmprof", "", ".json or .json.gz"),
+            ("app.vmprof", "sub.json", "not a regular file"),
+            ("app.vmprof", "pipe.json", "not a regular file"),
+            ("app.vmprof", "no/a.json", "no such folder"),
+            ("in.json", "in.json", "the profile itself")):
+        assert message in run_and_fail(folder, capsys, source, "-o", target)
+
+
+def test_nan_never_gets_into_a_file() -> None:
+    with pytest.raises(ValueError):
+        firefox.encode({"time": [math.nan]})
+
+
+# ________________________________________
+# the bar
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_bar_is_shown_on_terminals_only(
+        terminal: bool, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stream(io.StringIO):
+        def isatty(self) -> bool:
+            return terminal
+
+    stderr = Stream()
+    monkeypatch.setattr(progress, "DELAY", 0)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stderr", stderr)
+    assert cli.main(["app.vmprof"]) == 0
+    shown = stderr.getvalue()
+    assert ("reading" in shown and "converting" in shown) == terminal
+    assert terminal or shown == ""

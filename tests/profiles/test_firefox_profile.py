@@ -1,0 +1,392 @@
+"""What is in the file for the Firefox Profiler."""
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+import made_profiles
+from firefox_profiles import (
+    MS,
+    OTHER_TID,
+    allocated,
+    converted,
+    extra,
+    frames,
+    functions,
+    path_of,
+    rich_log,
+)
+from made_profiles import PID, Log, jit, machine_code, native
+from vmprof_convert.program import COMPILED, EMPTY, LOST
+
+# ________________________________________
+# allocations
+
+
+def test_a_sample_stands_for_the_bytes_of_all_that_were_not_sampled() -> None:
+    log = Log()
+    f, g = log.function("f"), log.function("g")
+    log.settings()
+    for _ in range(1000):
+        log.allocation([f], size=24, interval=1000)
+    log.allocation([f, g], size=5000, interval=700)
+    bytes_ = allocated(converted(log))
+    assert bytes_[("f",)] == round(1000 * 24 / (1 - math.exp(-24 / 1000)))
+    assert bytes_[("f", "g")] == pytest.approx(
+        5000 / (1 - math.exp(-5000 / 700)), abs=1)
+
+
+def test_fixed_gaps_have_weights_of_their_own() -> None:
+    log = Log()
+    f, g = log.function("f"), log.function("g")
+    log.settings(gaps="fixed")
+    log.allocation([f], size=24, interval=1000)
+    log.allocation([g], size=5000, interval=1000)
+    assert allocated(converted(log)) == {("f",): 1000, ("g",): 5000}
+
+
+def test_the_total_is_right_to_the_byte() -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings()
+    # each weight is 512.16; rounded one by one, they would be 160 bytes less
+    for _ in range(1000):
+        log.allocation([f], size=24, interval=512 - 12, thread=PID)
+        log.allocation([f], size=24, interval=512 - 12, thread=OTHER_TID)
+    weight = 24 / (1 - math.exp(-24 / 500))
+    assert abs(1000 * (weight - round(weight))) > 50
+    profile = converted(log)
+    total = sum(allocated(profile, 0).values()) + sum(
+        allocated(profile, 1).values())
+    assert total == round(2000 * weight)
+    assert extra(profile)["Allocated, estimated from the samples"] == total
+
+
+def test_allocations_have_their_times_and_no_addresses() -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings()
+    for moment in (7_000_000, 2_500_000, 9_000_001):
+        log.allocation([f], size=24, time=moment)
+    profile = converted(log)
+    table = profile["threads"][0]["nativeAllocations"]
+    assert table["time"] == [2.5, 7.0, 9.000001]
+    # else the front end offers "retained memory", of which nothing is known
+    assert set(table) == {"length", "time", "stack", "weight", "weightType"}
+
+
+def test_samples_are_sorted_together_with_their_stacks() -> None:
+    log = Log()
+    f, g = log.function("f"), log.function("g")
+    log.settings()
+    log.allocation([f], size=24, time=9 * MS)
+    log.allocation([g], size=9000, time=3 * MS)
+    table = (profile := converted(log))["threads"][0]["nativeAllocations"]
+    assert [path_of(profile, stack) for stack in table["stack"]] == [
+        ("g",), ("f",)]
+    assert table["weight"][0] > 8000 > table["weight"][1]
+
+
+def test_the_rate_of_allocation_is_a_track() -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings(gaps="fixed")
+    for moment, size in ((0, 1000), (MS // 2, 2000), (5 * MS, 3000)):
+        log.allocation([f], size=size, time=moment)
+    log.allocation([f], size=4000, time=5 * MS + 1, thread=OTHER_TID)
+    (counter,) = converted(log)["counters"]
+    assert counter["samples"]["time"] == [0, 1, 2, 3, 4, 5, 6]
+    # each counts what was allocated since the one before
+    assert counter["samples"]["count"] == [0, 3000, 0, 0, 0, 0, 7000]
+    assert counter["display"]["label"] == "Allocation rate"
+    assert counter["display"]["graphType"] == "line-rate"
+
+
+def test_a_long_run_has_no_more_bins_than_a_screen_shows() -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings(gaps="fixed")
+    for second in range(0, 3600, 7):
+        log.allocation([f], size=1000, time=second * 10**9)
+    (counter,) = converted(log)["counters"]
+    assert 1000 <= counter["samples"]["length"] <= 1002
+    assert sum(counter["samples"]["count"]) == 1000 * len(range(0, 3600, 7))
+
+
+def test_resident_memory_is_a_track_of_bytes() -> None:
+    profile = converted(rich_log())
+    counter = profile["counters"][1]
+    assert counter["display"]["label"] == "Resident memory"
+    assert counter["samples"]["time"] == [1.0, 2.0, 4.0]
+    assert counter["samples"]["count"] == [
+        5000 * 1024, 1000 * 1024, -500 * 1024]
+
+
+def test_without_allocations_there_is_no_table_and_no_track() -> None:
+    log = Log()
+    f = log.function("f")
+    log.raw_stack(log.words([f]), 0)
+    profile = converted(log)
+    assert "nativeAllocations" not in profile["threads"][0]
+    assert profile["counters"] == []
+    assert "Allocation samples" not in extra(profile)
+
+
+# ________________________________________
+# stacks
+
+
+def test_a_function_is_one_with_file_and_definition() -> None:
+    log = Log()
+    f = log.function("f", 12, "app.py")
+    # the same code, loaded once more
+    again = log.function("f", 12, "app.py")
+    # others of the same name
+    other_line = log.function("f", 13, "app.py")
+    other_file = log.function("f", 12, "lib.py")
+    log.settings()
+    for function in (f, again, other_line, other_file):
+        log.allocation([function, jit(function)], size=24)
+    assert functions(converted(log)) == [
+        ("f", "app.py", 12), ("f", "app.py", 13), ("f", "lib.py", 12)]
+
+
+def test_a_function_stays_one_however_many_lines_it_executes() -> None:
+    log = Log(interpreter="cpython", flags=made_profiles.LINES)
+    f = log.function("f", 10, "app.py")
+    for line in (11, 12, 13, 11):
+        log.raw_stack([-line, f], thread=1)
+    profile = converted(log)
+    assert functions(profile) == [("f", "app.py", 10)]
+    assert frames(profile) == [("f", "Python", "Interpreted", line)
+                               for line in (11, 12, 13)]
+
+
+def test_a_line_that_is_not_known_is_null() -> None:
+    log = Log()
+    f = log.function("f", 0, "")
+    log.settings()
+    log.allocation([f, 0xDEAD8], size=24)
+    profile = converted(log)
+    assert functions(profile) == [("f", None, None),
+                                  ("<unknown 0xdead8>", None, None)]
+    assert [line for *_, line in frames(profile)] == [None, None]
+
+
+def test_interpreted_jit_and_native_frames() -> None:
+    log = Log()
+    f = log.function("f")
+    malloc = log.native_function("malloc")
+    log.settings()
+    log.allocation([f, jit(f), machine_code(0x77), native(malloc)], size=24)
+    profile = converted(log)
+    # the interpreter's f is the f whose machine code it entered
+    assert allocated(profile).keys() == {("f", "malloc")}
+    assert frames(profile) == [("f", "Python", "JIT", None),
+                               ("malloc", "Native", "Other", None)]
+    table = profile["shared"]["funcTable"]
+    # Python is what the front end calls JS
+    assert dict(zip((name for name, *_ in functions(profile)),
+                    table["isJS"])) == {"f": True, "malloc": False}
+
+
+def test_one_function_interpreted_and_compiled_has_one_category() -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings()
+    log.allocation([f], size=24)
+    log.allocation([jit(f)], size=24)
+    profile = converted(log)
+    assert frames(profile) == [("f", "Python", "Interpreted", None),
+                               ("f", "Python", "JIT", None)]
+    assert functions(profile) == [("f", "app.py", 1)]
+    assert "grey" in [c["color"] for c in profile["meta"]["categories"]]
+
+
+def test_stacks_share_their_prefixes() -> None:
+    log = Log()
+    f, g, h = (log.function(name) for name in "fgh")
+    log.settings()
+    paths = [[f, g, h], [f, g], [f], [f, h], [g, h], [f, g, h, h], [g]]
+    for path in paths:
+        log.allocation(path, size=24)
+    profile = converted(log)
+    # f, fg, fgh, fghh, fh, g, gh
+    assert profile["shared"]["stackTable"]["length"] == 7
+    names = {f: "f", g: "g", h: "h"}
+    assert [path_of(profile, stack) for stack in
+            profile["threads"][0]["nativeAllocations"]["stack"]] == [
+        tuple(names[address] for address in path) for path in paths]
+
+
+def test_lost_and_empty_stacks_have_roots_of_their_own() -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings(gaps="fixed")
+    log.allocation([f], size=1000)
+    log.allocation(None, size=2000)
+    log.allocation(None, size=3000)
+    log.allocation([machine_code(0x7000)] * 509, size=4000)
+    profile = converted(log)
+    assert allocated(profile) == {
+        ("f",): 1000, (LOST.name,): 5000, (COMPILED.name,): 4000}
+    assert extra(profile)["Samples whose stack got lost"] == 2
+    log = Log(interpreter="cpython")
+    log.raw_stack([], 1)
+    profile = converted(log)
+    (stack,) = profile["threads"][0]["samples"]["stack"]
+    assert path_of(profile, stack) == (EMPTY.name,)
+
+
+def test_nothing_of_the_source_goes_into_the_file(tmp_path: Path) -> None:
+    source = tmp_path / "app.py"
+    source.write_text("secret = 1\n")
+    log = Log()
+    f = log.function("f", 1, str(source))
+    log.settings()
+    log.allocation([f], size=24)
+    assert converted(log)["shared"]["sources"]["content"] == [None]
+
+
+# ________________________________________
+# threads, and time
+
+
+def test_each_thread_has_its_samples_and_is_visible() -> None:
+    log = Log()
+    f, g, h = (log.function(name) for name in "fgh")
+    log.settings(gaps="fixed")
+    log.allocation([g], size=2000, time=1, thread=OTHER_TID)
+    log.allocation([f], size=1000, time=2, thread=PID)
+    log.allocation([h], size=3000, time=3, thread=9999)
+    log.tick([h], time=4, thread=9999)
+    profile = converted(log)
+    assert [(t["name"], t["tid"], t["isMainThread"], t["pid"])
+            for t in profile["threads"]] == [
+        ("MainThread", PID, True, str(PID)),
+        ("Thread %d" % OTHER_TID, OTHER_TID, False, str(PID)),
+        ("Thread 9999", 9999, False, str(PID))]
+    assert [allocated(profile, i) for i in range(3)] == [
+        {("f",): 1000}, {("g",): 2000}, {("h",): 3000}]
+    assert [t["samples"]["length"] for t in profile["threads"]] == [0, 0, 1]
+    assert profile["meta"]["initialVisibleThreads"] == [0, 1, 2]
+
+
+def test_a_process_whose_main_thread_has_no_samples_has_one_still() -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings()
+    log.allocation([f], size=24, thread=OTHER_TID)
+    (thread,) = converted(log)["threads"]
+    assert thread["isMainThread"] and thread["name"] == "Thread %d" % OTHER_TID
+
+
+def test_time_and_allocation_samples_of_one_run() -> None:
+    profile = converted(rich_log())
+    samples = profile["threads"][0]["samples"]
+    assert samples["time"] == [3.0]
+    assert path_of(profile, samples["stack"][0]) == ("main", "work")
+    assert profile["threads"][0]["nativeAllocations"]["length"] == 4
+    assert profile["meta"]["interval"] == 10
+
+
+@pytest.mark.parametrize("interpreter", ["pypy", "cpython"])
+def test_stock_profiles_without_times_are_spread_by_period(
+        interpreter: str) -> None:
+    log = Log(interpreter=interpreter, period=4000)
+    f, g = log.function("f"), log.function("g")
+    layout = log.words if log.pypy else lambda path: list(reversed(path))
+    for thread, path in ((1, [f]), (2, [f, g]), (1, [g])):
+        log.raw_stack(layout(path), thread)
+    profile = converted(log)
+    assert profile["meta"]["interval"] == 4
+    assert profile["meta"]["product"] == {
+        "pypy": "PyPy", "cpython": "CPython"}[interpreter]
+    first, second = (t["samples"] for t in profile["threads"])
+    assert first["time"] == [0, 8] and second["time"] == [4]
+    assert [path_of(profile, s) for s in first["stack"]] == [("f",), ("g",)]
+    assert path_of(profile, second["stack"][0]) == ("f", "g")
+
+
+def test_version_7_has_times() -> None:
+    log = Log(interpreter="cpython", version=7)
+    f = log.function("f")
+    boot = 123_456_789_000_000
+    for after in (5 * MS, 0, 17 * MS):
+        log.raw_stack([f], 1, stamp=boot + after)
+    (thread,) = converted(log)["threads"]
+    assert thread["samples"]["time"] == [0, 5, 17]
+
+
+def test_native_frames_of_stock_profiles() -> None:
+    log = Log(interpreter="cpython", flags=made_profiles.NATIVE)
+    f = log.function("f")
+    n = log.native_function("std::vector<int>::push_back")
+    log.raw_stack([n, f], 1)
+    assert frames(converted(log)) == [
+        ("f", "Python", "Interpreted", None),
+        ("std::vector<int>::push_back", "Native", "Other", None)]
+
+
+# ________________________________________
+# about the profile
+
+
+def test_meta() -> None:
+    meta = converted(rich_log())["meta"]
+    assert meta["startTime"] == made_profiles.START * 1000
+    assert meta["product"] == "PyPy"
+    # the last sample is at 5 ms, and the interval is 10 ms
+    assert meta["profilingEndTime"] == 15
+
+
+def test_the_profile_info_panel_tells_the_settings_and_what_is_lost() -> None:
+    log = rich_log()
+    log.dropped, log.pressures, log.surprises = 3, 4, 5
+    info = extra(converted(log))
+    assert info["Allocation samples"] == 5
+    assert info["Allocated, counted by the GC"] == 12345
+    assert info["Samples whose stack got lost"] == 1
+    assert info["Time samples dropped"] == 3
+    assert info["Minor collections"] == 7
+    assert info["Times the GC changed its state unseen"] == 5
+    assert info["interval"] == "1000" and info["engine"] == "hook"
+
+
+def test_without_time_samples_the_interval_is_a_millisecond() -> None:
+    log = Log(period=990_000)
+    f = log.function("f")
+    log.settings(period="")
+    log.allocation([f], size=24)
+    assert converted(log)["meta"]["interval"] == 1
+
+
+# ________________________________________
+# what is missing
+
+
+def test_what_is_not_in_the_profile_is_said_as_in_the_report() -> None:
+    log = Log()
+    f, g = log.function("f"), log.function("g")
+    log.settings()
+    log.allocation([f, g], size=16)
+    log.allocation([g] * 509, size=16)
+    log.allocation([f] + [g] * 508, size=16)        # just fits
+    log.allocation(None, size=16)
+    profile = converted(log)
+    found = extra(profile)
+    assert found["Samples whose stack was deeper than vmprof records"] == 1
+    assert found["Samples whose stack got lost"] == 1
+    assert found["Child processes that were not sampled"] == 0
+    assert "Why the profile ends before the program did" not in found
+    log = Log()
+    log.settings(children=2, ended="the program disabled vmprof")
+    log.allocation([log.function("f")], size=16)
+    found = extra(converted(log))
+    assert found["Child processes that were not sampled"] == 2
+    assert found["Why the profile ends before the program did"] == (
+        "the program disabled vmprof")
+    # and not a second time, among the settings
+    assert not {"children", "ended"} & set(found)
