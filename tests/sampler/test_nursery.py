@@ -10,13 +10,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from nursery_traces import NEVER, OFF, PINNED, Sample, check, places, run
+from nursery_traces import NEVER, OFF, PINNED, Sample, build_harness, check, places, run
 
 # ____________________________________________________________
 # random traces
 
 SEEDS = st.integers(0, 2**64 - 1)
 DRAWN_INTERVALS = st.integers(1, 10000)
+
+
+@pytest.fixture(scope="session")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return build_harness(tmp_path_factory.mktemp("nursery"))
 
 
 @st.composite

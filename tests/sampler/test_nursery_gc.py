@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from nursery_traces import OFF, PINNED, Sample, check, places
+from nursery_traces import OFF, PINNED, Sample, build_harness, check, places
 
 # ____________________________________________________________
 # collections
@@ -25,6 +25,11 @@ small 16 1
 """)
     assert result.sampled[-3:] == [1, 2, 3]
     assert result.program.count("collection") == 4
+
+
+@pytest.fixture(scope="session")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return build_harness(tmp_path_factory.mktemp("nursery"))
 
 
 def test_a_collection_by_hand_keeps_the_gap(harness: pathlib.Path) -> None:
@@ -257,6 +262,7 @@ small 16 1
 # pinned objects
 
 #: of PINNED, between the two: they are at 1600 (64 bytes) and at 2448 (16 bytes)
+#: of PINNED: before, between and behind the two, in objects of 16 bytes
 AREAS = 1600 // 16, (2448 - 1664) // 16, (4096 - 2464) // 16
 
 

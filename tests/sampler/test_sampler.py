@@ -11,7 +11,12 @@ import pytest
 
 import oracle
 from native_build import build
-from nursery_traces import check
+from nursery_traces import build_harness, check
+
+
+@pytest.fixture(scope="session")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return build_harness(tmp_path_factory.mktemp("nursery"))
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import oracle
+from native_build import build
 from oracle import Sample
 
 #: with fixed gaps of this size nothing is ever sampled
@@ -31,6 +32,11 @@ pin 0
 pin 50
 collect
 """
+
+
+def build_harness(directory: pathlib.Path) -> pathlib.Path:
+    return build(directory, "nursery_harness", "hook/sampler.c",
+                 "hook/nursery.c")
 
 
 class Totals(NamedTuple):
