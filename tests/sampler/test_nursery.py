@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from nursery_traces import NEVER, OFF, PINNED, Sample, build_harness, check, places, run
+from nursery_traces import NEVER, OFF, PINNED, build_harness, check, places, run
+from oracle import Sample
 
 # ____________________________________________________________
 # random traces

@@ -7,7 +7,8 @@ import pathlib
 
 import pytest
 
-from nursery_traces import OFF, PINNED, Sample, build_harness, check, places
+from nursery_traces import OFF, PINNED, build_harness, check, places
+from oracle import Sample
 
 # ____________________________________________________________
 # collections
