@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import gzip
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -44,7 +45,7 @@ class Writer:
     def room(self) -> int:
         return int(self.library.gzip_room(ctypes.byref(self.member)))
 
-    def bytes(self, data: bytes) -> None:
+    def stored(self, data: bytes) -> None:
         before = self.room()
         self.library.gzip_bytes(ctypes.byref(self.member), data,
                                 ctypes.c_size_t(len(data)))
@@ -89,12 +90,12 @@ OPERATIONS = st.lists(st.one_of(
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(OPERATIONS)
 def test_it_unpacks_to_what_was_said(library: ctypes.CDLL,
-                                     operations: list[tuple[object, ...]],
+                                     operations: list[tuple[Any, ...]],
                                      ) -> None:
     writer = Writer(library)
     for name, *arguments in operations:
         if name == "bytes":
-            writer.bytes(arguments[0])
+            writer.stored(arguments[0])
         elif len(writer.expected) >= 5:
             arguments[0] = min(arguments[0], len(writer.expected), 32768)
             if name == "copy":
@@ -107,7 +108,7 @@ def test_it_unpacks_to_what_was_said(library: ctypes.CDLL,
 @pytest.mark.parametrize("size", [*range(3, 800), 32768])
 def test_copies_of_each_size(library: ctypes.CDLL, size: int) -> None:
     writer = Writer(library)
-    writer.bytes(bytes(i * i % 251 for i in range(1000)))
+    writer.stored(bytes(i * i % 251 for i in range(1000)))
     writer.copy(900, size)
     writer.check()
 
@@ -117,7 +118,7 @@ def test_copies_of_each_size(library: ctypes.CDLL, size: int) -> None:
     32767, 32768])
 def test_copies_from_each_distance(library: ctypes.CDLL, distance: int) -> None:
     writer = Writer(library)
-    writer.bytes(bytes(i * i % 251 for i in range(33000)))
+    writer.stored(bytes(i * i % 251 for i in range(33000)))
     for size in 5, 258, 258 * 5, 258 * 40:
         writer.copy(distance, size)
     writer.check()
@@ -125,14 +126,14 @@ def test_copies_from_each_distance(library: ctypes.CDLL, distance: int) -> None:
 
 def test_a_million_repetitions_are_a_few_kilobytes(library: ctypes.CDLL) -> None:
     writer = Writer(library)
-    writer.bytes(b"0123456789" * 20)
+    writer.stored(b"0123456789" * 20)
     writer.repeat(200, 10000)
     assert len(writer.check()) < 200 * 10000 // 190
 
 
 def test_more_than_a_stored_block_holds(library: ctypes.CDLL) -> None:
     writer = Writer(library)
-    writer.bytes(bytes(65000))
+    writer.stored(bytes(65000))
     assert writer.room() < 600
     writer.check()
 
@@ -144,15 +145,15 @@ def test_nothing(library: ctypes.CDLL) -> None:
 def say_much(writer: Writer) -> None:
     """Stored bytes and matches in fixed codes and in their own."""
     data = bytes(i * i % 251 for i in range(100))
-    for call, *arguments in (
-            (writer.library.gzip_bytes, data, 100),
-            (writer.library.gzip_copy, data[40:97], 57, 60),
-            (writer.library.gzip_bytes, data, 100),
-            (writer.library.gzip_repeat, data, 100, 70),
-            (writer.library.gzip_bytes, b"end", 3)):
-        call(ctypes.byref(writer.member), *(
-            a if isinstance(a, bytes) else ctypes.c_size_t(a)
-            for a in arguments))
+    library = writer.library
+    for call, said, *numbers in (
+            (library.gzip_bytes, data, 100),
+            (library.gzip_copy, data[40:97], 57, 60),
+            (library.gzip_bytes, data, 100),
+            (library.gzip_repeat, data, 100, 70),
+            (library.gzip_bytes, b"end", 3)):
+        call(ctypes.byref(writer.member), said,
+             *map(ctypes.c_size_t, numbers))
     writer.expected = data + data[40:97] + data * 71 + b"end"
 
 

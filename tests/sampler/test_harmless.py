@@ -2,19 +2,14 @@
 behaviour, and everything put back when it stops."""
 from __future__ import annotations
 
-import os
-import signal
 import struct
-import subprocess
-import time
 
 import pytest
 
-from conftest import PYPY, PyPy, has_builtin
+from conftest import PyPy
 from made_profiles import BLOCK_ADDRESS
 from peek import PEEK
-from truth import SIGMAS, innermost, sigmas
-from vmprof_convert import readers
+from truth import innermost
 
 
 def test_stop_puts_every_byte_back(stock_pypy: PyPy) -> None:
@@ -118,109 +113,6 @@ def test_errno_is_kept(pypy: PyPy) -> None:
         print(wrong)
     """, "64")
     assert run.out.strip() == "0"
-
-
-def test_killed_run_leaves_a_profile_that_loads(pypy: PyPy) -> None:
-    """Complete up to the last flush, the names of its functions included; the
-    program does nothing for more than a second before it dies."""
-    script = pypy.script("""
-        import sys, time
-        def allocate():
-            # no large lists: an object is one sample, whatever its size
-            return [[str(i) for i in range(100)] for j in range(2000)]
-        exec(compile("def made_at_run_time():\\n return allocate()", "x.py", "exec"))
-        made_at_run_time()
-        print("ready", flush=True)
-        time.sleep(60)
-    """)
-    process = subprocess.Popen(
-        [PYPY, "-m", "vmprof", "--allocation-sampling", "16k", "-o",
-         "out.vmprof", str(script)], cwd=pypy.folder, env=pypy.environment,
-        stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
-    deadline = time.monotonic() + 30
-    size = -1
-    # one second is the promise; a loaded machine may need longer to keep it
-    while time.monotonic() < deadline:
-        time.sleep(1.2)
-        if os.path.getsize(pypy.folder / "out.vmprof") == size:
-            break
-        size = os.path.getsize(pypy.folder / "out.vmprof")
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    profile = readers.read(pypy.folder / "out.vmprof")
-    assert profile.end_time is None
-    assert profile.lost_stacks == 0
-    assert profile.moments[-1].allocated > 5 * 2**20
-    expected = profile.moments[-1].allocated / 16384
-    assert abs(len(profile.samples) - expected) < 6 * expected ** 0.5 + 20
-    names = {profile.function(f.address).name
-             for stack in profile.stacks for f in stack}
-    assert {"made_at_run_time", "allocate", "<module>"} <= names
-    assert not any(name.startswith("<unknown") for name in names)
-
-
-def test_forked_child_writes_nothing_and_samples_nothing(pypy: PyPy) -> None:
-    run = pypy.sample("""
-        import os, sys
-        def parent():
-            return [str(i) for i in range(100000)]
-        def child():
-            return [str(i) for i in range(300000)]
-        parent()
-        pid = os.fork()
-        if pid == 0:
-            child()
-            sys.exit(7)         # through the end of our own command
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        parent()
-        print(code)
-    """, "4k")
-    assert run.out == "7\n"
-    assert run.err == ""
-    profile = run.profile()
-    names = {innermost(profile, s)
-             for s in profile.samples.stack}
-    assert "child" not in names
-    assert profile.end_time is not None
-    assert profile.lost_stacks == 0
-
-
-def test_subprocess_and_multiprocessing(pypy: PyPy) -> None:
-    run = pypy.sample("""
-        import subprocess, sys, multiprocessing
-        def square(n):
-            return [n * n for i in range(1000)][0]
-        if __name__ == "__main__":
-            out = subprocess.run([sys.executable, "-c", "print(42)"],
-                                 stdout=subprocess.PIPE)
-            with multiprocessing.get_context("fork").Pool(2) as pool:
-                print(out.stdout, pool.map(square, range(5)))
-    """, "1k")
-    assert run.out == "b'42\\n' [0, 1, 4, 9, 16]\n"
-    assert run.profile().end_time is not None
-
-
-def test_program_that_closes_all_files(pypy: PyPy) -> None:
-    """Its own file gets our number: nothing of ours may end up there."""
-    run = pypy.sample("""
-        import os
-        first = [str(i) for i in range(100000)]
-        os.closerange(3, 1000)
-        files = [open("own%d.txt" % i, "w") for i in range(20)]
-        for i in range(20000):
-            files[i % 20].write("line\\n")
-            str(i)
-        for file in files:
-            file.close()
-        sizes = {os.path.getsize("own%d.txt" % i) for i in range(20)}
-        print(sizes)
-    """, "1k")
-    assert run.out == "{5000}\n"
-    assert run.err == ("vmprof: the profile is not complete: the program "
-                       "closed its file\n")
 
 
 def test_signals_and_timers_of_the_program(pypy: PyPy) -> None:
@@ -335,19 +227,6 @@ def test_sampling_off_writes_what_vmprof_writes(pypy: PyPy) -> None:
     assert profile.settings == {}
 
 
-def test_program_that_forgets_to_stop(pypy: PyPy) -> None:
-    script = pypy.script("""
-        import vmprof_allocation
-        vmprof_allocation.start("out.vmprof", "1k")
-        kept = [str(i) for i in range(10000)]
-        print("end")
-    """)
-    run = pypy.command(str(script))
-    assert (run.code, run.out, run.err) == (0, "end\n", "")
-    assert run.profile().end_time is not None
-    assert len(run.profile().samples) > 100
-
-
 #: a program that may not make memory executable from here on, as under
 #: systemd's MemoryDenyWriteExecute; PyPy's JIT uses mmap()
 SECCOMP = """
@@ -427,20 +306,6 @@ def test_program_with_its_own_profiling_timer_gets_it_back(pypy: PyPy) -> None:
     assert run.out == "True\n", run.err
 
 
-def test_existing_profile_survives_a_refused_start(pypy: PyPy) -> None:
-    (pypy.folder / "out.vmprof").write_text("precious")
-    script = pypy.script("""
-        import os, vmprof, vmprof_allocation
-        fd = os.open("other", os.O_RDWR | os.O_CREAT)
-        vmprof.enable(fd)
-        try:
-            vmprof_allocation.start("out.vmprof")
-        except vmprof_allocation.AllocationSamplingError:
-            print(open("out.vmprof").read())
-    """)
-    assert pypy.command(str(script)).out == "precious\n"
-
-
 def test_jit_calls_with_many_arguments(pypy: PyPy) -> None:
     """They lower the stack pointer: where vmprof expects a return address
     stands an argument."""
@@ -465,16 +330,6 @@ def test_jit_calls_with_many_arguments(pypy: PyPy) -> None:
     assert run.out == "20000.0\n"
 
 
-def test_pool_that_was_not_shut_down(pypy: PyPy) -> None:
-    """Its threads end only when they are told to."""
-    run = pypy.sample("""
-        from concurrent.futures import ThreadPoolExecutor
-        pool = ThreadPoolExecutor(2)
-        print(list(pool.map(lambda n: len(str(n)), range(5))))
-    """, "1k")
-    assert run.out == "[1, 1, 1, 1, 1]\n"
-
-
 def test_threads_that_start_threads_are_waited_for(pypy: PyPy) -> None:
     run = pypy.sample("""
         import threading, time
@@ -494,25 +349,6 @@ def test_threads_that_start_threads_are_waited_for(pypy: PyPy) -> None:
     assert names.count("second") > 900
 
 
-def test_fork_then_exec_is_not_killed_by_a_timer(pypy: PyPy) -> None:
-    """vmprof starts its timer again after a fork; a timer survives an exec,
-    the handler of its signal does not."""
-    run = pypy.command(
-        "-m", "vmprof", "--allocation-sampling", "1k", "-o", "out.vmprof",
-        str(pypy.script("""
-            import os, subprocess, sys
-            subprocess.run([sys.executable, "-c", ""])
-            os.execv(sys.executable, [sys.executable, "-c", '''if True:
-                import signal, time
-                print(signal.getitimer(signal.ITIMER_PROF))
-                end = time.process_time() + 1.5
-                while time.process_time() < end:
-                    pass
-                print("alive")'''])
-        """)))
-    assert (run.code, run.out) == (0, "(0.0, 0.0)\nalive\n"), run.err
-
-
 def test_sigprof_is_left_as_it_was(pypy: PyPy) -> None:
     script = pypy.script("""
         import vmprof_allocation
@@ -526,30 +362,6 @@ def test_sigprof_is_left_as_it_was(pypy: PyPy) -> None:
         print(before, ignored())
     """)
     assert pypy.command(str(script)).out == "0 0\n"
-
-
-def test_forked_child_may_sample_itself(pypy: PyPy) -> None:
-    script = pypy.script(PEEK + """
-    import os, sys
-    before = memory()
-    def child():
-        with vmprof_allocation.sample("child.vmprof", "1k"):
-            garbage = [str(i) for i in range(100000)]
-        return memory() == before and top_is_real()
-    with vmprof_allocation.sample("out.vmprof", "1k"):
-        pid = os.fork()
-        if pid == 0:
-            os._exit(3 if child() else 4)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        garbage = [str(i) for i in range(100000)]
-    print(code)
-    """)
-    run = pypy.command(str(script))
-    assert run.out == "3\n", run.err
-    for name in "child", "out":
-        profile = readers.read(pypy.folder / (name + ".vmprof"))
-        assert len(profile.samples) > 1000
-        assert profile.end_time is not None
 
 
 def test_pypy_tells_whether_vmprof_ignores_its_signals(
@@ -666,265 +478,6 @@ def test_library_that_is_mapped_twice(stock_pypy: PyPy) -> None:
     assert run.out == "True\n", run.err
 
 
-def sampled_into_fifo(pypy: PyPy, source: str) -> tuple[
-        subprocess.Popen[str], int]:
-    """Run a program that makes a file "running" when it has begun; until then
-    its profile is read.  Returns it and the descriptor of the pipe."""
-    os.mkfifo(pypy.folder / "fifo")
-    reading = os.open(pypy.folder / "fifo", os.O_RDONLY | os.O_NONBLOCK)
-    process = subprocess.Popen(
-        [PYPY, "-m", "vmprof", "--allocation-sampling", "64", "-o", "fifo",
-         str(pypy.script(source))],
-        cwd=pypy.folder, env=pypy.environment, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while not (pypy.folder / "running").exists() and process.poll() is None:
-        try:
-            os.read(reading, 65536)
-        except BlockingIOError:
-            pass
-        time.sleep(0.001)
-    return process, reading
-
-
-def test_fifo_whose_reader_leaves(pypy: PyPy) -> None:
-    """The program goes on; it is told at the end."""
-    process, reading = sampled_into_fifo(pypy, """
-        import signal
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        open("running", "w").close()
-        print(sum(len([i]) for i in range(1000000)))
-    """)
-    os.close(reading)
-    out, err = process.communicate(timeout=100)
-    assert (process.returncode, out) == (0, "1000000\n"), err
-    assert err == "vmprof: the profile is not complete: its reader has left\n"
-
-
-def test_program_whose_stdout_is_closed(pypy: PyPy) -> None:
-    """The profile must not become descriptor 1."""
-    script = pypy.script("""
-        import os
-        try:
-            os.write(1, b"not for the profile")
-        except OSError:
-            open("refused", "w").close()
-        garbage = [str(i) for i in range(100000)]
-    """)
-    done = subprocess.run(
-        ["sh", "-c", 'exec "$@" >&- <&-', "sh", PYPY, "-m", "vmprof",
-         "--allocation-sampling", "4k", "-o", "out.vmprof", str(script)],
-        cwd=pypy.folder, env=pypy.environment)
-    assert done.returncode == 0
-    assert (pypy.folder / "refused").exists()
-    assert len(readers.read(pypy.folder / "out.vmprof").samples) > 100
-
-
-def test_numbers_of_the_programs_descriptors(pypy: PyPy) -> None:
-    source = """
-        import os
-        print([os.open(os.devnull, os.O_RDONLY) for i in range(5)])
-    """
-    assert pypy.sample(source, "4k").out == pypy.run(source).out
-
-
-def test_timers_of_the_program_survive_a_fork(pypy: PyPy) -> None:
-    run = pypy.sample("""
-        import signal, subprocess, time
-        ticks = {signal.SIGVTALRM: 0, signal.SIGPROF: 0}
-        def tick(number, frame):
-            ticks[number] += 1
-        for number, timer in ((signal.SIGVTALRM, signal.ITIMER_VIRTUAL),
-                              (signal.SIGPROF, signal.ITIMER_PROF)):
-            signal.signal(number, tick)
-            signal.setitimer(timer, 0.005, 0.005)
-        for i in range(3):
-            end = time.process_time() + 0.2
-            while time.process_time() < end:
-                garbage = [str(j) for j in range(50)]
-            print([count > 5 for count in ticks.values()])
-            for number in ticks:
-                ticks[number] = 0
-            subprocess.run(["true"])
-    """, "64k")
-    assert run.out == "[True, True]\n" * 3
-
-
-@pytest.mark.parametrize("end,said", [
-    ("os._exit(3)", "the program called os._exit()"),
-    ("os.execv('/bin/sh', ['sh', '-c', 'exit 3'])",
-     "the process became another program"),
-    ("os.execve('/bin/sh', ['sh', '-c', 'exit 3'], {})",
-     "the process became another program"),
-    ("os.abort()", "the process sent itself a signal"),
-    ("os.kill(os.getpid(), 9)", "the process sent itself a signal"),
-])
-def test_program_that_ends_without_a_word(
-        pypy: PyPy, end: str, said: str) -> None:
-    """The samples of a short one are all there."""
-    if has_builtin():
-        pytest.skip("only the hook engine hears of that")
-    run = pypy.command(
-        "-m", "vmprof", "--allocation-sampling", "4k", "-o", "out.vmprof",
-        str(pypy.script("""
-            import os
-            try:
-                os.execv("/missing", ["x"])
-            except OSError:
-                pass
-            def allocate():
-                for i in range(200):
-                    kept.append([str(i) for i in range(100)])
-            kept = []
-            allocate()
-            os.kill(os.getpid(), 17)            # SIGCHLD: nothing happens
-            %s
-        """ % end)))
-    assert run.code == (-6 if "abort" in end else -9 if "kill" in end else 3)
-    profile = run.profile()
-    assert profile.settings["ended"] == said
-    assert profile.end_time is None
-    assert len(profile.samples) > 100
-    assert abs(sigmas(profile)) < SIGMAS
-    assert "allocate" in {profile.function(f.address).name
-                          for stack in profile.stacks for f in stack}
-
-
-def test_timer_of_time_samples_does_not_outlive_an_exec(pypy: PyPy) -> None:
-    """It would kill the new program."""
-    run = pypy.command(
-        "-m", "vmprof", "--allocation-sampling", "64k", "--period", "0.001",
-        "-o", "out.vmprof", str(pypy.script("""
-            import os
-            os.execv("/bin/sh", ["sh", "-c",
-                     "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo ok"])
-        """)))
-    assert (run.code, run.out) == (0, "ok\n")
-
-
-def test_child_processes_are_counted(pypy: PyPy) -> None:
-    run = pypy.sample("""
-        import os, subprocess, sys
-        for i in range(3):
-            if os.fork() == 0:
-                garbage = [str(i) for i in range(100000)]
-                os._exit(0)
-            os.wait()
-        # what becomes another program at once is none of ours
-        subprocess.run(["true"])
-    """, "64k")
-    assert run.profile().settings["children"] == "3"
-
-
-def test_child_that_defines_many_functions(pypy: PyPy) -> None:
-    """vmprof, which has no file there, waited 40 seconds when its buffers
-    were full, and raised an exception."""
-    source = """
-        import os
-        if os.fork() == 0:
-            for i in range(5000):
-                exec(compile("def f%d(): pass" % i, "x.py", "exec"))
-            os._exit(7)
-        print(os.wait()[1] >> 8)
-    """
-    assert pypy.sample(source, "64k").out == "7\n"
-    assert pypy.sample(source, "64k", "--period", "0.001").out == "7\n"
-
-
-def test_pipe_ends_with_the_run_although_children_go_on(pypy: PyPy) -> None:
-    """A forked child held it open: who reads from it waited."""
-    script = pypy.script("""
-        import os, time
-        if os.fork() == 0:
-            os.close(1); os.close(2)
-            time.sleep(60)
-        print("end")
-    """)
-    done = subprocess.Popen(
-        ["sh", "-c", 'mkfifo f; cat f | wc -c > size & "$@"; wait', "sh", PYPY,
-         "-m", "vmprof", "--allocation-sampling", "64k", "-o", "f",
-         str(script)], cwd=pypy.folder, env=pypy.environment,
-        stdout=subprocess.PIPE, text=True, start_new_session=True)
-    try:
-        out, _ = done.communicate(timeout=40)
-    finally:
-        os.killpg(done.pid, signal.SIGKILL)
-    assert out == "end\n"
-    assert int((pypy.folder / "size").read_text()) > 1000
-
-
-def test_pipe_whose_reader_stalls(pypy: PyPy) -> None:
-    """The program goes on after some seconds, and is told at the end."""
-    process, reading = sampled_into_fifo(pypy, """
-        open("running", "w").close()
-        print(sum(len([i]) for i in range(1000000)))
-    """)
-    out, err = process.communicate(timeout=100)
-    os.close(reading)
-    assert (process.returncode, out) == (0, "1000000\n"), err
-    assert err == ("vmprof: the profile is not complete: its reader reads no "
-                   "more\n")
-
-
-def test_child_that_was_made_without_fork(pypy: PyPy) -> None:
-    """By the system call itself, of which no library hears: it must not write
-    into its parent's profile."""
-    run = pypy.sample("""
-        import ctypes, os
-        def work():
-            for i in range(300):
-                garbage = [str(j) for j in range(1000)]
-        work()
-        child = ctypes.CDLL(None).syscall(57)
-        work()
-        if child == 0:
-            os._exit(0)
-        os.waitpid(child, 0)
-        work()
-        print("end")
-    """, "4k")
-    assert run.out == "end\n"
-    assert abs(sigmas(run.profile())) < SIGMAS
-
-
-@pytest.mark.parametrize("action,said", [
-    ("os.unlink('out.vmprof')", "the program removed 'out.vmprof'"),
-    ("os.truncate('out.vmprof', 0)", "the program, or another, changed"),
-])
-def test_program_that_spoils_its_profile(
-        pypy: PyPy, action: str, said: str) -> None:
-    run = pypy.command(
-        "-m", "vmprof", "--allocation-sampling", "4k", "-o", "out.vmprof",
-        str(pypy.script("import os\ngarbage = [[i] for i in range(10**5)]\n%s\n"
-                        % action)))
-    assert (run.code, run.out) == (0, "")
-    assert said in run.err and run.err.count("\n") == 1
-
-
-def test_two_runs_with_the_same_output(pypy: PyPy) -> None:
-    """The second one is refused; the first one's profile is whole."""
-    script = pypy.script("""
-        import subprocess, sys, vmprof_allocation
-        garbage = [str(i) for i in range(100000)]
-        done = subprocess.run(
-            [sys.executable, "-m", "vmprof", "--allocation-sampling", "4k",
-             "-o", "out.vmprof", "-m", "this"], capture_output=True, text=True)
-        print(done.returncode, done.stderr)
-    """)
-    run = pypy.command("-m", "vmprof", "--allocation-sampling", "4k", "-o",
-                       "out.vmprof", str(script))
-    assert run.out.startswith("2 vmprof: another process writes its profile")
-    assert run.profile().end_time is not None
-
-
-def test_output_that_is_the_program(pypy: PyPy) -> None:
-    script = pypy.script("print('still here')\n")
-    run = pypy.command("-m", "vmprof", "--allocation-sampling", "4k", "-o",
-                       script.name, str(script))
-    assert (run.code, run.out) == (2, "")
-    assert "would replace 'app.py'" in run.err
-    assert script.read_text() == "print('still here')\n"
-
-
 def test_native_part_that_cannot_be_loaded(stock_pypy: PyPy) -> None:
     script = stock_pypy.script("""
         from vmprof_allocation.engines.hook import library
@@ -960,37 +513,6 @@ def test_handler_of_sigprof_that_was_taken_away(pypy: PyPy) -> None:
     """)
     run = pypy.command(str(script))
     assert run.out.split() == ["[1]", "[1]", "[0]", "[0]"], run.err
-
-
-def test_children_of_a_process_that_is_killed_are_counted(
-        stock_pypy: PyPy) -> None:
-    script = stock_pypy.script("""
-        import os, time
-        for i in range(3):
-            if os.fork() == 0:
-                garbage = [str(i) for i in range(100000)]
-                os._exit(0)
-            os.wait()
-        garbage = [str(i) for i in range(10000)]
-        print("ready", flush=True)
-        time.sleep(60)
-    """)
-    process = subprocess.Popen(
-        [PYPY, "-m", "vmprof", "--allocation-sampling", "16k", "-o",
-         "out.vmprof", str(script)], cwd=stock_pypy.folder,
-        env=stock_pypy.environment, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
-    deadline = time.monotonic() + 30
-    settings: dict[str, str] = {}
-    while "children" not in settings and time.monotonic() < deadline:
-        time.sleep(0.1)
-        settings = readers.read(stock_pypy.folder / "out.vmprof",
-                               salvage=True).settings
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    assert settings["children"] == "3"
 
 
 def test_start_beside_raw_profiling_signals(stock_pypy: PyPy) -> None:

@@ -78,7 +78,7 @@ def bursts(slow: float, fast: float, period: float) -> Rate:
     return lambda time: fast if int(time / period) % 2 else slow
 
 
-RATES = {
+RATES: dict[str, Rate] = {
     "1 MB/s": lambda time: 0.001,
     "1 GB/s": lambda time: 1.0,
     "40 GB/s": lambda time: 40.0,

@@ -9,186 +9,36 @@ from __future__ import annotations
 import collections
 import errno
 import gzip
-import os
 import pathlib
 import struct
 import subprocess
-import threading
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import made_profiles
-from made_profiles import FrameSpec, digits
-from native_build import build
+from log_lines import (
+    FLUSH_NS,
+    KEY_USES,
+    KEYS,
+    KEYS_NS,
+    LARGEST_RECORD,
+    START,
+    Log,
+    build_harness,
+    members,
+    name,
+    new_log,
+    stack_record,
+    stacks_for_vmprof,
+)
 from vmprof_convert import readers
-from vmprof_convert.model import Profile
-
-START = 10**15                      # of the run, in nanoseconds
-FLUSH_NS = 750000000
-LARGEST_RECORD = 16384
-#: of stacks that are known: places for them, and how often they are believed
-KEYS, KEY_USES, KEYS_NS = 4096, 100, 10**9
-TRAILER = b"\x03" + struct.pack("<qq8x", made_profiles.START + 1, 0)
 
 
 @pytest.fixture(scope="session")
 def log_harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build(tmp_path_factory.mktemp("log_harness"), "log_harness",
-                 "shared/profile_log.c", "shared/file_sink.c",
-                 "shared/stack_table.c",
-                 "shared/gzip_member.c")
-
-
-def members(data: bytes, kind: bytes) -> list[bytes]:
-    """What the file's members of this kind unpack to; the file holds nothing
-    else than members."""
-    found, at = [], 0
-    while at < len(data):
-        assert data[at + 12:at + 13] == b"V"
-        (size,) = struct.unpack_from("<I", data, at + 16)
-        if data[at + 13:at + 14] == kind:
-            found.append(gzip.decompress(data[at:at + size]))
-        at += size
-    assert at == len(data)
-    return found
-
-
-def stacks_for_vmprof(data: bytes) -> collections.Counter[tuple[int, ...]]:
-    """The words of each of vmprof's stack samples."""
-    counts: collections.Counter[tuple[int, ...]] = collections.Counter()
-    for part in members(data, b"s"):
-        at = 0
-        while at < len(part):
-            marker, count, depth = struct.unpack_from("<cqq", part, at)
-            words = struct.unpack_from("<%dq" % (depth + 1), part, at + 17)
-            assert (marker, count, words[-1]) == (b"\x01", 1, 0)
-            counts[words[:-1]] += 1
-            at += 17 + 8 * (depth + 1)
-    return counts
-
-
-def name(address: int, text: bytes) -> bytes:
-    return b"\x02" + made_profiles.word(address) + made_profiles.string(text)
-
-
-def stack_record(words: Sequence[int], *tail: int) -> bytes:
-    words = list(words)
-    return b"\x01" + struct.pack(
-        "<%dq" % (len(words) + 2 + len(tail)), 1, len(words), *words, *tail)
-
-
-class Log:
-    """The lines for log_harness, and what is to come of them."""
-
-    def __init__(self, opening: str) -> None:
-        self.lines = [opening]
-        self.answers = [0]          # what the harness is to print
-        self.expected = made_profiles.Log()
-        head = bytes(self.expected.bytes)
-        self.expected.bytes.clear()
-        #: what each member unpacks to
-        self.flushes: list[bytes] = []
-        self.stacks: list[tuple[int, ...]] = []
-        self.keys: dict[int, tuple[int, tuple[int, ...]]] = {}
-        self.objects = ""
-        self.records(head)
-
-    def records(self, data: bytes) -> None:
-        self.lines.append("bytes " + data.hex())
-        self.expected.bytes += data
-
-    def stack(self, frames: Sequence[FrameSpec]) -> int:
-        words = self.expected.words(frames)
-        self.lines.append("stack " + stack_record(words, 0).hex())
-        self.last = self.expected.define(self.expected.pairs(frames))
-        self.answers.append(self.last)
-        self.stacks.append(tuple(words))
-        return self.last
-
-    def remember(self, key: int) -> None:
-        """The stack that came last."""
-        self.lines.append("remember %d %d" % (key, self.last))
-        # the one that was in this place is forgotten
-        self.keys = {k: v for k, v in self.keys.items() if (k - key) % KEYS}
-        self.keys[key] = self.last, self.stacks[-1]
-
-    def known(self, key: int) -> int:
-        number, words = self.keys[key]
-        self.lines.append("known %d %d" % (key, START))
-        self.answers.append(number)
-        self.stacks.append(words)
-        return number
-
-    def not_known(self, key: int, time: int = 0) -> None:
-        self.lines.append("known %d %d" % (key, START + time))
-        self.answers.append(0)
-
-    def sample(self, stack: int, time: int, thread: int = 1, size: int = 16,
-               interval: int = 10) -> int:
-        self.lines.append("sample %d %d %d %d %d" % (
-            stack, START + time, thread, size, interval))
-        self.expected.sample(stack, size, interval, time, thread)
-        self.answers.append(self.expected.keys)
-        return self.expected.keys
-
-    def object(self, key: int, type_: int, survived: int,
-               time: int = 0) -> None:
-        self.lines.append("object %d %d %d %d" % (key, START + time, type_,
-                                                  survived))
-        self.objects += digits(key, type_ * 2 + survived)
-
-    def due(self, time: int, answer: bool) -> None:
-        self.lines.append("due %d" % (START + time))
-        self.answers.append(answer)
-
-    def settings(self, text: str) -> None:
-        self.lines.append("settings " + text)
-        self.expected.block("settings", text)
-        self._member()
-
-    def flush(self, time: int, *totals: int, command: str = "flush") -> None:
-        log = self.expected
-        if totals:
-            (log.allocated, log.lost, log.dropped, log.collections,
-             log.pressures, log.surprises) = totals
-            self.lines.append("totals %d %d %d %d %d %d" % totals)
-        self.lines.append("%s %d" % (command, START + time))
-        log.last_time = time
-        log.flush()
-        if self.objects:
-            log.block("objects", self.objects)
-            self.objects = ""
-        self._member()
-
-    def _member(self) -> None:
-        self.flushes.append(bytes(self.expected.bytes))
-        self.expected.bytes.clear()
-
-    def close(self, error: int = 0) -> None:
-        self.records(TRAILER)
-        self.lines.append("close")
-        self.answers.append(error)
-        self._member()
-
-    def run(self, harness: pathlib.Path, fd: int | None = None) -> None:
-        done = subprocess.run([harness], input="\n".join(self.lines) + "\n",
-                              text=True, capture_output=True,
-                              pass_fds=[] if fd is None else [fd])
-        assert (done.returncode, done.stderr) == (0, ""), done.stderr
-        assert list(map(int, done.stdout.split())) == self.answers
-
-    def check(self, data: bytes) -> Profile:
-        """Is this the file?"""
-        assert members(data, b"r") == self.flushes
-        return readers.read_bytes(data)
-
-
-def new_log(tmp_path: pathlib.Path) -> tuple[Log, pathlib.Path]:
-    file = tmp_path / "profile"
-    return Log("open %s %d" % (file, START)), file
+    return build_harness(tmp_path_factory.mktemp("log_harness"))
 
 
 # ____________________________________________________________
@@ -663,145 +513,3 @@ def test_a_flush_of_objects_alone_is_due_by_age(
     log.close()
     log.run(log_harness)
     log.check(file.read_bytes())
-
-
-# ____________________________________________________________
-# files that don't take it
-
-def several_flushes(log: Log) -> None:
-    for i in range(6):
-        log.records(name(i + 1, b"f" * 500))
-        log.sample(log.stack([i + 1]), i)
-        log.flush(i)
-
-
-@pytest.mark.parametrize("limit", [*range(0, 4000, 241), 100000])
-def test_disk_full_leaves_whole_records(log_harness: pathlib.Path,
-                                        tmp_path: pathlib.Path,
-                                        limit: int) -> None:
-    log, file = new_log(tmp_path)
-    log.lines.append("limit %d" % limit)
-    several_flushes(log)
-    log.close(errno.EFBIG if limit < 5000 else 0)
-    log.run(log_harness)
-    data = file.read_bytes()
-    assert len(data) <= limit
-    written = members(data, b"r")           # these are whole
-    assert written == log.flushes[:len(written)]
-    assert (len(written) == len(log.flushes)) == (limit == 100000)
-    if written:
-        profile = readers.read_bytes(data)       # nothing to salvage
-        assert len(profile.samples) == min(len(written), 6)
-        assert (profile.end_time is None) == (limit < 5000)
-
-
-def test_disk_full_from_the_beginning(log_harness: pathlib.Path) -> None:
-    log = Log("open /dev/full %d" % START)
-    several_flushes(log)
-    log.close(errno.ENOSPC)
-    log.run(log_harness)
-
-
-def test_after_an_error_nothing_is_written(log_harness: pathlib.Path,
-                                           tmp_path: pathlib.Path) -> None:
-    # the large flush fails; a small one that would fit must not follow
-    log, file = new_log(tmp_path)
-    log.lines.append("limit 2000")
-    log.flush(0)
-    head = log.flushes[0]
-    log.records(name(1, b"x" * 4000))
-    log.flush(1)
-    log.flush(2)
-    log.close(errno.EFBIG)
-    log.run(log_harness)
-    assert members(file.read_bytes(), b"r") == [head]
-
-
-def test_descriptor_closed_by_the_program(log_harness: pathlib.Path,
-                                          tmp_path: pathlib.Path) -> None:
-    log, file = new_log(tmp_path)
-    log.flush(0)
-    log.lines.append("shut")
-    several_flushes(log)
-    log.close(errno.EBADF)
-    log.run(log_harness)
-    assert members(file.read_bytes(), b"r") == log.flushes[:1]
-
-
-@pytest.mark.parametrize("flushes_before", [False, True])
-@pytest.mark.parametrize("flushes_behind", [False, True])
-def test_descriptor_reused_by_the_program(
-        log_harness: pathlib.Path, tmp_path: pathlib.Path,
-        flushes_before: bool, flushes_behind: bool) -> None:
-    log, file = new_log(tmp_path)
-    other = tmp_path / "other"
-    other.write_bytes(b"the program's own")
-    if flushes_before:
-        log.flush(0)
-    log.lines.append("reuse %s" % other)
-    if flushes_behind:
-        several_flushes(log)
-    log.close(errno.EBADF)
-    log.run(log_harness)
-    assert other.read_bytes() == b"the program's own"
-    assert members(file.read_bytes(), b"r") == log.flushes[:flushes_before]
-
-
-def test_no_descriptor_at_all(log_harness: pathlib.Path) -> None:
-    log = Log("openfd 99 %d" % START)
-    log.answers = [errno.EBADF]
-    log.lines += ["stack " + stack_record((1, 8), 0).hex(), "sample 0 0 1 8 1",
-                  "flush 0", "finish 0", "settings a=1", "close"]
-    log.answers += [0, 0, 0]
-    log.run(log_harness)
-
-
-def test_pipe(log_harness: pathlib.Path) -> None:
-    read_end, write_end = os.pipe()
-    log = Log("openfd %d %d" % (write_end, START))
-    several_flushes(log)
-    for i in range(300):                    # more than a pipe holds
-        log.records(name(i + 1, b"x" * 10000))
-        log.flush(7)
-    log.close()
-    data: list[bytes] = []
-
-    def read_all() -> None:
-        with open(read_end, "rb") as pipe:
-            data.append(pipe.read())
-
-    thread = threading.Thread(target=read_all)
-    thread.start()
-    try:
-        log.run(log_harness, write_end)
-    finally:
-        os.close(write_end)
-        thread.join()
-    log.check(data[0])
-
-
-def test_pipe_that_nobody_reads(log_harness: pathlib.Path) -> None:
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    log = Log("openfd %d %d" % (write_end, START))
-    several_flushes(log)
-    log.close(errno.EPIPE)
-    try:
-        log.run(log_harness, write_end)
-    finally:
-        os.close(write_end)
-
-
-def test_forget_writes_nothing_more(log_harness: pathlib.Path,
-                                    tmp_path: pathlib.Path) -> None:
-    # a forked child
-    log, file = new_log(tmp_path)
-    log.flush(0)
-    log.sample(log.stack([8]), 0)
-    log.lines += ["forget", "stack " + stack_record((1, 8), 0).hex(),
-                  "sample 0 0 1 8 1", "object 1 0 0 0", "settings a=1",
-                  "flush 0", "finish 0"]
-    log.answers += [0, 0]
-    log.close()
-    log.run(log_harness)
-    assert members(file.read_bytes(), b"r") == log.flushes[:1]

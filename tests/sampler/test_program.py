@@ -31,13 +31,13 @@ WHO = """
 def sampled(pypy: PyPy, *arguments: str, flags: tuple[str, ...] = (),
             **environment: str) -> Run:
     return pypy.command(*flags, "-m", "vmprof", *SAMPLED, *arguments,
-                        **environment)
+                        timeout=300, **environment)
 
 
 def same(pypy: PyPy, *arguments: str, flags: tuple[str, ...] = (),
          **environment: str) -> Run:
     """A run that does what it does without us."""
-    plain = pypy.command(*flags, *arguments, **environment)
+    plain = pypy.command(*flags, *arguments, timeout=300, **environment)
     run = sampled(pypy, *arguments, flags=flags, **environment)
     assert [run.code, without_addresses(run.out), without_addresses(run.err)] \
         == [plain.code, *map(without_addresses, (plain.out, plain.err))]
@@ -74,7 +74,8 @@ def test_isolated_and_other_flags_of_the_interpreter(
 ])
 def test_safe_path_and_other_variables(
         pypy: PyPy, name: str, value: str) -> None:
-    assert same(pypy, str(pypy.script(WHO)), **{name: value}).code == 0
+    assert same(pypy, str(pypy.script(WHO)), flags=(),
+                **{name: value}).code == 0
 
 
 @pytest.mark.parametrize("form,flags", [

@@ -44,8 +44,8 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
         nodes = [Node(None, value, kind) for kind, value in pairs]
         for node, outer in zip(nodes, nodes[1:]):
             node.next = ctypes.pointer(outer)
-        return library.stack_nodes_key(
-            ctypes.byref(nodes[0]) if nodes else None, ctypes.c_uint64(state))
+        return int(library.stack_nodes_key(
+            ctypes.byref(nodes[0]) if nodes else None, ctypes.c_uint64(state)))
     return key
 
 

@@ -7,8 +7,10 @@ import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
 NATIVE = HERE.parents[1] / "vmprof-integration" / "vmprof_allocation" / "native"
-FLAGS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+FLAGS = ["-fno-sanitize-recover=all", "-DCHECK_INVARIANTS",
          "-Wall", "-Wextra", "-Werror", "-std=gnu99", "-g", "-O1"]
+#: what is to be found: -fsanitize=
+MEMORY, THREADS = "address,undefined", "thread"
 
 
 def load(directory: pathlib.Path, *names: str) -> ctypes.CDLL:
@@ -26,17 +28,20 @@ def load(directory: pathlib.Path, *names: str) -> ctypes.CDLL:
     subprocess.run(
         ["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-std=gnu99",
          "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error",
-         "-o", str(target), "-x", "c", "-"],
+         "-DCHECK_INVARIANTS",
+         "-I", str(NATIVE / "shared"), "-o", str(target), "-x", "c", "-"],
         input=text.replace("#pragma GCC visibility", "//"), text=True,
         check=True)
     return ctypes.CDLL(str(target))
 
 
-def build(directory: pathlib.Path, program: str, *sources: str) -> pathlib.Path:
+def build(directory: pathlib.Path, program: str, *sources: str,
+          sanitizer: str = MEMORY) -> pathlib.Path:
     """Compile tests/support/native/`program`.c with these files of the package."""
     target = directory / program
     subprocess.run(
-        ["gcc", *FLAGS, "-I", str(NATIVE / "hook"), "-I", str(NATIVE / "shared"),
+        ["gcc", *FLAGS, "-fsanitize=" + sanitizer, "-pthread",
+         "-I", str(NATIVE / "hook"), "-I", str(NATIVE / "shared"),
          "-o", str(target),
          str(HERE / "native" / (program + ".c")),
          *(str(NATIVE / source) for source in sources), "-lm"],

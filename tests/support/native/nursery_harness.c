@@ -1,15 +1,7 @@
 /* Drives sampler.c and nursery.c, as they are, with a garbage collector of a
- * few lines that does to nursery_free and nursery_top what incminimark does.
+ * few lines (gc_model.h).
  *
- *   harness trace                         the trace is read from stdin
- *   harness gaps INTERVAL SEED FIXED N    print N gaps
- *   harness objects INTERVAL SEED FIXED ROUNDS
- *                                         stdin: lines SIZE COUNT; print how
- *                                         many of each line are sampled, if
- *                                         the lines are allocated in turn,
- *                                         ROUNDS times; last line: the gap
- *
- * A trace is a list of lines.  First what the GC is like:
+ * stdin is a trace, a list of lines.  First what the GC is like:
  *
  *   nursery BYTES     its size
  *   rotate            a minor collection without pinned objects moves it
@@ -57,11 +49,7 @@
 
 #include "nursery.h"
 
-#define MAX_PINNED      8
-#define MAX_FINALIZERS  256
 #define MAX_LINES       100000
-#define ALIGNED(n)      (((n) & 7) == 0)
-#define HEADER_SIZE     8               /* incminimark's */
 #define MARKER          12321           /* no errno at all */
 
 static int line_number;
@@ -83,200 +71,7 @@ static void refuse(const char *why)
     exit(2);
 }
 
-/* ____________________________________________________________ */
-/* the garbage collector */
-
-struct object {                 /* what each object begins with */
-    uint64_t number;
-    uint64_t size;
-};
-
-struct pinned {
-    char *at;
-    intptr_t size;
-};
-
-static struct gc {
-    char *nursery_free;
-    char *nursery_top;
-    char *nursery;
-    char *true_top;             /* nursery_top, if nobody else writes to it */
-
-    struct pinned pinned[MAX_PINNED];
-    int pinned_count;
-    struct pinned barrier[MAX_PINNED];  /* pinned at the last collection */
-    int barrier_count, next_barrier;
-
-    int finalizer_count;        /* what the next collection is to do */
-    intptr_t finalizer[MAX_FINALIZERS];
-    int steps, no_memory, external_fails, external_collects;
-} gc;
-
-static intptr_t nursery_size, tiny;
-static int rotate, max_pinned;
-static char *arena[2];
-
-static unsigned char *taken;    /* one for each 8 bytes of the nursery */
-static char **small_object;     /* where they were put, by number */
-static int64_t objects, max_objects;
-static int with_engine, hooked, abandoned;
-static char elsewhere[32];      /* where large objects begin */
-static int depth_in_reserve;    /* collect_and_reserve() is at work */
-
-static void *(*collect_and_reserve)(void *, intptr_t);
-static void (*minor_collection)(void *);
-static void *(*external_malloc)(void *, uintptr_t, intptr_t, uintptr_t);
-
-static void allocate(intptr_t size);
-static void allocate_large(int64_t size);
-static void memory_pressure(void);
-
-static size_t word_of(const char *p)
-{
-    return (size_t)(p - gc.nursery) / 8;
-}
-
-static void set_top(char *top)
-{
-    gc.nursery_top = gc.true_top = top;
-}
-
-static void occupy(char *at, intptr_t size)
-{
-    CHECK(ALIGNED((uintptr_t)at));
-    CHECK(at >= gc.nursery && at + size <= gc.nursery + nursery_size);
-    CHECK(memchr(taken + word_of(at), 1, (size_t)size / 8) == NULL);
-    memset(taken + word_of(at), 1, (size_t)size / 8);
-}
-
-static int by_address(const void *a, const void *b)
-{
-    const struct pinned *p = a, *q = b;
-
-    return (p->at > q->at) - (p->at < q->at);
-}
-
-static void gc_minor_collection(void *self)
-{
-    int i;
-
-    CHECK(self == &gc);
-    CHECK(gc.nursery_top == gc.true_top);
-    CHECK(gc.nursery_free == NULL || ALIGNED((uintptr_t)gc.nursery_free));
-    printf("collection\n");
-    memset(taken, 0, (size_t)nursery_size / 8);
-    if (rotate && gc.pinned_count == 0) {
-        memset(gc.nursery, 0xdd, (size_t)nursery_size);
-        gc.nursery = gc.nursery == arena[0] ? arena[1] : arena[0];
-    }
-    qsort(gc.pinned, (size_t)gc.pinned_count, sizeof *gc.pinned, by_address);
-    for (i = 0; i < gc.pinned_count; i++) {
-        gc.barrier[i] = gc.pinned[i];
-        occupy(gc.pinned[i].at, gc.pinned[i].size);
-    }
-    gc.barrier_count = gc.pinned_count;
-    gc.next_barrier = 0;
-    gc.nursery_free = gc.nursery;
-    set_top(gc.barrier_count > 0 ? gc.barrier[0].at
-                                 : gc.nursery + nursery_size);
-}
-
-static void collect_with_progress(void)
-{
-    intptr_t finalizer[MAX_FINALIZERS];
-    int count = gc.finalizer_count, steps = gc.steps, i;
-
-    memcpy(finalizer, gc.finalizer, sizeof finalizer);
-    gc.finalizer_count = gc.steps = 0;
-    for (i = 0; i <= steps; i++)
-        minor_collection(&gc);
-    for (i = 0; i < count; i++)
-        if (finalizer[i] == 0)
-            memory_pressure();
-        else if (finalizer[i] < 0)
-            allocate_large(-(int64_t)finalizer[i]);
-        else
-            allocate(finalizer[i]);
-}
-
-static void jump_over_pinned(void)
-{
-    const struct pinned *pinned = &gc.barrier[gc.next_barrier];
-    struct object found;
-
-    /* the GC reads the object's size there: it had better be an object */
-    CHECK(gc.nursery_top == pinned->at);
-    memcpy(&found, gc.nursery_top, sizeof found);
-    CHECK((intptr_t)found.size == pinned->size);
-    CHECK(small_object[found.number] == pinned->at);
-    gc.nursery_free = gc.nursery_top + found.size;
-    gc.next_barrier++;
-    set_top(gc.next_barrier < gc.barrier_count
-                ? gc.barrier[gc.next_barrier].at : gc.nursery + nursery_size);
-}
-
-static void *gc_collect_and_reserve(void *self, intptr_t size)
-{
-    int collections = 0;
-    char *result;
-
-    CHECK(self == &gc);
-    CHECK(gc.nursery_top == gc.true_top);
-    CHECK(ALIGNED((uintptr_t)gc.nursery_free));
-    CHECK(gc.nursery_free - size <= gc.nursery_top);
-    CHECK(gc.nursery_free > gc.nursery_top);    /* else nobody would call */
-    depth_in_reserve++;
-    do {
-        gc.nursery_free = NULL;
-        if (gc.next_barrier < gc.barrier_count)
-            jump_over_pinned();
-        else if (++collections == 1) {
-            collect_with_progress();
-            if (gc.no_memory) {
-                gc.no_memory = 0;
-                depth_in_reserve--;
-                return NULL;
-            }
-        }
-        else {
-            CHECK(collections == 2);
-            minor_collection(&gc);
-        }
-        CHECK(gc.nursery_top == gc.true_top);
-        result = gc.nursery_free;
-    } while (result + size > gc.nursery_top);
-    gc.nursery_free = result + size;
-    if (tiny > 0 && gc.nursery_top - gc.nursery_free > tiny)
-        gc.nursery_free = gc.nursery_top - tiny;
-    depth_in_reserve--;
-    return result;
-}
-
-static void *gc_external_malloc(void *self, uintptr_t type, intptr_t length,
-                                uintptr_t young)
-{
-    CHECK(self == &gc && type == 24 && length > 0 && young == 1);
-    if (gc.external_collects) {
-        gc.external_collects = 0;
-        collect_with_progress();
-    }
-    return gc.external_fails ? NULL : elsewhere + HEADER_SIZE;
-}
-
-/* A copy of _minor_collection() in a place that nobody hooked */
-static void unseen_collection(void)
-{
-    gc.nursery_top = gc.true_top;
-    gc.nursery_free = NULL;
-    gc_minor_collection(&gc);
-}
-
-static void memory_pressure(void)
-{
-    gc.nursery_free = gc.nursery_top;
-    if (depth_in_reserve == 0)
-        printf("pressure\n");
-}
+#include "gc_model.h"
 
 /* ____________________________________________________________ */
 /* the program */
@@ -632,7 +427,7 @@ static void run_trace(char **line, int lines, int engine)
                nursery.surprises, (int)nursery.phase);
 }
 
-static int main_trace(void)
+int main(void)
 {
     static char *line[MAX_LINES];
     char *buffer = NULL;
@@ -662,53 +457,4 @@ static int main_trace(void)
     free(taken);
     free(small_object);
     return 0;
-}
-
-/* ____________________________________________________________ */
-/* the sampler on its own */
-
-static int main_gaps(struct sampler *s, int64_t count)
-{
-    while (count-- > 0) {
-        printf("%" PRId64 "\n", s->gap);
-        sampler_draw(s);
-    }
-    return 0;
-}
-
-static int main_objects(struct sampler *s, int64_t rounds)
-{
-    static struct { int64_t size, count, sampled; } line[1000];
-    int lines = 0, i;
-    int64_t n;
-
-    while (lines < 1000 && scanf("%" SCNd64 " %" SCNd64, &line[lines].size,
-                                 &line[lines].count) == 2)
-        lines++;
-    while (rounds-- > 0)
-        for (i = 0; i < lines; i++)
-            for (n = 0; n < line[i].count; n++)
-                line[i].sampled += sampler_object(s, line[i].size);
-    for (i = 0; i < lines; i++)
-        printf("%" PRId64 "\n", line[i].sampled);
-    printf("%" PRId64 "\n", s->gap);
-    return 0;
-}
-
-int main(int argc, char **argv)
-{
-    struct sampler s;
-
-    if (argc == 2 && strcmp(argv[1], "trace") == 0)
-        return main_trace();
-    if (argc == 6) {
-        sampler_start(&s, strtoll(argv[2], NULL, 10),
-                      strtoull(argv[3], NULL, 10), atoi(argv[4]));
-        if (strcmp(argv[1], "gaps") == 0)
-            return main_gaps(&s, strtoll(argv[5], NULL, 10));
-        if (strcmp(argv[1], "objects") == 0)
-            return main_objects(&s, strtoll(argv[5], NULL, 10));
-    }
-    fprintf(stderr, "usage: harness trace | gaps | objects (see harness.c)\n");
-    return 2;
 }

@@ -1,5 +1,7 @@
 #include "nursery.h"
 
+#include "invariant.h"
+
 /* Of incminimark's header, one word.  collect_and_reserve() returns where it
    begins, external_malloc() where it ends. */
 #define HEADER_SIZE     8
@@ -59,6 +61,7 @@ static void place(void)
 
     if (nursery.phase == NURSERY_OFF)
         return;
+    INVARIANT(!nursery.inside);
     point = nursery.placed_top = nursery.real_top = *nursery.top;
     nursery.counted_from = *nursery.free;
     if (nursery.sampler.gap < point - nursery.counted_from)

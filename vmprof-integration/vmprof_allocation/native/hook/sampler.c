@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "invariant.h"
+
 static uint64_t next_random(struct sampler *s)
 {
     /* splitmix64: Steele, Lea and Flood, "Fast splittable pseudorandom
@@ -35,12 +37,14 @@ void sampler_start(struct sampler *s, int64_t interval, uint64_t seed, int fixed
 
 void sampler_set_interval(struct sampler *s, int64_t interval)
 {
+    INVARIANT(0 < interval && interval <= SAMPLER_MAX_INTERVAL);
     s->interval = interval;
     sampler_draw(s);
 }
 
 void sampler_pass(struct sampler *s, int64_t bytes)
 {
+    INVARIANT(0 <= bytes && bytes <= s->gap);
     s->gap -= bytes;
 }
 

@@ -1,12 +1,12 @@
 #define _GNU_SOURCE
 #include "profile_log.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
 #include "digits.h"
 #include "gzip_member.h"
+#include "invariant.h"
 #include "stack_table.h"
 
 #define MARKER_STACKTRACE   '\x01'
@@ -79,7 +79,7 @@ static void end_member(void)
 {
     size_t size = gzip_end(&member);
 
-    assert(size > 0);           /* MEMBER_SIZE is enough */
+    INVARIANT(size > 0);        /* MEMBER_SIZE is enough */
     if (log.error == 0)
         log.error = size == 0 ? ENOBUFS : log.sink->append(
             log.sink, member_buffer, size);
@@ -142,6 +142,9 @@ static void forget_waiting(void)
 /* Samples, objects, and what vmprof wrote: this is a whole member. */
 static void flush(int64_t now, int with_totals)
 {
+    INVARIANT(log.records_used <= RECORDS_SIZE);
+    INVARIANT(log.samples_used <= SAMPLES_SIZE);
+    INVARIANT(log.objects_used <= OBJECTS_SIZE);
     log.newest = now;
     begin_member(RECORDS);
     gzip_bytes(&member, log.records, log.records_used);
@@ -389,6 +392,7 @@ int profile_log_due(int64_t now)
 void profile_log_open(struct sink *sink, int64_t now,
                       void (*totals)(struct profile_totals *))
 {
+    INVARIANT(!log.is_open);
     log.sink = sink;
     log.is_open = 1;
     log.error = 0;

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "invariant.h"
 #include "pace.h"
 
 struct recorder_counts recorder_counts;
@@ -54,6 +55,7 @@ static int try_lock(void)
 
 void recorder_lock(void)
 {
+    INVARIANT(!thread.holds_lock);
     thread.holds_lock = 1;
     while (__sync_lock_test_and_set(&locked, 1))
         sched_yield();
@@ -61,6 +63,7 @@ void recorder_lock(void)
 
 void recorder_unlock(void)
 {
+    INVARIANT(thread.holds_lock);
     __sync_lock_release(&locked);
     thread.holds_lock = 0;
 }
@@ -81,7 +84,8 @@ static void all_totals(struct profile_totals *totals)
 {
     get_totals(totals);
     totals->lost = recorder_counts.lost;
-    totals->dropped = recorder_counts.dropped;
+    totals->dropped = __atomic_load_n(&recorder_counts.dropped,
+                                      __ATOMIC_RELAXED);
 }
 
 /* ____________________________________________________________ */
@@ -98,8 +102,10 @@ static void finish_time_sample(int64_t now)
 
 int recorder_stack(const void *record, size_t size)
 {
-    uint64_t stack = profile_log_stack(record, size);
+    uint64_t stack;
 
+    INVARIANT(thread.holds_lock);
+    stack = profile_log_stack(record, size);
     if (stack == 0)
         return 0;
     /* A time sample, until recorder_allocation() knows better.  One that
@@ -243,7 +249,7 @@ void recorder_note(const char *text)
 
     /* Who has the lock may wait for a reader of the profile that never comes:
        the process has to be able to end. */
-    for (tries = 0; is_open && !thread.holds_lock && tries < 1000; tries++) {
+    for (tries = 0; !thread.holds_lock && tries < 1000; tries++) {
         if (try_lock()) {
             if (is_open && !is_stopped) {
                 note_children();

@@ -1,0 +1,130 @@
+"""jit_stub.c: where the JIT's code goes on after a call from a stub; and no
+answer, but no harm either, for any other address."""
+from __future__ import annotations
+
+import pathlib
+import struct
+import subprocess
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from native_build import build
+
+SIZE = 16 * 4096
+#: bytes that are looked at behind the call, and before where it goes back; how
+#: close to the call the stub begins
+TAIL, BEFORE, STUB = 96, 40, 256
+#: a wrong answer is given so often
+USES = 10
+
+#: what the JIT writes between the call and the jump back
+INSTRUCTIONS = [bytes.fromhex(text) for text in (
+    "49bb0807060504030201", "41bb04030201", "49c7c304030201", "4d8d5b10",
+    "4d8d9b00010000", "4889c1", "488b4510", "488b8500010000", "49833b00",
+    "49837b1000", "4983bb0001000000", "48833c250001000000", "0f8504030201")]
+
+
+@pytest.fixture(scope="session")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return build(tmp_path_factory.mktemp("jit_stub"), "jit_stub_harness",
+                 "shared/jit_stub.c")
+
+
+def ask(harness: pathlib.Path, *lines: str) -> list[str]:
+    done = subprocess.run([harness], input="\n".join(lines) + "\n",
+                          text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout.split()
+
+
+def jump(opcode: str, at: int, target: int) -> str:
+    """A line for a jump or call at this offset to that one."""
+    code = bytes.fromhex(opcode)
+    distance = target - (at + len(code) + 4)
+    return "code %d %s" % (at, (code + struct.pack("<i", distance)).hex())
+
+
+def stub(back: int = 1000, call: int = 5000, *, between: bytes = b"",
+         before: int = 6, entered: int | None = None) -> list[str]:
+    """The lines for a stub that calls at `call`, and goes back to `back`; it
+    is entered from so many bytes `before`, where it begins: at `entered`."""
+    lines = [jump("0f87", back - before, call if entered is None else entered),
+             jump("e8", call, 100)]
+    if between:
+        lines.append("code %d %s" % (call + 5, between.hex()))
+    return [*lines, jump("e9", call + 5 + len(between), back)]
+
+
+def test_stub(harness: pathlib.Path) -> None:
+    assert ask(harness, *stub(), "back 5005") == ["1000"]
+
+
+@pytest.mark.parametrize("between", [
+    *INSTRUCTIONS, INSTRUCTIONS[5] * 20, b"".join(INSTRUCTIONS[:8])])
+def test_instructions_between(harness: pathlib.Path, between: bytes) -> None:
+    assert ask(harness, *stub(between=between), "back 5005") == ["1000"]
+
+
+@pytest.mark.parametrize("lines", [
+    stub(between=b"\x90"),                              # not the JIT's
+    stub(between=INSTRUCTIONS[5] * (TAIL // 3)),        # too long
+    stub(back=6000),                                    # not back
+    stub(before=BEFORE + 1),
+    stub(before=5),                                     # in the jump
+    stub(entered=5006), stub(entered=5005 - STUB - 1),
+    stub()[1:],                                         # not entered
+    stub()[:-1],                                        # does not go back
+])
+def test_what_is_no_stub(harness: pathlib.Path, lines: list[str]) -> None:
+    assert ask(harness, *lines, "back 5005") == ["none"]
+
+
+@pytest.mark.parametrize("lines", [
+    stub(before=BEFORE), stub(entered=5005 - STUB), stub(entered=5005)])
+def test_at_the_limits(harness: pathlib.Path, lines: list[str]) -> None:
+    assert ask(harness, *lines, "back 5005") == ["1000"]
+
+
+@pytest.mark.parametrize("back, call, found", [
+    (BEFORE, 5000, True), (BEFORE - 1, 5000, False),
+    (1000, SIZE - TAIL - 5, True), (1000, SIZE - TAIL - 4, False),
+    (4096, 8192 - 5, True), (4096 + 20, 3 * 4096 - 50, True)])
+def test_at_the_edge_of_memory(harness: pathlib.Path, back: int, call: int,
+                               found: bool) -> None:
+    """Asked twice: what is known to be code is not asked for again."""
+    again = [line for offset in (1, 2) for line in stub(20000, 25000 + offset)]
+    assert ask(harness, *stub(back, call), "back %d" % (call + 5),
+               *again, "back 25007", "back %d" % (call + 5)) == [
+        str(back) if found else "none", "20000", str(back) if found else "none"]
+
+
+def test_code_in_the_place_of_other_code(harness: pathlib.Path) -> None:
+    answers = ask(harness, *stub(), "back 5005", *stub(back=2000),
+                  *["back 5005"] * (2 * USES))
+    assert answers == ["1000"] * USES + ["2000"] * (USES + 1)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True,
+          suppress_health_check=list(HealthCheck))
+@given(st.binary(min_size=1, max_size=300), st.integers(0, SIZE - 300),
+       st.lists(st.integers(0, SIZE - 1), max_size=20),
+       st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 5000)
+                | st.integers(2**47 - 200, 2**47 + 200), max_size=20))
+def test_any_address_in_any_memory(harness: pathlib.Path, code: bytes, at: int,
+                                   offsets: list[int], wild: list[int]) -> None:
+    """Also where half of a stub stands, and what it is looks like others'."""
+    mixed = code + stub_bytes(code[0]) + code
+    assert len(ask(harness, "code %d %s" % (min(at, SIZE - len(mixed)),
+                                            mixed.hex()),
+                   *("back %d" % offset for offset in offsets),
+                   *("back %d" % (at + i) for i in range(0, len(code), 3)),
+                   *("wild %x" % address for address in wild))) == (
+        len(offsets) + len(wild) + len(range(0, len(code), 3)))
+
+
+def stub_bytes(number: int) -> bytes:
+    """A few instructions, and a jump to somewhere near."""
+    return (INSTRUCTIONS[number % len(INSTRUCTIONS)] + b"\xe9"
+            + struct.pack("<i", -8 * number))

@@ -1,0 +1,47 @@
+"""recorder.c: threads that take samples at the same time, a thread that
+writes them, forks, and one profile after another.
+
+Built once to find errors of memory, and once to find data races.
+"""
+from __future__ import annotations
+
+import pathlib
+import struct
+import subprocess
+
+import pytest
+
+import made_profiles
+from native_build import MEMORY, THREADS, build
+from vmprof_convert import readers
+
+TRAILER = b"\x03" + struct.pack("<qq8x", made_profiles.START + 1, 0)
+
+
+@pytest.mark.parametrize("sanitizer", [MEMORY, THREADS])
+def test_threads_take_samples(tmp_path: pathlib.Path, sanitizer: str) -> None:
+    harness = build(
+        tmp_path, "recorder_harness", "shared/recorder.c",
+        "shared/profile_log.c", "shared/file_sink.c", "shared/stack_table.c",
+        "shared/gzip_member.c", "shared/pace.c", sanitizer=sanitizer)
+    file = tmp_path / "profile"
+    done = subprocess.run(
+        [harness, file, bytes(made_profiles.Log().bytes).hex(), TRAILER.hex()],
+        text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    for path, line in zip((file, tmp_path / "profile.2"),
+                          done.stdout.splitlines()):
+        samples, lost, size, time_samples = map(int, line.split())
+        profile = readers.read(path)
+        assert profile.end_time is not None
+        assert profile.settings["engine"] == "harness"
+        assert profile.settings["ended"] == ""
+        assert "children" not in profile.settings
+        assert len(profile.samples) == samples + time_samples
+        sizes = profile.samples.size
+        assert (sum(map(bool, sizes)), sum(sizes)) == (samples, size)
+        assert lost == samples // 100
+    assert len(done.stdout.splitlines()) == 2
+    forked = readers.read(tmp_path / "profile.forked")
+    assert forked.settings["children"] == "1"
+    assert forked.end_time is not None and not forked.samples

@@ -1,0 +1,125 @@
+"""vmprof_output.c: what vmprof writes goes to the recorder, and what the
+program writes goes where it should."""
+from __future__ import annotations
+
+import pathlib
+import struct
+import subprocess
+
+import pytest
+
+from native_build import build
+
+TRAILER = (b"\x03" + bytes(24)).hex()
+HEAD = bytes(40).hex()
+STACK = (b"\x01" + struct.pack("<5q", 1, 2, 1, 8, 0)).hex()
+ENABLED = ["open", "control 1", "map", "control 0"]
+
+
+def name(address: int, text: bytes = b"py:f:1:a") -> str:
+    return (b"\x02" + struct.pack("<qq", address, len(text)) + text).hex()
+
+
+@pytest.fixture(scope="session")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return build(tmp_path_factory.mktemp("output"), "output_harness",
+                 "hook/vmprof_output.c")
+
+
+def run(harness: pathlib.Path, *lines: str) -> list[str]:
+    done = subprocess.run([harness], input="\n".join(lines) + "\n", text=True,
+                          capture_output=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout.splitlines()
+
+
+def test_stacks_and_names_go_to_the_recorder(harness: pathlib.Path) -> None:
+    assert run(harness, *ENABLED, "fill 3 " + STACK, "flush 3",
+               "fill 3 " + name(8), "flush 3", "fill 0 05", "flush 0") == [
+        "stack " + STACK, "bytes " + name(8), "bytes 05"]
+
+
+def test_head_and_trailer_come_from_no_buffer(harness: pathlib.Path) -> None:
+    assert run(harness, "open", "control 1", "write " + HEAD, "map",
+               "control 0", "control 1", "unmap", "write " + TRAILER,
+               "control 0", "close") == ["bytes " + HEAD, "bytes " + TRAILER]
+
+
+def test_names_are_taken_before_vmprof_writes_them(
+        harness: pathlib.Path) -> None:
+    """And each of them once."""
+    assert run(harness, *ENABLED, "names", "fill 3 " + name(8), "names",
+               "names", "fill 3 " + name(16) + name(24), "fill 5 " + name(32),
+               "names", "fill 3 " + name(40), "flush 3", "names") == [
+        "bytes " + name(8), "bytes " + name(16) + name(24),
+        "bytes " + name(32), "bytes " + name(40)]
+
+
+def test_buffer_that_is_used_anew(harness: pathlib.Path) -> None:
+    """With the same number of bytes, more, or fewer."""
+    assert run(harness, *ENABLED, "fill 3 " + name(8), "names", "flush 3",
+               "fill 3 " + name(16), "names", "flush 3",
+               "fill 3 " + name(24) + name(32), "names", "flush 3",
+               "fill 3 " + name(40), "names") == [
+        "bytes " + name(8), "bytes " + name(16),
+        "bytes " + name(24) + name(32), "bytes " + name(40)]
+
+
+@pytest.mark.parametrize("held", [
+    STACK, "02", name(8)[:-2], name(8) + STACK, name(8) + "02",
+    "02" + struct.pack("<qq", 8, -1).hex(),
+    "02" + struct.pack("<qq", 8, 2**62).hex(),
+    "02" + struct.pack("<qq", 8, 9000).hex()])
+def test_buffer_that_holds_something_else(harness: pathlib.Path,
+                                          held: str) -> None:
+    """Or is just being written to: it is left alone."""
+    assert run(harness, *ENABLED, "fill 3 " + held, "names") == []
+
+
+def test_full_buffer_of_names(harness: pathlib.Path) -> None:
+    names = "".join(name(8 * i, b"x" * 1006) for i in range(8))[:2 * 8184]
+    whole = names[:2 * 7 * 1023] + name(64, b"y" * (8184 - 7 * 1023 - 17))
+    assert len(whole) == 2 * 8184
+    assert run(harness, *ENABLED, "fill 19 " + whole, "names", "flush 19",
+               "names") == ["bytes " + whole]
+
+
+def test_sample_for_us_alone(harness: pathlib.Path) -> None:
+    assert run(harness, *ENABLED, "probe 2 " + STACK, "fill 2 " + STACK,
+               "flush 2") == ["probe " + STACK, "stack " + STACK]
+
+
+def test_program_that_disables_vmprof(harness: pathlib.Path) -> None:
+    assert run(harness, *ENABLED, "enabled", "unmap", "enabled",
+               "write " + TRAILER, "close") == ["1", "0", "disabled " + TRAILER]
+
+
+def test_programs_other_files_are_its_own(harness: pathlib.Path) -> None:
+    assert run(harness, "own 616263", *ENABLED, "own 616263", "own " + TRAILER,
+               "close", "own 616263") == [
+        "own 616263", "own 616263", "own " + TRAILER, "own 616263"]
+
+
+def test_program_takes_the_decoys_number(harness: pathlib.Path) -> None:
+    """What it writes there is in its file, and nothing of vmprof's; but
+    vmprof's trailer goes to us."""
+    assert run(harness, *ENABLED, "steal", "write 616263", "fill 1 " + STACK,
+               "flush 1", "unmap", "write " + TRAILER, "close", "stolen") == [
+        "stack " + STACK, "disabled " + TRAILER, "stolen 616263"]
+
+
+@pytest.mark.parametrize("end", ["close", "forget"])
+def test_end_leaves_the_programs_file_open(harness: pathlib.Path,
+                                           end: str) -> None:
+    assert run(harness, *ENABLED, "steal", end, "enabled", "write 616263",
+               "stolen") == ["0", "stolen 616263"]
+
+
+def test_second_run(harness: pathlib.Path) -> None:
+    once = [*ENABLED, "fill 3 " + name(8), "names", "control 1", "unmap",
+            "control 0", "close"]
+    assert run(harness, *once, *once) == ["bytes " + name(8)] * 2
+
+
+def test_map_of_the_programs_is_not_vmprofs(harness: pathlib.Path) -> None:
+    assert run(harness, "open", "map", "enabled", "unmap", "seek") == ["0"]

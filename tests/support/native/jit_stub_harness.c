@@ -1,0 +1,76 @@
+/* Asks jit_stub.c about code that the lines of stdin put together.
+ *
+ *   code OFFSET HEX   put these bytes into a piece of memory of 16 pages, before
+ *                     and behind which there is none
+ *   back OFFSET       a return address there; prints the offset where the
+ *                     program goes on, or "none"
+ *   wild ADDRESS      a return address anywhere, hexadecimal; likewise
+ */
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "jit_stub.h"
+
+#define PAGE    4096
+#define PAGES   16
+
+#define REQUIRE(condition) \
+    do { if (!(condition)) required(#condition, __LINE__); } while (0)
+
+static void required(const char *what, int where)
+{
+    fprintf(stderr, "jit_stub_harness.c:%d: not so: %s\n", where, what);
+    exit(3);
+}
+
+static unsigned char *memory;
+
+static void put(size_t offset, const char *hex)
+{
+    size_t i, size = strlen(hex) / 2;
+
+    REQUIRE(offset + size <= PAGES * PAGE);
+    for (i = 0; i < size; i++)
+        REQUIRE(sscanf(hex + 2 * i, "%2hhx", memory + offset + i) == 1);
+}
+
+static void ask(uintptr_t address)
+{
+    uintptr_t back = jit_stub_back(address);
+
+    if (back == 0)
+        printf("none\n");
+    else
+        printf("%" PRIdPTR "\n", (intptr_t)(back - (uintptr_t)memory));
+}
+
+int main(void)
+{
+    char *line = NULL;
+    size_t size = 0;
+
+    memory = mmap(NULL, (PAGES + 2) * PAGE, PROT_NONE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(memory != MAP_FAILED);
+    memory += PAGE;
+    REQUIRE(mprotect(memory, PAGES * PAGE, PROT_READ | PROT_WRITE) == 0);
+    while (getline(&line, &size, stdin) > 0) {
+        uintptr_t number;
+        int hex = 0;
+        line[strcspn(line, "\n")] = '\0';
+        if (sscanf(line, "code %" SCNuPTR " %n", &number, &hex) == 1 && hex > 0)
+            put(number, line + hex);
+        else if (sscanf(line, "back %" SCNuPTR, &number) == 1)
+            ask((uintptr_t)memory + number);
+        else if (sscanf(line, "wild %" SCNxPTR, &number) == 1)
+            ask(number);
+        else
+            required("a line that is understood", __LINE__);
+    }
+    free(line);
+    return 0;
+}

@@ -1,0 +1,265 @@
+/* Does with vmprof_output.c what vmprof and the program do, as the lines of
+ * stdin say, and prints what it hands to the recorder, which is not here:
+ * "bytes HEX", "stack HEX", "disabled HEX".
+ *
+ *   open                  make the decoy
+ *   control 0 | 1         around vmprof's enable() and disable()
+ *   map, unmap            vmprof's buffers
+ *   fill BUFFER HEX       vmprof appends to a buffer
+ *   flush BUFFER          vmprof writes it, and uses it anew
+ *   write HEX             vmprof writes to its file
+ *   names                 take the names that are new
+ *   probe BUFFER HEX      vmprof takes a sample, for us alone; prints it
+ *   enabled               prints 0 or 1
+ *   steal                 the program closes the decoy, and opens a file
+ *   stolen                prints what is in that file
+ *   own HEX               the program writes to another file; prints what comes
+ *   seek                  vmprof rewinds a file that it does not have
+ *   close, forget
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "recorder.h"
+#include "vmprof_output.h"
+
+#define CHECK(condition) \
+    do { if (!(condition)) failed(#condition, __LINE__); } while (0)
+
+#define BUFFERS     20
+#define BUFFER_SIZE 8192
+
+struct buffer {
+    unsigned int size, offset;
+    char data[BUFFER_SIZE - 8];
+};
+
+static void failed(const char *what, int where)
+{
+    fflush(stdout);
+    fprintf(stderr, "output_harness.c:%d: not so: %s\n", where, what);
+    exit(3);
+}
+
+static void print_bytes(const char *what, const void *data, size_t size)
+{
+    const unsigned char *p = data;
+
+    printf("%s ", what);
+    while (size-- > 0)
+        printf("%02x", *p++);
+    printf("\n");
+}
+
+/* ____________________________________________________________ */
+/* the recorder */
+
+static int locked;
+
+void recorder_lock(void)
+{
+    CHECK(!locked);
+    locked = 1;
+}
+
+void recorder_unlock(void)
+{
+    CHECK(locked);
+    locked = 0;
+}
+
+int recorder_has_lock(void)
+{
+    return locked;
+}
+
+int recorder_stack(const void *record, size_t size)
+{
+    CHECK(locked);
+    if (*(const char *)record != '\x01')
+        return 0;
+    print_bytes("stack", record, size);
+    return 1;
+}
+
+void profile_log_bytes(const void *records, size_t size)
+{
+    CHECK(locked);
+    if (size > 0)
+        print_bytes("bytes", records, size);
+}
+
+static void on_disabled(const void *trailer, size_t size)
+{
+    CHECK(!locked);
+    print_bytes("disabled", trailer, size);
+}
+
+/* ____________________________________________________________ */
+/* vmprof and the program */
+
+static int decoy = -1;
+static struct buffer *buffers;
+
+/* In a block of its own size, so that reading beyond it is noticed */
+static unsigned char *from_hex(const char *hex, size_t *size)
+{
+    unsigned char *bytes = malloc(strlen(hex) / 2);
+    size_t i;
+
+    *size = strlen(hex) / 2;
+    for (i = 0; i < *size; i++)
+        CHECK(sscanf(hex + 2 * i, "%2hhx", bytes + i) == 1);
+    return bytes;
+}
+
+static void fill(int i, const char *hex)
+{
+    size_t size;
+    unsigned char *bytes = from_hex(hex, &size);
+
+    CHECK(buffers[i].size + size <= sizeof buffers[i].data);
+    memcpy(buffers[i].data + buffers[i].size, bytes, size);
+    buffers[i].size += (unsigned int)size;
+    free(bytes);
+}
+
+static void flush(int i)
+{
+    ssize_t size = (ssize_t)buffers[i].size;
+
+    CHECK(vmprof_output_write(decoy, buffers[i].data, (size_t)size) == size);
+    buffers[i].size = 0;
+}
+
+static int probed_buffer;
+static const char *probed;
+
+static void take_sample(void)
+{
+    fill(probed_buffer, probed);
+    flush(probed_buffer);
+}
+
+static void probe(int i, const char *hex)
+{
+    const char *record;
+    size_t size;
+
+    probed_buffer = i;
+    probed = hex;
+    size = vmprof_output_probe(take_sample, &record);
+    print_bytes("probe", record, size);
+}
+
+static void write_hex(int fd, const char *hex)
+{
+    size_t size;
+    unsigned char *bytes = from_hex(hex, &size);
+
+    CHECK(vmprof_output_write(fd, bytes, size) == (ssize_t)size);
+    free(bytes);
+}
+
+static void write_own(const char *hex)
+{
+    char bytes[4096];
+    int fds[2];
+
+    CHECK(pipe(fds) == 0);
+    write_hex(fds[1], hex);
+    print_bytes("own", bytes, (size_t)read(fds[0], bytes, sizeof bytes));
+    close(fds[0]);
+    close(fds[1]);
+}
+
+static void steal(void)
+{
+    int fd = memfd_create("program", 0);
+
+    CHECK(fd >= 0 && dup2(fd, decoy) == decoy);
+    close(fd);
+}
+
+static void print_stolen(void)
+{
+    char bytes[4096];
+
+    print_bytes("stolen", bytes, (size_t)pread(decoy, bytes, sizeof bytes, 0));
+}
+
+static int is(const char *line, const char *command)
+{
+    return strcmp(line, command) == 0;
+}
+
+static void call(const char *command, const char *rest)
+{
+    int number = atoi(rest);
+    const char *hex = strchr(rest, ' ');
+
+    hex = hex != NULL ? hex + 1 : "";
+    if (is(command, "open"))
+        CHECK((decoy = vmprof_output_open(on_disabled)) >= 3);
+    else if (is(command, "control"))
+        vmprof_output_control(number);
+    else if (is(command, "map"))
+        buffers = vmprof_output_mmap(NULL, BUFFERS * BUFFER_SIZE,
+                                     PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    else if (is(command, "unmap"))
+        CHECK(vmprof_output_munmap(buffers, BUFFERS * BUFFER_SIZE) == 0);
+    else if (is(command, "fill"))
+        fill(number, hex);
+    else if (is(command, "flush"))
+        flush(number);
+    else if (is(command, "write"))
+        write_hex(decoy, rest);
+    else if (is(command, "names")) {
+        recorder_lock();
+        vmprof_output_take_names();
+        recorder_unlock();
+    }
+    else if (is(command, "probe"))
+        probe(number, hex);
+    else if (is(command, "enabled"))
+        printf("%d\n", vmprof_output_is_enabled());
+    else if (is(command, "steal"))
+        steal();
+    else if (is(command, "stolen"))
+        print_stolen();
+    else if (is(command, "own"))
+        write_own(rest);
+    else if (is(command, "seek"))
+        CHECK(vmprof_output_lseek(-1, 0, SEEK_SET) == -1 && errno == EBADF);
+    else if (is(command, "close"))
+        vmprof_output_close();
+    else if (is(command, "forget"))
+        vmprof_output_forget();
+    else
+        failed("a line that is understood", __LINE__);
+}
+
+int main(void)
+{
+    char *line = NULL;
+    size_t size = 0;
+
+    while (getline(&line, &size, stdin) > 0) {
+        char *rest;
+        line[strcspn(line, "\n")] = '\0';
+        rest = strchr(line, ' ');
+        if (rest != NULL)
+            *rest++ = '\0';
+        call(line, rest != NULL ? rest : "");
+        CHECK(!locked);
+    }
+    free(line);
+    return 0;
+}

@@ -1,0 +1,132 @@
+"""Traces for native/nursery_harness.c: run with sampling and without, compared
+with each other and with the oracle.
+
+See the harness for the lines of a trace, and for what it checks at each step:
+that the GC finds its own nursery_top whenever it looks, that pinned objects are
+where it reads them, that no two objects overlap, that samples come with the
+object's address, that errno is kept.
+"""
+from __future__ import annotations
+
+import pathlib
+import subprocess
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import oracle
+from native_build import build
+from oracle import Sample
+
+#: with fixed gaps of this size nothing is ever sampled
+NEVER = 2**62
+OFF = 0                 # enum nursery_phase
+
+#: two pinned objects, at 1600 (64 bytes) and at 2448 (16 bytes)
+PINNED = """\
+nursery 4096
+pins 2
+small 16 100
+small 64 1
+small 16 50
+pin 0
+pin 50
+collect
+"""
+
+
+def build_harness(directory: pathlib.Path) -> pathlib.Path:
+    return build(directory, "nursery_harness", "hook/sampler.c",
+                 "hook/nursery.c")
+
+
+class Totals(NamedTuple):
+    allocated: int
+    collections: int
+    pressures: int
+    surprises: int
+    phase: int
+
+
+class Run(NamedTuple):
+    #: what happens without sampling
+    program: list[str]
+    events: list[oracle.Event]
+    samples: list[Sample]
+    totals: Totals
+
+    @property
+    def sampled(self) -> list[int]:
+        return [sample.number for sample in self.samples]
+
+
+def events_of(program: list[str]) -> Iterator[oracle.Event]:
+    for line in program:
+        kind, *words = line.split()
+        if kind == "start":
+            yield oracle.Start(int(words[0]), int(words[1]), words[2] == "1",
+                               words[3:] == ["1"])
+        elif kind in ("stop", "abandon"):
+            yield oracle.Stop()
+        elif kind == "rate":
+            yield oracle.Rate(int(words[0]))
+        elif kind in ("small", "large"):
+            yield oracle.Allocation(int(words[0]), int(words[1]))
+        elif kind == "collection":
+            yield oracle.Collection()
+        elif kind == "pressure":
+            yield oracle.Pressure()
+        else:
+            assert kind in ("run", "hidden", "pinned", "unpinned", "unhook",
+                            "MemoryError")
+
+
+def run(harness: pathlib.Path, trace: str) -> Run:
+    """Run a trace; sampling must not change what the program does."""
+    done = subprocess.run([harness], input=trace, text=True,
+                          capture_output=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    lines = done.stdout.splitlines()
+    second = lines.index("run 1")
+    program = lines[1:second]
+    *with_sampling, totals = lines[second + 1:]
+    assert totals.startswith("total ")
+    assert [line for line in with_sampling
+            if not line.startswith("sample ")] == program
+    return Run(program, list(events_of(program)),
+               [Sample(*map(int, line.split()[1:])) for line in with_sampling
+                if line.startswith("sample ")],
+               Totals(*map(int, totals.split()[1:])))
+
+
+def places(result: Run) -> list[int]:
+    """The small objects' offsets in the nursery."""
+    return [int(line.split()[3]) for line in result.program
+            if line.startswith("small ")]
+
+
+def check(harness: pathlib.Path, trace: str) -> Run:
+    """Run a trace, and compare it with the oracle."""
+    result = run(harness, trace)
+    assert result.samples == list(oracle.samples(result.events))
+    check_totals(result)
+    return result
+
+
+def check_totals(result: Run) -> None:
+    """The totals of the last time that sampling was started."""
+    starts = [i for i, line in enumerate(result.program)
+              if line.startswith("start")]
+    if not starts:
+        return
+    program = result.program[starts[-1]:]
+    ends = [i for i, line in enumerate(program) if line in ("stop", "abandon")]
+    running = program[:ends[0]] if ends else program
+    hooked = program[:program.index("unhook")] if "unhook" in program else program
+    assert result.totals.surprises == 0
+    assert result.totals.collections == hooked.count("collection")
+    assert result.totals.pressures <= hooked.count("pressure")
+    if ends and "abandon" not in program and not result.totals.pressures:
+        # every byte was counted, and only once
+        assert result.totals.allocated == sum(
+            event.size for event in events_of(running)
+            if isinstance(event, oracle.Allocation))
