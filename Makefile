@@ -68,9 +68,8 @@ lint: .build/test
 	.venv/bin/ruff check .
 	.venv/bin/mypy vmprof-integration/vmprof_allocation
 	.venv/bin/mypy converter/vmprof_convert
-	.venv/bin/mypy rpython/python2.py rpython/tree.py rpython/translate.py \
-		pypy-branch/apply.py pypy-branch/complete.py
-	MYPYPATH=rpython .venv/bin/mypy tests/hard
+	.venv/bin/mypy rpython/*.py pypy-branch/*.py benchmarks tests/conftest.py \
+		$(addprefix tests/,support rpython pypy end_to_end hard yard)
 
 bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \
 		.build/python2 .build/rpython/pristine

@@ -41,7 +41,7 @@ OURS = ("--ignore=rpython/memory/gc/test/test_sampling.py",)
 class Group(NamedTuple):
     name: str
     #: how many tests there are without the patch
-    count: int
+    tests: int
     arguments: tuple[str, ...]
     #: of tests/rpython/python2
     plugin: str = ""
@@ -101,7 +101,7 @@ def test_rpythons_own_tests(group: Group, tree: Path) -> None:
     assert done.returncode == 0, done.stdout[-3000:]
     suite = ElementTree.parse(report).getroot()
     assert suite.get("failures") == suite.get("errors") == "0"
-    assert len(suite.findall("testcase")) == group.count
+    assert len(suite.findall("testcase")) == group.tests
 
 
 @pytest.mark.hard
@@ -111,7 +111,7 @@ def test_as_many_as_without_the_patch(group: Group) -> None:
     done = python2(PRISTINE, "-m", "pytest", "--collect-only", *group.arguments,
                    cwd=PRISTINE)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert len(re.findall(r"<[A-Za-z]*Function ", done.stdout)) == group.count
+    assert len(re.findall(r"<[A-Za-z]*Function ", done.stdout)) == group.tests
 
 
 @pytest.mark.long(0.5)
