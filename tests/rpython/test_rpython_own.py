@@ -97,7 +97,8 @@ def test_rpythons_own_tests(group: Group, tree: Path) -> None:
     done = python2(
         tree, "-m", "pytest", "-rs", "--junitxml=%s" % report,
         *(("-p", group.plugin) if group.plugin else ()),
-        *("--ignore=" + name for name in OURS), *group.arguments, cwd=tree, path=PLUGINS)
+        *("--ignore=" + name for name in OURS), *group.arguments, cwd=tree,
+        path=PLUGINS)
     (LOGS / (group.name + ".log")).write_text(done.stdout + done.stderr)
     assert done.returncode == 0, done.stdout[-3000:]
     suite = ElementTree.parse(report).getroot()
