@@ -163,20 +163,21 @@ endef
 PIP_INSTALL := -m pip install -q --disable-pip-version-check
 
 # From a copy: setuptools leaves its own folders in the source, and would find
-# old files there the next time.  The stamp tells tests/support/installed.py of
+# old files there the next time.  TARGET.c tells tests/support/installed.py of
 # which C the library was built.
 define install
 	copy=$$(mktemp -d .build/install.XXXXXX) && trap "rm -rf $$copy" EXIT && \
 		cp -R $(2) $$copy && $(1) $(PIP_INSTALL) $(addprefix $$copy/,$(2))
+	@sha256sum $(filter %.c %.h,$(INTEGRATION)) >$@.c
 endef
 
 .build/pypy: $(INTEGRATION) | .venv-pypy
 	$(call install,.venv-pypy/bin/pypy3,vmprof-integration)
-	@sha256sum $(filter %.c %.h,$(INTEGRATION)) >$@
+	@touch $@
 
 .build/python: $(INTEGRATION) $(CONVERTER) | .venv
 	$(call install,.venv/bin/python,vmprof-integration converter)
-	@sha256sum $(filter %.c %.h,$(INTEGRATION)) >$@
+	@touch $@
 
 .build/test: tests/requirements.txt | .build/python
 	.venv/bin/python $(PIP_INSTALL) -r $<
@@ -186,8 +187,11 @@ endef
 # nothing of it is in the ones above
 PYPERFORMANCE := pyperformance==1.11.0
 
+# one after the other, as both install into .venv
+.build/bench: | .build/test
+
 .build/bench: $(INTEGRATION) $(wildcard benchmarks/requirements/*.txt) \
-		| .build/test
+		| .venv .build/system
 	[ -e .build/bench-pypy ] || $(PYPY) -m venv .build/bench-pypy
 	[ -e .build/bench-cpython ] || $(PYTHON) -m venv .build/bench-cpython
 	.venv/bin/python $(PIP_INSTALL) -r benchmarks/requirements/study.txt
