@@ -187,9 +187,6 @@ endef
 # nothing of it is in the ones above
 PYPERFORMANCE := pyperformance==1.11.0
 
-# one after the other, as both install into .venv
-.build/bench: | .build/test
-
 .build/bench: $(INTEGRATION) $(wildcard benchmarks/requirements/*.txt) \
 		| .venv .build/system
 	[ -e .build/bench-pypy ] || $(PYPY) -m venv .build/bench-pypy
@@ -252,3 +249,6 @@ GCBENCH := rpython/translator/goal/targetgcbench.py
 .build/rpython/gcbench-pristine: .build/rpython/pristine rpython/translate.py \
 		.build/python2 .build/system-rpython
 	$(TRANSLATE) $< $</$(GCBENCH) $@ -O2
+
+# one after the other, as both install into .venv
+.build/bench: | .build/test
