@@ -77,7 +77,8 @@ bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit 
 
 hard: $(ENVIRONMENTS) .build/system-hard
 	$(if $(BUILD),,.venv/bin/pytest tests $(IN_PARALLEL) -m hard)
-	PYTHONPATH=rpython:tests/support:tests/sampler .venv/bin/python tests/hard/hard.py \
+	PYTHONPATH=rpython:tests:tests/support:tests/sampler \
+		.venv/bin/python tests/hard/hard.py \
 		$(if $(BUILD),--build $(BUILD))
 
 guest: .build/rpython/guest .build/python
