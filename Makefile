@@ -70,9 +70,8 @@ lint: .build/test
 	.venv/bin/ruff check .
 	.venv/bin/mypy vmprof-integration/vmprof_allocation
 	.venv/bin/mypy converter/vmprof_convert
-	.venv/bin/mypy rpython/python2.py rpython/tree.py rpython/translate.py \
-		pypy-branch/apply.py pypy-branch/complete.py
-	MYPYPATH=rpython .venv/bin/mypy tests/hard
+	.venv/bin/mypy rpython/*.py pypy-branch/*.py benchmarks tests/conftest.py \
+		$(addprefix tests/,support rpython pypy end_to_end hard yard)
 
 bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \
 		.build/python2 .build/rpython/pristine
@@ -80,7 +79,8 @@ bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit 
 
 hard: $(ENVIRONMENTS) .build/system-hard
 	$(if $(BUILD),,.venv/bin/pytest tests $(IN_PARALLEL) -m hard)
-	PYTHONPATH=rpython:tests/support:tests/sampler .venv/bin/python tests/hard/hard.py \
+	PYTHONPATH=rpython:tests:tests/support:tests/sampler \
+		.venv/bin/python tests/hard/hard.py \
 		$(if $(BUILD),--build $(BUILD))
 
 guest: .build/rpython/guest .build/python
@@ -166,20 +166,21 @@ endef
 PIP_INSTALL := -m pip install -q --disable-pip-version-check
 
 # From a copy: setuptools leaves its own folders in the source, and would find
-# old files there the next time.  The stamp tells tests/support/installed.py of
+# old files there the next time.  TARGET.c tells tests/support/installed.py of
 # which C the library was built.
 define install
 	copy=$$(mktemp -d .build/install.XXXXXX) && trap "rm -rf $$copy" EXIT && \
 		cp -R $(2) $$copy && $(1) $(PIP_INSTALL) $(addprefix $$copy/,$(2))
+	@sha256sum $(filter %.c %.h,$(INTEGRATION)) >$@.c
 endef
 
 .build/pypy: $(INTEGRATION) $(CONVERTER) | .venv-pypy
 	$(call install,.venv-pypy/bin/pypy3,$(PACKAGES))
-	@sha256sum $(filter %.c %.h,$(INTEGRATION)) >$@
+	@touch $@
 
 .build/python: $(INTEGRATION) $(CONVERTER) | .venv
 	$(call install,.venv/bin/python,$(PACKAGES))
-	@sha256sum $(filter %.c %.h,$(INTEGRATION)) >$@
+	@touch $@
 
 .build/test: tests/requirements.txt | .build/python
 	.venv/bin/python $(PIP_INSTALL) -r $<
@@ -190,7 +191,7 @@ endef
 PYPERFORMANCE := pyperformance==1.11.0
 
 .build/bench: $(INTEGRATION) $(CONVERTER) $(wildcard benchmarks/requirements/*.txt) \
-		| .build/test
+		| .venv .build/system
 	[ -e .build/bench-pypy ] || $(PYPY) -m venv .build/bench-pypy
 	[ -e .build/bench-cpython ] || $(PYTHON) -m venv .build/bench-cpython
 	.venv/bin/python $(PIP_INSTALL) -r benchmarks/requirements/study.txt
@@ -251,3 +252,6 @@ GCBENCH := rpython/translator/goal/targetgcbench.py
 .build/rpython/gcbench-pristine: .build/rpython/pristine rpython/translate.py \
 		.build/python2 .build/system-rpython
 	$(TRANSLATE) $< $</$(GCBENCH) $@ -O2
+
+# one after the other, as both install into .venv
+.build/bench: | .build/test

@@ -13,6 +13,7 @@ import functools
 import os
 import subprocess
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,10 @@ class PyPy:
     def command(self, *arguments: str, timeout: float = 300,
                 **environment: str) -> Run:
         """Run `pypy3 arguments`."""
+        return self._command(arguments, environment, timeout)
+
+    def _command(self, arguments: Sequence[str], environment: dict[str, str],
+                 timeout: float = 300) -> Run:
         done = subprocess.run(
             [PYPY, *arguments], cwd=self.folder, text=True, timeout=timeout,
             env={**self.environment, **environment}, capture_output=True)
@@ -115,18 +120,18 @@ class PyPy:
             **environment: str) -> Run:
         """Run a program without us."""
         flags = ["--jit", jit] if jit else []
-        return self.command(*flags, str(self.script(source)), *arguments,
-                            **environment)
+        return self._command(
+            [*flags, str(self.script(source)), *arguments], environment)
 
     def sample(self, source: str, interval: str, *flags: str,
                arguments: tuple[str, ...] = (), jit: str = "", seed: int = 1,
                **environment: str) -> Run:
         """Run a program under the sampler; it must end well."""
-        result = self.command(
-            *(["--jit", jit] if jit else []),
-            "-m", "vmprof", "--allocation-sampling", interval,
-            "--allocation-seed", str(seed), "-o", "out.vmprof", *flags,
-            str(self.script(source)), *arguments, **environment)
+        result = self._command(
+            [*(["--jit", jit] if jit else []),
+             "-m", "vmprof", "--allocation-sampling", interval,
+             "--allocation-seed", str(seed), "-o", "out.vmprof", *flags,
+             str(self.script(source)), *arguments], environment)
         assert result.code == 0, result.err
         return result
 

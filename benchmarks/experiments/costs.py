@@ -91,9 +91,10 @@ def ratios(processes: list[list[Json]]) -> Ratios:
 
 def median_of(processes: list[list[Json]], configuration: str,
               key: str) -> float:
-    return statistics.median(
+    values: list[float] = [
         segment[key] for segments in processes for segment in segments
-        if segment["configuration"] == configuration)
+        if segment["configuration"] == configuration]
+    return statistics.median(values)
 
 
 def rate(processes: list[list[Json]]) -> float:

@@ -55,7 +55,7 @@ def test_vmprofshow_shows_the_right_functions(pypy: PyPy) -> None:
     shown = pypy.command(PYPY.replace("pypy3", "vmprofshow"), "out.vmprof",
                          "tree")
     text = re.sub(r"\x1b\[[0-9;]*m", "", shown.out)
-    share = {}
+    share: dict[str, float] = {}
     for line in text.splitlines():
         match = re.match(r"\s*([0-9.]+)%\s+[|.]*\s*(\w+|<\w+>)\s", line)
         if match:

@@ -23,7 +23,7 @@ from pathlib import Path
 import builds
 from builds import Build
 from compare import NO_END, Comparison, compare, tests
-from programs import Done, programs
+from random_programs import Done, programs
 from suites import Suite, suites
 
 

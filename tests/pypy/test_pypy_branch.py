@@ -1,5 +1,5 @@
 """The series for PyPy, as far as it can be tested without PyPy's source: what
-README.rst of pypy-branch/ says was seen with it is not repeated here.
+pypy-branch/SEEN.rst says was seen with it is not repeated here.
 """
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from patch_files import Patch, parse
 
 @pytest.fixture(params=apply.OURS, ids=["rpython", "pypy-branch"])
 def ours(request: pytest.FixtureRequest) -> tree.Ours:
-    return request.param
+    ours: tree.Ours = request.param
+    return ours
 
 
 @pytest.fixture

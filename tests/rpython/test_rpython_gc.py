@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ INTERVALS = (1, 7, 64, 100, 500, 1000, 4096, 4097, 10000, 100_000, 2**62)
 def drive(traces: list[dict[str, Any]]) -> list[dict[str, Any]]:
     done = python2(PATCHED, DRIVER, input=json.dumps(traces))
     assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    results: list[dict[str, Any]] = json.loads(done.stdout)
+    return results
 
 
 def check(result: dict[str, Any]) -> None:
@@ -60,7 +62,7 @@ def trace(seed: int, **parameters: Any) -> dict[str, Any]:
         return ["start", choose.choice(INTERVALS), choose.getrandbits(63),
                 choose.random() < 0.3, choose.random() < 0.25]
 
-    makers = [
+    makers: list[tuple[int, Callable[[], list[Any]]]] = [
         (30, lambda: ["node"]), (10, lambda: ["small"]),
         (30, lambda: ["chars", size()]), (3, lambda: ["fixed", size()]),
         (4, lambda: ["weakref"]), (4, lambda: ["destructor"]),

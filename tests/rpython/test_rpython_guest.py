@@ -125,7 +125,7 @@ def test_exact_profile_counts_the_nodes_of_gcbench(interpreted: Guest,
     sizes = sizes_by_function(profile)
 
     def nodes(depth: int) -> int:
-        return 2**(depth + 1) - 1
+        return (1 << depth + 1) - 1
 
     trees = [(nodes(depth) // nodes(d) // 2, nodes(d))
              for d in range(4, depth - 1, 2)]

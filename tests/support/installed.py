@@ -44,12 +44,12 @@ def differing(source: Path, installed: Path) -> Iterator[str]:
             yield name
 
 
-def changed(stamp: Path) -> Iterator[str]:
+def changed(hashes: Path) -> Iterator[str]:
     """The C files that are not the ones that `make` left the hashes of when it
     installed the library that was built from them."""
     built: dict[str, str] = {}
-    if stamp.exists():
-        for line in stamp.read_text().splitlines():
+    if hashes.exists():
+        for line in hashes.read_text().splitlines():
             digest, name = line.split(maxsplit=1)
             built[name] = digest
     native = SOURCES["vmprof_allocation"]
@@ -75,7 +75,7 @@ def problem(python: str, target: str, needed: set[str]) -> str | None:
         for path in differing(SOURCES[name] / name, folder):
             return "%s/%s of %s is not that of the source: %s" % (
                 name, path, python, advice)
-    for path in changed(ROOT / target) if target else ():
+    for path in changed(ROOT / (target + ".c")) if target else ():
         return "%s has a library of another %s: %s" % (python, path, advice)
     return None
 

@@ -21,13 +21,13 @@ def test_what_is_installed_here_is_the_source() -> None:
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One package in source and installed, with a stamp."""
+    """One package in source and installed, with the hashes of its C."""
     for folder in "source/vmprof_allocation", "installed":
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "api.py").write_text("x = 1\n")
     code = tmp_path / "source" / "hook.c"
     code.write_text("int x;\n")
-    (tmp_path / "stamp").write_text("%s  source/hook.c\n" % hashlib.sha256(
+    (tmp_path / "stamp.c").write_text("%s  source/hook.c\n" % hashlib.sha256(
         code.read_bytes()).hexdigest())
     monkeypatch.setattr(installed, "ROOT", tmp_path)
     monkeypatch.setattr(installed, "SOURCES",
@@ -63,7 +63,7 @@ def test_what_differs_is_named_with_the_target(
 
 def test_what_is_missing_is_named(packages: Path,
                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    (packages / "stamp").unlink()
+    (packages / "stamp.c").unlink()
     assert "source/hook.c" in str(problem())
     monkeypatch.setattr(installed, "folders", lambda python: {})
     assert "has no vmprof_allocation" in str(problem())

@@ -29,7 +29,7 @@ import sys
 
 from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
 from rpython.memory.gc.test.test_direct import BaseDirectGCTest, S
-from rpython.memory.gc.test.test_sampling import memory_pressure
+from rpython.memory.gc.test.sampling_support import memory_pressure
 from rpython.memory.gctypelayout import WEAKREF
 from rpython.rlib import rgc
 from rpython.rtyper.annlowlevel import llhelper

@@ -1,6 +1,6 @@
 """Allocation sampling as an RPython program sees it: the two functions in
 rlib/rgc.py, with GCs that can sample and with others.  What exactly is
-sampled is tested in memory/gc/test/test_sampling.py.
+sampled is tested in memory/gc/test/test_sampling_*.py.
 """
 import py
 from rpython.memory import gcwrapper

@@ -1,0 +1,210 @@
+"""What the tests of allocation sampling share: see test_sampling_*.py.
+
+They are of sampling.py in a GC that is not translated: the arithmetic of
+Sampler alone (arithmetic); what lowering nursery_top would break in
+incminimark if the GC forgot about it somewhere (nursery, callbacks, large);
+and what is reported about the sampled objects (reports).  Most of them use
+fixed gaps, because then it is known beforehand which objects are sampled, from
+the sizes alone: see fixed_samples().
+
+What a profiler does with the samples (signals, errno, greenlets, forks, where
+its messages go, which binaries link it) is not the GC's, and is not tested
+here.
+"""
+from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
+from rpython.memory.gc.test.test_direct import BaseDirectGCTest, S, VAR, WORD
+from rpython.memory.gctypelayout import WEAKREF
+from rpython.rlib import rgc
+from rpython.rtyper.annlowlevel import llhelper
+from rpython.rtyper.lltypesystem import llarena, llmemory, lltype
+
+
+# A correct implementation fails a random check with a probability of 1e-8, if
+# the seed is changed: this is the two-sided quantile of a normal distribution.
+SIGMAS = 5.73
+
+
+def fixed_samples(sizes, interval):
+    """Which of the objects hold a byte number k * interval - 1?"""
+    result = []
+    end = 0
+    for number, size in enumerate(sizes):
+        begin = end
+        end += size
+        if end // interval > begin // interval:
+            result.append(number)
+    return result
+
+
+# Two words with the header, the smallest object there is.  Anything larger
+# that is pinned confuses the simulated memory: when nursery_free stands right
+# before it, adding to nursery_free gives addresses inside of it.
+SMALL = lltype.GcStruct('SMALL', ('x', lltype.Signed))
+CHARS = lltype.GcArray(lltype.Char)
+DESTROYED = lltype.GcStruct('DESTROYED', ('x', lltype.Signed),
+                            ('y', lltype.Signed))
+FINALIZED = lltype.GcStruct('FINALIZED', ('x', lltype.Signed))
+
+WORDS = {S: 4, SMALL: 2, DESTROYED: 3, FINALIZED: 2, WEAKREF: 2}
+
+
+def total_size(TYPE, n):
+    """In bytes, with the header"""
+    if TYPE is VAR:
+        return (2 + n) * WORD
+    if TYPE is CHARS:
+        return 2 * WORD + (n + WORD - 1) // WORD * WORD
+    return WORDS[TYPE] * WORD
+
+
+def memory_pressure(gc, size):
+    method = gc.raw_malloc_memory_pressure
+    # newer versions of the GC want an address, too
+    rest = method.im_func.func_code.co_argcount - 2
+    method(size, *[llmemory.NULL] * rest)
+
+
+class BaseSamplingTest(BaseDirectGCTest):
+    """The nursery has room for 32 words, that is 8 S; objects of more than
+    7 words are large."""
+    GCClass = IncrementalMiniMarkGC
+
+    def setup_method(self, meth):
+        BaseDirectGCTest.setup_method(self, meth)
+        self.gc.DEBUG = 2
+        self.gc.max_number_of_pinned_objects = 20
+        self.sampled = llhelper(rgc.ALLOCATION_SAMPLED, self.on_sampled)
+        self.collected = llhelper(rgc.ALLOCATION_COLLECTED, self.on_collected)
+        self.sizes = []          # of all the objects that were allocated
+        self.samples = []        # (number, size, address, interval)
+        self.fates = []          # (key, type, survived)
+        self.first = 0           # number of the first one since the start
+        self.totals = None
+        self.count_collections()
+
+    def fresh(self):
+        """Begin again, with another GC."""
+        self.setup_method(None)
+
+    def count_collections(self):
+        self.collections = 0
+        original = self.gc._minor_collection
+        def minor_collection():
+            self.collections += 1
+            original()
+        self.gc._minor_collection = minor_collection
+
+    # ---------- what the GC calls
+
+    def on_sampled(self, size, address):
+        number = len(self.sizes)
+        # objects are complete in the order in which they were reserved
+        self.samples.append((number, size, address, self.totals.interval))
+        return self.answer(number)
+
+    def answer(self, number):
+        return number + 1
+
+    def on_collected(self, key, type, survived):
+        self.fates.append((key, type, survived))
+
+    # ---------- what the program does
+
+    def start(self, interval, seed=0, fixed=True):
+        self.totals = self.gc.start_allocation_sampling(
+            interval, seed, fixed, self.sampled, self.collected)
+        assert self.totals
+        self.first = len(self.sizes)
+        del self.samples[:]
+
+    def stop(self):
+        assert self.gc.set_allocation_interval(0)
+
+    def alloc(self, TYPE=S, n=0):
+        return self.allocated(self.malloc(TYPE, n), total_size(TYPE, n))
+
+    def alloc_nonmovable(self, TYPE, n=0):
+        ref = self.gc.malloc_fixed_or_varsize_nonmovable(
+            self.get_type_id(TYPE), n)
+        return self.allocated(lltype.cast_opaque_ptr(lltype.Ptr(TYPE), ref),
+                              total_size(TYPE, n))
+
+    def alloc_finalizer(self, TYPE, light):
+        type_id = self.get_type_id(TYPE)
+        ref = self.gc.malloc_fixedsize(type_id, self.gc.fixed_size(type_id),
+                                       True, light, False)
+        return self.allocated(lltype.cast_opaque_ptr(lltype.Ptr(TYPE), ref),
+                              total_size(TYPE, 0))
+
+    def alloc_weakref(self, target):
+        p = self.alloc(WEAKREF)
+        p.weakptr = llmemory.cast_ptr_to_adr(target)
+        return p
+
+    def allocated(self, p, size):
+        number = len(self.sizes)
+        self.sizes.append(size)
+        mine = [sample for sample in self.samples if sample[0] == number]
+        assert len(mine) <= 1
+        for _, reported, address, _ in mine:
+            assert reported == size
+            assert address + self.gc.gcheaderbuilder.size_gc_header == adr(p)
+        return p
+
+    def keep(self, p):
+        self.stackroots.append(p)
+        return p
+
+    def offset(self, p):
+        """In words, from the beginning of the nursery; None if 'p' isn't
+        there."""
+        address = llarena.getfakearenaaddress(adr(p))
+        if address.arena is not self.gc.nursery.arena:
+            return None
+        bytes = address - self.gc.nursery - WORD
+        assert bytes % WORD == 0
+        return bytes // WORD
+
+    def free_words(self):
+        return (self.gc.nursery_free - self.gc.nursery) // WORD
+
+    def real_top_words(self):
+        """nursery_top; there must be no sampling"""
+        assert self.gc.sample_point.interval == 0
+        bytes = (llarena.getfakearenaaddress(self.gc.nursery_top) -
+                 self.gc.nursery)
+        assert bytes % WORD == 0
+        return bytes // WORD
+
+    def pin_behind(self, *TYPES):
+        """Leave nothing in the nursery but a pinned object, behind an area in
+        which objects of these types just fit."""
+        for TYPE in TYPES:
+            self.alloc(TYPE)
+        p = self.keep(self.alloc(SMALL))
+        p.x = 42
+        assert self.gc.pin(adr(p))
+        self.gc.collect(0)
+        assert self.offset(p) == sum(WORDS[TYPE] for TYPE in TYPES)
+        self.collections = 0
+        return p
+
+    # ---------- checks
+
+    def numbers(self):
+        return [sample[0] - self.first for sample in self.samples]
+
+    def type_index(self, TYPE):
+        return self.gc.get_member_index(self.get_type_id(TYPE))
+
+    def check(self, interval):
+        """Were the right objects sampled, and every byte counted?  Ends the
+        sampling."""
+        sizes = self.sizes[self.first:]
+        assert self.numbers() == fixed_samples(sizes, interval)
+        self.stop()
+        assert self.totals.allocated == sum(sizes)
+
+
+def adr(p):
+    return llmemory.cast_ptr_to_adr(p)

@@ -1,0 +1,443 @@
+"""Allocation sampling: what is reported about the sampled objects."""
+import sys
+
+from rpython.memory.gc.incminimark import (STATE_SCANNING, STATE_MARKING,
+    STATE_SWEEPING)
+from rpython.memory.gc.test.sampling_support import (SMALL, CHARS, DESTROYED,
+    FINALIZED, BaseSamplingTest, adr)
+from rpython.memory.gc.test.test_direct import S, VAR, WORD
+from rpython.memory.gctypelayout import WEAKREF
+from rpython.rlib import rgc
+from rpython.rtyper.annlowlevel import llhelper
+from rpython.rtyper.lltypesystem import lltype
+
+
+class TestReports(BaseSamplingTest):
+    """What sampled() answers, and what collected() is told"""
+
+    def one_fate(self):
+        self.gc.collect(0)
+        [(key, type, survived)] = self.fates
+        assert key == len(self.sizes)
+        del self.fates[:]
+        # it is not reported again
+        self.gc.collect(0)
+        self.gc.collect(2)
+        assert self.fates == []
+        return type, survived
+
+    def only(self, alloc, *args):
+        """Of this object alone, sampled() wants to hear again."""
+        self.start(1)
+        number = len(self.sizes)
+        self.answer = lambda n: n + 1 if n == number else 0
+        p = alloc(*args)
+        assert len(self.sizes) == number + 1
+        return p
+
+    def test_dead(self):
+        self.only(self.alloc, S)
+        assert self.one_fate() == (self.type_index(S), 0)
+
+    def test_moved(self):
+        p = self.keep(self.only(self.alloc, S))
+        assert self.offset(p) is not None
+        assert self.one_fate() == (self.type_index(S), 1)
+        assert self.offset(self.stackroots[0]) is None
+
+    def test_moved_because_an_old_object_points_to_it(self):
+        old = lltype.malloc(S, immortal=True, zero=True)
+        self.consider_constant(old)
+        self.write(old, 'next', self.only(self.alloc, S))
+        assert self.one_fate() == (self.type_index(S), 1)
+
+    def test_pinned(self):
+        p = self.keep(self.only(self.alloc, SMALL))
+        assert self.gc.pin(adr(p))
+        assert self.one_fate() == (self.type_index(SMALL), 1)
+        assert self.offset(self.stackroots[0]) is not None
+
+    def test_pinned_and_dead(self):
+        p = self.only(self.alloc, SMALL)
+        assert self.gc.pin(adr(p))
+        assert self.one_fate() == (self.type_index(SMALL), 0)
+
+    def test_unpinned(self):
+        p = self.keep(self.only(self.alloc, SMALL))
+        assert self.gc.pin(adr(p))
+        self.gc.unpin(adr(p))
+        assert self.one_fate() == (self.type_index(SMALL), 1)
+        assert self.offset(self.stackroots[0]) is None
+
+    def test_unpinned_after_a_collection(self):
+        p = self.keep(self.only(self.alloc, SMALL))
+        assert self.gc.pin(adr(p))
+        self.gc.collect(0)
+        self.gc.unpin(adr(p))
+        # it was said already that it survived one, when it was young
+        assert self.one_fate() == (self.type_index(SMALL), 1)
+
+    def test_unpinned_and_dead(self):
+        p = self.only(self.alloc, SMALL)
+        assert self.gc.pin(adr(p))
+        self.gc.unpin(adr(p))
+        assert self.one_fate() == (self.type_index(SMALL), 0)
+
+    def test_next_to_a_pinned_object(self):
+        # that one is in the nursery for longer than its neighbours
+        p = self.pin_behind(S)
+        self.start(1)
+        self.alloc()
+        self.keep(self.alloc())
+        self.gc.collect(0)
+        type = self.type_index(S)
+        assert sorted(self.fates) == [(3, type, 0), (4, type, 1)]
+        assert p.x == 42
+
+    def test_shadow(self):
+        for ask in [self.gc.id, self.gc.identityhash]:
+            self.fresh()
+            p = self.keep(self.only(self.alloc, S))
+            getattr(self.gc, ask.im_func.func_name)(p)
+            assert self.one_fate() == (self.type_index(S), 1)
+
+    def test_shadow_dead(self):
+        p = self.only(self.alloc, S)
+        self.gc.identityhash(p)
+        assert self.one_fate() == (self.type_index(S), 0)
+
+    def test_shadow_pinned(self):
+        p = self.keep(self.only(self.alloc, SMALL))
+        self.gc.id(p)
+        assert self.gc.pin(adr(p))
+        assert self.one_fate() == (self.type_index(SMALL), 1)
+
+    def test_old_style_finalizer(self):
+        # old from the beginning, even if nothing refers to it
+        self.gc.call_destructor = lambda obj: None
+        self.only(self.alloc_finalizer, FINALIZED, False)
+        assert self.one_fate() == (self.type_index(FINALIZED), 1)
+
+    def test_light_finalizer(self):
+        called = []
+        self.gc.call_destructor = called.append
+        self.keep(self.only(self.alloc_finalizer, DESTROYED, True))
+        assert self.one_fate() == (self.type_index(DESTROYED), 1)
+        assert not called
+
+    def test_light_finalizer_dead(self):
+        called = []
+        self.gc.call_destructor = called.append
+        self.only(self.alloc_finalizer, DESTROYED, True)
+        assert self.one_fate() == (self.type_index(DESTROYED), 0)
+        assert len(called) == 1
+
+    def test_weakref(self):
+        for target_lives in [False, True]:
+            self.fresh()
+            target = self.alloc()
+            if target_lives:
+                self.keep(target)
+            p = self.only(self.alloc_weakref, target)
+            self.keep(p)
+            assert self.one_fate() == (self.type_index(WEAKREF), 1)
+            assert bool(self.stackroots[-1].weakptr) == target_lives
+
+    def test_weakref_dead(self):
+        target = self.keep(self.alloc())
+        self.only(self.alloc_weakref, target)
+        assert self.one_fate() == (self.type_index(WEAKREF), 0)
+
+    def test_shrunk(self):
+        p = self.keep(self.only(self.alloc, CHARS, 4 * WORD))
+        assert self.gc.shrink_array(adr(p), 1)
+        assert self.one_fate() == (self.type_index(CHARS), 1)
+        assert len(self.stackroots[0]) == 1
+        # it is what was reserved that counts
+        self.stop()
+        assert self.totals.allocated == 6 * WORD
+
+    def test_shrunk_dead(self):
+        p = self.only(self.alloc, CHARS, 4 * WORD)
+        assert self.gc.shrink_array(adr(p), 1)
+        self.alloc()
+        self.gc.collect(0)
+        assert self.fates == [(1, self.type_index(CHARS), 0)]
+
+    def test_survived_is_of_the_first_collection(self):
+        p = self.keep(self.only(self.alloc, S))
+        self.gc.collect(0)
+        self.stackroots.pop()
+        assert self.fates == [(1, self.type_index(S), 1)]
+        self.gc.collect(2)
+        assert len(self.fates) == 1
+
+    def test_reported_by_a_collection_that_an_allocation_causes(self):
+        self.start(1)
+        for i in range(8):
+            self.alloc()
+        assert self.fates == []
+        self.alloc()
+        type = self.type_index(S)
+        assert sorted(self.fates) == [(i + 1, type, 0) for i in range(8)]
+
+    def test_during_a_major_collection(self):
+        # marking and sweeping know other kinds of dead objects than these
+        held = []                # of the roots, their numbers
+        states = set()
+        def on_collected(key, type, survived):
+            self.on_collected(key, type, survived)
+            states.add(self.gc.gc_state)
+            assert type == self.type_index(VAR)
+            assert survived == int(key - 1 in held)
+        self.collected = llhelper(rgc.ALLOCATION_COLLECTED, on_collected)
+        self.start(1)
+        for i in range(100):
+            self.keep(self.alloc(VAR, i % 25))
+            held.append(i)
+            if len(held) > 8:
+                self.stackroots.pop(i % 8)
+                held.pop(i % 8)
+            if i % 4 == 0:
+                self.gc.debug_gc_step(1)
+        self.gc.collect(0)
+        assert sorted(fate[0] for fate in self.fates) == range(1, 101)
+        assert states >= set([STATE_SCANNING, STATE_MARKING, STATE_SWEEPING])
+        assert 30 < sum(fate[2] for fate in self.fates) < 100
+
+    # ---------- keys
+
+    def test_10_more_objects_than_in_a_chunk(self):
+        self.GC_PARAMS = {'nursery_size': 8192 * WORD}
+        self.fresh()
+        self.start(1)
+        for i in range(2500):
+            p = self.alloc(SMALL)
+            if i % 7 == 0:
+                self.keep(p)
+        assert self.collections == 0
+        self.gc.collect(0)
+        type = self.type_index(SMALL)
+        assert sorted(self.fates) == [
+            (i + 1, type, int(i % 7 == 0)) for i in range(2500)]
+        assert self.numbers() == range(2500)
+
+    def test_12_facts_come_with_the_key(self):
+        # Sampled objects that are not wanted, and keys that say nothing of
+        # the order.
+        self.start(1)
+        self.answer = lambda n: n % 3 * (1000000 - n)
+        expected = []
+        for i in range(60):
+            TYPE, n = [(S, 0), (SMALL, 0), (VAR, 3), (VAR, 30),
+                       (CHARS, 9)][i * 3 % 5]
+            p = self.alloc(TYPE, n)
+            if i % 2:
+                self.keep(p)
+            if i % 3:
+                expected.append((i % 3 * (1000000 - i),
+                                 self.type_index(TYPE), i % 2))
+        self.gc.collect(0)
+        assert sorted(self.fates) == sorted(expected)
+
+    def test_out_of_memory_for_a_report(self):
+        # The program does not notice.  One object is forgotten, and no key
+        # takes the place of an address.
+        class Failing(object):
+            def __init__(self, stack, bad):
+                self.stack = stack
+                self.bad = bad
+                self.count = 0
+                self.pop = stack.pop
+                self.non_empty = stack.non_empty
+            def append(self, address):
+                self.count += 1
+                if self.count == self.bad:
+                    raise MemoryError
+                self.stack.append(address)
+
+        for bad, forgotten in [(1, 1), (2, 1), (5, 3), (6, 3), (9, 5),
+                               (10, 5)]:
+            self.fresh()
+            self.start(1)
+            point = self.gc.sample_point
+            point.objects = Failing(point.objects, bad)
+            for i in range(5):
+                assert self.offset(self.keep(self.alloc())) == 4 * i
+            self.stackroots.pop(1)
+            self.gc.collect(0)
+            expected = {1: 1, 2: 0, 3: 1, 4: 1, 5: 1}
+            del expected[forgotten]
+            type = self.type_index(S)
+            assert sorted(self.fates) == [
+                (key, type, expected[key]) for key in sorted(expected)]
+            self.check(1)
+
+    def test_large_keys(self):
+        self.start(1)
+        keys = [1, 2**30, sys.maxint - 1, sys.maxint]
+        self.answer = lambda n: keys[n]
+        for key in keys:
+            self.alloc()
+        self.gc.collect(0)
+        assert sorted(fate[0] for fate in self.fates) == keys
+
+    def test_zero_is_never_reported(self):
+        self.start(1)
+        self.answer = lambda n: 0
+        self.alloc()
+        self.keep(self.alloc())
+        self.alloc(VAR, 30)
+        for i in range(20):
+            self.alloc()
+        self.gc.collect(2)
+        assert len(self.samples) == 23
+        assert self.fates == []
+        assert not self.gc.sample_point.objects.non_empty()
+
+    # ---------- the end
+
+    def check_ended(self, samples):
+        gc = self.gc
+        assert gc.sample_point.interval == 0
+        assert self.real_top_words() == 32
+        assert len(self.samples) == samples
+        assert gc.set_allocation_interval(100) is False
+        collections = self.totals.collections
+        for i in range(20):
+            self.alloc()
+        gc.collect(2)
+        assert len(self.samples) == samples
+        assert self.totals.collections == collections
+        # another sampling does not find anything of the first
+        fates = len(self.fates)
+        self.answer = lambda n: 0
+        self.start(10 * WORD)
+        gc.collect(0)
+        assert len(self.fates) == fates
+        for i in range(20):
+            self.alloc()
+        self.check(10 * WORD)
+
+    def end_at(self, number):
+        self.answer = lambda n: -1 if n == number else n + 1
+
+    def test_negative_number_ends(self):
+        self.start(10 * WORD)
+        self.end_at(4)
+        for i in range(5):
+            self.alloc()
+        assert self.numbers() == [2, 4]
+        assert self.offset(self.alloc()) == 20
+        assert self.totals.allocated == 5 * 4 * WORD
+        self.check_ended(2)
+
+    def test_negative_number_ends_at_once(self):
+        self.start(1)
+        self.answer = lambda n: -sys.maxint - 1
+        self.alloc()
+        self.check_ended(1)
+
+    def test_negative_number_after_a_collection(self):
+        self.start(10 * WORD)
+        self.end_at(8)
+        for i in range(8):
+            self.alloc()
+        self.gc.set_allocation_interval(WORD)
+        assert self.offset(self.alloc()) == 0
+        assert self.numbers() == [2, 4, 7, 8]
+        self.check_ended(4)
+
+    def test_negative_number_behind_a_barrier(self):
+        p = self.pin_behind(S, S)
+        self.start(12 * WORD)
+        self.end_at(self.first + 2)
+        for i in range(7):
+            self.alloc()
+        assert self.free_words() == 30
+        assert p.x == 42
+        self.gc.unpin(adr(p))
+        self.alloc()
+        self.check_ended(1)
+
+    def test_negative_number_for_a_large_object(self):
+        self.start(10 * WORD)
+        self.end_at(1)
+        self.alloc()
+        self.alloc(VAR, 20)
+        assert self.free_words() == 4
+        self.check_ended(1)
+
+    def test_stop_drops_what_is_pending(self):
+        self.start(1)
+        for i in range(5):
+            self.keep(self.alloc())
+        self.stop()
+        self.gc.collect(0)
+        assert self.fates == []
+        self.check_ended(5)
+
+    def test_start_while_running(self):
+        self.start(10 * WORD)
+        for i in range(10):
+            self.alloc()
+        self.gc.collect(0)
+        self.alloc()
+        assert len(self.fates) == 4
+        self.keep(self.alloc())
+        assert self.numbers() == [2, 4, 7, 9]
+        first = self.totals
+        assert self.totals.collections == 2
+        assert self.totals.allocated > 0
+        #
+        self.start(1)
+        self.alloc()
+        self.start(6 * WORD)
+        assert self.totals == first
+        assert self.totals.interval == 6 * WORD
+        assert self.totals.allocated == 0
+        assert self.totals.collections == 0
+        for i in range(10):
+            self.alloc()
+        assert self.totals.collections == 1
+        # nothing that the other two had sampled
+        assert len(self.fates) == 4 + 3
+        self.check(6 * WORD)
+
+    def test_start_while_running_with_other_functions(self):
+        self.start(4 * WORD)
+        self.alloc()
+        others = []
+        def sampled(size, address):
+            others.append(size)
+            return 5
+        def collected(key, type, survived):
+            others.append((key, survived))
+        assert self.gc.start_allocation_sampling(
+            4 * WORD, 0, True, llhelper(rgc.ALLOCATION_SAMPLED, sampled),
+            llhelper(rgc.ALLOCATION_COLLECTED, collected))
+        self.alloc()
+        self.gc.collect(0)
+        assert self.numbers() == [0]
+        assert self.fates == []
+        assert others == [4 * WORD, (5, 0)]
+
+    def test_start_while_running_with_the_same_seed(self):
+        lists = []
+        for i in range(2):
+            self.start(20 * WORD, seed=9, fixed=False)
+            for j in range(100):
+                self.alloc()
+            lists.append(self.numbers())
+        self.start(20 * WORD, seed=10, fixed=False)
+        for j in range(100):
+            self.alloc()
+        assert lists[0] == lists[1] != self.numbers()
+
+    def test_totals_without_collection(self):
+        # collect(2) on an empty heap is several minor collections
+        self.start(1)
+        assert self.totals.collections == 0
+        self.gc.collect(2)
+        assert self.totals.collections == self.collections > 1
+        assert self.totals.allocated == 0

@@ -1,0 +1,44 @@
+"""No file is too long to be read at once."""
+from __future__ import annotations
+
+import subprocess
+
+from conftest import ROOT
+
+MOST = 600
+
+#: those that still are
+LONG = {
+    "tests/profiles/test_converter.py",
+    "tests/sampler/test_harmless.py",
+    "tests/sampler/test_profile_log.py",
+    "tests/sampler/test_sampler.py",
+    "tests/support/native/harness.c",
+    "vmprof-integration/vmprof_allocation/native/live.c",
+    "vmprof-integration/vmprof_allocation/reader.py",
+}
+#: not to be read
+FIGURES = "benchmarks/results/"
+
+
+def lengths() -> dict[str, int]:
+    """Of all text files that are committed, or will be."""
+    names = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    result = {}
+    for name in filter(None, names.split("\0")):
+        path = ROOT / name
+        # it may be a moment before it is committed that it is gone
+        data = path.read_bytes() if path.exists() else b""
+        if b"\0" not in data and not name.startswith(FIGURES):
+            result[name] = data.count(b"\n")
+    return result
+
+
+def test_no_file_is_too_long() -> None:
+    found = lengths()
+    assert len(found) > 100
+    long = {name for name, lines in found.items() if lines > MOST}
+    assert long - LONG == set(), "longer than %d lines" % MOST
+    assert LONG - long == set(), "not that long any more: take them out of LONG"
