@@ -68,10 +68,8 @@ test:
 
 lint: .build/test
 	.venv/bin/ruff check .
-	.venv/bin/mypy vmprof-integration/vmprof_allocation
-	.venv/bin/mypy converter/vmprof_convert
-	.venv/bin/mypy rpython/*.py pypy-branch/*.py benchmarks tests/conftest.py \
-		$(addprefix tests/,support rpython pypy end_to_end hard yard)
+	.venv/bin/mypy vmprof-integration/vmprof_allocation converter/vmprof_convert \
+		rpython/*.py pypy-branch/*.py benchmarks tests
 
 bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \
 		.build/python2 .build/rpython/pristine
