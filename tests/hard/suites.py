@@ -81,6 +81,10 @@ EXPLAINED = {
         "PyPy itself raises this TypeError when the stack runs out in certain "
         "places: 8 of 60 programs that differ only in the number of frames "
         "around, sampled or not",
+    "test.test_int.IntStrDigitLimitsTests."
+    "test_denial_of_service_prevented_int_to_str":
+        "it skips itself where its own work takes less than 1/64 s of the "
+        "processor, which is about what it takes",
 }
 
 
