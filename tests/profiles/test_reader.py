@@ -11,7 +11,9 @@ import pytest
 
 from made_profiles import (
     LINES,
+    MEMORY,
     PID,
+    PYPY,
     FrameSpec,
     Log,
     digits,
@@ -263,7 +265,7 @@ def test_stacks_are_defined_by_what_is_new_in_them() -> None:
 
 
 def test_columns_are_carried_over_within_a_block_and_no_further() -> None:
-    log = Log()
+    log = Log(flags=PYPY | MEMORY)
     f = log.function("f")
     log.settings()
     rows = [(10, 1, 8, 100, 5), (10, 2, 8, 100, 5), (30, 2, 16, 200, 6),

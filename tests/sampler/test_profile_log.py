@@ -190,6 +190,40 @@ def test_resident_memory(log_harness: pathlib.Path,
     assert members(data, b"s") == [stack_record([1, 8], 0, 900) * 6]
 
 
+@pytest.mark.parametrize("flags,memory,expected", [
+    (made_profiles.PYPY, (), 0),
+    (made_profiles.PYPY + made_profiles.MEMORY, (500,), 500)])
+def test_the_time_at_the_end_of_pypy_8s_samples(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path, flags: int,
+        memory: tuple[int, ...], expected: int) -> None:
+    """It is not resident memory, and each of vmprof's samples has one."""
+    log, file = new_log(tmp_path)
+    log.lines[-1] = "bytes " + bytes(made_profiles.Log(
+        version=7, flags=flags).bytes).hex()
+    for i in range(3):
+        log.lines += [
+            "stack " + stack_record([1, 8], 0, *memory, 10**12 + i).hex(),
+            "sample 1 %d 1 8 1" % (START + i)]
+        log.answers += [1, i + 1]
+    log.lines += ["finish %d" % (START + 30), "close"]
+    log.answers.append(0)
+    log.run(log_harness)
+    data = file.read_bytes()
+    assert list(readers.read_bytes(data).samples.memory) == [expected] * 3
+    assert members(data, b"s") == [
+        stack_record([1, 8], 0, *memory, 10**12 + 2) * 3]
+
+
+def test_a_stack_that_ends_with_a_time_is_known(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    log, _ = new_log(tmp_path)
+    log.lines[-1] = "bytes " + bytes(made_profiles.Log(version=7).bytes).hex()
+    log.lines += ["stack " + stack_record([1, 8], 0, 10**12).hex(),
+                  "remember 9 1", "known 9 %d" % START]
+    log.answers += [1, 1]
+    log.run(log_harness)
+
+
 # ____________________________________________________________
 # what is no stack
 
@@ -395,6 +429,8 @@ def test_resident_memory_comes_with_a_stack_that_is_not_known(
         log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """vmprof reads it when it walks."""
     log, _ = new_log(tmp_path)
+    log.lines[-1] = "bytes " + bytes(made_profiles.Log(
+        flags=made_profiles.MEMORY + made_profiles.PYPY).bytes).hex()
     log.lines.append("stack " + stack_record([1, 8], 0, 500).hex())
     log.answers.append(1)
     log.lines.append("remember 9 1")

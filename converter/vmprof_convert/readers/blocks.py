@@ -73,6 +73,9 @@ class Blocks:
         self.are_there = False
         #: kinds of which nothing is known, and how many blocks there were
         self.unknown: dict[str, int] = {}
+        #: says the log's header.  PyPy 8 ends its samples with a time: it was
+        #: taken for resident memory, and so there are profiles that have both
+        self.has_memory = False
         self.settings: dict[str, str] = {}
         self.moments: list[Moment] = []
         self._numbers = _Numbers()
@@ -155,7 +158,8 @@ class Blocks:
                 if (time | size | thread | interval | memory) >> 63:
                     raise ValueError
                 add(self._defined[number >> 3], time, thread, size,
-                    interval if size else 0, memory)
+                    interval if size else 0,
+                    memory if self.has_memory else 0)
         except (ValueError, IndexError, OverflowError, StopIteration):
             raise Damaged("a block of samples that are none") from None
 

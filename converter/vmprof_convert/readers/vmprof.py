@@ -149,6 +149,7 @@ class Log:
             self.flags |= FLAG_PYPY
         # the words behind a stack: thread, memory, time stamp
         self.has_memory = bool(self.flags & FLAG_MEMORY)
+        self.blocks.has_memory = self.has_memory
         self.tail = 8 * (1 + self.has_memory + (self.version == 7))
         return end
 

@@ -11,6 +11,11 @@
 
 #define MARKER_STACKTRACE   '\x01'
 #define MARKER_VIRTUAL_IP   '\x02'
+#define MARKER_HEADER       '\x05'
+
+#define FILE_HEAD           (5 * sizeof(int64_t))
+#define FLAG_MEMORY         1           /* in the header */
+#define TIMED_VERSION       7           /* each sample ends with its time */
 
 /* "alloc", negative: no code object and no machine code lives there */
 #define BLOCK_ADDRESS       (-(int64_t)0x616c6c6f63)
@@ -38,9 +43,10 @@
 #define NEW_INTERVAL        2
 #define NEW_MEMORY          4
 
-/* marker, count, depth; the words; thread, resident memory */
+/* marker, count, depth; the words; thread, resident memory, time: the header
+   says which of the last two there are */
 #define RECORD_HEAD         (1 + 2 * sizeof(int64_t))
-#define MAX_RECORD          (RECORD_HEAD + (STACK_MAX_WORDS + 2) * sizeof(int64_t))
+#define MAX_RECORD          (RECORD_HEAD + (STACK_MAX_WORDS + 3) * sizeof(int64_t))
 
 static struct {
     int is_open;
@@ -52,7 +58,8 @@ static struct {
     int64_t newest;                     /* time of the last sample or flush */
     int64_t keys_since;                 /* when stacks began to be known */
     int64_t last_key;
-    int64_t memory;                     /* vmprof's last; -1: it has none */
+    int has_memory, has_time;           /* vmprof's samples */
+    int64_t memory, time;               /* of the last one */
 
     /* of the last sample in this block */
     int64_t last_time, last_thread, last_interval, last_memory;
@@ -177,8 +184,12 @@ static size_t vmprof_record(char *record, const struct stack_walk *stack)
     p += 16 + words;
     put_word(p, 0);                     /* thread: PyPy has none */
     p += 8;
-    if (log.memory >= 0) {
+    if (log.has_memory) {
         put_word(p, log.memory);
+        p += 8;
+    }
+    if (log.has_time) {
+        put_word(p, log.time);
         p += 8;
     }
     return (size_t)(p - record);
@@ -247,10 +258,24 @@ void profile_log_settings(const char *text)
     end_member();
 }
 
+/* The header says what stands behind the words of a stack. */
+static void learn_layout(const unsigned char *p, size_t size)
+{
+    if (size >= FILE_HEAD && *p == 0) {
+        p += FILE_HEAD;
+        size -= FILE_HEAD;
+    }
+    if (size >= 4 && *p == MARKER_HEADER) {
+        log.has_memory = (p[3] & FLAG_MEMORY) != 0;
+        log.has_time = (p[1] << 8 | p[2]) >= TIMED_VERSION;
+    }
+}
+
 void profile_log_bytes(const void *records, size_t size)
 {
     if (!log.is_open || size > RECORDS_SIZE)
         return;
+    learn_layout(records, size);
     if (log.records_used + size > RECORDS_SIZE)
         flush(log.newest, 0);
     memcpy(log.records + log.records_used, records, size);
@@ -260,10 +285,10 @@ void profile_log_bytes(const void *records, size_t size)
 uint64_t profile_log_stack(const void *record, size_t size)
 {
     const stack_word *words;
-    int64_t depth, tail[2];
+    int64_t depth;
     const char *p = record;
     const char *definition;
-    size_t definition_size, end;
+    size_t definition_size, left;
     uint64_t number;
 
     if (!log.is_open || size < RECORD_HEAD || *p != MARKER_STACKTRACE)
@@ -271,14 +296,22 @@ uint64_t profile_log_stack(const void *record, size_t size)
     memcpy(&depth, p + 1 + sizeof depth, sizeof depth);
     if (depth < 0 || depth > STACK_MAX_WORDS || depth % 2 != 0)
         return 0;
-    end = RECORD_HEAD + (size_t)depth * sizeof *words;
-    if (end + sizeof *tail > size)
+    p += RECORD_HEAD;
+    left = size - RECORD_HEAD;
+    if (left < ((size_t)depth + 1) * sizeof *words)
         return 0;
-    words = (const stack_word *)(p + RECORD_HEAD);
-    if (end + sizeof tail <= size) {
-        memcpy(tail, p + end, sizeof tail);
-        log.memory = tail[1] > 0 ? tail[1] : 0;
+    words = (const stack_word *)p;
+    p += (depth + 1) * (int64_t)sizeof *words;
+    left -= ((size_t)depth + 1) * sizeof *words;
+    if (log.has_memory && left >= sizeof log.memory) {
+        memcpy(&log.memory, p, sizeof log.memory);
+        if (log.memory < 0)
+            log.memory = 0;
+        p += sizeof log.memory;
+        left -= sizeof log.memory;
     }
+    if (log.has_time && left >= sizeof log.time)
+        memcpy(&log.time, p, sizeof log.time);
     if (stack_table_is_full()) {
         flush(log.newest, 0);
         put_vmprof_samples();
@@ -298,7 +331,7 @@ uint64_t profile_log_stack(const void *record, size_t size)
 uint64_t profile_log_known_stack(uint64_t key, int64_t now)
 {
     /* the resident memory comes with the stack */
-    if (!log.is_open || log.memory >= 0)
+    if (!log.is_open || log.has_memory)
         return 0;
     if (now - log.keys_since >= PROFILE_LOG_KEYS_NS) {
         stack_table_forget_keys();
@@ -399,7 +432,8 @@ void profile_log_open(struct sink *sink, int64_t now,
     log.totals = totals;
     log.started = log.newest = log.keys_since = now;
     log.last_key = 0;
-    log.memory = -1;
+    log.has_memory = log.has_time = 0;
+    log.memory = log.time = 0;
     forget_waiting();
     stack_table_reset();
 }
