@@ -163,6 +163,26 @@ def test_the_profile_is_whole_if_exit_functions_are_cleared(
     assert names.count("work") > 1700
 
 
+def test_names_of_time_samples_if_exit_functions_are_cleared(
+        stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample("""
+        import atexit, time
+        def only_spins():
+            end = time.process_time() + 0.5
+            while time.process_time() < end:
+                pass
+        atexit._clear()
+        exec(compile("def late(f):\\n f()", "x.py", "exec"))
+        late(only_spins)
+    """, "1G", "--period", "0.005", jit="off")
+    profile = run.profile()
+    assert profile.end_time is not None
+    names = {profile.function(f.address).name
+             for stack in profile.stacks for f in stack}
+    assert {"only_spins", "late"} <= names
+    assert not any(name.startswith("<unknown") for name in names)
+
+
 @pytest.mark.parametrize("end", [
     "class Odd(SystemExit): pass\nraise Odd(7)",
     "sys.exit(2**40)", "sys.exit(-1)", "sys.exit((1, 2))",

@@ -60,8 +60,10 @@ static void on_exit_of_process(void)
     char trailer[25] = { 0x03 };
     int64_t end[2];
 
-    /* a child, or another thread is about to end it */
-    if (running != getpid() || pthread_mutex_trylock(&ending) != 0)
+    /* a child; or this thread is amidst a sample, and was interrupted; or
+       another one is about to end it */
+    if (running != getpid() || recorder_has_lock() ||
+        pthread_mutex_trylock(&ending) != 0)
         return;
     signals_end_time_samples();
     recorder_stop();
@@ -70,6 +72,8 @@ static void on_exit_of_process(void)
     end[1] = now.tv_nsec / 1000;
     memcpy(trailer + 1, end, sizeof end);
     recorder_lock();
+    /* vmprof.disable() would have written them */
+    vmprof_output_take_names();
     profile_log_bytes(trailer, sizeof trailer);
     recorder_unlock();
     (void)recorder_close();
@@ -135,8 +139,11 @@ int hook_enabled(const char *settings, int take_time_samples)
         signals_restore();
     if (error == 0)
         error = recorder_start(settings);
-    if (error == 0)
+    if (error == 0) {
+        pthread_mutex_lock(&ending);
         running = getpid();
+        pthread_mutex_unlock(&ending);
+    }
     return error;
 }
 
@@ -150,6 +157,7 @@ int hook_disabling(void)
     int is_enabled;
 
     pthread_mutex_lock(&ending);
+    running = 0;                /* the calling thread ends it */
     signals_end_time_samples();
     recorder_stop();
     /* our handler stays until vmprof ignores the signal: a raw one could
@@ -191,4 +199,5 @@ const char *hook_ended(void)
 void run_forked(void)
 {
     pthread_mutex_init(&ending, NULL);
+    running = 0;
 }

@@ -17,6 +17,7 @@
 struct recorder_counts recorder_counts;
 
 static int is_open, is_stopped;
+static int has_settings;                /* the log's head is before them */
 static volatile int *children;          /* in memory that they share */
 static int children_noted, is_counted;
 static void (*get_totals)(struct profile_totals *);
@@ -251,7 +252,7 @@ void recorder_note(const char *text)
        the process has to be able to end. */
     for (tries = 0; !thread.holds_lock && tries < 1000; tries++) {
         if (try_lock()) {
-            if (is_open && !is_stopped) {
+            if (is_open && has_settings && !is_stopped) {
                 note_children();
                 note(text);
             }
@@ -367,7 +368,7 @@ void recorder_open(struct sink *sink, void (*totals)(struct profile_totals *))
     last_stack = newest_stack = named_stack = 0;
     pace_start(&pace, 0, 0, 0);
     expect_children();
-    is_stopped = 0;
+    is_stopped = has_settings = 0;
     is_open = 1;
     recorder_unlock();
 }
@@ -379,6 +380,7 @@ int recorder_start(const char *settings)
     recorder_lock();
     profile_log_settings(settings);
     profile_log_flush(now_ns());
+    has_settings = 1;
     error = profile_log_error();
     recorder_unlock();
     return error != 0 ? error : start_flusher();
