@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 import pytest
 
-from made_profiles import FrameSpec, Log, digits, jit, machine_code, packed
+from made_profiles import (
+    BLOCK_ADDRESS,
+    FrameSpec,
+    Log,
+    digits,
+    jit,
+    machine_code,
+    packed,
+)
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import Profile
@@ -59,6 +67,31 @@ def test_newer_block_is_named_and_nothing_is_read(
         "vmprof-convert understands 2 and 3: install a newer vmprof-convert "
         "to read it\n" % re.escape(str(path)), done.stderr), done.stderr
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("block", [
+    "alloc:a:b:c:4:samples", "alloc::4:Object_Facts", "alloc::4:"])
+def test_newer_block_may_hold_anything(block: str) -> None:
+    log = sampled()
+    log.name(BLOCK_ADDRESS, block)
+    with pytest.raises(ProfileError, match=r"version 4; .* newer"):
+        readers.read_bytes(log.data())
+
+
+def test_a_later_part_goes_on_counting() -> None:
+    """PROFILE.rst, `part`."""
+    log = Log()
+    f = log.function("f")
+    log.settings(part=2)
+    log.written = log.keys = 1000
+    log.allocation([f], size=24, time=10)
+    log.flush()
+    log.block("objects", digits(1001, 2 * 7 + 1, 999, 2 * 8))
+    samples = readers.read_bytes(log.data()).samples
+    assert (list(samples.type), list(samples.survived)) == ([7], [1])
+    # without that key, something is missing
+    with pytest.raises(ProfileError, match="samples that are none"):
+        readers.read_bytes(log.data().replace(b";part=2", b";xxxx=2"))
 
 
 @pytest.mark.parametrize("version", ["1", "0", "4", "999999999"])

@@ -78,6 +78,8 @@ class Blocks:
         self.has_memory = False
         self.settings: dict[str, str] = {}
         self.moments: list[Moment] = []
+        #: samples in the earlier parts of a profile of several files
+        self._before = 0
         self._numbers = _Numbers()
         #: the collector's number of each stack that was defined
         self._defined = array.array("q", [-1])
@@ -92,11 +94,15 @@ class Blocks:
     def read(self, text: str) -> None:
         """Read one block.  Raises Damaged, or ProfileError if it is newer than
         this."""
-        parts = text.split(":")
-        if len(parts) != 4 or not _KIND.fullmatch(parts[3]):
+        # of a newer version nothing is known but where it stands
+        name, _, rest = text.partition(":")
+        parts = rest.rsplit(":", 2)
+        if name != "alloc" or len(parts) != 3:
             raise Damaged("a block that is none")
-        _, payload, version, kind = parts
+        payload, version, kind = parts
         number = _check_version(version)
+        if ":" in payload or not _KIND.fullmatch(kind):
+            raise Damaged("a block that is none")
         if not self.are_there:
             self.are_there = True
             self._collector.begin(self.settings)
@@ -136,7 +142,11 @@ class Blocks:
         add = self._collector.add
         try:
             head = [next(numbers) for _ in range(8)]
-            if head.pop() != self._collector.count or max(head) >= 2**63:
+            before = head.pop()
+            if not self.moments and "part" in self.settings:
+                self._before = before
+            if (before != self._before + self._collector.count
+                    or max(before, *head) >= 2**63):
                 raise ValueError
             self.moments.append(Moment(*head))
             thread = interval = memory = time = 0
@@ -200,7 +210,9 @@ class Blocks:
                 fate = next(numbers)
                 if (key | fate >> 1) >> 63:
                     raise ValueError
-                self._collector.add_object(key, fate >> 1, fate & 1)
+                # an earlier part's sample: it is not here
+                self._collector.add_object(max(key - self._before, 0),
+                                           fate >> 1, fate & 1)
         except (StopIteration, ValueError):
             raise Damaged("a block of objects that are none") from None
 
