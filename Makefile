@@ -27,7 +27,8 @@ ENVIRONMENTS := .build/pypy .build/python .build/test .build/bench .build/node \
 
 INTEGRATION := $(shell find vmprof-integration -name '*.py' -o -name '*.[ch]' \
 	-o -name '*.toml' -o -name '*.pth' -o -name '*.rst')
-CONVERTER := $(shell find converter -name '*.py' -o -name '*.toml')
+CONVERTER := $(shell find converter -name '*.py' -o -name '*.toml' \
+	-o -name '*.rst')
 # no index has either: together, pip finds what the sampler depends on
 PACKAGES := converter vmprof-integration
 # folders, too: they change when a file is removed

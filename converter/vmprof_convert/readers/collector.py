@@ -3,7 +3,9 @@ from __future__ import annotations
 
 from vmprof_convert.model import Rows, Stacks
 
-#: words of a stack: vmprof's own limit
+#: the longest stack that is believed, in words of a record or frames of a block:
+#: a bound of ours.  What says more is damaged, and no reason to ask for memory.
+#: (vmprof's records stay far below it, see FULL_RECORD.)
 MAX_DEPTH = 2**16
 
 #: words of a stack that filled vmprof's record.  vmprof goes on to the next
