@@ -181,8 +181,9 @@ endef
 	$(call install,.venv/bin/python,$(PACKAGES))
 	@touch $@
 
-.build/test: tests/requirements.txt | .build/python
-	.venv/bin/python $(PIP_INSTALL) -r $<
+# what draws the study's plots, too: its types are checked
+.build/test: tests/requirements.txt benchmarks/requirements/study.txt | .build/python
+	.venv/bin/python $(PIP_INSTALL) $(addprefix -r ,$^)
 	@touch $@
 
 # Environments for the study, with what its programs need and other profilers:

@@ -23,7 +23,8 @@ from vmprof_convert import readers
 from vmprof_convert.model import Profile
 
 ROOT = Path(__file__).parent.parent
-PYPY = os.environ.get("PYPY", str(ROOT / ".venv-pypy" / "bin" / "pypy3"))
+PYPY = os.path.abspath(os.environ.get(
+    "PYPY", str(ROOT / ".venv-pypy" / "bin" / "pypy3")))
 CACHE = os.environ.get("XDG_CACHE_HOME", str(ROOT / ".build" / "cache"))
 
 #: markers of the tests that have these fixtures

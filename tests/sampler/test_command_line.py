@@ -326,3 +326,44 @@ def test_already_enabled_is_refused(pypy: PyPy) -> None:
     assert lines[3] == "False"
     assert len(readers.read(pypy.folder / "one.vmprof").stacks) >= 0
 
+
+
+def hide_the_converter(pypy: PyPy) -> str:
+    """A value for PYTHONPATH."""
+    (pypy.folder / "hidden").mkdir()
+    pypy.script("import sys; sys.modules['vmprof_convert'] = None",
+                "hidden/sitecustomize.py")
+    return str(pypy.folder / "hidden")
+
+
+def test_report_without_the_converter(pypy: PyPy) -> None:
+    """It is said before the program runs."""
+    run = pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "4k",
+        str(pypy.script("print('ran')")), PYTHONPATH=hide_the_converter(pypy))
+    assert (run.code, run.out) == (2, "")
+    assert run.err == (
+        "vmprof: the report is made by vmprof-convert, which is not in this "
+        "environment: install it, or write the profile to a file with -o\n")
+
+
+def test_report_command_without_the_converter(pypy: PyPy) -> None:
+    pypy.sample("print(1)", "4k")
+    run = pypy.command("-m", "vmprof_allocation", "report", "out.vmprof",
+                       PYTHONPATH=hide_the_converter(pypy))
+    assert (run.code, run.out) == (2, "")
+    assert run.err.count("\n") == 1 and "install it" in run.err
+
+
+@pytest.mark.parametrize("arguments", [
+    "None", "'x', None", "'x', b'128k'", "'x', 1.5", "'x', True"])
+def test_arguments_of_the_wrong_type(pypy: PyPy, arguments: str) -> None:
+    run = pypy.command(str(pypy.script("""
+        import vmprof_allocation
+        try:
+            vmprof_allocation.sample(%s)
+        except vmprof_allocation.AllocationSamplingError as e:
+            print(e)
+    """ % arguments)))
+    assert run.code == 0, run.err
+    assert "None is no file" in run.out or "neither an integer nor text" in run.out

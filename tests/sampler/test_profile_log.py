@@ -175,6 +175,10 @@ def test_resident_memory(log_harness: pathlib.Path,
     log, file = new_log(tmp_path)
     log.lines[-1] = "bytes " + bytes(made_profiles.Log(
         flags=made_profiles.MEMORY + made_profiles.PYPY).bytes).hex()
+    # vmprof writes meta data in pieces: the length of a string is no header
+    log.lines += ["bytes 07", "bytes " + made_profiles.word(2).hex(),
+                  "bytes " + b"os".hex(), "bytes " + made_profiles.word(5).hex(),
+                  "bytes " + b"linux".hex()]
     values = [500, 500, 700, 0, 700, 900]
     for i, memory in enumerate(values):
         log.lines += ["stack " + stack_record([1, 8], 0, memory).hex(),

@@ -78,7 +78,9 @@ RULES = {
     "a program that is sampled loads no reader": Rule(
         (SAMPLER,), (CONVERT,), is_lazy=True),
     "only who shows a report asks for one": Rule(
-        (SAMPLER,), (CONVERT,), excepted=(SAMPLER + ".__main__",)),
+        (SAMPLER,), (CONVERT,), excepted=(
+            # the command line: whether it is there, before the program runs
+            SAMPLER + ".__main__", SAMPLER + ".cli")),
 }
 
 #: for each rule what it is there to find: who imports, and what.  One for each

@@ -45,10 +45,15 @@ def doctor(out: TextIO) -> int:
 
 def report(path: str, limit: int, salvage: bool, out: TextIO) -> int:
     """Print the summary of the profile at `path`."""
-    from vmprof_convert import readers
-    from vmprof_convert.errors import ProfileError
-    from vmprof_convert.summary import Tally
-    from vmprof_convert.writers import table
+    try:
+        from vmprof_convert import readers
+        from vmprof_convert.errors import ProfileError
+        from vmprof_convert.summary import Tally
+        from vmprof_convert.writers import table
+    except ImportError as e:
+        print("vmprof_allocation: the report is made by vmprof-convert (%s); "
+              "install it into this environment" % e, file=sys.stderr)
+        return 2
     text = io.StringIO()
     # added up while they are read: a table of the samples takes more memory
     tally = Tally()

@@ -29,11 +29,15 @@ def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
     or ``auto:0.5%`` (of the time), which the interval follows.  `seed` (0 to
     2**64 - 1) makes a run repeatable; `gaps` ``fixed`` takes exactly every
     `interval`-th byte, which aliases with loops.  `period`: seconds between
-    two time samples, which are not taken otherwise.
+    two time samples, which are not taken otherwise.  Entered again, it begins
+    the file anew.
 
     Raises AllocationSamplingError, here or on entry, if that can't be done;
     nothing was changed then.
     """
+    if output is None:
+        raise AllocationSamplingError(
+            "the output None is no file; write for example \"app.vmprof\"")
     return Session(make_settings(interval, seed, gaps, period), output)
 
 

@@ -131,6 +131,8 @@ def main(args: Any, original: list[str]) -> NoReturn:
     begin.py goes on there.  `original`: this process's command line."""
     try:
         settings = _check(args)
+        if args.output is None:
+            _check_report()
         command = [*interpreter(original, len(sys.argv) - 1),
                    *find(args.program, args.module), *args.args]
         engine = _choose()
@@ -158,6 +160,16 @@ def main(args: Any, original: list[str]) -> NoReturn:
         if args.output is None:
             os.unlink(output)
         refuse("can't start %s: %s" % (sys.executable, e.strerror))
+
+
+def _check_report() -> None:
+    try:
+        import vmprof_convert  # noqa: F401
+    except ImportError:
+        raise AllocationSamplingError(
+            "the report is made by vmprof-convert, which is not in this "
+            "environment: install it, or write the profile to a file with -o"
+        ) from None
 
 
 def pack(settings: Settings, output: str, *, knowledge: str, held: int,

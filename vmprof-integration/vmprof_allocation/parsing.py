@@ -103,6 +103,9 @@ def parse_interval(text: str) -> int:
 def make_interval(interval: int | str) -> int:
     """The sample interval in bytes, given as such or as text; raises
     AllocationSamplingError."""
+    if type(interval) not in (int, str):
+        raise AllocationSamplingError(
+            "the sample interval %r is neither an integer nor text" % (interval,))
     return (parse_interval(interval) if isinstance(interval, str)
             else check_interval(interval))
 

@@ -52,8 +52,10 @@ def convert(profile: Profile,
     """
     samples = profile.samples
     if not len(samples):
-        raise ProfileError("the profile has no samples: there is nothing to "
-                           "convert")
+        raise ProfileError(
+            "the profile has no samples: there is nothing to convert" + (
+                "; blocks of kinds that are not known here were passed over: %s"
+                % profile.passed_over if profile.unknown else ""))
     pid = profile.settings.get("pid", "")
     last = profile.moments[-1] if profile.moments else None
     interval = _interval(profile)

@@ -58,6 +58,7 @@ static struct {
     int64_t newest;                     /* time of the last sample or flush */
     int64_t keys_since;                 /* when stacks began to be known */
     int64_t last_key;
+    int knows_layout;
     int has_memory, has_time;           /* vmprof's samples */
     int64_t memory, time;               /* of the last one */
 
@@ -258,9 +259,13 @@ void profile_log_settings(const char *text)
     end_member();
 }
 
-/* The header says what stands behind the words of a stack. */
+/* The header, which comes before all else but the file's head, says what stands
+   behind the words of a stack.  Later, records come in pieces: one that looks
+   like a header is none. */
 static void learn_layout(const unsigned char *p, size_t size)
 {
+    if (log.knows_layout)
+        return;
     if (size >= FILE_HEAD && *p == 0) {
         p += FILE_HEAD;
         size -= FILE_HEAD;
@@ -268,6 +273,7 @@ static void learn_layout(const unsigned char *p, size_t size)
     if (size >= 4 && *p == MARKER_HEADER) {
         log.has_memory = (p[3] & FLAG_MEMORY) != 0;
         log.has_time = (p[1] << 8 | p[2]) >= TIMED_VERSION;
+        log.knows_layout = 1;
     }
 }
 
@@ -432,7 +438,7 @@ void profile_log_open(struct sink *sink, int64_t now,
     log.totals = totals;
     log.started = log.newest = log.keys_since = now;
     log.last_key = 0;
-    log.has_memory = log.has_time = 0;
+    log.knows_layout = log.has_memory = log.has_time = 0;
     log.memory = log.time = 0;
     forget_waiting();
     stack_table_reset();
