@@ -191,10 +191,9 @@ endef
 PYPERFORMANCE := pyperformance==1.11.0
 
 .build/bench: $(INTEGRATION) $(CONVERTER) $(wildcard benchmarks/requirements/*.txt) \
-		| .venv .build/system
+		| .build/test
 	[ -e .build/bench-pypy ] || $(PYPY) -m venv .build/bench-pypy
 	[ -e .build/bench-cpython ] || $(PYTHON) -m venv .build/bench-cpython
-	.venv/bin/python $(PIP_INSTALL) -r benchmarks/requirements/study.txt
 	.build/bench-pypy/bin/pypy3 $(PIP_INSTALL) -r benchmarks/requirements/pypy.txt
 	.build/bench-pypy/bin/pypy3 $(PIP_INSTALL) --no-deps $(PYPERFORMANCE)
 	$(call install,.build/bench-pypy/bin/pypy3,$(PACKAGES))
@@ -252,6 +251,3 @@ GCBENCH := rpython/translator/goal/targetgcbench.py
 .build/rpython/gcbench-pristine: .build/rpython/pristine rpython/translate.py \
 		.build/python2 .build/system-rpython
 	$(TRANSLATE) $< $</$(GCBENCH) $@ -O2
-
-# one after the other, as both install into .venv
-.build/bench: | .build/test

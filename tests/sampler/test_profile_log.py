@@ -172,9 +172,8 @@ def test_moments_never_go_back(log_harness: pathlib.Path,
 
 def test_resident_memory(log_harness: pathlib.Path,
                          tmp_path: pathlib.Path) -> None:
-    log, file = new_log(tmp_path)
-    log.lines[-1] = "bytes " + bytes(made_profiles.Log(
-        flags=made_profiles.MEMORY + made_profiles.PYPY).bytes).hex()
+    log, file = new_log(
+        tmp_path, flags=made_profiles.MEMORY + made_profiles.PYPY)
     # vmprof writes meta data in pieces: the length of a string is no header
     log.lines += ["bytes 07", "bytes " + made_profiles.word(2).hex(),
                   "bytes " + b"os".hex(), "bytes " + made_profiles.word(5).hex(),
@@ -201,9 +200,7 @@ def test_the_time_at_the_end_of_pypy_8s_samples(
         log_harness: pathlib.Path, tmp_path: pathlib.Path, flags: int,
         memory: tuple[int, ...], expected: int) -> None:
     """It is not resident memory, and each of vmprof's samples has one."""
-    log, file = new_log(tmp_path)
-    log.lines[-1] = "bytes " + bytes(made_profiles.Log(
-        version=7, flags=flags).bytes).hex()
+    log, file = new_log(tmp_path, version=7, flags=flags)
     for i in range(3):
         log.lines += [
             "stack " + stack_record([1, 8], 0, *memory, 10**12 + i).hex(),
@@ -220,8 +217,7 @@ def test_the_time_at_the_end_of_pypy_8s_samples(
 
 def test_a_stack_that_ends_with_a_time_is_known(
         log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    log, _ = new_log(tmp_path)
-    log.lines[-1] = "bytes " + bytes(made_profiles.Log(version=7).bytes).hex()
+    log, _ = new_log(tmp_path, version=7)
     log.lines += ["stack " + stack_record([1, 8], 0, 10**12).hex(),
                   "remember 9 1", "known 9 %d" % START]
     log.answers += [1, 1]
@@ -432,9 +428,7 @@ def test_keys_are_forgotten_with_the_table(log_harness: pathlib.Path,
 def test_resident_memory_comes_with_a_stack_that_is_not_known(
         log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """vmprof reads it when it walks."""
-    log, _ = new_log(tmp_path)
-    log.lines[-1] = "bytes " + bytes(made_profiles.Log(
-        flags=made_profiles.MEMORY + made_profiles.PYPY).bytes).hex()
+    log, _ = new_log(tmp_path, flags=made_profiles.MEMORY + made_profiles.PYPY)
     log.lines.append("stack " + stack_record([1, 8], 0, 500).hex())
     log.answers.append(1)
     log.lines.append("remember 9 1")

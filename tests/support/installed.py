@@ -61,7 +61,7 @@ def changed(hashes: Path) -> Iterator[str]:
             yield name
 
 
-def problem(python: str, target: str, needed: set[str]) -> str | None:
+def problem(python: str, target: str) -> str | None:
     """Why tests that use this interpreter would say nothing of the source.
     What installs into it is a target in the Makefile; none if it isn't ours."""
     advice = ("run `rm -f %s && make %s`" % (target, target) if target
@@ -69,7 +69,7 @@ def problem(python: str, target: str, needed: set[str]) -> str | None:
     if not Path(python).exists():
         return "there is no %s: %s" % (python, advice)
     found = folders(python)
-    for name in sorted(needed - found.keys()):
+    for name in sorted(SOURCES.keys() - found.keys()):
         return "%s has no %s: %s" % (python, name, advice)
     for name, folder in found.items():
         for path in differing(SOURCES[name] / name, folder):
@@ -81,5 +81,5 @@ def problem(python: str, target: str, needed: set[str]) -> str | None:
 
 
 def problems(pypy: str, is_ours: bool) -> str | None:
-    return (problem(pypy, ".build/pypy" if is_ours else "", set(SOURCES))
-            or problem(sys.executable, ".build/python", set(SOURCES)))
+    return (problem(pypy, ".build/pypy" if is_ours else "")
+            or problem(sys.executable, ".build/python"))

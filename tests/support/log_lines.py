@@ -74,10 +74,12 @@ def stack_record(words: Sequence[int], *tail: int) -> bytes:
 class Log:
     """The lines for log_harness, and what is to come of them."""
 
-    def __init__(self, opening: str) -> None:
+    def __init__(self, opening: str, version: int = 6,
+                 flags: int = made_profiles.PYPY) -> None:
+        """`version` and `flags` of vmprof's header."""
         self.lines = [opening]
         self.answers = [0]          # what the harness is to print
-        self.expected = made_profiles.Log()
+        self.expected = made_profiles.Log(version=version, flags=flags)
         head = bytes(self.expected.bytes)
         self.expected.bytes.clear()
         #: what each member unpacks to
@@ -177,6 +179,7 @@ class Log:
         return readers.read_bytes(data)
 
 
-def new_log(tmp_path: pathlib.Path) -> tuple[Log, pathlib.Path]:
+def new_log(tmp_path: pathlib.Path, version: int = 6,
+            flags: int = made_profiles.PYPY) -> tuple[Log, pathlib.Path]:
     file = tmp_path / "profile"
-    return Log("open %s %d" % (file, START)), file
+    return Log("open %s %d" % (file, START), version, flags), file

@@ -38,7 +38,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def problem() -> str | None:
-    return installed.problem(sys.executable, "stamp", {"vmprof_allocation"})
+    return installed.problem(sys.executable, "stamp")
 
 
 def test_nothing_differs(packages: Path) -> None:
@@ -67,4 +67,4 @@ def test_what_is_missing_is_named(packages: Path,
     assert "source/hook.c" in str(problem())
     monkeypatch.setattr(installed, "folders", lambda python: {})
     assert "has no vmprof_allocation" in str(problem())
-    assert "there is no none" in str(installed.problem("none", "stamp", set()))
+    assert "there is no none" in str(installed.problem("none", "stamp"))

@@ -31,18 +31,23 @@ static pid_t running;
    sampling */
 static pthread_mutex_t ending = PTHREAD_MUTEX_INITIALIZER;
 
+static int end_profile(const void *trailer, size_t size)
+{
+    recorder_stop();
+    recorder_lock();
+    profile_log_bytes(trailer, size);
+    recorder_unlock();
+    running = 0;
+    return recorder_close();
+}
+
 /* Somebody else has disabled vmprof: the profile ends here. */
 static void on_disabled(const void *trailer, size_t size)
 {
     pthread_mutex_lock(&ending);
     ended = "the program disabled vmprof";
     process_end_note(ended);
-    recorder_stop();
-    recorder_lock();
-    profile_log_bytes(trailer, size);
-    recorder_unlock();
-    error_at_end = recorder_close();
-    running = 0;
+    error_at_end = end_profile(trailer, size);
     vmprof_output_close();
     (void)divert_set_all(0);
     signals_end_time_samples();
@@ -66,18 +71,15 @@ static void on_exit_of_process(void)
         pthread_mutex_trylock(&ending) != 0)
         return;
     signals_end_time_samples();
-    recorder_stop();
+    recorder_lock();
+    /* vmprof.disable() would have written them */
+    vmprof_output_take_names();
+    recorder_unlock();
     clock_gettime(CLOCK_REALTIME, &now);
     end[0] = now.tv_sec;
     end[1] = now.tv_nsec / 1000;
     memcpy(trailer + 1, end, sizeof end);
-    recorder_lock();
-    /* vmprof.disable() would have written them */
-    vmprof_output_take_names();
-    profile_log_bytes(trailer, sizeof trailer);
-    recorder_unlock();
-    (void)recorder_close();
-    running = 0;
+    (void)end_profile(trailer, sizeof trailer);
     pthread_mutex_unlock(&ending);
 }
 
