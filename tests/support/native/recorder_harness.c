@@ -93,12 +93,19 @@ static void *allocate(void *ignored)
         if (current % LOST == 0)
             key = 0;            /* a known one is never lost */
         pthread_mutex_lock(&gil);
-        sample = recorder_allocation(16, 1000, 0, key, walk);
+        sample = recorder_allocation(16, 1000, key, walk);
         CHECK(sample > 0);
         CHECK(!recorder_has_lock());
         CHECK(recorder_next_interval() > 0);
-        if (current % 10 == 0)
-            recorder_object(sample, 7, 1);
+        if (current % 10 == 0) {
+            CHECK(recorder_begin_facts(current));
+            CHECK(recorder_has_lock());
+            recorder_young(sample, FACTS_PROMOTED, 7, 0);
+            recorder_freed(sample, 0);
+            recorder_event(FACTS_MINOR, recorder_now(), 1);
+            recorder_end_facts();
+            CHECK(!recorder_has_lock());
+        }
         pthread_mutex_unlock(&gil);
     }
     return NULL;

@@ -137,7 +137,8 @@ class HookEngine(Engine):
         opened = self._lib.hook_door()
         for _ in range(10):
             self._check(self._lib.hook_hook(
-                settings.interval, settings.seed, settings.gaps == "fixed"),
+                settings.interval, settings.seed, settings.gaps == "fixed",
+                3),
                 "hooking the garbage collector")
             door[0] = opened
             _knock()

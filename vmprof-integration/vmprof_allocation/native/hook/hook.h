@@ -29,12 +29,21 @@ struct hook_place {
     uintptr_t entry[3];         /* collect_and_reserve, _minor_collection,
                                    external_malloc */
     int moved[3];               /* bytes of each that go to a trampoline */
-    uintptr_t slot[11];         /* libpypy's pointers to C functions, in the
+    uintptr_t slot[12];         /* libpypy's pointers to C functions, in the
                                    order of layout.py; or 0 */
     int slots_read_only;        /* libpypy was linked with full RELRO */
     uintptr_t type_info;        /* base of the type table, and in an entry: */
     int type_fixed_size;        /*   size in bytes, without the items */
     int type_item_size;         /*   size of one item */
+    /* What the probe has found; all 0 if it is not known: */
+    uintptr_t gc;               /* the GC's struct, and in it: */
+    int gc_state;               /*   0 scanning, 1 marking, 2 sweeping, ... */
+    int type_info_bits;         /* in an entry: bits that say */
+    int64_t type_is_varsize;    /*   whether it has items; and then: */
+    int type_length;            /* in an object: how many items */
+    uint64_t flag_visited;      /* of incminimark's header */
+    uint64_t flag_pinned;
+    int64_t forwarded;          /* header of an object that was moved */
 };
 
 struct hook_statistics {
@@ -46,6 +55,7 @@ struct hook_statistics {
     int64_t lost;               /* allocation samples without a stack */
     int64_t time_samples;
     int64_t dropped;            /* time samples that met another sample */
+    int64_t memory;             /* bytes for what becomes of objects, at most */
 };
 
 /* Where the library that holds the address 'inside' is loaded; 0: in none */
@@ -72,10 +82,16 @@ int hook_enabled(const char *settings, int take_time_samples);
    limit. */
 void hook_limit(int64_t per_second, int64_t share);
 
+/* What is known of this build allows to find out what becomes of objects. */
+int hook_knows_objects(void);
+
+/* facts: 0, HOOK_TYPES, or both */
+enum { HOOK_TYPES = 1, HOOK_LIFETIMES = 2 };
+
 /* Requests, carried out when the calling thread knocks (the last one also
    when somebody else does, or when the GC is next entered):
    open the door before the first one.  It returns 0 or an errno. */
-int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps);
+int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts);
 void hook_set_interval(int64_t interval);
 void hook_unhook(void);
 

@@ -5,6 +5,7 @@
 
 #include "hook.h"
 #include "nursery.h"
+#include "objects.h"
 #include "recorder.h"
 #include "trampoline.h"
 
@@ -18,6 +19,7 @@ static struct {
     int64_t interval;
     uint64_t seed;
     int fixed;
+    int facts;
 } settings;
 
 /* this thread's next large object is a knock */
@@ -37,6 +39,7 @@ static void unhook(void)
 {
     if (nursery.phase != NURSERY_OFF)
         nursery_stop();
+    objects_end();
     make_pages(1);
     if (are_pages_writable) {
         trampoline_set(0);
@@ -63,6 +66,9 @@ static void obey(void)
     case HOOK:
         trampoline_set(1);
         make_pages(0);
+        if (settings.facts)
+            (void)objects_begin(settings.seed, settings.fixed,
+                                settings.facts & HOOK_LIFETIMES);
         nursery_start(settings.interval, settings.seed, settings.fixed);
         break;
     case UPDATE:
@@ -110,7 +116,7 @@ uint64_t hook_door(void)
     return trampoline_word(DOOR);
 }
 
-int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps)
+int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts)
 {
     int error;
 
@@ -125,6 +131,7 @@ int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps)
     settings.interval = interval;
     settings.seed = seed;
     settings.fixed = fixed_gaps;
+    settings.facts = facts;
     request = HOOK;
     knocks = 1;
     return 0;

@@ -73,10 +73,12 @@ void profile_log_remember(uint64_t key, uint64_t number);
 int64_t profile_log_sample(uint64_t stack, int64_t now, int64_t thread,
                            int64_t size, int64_t interval);
 
-/* What became of the object that the sample 'key' was taken for, at the first
-   minor collection after: its type, as the GC numbers them, and whether it
-   survived. */
-void profile_log_object(int64_t key, int64_t now, int64_t type, int survived);
+/* Makes room for one entry more of facts.h, which comes with the next flush.
+   Returns 0 if there is no log: write none. */
+int profile_log_fact(int64_t now);
+
+/* 'now', in nanoseconds since the profile began */
+int64_t profile_log_time(int64_t now);
 
 /* True if a flush is due */
 int profile_log_due(int64_t now);
