@@ -35,15 +35,18 @@ struct hook_place {
     uintptr_t type_info;        /* base of the type table, and in an entry: */
     int type_fixed_size;        /*   size in bytes, without the items */
     int type_item_size;         /*   size of one item */
-    /* What the probe has found; all 0 if it is not known: */
-    uintptr_t gc;               /* the GC's struct, and in it: */
-    int gc_state;               /*   0 scanning, 1 marking, 2 sweeping, ... */
-    int type_info_bits;         /* in an entry: bits that say */
-    int64_t type_is_varsize;    /*   whether it has items; and then: */
-    int type_length;            /* in an object: how many items */
-    uint64_t flag_visited;      /* of incminimark's header */
-    uint64_t flag_pinned;
-    int64_t forwarded;          /* header of an object that was moved */
+
+    /* What probe/ finds out by looking at objects; where it is not certain,
+       the value that stands here in brackets */
+    uintptr_t gc;               /* the GC's own words, and among them */
+    int gc_state;               /*   its state: 1 marking, 2 sweeping (-1) */
+    int type_info_bits;         /* in an entry of the type table, a word (-1) */
+    int64_t type_is_varsize;    /*   with this bit if there is a length, (0) */
+    int type_length;            /*   whose offset in an object is here (-1) */
+    uint64_t flag_visited;      /* of an old object that marking met (0) */
+    uint64_t flag_pinned;       /* of a young object that stays there (0) */
+    int64_t forwarded;          /* what a survivor leaves instead of a header,
+                                   in front of its new address (0) */
 };
 
 struct hook_statistics {
