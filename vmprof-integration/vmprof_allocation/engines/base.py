@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Statistics:
     """Counted since the start."""
 
-    __slots__ = ("allocated", "collections", "dropped", "lost", "pressures",
-                 "samples", "surprises", "time_samples")
+    __slots__ = ("allocated", "collections", "dropped", "lost", "memory",
+                 "pressures", "samples", "surprises", "time_samples")
 
     #: bytes allocated, by the GC's own pointers
     allocated: int
@@ -41,6 +41,8 @@ class Statistics:
     #: time samples, and those that met another sample
     time_samples: int
     dropped: int
+    #: bytes that it took to know what becomes of sampled objects, at most
+    memory: int
 
     def __repr__(self) -> str:
         return "Statistics(%s)" % ", ".join(

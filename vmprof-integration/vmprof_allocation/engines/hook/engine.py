@@ -66,7 +66,15 @@ class HookEngine(Engine):
         self._is_on = False
 
     def capabilities(self) -> tuple[str, ...]:
-        return "limits", "resident-memory", "time-samples"
+        known = "limits", "resident-memory", "time-samples"
+        if self._lib is not None and self._lib.hook_knows_objects():
+            return ("lifetimes", *known, "types")
+        return known
+
+    def _facts(self, settings: Settings) -> tuple[str, ...]:
+        """Of these, what is recorded of all sampled objects."""
+        wanted = ("types", "lifetimes") if settings.lifetimes else ("types",)
+        return tuple(fact for fact in wanted if fact in self.capabilities())
 
     def knowledge(self) -> str:
         return self._place.layout.text() if self._place is not None else ""
@@ -138,7 +146,9 @@ class HookEngine(Engine):
         for _ in range(10):
             self._check(self._lib.hook_hook(
                 settings.interval, settings.seed, settings.gaps == "fixed",
-                3),
+                sum(self._lib.HOOK_TYPES if fact == "types"
+                    else self._lib.HOOK_LIFETIMES
+                    for fact in self._facts(settings))),
                 "hooking the garbage collector")
             door[0] = opened
             _knock()
@@ -195,6 +205,7 @@ class HookEngine(Engine):
             ("pid", os.getpid()),
             ("limit", settings.limit or ""),
             ("capabilities", ",".join(self.capabilities())),
+            ("facts", ",".join(self._facts(settings))),
         ))
 
     def set_interval(self, interval: int) -> None:

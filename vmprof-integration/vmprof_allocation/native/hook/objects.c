@@ -201,66 +201,58 @@ static struct young *new_young(const struct waiting *waiting, uintptr_t object)
     memset(young, 0, sizeof *young);
     young->object = object;
     young->key = waiting->key;
-    if (object != 0)
-        young->type = (int32_t)types_number(object);
     return young;
 }
 
-/* Do whole objects fill the piece? */
-static int is_whole(uintptr_t start, uintptr_t end)
+/* Returns 0 if objects do not fill the piece exactly. */
+static int walk_piece(const struct waiting *waiting)
 {
-    while (start < end) {
-        int64_t size = types_size(start);
-        if (size <= 0 || size > (int64_t)(end - start))
+    uintptr_t object = waiting->start;
+    uintptr_t end = object + (uintptr_t)waiting->size;
+    struct sampler *behind = &objects.behind;
+    struct young *young;
+    int which = 0;
+
+    behind->gap = waiting->at;
+    while (object < end) {
+        int64_t size = types_size(object);
+        if (size <= 0 || size > (int64_t)(end - object))
             return 0;
-        start += (uintptr_t)size;
+        if (behind->gap >= size)
+            behind->gap -= size;
+        else {
+            sampler_next_within(behind, size, waiting->interval,
+                                (int64_t)(end - object) - size);
+            young = new_young(waiting, object);
+            if (young != NULL) {
+                young->size = size == waiting->size ? 0 : size;
+                young->which = which++;
+            }
+        }
+        object += (uintptr_t)size;
     }
     return 1;
 }
 
-static void walk_piece(const struct waiting *waiting)
-{
-    uintptr_t object = waiting->start;
-    uintptr_t end = object + (uintptr_t)waiting->size;
-    struct young *young;
-    int which = 0;
-
-    if (types_size(object) == waiting->size) {
-        (void)new_young(waiting, object);
-        return;
-    }
-    if (!is_whole(object, end)) {
-        (void)new_young(waiting, 0);
-        return;
-    }
-    objects.behind.interval = waiting->interval;
-    objects.behind.gap = waiting->at;
-    while (object < end) {
-        int64_t size = types_size(object);
-        if (sampler_object(&objects.behind, size)) {
-            young = new_young(waiting, object);
-            if (young == NULL)
-                return;
-            young->size = size;
-            young->which = which++;
-        }
-        object += (uintptr_t)size;
-    }
-}
-
 static void look_at(const struct waiting *waiting)
 {
+    size_t before = objects.young_count;
     struct young *young;
 
-    if (waiting->place == NURSERY_SMALL) {
-        walk_piece(waiting);
-        return;
-    }
-    young = new_young(waiting, waiting->start);
-    if (young != NULL) {
+    if (waiting->place != NURSERY_SMALL) {
+        young = new_young(waiting, waiting->start);
         young->is_large = waiting->place == NURSERY_LARGE;
         young->is_old = waiting->place == NURSERY_OLD;
         objects.large += young->is_large;
+    }
+    else if (!walk_piece(waiting)) {
+        objects.young_count = before;
+        (void)new_young(waiting, 0);
+        return;
+    }
+    for (; before < objects.young_count; before++) {
+        young = &objects.young[before];
+        young->type = (int32_t)types_number(young->object);
     }
 }
 
