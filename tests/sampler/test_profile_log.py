@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import errno
 import gzip
+import itertools
 import pathlib
 import re
 import struct
@@ -524,14 +525,17 @@ def test_the_largest_member(log_harness: pathlib.Path,
     log, file = new_log(tmp_path)
     log.flush(0)
     log.records(name(1, b"x" * (LARGEST_RECORD - 17)))
-    log.collection(2**60, 2**62)
-    while len(log.facts.payloads["facts"]) <= 16384 - 156:
-        log.young(2**62, 3, 2**62 - 1, 2**62)
-        log.young(1, 3, 2**62 - 1, 2**62)
-    while len(log.facts.payloads["types"]) <= 8192 - 2048 - 78:
-        log.type(2**62, 4, 2**62, "\u20ac" * 341)
-    while len(log.facts.payloads["gc"]) <= 4096 - 78:
+    # for one more of any kind there has to be room, each time
+    payloads = log.facts.payloads
+    log.type(2**62, 4, 2**62, "\u20ac" * 341)
+    log.type(2**62, 4, 2**62, "\u20ac" * 341)
+    while len(payloads["gc"]) <= 4096 - 78 - 43:
         log.event(1, 2**60, 2**62, 2**62)
+    log.collection(2**60, 2**62)
+    for key in itertools.cycle((2**62, 1)):
+        if len(payloads["facts"]) > 16384 - 156:
+            break
+        log.young(key, 3, 2**62 - 1, 2**62)
     while len(log.expected.pending) <= 32768 - 78:
         log.sample(0, 2**60, len(log.expected.pending), 2**62, 2**62)
     log.flush(2**62, *[2**62] * 6)

@@ -88,8 +88,9 @@ void hook_limit(int64_t per_second, int64_t share);
 /* What is known of this build allows to find out what becomes of objects. */
 int hook_knows_objects(void);
 
-/* facts: 0, HOOK_TYPES, or both */
-enum { HOOK_TYPES = 1, HOOK_LIFETIMES = 2 };
+/* facts: 0, or the sum of some of these; HOOK_IN_MEMORY: the profile holds no
+   samples, only what stacks and types are, for who asks what is alive */
+enum { HOOK_TYPES = 1, HOOK_LIFETIMES = 2, HOOK_IN_MEMORY = 4 };
 
 /* Requests, carried out when the calling thread knocks (the last one also
    when somebody else does, or when the GC is next entered):
@@ -97,6 +98,29 @@ enum { HOOK_TYPES = 1, HOOK_LIFETIMES = 2 };
 int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts);
 void hook_set_interval(int64_t interval);
 void hook_unhook(void);
+
+/* What is alive, of a program that runs on.  HOOK_SNAPSHOT copies what is
+   followed; HOOK_CLEAR forgets it; HOOK_RESET_PEAK forgets the largest sum.
+   A knock later, the first one's copy is there, for hook_free(); NULL: not
+   yet, or there is no memory for it. */
+struct hook_object {
+    uint64_t address;           /* its id(): old objects don't move */
+    int64_t key;                /* of its sample */
+    int64_t stack;              /* number in the profile; 0: it got lost */
+    int64_t size;               /* bytes */
+    int64_t interval;           /* mean bytes between two samples, then */
+    int64_t type;               /* number in the profile; 0: not known */
+};
+enum { HOOK_SNAPSHOT = 1, HOOK_CLEAR, HOOK_RESET_PEAK };
+void hook_ask(int what);
+struct hook_object *hook_copy(int64_t *count);
+void hook_free(struct hook_object *copy);
+
+/* Estimated bytes that are followed, now and at most */
+void hook_traced(double *alive, double *peak);
+
+/* Write the names and stacks that wait. */
+void hook_flush(void);
 
 /* 1 while allocations are sampled */
 int hook_is_sampling(void);

@@ -2,6 +2,7 @@
 #include "objects.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,23 +22,26 @@ enum { MARKING = 1, SWEEPING = 2 };
 
 struct waiting {
     uintptr_t start;
-    int64_t key, size, at, interval;
+    int64_t key, stack, size, at, interval;
     enum nursery_place place;
 };
 
 struct young {
     uintptr_t object;           /* 0: it is not known which */
-    int64_t key;
-    int64_t size;               /* 0: the sample's */
+    int64_t key, stack, interval;
+    int64_t size;
     int32_t type;
     int32_t which;
     int is_large, is_freed, is_old;
+    int is_part;                /* of a piece of several objects */
 };
 
 struct followed {
     uintptr_t object;
-    int64_t key;
-    int64_t which;
+    int64_t key, stack, interval;
+    int64_t size;
+    int32_t type;
+    int32_t which;
 };
 
 static struct {
@@ -61,6 +65,7 @@ static struct {
     int64_t majors;
     int64_t began;              /* the minor collection that is at work */
     int large;                  /* young objects that it may free */
+    double alive, peak;         /* estimated bytes of those that are followed */
 } objects;
 
 static int64_t word_at(uintptr_t address)
@@ -161,6 +166,17 @@ static void note_most(size_t *most, size_t count)
         *most = count;
 }
 
+/* Estimated bytes that it stands for: converter/.../estimator.py */
+static double weight(const struct followed *followed)
+{
+    double size = (double)followed->size;
+    double interval = (double)followed->interval;
+
+    if (objects.fixed)
+        return size > interval ? size : interval;
+    return size / -expm1(-size / interval);
+}
+
 /* ____________________________________________________________ */
 /* birth */
 
@@ -180,6 +196,7 @@ void objects_sampled(int64_t key, const struct nursery_sample *sample)
     waiting = &objects.waiting[objects.waiting_count++];
     waiting->start = (uintptr_t)sample->start;
     waiting->key = key;
+    waiting->stack = (int64_t)recorder_sampled_stack();
     waiting->size = sample->size;
     waiting->at = sample->at;
     waiting->interval = sample->interval;
@@ -201,6 +218,9 @@ static struct young *new_young(const struct waiting *waiting, uintptr_t object)
     memset(young, 0, sizeof *young);
     young->object = object;
     young->key = waiting->key;
+    young->stack = waiting->stack;
+    young->interval = waiting->interval;
+    young->size = waiting->size;
     return young;
 }
 
@@ -225,7 +245,8 @@ static int walk_piece(const struct waiting *waiting)
                                 (int64_t)(end - object) - size);
             young = new_young(waiting, object);
             if (young != NULL) {
-                young->size = size == waiting->size ? 0 : size;
+                young->is_part = size != waiting->size;
+                young->size = size;
                 young->which = which++;
             }
         }
@@ -256,6 +277,12 @@ static void look_at(const struct waiting *waiting)
     }
 }
 
+static void forget_all(void)
+{
+    objects.waiting_count = objects.young_count = objects.followed_count = 0;
+    objects.alive = 0.0;
+}
+
 /* The GC has moved objects, or freed them, and nobody has seen it. */
 static void lose_all(void)
 {
@@ -264,8 +291,14 @@ static void lose_all(void)
     for (i = 0; i < objects.waiting_count; i++)
         recorder_young(objects.waiting[i].key, FACTS_NOT_KNOWN, 0, 0);
     for (i = 0; i < objects.followed_count; i++)
-        recorder_lost(objects.followed[i].key, (int)objects.followed[i].which);
-    objects.waiting_count = objects.followed_count = 0;
+        recorder_lost(objects.followed[i].key, objects.followed[i].which);
+    forget_all();
+}
+
+static void forget_dead(const struct followed *followed)
+{
+    recorder_freed(followed->key, followed->which);
+    objects.alive -= weight(followed);
 }
 
 /* All marks are there, and nothing has been swept. */
@@ -278,9 +311,11 @@ static void judge(void)
         if ((uint64_t)word_at(followed->object) & place.visited)
             objects.followed[kept++] = *followed;
         else
-            recorder_freed(followed->key, (int)followed->which);
+            forget_dead(followed);
     }
     objects.followed_count = kept;
+    if (kept == 0)
+        objects.alive = 0.0;    /* no rounding errors */
     objects.majors++;
     recorder_event(FACTS_MAJOR, recorder_now(), objects.majors);
     types_major_collection();
@@ -298,7 +333,7 @@ void objects_before_collection(void)
     objects.large = 0;
     state = gc_state();
     if (!recorder_begin_facts(nursery.collections)) {
-        objects.waiting_count = objects.followed_count = 0;
+        forget_all();
         return;
     }
     if (objects.surprises != nursery.surprises)
@@ -365,6 +400,11 @@ static void follow(const struct young *young, uintptr_t object)
     followed->object = object;
     followed->key = young->key;
     followed->which = young->which;
+    followed->stack = young->stack;
+    followed->interval = young->interval;
+    followed->size = young->size;
+    followed->type = young->type;
+    objects.alive += weight(followed);
     note_most(&objects.most_followed, objects.followed_count);
 }
 
@@ -388,7 +428,7 @@ static void tell(const struct young *young)
             outcome = FACTS_PINNED;
     }
     recorder_young(young->key, objects.follow ? outcome : FACTS_NOT_KNOWN,
-                   young->type, young->size);
+                   young->type, young->is_part ? young->size : 0);
     if (outcome == FACTS_PROMOTED)
         follow(young, object);
 }
@@ -407,6 +447,50 @@ void objects_after_collection(void)
     for (i = 0; i < objects.young_count; i++)
         tell(&objects.young[i]);
     objects.young_count = 0;
+    if (objects.peak < objects.alive)
+        objects.peak = objects.alive;
     recorder_event(FACTS_MINOR, objects.began, nursery.allocated);
     recorder_end_facts();
+}
+
+/* ____________________________________________________________ */
+/* what is alive */
+
+void objects_clear(void)
+{
+    forget_all();
+    objects.peak = 0.0;
+}
+
+void objects_reset_peak(void)
+{
+    objects.peak = objects.alive;
+}
+
+void objects_traced(double *alive, double *peak)
+{
+    *alive = objects.alive;
+    *peak = objects.peak > objects.alive ? objects.peak : objects.alive;
+}
+
+struct hook_object *objects_copy(int64_t *count)
+{
+    struct hook_object *copy = malloc(
+        (objects.followed_count + 1) * sizeof *copy);
+    size_t i;
+
+    *count = 0;
+    if (copy == NULL)
+        return NULL;
+    for (i = 0; i < objects.followed_count; i++) {
+        const struct followed *followed = &objects.followed[i];
+        copy[i].address = followed->object;
+        copy[i].key = followed->key;
+        copy[i].stack = followed->stack;
+        copy[i].size = followed->size;
+        copy[i].interval = followed->interval;
+        copy[i].type = followed->type;
+    }
+    *count = (int64_t)objects.followed_count;
+    return copy;
 }

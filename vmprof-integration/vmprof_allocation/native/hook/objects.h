@@ -62,5 +62,16 @@ void objects_after_collection(void);
    at work */
 void objects_free(void *memory);
 
+/* Forget those that there are, or the largest sum. */
+void objects_clear(void);
+void objects_reset_peak(void);
+
+/* Estimated bytes of those that are followed, and the most that there were
+   after a minor collection */
+void objects_traced(double *alive, double *peak);
+
+/* Those that are followed, for free(); NULL if there is no memory */
+struct hook_object *objects_copy(int64_t *count);
+
 /* Bytes that this has taken at most */
 int64_t objects_memory(void);

@@ -2,6 +2,7 @@
 #include "start_stop.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "hook.h"
 #include "nursery.h"
@@ -12,7 +13,7 @@
 /* external_malloc(), in hook_place.entry */
 #define DOOR            2
 
-enum { NOTHING, HOOK, UPDATE, UNHOOK };
+enum { NOTHING, HOOK, UPDATE, UNHOOK, ASK };
 
 static volatile int request;
 static struct {
@@ -21,6 +22,10 @@ static struct {
     int fixed;
     int facts;
 } settings;
+
+static int asked;                       /* HOOK_SNAPSHOT, ... */
+static struct hook_object *volatile copy;
+static int64_t copied;
 
 /* this thread's next large object is a knock */
 static __thread __attribute__((tls_model("initial-exec"))) int knocks;
@@ -33,6 +38,22 @@ static int is_forked_child;
 static void make_pages(int writable)
 {
     are_pages_writable = trampoline_writable(writable) == 0 && writable;
+}
+
+static void answer(void)
+{
+    switch (asked) {
+    case HOOK_SNAPSHOT:
+        free(copy);
+        copy = objects_copy(&copied);
+        break;
+    case HOOK_CLEAR:
+        objects_clear();
+        break;
+    case HOOK_RESET_PEAK:
+        objects_reset_peak();
+        break;
+    }
 }
 
 static void unhook(void)
@@ -66,6 +87,8 @@ static void obey(void)
     case HOOK:
         trampoline_set(1);
         make_pages(0);
+        if (settings.facts & HOOK_IN_MEMORY)
+            recorder_without_samples();
         if (settings.facts)
             (void)objects_begin(settings.seed, settings.fixed,
                                 settings.facts & HOOK_LIFETIMES);
@@ -76,6 +99,9 @@ static void obey(void)
         break;
     case UNHOOK:
         unhook();
+        break;
+    case ASK:
+        answer();
         break;
     }
     __sync_synchronize();
@@ -143,6 +169,37 @@ void hook_set_interval(int64_t interval)
     nursery.new_interval = interval;
     if (__sync_bool_compare_and_swap(&request, NOTHING, UPDATE))
         knocks = 1;
+}
+
+void hook_ask(int what)
+{
+    asked = what;
+    if (__sync_bool_compare_and_swap(&request, NOTHING, ASK))
+        knocks = 1;
+}
+
+struct hook_object *hook_copy(int64_t *count)
+{
+    struct hook_object *result = copy;
+
+    *count = copied;
+    copy = NULL;
+    return result;
+}
+
+void hook_free(struct hook_object *objects)
+{
+    free(objects);
+}
+
+void hook_traced(double *alive, double *peak)
+{
+    objects_traced(alive, peak);
+}
+
+void hook_flush(void)
+{
+    recorder_flush();
 }
 
 void hook_unhook(void)

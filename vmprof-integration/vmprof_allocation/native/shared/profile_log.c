@@ -59,6 +59,8 @@ static struct {
     int64_t newest;                     /* time of the last sample or flush */
     int64_t keys_since;                 /* when stacks began to be known */
     int64_t last_key;
+    int holds_samples;                  /* and facts; or only what stacks are */
+    int64_t unwritten_keys;             /* of samples that it does not hold */
     int knows_layout;
     int has_memory, has_time;           /* vmprof's samples */
     int64_t memory, time;               /* of the last one */
@@ -210,6 +212,10 @@ static void put_vmprof_samples(void)
     size_t shared;
     int has_previous = 0;
 
+    if (!log.holds_samples) {
+        stack_table_clear();
+        return;
+    }
     memset(&stack, 0, sizeof stack);
     begin_member(VMPROF_SAMPLES);
     while (stack_table_next(&stack, &counted, &shared)) {
@@ -371,6 +377,8 @@ int64_t profile_log_sample(uint64_t stack, int64_t now, int64_t thread,
 
     if (!log.is_open)
         return 0;
+    if (!log.holds_samples)
+        return ++log.unwritten_keys;
     if (log.samples_used + MAX_SAMPLE > SAMPLES_SIZE)
         flush(now, 0);
     begins_to_wait(now);
@@ -404,6 +412,11 @@ int64_t profile_log_sample(uint64_t stack, int64_t now, int64_t thread,
 }
 
 int profile_log_fact(int64_t now)
+{
+    return log.holds_samples && profile_log_name(now);
+}
+
+int profile_log_name(int64_t now)
 {
     if (!log.is_open)
         return 0;
@@ -442,11 +455,17 @@ void profile_log_open(struct sink *sink, int64_t now,
     log.error = 0;
     log.totals = totals;
     log.started = log.newest = log.keys_since = now;
-    log.last_key = 0;
+    log.last_key = log.unwritten_keys = 0;
+    log.holds_samples = 1;
     log.knows_layout = log.has_memory = log.has_time = 0;
     log.memory = log.time = 0;
     forget_waiting();
     stack_table_reset();
+}
+
+void profile_log_without_samples(void)
+{
+    log.holds_samples = 0;
 }
 
 int profile_log_error(void)

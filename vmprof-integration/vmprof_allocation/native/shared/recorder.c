@@ -25,6 +25,7 @@ static uint64_t last_stack;             /* of the sample now being taken */
 static uint64_t newest_stack, named_stack;
 static struct pace pace;
 static int64_t next_interval;
+static uint64_t sampled_stack;
 
 static int64_t now_ns(void)
 {
@@ -156,6 +157,7 @@ int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
     recorder_counts.samples++;
     recorder_counts.lost += (last_stack == 0);
     key = profile_log_sample(last_stack, now, thread_id(), size, interval);
+    sampled_stack = last_stack;
     last_stack = 0;
     if (profile_log_due(now))
         profile_log_flush(now);
@@ -176,6 +178,26 @@ void recorder_limit(int64_t per_second, int64_t share)
 {
     recorder_lock();
     pace_start(&pace, now_ns(), per_second, share);
+    recorder_unlock();
+}
+
+uint64_t recorder_sampled_stack(void)
+{
+    return sampled_stack;
+}
+
+void recorder_without_samples(void)
+{
+    recorder_lock();
+    profile_log_without_samples();
+    recorder_unlock();
+}
+
+void recorder_flush(void)
+{
+    recorder_lock();
+    if (is_open && !is_stopped)
+        profile_log_flush(now_ns());
     recorder_unlock();
 }
 
@@ -231,7 +253,7 @@ void recorder_lost(int64_t key, int which)
 void recorder_type(int64_t number, enum facts_name kind, int64_t gcs,
                    const char *name, size_t size)
 {
-    if (has_room_for_fact())
+    if (profile_log_name(facts_began))
         facts_type(number, kind, gcs, name, size);
 }
 

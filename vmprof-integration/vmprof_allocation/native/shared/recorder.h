@@ -85,6 +85,15 @@ void recorder_limit(int64_t per_second, int64_t share);
    thread has just taken.  Draw the gap anew if it is another one. */
 int64_t recorder_next_interval(void);
 
+/* The number of its stack, or 0 */
+uint64_t recorder_sampled_stack(void);
+
+/* See profile_log_without_samples(). */
+void recorder_without_samples(void);
+
+/* Write what waits. */
+void recorder_flush(void);
+
 /* What a collection found out about sampled objects (facts.h), between 'begin',
    which takes the lock, and 'end'.  'collections' is how many minor collections
    there were.  Between the two: what a time sample of this thread says is lost.
