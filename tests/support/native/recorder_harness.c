@@ -155,7 +155,7 @@ static void run(const char *path)
     goes_on = 1;
     CHECK(pthread_create(&disturber, NULL, disturb, NULL) == 0);
     CHECK(fd >= 0 && file_sink_open(&file, fd) == 0);
-    CHECK(recorder_allocation(16, 1000, 0, 0, walk) == 0);
+    CHECK(recorder_allocation(16, 1000, 0, walk) == 0);
     recorder_open(&file.sink, totals);
     records(head);
     CHECK(recorder_start("engine=harness") == 0);
@@ -167,7 +167,7 @@ static void run(const char *path)
     nanosleep(&pause, NULL);
     recorder_stop();
     recorder_stop();
-    CHECK(recorder_allocation(16, 1000, 0, 0, walk) == 0);
+    CHECK(recorder_allocation(16, 1000, 0, walk) == 0);
     records(trailer);
     CHECK(recorder_close() == 0);
     CHECK(recorder_close() == 0);
@@ -199,7 +199,7 @@ static void fork_a_child(const char *path)
         CHECK(recorder_forget());
         CHECK(!recorder_forget());
         CHECK(fcntl(fd, F_GETFD) < 0);
-        CHECK(recorder_allocation(16, 1000, 0, 0, walk) == 0);
+        CHECK(recorder_allocation(16, 1000, 0, walk) == 0);
         recorder_count_child();
         recorder_count_child();
         recorder_stop();
