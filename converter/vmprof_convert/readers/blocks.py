@@ -82,7 +82,7 @@ class Blocks:
         self._before = 0
         self._numbers = _Numbers()
         #: the collector's number of each stack that was defined
-        self._defined = array.array("q", [-1])
+        self.defined = array.array("q", [-1])
         #: the nodes of the file's tree: each one's node in the collector's, and
         #: its depth; and the file's frames, (kind, address)
         self._nodes = array.array("q", [0])
@@ -167,7 +167,7 @@ class Blocks:
                     raise ValueError
                 if (time | size | thread | interval | memory) >> 63:
                     raise ValueError
-                add(self._defined[number >> 3], time, thread, size,
+                add(self.defined[number >> 3], time, thread, size,
                     interval if size else 0,
                     memory if self.has_memory else 0)
         except (ValueError, IndexError, OverflowError, StopIteration):
@@ -188,7 +188,7 @@ class Blocks:
             depth += 1
             self._nodes.append(node)
             self._depths.append(depth)
-        self._defined.append(self._collector.stack(node, 2 * depth))
+        self.defined.append(self._collector.stack(node, 2 * depth))
 
     def _read_definition_2(self, numbers: Iterator[int]) -> None:
         """A stack shared outer frames with the one that was defined before."""
@@ -200,7 +200,7 @@ class Blocks:
         for _ in range(added):
             self._path.append(pypy_stacks.child(
                 stacks, self._path[-1], *_frame(numbers)))
-        self._defined.append(
+        self.defined.append(
             self._collector.stack(self._path[-1], 2 * (kept + added)))
 
     def _read_objects(self, payload: str) -> None:

@@ -52,12 +52,14 @@ class Statistics:
 class Alive:
     """A sampled object that was not freed yet."""
 
-    __slots__ = ("address", "interval", "size", "stack", "type")
+    __slots__ = ("address", "interval", "key", "size", "stack", "type")
 
-    def __init__(self, address: int, stack: int, size: int, interval: int,
-                 type_: int) -> None:
+    def __init__(self, address: int, key: int, stack: int, size: int,
+                 interval: int, type_: int) -> None:
         #: its id()
         self.address = address
+        #: of the sample
+        self.key = key
         #: number of the stack in the profile; 0: it got lost
         self.stack = stack
         #: bytes, with the GC's header
