@@ -34,6 +34,7 @@ from log_lines import (
     stacks_for_vmprof,
 )
 from vmprof_convert import readers
+from vmprof_convert.model import DIED, LOST
 
 
 @pytest.fixture(scope="session")
@@ -449,7 +450,7 @@ def test_no_object_is_dropped(log_harness: pathlib.Path,
     log.run(log_harness)
     samples = readers.read_bytes(file.read_bytes()).samples
     assert list(samples.type) == list(range(20000))
-    assert list(samples.survived) == [0, 1] * 10000
+    assert list(samples.fate) == [DIED, LOST] * 10000
 
 
 def test_objects_without_a_key_are_left_out(log_harness: pathlib.Path,
