@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from vmprof_convert.model import Profile, Rows, Samples
+from vmprof_convert.model import Collection, Mark, Profile, Rows, Samples
 from vmprof_convert.readers.container import Pieces
 from vmprof_convert.readers.vmprof import Log
 
@@ -20,6 +20,7 @@ def _read(file: BinaryIO, rows: Rows, salvage: bool,
     pieces = Pieces(file, salvage, progress)
     log = Log(pieces, rows)
     torn = log.read(salvage)
+    log.collector.finish()
     return log, torn + pieces.torn
 
 
@@ -30,8 +31,15 @@ def _profile(log: Log, torn: int, samples: Samples) -> Profile:
         settings=log.blocks.settings, unknown=log.blocks.unknown,
         functions=log.functions(),
         stacks=log.collector.stacks, samples=samples,
-        moments=log.blocks.moments, lost_stacks=log.collector.lost,
+        moments=log.blocks.moments, types=log.blocks.facts.types,
+        collections=sorted(log.blocks.facts.collections, key=_time),
+        marks=sorted(log.blocks.facts.marks, key=_time),
+        misfits=log.collector.misfits, lost_stacks=log.collector.lost,
         cut_stacks=log.collector.stacks.cut(), torn=torn)
+
+
+def _time(event: Collection | Mark) -> int:
+    return event.time
 
 
 def _read_table(file: BinaryIO, size: int, salvage: bool,
