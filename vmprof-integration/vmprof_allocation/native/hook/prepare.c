@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "divert.h"
 #include "hook.h"
@@ -11,6 +12,7 @@
 #include "process_end.h"
 #include "start_stop.h"
 #include "trampoline.h"
+#include "types.h"
 #include "vmprof_output.h"
 #include "walk.h"
 
@@ -109,6 +111,14 @@ static void prepare_nursery(void)
     nursery.take_sample = walk_take_sample;
 }
 
+char *hook_room(size_t size)
+{
+    void *room = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return room == MAP_FAILED ? NULL : room;
+}
+
 int hook_prepare(const struct hook_place *p)
 {
     static int is_prepared;
@@ -125,6 +135,7 @@ int hook_prepare(const struct hook_place *p)
                  (long (*)(void))pypy_symbol("vmprof_exit_signal"));
     prepare_diverts();
     prepare_nursery();
+    types_prepare(&place, place.types, place.types_size);
     is_prepared = 1;
     return 0;
 }
