@@ -18,6 +18,7 @@
  */
 
 /* Of all that the library has, others may call only this. */
+#include <stddef.h>
 #include <stdint.h>
 #pragma GCC visibility push(default)
 
@@ -47,6 +48,8 @@ struct hook_place {
     uint64_t flag_pinned;       /* of a young object that stays there (0) */
     int64_t forwarded;          /* what a survivor leaves instead of a header,
                                    in front of its new address (0) */
+    const char *types;          /* what probe/names.py wrote, ... (NULL) */
+    size_t types_size;
 };
 
 struct hook_statistics {
@@ -63,6 +66,9 @@ struct hook_statistics {
 
 /* Where the library that holds the address 'inside' is loaded; 0: in none */
 uintptr_t hook_base(uintptr_t inside);
+
+/* Room for hook_place.types, which stays; NULL: there is none */
+char *hook_room(size_t size);
 
 /* Build the trampolines, and see whether the hooks could be set.  Returns 0 or
    an errno. */

@@ -79,7 +79,7 @@ static int64_t word_at(uintptr_t address)
 void objects_prepare(const struct hook_place *p)
 {
     if (p->gc == 0 || p->gc_state < 0 || p->flag_visited == 0 || p->flag_pinned == 0 ||
-        p->forwarded == 0)
+        p->forwarded == 0 || !types_are_known())
         return;
     place.gc_state = p->gc + (uintptr_t)p->gc_state;
     place.visited = p->flag_visited;
