@@ -381,7 +381,7 @@ class Snapshot:
 
 
 def _bytes(traces: list[RawTrace]) -> int:
-    return sum(trace[_BYTES] for trace in traces)
+    return sum(int(trace[_BYTES]) for trace in traces)
 
 
 def _objects(traces: list[RawTrace]) -> int:

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any
 
-from vmprof_allocation.engines.base import Alive, Engine
+from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.parsing import make_settings

@@ -81,9 +81,9 @@ class HookEngine(Engine):
 
     def _facts_wanted(self, settings: Settings) -> int:
         lib = self._lib
-        return (lib.HOOK_TYPES
-                + (lib.HOOK_LIFETIMES if settings.lifetimes else 0)
-                + (lib.HOOK_IN_MEMORY if settings.in_memory else 0))
+        return int(lib.HOOK_TYPES
+                   + (lib.HOOK_LIFETIMES if settings.lifetimes else 0)
+                   + (lib.HOOK_IN_MEMORY if settings.in_memory else 0))
 
     def knowledge(self) -> str:
         return self._place.layout.text() if self._place is not None else ""
