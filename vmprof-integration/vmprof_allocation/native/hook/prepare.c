@@ -9,6 +9,7 @@
 #include "divert.h"
 #include "hook.h"
 #include "nursery.h"
+#include "objects.h"
 #include "process_end.h"
 #include "start_stop.h"
 #include "trampoline.h"
@@ -91,6 +92,7 @@ static void prepare_diverts(void)
         [DIVERT_KILL] = (uintptr_t)process_end_kill,
         [DIVERT_EXECV] = (uintptr_t)process_end_execv,
         [DIVERT_EXECVE] = (uintptr_t)process_end_execve,
+        [DIVERT_FREE] = (uintptr_t)objects_free,
     };
 
     divert_prepare(place.slot, place.slots_read_only, ours);
@@ -109,6 +111,8 @@ static void prepare_nursery(void)
             trampoline_original(2);
     nursery.large_size = large_size;
     nursery.take_sample = walk_take_sample;
+    nursery.before_collection = objects_before_collection;
+    nursery.after_collection = objects_after_collection;
 }
 
 char *hook_room(size_t size)
@@ -136,6 +140,9 @@ int hook_prepare(const struct hook_place *p)
     prepare_diverts();
     prepare_nursery();
     types_prepare(&place, place.types, place.types_size);
+    if (!types_are_known())
+        place.gc_state = -1;            /* how large objects are isn't, too */
+    objects_prepare(&place);
     is_prepared = 1;
     return 0;
 }
