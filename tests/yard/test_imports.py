@@ -270,8 +270,10 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILIN
 
 
 def included(text: str) -> list[str]:
-    """Without folders: the compiler gets both, so that a name is enough."""
-    return [name.rpartition("/")[2] for name in INCLUDE.findall(text)]
+    """Without folders: the compiler gets both, so that a name is enough.  And
+    without what is the system's by its name, <sys/types.h>."""
+    return [name.rpartition("/")[2] for name in INCLUDE.findall(text)
+            if not name.startswith("sys/")]
 
 
 def native(folder: str) -> dict[str, list[str]]:

@@ -45,7 +45,7 @@ def _look(knowledge: str) -> tuple[Place, list[Finding], Callable[[], None]]:
     try:
         return process.look(knowledge)
     finally:
-        for name in "process", "knowledge", "library":
+        for name in "process", "knowledge", "library", "cache":
             sys.modules.pop("%s.%s" % (hook.__name__, name), None)
             hook.__dict__.pop(name, None)
 

@@ -6,8 +6,8 @@ are followed that may lead nowhere::
     python -m vmprof_allocation.engines.hook.probe < LAYOUT
 
 prints a JSON object, ``{"layout": "...", "findings": [[what, value, good],
-...], "types": "..."}``.  Each question has one answer that all objects agree on, or none: then
-the layout has what says so.
+...], "types": "..."}``.  Each question has one answer that all objects agree
+on, or none: then the layout has what says so.
 """
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def probe(layout: Layout, evidence: Evidence) -> str:
 
 
 def _types(memory: Memory, types: Types, evidence: Evidence) -> str:
-    """What types.c needs to know; "": nothing is certain."""
+    """What types.c needs to know."""
     head = ""
     maps: dict[int, int] = {}
     bases: dict[int, type] = {}
@@ -77,8 +77,9 @@ def _types(memory: Memory, types: Types, evidence: Evidence) -> str:
         named = names.names(types, bases)
     except NotCertain as e:
         evidence.found("names", "not known: %s" % e)
-        return ""
-    evidence.found("names", "of %d types" % len(named))
+        named = {}
+    else:
+        evidence.found("names", "of %d types" % len(named))
     return names.text(types, maps, head, named)
 
 

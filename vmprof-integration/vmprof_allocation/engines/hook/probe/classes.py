@@ -49,11 +49,11 @@ class Plain:
 
 def makers() -> list[tuple[type, tuple[Any, ...]]]:
     """Types that can have subclasses, and what one instance is made of."""
-    import _collections
     import _io
     import _random
     import _struct
     import array
+    import collections
     import itertools
     import mmap
     import operator
@@ -68,8 +68,8 @@ def makers() -> list[tuple[type, tuple[Any, ...]]]:
         (staticmethod, (len,)), (types.ModuleType, ("m",)), (super, (Plain,)),
         (type, ("Made", (), {})), (enumerate, ([],)), (reversed, ([],)),
         (map, (len, [])), (filter, (len, [])), (zip, ()),
-        (weakref.ref, (Plain,)), (_collections.deque, ()),
-        (_collections.defaultdict, ()), (array.array, ("b",)),
+        (weakref.ref, (Plain,)), (collections.deque, ()),
+        (collections.defaultdict, ()), (array.array, ("b",)),
         (_io.StringIO, ()), (_io.BytesIO, ()), (_io._IOBase, ()),
         (_io.TextIOWrapper, (_io.BytesIO(),)),
         (_io.BufferedReader, (_io.BytesIO(),)),
@@ -123,8 +123,9 @@ def subclasses(of: type) -> list[type]:
     """The interpreter's own, with `of` itself."""
     found = [of]
     for base in found:
-        found += [c for c in type.__subclasses__(base) if c not in found
-                  and not c.__flags__ & HEAP]
+        derived: list[type] = type.__subclasses__(base)
+        found += [kind for kind in derived
+                  if kind not in found and not kind.__flags__ & HEAP]
     return found
 
 
@@ -222,8 +223,8 @@ class Classes:
         bases: dict[int, type] = {}
         for thing, kind in made:
             address, number = id(thing), self._types.number_of(thing)
-            bases[number] = next(c for c in kind.__mro__
-                                 if not c.__flags__ & HEAP)
+            bases[number] = next(base for base in kind.__mro__
+                                 if not base.__flags__ & HEAP)
             if self._memory.word(address) & TYPE == number:
                 ways.setdefault(number, []).append(set(self._ways(
                     address, id(kind))))

@@ -37,6 +37,7 @@ class Own(Process):
         build_id = self._build_id()
         if build_id != self._searched.build_id:
             raise NotCertain("this process runs another build, %s" % build_id)
+        self.place.types = self._ffi.NULL
         return self._searched
 
 

@@ -52,7 +52,12 @@ INTERNALS = (
     ("rpython.rtyper.", "RPython runtime"),
     ("pypy.interpreter.gateway.", "call of a builtin"),
     ("weakref ", "weak reference"),
+    ("dictiter ", "RPython iterator"), ("listiter ", "RPython iterator"),
+    ("stringiter ", "RPython iterator"), ("range ", "RPython range"),
 )
+#: if nothing better is known: by RPython's word for it
+_CLASS = re.compile(r"GcStruct (?:pypy|rpython)[a-z_0-9.]*\.([a-z_0-9]+\.\w+) \{")
+_WORD = re.compile(r"Gc(?:Struct ([a-z_A-Z]+)[0-9]* \{|(Array) of )")
 #: what is stored in arrays that more than one kind of object has
 ITEMS = (
     ("* GcStruct object {", "object array"),
@@ -200,7 +205,7 @@ def specimens() -> list[Any]:
         waiting, stream, stream.asend(None), stream.athrow(ValueError),
         stream.aclose(), trace, numbers.append, text.join, len,
         traceback.print_exc.__code__, (lambda: kept).__closure__,
-        traceback, property(), classmethod(len), staticmethod(len),
+        traceback, property(), classmethod(_qualified), staticmethod(len),
         types.SimpleNamespace(a=1), types.MappingProxyType({}),
         iter(numbers), iter(text), iter(data), iter(bytearray(data)), iter(()),
         iter((1, 2)), iter((1, 2, 3)), iter({}), iter({1: 2}), iter({"a": 1}),
@@ -208,22 +213,22 @@ def specimens() -> list[Any]:
         iter(lambda: 1, 2), iter({}.values()), iter({1: 2}.items()), {}.keys(),
         {}.values(), {}.items(), reversed(numbers), reversed((1, 2)),
         reversed({}), reversed(range(4)), enumerate(numbers), zip(numbers),
-        map(len, numbers), filter(len, numbers), collections.deque([1]),
+        map(str, numbers), filter(len, numbers), collections.deque([1]),
         iter(collections.deque([1])), reversed(collections.deque([1])),
         collections.OrderedDict(a=1), collections.Counter("abc"),
         weakref.ref(generator), weakref.proxy(generator),
         weakref.WeakValueDictionary(), io.StringIO(text), io.BytesIO(data),
         io.BytesIO(data).getbuffer(), io.TextIOWrapper(io.BytesIO()),
-        io.BufferedReader(io.FileIO(os.devnull)), open(os.devnull),
-        open(os.devnull, "wb"), open(os.devnull, "r+b", buffering=0),
+        io.BufferedReader(io.FileIO(os.devnull)),
+        io.BufferedWriter(io.FileIO(os.devnull, "w")),
         struct.Struct("i"), struct.iter_unpack("b", data), re.compile("a"),
         re.match("a", "a"), re.finditer("a", "a"), re.compile(b"a").match(b"a"),
-        re.compile("a").scanner("aa"), itertools.count(), itertools.chain([]),
+        itertools.count(), itertools.chain([]),
         itertools.repeat(1), itertools.islice([], 1), itertools.tee([]),
         itertools.product([1], [2]), itertools.permutations([1, 2]),
         itertools.combinations([1, 2], 1), itertools.groupby([1]),
         itertools.accumulate([]), itertools.cycle([]), itertools.starmap(
-            len, []), itertools.takewhile(len, []), itertools.zip_longest(),
+            len, []), itertools.takewhile(len, []), itertools.zip_longest([]),
         itertools.dropwhile(len, []), itertools.compress([], []),
         itertools.filterfalse(len, []), random.Random(), threading.Lock(),
         threading.RLock(), threading.local(), threading.Condition(),
@@ -237,7 +242,7 @@ def specimens() -> list[Any]:
         super(_Thing, _Thing()), numbers.__iter__,
         int.__add__, int.from_bytes, text.__class__.__dict__]
     kept += [array.array(code, [1]) for code in "bBhHiIlLqQfd"]
-    kept += [iter(array.array("b")), array.array("u", "a"), dict(a=1, b=2),
+    kept += [iter(array.array("b")), array.array("u", "a"), {"a": 1, "b": 2},
              collections.defaultdict(list), collections.deque(range(200)),
              _attributes(7), _attributes(30), [_attributes(i) for i in range(5)]]
     kept += [sorted({i: str(i) for i in range(n)}) for n in (3, 300, 70000)]
@@ -318,9 +323,18 @@ def names(types: Types, bases: dict[int, type]) -> dict[int, tuple[int, str]]:
             found[row] = INTERNAL, internal
         elif row not in found:
             given = _storage(row, types, owners.get(row, set()), storage)
-            if given:
-                found[row] = STORAGE, given
-    return found
+            found[row] = (STORAGE, given) if given else (
+                INTERNAL, _fallback(name))
+    return {row: (kind, name) for row, (kind, name) in found.items() if name}
+
+
+def _fallback(name: str) -> str:
+    of_class, word = _CLASS.match(name), _WORD.match(name)
+    if of_class is not None:
+        return of_class.group(1)
+    if word is not None:
+        return "RPython " + (word.group(1) or "array")
+    return ""
 
 
 def _storage(row: int, types: Types, owners: set[str],
