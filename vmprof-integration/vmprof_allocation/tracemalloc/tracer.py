@@ -106,12 +106,11 @@ class Tracer:
 
     def traceback_of(self, object_: object) -> tuple[RawTraceback, int] | None:
         """Where it was allocated; None if it was not sampled."""
-        address = id(object_)
-        for other in self._engine.alive():
-            if other.address == address:
-                self._learn()
-                return self._traceback(other.stack)
-        return None
+        found = self._engine.find_alive(id(object_))
+        if found is None:
+            return None
+        self._learn()
+        return self._traceback(found.stack)
 
     def _traceback(self, stack: int) -> tuple[RawTraceback, int] | None:
         if stack >= len(self._tracebacks) or stack == 0:
