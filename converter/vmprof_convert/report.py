@@ -42,6 +42,10 @@ def add_options(parser: argparse._ActionsContainer) -> None:
         "--hide-internal", action="store_true",
         help="leave out what only the interpreter knows, such as <JIT frame>")
     parser.add_argument(
+        "--leaks", action="store_true",
+        help="instead of the table: what is held more and more, between marks, or "
+             "in a run without its beginning")
+    parser.add_argument(
         "--json", action="store_true",
         help="for programs: the same rows, with every figure and bound")
 
@@ -49,12 +53,14 @@ def add_options(parser: argparse._ActionsContainer) -> None:
 def are_given(options: argparse.Namespace) -> bool:
     """Whether there are other options than the defaults."""
     return any(getattr(options, name) not in (None, False) for name in (
-        "limit", "by", "sort", "at", "group_storage", "hide_internal", "json"))
+        "limit", "by", "sort", "at", "group_storage", "hide_internal", "leaks", "json"))
 
 
 def make(path: str | os.PathLike[str], options: argparse.Namespace,
          salvage: bool = False) -> str:
     """The report of the profile at `path`.  Raises ProfileError and OSError."""
+    if options.leaks:
+        return _make_leaks(path, options, salvage)
     from vmprof_convert import readers
     from vmprof_convert.summary import Choice, Tally
     from vmprof_convert.writers import table
@@ -72,6 +78,26 @@ def make(path: str | os.PathLike[str], options: argparse.Namespace,
     else:
         table.write(profile, text, options.limit or DEFAULT_LIMIT, choice,
                     tally=tally)
+    return text.getvalue()
+
+
+def _make_leaks(path: str | os.PathLike[str], options: argparse.Namespace,
+                salvage: bool) -> str:
+    from vmprof_convert import leaks, readers
+    from vmprof_convert.errors import ProfileError
+    from vmprof_convert.writers import leaks as writer
+
+    for name in "by", "sort", "at", "json":
+        if getattr(options, name) not in (None, False):
+            raise ProfileError("--leaks is another report: --%s is not for it"
+                               % name)
+    text = io.StringIO()
+    objects = leaks.OldObjects()
+    profile = readers.read_into(path, objects, salvage=salvage)
+    writer.write(profile, leaks.find(
+        profile, objects, group_storage=options.group_storage,
+        hide_internal=options.hide_internal), text,
+        options.limit or DEFAULT_LIMIT)
     return text.getvalue()
 
 

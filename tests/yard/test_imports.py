@@ -32,7 +32,7 @@ READERS, MODEL, ERRORS, WRITERS, VIEW, CLI = (
     CONVERT + "." + name
     for name in ("readers", "model", "errors", "writers", "view", "cli"))
 MEANING = tuple(CONVERT + "." + name for name in (
-    "delegation", "estimator", "lifetimes", "program", "remarks", "summary",
+    "delegation", "estimator", "leaks", "lifetimes", "program", "remarks", "summary",
     "type_names", "units"))
 FIREFOX = WRITERS + ".firefox"
 SAMPLER = "vmprof_allocation"
@@ -99,7 +99,8 @@ PLANTED = {
         (MEANING[0], READERS), (MEANING[1], VIEW + ".output"),
         (MEANING[2], WRITERS + ".table"), (MEANING[3], CLI),
         (MEANING[4], READERS + ".vmprof"), (MEANING[5], WRITERS + ".table"),
-        (MEANING[6], READERS), (MEANING[7], CLI)],
+        (MEANING[6], READERS), (MEANING[7], CLI),
+        (MEANING[8], READERS)],
     "writers get the model": [
         (WRITERS + ".table", READERS), (FIREFOX + ".convert", VIEW + ".serve")],
     "the writer firefox knows no other": [
@@ -108,6 +109,7 @@ PLANTED = {
         (WRITERS + ".table", FIREFOX + ".categories")],
     "the writer table_json knows no other": [
         (WRITERS + ".table_json", WRITERS + ".table")],
+    "the writer leaks knows no other": [(WRITERS + ".leaks", WRITERS + ".table")],
     "the Firefox builder knows the format, and no profile": [
         (FIREFOX + ".builder", MODEL), (FIREFOX + ".tables", CONVERT + ".units")],
     "the builder's parts do not know who uses them": [
