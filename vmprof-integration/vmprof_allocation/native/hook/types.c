@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "types.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -65,7 +66,7 @@ static struct {
 
 /* Classes of maps, since the last major collection began to free */
 static uint32_t generation = 1;
-static struct {
+static struct cached {
     uintptr_t map, its_class, qualname;
     uint32_t number, run, generation, type;
 } cache[CACHED];
@@ -302,6 +303,13 @@ struct name {
     uint64_t key;
 };
 
+static void clear(struct name *name)
+{
+    name->size = 0;
+    name->is_cut = 0;
+    name->key = 0xcbf29ce484222325u;
+}
+
 static void add_bytes(struct name *name, const char *bytes, size_t size)
 {
     size_t i;
@@ -432,13 +440,13 @@ static uintptr_t module_of(uintptr_t its_class)
     return 0;
 }
 
-/* Add "module." if there is one, and it is not that of Python's own types. */
-static void add_module(struct name *name, uintptr_t its_class)
+/* Begin with "module." if there is one, and it is not that of Python's own types. */
+static void begin_with_module(struct name *name, uintptr_t its_class)
 {
     static const char builtins[] = "builtins";
-    const struct name before = *name;
     uintptr_t value = module_of(its_class);
 
+    clear(name);
     if (value != 0 && is_a(header_at(value), &known.cells))
         value = pointer_at(value + (uintptr_t)known.to_value);
     if (value == 0 || !is_a(header_at(value), &known.texts) ||
@@ -446,7 +454,7 @@ static void add_module(struct name *name, uintptr_t its_class)
         name->size == 0 ||
         (name->size == sizeof builtins - 1 &&
          memcmp(name->text, builtins, sizeof builtins - 1) == 0))
-        *name = before;
+        clear(name);
     else
         add_bytes(name, ".", 1);
 }
@@ -462,43 +470,51 @@ static uintptr_t class_of(uintptr_t map)
                ? its_class : 0;
 }
 
-static uint32_t instance_number(const struct type *type, uintptr_t object)
+/* Of an instance with this map; it is cached if nothing of it is young, and
+   can move. */
+static uint32_t follow(const struct type *type, uintptr_t map,
+                       struct cached *cached)
 {
-    uintptr_t map = *(const uintptr_t *)(object + (uintptr_t)type->map);
-    uint32_t at = (uint32_t)mix(map) & (CACHED - 1), number;
-    uintptr_t its_class, qualname;
+    uintptr_t its_class = class_of(map), qualname;
     struct name name;
+    uint32_t number;
 
-    /* What is cached is old, and not freed before the next generation. */
-    if (cache[at].map == map && cache[at].type == type->id &&
-        cache[at].run == run && cache[at].generation == generation &&
-        *(const uintptr_t *)(cache[at].its_class +
-                             (uintptr_t)known.to_qualname) ==
-            cache[at].qualname)
-        return cache[at].number;
-    its_class = class_of(map);
     if (its_class == 0)
         return 0;
     qualname = pointer_at(its_class + (uintptr_t)known.to_qualname);
-    memset(&name, 0, offsetof(struct name, text));
-    name.size = 0;
-    name.is_cut = 0;
-    name.key = 0xcbf29ce484222325u;
-    add_module(&name, its_class);
+    begin_with_module(&name, its_class);
     if (!add_string(&name, qualname))
         return 0;
     make_utf8(&name);
     number = class_number(type, name.key, name.text, name.size);
     if (number != 0 && is_old(header_at(map)) &&
         is_old(header_at(its_class)) && is_old(header_at(qualname))) {
-        cache[at].map = map;
-        cache[at].its_class = its_class;
-        cache[at].qualname = qualname;
-        cache[at].number = number;
-        cache[at].type = type->id;
-        cache[at].run = run;
-        cache[at].generation = generation;
+        cached->map = map;
+        cached->its_class = its_class;
+        cached->qualname = qualname;
+        cached->number = number;
+        cached->type = type->id;
+        cached->run = run;
+        cached->generation = generation;
     }
+    return number;
+}
+
+static uint32_t instance_number(const struct type *type, uintptr_t object)
+{
+    uintptr_t map = *(const uintptr_t *)(object + (uintptr_t)type->map);
+    struct cached *cached = &cache[mix(map) & (CACHED - 1)];
+    int saved_errno = errno;
+    uint32_t number;
+
+    /* What is cached is not freed before the next generation. */
+    if (cached->map == map && cached->type == type->id &&
+        cached->run == run && cached->generation == generation &&
+        *(const uintptr_t *)(cached->its_class +
+                             (uintptr_t)known.to_qualname) == cached->qualname)
+        return cached->number;
+    number = follow(type, map, cached);
+    errno = saved_errno;
     return number;
 }
 
