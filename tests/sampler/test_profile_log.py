@@ -9,9 +9,12 @@ from __future__ import annotations
 import collections
 import errno
 import gzip
+import itertools
 import pathlib
+import re
 import struct
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -60,17 +63,31 @@ def logs(draw: st.DrawFn) -> Log:
     paths: list[list[tuple[int, int]]] = [[]]
     for _ in range(draw(st.integers(0, 60))):
         kind = draw(st.sampled_from(["name", "stack", "stack", "stack", "again",
-                                     "known", "object", "flush"]))
+                                     "known", "fact", "collection", "type",
+                                     "event", "flush"]))
         if kind == "name":
             log.records(name(draw(st.integers(1, 2**60)),
                              draw(st.binary(max_size=100))))
         elif kind == "flush":
             log.flush(time, *(draw(COUNTS) for _ in range(6)))
-        elif kind == "object":
+        elif kind == "collection":
+            log.collection(time, draw(COUNTS))
+        elif kind == "fact":
             if untold:
                 # before or after its sample was written
-                log.object(untold.pop(draw(st.integers(0, len(untold) - 1))),
-                           draw(COUNTS), draw(st.integers(0, 1)))
+                key = untold[draw(st.integers(0, len(untold) - 1))]
+                log.young(key, draw(st.integers(0, 3)), draw(COUNTS),
+                          draw(COUNTS))
+                log.freed(key, draw(st.integers(0, 2**31 - 1)))
+                log.lost(draw(st.sampled_from(untold)))
+        elif kind == "type":
+            log.type(draw(COUNTS), draw(st.integers(1, 4)),
+                     draw(st.integers(-1, 2000)),
+                     draw(st.text(st.characters(codec="utf-8", categories=(
+                         "L", "S")), min_size=1, max_size=300)))
+        elif kind == "event":
+            log.event(draw(st.sampled_from([1, 3])), time, draw(TIMES),
+                      draw(COUNTS))
         else:
             if kind == "stack":
                 path = draw(st.sampled_from(paths))
@@ -436,26 +453,49 @@ def test_resident_memory_comes_with_a_stack_that_is_not_known(
     log.run(log_harness)
 
 
-def test_no_object_is_dropped(log_harness: pathlib.Path,
-                              tmp_path: pathlib.Path) -> None:
+def numbers(payload: bytes) -> Iterator[int]:
+    number = shift = 0
+    for digit in payload:
+        number |= (digit & 31) << shift
+        shift += 5
+        if not digit & 32:
+            yield number
+            number = shift = 0
+
+
+def test_no_fact_is_dropped(log_harness: pathlib.Path,
+                            tmp_path: pathlib.Path) -> None:
     # a minor collection tells of thousands of objects at once
     log, file = new_log(tmp_path)
     for i in range(20000):
         log.sample(0, i)
+    log.collection(10**6, 77)
     for i in range(20000):
-        log.object(i + 1, i, i % 2)
+        log.young(i + 1, i % 2, i)
     log.lines += ["flush %d" % (START + 10**6), "close"]
     log.answers.append(0)
     log.run(log_harness)
-    samples = readers.read_bytes(file.read_bytes()).samples
-    assert list(samples.type) == list(range(20000))
-    assert list(samples.survived) == [0, 1] * 10000
+    found, blocks = [], re.findall(b"alloc:([^:]*):3:facts", gzip.decompress(
+        file.read_bytes()))
+    for block in blocks:
+        one = numbers(block)
+        # each says which collection it is of
+        assert [next(one) for _ in range(4)] == [3, 0, 10**6, 77]
+        key = 0
+        for count in one:
+            kind, difference, outcome, type_ = (next(one) for _ in range(count))
+            assert kind == 1
+            key += difference // 2
+            found.append((key, outcome, type_))
+    assert len(blocks) > 1
+    assert found == [(i + 1, i % 2, i) for i in range(20000)]
 
 
-def test_objects_without_a_key_are_left_out(log_harness: pathlib.Path,
-                                            tmp_path: pathlib.Path) -> None:
+def test_a_long_name_of_a_type_is_cut_between_two_characters(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
     log, file = new_log(tmp_path)
-    log.lines.append("object 0 1 1 1")
+    log.lines.append("type 1 2 -1 %s" % ("x" + "\u20ac" * 1000))
+    log.facts.type(1, 2, -1, ("x" + "\u20ac" * 341).encode())
     log.flush(1)
     log.close()
     log.run(log_harness)
@@ -485,8 +525,17 @@ def test_the_largest_member(log_harness: pathlib.Path,
     log, file = new_log(tmp_path)
     log.flush(0)
     log.records(name(1, b"x" * (LARGEST_RECORD - 17)))
-    while len(log.objects) <= 8192 - 26:
-        log.object(2**62, 2**62 - 1, 1)
+    # for one more of any kind there has to be room, each time
+    payloads = log.facts.payloads
+    log.type(2**62, 4, 2**62, "\u20ac" * 341)
+    log.type(2**62, 4, 2**62, "\u20ac" * 341)
+    while len(payloads["gc"]) <= 4096 - 78 - 43:
+        log.event(1, 2**60, 2**62, 2**62)
+    log.collection(2**60, 2**62)
+    for key in itertools.cycle((2**62, 1)):
+        if len(payloads["facts"]) > 16384 - 156:
+            break
+        log.young(key, 3, 2**62 - 1, 2**62)
     while len(log.expected.pending) <= 32768 - 78:
         log.sample(0, 2**60, len(log.expected.pending), 2**62, 2**62)
     log.flush(2**62, *[2**62] * 6)
@@ -532,14 +581,15 @@ def test_flushes_early_in_the_run_come_early(
     log.check(file.read_bytes())
 
 
-def test_a_flush_of_objects_alone_is_due_by_age(
+def test_a_flush_of_facts_alone_is_due_by_age(
         log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
     # a collection may come long after the last sample
     log, file = new_log(tmp_path)
     late = FLUSH_NS * 100
     log.sample(0, 0)
     log.flush(1)
-    log.object(1, 5, 1, time=late)
+    log.collection(late, 1)
+    log.young(1, 1, 5)
     log.due(late + FLUSH_NS - 1, False)
     log.due(late + FLUSH_NS, True)
     log.flush(late + FLUSH_NS)

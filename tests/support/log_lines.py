@@ -30,7 +30,7 @@ TRAILER = b"\x03" + struct.pack("<qq8x", made_profiles.START + 1, 0)
 def build_harness(directory: pathlib.Path) -> pathlib.Path:
     return build(directory, "log_harness", "shared/profile_log.c",
                  "shared/file_sink.c", "shared/stack_table.c",
-                 "shared/gzip_member.c")
+                 "shared/gzip_member.c", "shared/facts.c")
 
 
 def members(data: bytes, kind: bytes) -> list[bytes]:
@@ -71,6 +71,42 @@ def stack_record(words: Sequence[int], *tail: int) -> bytes:
         "<%dq" % (len(words) + 2 + len(tail)), 1, len(words), *words, *tail)
 
 
+class Facts:
+    """Three payloads, as PROFILE.rst defines them."""
+
+    def __init__(self) -> None:
+        self.clock = 0, 0
+        self.take()
+
+    def take(self) -> list[tuple[str, str]]:
+        """What there is; and then there is none."""
+        waiting = [pair for pair in getattr(self, "payloads", {}).items()
+                   if pair[1]]
+        self.payloads = {"types": "", "facts": "", "gc": ""}
+        self.key = self.time = 0
+        self.has_clock = False
+        return waiting
+
+    def entry(self, block: str, *numbers: int) -> None:
+        self.payloads[block] += digits(len(numbers), *numbers)
+
+    def collection(self, time: int, collections: int) -> None:
+        self.clock = time, collections
+        self.has_clock = False
+
+    def about(self, kind: int, key: int, *rest: int) -> None:
+        if not self.has_clock:
+            self.entry("facts", 0, self.clock[0] - self.time, self.clock[1])
+            self.time = self.clock[0]
+            self.has_clock = True
+        d = key - self.key
+        self.entry("facts", kind, 2 * d if d >= 0 else -2 * d - 1, *rest)
+        self.key = key
+
+    def type(self, number: int, kind: int, gcs: int, name: bytes) -> None:
+        self.entry("types", kind, number, gcs + 1, len(name), *name)
+
+
 class Log:
     """The lines for log_harness, and what is to come of them."""
 
@@ -86,7 +122,7 @@ class Log:
         self.flushes: list[bytes] = []
         self.stacks: list[tuple[int, ...]] = []
         self.keys: dict[int, tuple[int, tuple[int, ...]]] = {}
-        self.objects = ""
+        self.facts = Facts()
         self.records(head)
 
     def records(self, data: bytes) -> None:
@@ -127,11 +163,30 @@ class Log:
         self.answers.append(self.expected.keys)
         return self.expected.keys
 
-    def object(self, key: int, type_: int, survived: int,
-               time: int = 0) -> None:
-        self.lines.append("object %d %d %d %d" % (key, START + time, type_,
-                                                  survived))
-        self.objects += digits(key, type_ * 2 + survived)
+    def collection(self, time: int, collections: int) -> None:
+        self.lines.append("collection %d %d" % (START + time, collections))
+        self.facts.collection(time, collections)
+
+    def young(self, key: int, outcome: int, type_: int, size: int = 0) -> None:
+        self.lines.append("young %d %d %d %d" % (key, outcome, type_, size))
+        self.facts.about(1, key, outcome, type_, *[size] if size else [])
+
+    def freed(self, key: int, which: int = 0) -> None:
+        self.lines.append("freed %d %d" % (key, which))
+        self.facts.about(2, key, *[which] if which else [])
+
+    def lost(self, key: int, which: int = 0) -> None:
+        self.lines.append("lost %d %d" % (key, which))
+        self.facts.about(3, key, *[which] if which else [])
+
+    def type(self, number: int, kind: int, gcs: int, name: str) -> None:
+        self.lines.append("type %d %d %d %s" % (number, kind, gcs, name))
+        self.facts.type(number, kind, gcs, name.encode())
+
+    def event(self, kind: int, time: int, duration: int, value: int) -> None:
+        self.lines.append("event %d %d %d %d" % (kind, START + time, duration,
+                                                 value))
+        self.facts.entry("gc", kind, time, duration, value)
 
     def due(self, time: int, answer: bool) -> None:
         self.lines.append("due %d" % (START + time))
@@ -151,9 +206,8 @@ class Log:
         self.lines.append("%s %d" % (command, START + time))
         log.last_time = time
         log.flush()
-        if self.objects:
-            log.block("objects", self.objects)
-            self.objects = ""
+        for kind, payload in self.facts.take():
+            log.block(kind, payload)
         self._member()
 
     def _member(self) -> None:

@@ -21,7 +21,7 @@ _session: Session | None = None
 
 def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
            seed: int | None = None, gaps: Gaps = "exponential",
-           period: float | None = None) -> Session:
+           period: float | None = None, lifetimes: bool = True) -> Session:
     """A context manager that writes allocation samples to `output`.
 
     `interval`: mean number of bytes between two samples, or text such as
@@ -29,7 +29,8 @@ def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
     or ``auto:0.5%`` (of the time), which the interval follows.  `seed` (0 to
     2**64 - 1) makes a run repeatable; `gaps` ``fixed`` takes exactly every
     `interval`-th byte, which aliases with loops.  `period`: seconds between
-    two time samples, which are not taken otherwise.  Entered again, it begins
+    two time samples, which are not taken otherwise.  `lifetimes`: find out what
+    becomes of the sampled objects.  Entered again, it begins
     the file anew.
 
     Raises AllocationSamplingError, here or on entry, if that can't be done;
@@ -38,15 +39,17 @@ def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
     if output is None:
         raise AllocationSamplingError(
             "the output None is no file; write for example \"app.vmprof\"")
-    return Session(make_settings(interval, seed, gaps, period), output)
+    return Session(make_settings(interval, seed, gaps, period,
+                                 lifetimes=lifetimes), output)
 
 
 def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
           seed: int | None = None, gaps: Gaps = "exponential",
-          period: float | None = None) -> Session:
+          period: float | None = None, lifetimes: bool = True) -> Session:
     """Begin what stop() ends; see sample()."""
     global _session
-    session = sample(output, interval, seed=seed, gaps=gaps, period=period)
+    session = sample(output, interval, seed=seed, gaps=gaps, period=period,
+                     lifetimes=lifetimes)
     if _session is None or not _session.is_on:
         # before it is on: what is on, stop() can end
         _session = session

@@ -36,7 +36,7 @@ _PYPY = "<builtin>/app_main.py"
 def begin() -> None:
     """Start what the variable asks this process for.  Does not return if that
     fails: the program must not run unnoticed without."""
-    fields = os.environ.pop(VARIABLE).split("\t", 12)
+    fields = os.environ.pop(VARIABLE).split("\t", 13)
     if fields[0] != str(os.getpid()):
         return
     problem = ""
@@ -47,9 +47,9 @@ def begin() -> None:
     except Exception as e:
         problem = "allocation sampling can't be started: %r" % e
     if problem:
-        if int(fields[10]) == NO_WATCHER:
+        if int(fields[11]) == NO_WATCHER:
             try:
-                os.unlink(fields[12])
+                os.unlink(fields[13])
             except OSError:
                 pass
         refuse(problem)
@@ -59,13 +59,14 @@ class _Run:
     """From the beginning of the program to its end."""
 
     def __init__(self, fields: list[str]) -> None:
-        (_, interval, seed, gaps, period, memory, per_second, share, held,
-         jitlog, watcher, knowledge, output) = fields
+        (_, interval, seed, gaps, period, memory, lifetimes, per_second, share,
+         held, jitlog, watcher, knowledge, output) = fields
         limit = Limit(int(per_second), int(share))
         settings = Settings(
             int(interval), int(seed), gaps,  # type: ignore[arg-type,unused-ignore]
             float(period) if period else None, memory == "1",
-            limit if limit.per_second or limit.share else None)
+            limit if limit.per_second or limit.share else None,
+            lifetimes == "1")
         self._watcher = int(watcher)
         self._watcher_id = _session.file_id(self._watcher)
         if self._watcher >= 0:

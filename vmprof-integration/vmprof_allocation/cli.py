@@ -34,6 +34,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--allocation-gaps", choices=("exponential", "fixed"),
         help="How the gaps between samples are distributed; fixed ones alias "
              "with loops (default: exponential)")
+    group.add_argument(
+        "--no-lifetimes", action="store_true",
+        help="Do not find out what becomes of the sampled objects")
 
 
 def _build_parser(build: Callable[[], argparse.ArgumentParser], *,
@@ -96,9 +99,11 @@ def _asks_for_us(arguments: list[str]) -> bool:
     try:
         found = probe.parse_args(arguments)
     except _WrongArguments:
-        return any(a.startswith("--allocation-") for a in arguments)
-    return any(value is not None for name, value in vars(found).items()
-               if name.startswith("allocation_"))
+        return any(a.startswith(("--allocation-", "--no-lifetimes"))
+                   for a in arguments)
+    return found.no_lifetimes or any(
+        value is not None for name, value in vars(found).items()
+        if name.startswith("allocation_"))
 
 
 def _seed(text: str | None) -> int | None:
@@ -114,7 +119,7 @@ def _seed(text: str | None) -> int | None:
 def _check(args: Any) -> Settings:
     if args.allocation_sampling is None:
         raise AllocationSamplingError(
-            "--allocation-seed and --allocation-gaps need "
+            "--allocation-seed, --allocation-gaps and --no-lifetimes need "
             "--allocation-sampling")
     if args.web or args.web_auth:
         raise AllocationSamplingError(
@@ -122,7 +127,8 @@ def _check(args: Any) -> Settings:
             "the server knows no allocations; write a file with -o")
     return make_settings(
         args.allocation_sampling, _seed(args.allocation_seed),
-        args.allocation_gaps or "exponential", args.period, bool(args.mem))
+        args.allocation_gaps or "exponential", args.period, bool(args.mem),
+        not args.no_lifetimes)
 
 
 def main(args: Any, original: list[str]) -> NoReturn:
@@ -185,7 +191,7 @@ def pack(settings: Settings, output: str, *, knowledge: str, held: int,
     return "\t".join((
         str(os.getpid()), str(settings.interval), str(settings.seed),
         settings.gaps, "" if settings.period is None else repr(settings.period),
-        str(int(settings.memory)), str(limit.per_second), str(limit.share),
+        str(int(settings.memory)), str(int(settings.lifetimes)), str(limit.per_second), str(limit.share),
         str(held), str(jitlog), str(watcher), knowledge, output))
 
 

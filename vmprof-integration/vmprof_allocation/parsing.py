@@ -122,7 +122,7 @@ def check_interval(interval: int, text: str | None = None) -> int:
 
 def make_settings(interval: int | str, seed: int | None = None,
                   gaps: Gaps = "exponential", period: float | None = None,
-                  memory: bool = False) -> Settings:
+                  memory: bool = False, lifetimes: bool = True) -> Settings:
     """Check what the user asks for; see :class:`settings.Settings`.
 
     `interval` may be text such as ``128k``, or a limit such as ``auto``, which
@@ -149,4 +149,4 @@ def make_settings(interval: int | str, seed: int | None = None,
         raise AllocationSamplingError(
             "fixed gaps can't follow a limit: choosing every n-th byte while n "
             "changes is not fair to all bytes; leave --allocation-gaps out")
-    return Settings(interval, seed, gaps, period, memory, limit)
+    return Settings(interval, seed, gaps, period, memory, limit, lifetimes)

@@ -28,11 +28,13 @@ class Limit:
 class Settings:
     """What the user asks for."""
 
-    __slots__ = ("gaps", "interval", "limit", "memory", "period", "seed")
+    __slots__ = ("gaps", "in_memory", "interval", "lifetimes", "limit",
+                 "memory", "period", "seed")
 
     def __init__(self, interval: int, seed: int, gaps: Gaps = "exponential",
                  period: float | None = None, memory: bool = False,
-                 limit: Limit | None = None):
+                 limit: Limit | None = None, lifetimes: bool = True,
+                 in_memory: bool = False):
         #: mean number of bytes between two samples, 1 to 2**62
         self.interval = interval
         #: if not None, the interval is only the first one, and follows this
@@ -44,3 +46,8 @@ class Settings:
         self.period = period
         #: vmprof's own switch for its resident memory column
         self.memory = memory
+        #: what becomes of sampled objects, where the engine can find out
+        self.lifetimes = lifetimes
+        #: the profile holds no samples, only what their stacks and types are:
+        #: Engine.alive() says which objects there are
+        self.in_memory = in_memory

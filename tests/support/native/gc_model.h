@@ -5,7 +5,6 @@
 #define MAX_PINNED      8
 #define MAX_FINALIZERS  256
 #define ALIGNED(n)      (((n) & 7) == 0)
-#define HEADER_SIZE     8               /* incminimark's */
 
 struct object {                 /* what each object begins with */
     uint64_t number;
@@ -181,7 +180,7 @@ static void *gc_external_malloc(void *self, uintptr_t type, intptr_t length,
         gc.external_collects = 0;
         collect_with_progress();
     }
-    return gc.external_fails ? NULL : elsewhere + HEADER_SIZE;
+    return gc.external_fails ? NULL : elsewhere;
 }
 
 /* A copy of _minor_collection() in a place that nobody hooked */

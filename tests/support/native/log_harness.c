@@ -8,7 +8,12 @@
  *   remember KEY STACK
  *   known KEY NOW         prints the number of the stack with this key
  *   sample STACK NOW THREAD SIZE INTERVAL      prints the key
- *   object KEY NOW TYPE SURVIVED
+ *   collection NOW COLLECTIONS
+ *   young KEY OUTCOME TYPE SIZE
+ *   freed KEY WHICH
+ *   lost KEY WHICH
+ *   type NUMBER KIND GCS NAME
+ *   event KIND NOW DURATION VALUE
  *   due NOW               prints 0 or 1
  *   settings TEXT
  *   totals ALLOCATED LOST DROPPED COLLECTIONS PRESSURES SURPRISES
@@ -33,6 +38,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "facts.h"
 #include "file_sink.h"
 #include "profile_log.h"
 
@@ -46,6 +52,7 @@ static void required(const char *what, int where)
 }
 
 static int profile_fd = -1;
+static int64_t collected;       /* when the last collection was */
 
 /* In a block of its own size, so that reading beyond it is noticed */
 static unsigned char *from_hex(const char *hex, size_t *size)
@@ -136,10 +143,40 @@ static void call(const char *command, const char *rest)
                     " %" SCNd64, n, n + 1, n + 2, n + 3, n + 4) == 5)
         printf("%" PRId64 "\n", profile_log_sample((uint64_t)n[0], n[1], n[2],
                                                    n[3], n[4]));
-    else if (strcmp(command, "object") == 0 &&
-             sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %d", n, n + 1,
-                    n + 2, &fd) == 4)
-        profile_log_object(n[0], n[1], n[2], fd);
+    else if (strcmp(command, "collection") == 0 &&
+             sscanf(rest, "%" SCNd64 " %" SCNd64, n, n + 1) == 2) {
+        facts_collection(profile_log_time(n[0]), n[1]);
+        collected = n[0];
+    }
+    else if (strcmp(command, "young") == 0 &&
+             sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, n,
+                    n + 1, n + 2, n + 3) == 4) {
+        if (profile_log_fact(collected))
+            facts_young(n[0], (enum facts_outcome)n[1], n[2], n[3]);
+    }
+    else if (strcmp(command, "freed") == 0 &&
+             sscanf(rest, "%" SCNd64 " %" SCNd64, n, n + 1) == 2) {
+        if (profile_log_fact(collected))
+            facts_freed(n[0], (int)n[1]);
+    }
+    else if (strcmp(command, "lost") == 0 &&
+             sscanf(rest, "%" SCNd64 " %" SCNd64, n, n + 1) == 2) {
+        if (profile_log_fact(collected))
+            facts_lost(n[0], (int)n[1]);
+    }
+    else if (strcmp(command, "type") == 0 &&
+             sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %4095s", n,
+                    n + 1, n + 2, path) == 4) {
+        if (profile_log_fact(n[0]))
+            facts_type(n[0], (enum facts_name)n[1], n[2], path, strlen(path));
+    }
+    else if (strcmp(command, "event") == 0 &&
+             sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, n,
+                    n + 1, n + 2, n + 3) == 4) {
+        if (profile_log_fact(n[1]))
+            facts_event((enum facts_event)n[0], profile_log_time(n[1]), n[2],
+                        n[3]);
+    }
     else if (strcmp(command, "due") == 0)
         printf("%d\n", profile_log_due(strtoll(rest, NULL, 10)));
     else if (strcmp(command, "settings") == 0)

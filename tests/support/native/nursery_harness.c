@@ -76,34 +76,48 @@ static void refuse(const char *why)
 /* ____________________________________________________________ */
 /* the program */
 
-static int64_t pending_size, pending_interval;  /* a sample of this object */
-static uintptr_t pending_address;
+static struct nursery_sample pending;   /* of this object; or 'size' is 0 */
 static int follows;
 
-static int64_t take_sample(int64_t size, int64_t interval, uintptr_t address)
+static int64_t take_sample(const struct nursery_sample *sample)
 {
-    CHECK(with_engine && size > 0 && pending_size == 0);
+    CHECK(with_engine && sample->size > 0 && pending.size == 0);
     CHECK(depth_in_reserve == 0);
     if (abandoned)
-        return interval;        /* as the recorder, in a forked child */
-    pending_size = size;
-    pending_interval = interval;
-    pending_address = address;
+        return sample->interval;    /* as the recorder, in a forked child */
+    pending = *sample;
     /* oracle.next_interval() */
-    return follows ? (int64_t)(((uint64_t)interval % 10007 * 5 +
-                                (uint64_t)size) % 10007 + 1)
-                   : interval;
+    return follows ? (int64_t)(((uint64_t)sample->interval % 10007 * 5 +
+                                (uint64_t)sample->size) % 10007 + 1)
+                   : sample->interval;
+}
+
+static int collecting;          /* a minor collection that the engine sees */
+
+static void before_collection(void)
+{
+    CHECK(with_engine && !collecting && pending.size == 0);
+    CHECK(gc.nursery_top == gc.true_top);
+    collecting = 1;
+}
+
+static void after_collection(void)
+{
+    CHECK(with_engine && collecting);
+    collecting = 0;
 }
 
 /* 'start' is where the object begins, with its header. */
-static void print_sample(int64_t number, const char *start)
+static void print_sample(int64_t number, const char *start, int is_large)
 {
-    if (pending_size != 0) {
-        CHECK(pending_address == (uintptr_t)start);
+    if (pending.size != 0) {
+        CHECK(pending.start == start);
+        CHECK(pending.at >= 0 && pending.at < pending.size);
+        CHECK(pending.place == (is_large ? NURSERY_LARGE : NURSERY_SMALL));
         printf("sample %" PRId64 " %" PRId64 " %" PRId64 "\n", number,
-               pending_size, pending_interval);
+               pending.size, pending.interval);
     }
-    pending_size = 0;
+    pending.size = 0;
 }
 
 static int64_t new_number(void)
@@ -144,10 +158,10 @@ static void allocate(intptr_t size)
     printf("%s %" PRId64 " %" PRIdPTR " %" PRIdPTR "\n",
            depth_in_reserve > 0 ? "hidden" : "small", number, size,
            (intptr_t)(result - gc.nursery));
-    CHECK(slow || pending_size == 0);
+    CHECK(slow || pending.size == 0);
     if (slow && with_engine && nursery.phase == NURSERY_RUNNING)
-        CHECK(real || pending_size != 0 || abandoned);  /* not for nothing */
-    print_sample(number, result);
+        CHECK(real || pending.size != 0 || abandoned);  /* not for nothing */
+    print_sample(number, result, 0);
 }
 
 static int64_t large_size(uintptr_t type, intptr_t length)
@@ -160,13 +174,13 @@ static void allocate_large(int64_t size)
     void *p = external_malloc(&gc, 24, (intptr_t)(size - 24) / 8, 1);
 
     if (p == NULL) {
-        CHECK(pending_size == 0);
+        CHECK(pending.size == 0);
         printf("MemoryError\n");
         return;
     }
     printf("%s %" PRId64 " %" PRId64 "\n",
            depth_in_reserve > 0 ? "hidden" : "large", objects, size);
-    print_sample(new_number(), elsewhere);
+    print_sample(new_number(), elsewhere, 1);
 }
 
 static int is_pinned(const char *at)
@@ -261,6 +275,8 @@ static void start(int64_t interval, uint64_t seed, int fixed)
     nursery.original.external_malloc = gc_external_malloc;
     nursery.large_size = large_size;
     nursery.take_sample = take_sample;
+    nursery.before_collection = before_collection;
+    nursery.after_collection = after_collection;
     hook(1);
     nursery_start(interval, seed, fixed);
 }
@@ -391,7 +407,7 @@ static void program_line(const char *line)
 static void check_after_line(void)
 {
     CHECK(errno == MARKER);
-    CHECK(pending_size == 0);
+    CHECK(pending.size == 0 && !collecting);
     CHECK(gc.true_top >= gc.nursery &&
           gc.true_top <= gc.nursery + nursery_size);
     if (!hooked || nursery.phase == NURSERY_OFF)

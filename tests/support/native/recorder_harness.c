@@ -93,12 +93,19 @@ static void *allocate(void *ignored)
         if (current % LOST == 0)
             key = 0;            /* a known one is never lost */
         pthread_mutex_lock(&gil);
-        sample = recorder_allocation(16, 1000, 0, key, walk);
+        sample = recorder_allocation(16, 1000, key, walk);
         CHECK(sample > 0);
         CHECK(!recorder_has_lock());
         CHECK(recorder_next_interval() > 0);
-        if (current % 10 == 0)
-            recorder_object(sample, 7, 1);
+        if (current % 10 == 0) {
+            CHECK(recorder_begin_facts(current));
+            CHECK(recorder_has_lock());
+            recorder_young(sample, FACTS_PROMOTED, 7, 0);
+            recorder_freed(sample, 0);
+            recorder_event(FACTS_MINOR, recorder_now(), 1);
+            recorder_end_facts();
+            CHECK(!recorder_has_lock());
+        }
         pthread_mutex_unlock(&gil);
     }
     return NULL;
@@ -148,7 +155,7 @@ static void run(const char *path)
     goes_on = 1;
     CHECK(pthread_create(&disturber, NULL, disturb, NULL) == 0);
     CHECK(fd >= 0 && file_sink_open(&file, fd) == 0);
-    CHECK(recorder_allocation(16, 1000, 0, 0, walk) == 0);
+    CHECK(recorder_allocation(16, 1000, 0, walk) == 0);
     recorder_open(&file.sink, totals);
     records(head);
     CHECK(recorder_start("engine=harness") == 0);
@@ -160,7 +167,7 @@ static void run(const char *path)
     nanosleep(&pause, NULL);
     recorder_stop();
     recorder_stop();
-    CHECK(recorder_allocation(16, 1000, 0, 0, walk) == 0);
+    CHECK(recorder_allocation(16, 1000, 0, walk) == 0);
     records(trailer);
     CHECK(recorder_close() == 0);
     CHECK(recorder_close() == 0);
@@ -192,7 +199,7 @@ static void fork_a_child(const char *path)
         CHECK(recorder_forget());
         CHECK(!recorder_forget());
         CHECK(fcntl(fd, F_GETFD) < 0);
-        CHECK(recorder_allocation(16, 1000, 0, 0, walk) == 0);
+        CHECK(recorder_allocation(16, 1000, 0, walk) == 0);
         recorder_count_child();
         recorder_count_child();
         recorder_stop();

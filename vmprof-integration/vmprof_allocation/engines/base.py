@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Statistics:
     """Counted since the start."""
 
-    __slots__ = ("allocated", "collections", "dropped", "lost", "pressures",
-                 "samples", "surprises", "time_samples")
+    __slots__ = ("allocated", "collections", "dropped", "lost", "memory",
+                 "pressures", "samples", "surprises", "time_samples")
 
     #: bytes allocated, by the GC's own pointers
     allocated: int
@@ -41,10 +41,31 @@ class Statistics:
     #: time samples, and those that met another sample
     time_samples: int
     dropped: int
+    #: bytes that it took to know what becomes of sampled objects, at most
+    memory: int
 
     def __repr__(self) -> str:
         return "Statistics(%s)" % ", ".join(
             "%s=%d" % (name, getattr(self, name)) for name in self.__slots__)
+
+
+class Alive:
+    """A sampled object that was not freed yet."""
+
+    __slots__ = ("address", "interval", "size", "stack", "type")
+
+    def __init__(self, address: int, stack: int, size: int, interval: int,
+                 type_: int) -> None:
+        #: its id()
+        self.address = address
+        #: number of the stack in the profile; 0: it got lost
+        self.stack = stack
+        #: bytes, with the GC's header
+        self.size = size
+        #: mean bytes between two samples, when it was chosen
+        self.interval = interval
+        #: number of the type in the profile; 0: not known
+        self.type = type_
 
 
 class Engine:
@@ -87,6 +108,30 @@ class Engine:
         Raises AllocationSamplingError if the profile is not complete,
         after everything was put back.
         """
+        raise NotImplementedError
+
+    # While it samples with Settings.in_memory:
+
+    def alive(self) -> list[Alive]:
+        """The sampled objects that survived a minor collection, and that no
+        major one has found dead.  Costs a minor collection, and time in what
+        there is of them."""
+        raise NotImplementedError
+
+    def forget_alive(self) -> None:
+        """Only what is allocated from now on counts."""
+        raise NotImplementedError
+
+    def alive_bytes(self) -> tuple[float, float]:
+        """Estimated bytes of them, and the most that they were after a minor
+        collection since the start or reset_peak().  Costs nothing."""
+        raise NotImplementedError
+
+    def reset_peak(self) -> None:
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Write what waits: stacks, types and names."""
         raise NotImplementedError
 
     def wait_at_exit(self, fd: int) -> bool:

@@ -1,4 +1,4 @@
-"""What find.py found out about a build of PyPy, remembered for the next time.
+"""What find.py and probe/ found out about a build, for the next time.
 
 Addresses that are wrong would be written to.  So a file is believed only if it
 is this user's own, nobody else may write to it, and it is whole.
@@ -9,8 +9,8 @@ import os
 import stat
 import zlib
 
-#: raise this when a change in find.py makes older answers worthless
-VERSION = 4
+#: raise this when a change in these makes older answers worthless
+VERSION = 5
 _MAX_SIZE = 65536
 
 

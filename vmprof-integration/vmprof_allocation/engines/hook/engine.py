@@ -12,6 +12,7 @@ import os
 import sys
 
 from vmprof_allocation.engines.base import (
+    Alive,
     Engine,
     Statistics,
     empty,
@@ -66,7 +67,23 @@ class HookEngine(Engine):
         self._is_on = False
 
     def capabilities(self) -> tuple[str, ...]:
-        return "limits", "resident-memory", "time-samples"
+        known = "limits", "resident-memory", "time-samples"
+        if self._lib is not None and self._lib.hook_knows_objects():
+            return ("lifetimes", *known, "types")
+        return known
+
+    def _facts(self, settings: Settings) -> tuple[str, ...]:
+        """Of these, what is recorded of all sampled objects."""
+        wanted = ("types", "lifetimes") if settings.lifetimes else ("types",)
+        if settings.in_memory:
+            return ()           # they are not in the profile
+        return tuple(fact for fact in wanted if fact in self.capabilities())
+
+    def _facts_wanted(self, settings: Settings) -> int:
+        lib = self._lib
+        return (lib.HOOK_TYPES
+                + (lib.HOOK_LIFETIMES if settings.lifetimes else 0)
+                + (lib.HOOK_IN_MEMORY if settings.in_memory else 0))
 
     def knowledge(self) -> str:
         return self._place.layout.text() if self._place is not None else ""
@@ -137,7 +154,8 @@ class HookEngine(Engine):
         opened = self._lib.hook_door()
         for _ in range(10):
             self._check(self._lib.hook_hook(
-                settings.interval, settings.seed, settings.gaps == "fixed"),
+                settings.interval, settings.seed, settings.gaps == "fixed",
+                self._facts_wanted(settings)),
                 "hooking the garbage collector")
             door[0] = opened
             _knock()
@@ -194,6 +212,7 @@ class HookEngine(Engine):
             ("pid", os.getpid()),
             ("limit", settings.limit or ""),
             ("capabilities", ",".join(self.capabilities())),
+            ("facts", ",".join(self._facts(settings))),
         ))
 
     def set_interval(self, interval: int) -> None:
@@ -224,6 +243,61 @@ class HookEngine(Engine):
                 raise AllocationSamplingError(
                     "the profile ends before the program does: "
                     + ended.decode("ascii"))
+
+    def alive(self) -> list[Alive]:
+        with self._section():
+            if not self._is_followed():
+                return []
+            self._collect_nursery()
+            self._ask(self._lib.HOOK_SNAPSHOT)
+            assert self._place is not None
+            count = self._place.ffi.new("int64_t *")
+            copy = self._lib.hook_copy(count)
+            if not copy:
+                raise MemoryError("no memory for a copy of what is alive")
+            try:
+                return [Alive(o.address, o.stack, o.size, o.interval, o.type)
+                        for o in copy[0:count[0]]]
+            finally:
+                self._lib.hook_free(copy)
+
+    def forget_alive(self) -> None:
+        with self._section():
+            if self._is_followed():
+                self._collect_nursery()
+                self._ask(self._lib.HOOK_CLEAR)
+
+    def reset_peak(self) -> None:
+        with self._section():
+            if self._is_followed():
+                self._ask(self._lib.HOOK_RESET_PEAK)
+
+    def alive_bytes(self) -> tuple[float, float]:
+        if not self._is_followed():
+            return 0.0, 0.0
+        assert self._place is not None
+        pair = self._place.ffi.new("double[2]")
+        self._lib.hook_traced(pair, pair + 1)
+        return float(pair[0]), float(pair[1])
+
+    def flush(self) -> None:
+        if self._is_followed():
+            self._lib.hook_flush()
+
+    def _is_followed(self) -> bool:
+        return self._pid == os.getpid() and self._lib.hook_is_sampling()
+
+    def _ask(self, what: int) -> None:
+        self._lib.hook_ask(what)
+        _knock()
+
+    def _collect_nursery(self) -> None:
+        """What is young is not known to be alive: let a minor collection come.
+        It would come soon, anyway."""
+        before = self.statistics().collections
+        while self.statistics().collections == before:
+            for _ in range(16):
+                _sink[0] = bytearray(2**14)
 
     def wait_at_exit(self, fd: int) -> bool:
         return bool(self._lib.hook_wait_at_exit(fd) == 0)

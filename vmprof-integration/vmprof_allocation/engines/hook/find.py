@@ -27,15 +27,18 @@ program and compares what it found with what is in memory::
 
 prints a JSON object, ``{"layout": "..." or null, "problem": "...",
 "findings": [[what, value, good], ...]}``, and leaves a layout that was found
-in the file CACHE.
+in the file CACHE.  What can't be seen in the file, how objects look, probe/
+adds if it can: sampling works without it.
 """
 from __future__ import annotations
 
 import bisect
 import collections
 import json
+import os
 import re
 import struct
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -57,6 +60,8 @@ DOMINANCE = 4
 SEEN = 1000
 #: the GC's fields are this close to its start, in bytes (found: 0x198, 0x1b8)
 GC_SIZE = 0x400
+#: more than enough: it takes one
+PROBE_SECONDS = 60
 #: the jump that is written over a function's entry, and the room for it
 JUMP_SIZE, MAX_MOVED = 5, 8
 
@@ -417,12 +422,33 @@ def find(path: str, search: Search) -> Layout:
         raise search.refuse("reading %s" % path, str(e)) from e
 
 
+def _probed(layout: Layout, search: Search) -> Layout:
+    """The layout with what probe/ finds out.  It follows pointers: if that goes
+    wrong, a process of its own dies."""
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith("PYPY_GC_")}
+    try:
+        done = subprocess.run(
+            [sys.executable, *(["--jit", "off"] if "__pypy__" in
+                               sys.builtin_module_names else []),
+             "-m", "vmprof_allocation.engines.hook.probe"],
+            input=layout.text(), capture_output=True, text=True,
+            env=environment, timeout=PROBE_SECONDS)
+        answer = json.loads(done.stdout)
+        probed = Layout.parse(answer["layout"])
+    except (OSError, ValueError, subprocess.TimeoutExpired) as e:
+        search.found("objects", "not known: %s" % e)
+        return layout
+    search.findings += [tuple(finding) for finding in answer["findings"]]
+    return probed
+
+
 def main(arguments: list[str]) -> None:
     search = Search()
     answer: dict[str, Any] = {"layout": None, "problem": "",
                               "findings": search.findings}
     try:
-        layout = find(arguments[0], search)
+        layout = _probed(find(arguments[0], search), search)
         answer["layout"] = layout.text()
         if len(arguments) > 1:
             cache.save(arguments[1], layout.text())

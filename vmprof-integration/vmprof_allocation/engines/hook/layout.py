@@ -1,5 +1,5 @@
-"""Where the nursery is in one build of PyPy: what find.py finds out, what the
-cache keeps, what the engine uses."""
+"""Where the nursery is in one build of PyPy, and how its objects look: what
+find.py and probe/ find out, what the cache keeps, what the engine uses."""
 from __future__ import annotations
 
 TYPE_CHECKING = False
@@ -12,7 +12,7 @@ ENTRIES = ("collect_and_reserve", "_minor_collection", "external_malloc")
 #: the C functions that libpypy calls through a pointer of its own, which is
 #: led to us while sampling lasts; in native/hook/divert.h's order
 IMPORTS = ("write", "mmap", "mmap64", "munmap", "lseek", "lseek64", "_exit",
-           "abort", "kill", "execv", "execve")
+           "abort", "kill", "execv", "execve", "free")
 
 
 class Layout:
@@ -34,9 +34,26 @@ class Layout:
     type_fixed_size: int
     type_item_size: int
 
+    # what probe/ finds out; as here if it is not certain
+
+    #: offset in the GC of its state: 1 while it marks, 2 while it sweeps
+    gc_state: int = -1
+    #: in an entry of the type table: offset of a word, the bit of it that says
+    #: that objects have a length, and offset of the length's offset
+    type_info_bits: int = -1
+    type_is_varsize: int = 0
+    type_length: int = -1
+    #: of a header: an old object that marking has met; a young one that is
+    #: pinned to its place
+    flag_visited: int = 0
+    flag_pinned: int = 0
+    #: what a survivor of a minor collection leaves in the nursery instead of a
+    #: header, in front of its new address
+    forwarded: int = 0
+
     def __init__(self, **fields: Any):
-        assert fields.keys() == Layout.__annotations__.keys()
         self.__dict__.update(fields)
+        assert all(hasattr(self, name) for name in Layout.__annotations__)
 
     def text(self) -> str:
         """A line for each field, name=value or name=value,value,...; not

@@ -179,7 +179,10 @@ class Process(Evidence):
                 == len(ENTRIES) and len(layout.slot) == len(IMPORTS)
                 and all(len(code) == 32 for code in layout.code)
                 and 0 <= layout.type_fixed_size < 256
-                and 0 <= layout.type_item_size < 256):
+                and 0 <= layout.type_item_size < 256
+                and -1 <= layout.type_info_bits < 256
+                and -1 <= layout.type_length < 256
+                and -1 <= layout.gc_state < layout.nursery_top - layout.gc):
             raise self.refuse("the layout", layout.text().strip()
                               .replace("\n", " "))
 
@@ -241,6 +244,14 @@ class Process(Evidence):
         place.type_info = base + layout.type_info
         place.type_fixed_size = layout.type_fixed_size
         place.type_item_size = layout.type_item_size
+        place.gc = base + layout.gc
+        place.gc_state = layout.gc_state
+        place.type_info_bits = layout.type_info_bits
+        place.type_is_varsize = layout.type_is_varsize
+        place.type_length = layout.type_length
+        place.flag_visited = layout.flag_visited
+        place.flag_pinned = layout.flag_pinned
+        place.forwarded = layout.forwarded
         error = self._lib.hook_prepare(place)
         if error == errno.ENOMEM:
             raise self.refuse("a page for the hooks", "none is free within "

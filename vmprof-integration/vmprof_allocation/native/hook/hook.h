@@ -29,12 +29,24 @@ struct hook_place {
     uintptr_t entry[3];         /* collect_and_reserve, _minor_collection,
                                    external_malloc */
     int moved[3];               /* bytes of each that go to a trampoline */
-    uintptr_t slot[11];         /* libpypy's pointers to C functions, in the
+    uintptr_t slot[12];         /* libpypy's pointers to C functions, in the
                                    order of layout.py; or 0 */
     int slots_read_only;        /* libpypy was linked with full RELRO */
     uintptr_t type_info;        /* base of the type table, and in an entry: */
     int type_fixed_size;        /*   size in bytes, without the items */
     int type_item_size;         /*   size of one item */
+
+    /* What probe/ finds out by looking at objects; where it is not certain,
+       the value that stands here in brackets */
+    uintptr_t gc;               /* the GC's own words, and among them */
+    int gc_state;               /*   its state: 1 marking, 2 sweeping (-1) */
+    int type_info_bits;         /* in an entry of the type table, a word (-1) */
+    int64_t type_is_varsize;    /*   with this bit if there is a length, (0) */
+    int type_length;            /*   whose offset in an object is here (-1) */
+    uint64_t flag_visited;      /* of an old object that marking met (0) */
+    uint64_t flag_pinned;       /* of a young object that stays there (0) */
+    int64_t forwarded;          /* what a survivor leaves instead of a header,
+                                   in front of its new address (0) */
 };
 
 struct hook_statistics {
@@ -46,6 +58,7 @@ struct hook_statistics {
     int64_t lost;               /* allocation samples without a stack */
     int64_t time_samples;
     int64_t dropped;            /* time samples that met another sample */
+    int64_t memory;             /* bytes for what becomes of objects, at most */
 };
 
 /* Where the library that holds the address 'inside' is loaded; 0: in none */
@@ -72,12 +85,42 @@ int hook_enabled(const char *settings, int take_time_samples);
    limit. */
 void hook_limit(int64_t per_second, int64_t share);
 
+/* What is known of this build allows to find out what becomes of objects. */
+int hook_knows_objects(void);
+
+/* facts: 0, or the sum of some of these; HOOK_IN_MEMORY: the profile holds no
+   samples, only what stacks and types are, for who asks what is alive */
+enum { HOOK_TYPES = 1, HOOK_LIFETIMES = 2, HOOK_IN_MEMORY = 4 };
+
 /* Requests, carried out when the calling thread knocks (the last one also
    when somebody else does, or when the GC is next entered):
    open the door before the first one.  It returns 0 or an errno. */
-int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps);
+int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts);
 void hook_set_interval(int64_t interval);
 void hook_unhook(void);
+
+/* What is alive, of a program that runs on.  HOOK_SNAPSHOT copies what is
+   followed; HOOK_CLEAR forgets it; HOOK_RESET_PEAK forgets the largest sum.
+   A knock later, the first one's copy is there, for hook_free(); NULL: not
+   yet, or there is no memory for it. */
+struct hook_object {
+    uint64_t address;           /* its id(): old objects don't move */
+    int64_t key;                /* of its sample */
+    int64_t stack;              /* number in the profile; 0: it got lost */
+    int64_t size;               /* bytes */
+    int64_t interval;           /* mean bytes between two samples, then */
+    int64_t type;               /* number in the profile; 0: not known */
+};
+enum { HOOK_SNAPSHOT = 1, HOOK_CLEAR, HOOK_RESET_PEAK };
+void hook_ask(int what);
+struct hook_object *hook_copy(int64_t *count);
+void hook_free(struct hook_object *copy);
+
+/* Estimated bytes that are followed, now and at most */
+void hook_traced(double *alive, double *peak);
+
+/* Write the names and stacks that wait. */
+void hook_flush(void);
 
 /* 1 while allocations are sampled */
 int hook_is_sampling(void);

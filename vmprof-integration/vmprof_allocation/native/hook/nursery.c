@@ -2,10 +2,6 @@
 
 #include "invariant.h"
 
-/* Of incminimark's header, one word.  collect_and_reserve() returns where it
-   begins, external_malloc() where it ends. */
-#define HEADER_SIZE     8
-
 struct nursery nursery;
 
 static char *unaligned(char *point)
@@ -70,9 +66,11 @@ static void place(void)
 }
 
 /* 'start' is where it begins, with its header. */
-static void allocated_object(const char *start, int64_t size)
+static void allocated_object(const char *start, int64_t size,
+                             enum nursery_place place)
 {
-    int64_t interval = nursery.sampler.interval;
+    struct nursery_sample sample = { start, size, nursery.sampler.gap,
+                                     nursery.sampler.interval, place };
     int64_t next;
 
     if (nursery.phase == NURSERY_OFF)
@@ -80,8 +78,8 @@ static void allocated_object(const char *start, int64_t size)
     nursery.allocated += size;
     if (!sampler_object(&nursery.sampler, size))
         return;
-    next = nursery.take_sample(size, interval, (uintptr_t)start);
-    if (next != interval)
+    next = nursery.take_sample(&sample);
+    if (next != sample.interval)
         sampler_set_interval(&nursery.sampler, next);
 }
 
@@ -104,7 +102,7 @@ void *nursery_collect_and_reserve(void *gc, intptr_t size)
         nursery.inside = 0;
     }
     if (object != NULL)
-        allocated_object(object, size);
+        allocated_object(object, size, NURSERY_SMALL);
     place();
     return object;
 }
@@ -116,16 +114,27 @@ static void settle_here(void)
         *nursery.free = nursery.real_top;
 }
 
-void nursery_minor_collection(void *gc)
+static void collect(void *gc)
 {
     nursery.collections++;
-    if (nursery.inside) {
+    if (nursery.phase == NURSERY_OFF) {
         nursery.original.minor_collection(gc);
+        return;
+    }
+    nursery.before_collection();
+    nursery.original.minor_collection(gc);
+    nursery.after_collection();
+}
+
+void nursery_minor_collection(void *gc)
+{
+    if (nursery.inside) {
+        collect(gc);
         return;
     }
     settle_here();
     nursery.inside = 1;
-    nursery.original.minor_collection(gc);
+    collect(gc);
     nursery.inside = 0;
     place();
 }
@@ -138,8 +147,8 @@ void *nursery_external_malloc(void *gc, uintptr_t type, intptr_t length,
     if (nursery.inside || object == NULL)
         return object;
     settle_here();
-    allocated_object((const char *)object - HEADER_SIZE,
-                     nursery.large_size(type, length));
+    allocated_object(object, nursery.large_size(type, length),
+                     young ? NURSERY_LARGE : NURSERY_OLD);
     place();
     return object;
 }

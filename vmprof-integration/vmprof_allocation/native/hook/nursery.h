@@ -41,6 +41,20 @@ enum nursery_phase {
     NURSERY_RUNNING
 };
 
+enum nursery_place {
+    NURSERY_SMALL,         /* in the nursery */
+    NURSERY_LARGE,         /* outside of it, but young */
+    NURSERY_OLD            /* old from birth */
+};
+
+struct nursery_sample {
+    const char *start;     /* with the GC's header of the first object */
+    int64_t size;          /* bytes */
+    int64_t at;            /* the sampled byte, from 'start' on */
+    int64_t interval;      /* mean bytes between two, when it was chosen */
+    enum nursery_place place;
+};
+
 struct nursery_original {
     void *(*collect_and_reserve)(void *gc, intptr_t size);
     void (*minor_collection)(void *gc);
@@ -54,8 +68,13 @@ struct nursery {
     char **top;                     /* address of the GC's nursery_top */
     struct nursery_original original;
     int64_t (*large_size)(uintptr_t type, intptr_t length);    /* bytes */
-    /* 'address': recorder.h.  Returns the interval to go on with. */
-    int64_t (*take_sample)(int64_t size, int64_t interval, uintptr_t address);
+    /* What stands at the sample's start is not an object yet: nobody may look
+       before the next minor collection.  Returns the interval to go on with. */
+    int64_t (*take_sample)(const struct nursery_sample *sample);
+    /* around each minor collection while allocations are sampled: before it,
+       all objects of the nursery are whole */
+    void (*before_collection)(void);
+    void (*after_collection)(void);
 
     struct sampler sampler;
     volatile int64_t new_interval;  /* set by any thread; 0: no change */

@@ -8,9 +8,11 @@
 #include "divert.h"
 #include "hook.h"
 #include "nursery.h"
+#include "objects.h"
 #include "process_end.h"
 #include "start_stop.h"
 #include "trampoline.h"
+#include "types.h"
 #include "vmprof_output.h"
 #include "walk.h"
 
@@ -89,6 +91,7 @@ static void prepare_diverts(void)
         [DIVERT_KILL] = (uintptr_t)process_end_kill,
         [DIVERT_EXECV] = (uintptr_t)process_end_execv,
         [DIVERT_EXECVE] = (uintptr_t)process_end_execve,
+        [DIVERT_FREE] = (uintptr_t)objects_free,
     };
 
     divert_prepare(place.slot, place.slots_read_only, ours);
@@ -107,6 +110,8 @@ static void prepare_nursery(void)
             trampoline_original(2);
     nursery.large_size = large_size;
     nursery.take_sample = walk_take_sample;
+    nursery.before_collection = objects_before_collection;
+    nursery.after_collection = objects_after_collection;
 }
 
 int hook_prepare(const struct hook_place *p)
@@ -125,6 +130,8 @@ int hook_prepare(const struct hook_place *p)
                  (long (*)(void))pypy_symbol("vmprof_exit_signal"));
     prepare_diverts();
     prepare_nursery();
+    objects_prepare(&place);
+    types_prepare(&place);
     is_prepared = 1;
     return 0;
 }

@@ -124,6 +124,8 @@ int hook_enabled(const char *settings, int take_time_samples)
     if (error == 0)
         error = divert_set(DIVERT_MMAP64, 0);
     if (error == 0)
+        error = divert_set(DIVERT_FREE, 0);
+    if (error == 0)
         error = signals_learn_vmprofs();
     if (error == 0 && !vmprof_output_is_enabled())
         error = ENOTSUP;

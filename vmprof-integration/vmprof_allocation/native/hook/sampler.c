@@ -14,18 +14,22 @@ static uint64_t next_random(struct sampler *s)
     return z ^ (z >> 31);
 }
 
+static double uniform(struct sampler *s)
+{
+    return (double)((next_random(s) >> 11) + 1) * 0x1p-53;      /* (0, 1] */
+}
+
+static int64_t gap_of(double u, int64_t interval)
+{
+    double gap = -log(u) * (double)interval;
+
+    return gap < (double)SAMPLER_MAX_INTERVAL ? (int64_t)gap
+                                              : SAMPLER_MAX_INTERVAL;
+}
+
 void sampler_draw(struct sampler *s)
 {
-    double u, gap;
-
-    if (s->fixed) {
-        s->gap = s->interval - 1;
-        return;
-    }
-    u = (double)((next_random(s) >> 11) + 1) * 0x1p-53;    /* (0, 1] */
-    gap = -log(u) * (double)s->interval;
-    s->gap = gap < (double)SAMPLER_MAX_INTERVAL ? (int64_t)gap
-                                                : SAMPLER_MAX_INTERVAL;
+    s->gap = s->fixed ? s->interval - 1 : gap_of(uniform(s), s->interval);
 }
 
 void sampler_start(struct sampler *s, int64_t interval, uint64_t seed, int fixed)
@@ -48,20 +52,41 @@ void sampler_pass(struct sampler *s, int64_t bytes)
     s->gap -= bytes;
 }
 
+/* The rest of an object may hold further points: divide, don't loop. */
+static void next_fixed(struct sampler *s, int64_t size)
+{
+    int64_t tail = (size - s->gap) % s->interval;
+
+    s->gap = tail ? s->interval - tail : 0;
+}
+
 int sampler_object(struct sampler *s, int64_t size)
 {
-    int64_t tail;
 
     if (s->gap >= size) {
         s->gap -= size;
         return 0;
     }
-    if (!s->fixed) {
+    if (s->fixed)
+        next_fixed(s, size);
+    else
         sampler_draw(s);
-        return 1;
-    }
-    /* the rest of the object may hold further points: divide, don't loop */
-    tail = (size - s->gap) % s->interval;
-    s->gap = tail ? s->interval - tail : 0;
     return 1;
+}
+
+void sampler_next_within(struct sampler *s, int64_t size, int64_t interval,
+                         int64_t rest)
+{
+    double u;
+
+    s->interval = interval;
+    if (s->fixed)
+        next_fixed(s, size);
+    else if (rest > 0) {
+        u = uniform(s);
+        /* -log(u) >= 1 - u: mostly no logarithm is needed to see that the byte
+           lies behind the rest */
+        s->gap = (1.0 - u) * (double)interval >= (double)rest
+                     ? rest : gap_of(u, interval);
+    }
 }

@@ -56,3 +56,9 @@ void sampler_pass(struct sampler *, int64_t bytes);
 
 /* An object of 'size' bytes was allocated.  Returns 1 if it is sampled. */
 int sampler_object(struct sampler *, int64_t size);
+
+/* The sampled byte is in an object of 'size' bytes, chosen with this
+   'interval': place the next one, which matters only if it is among the 'rest'
+   bytes behind that object.  No draw if there are none. */
+void sampler_next_within(struct sampler *, int64_t size, int64_t interval,
+                         int64_t rest);

@@ -2,23 +2,30 @@
 #include "start_stop.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "hook.h"
 #include "nursery.h"
+#include "objects.h"
 #include "recorder.h"
 #include "trampoline.h"
 
 /* external_malloc(), in hook_place.entry */
 #define DOOR            2
 
-enum { NOTHING, HOOK, UPDATE, UNHOOK };
+enum { NOTHING, HOOK, UPDATE, UNHOOK, ASK };
 
 static volatile int request;
 static struct {
     int64_t interval;
     uint64_t seed;
     int fixed;
+    int facts;
 } settings;
+
+static int asked;                       /* HOOK_SNAPSHOT, ... */
+static struct hook_object *volatile copy;
+static int64_t copied;
 
 /* this thread's next large object is a knock */
 static __thread __attribute__((tls_model("initial-exec"))) int knocks;
@@ -33,10 +40,27 @@ static void make_pages(int writable)
     are_pages_writable = trampoline_writable(writable) == 0 && writable;
 }
 
+static void answer(void)
+{
+    switch (asked) {
+    case HOOK_SNAPSHOT:
+        free(copy);
+        copy = objects_copy(&copied);
+        break;
+    case HOOK_CLEAR:
+        objects_clear();
+        break;
+    case HOOK_RESET_PEAK:
+        objects_reset_peak();
+        break;
+    }
+}
+
 static void unhook(void)
 {
     if (nursery.phase != NURSERY_OFF)
         nursery_stop();
+    objects_end();
     make_pages(1);
     if (are_pages_writable) {
         trampoline_set(0);
@@ -63,6 +87,11 @@ static void obey(void)
     case HOOK:
         trampoline_set(1);
         make_pages(0);
+        if (settings.facts & HOOK_IN_MEMORY)
+            recorder_without_samples();
+        if (settings.facts)
+            (void)objects_begin(settings.seed, settings.fixed,
+                                settings.facts & HOOK_LIFETIMES);
         nursery_start(settings.interval, settings.seed, settings.fixed);
         break;
     case UPDATE:
@@ -70,6 +99,9 @@ static void obey(void)
         break;
     case UNHOOK:
         unhook();
+        break;
+    case ASK:
+        answer();
         break;
     }
     __sync_synchronize();
@@ -110,7 +142,7 @@ uint64_t hook_door(void)
     return trampoline_word(DOOR);
 }
 
-int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps)
+int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts)
 {
     int error;
 
@@ -125,6 +157,7 @@ int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps)
     settings.interval = interval;
     settings.seed = seed;
     settings.fixed = fixed_gaps;
+    settings.facts = facts;
     request = HOOK;
     knocks = 1;
     return 0;
@@ -136,6 +169,37 @@ void hook_set_interval(int64_t interval)
     nursery.new_interval = interval;
     if (__sync_bool_compare_and_swap(&request, NOTHING, UPDATE))
         knocks = 1;
+}
+
+void hook_ask(int what)
+{
+    asked = what;
+    if (__sync_bool_compare_and_swap(&request, NOTHING, ASK))
+        knocks = 1;
+}
+
+struct hook_object *hook_copy(int64_t *count)
+{
+    struct hook_object *result = copy;
+
+    *count = copied;
+    copy = NULL;
+    return result;
+}
+
+void hook_free(struct hook_object *objects)
+{
+    free(objects);
+}
+
+void hook_traced(double *alive, double *peak)
+{
+    objects_traced(alive, peak);
+}
+
+void hook_flush(void)
+{
+    recorder_flush();
 }
 
 void hook_unhook(void)

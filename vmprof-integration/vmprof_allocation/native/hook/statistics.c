@@ -2,6 +2,7 @@
 
 #include "hook.h"
 #include "nursery.h"
+#include "objects.h"
 #include "recorder.h"
 
 void statistics_totals(struct profile_totals *totals)
@@ -22,4 +23,5 @@ void hook_get_statistics(struct hook_statistics *statistics)
     statistics->collections = nursery.collections;
     statistics->pressures = nursery.pressures;
     statistics->surprises = nursery.surprises;
+    statistics->memory = objects_memory();
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <time.h>
 
+#include "objects.h"
 #include "recorder.h"
 #include "signals.h"
 #include "stack_nodes.h"
@@ -53,11 +54,14 @@ static uint64_t stack_key(void)
     return ignores ? 0 : stack_nodes_key(vmprof_stack_innermost(), 0);
 }
 
-int64_t walk_take_sample(int64_t size, int64_t interval, uintptr_t address)
+int64_t walk_take_sample(const struct nursery_sample *sample)
 {
-    if (recorder_allocation(size, interval, address, stack_key(),
-                            walk_stack) == 0)
-        return interval;
+    int64_t key = recorder_allocation(sample->size, sample->interval,
+                                      stack_key(), walk_stack);
+
+    if (key == 0)
+        return sample->interval;
+    objects_sampled(key, sample);
     return recorder_next_interval();
 }
 

@@ -3,6 +3,8 @@
 
 #include <stdint.h>
 
+#include "nursery.h"
+
 /* Where libpypy is loaded; and what vmprof puts around its own handler, or
    NULL: the first of these tells whether it ignores its signals just now. */
 void walk_prepare(uintptr_t base, long (*enter_signal)(void),
@@ -13,4 +15,4 @@ void walk_prepare(uintptr_t base, long (*enter_signal)(void),
 int walk_find_stack(void);
 
 /* Take an allocation sample; nursery.h says what is returned. */
-int64_t walk_take_sample(int64_t size, int64_t interval, uintptr_t address);
+int64_t walk_take_sample(const struct nursery_sample *sample);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "digits.h"
+#include "facts.h"
 #include "gzip_member.h"
 #include "invariant.h"
 #include "stack_table.h"
@@ -25,17 +26,17 @@
 #define RECORDS             'r'
 #define VMPROF_SAMPLES      's'
 
-/* What waits: vmprof's records, and the payloads of two kinds of blocks.  As
+/* What waits: vmprof's records, and the payload of a block of samples; that of
+   the others is in facts.c.  As
    small as is useful, because what is touched in turn stays in the cache:
    this is some 2000 samples. */
 #define RECORDS_SIZE        16384       /* vmprof's buffers have 8 KiB */
 #define SAMPLES_SIZE        32768
-#define OBJECTS_SIZE        8192
 #define MAX_TOTALS          (8 * DIGITS_MAX)
 #define MAX_SAMPLE          (6 * DIGITS_MAX)
-#define MAX_OBJECT          (2 * DIGITS_MAX)
-#define MEMBER_SIZE         (RECORDS_SIZE + SAMPLES_SIZE + OBJECTS_SIZE + \
-                             MAX_TOTALS + 2 * BLOCK_FRAME + \
+#define MEMBER_SIZE         (RECORDS_SIZE + SAMPLES_SIZE + FACTS_SIZE + \
+                             FACTS_TYPES_SIZE + FACTS_EVENTS_SIZE + \
+                             MAX_TOTALS + (1 + FACTS_PAYLOADS) * BLOCK_FRAME + \
                              GZIP_MEMBER_FRAME + 64)
 
 /* In the first number of a sample, beside the number of its stack */
@@ -58,6 +59,8 @@ static struct {
     int64_t newest;                     /* time of the last sample or flush */
     int64_t keys_since;                 /* when stacks began to be known */
     int64_t last_key;
+    int holds_samples;                  /* and facts; or only what stacks are */
+    int64_t unwritten_keys;             /* of samples that it does not hold */
     int knows_layout;
     int has_memory, has_time;           /* vmprof's samples */
     int64_t memory, time;               /* of the last one */
@@ -65,11 +68,10 @@ static struct {
     /* of the last sample in this block */
     int64_t last_time, last_thread, last_interval, last_memory;
 
-    size_t records_used, samples_used, objects_used;
+    size_t records_used, samples_used;
     int64_t block_key;                  /* of the last sample before it */
     char records[RECORDS_SIZE];
     char samples[SAMPLES_SIZE];
-    char objects[OBJECTS_SIZE];
 } log;
 
 static struct gzip_member member;
@@ -141,7 +143,8 @@ static void put_samples(int64_t now)
 
 static void forget_waiting(void)
 {
-    log.records_used = log.samples_used = log.objects_used = 0;
+    log.records_used = log.samples_used = 0;
+    facts_clear();
     log.block_key = log.last_key;
     log.last_time = log.started;
     log.last_thread = log.last_interval = log.last_memory = 0;
@@ -150,16 +153,20 @@ static void forget_waiting(void)
 /* Samples, objects, and what vmprof wrote: this is a whole member. */
 static void flush(int64_t now, int with_totals)
 {
+    int i;
+
     INVARIANT(log.records_used <= RECORDS_SIZE);
     INVARIANT(log.samples_used <= SAMPLES_SIZE);
-    INVARIANT(log.objects_used <= OBJECTS_SIZE);
     log.newest = now;
     begin_member(RECORDS);
     gzip_bytes(&member, log.records, log.records_used);
     if (with_totals || log.samples_used > 0)
         put_samples(now);
-    if (log.objects_used > 0)
-        put_block(NULL, 0, log.objects, log.objects_used, "objects");
+    for (i = 0; i < FACTS_PAYLOADS; i++) {
+        struct facts_payload payload = facts_payload(i);
+        if (payload.size > 0)
+            put_block(NULL, 0, payload.text, payload.size, payload.kind);
+    }
     forget_waiting();
     end_member();
 }
@@ -205,6 +212,10 @@ static void put_vmprof_samples(void)
     size_t shared;
     int has_previous = 0;
 
+    if (!log.holds_samples) {
+        stack_table_clear();
+        return;
+    }
     memset(&stack, 0, sizeof stack);
     begin_member(VMPROF_SAMPLES);
     while (stack_table_next(&stack, &counted, &shared)) {
@@ -354,7 +365,7 @@ void profile_log_remember(uint64_t key, uint64_t number)
 
 static void begins_to_wait(int64_t now)
 {
-    if (log.last_key == log.block_key && log.objects_used == 0)
+    if (log.last_key == log.block_key && facts_are_empty())
         log.oldest = now;
 }
 
@@ -366,6 +377,8 @@ int64_t profile_log_sample(uint64_t stack, int64_t now, int64_t thread,
 
     if (!log.is_open)
         return 0;
+    if (!log.holds_samples)
+        return ++log.unwritten_keys;
     if (log.samples_used + MAX_SAMPLE > SAMPLES_SIZE)
         flush(now, 0);
     begins_to_wait(now);
@@ -398,19 +411,24 @@ int64_t profile_log_sample(uint64_t stack, int64_t now, int64_t thread,
     return log.last_key;
 }
 
-void profile_log_object(int64_t key, int64_t now, int64_t type, int survived)
+int profile_log_fact(int64_t now)
 {
-    char *p;
+    return log.holds_samples && profile_log_name(now);
+}
 
-    if (key == 0 || !log.is_open)
-        return;
-    if (log.objects_used + MAX_OBJECT > OBJECTS_SIZE)
-        flush(now, 0);
+int profile_log_name(int64_t now)
+{
+    if (!log.is_open)
+        return 0;
+    if (!facts_have_room())
+        flush(log.newest, 0);
     begins_to_wait(now);
-    p = log.objects + log.objects_used;
-    p = put_digits(p, (uint64_t)key);
-    p = put_digits(p, (uint64_t)type << 1 | (survived != 0));
-    log.objects_used = (size_t)(p - log.objects);
+    return 1;
+}
+
+int64_t profile_log_time(int64_t now)
+{
+    return now - log.started;
 }
 
 int profile_log_due(int64_t now)
@@ -421,7 +439,7 @@ int profile_log_due(int64_t now)
         wait = PROFILE_LOG_FIRST;
     if (wait > PROFILE_LOG_NS)
         wait = PROFILE_LOG_NS;
-    return (log.last_key != log.block_key || log.objects_used > 0) &&
+    return (log.last_key != log.block_key || !facts_are_empty()) &&
            now - log.oldest >= wait;
 }
 
@@ -437,11 +455,17 @@ void profile_log_open(struct sink *sink, int64_t now,
     log.error = 0;
     log.totals = totals;
     log.started = log.newest = log.keys_since = now;
-    log.last_key = 0;
+    log.last_key = log.unwritten_keys = 0;
+    log.holds_samples = 1;
     log.knows_layout = log.has_memory = log.has_time = 0;
     log.memory = log.time = 0;
     forget_waiting();
     stack_table_reset();
+}
+
+void profile_log_without_samples(void)
+{
+    log.holds_samples = 0;
 }
 
 int profile_log_error(void)

@@ -44,6 +44,11 @@ struct profile_totals {
 void profile_log_open(struct sink *sink, int64_t now,
                       void (*totals)(struct profile_totals *));
 
+/* From now on, until it is closed, the log holds no samples and no facts: only
+   what their stacks are, and the names.  The caller keeps the samples that are
+   of use to it, by their keys and the numbers of their stacks. */
+void profile_log_without_samples(void);
+
 /* The run's settings, as text (PROFILE.rst says which): at the start, and what
    comes to be known later */
 void profile_log_settings(const char *text);
@@ -73,10 +78,13 @@ void profile_log_remember(uint64_t key, uint64_t number);
 int64_t profile_log_sample(uint64_t stack, int64_t now, int64_t thread,
                            int64_t size, int64_t interval);
 
-/* What became of the object that the sample 'key' was taken for, at the first
-   minor collection after: its type, as the GC numbers them, and whether it
-   survived. */
-void profile_log_object(int64_t key, int64_t now, int64_t type, int survived);
+/* Makes room for one entry more of facts.h, which comes with the next flush: a
+   name of a type, or any other.  Returns 0 if the log is not to have it. */
+int profile_log_name(int64_t now);
+int profile_log_fact(int64_t now);
+
+/* 'now', in nanoseconds since the profile began */
+int64_t profile_log_time(int64_t now);
 
 /* True if a flush is due */
 int profile_log_due(int64_t now);

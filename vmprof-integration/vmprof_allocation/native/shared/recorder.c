@@ -25,6 +25,7 @@ static uint64_t last_stack;             /* of the sample now being taken */
 static uint64_t newest_stack, named_stack;
 static struct pace pace;
 static int64_t next_interval;
+static uint64_t sampled_stack;
 
 static int64_t now_ns(void)
 {
@@ -139,13 +140,12 @@ static void find_stack(uint64_t key, int64_t now, void (*walk)(void))
         profile_log_remember(key, last_stack);
 }
 
-int64_t recorder_allocation(int64_t size, int64_t interval, uintptr_t address,
-                            uint64_t stack_key, void (*walk)(void))
+int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
+                            void (*walk)(void))
 {
     int saved_errno = errno;
     int64_t now, key;
 
-    (void)address;              /* nothing is written of it yet */
     recorder_lock();
     if (!is_open || is_stopped) {
         recorder_unlock();
@@ -157,6 +157,7 @@ int64_t recorder_allocation(int64_t size, int64_t interval, uintptr_t address,
     recorder_counts.samples++;
     recorder_counts.lost += (last_stack == 0);
     key = profile_log_sample(last_stack, now, thread_id(), size, interval);
+    sampled_stack = last_stack;
     last_stack = 0;
     if (profile_log_due(now))
         profile_log_flush(now);
@@ -168,10 +169,35 @@ int64_t recorder_allocation(int64_t size, int64_t interval, uintptr_t address,
     return key;
 }
 
+int64_t recorder_now(void)
+{
+    return now_ns();
+}
+
 void recorder_limit(int64_t per_second, int64_t share)
 {
     recorder_lock();
     pace_start(&pace, now_ns(), per_second, share);
+    recorder_unlock();
+}
+
+uint64_t recorder_sampled_stack(void)
+{
+    return sampled_stack;
+}
+
+void recorder_without_samples(void)
+{
+    recorder_lock();
+    profile_log_without_samples();
+    recorder_unlock();
+}
+
+void recorder_flush(void)
+{
+    recorder_lock();
+    if (is_open && !is_stopped)
+        profile_log_flush(now_ns());
     recorder_unlock();
 }
 
@@ -180,17 +206,71 @@ int64_t recorder_next_interval(void)
     return next_interval;
 }
 
-void recorder_object(int64_t key, int64_t type, int survived)
+static int facts_errno;              /* with the lock */
+static int64_t facts_began;
+
+int recorder_begin_facts(int64_t collections)
 {
     int saved_errno = errno;
-    int64_t now = now_ns();
 
     recorder_lock();
-    profile_log_object(key, now, type, survived);
-    if (is_open && profile_log_due(now))
+    if (!is_open || is_stopped) {
+        recorder_unlock();
+        return 0;
+    }
+    facts_errno = saved_errno;
+    facts_began = now_ns();
+    facts_collection(profile_log_time(facts_began), collections);
+    return 1;
+}
+
+/* All facts of one collection have its time. */
+static int has_room_for_fact(void)
+{
+    INVARIANT(thread.holds_lock);
+    return profile_log_fact(facts_began);
+}
+
+void recorder_young(int64_t key, enum facts_outcome outcome, int64_t type,
+                    int64_t size)
+{
+    if (has_room_for_fact())
+        facts_young(key, outcome, type, size);
+}
+
+void recorder_freed(int64_t key, int which)
+{
+    if (has_room_for_fact())
+        facts_freed(key, which);
+}
+
+void recorder_lost(int64_t key, int which)
+{
+    if (has_room_for_fact())
+        facts_lost(key, which);
+}
+
+void recorder_type(int64_t number, enum facts_name kind, int64_t gcs,
+                   const char *name, size_t size)
+{
+    if (profile_log_name(facts_began))
+        facts_type(number, kind, gcs, name, size);
+}
+
+void recorder_event(enum facts_event kind, int64_t start, int64_t value)
+{
+    if (has_room_for_fact())
+        facts_event(kind, profile_log_time(start), now_ns() - start, value);
+}
+
+void recorder_end_facts(void)
+{
+    int64_t now = now_ns();
+
+    if (profile_log_due(now))
         profile_log_flush(now);
     recorder_unlock();
-    errno = saved_errno;
+    errno = facts_errno;
 }
 
 int recorder_begin_time_sample(int may_wait)

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "facts.h"
 #include "profile_log.h"
 
 #pragma GCC visibility push(hidden)
@@ -69,15 +70,12 @@ int recorder_stack(const void *record, size_t size);
 int recorder_has_new_stacks(void);
 
 /* Take an allocation sample of 'size' bytes at a mean interval of 'interval'
-   bytes.  'address' is where they begin, with the GC's header of the object, or
-   of the first object if the JIT allocates several in one piece; 0: it is not
-   known.  It holds until the GC next moves objects, and what stands there is
-   not an object yet: nobody may look.  'walk' makes vmprof walk this thread's stack, and hands the result
+   bytes.  'walk' makes vmprof walk this thread's stack, and hands the result
    to recorder_stack(); if it doesn't, then the stack is lost.  It is spared
    where 'stack_key' is known (stack_nodes.h; 0: always walk).  Returns the
    sample's key, or 0 if there is no profile.  Keeps errno. */
-int64_t recorder_allocation(int64_t size, int64_t interval, uintptr_t address,
-                            uint64_t stack_key, void (*walk)(void));
+int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
+                            void (*walk)(void));
 
 /* From now on, no more samples than a number a second, or a share of the time
    in millionths (pace.h); 0 and 0: as many as there are. */
@@ -87,8 +85,33 @@ void recorder_limit(int64_t per_second, int64_t share);
    thread has just taken.  Draw the gap anew if it is another one. */
 int64_t recorder_next_interval(void);
 
-/* What became of a sampled object: see profile_log_object() */
-void recorder_object(int64_t key, int64_t type, int survived);
+/* The number of its stack, or 0 */
+uint64_t recorder_sampled_stack(void);
+
+/* See profile_log_without_samples(). */
+void recorder_without_samples(void);
+
+/* Write what waits. */
+void recorder_flush(void);
+
+/* What a collection found out about sampled objects (facts.h), between 'begin',
+   which takes the lock, and 'end'.  'collections' is how many minor collections
+   there were.  Between the two: what a time sample of this thread says is lost.
+   recorder_begin_facts() returns 0 if there is no profile; then there is nothing
+   to end. */
+int recorder_begin_facts(int64_t collections);
+void recorder_young(int64_t key, enum facts_outcome outcome, int64_t type,
+                    int64_t size);
+void recorder_freed(int64_t key, int which);
+void recorder_lost(int64_t key, int which);
+void recorder_type(int64_t number, enum facts_name kind, int64_t gcs,
+                   const char *name, size_t size);
+/* 'start' as recorder_now() gave it */
+void recorder_event(enum facts_event kind, int64_t start, int64_t value);
+void recorder_end_facts(void);
+
+/* Of the clock that times in the profile are of */
+int64_t recorder_now(void);
 
 /* Around a time sample.  If begin returns 0, leave it alone.  It 'may_wait'
    for another thread's sample unless that may be waiting for a lock that the

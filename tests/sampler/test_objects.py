@@ -1,0 +1,229 @@
+"""objects.c: which objects of a piece are sampled, and what becomes of them.
+
+The heap is that of native/objects_harness.c; tests/sampler/test_facts.py does
+the same in PyPy.
+"""
+from __future__ import annotations
+
+import collections
+import itertools
+import math
+import pathlib
+import random
+import subprocess
+
+import pytest
+
+from native_build import build
+
+DIED, PROMOTED, PINNED, NOT_KNOWN = range(4)
+OUTCOMES = {"d": DIED, "p": PROMOTED, "n": PINNED}
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return build(tmp_path_factory.mktemp("objects_harness"), "objects_harness",
+                 "hook/objects.c", "hook/sampler.c")
+
+
+def run(harness: pathlib.Path, *lines: str) -> list[str]:
+    done = subprocess.run([harness], input="".join(x + "\n" for x in lines),
+                          text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return [line for line in done.stdout.splitlines() if line != "minor"]
+
+
+BEGIN = "begin 1 0 1"
+
+
+# ____________________________________________________________
+# pieces
+
+def test_one_object(harness: pathlib.Path) -> None:
+    assert run(harness, BEGIN, "piece 1 8 1000 32d", "piece 2 0 1000 16p",
+               "minor") == ["young 1 0 32 0", "young 2 1 16 0"]
+
+
+@pytest.mark.parametrize("at, size", [(0, 24), (23, 24), (24, 40), (63, 40),
+                                      (64, 16), (79, 16)])
+def test_the_object_that_holds_the_sampled_byte(
+        harness: pathlib.Path, at: int, size: int) -> None:
+    assert run(harness, BEGIN, "piece 7 %d 1000000000 24p 40p 16p" % at,
+               "minor") == ["young 7 1 %d %d" % (size, size)]
+
+
+def test_fixed_gaps_within_a_piece(harness: pathlib.Path) -> None:
+    # points at 10, 60 and 110
+    assert run(harness, "begin 1 1 1", "piece 1 10 50 24d 24p 40d 24p 16d",
+               "minor") == ["young 1 0 24 24", "young 1 0 40 40",
+                            "young 1 1 24 24"]
+
+
+def test_every_object_has_the_probability_of_its_own_size(
+        harness: pathlib.Path) -> None:
+    """Pieces are sampled as the sampler does it; then each of their objects has
+    to come out as if it had been allocated alone."""
+    interval, rounds, sizes = 100, 20000, (16, 104, 48, 32)
+    generator = random.Random(12345)
+    lines, key = [BEGIN], 0
+    for i in range(rounds):
+        at = int(-math.log(1 - generator.random()) * interval)
+        if at < sum(sizes):
+            key += 1
+            lines.append("piece %d %d %d %s" % (
+                key, at, interval, " ".join("%dd" % size for size in sizes)))
+        if i % 1000 == 0:
+            lines.append("minor")
+    found = collections.Counter(int(line.split()[3])
+                                for line in run(harness, *lines, "minor"))
+    for size in sizes:
+        p = -math.expm1(-size / interval)
+        sigma = math.sqrt(rounds * p * (1 - p))
+        assert abs(found[size] - rounds * p) < 4 * sigma, size
+
+
+@pytest.mark.parametrize("piece", [
+    "32d 16x 16d",              # old headers behind a guard that failed
+    "16x 32d",
+])
+def test_what_does_not_fit_is_not_believed(
+        harness: pathlib.Path, piece: str) -> None:
+    assert run(harness, BEGIN, "piece 3 0 1000 " + piece, "piece 4 0 1000 16p",
+               "minor") == ["young 3 3 0 0", "young 4 1 16 0"]
+
+
+# ____________________________________________________________
+# fates
+
+def test_the_first_minor_collection(harness: pathlib.Path) -> None:
+    assert run(harness, BEGIN, "piece 1 0 1000 16d", "piece 2 0 1000 16p",
+               "piece 3 0 1000 24n", "minor", "minor") == [
+        "young 1 0 16 0", "young 2 1 16 0", "young 3 2 24 0"]
+
+
+def test_a_major_collection_frees_what_it_has_not_marked(
+        harness: pathlib.Path) -> None:
+    assert run(harness, BEGIN, "piece 1 0 1000 16p", "piece 2 0 1000 16p",
+               "minor", "state 1", "minor", "unmark 2 0", "state 2", "minor",
+               "sweep", "minor", "state 0", "minor")[2:] == ["freed 2 0"]
+
+
+def test_which_object_of_a_piece_is_freed(harness: pathlib.Path) -> None:
+    assert run(harness, "begin 1 1 1", "piece 1 0 16 16p 16p 16p", "state 1",
+               "minor", "unmark 1 1", "unmark 1 2", "state 2", "minor",
+               "sweep", "minor")[3:] == ["freed 1 1", "freed 1 2"]
+
+
+def test_what_is_promoted_while_a_major_collection_sweeps_is_not_judged(
+        harness: pathlib.Path) -> None:
+    # it has no mark, and is not swept
+    assert run(harness, BEGIN, "state 1", "minor", "piece 1 0 1000 16p",
+               "state 2", "minor", "unmark 1 0", "minor", "state 0",
+               "minor") == ["young 1 1 16 0"]
+
+
+def test_sampling_begins_while_a_major_collection_sweeps(
+        harness: pathlib.Path) -> None:
+    assert run(harness, "state 2", BEGIN, "piece 1 0 1000 16p", "minor",
+               "unmark 1 0", "minor") == ["young 1 1 16 0"]
+
+
+@pytest.mark.parametrize("cards", [0, 8, 24])
+def test_large_objects(harness: pathlib.Path, cards: int) -> None:
+    assert run(harness, BEGIN, "large 1 200000 d %d" % cards,
+               "large 2 200000 p %d" % cards, "minor", "state 1", "minor",
+               "unmark 2 0", "state 2", "minor", "sweep") == [
+        "young 1 0 200000 0", "young 2 1 200000 0", "freed 2 0"]
+
+
+def test_an_object_that_is_old_from_birth(harness: pathlib.Path) -> None:
+    assert run(harness, BEGIN, "state 1", "minor", "old 1 64", "state 2",
+               "minor", "state 0", "minor") == ["young 1 1 64 0"]
+
+
+def test_without_lifetimes(harness: pathlib.Path) -> None:
+    assert run(harness, "begin 1 0 0", "piece 1 0 1000 16p", "minor", "state 1",
+               "minor", "unmark 1 0", "state 2", "minor", "sweep") == [
+        "young 1 3 16 0"]
+
+
+def test_a_collection_that_nobody_saw(harness: pathlib.Path) -> None:
+    assert run(harness, BEGIN, "piece 1 0 1000 16p", "minor",
+               "piece 2 0 1000 16p", "unseen", "piece 3 0 1000 16p",
+               "minor") == ["young 1 1 16 0", "young 2 3 0 0", "young 3 3 0 0",
+                            "lost 1 0"]
+
+
+def test_the_profile_ends_before_the_sampling(harness: pathlib.Path) -> None:
+    assert run(harness, BEGIN, "piece 1 0 1000 16p", "minor", "forget",
+               "piece 2 0 1000 16p", "large 3 200000 d 0", "minor",
+               "minor") == ["young 1 1 16 0"]
+
+
+def test_one_profile_after_another(harness: pathlib.Path) -> None:
+    assert run(harness, BEGIN, "piece 1 0 1000 16p", "minor", "end", "minor",
+               BEGIN, "piece 1 0 1000 24d", "minor", "end", "end") == [
+        "young 1 1 16 0", "young 1 0 24 0"]
+
+
+# ____________________________________________________________
+# conservation, whatever happens
+
+def trace(seed: int) -> list[str]:
+    r = random.Random(seed)
+    lines = ["begin %d %d 1" % (seed, r.randrange(2))]
+    key, state = 0, 0
+    for _ in range(r.randrange(1, 400)):
+        what = r.randrange(10)
+        if what < 6:
+            key += 1
+            objects = [(r.randrange(2, 20) * 8, r.choice("ddddppn"))
+                       for _ in range(r.choice([1, 1, 2, 3, 8]))]
+            if r.randrange(30) == 0:
+                objects.append((16, "x"))
+            at = r.randrange(sum(size for size, _ in objects))
+            lines.append("piece %d %d %d %s" % (
+                key, at, r.choice([8, 100, 10000]),
+                " ".join("%d%s" % pair for pair in objects)))
+        elif what == 6:
+            key += 1
+            lines.append("large %d %d %s %d" % (
+                key, r.randrange(2 * 10**4, 10**5) * 8, r.choice("dp"),
+                r.choice([0, 8, 16])))
+        else:
+            if state == 1:
+                lines += ["unmark %d %d" % (r.randrange(key + 1), r.randrange(3))
+                          for _ in range(key // 4)]
+            state = (state + r.randrange(2)) % 4
+            lines += ["state %d" % state, "minor"]
+            if state == 2:
+                lines.append("sweep")
+    return lines
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_conservation(harness: pathlib.Path, seed: int) -> None:
+    """Each sample is told of once, and later each of its objects at most once,
+    in the order of the keys."""
+    lines = trace(seed)
+    keys = [int(line.split()[1]) for line in lines
+            if line.split()[0] in ("piece", "large")]
+    waiting = 0
+    for line in reversed(lines):
+        if line == "minor":
+            break
+        waiting += line.split()[0] in ("piece", "large")
+    told = run(harness, *lines)
+    young = [tuple(map(int, line.split()[1:])) for line in told
+             if line.startswith("young")]
+    assert [key for key, _ in itertools.groupby(k for k, *_ in young)] == (
+        keys[:len(keys) - waiting])
+    ends = [tuple(map(int, line.split()[1:])) for line in told
+            if line.startswith("freed")]
+    assert len(set(ends)) == len(ends)
+    outcomes: dict[tuple[int, int], int] = {}
+    count: collections.Counter[int] = collections.Counter()
+    for key, outcome, *_ in young:
+        outcomes[key, count[key]] = outcome
+        count[key] += 1
+    assert {outcomes[end] for end in ends} <= {PROMOTED}

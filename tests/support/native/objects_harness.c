@@ -1,0 +1,336 @@
+/* Drives objects.c with a heap of a few lines, and prints what it tells.
+ *
+ *   begin SEED FIXED FOLLOW
+ *   piece KEY AT INTERVAL OBJECTS...   a sample of a piece of the nursery; each
+ *                     object is SIZE and what becomes of it: d dies, p is
+ *                     promoted, n is pinned; x is no object at all
+ *   large KEY SIZE FATE CARDS          a young object outside of the nursery,
+ *                     d or p, behind so many bytes of card marks
+ *   old KEY SIZE      one that is old from birth
+ *   state N           the GC's state
+ *   unmark KEY WHICH  a major collection will not find this promoted object
+ *   sweep             and frees those that were not found
+ *   unseen            a minor collection that goes around the hook
+ *   forget            there is no profile any more
+ *   minor             a minor collection
+ *   end
+ *
+ * Printed, in the order in which they are told: "young KEY OUTCOME TYPE SIZE",
+ * "freed KEY WHICH", "lost KEY WHICH", and for each minor collection "minor".
+ * An object's type is its size.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "divert.h"
+#include "objects.h"
+#include "recorder.h"
+#include "types.h"
+
+#define CHECK(condition) \
+    do { if (!(condition)) failed(#condition, __LINE__); } while (0)
+
+#define VISITED     ((uint64_t)1 << 34)
+#define CARDS       ((uint64_t)1 << 38)
+#define PINNED      ((uint64_t)1 << 41)
+#define HEADER      0x18u               /* of all objects: a type */
+#define JUNK        0x123456789u
+#define NURSERY     (1 << 22)
+#define MAX_OBJECTS (1 << 16)
+
+struct nursery nursery;
+
+static void failed(const char *what, int where)
+{
+    fprintf(stderr, "objects_harness.c:%d: not so: %s\n", where, what);
+    exit(3);
+}
+
+/* ____________________________________________________________ */
+/* what objects.c calls */
+
+static int has_profile = 1, has_lock, free_is_ours;
+
+int recorder_begin_facts(int64_t collections)
+{
+    CHECK(!has_lock && collections == nursery.collections);
+    has_lock = has_profile;
+    return has_profile;
+}
+
+void recorder_end_facts(void)
+{
+    CHECK(has_lock);
+    has_lock = 0;
+}
+
+void recorder_young(int64_t key, enum facts_outcome outcome, int64_t type,
+                    int64_t size)
+{
+    CHECK(has_lock);
+    printf("young %" PRId64 " %d %" PRId64 " %" PRId64 "\n", key, (int)outcome,
+           type, size);
+}
+
+void recorder_freed(int64_t key, int which)
+{
+    CHECK(has_lock);
+    printf("freed %" PRId64 " %d\n", key, which);
+}
+
+void recorder_lost(int64_t key, int which)
+{
+    CHECK(has_lock);
+    printf("lost %" PRId64 " %d\n", key, which);
+}
+
+void recorder_event(enum facts_event kind, int64_t start, int64_t value)
+{
+    CHECK(has_lock && start == 1 && value >= 0);
+    if (kind == FACTS_MINOR)
+        printf("minor\n");
+}
+
+uint64_t recorder_sampled_stack(void)
+{
+    return 0;
+}
+
+int64_t recorder_now(void)
+{
+    return 1;
+}
+
+int divert_set(int i, int diverted)
+{
+    CHECK(i == DIVERT_FREE);
+    free_is_ours = diverted;
+    return 0;
+}
+
+void types_begin(void)
+{
+}
+
+void types_major_collection(void)
+{
+}
+
+static uint64_t header(uintptr_t object)
+{
+    return *(const uint64_t *)object;
+}
+
+int64_t types_size(uintptr_t object)
+{
+    if ((uint32_t)header(object) != HEADER)
+        return 0;
+    return ((const int64_t *)object)[1];
+}
+
+int64_t types_number(uintptr_t object)
+{
+    CHECK(has_lock);
+    return types_size(object);
+}
+
+/* ____________________________________________________________ */
+/* the heap */
+
+struct object {
+    uint64_t *at;
+    int64_t size;
+    char fate;
+    char *memory;               /* of a large one */
+    int64_t key;
+    int which;                  /* of the promoted ones of this key */
+};
+
+static char *arena, *nursery_free;
+static struct object young[MAX_OBJECTS], old[MAX_OBJECTS];
+static int young_count, old_count, state;
+
+static void new_object(uint64_t *at, int64_t size, char fate, char *memory,
+                       int64_t key)
+{
+    struct object object = { at, size, fate, memory, key, 0 };
+
+    CHECK(young_count < MAX_OBJECTS && size >= 16 && size % 8 == 0);
+    at[0] = fate == 'x' ? JUNK : HEADER | (fate == 'n' ? PINNED : 0);
+    at[1] = (uint64_t)size;
+    young[young_count++] = object;
+}
+
+static void gc_free(char *memory)
+{
+    if (free_is_ours)
+        objects_free(memory);
+    else
+        free(memory);
+}
+
+static void promote(struct object *object)
+{
+    uint64_t *copy = object->at;
+    int i;
+
+    if (object->memory == NULL) {
+        copy = calloc(1, (size_t)object->size);
+        memcpy(copy, object->at, (size_t)object->size);
+        object->at[0] = (uint64_t)-42;
+        object->at[1] = (uint64_t)(uintptr_t)copy;
+        object->memory = (char *)copy;
+    }
+    copy[0] |= VISITED;
+    object->at = copy;
+    object->which = 0;
+    for (i = 0; i < old_count; i++)
+        object->which += old[i].key == object->key;
+    CHECK(old_count < MAX_OBJECTS);
+    old[old_count++] = *object;
+}
+
+static void minor(int seen)
+{
+    int i;
+    char *unrelated = malloc(64);
+
+    nursery.collections++;
+    if (seen)
+        objects_before_collection();
+    else
+        nursery.surprises++;
+    gc_free(unrelated);
+    for (i = 0; i < young_count; i++)
+        if (young[i].fate == 'p')
+            promote(&young[i]);
+        else if (young[i].memory != NULL)
+            gc_free(young[i].memory);
+    young_count = 0;
+    if (seen)
+        objects_after_collection();
+    CHECK(!free_is_ours && !has_lock);
+    /* the program goes on, and what was there is overwritten */
+    memset(arena, 0xdd, NURSERY);
+    nursery_free = arena;
+}
+
+static void unmark(int64_t key, int which)
+{
+    int i;
+
+    for (i = 0; i < old_count; i++)
+        if (old[i].key == key && old[i].which == which)
+            old[i].at[0] &= ~VISITED;
+}
+
+static void sweep(void)
+{
+    int i, kept = 0;
+
+    for (i = 0; i < old_count; i++)
+        if (old[i].at[0] & VISITED)
+            old[kept++] = old[i];
+        else
+            free(old[i].memory);
+    old_count = kept;
+}
+
+/* ____________________________________________________________ */
+
+static void piece(int64_t key, int64_t at, int64_t interval, const char *rest)
+{
+    struct nursery_sample sample = { nursery_free, 0, at, interval,
+                                     NURSERY_SMALL };
+    int64_t size;
+    int used;
+    char fate;
+
+    while (sscanf(rest, " %" SCNd64 "%c%n", &size, &fate, &used) == 2) {
+        CHECK(nursery_free + size <= arena + NURSERY);
+        new_object((uint64_t *)nursery_free, size, fate, NULL, key);
+        nursery_free += size;
+        sample.size += size;
+        rest += used;
+    }
+    CHECK(at < sample.size);
+    objects_sampled(key, &sample);
+}
+
+static void large(int64_t key, int64_t size, char fate, int cards, int is_old)
+{
+    char *memory = calloc(1, (size_t)(cards + size));
+    struct nursery_sample sample = { memory + cards, size, 0, 1,
+                                     is_old ? NURSERY_OLD : NURSERY_LARGE };
+
+    new_object((uint64_t *)(memory + cards), size, fate, memory, key);
+    if (cards > 0)
+        *(uint64_t *)(memory + cards) |= CARDS;
+    objects_sampled(key, &sample);
+}
+
+static void line(const char *text)
+{
+    int64_t n[3];
+    int used, cards;
+    char fate;
+
+    if (sscanf(text, "begin %" SCNd64 " %" SCNd64 " %" SCNd64, n, n + 1,
+               n + 2) == 3)
+        CHECK(objects_begin((uint64_t)n[0], (int)n[1], (int)n[2]) == 0);
+    else if (sscanf(text, "piece %" SCNd64 " %" SCNd64 " %" SCNd64 "%n", n,
+                    n + 1, n + 2, &used) == 3)
+        piece(n[0], n[1], n[2], text + used);
+    else if (sscanf(text, "large %" SCNd64 " %" SCNd64 " %c %d", n, n + 1,
+                    &fate, &cards) == 4)
+        large(n[0], n[1], fate, cards, 0);
+    else if (sscanf(text, "old %" SCNd64 " %" SCNd64, n, n + 1) == 2)
+        large(n[0], n[1], 'p', 0, 1);
+    else if (sscanf(text, "unmark %" SCNd64 " %" SCNd64, n, n + 1) == 2)
+        unmark(n[0], (int)n[1]);
+    else if (sscanf(text, "state %d", &cards) == 1)
+        state = cards;
+    else if (strcmp(text, "sweep\n") == 0)
+        sweep();
+    else if (strcmp(text, "minor\n") == 0)
+        minor(1);
+    else if (strcmp(text, "unseen\n") == 0)
+        minor(0);
+    else if (strcmp(text, "forget\n") == 0)
+        has_profile = 0;
+    else if (strcmp(text, "end\n") == 0)
+        objects_end();
+    else {
+        fprintf(stderr, "not understood: %s", text);
+        exit(2);
+    }
+}
+
+int main(void)
+{
+    struct hook_place place = { 0 };
+    char *text = NULL;
+    size_t size = 0;
+    int i;
+
+    arena = nursery_free = malloc(NURSERY);
+    place.gc = (uintptr_t)&state - 8;
+    place.gc_state = 8;
+    place.flag_visited = VISITED;
+    place.flag_pinned = PINNED;
+    place.forwarded = -42;
+    objects_prepare(&place);
+    CHECK(hook_knows_objects());
+    while (getline(&text, &size, stdin) > 0)
+        line(text);
+    objects_end();
+    free(text);
+    free(arena);
+    for (i = 0; i < old_count; i++)
+        free(old[i].memory);
+    for (i = 0; i < young_count; i++)
+        free(young[i].memory);
+    return 0;
+}

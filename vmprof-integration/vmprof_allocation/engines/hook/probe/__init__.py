@@ -1,0 +1,1 @@
+"""How the GC's objects look in memory: what only a process that runs tells."""

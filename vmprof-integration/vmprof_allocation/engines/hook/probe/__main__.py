@@ -1,0 +1,69 @@
+"""Look at this process's own objects, and at what the collector does to them.
+
+find.py runs this where nothing is lost: collections are forced, and pointers
+are followed that may lead nowhere::
+
+    python -m vmprof_allocation.engines.hook.probe < LAYOUT
+
+prints a JSON object, ``{"layout": "...", "findings": [[what, value, good],
+...]}``.  Each question has one answer that all objects agree on, or none: then
+the layout has what says so.
+"""
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+
+from vmprof_allocation.engines.hook.layout import Layout
+from vmprof_allocation.engines.hook.probe import collector
+from vmprof_allocation.engines.hook.probe.memory import (
+    Memory,
+    NotCertain,
+    Types,
+)
+from vmprof_allocation.errors import AllocationSamplingError, Evidence
+
+
+def probe(layout: Layout, evidence: Evidence) -> None:
+    """Fill the layout in."""
+    try:
+        memory = Memory(layout)
+        types = Types(memory)
+        sizes = collector.check_sizes(memory, types)
+    except (NotCertain, AllocationSamplingError) as e:
+        evidence.found("objects", "not known: %s" % e)
+        return
+    layout.type_info_bits = types.bits
+    layout.type_is_varsize = types.is_varsize
+    layout.type_length = types.length
+    evidence.found("objects", "%d types; %s" % (len(types.rows), sizes))
+    questions: list[tuple[str, str, Callable[[], int]]] = [
+        ("forwarded", "survivors", lambda: collector.find_forwarded(
+            memory, types)),
+        ("gc_state", "state of the GC", lambda: collector.find_state(memory)),
+        ("flag_visited", "flag of marked objects",
+         lambda: collector.find_visited(memory)),
+        ("flag_pinned", "flag of pinned objects",
+         lambda: collector.find_pinned(memory))]
+    for name, what, question in questions:
+        try:
+            answer = question()
+        except NotCertain as e:
+            evidence.found(what, "not known: %s" % e)
+        else:
+            setattr(layout, name, answer)
+            evidence.found(what, "%s0x%x" % ("-" if answer < 0 else "",
+                                             abs(answer)))
+
+
+def main() -> None:
+    evidence = Evidence()
+    layout = Layout.parse(sys.stdin.read())
+    probe(layout, evidence)
+    json.dump({"layout": layout.text(), "findings": evidence.findings},
+              sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

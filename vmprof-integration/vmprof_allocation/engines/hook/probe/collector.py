@@ -1,0 +1,237 @@
+"""How the collector's work shows in memory: headers, marks, its state."""
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+
+from vmprof_allocation.engines.hook.probe.memory import (
+    TYPE,
+    Memory,
+    NotCertain,
+    Types,
+    gc,
+)
+
+#: the GC's own words are this close to its start, in bytes
+GC_SIZE = 0x400
+#: the GC's states as gc.collect_step() tells them.  There is one more, which
+#: is the interpreter's: its finalizers run while the GC waits for a new cycle
+WAITING, SWEEPING, FINALIZING = 0, 2, 3
+STEPS = 60
+#: objects to look at
+SOME = 20
+#: no pipe holds more
+PIPE = 2**22
+FLAGS = 2**64 - 1 & ~TYPE
+
+
+class Probed:
+    """To have instances of."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object = None):
+        self.value = value
+
+
+_old_filler = b"y" * 10000
+
+
+def _old(make: Any) -> list[Any]:
+    """Some of them, outside of the nursery."""
+    things = [make(i) for i in range(SOME)]
+    gc.collect()
+    return things
+
+
+def check_sizes(memory: Memory, types: Types) -> str:
+    """The GC's own figures, and objects that lie side by side in the
+    nursery, agree with the type table.  Returns what was found."""
+    things: list[Any] = [
+        Probed(), [], [None] * 100, [1] * 33, {}, {1: 2, "a": object()}, {1, 2},
+        1.5, 2**100, "a" * 333, b"b" * 1001, "\u20ac" * 77, (1, 2), (None,) * 50,
+        range(7), check_sizes, Exception("x"), bytearray(77), slice(1, 2),
+        frozenset([1.5]), 3 + 4j, type("Probed", (list,), {})()]
+    gc.collect()
+    known = 0
+    for thing in things:
+        known += _check_usage(types, thing, memory)
+        for part in gc.get_rpy_referents(thing):
+            known += _check_usage(types, part, memory)
+    strings = [_old_filler[:i] for i in range(5, 50)]
+    gc.collect()
+    for string in strings:          # the id is where its characters are
+        (part,) = gc.get_rpy_referents(string)
+        found = memory.words(id(string), 3)
+        if (found[0] & TYPE != types.number_of(part)
+                or found[2] != len(string)
+                or types.size(found) != gc.get_rpy_memory_usage(part)):
+            raise NotCertain("a string of %d characters begins with %s" % (
+                len(string), found))
+    return ("%d objects have the size that the GC tells; %d fit side by side"
+            % (known + len(strings), _walk_new_objects(memory, types)))
+
+
+def _check_usage(types: Types, thing: Any, memory: Memory) -> int:
+    """Returns 1 if the size of the object says anything."""
+    entry = types.entry(types.number_of(thing))
+    fixed = entry[memory.layout.type_fixed_size // 8]
+    rest = gc.get_rpy_memory_usage(thing) - (fixed + 7 & ~7)
+    if rest == 0:
+        return 1
+    item = entry[memory.layout.type_item_size // 8]
+    if rest < 0 or not entry[types.bits // 8] & types.is_varsize or item == 0:
+        raise NotCertain("%s has %d bytes, says the GC, but %d the type table"
+                         % (types.names[gc.get_rpy_type_index(thing)],
+                            gc.get_rpy_memory_usage(thing), fixed))
+    return 1
+
+
+def _walk_new_objects(memory: Memory, types: Types) -> int:
+    snapshot = memory.made_by(lambda: [
+        [Probed(i), [i] * i, (i, i, "x"), {i: i}, i + 0.5, _old_filler[:i], {i},
+         slice(i), -i << 70] for i in range(100)])
+    found = [header & TYPE for header, _ in types.walk(snapshot)]
+    number = types.number_of(snapshot.made[0][0])
+    if found.count(number) != len(snapshot.made):
+        raise NotCertain("of %d new objects, %d are in the nursery" % (
+            len(snapshot.made), found.count(number)))
+    return len(found)
+
+
+def find_forwarded(memory: Memory, types: Types) -> int:
+    """The word that a survivor of a minor collection leaves in the nursery in
+    front of its new address."""
+    # what runs after the collection starts at the nursery's beginning
+    gc.collect_step()
+    ahead = [_old_filler[:1000 + i] for i in range(200)]
+    snapshot = memory.made_by(lambda: [Probed(i) for i in range(2 * SOME)])
+    del snapshot.made[:SOME], ahead
+    alive = snapshot.made
+    gc.collect_step()
+    words = memory.again(snapshot)
+    number = types.number_of(snapshot.made[0])
+    places = [(address - snapshot.start) // 8
+              for header, address in types.walk(snapshot)
+              if header & TYPE == number]
+    found = [(words[at], words[at + 1]) for at in places]
+    if len(places) != 2 * SOME:
+        raise NotCertain("of %d objects, %d are seen in the nursery" % (
+            2 * SOME, len(places)))
+    if (len({mark for mark, _ in found[SOME:]}) != 1
+            or [to for _, to in found[SOME:]] != [id(t) for t in alive]):
+        raise NotCertain("survivors leave %s" % found[SOME:][:2])
+    if any(mark & TYPE != number for mark, _ in found[:SOME]):
+        raise NotCertain("who does not survive leaves %s" % found[:2])
+    mark = found[SOME][0]
+    if mark & TYPE in types.rows:
+        raise NotCertain("a survivor leaves 0x%x, which is a header" % mark)
+    return mark - 2**64 if mark >= 2**63 else mark
+
+
+def find_state(memory: Memory) -> int:
+    """The offset of the GC's state: the one word that always is what
+    gc.collect_step() tells."""
+    gc.collect()
+    candidates = set(range(0, GC_SIZE, 8))
+    seen = set()
+    for _ in range(STEPS):
+        step = gc.collect_step()
+        found = memory.words(memory.gc, GC_SIZE // 8)
+        state = step.newstate if step.newstate <= FINALIZING else WAITING
+        seen.add(state)
+        candidates = {c for c in candidates if found[c // 8] == state}
+    if len(candidates) != 1 or len(seen) != FINALIZING + 1:
+        raise NotCertain("%d words agree with the GC's state, which was %s" % (
+            len(candidates), sorted(seen)))
+    (offset,) = candidates
+    return offset
+
+
+def _step_to(state: int) -> None:
+    for _ in range(1000):
+        if gc.collect_step().newstate == state:
+            return
+    raise NotCertain("the GC does not come to state %d" % state)
+
+
+def find_visited(memory: Memory) -> int:
+    """The flag of those old objects that marking has met."""
+    gc.collect()
+    _step_to(WAITING)
+    alive, dead = _old(Probed), _old(Probed)
+    at, at_dead = [id(t) for t in alive], [id(t) for t in dead]
+    _step_to(WAITING)
+    before = [memory.word(a) for a in at + at_dead]
+    del dead
+    _step_to(SWEEPING)
+    marked = [memory.word(a) for a in at]
+    unmarked = [memory.word(a) for a in at_dead]
+    _step_to(WAITING)
+    after = [memory.word(a) for a in at]
+    if {h & TYPE for h in before + marked + unmarked + after} != {
+            before[0] & TYPE}:
+        raise NotCertain("the headers of old objects change")
+    bits = FLAGS
+    for header in marked:
+        bits &= header
+    for header in before + unmarked + after:
+        bits &= ~header
+    return _one_bit(bits, "marking")
+
+
+def find_pinned(memory: Memory) -> int:
+    """The flag of young objects that C code reads while threads run: they stay
+    where they are."""
+    reader, writer = os.pipe()
+    size = 3000
+    end = threading.Event()
+    try:
+        os.set_blocking(writer, False)
+        try:
+            for _ in range(PIPE // len(_old_filler)):
+                os.write(writer, _old_filler)
+        except BlockingIOError:
+            pass
+        os.set_blocking(writer, True)
+        number = memory.word(id(_old_filler)) & TYPE
+
+        def write() -> None:
+            os.write(writer, _old_filler[:size - 7] + b"%07d" % size)
+            end.set()
+
+        start = int(memory.free[0])
+        thread = threading.Thread(target=write, daemon=True)
+        thread.start()
+        time.sleep(0.05)
+        found = [a for a in range(start, int(memory.free[0]), 8)
+                 if memory.word(a) & TYPE == number
+                 and memory.word(a + 16) == size]
+        during = [memory.word(a) for a in found]
+        if end.is_set() or len(found) != 1:
+            raise NotCertain("%d of the bytes that are being written are in the "
+                             "nursery" % len(found))
+    finally:
+        os.set_blocking(reader, False)
+        for _ in range(2 * PIPE // len(_old_filler)):
+            try:
+                os.read(reader, len(_old_filler))
+            except BlockingIOError:
+                if end.is_set():
+                    break
+                time.sleep(0.001)
+    end.wait(1)
+    after = [memory.word(a) for a in found]
+    os.close(reader)
+    os.close(writer)
+    if after[0] & TYPE != number:
+        raise NotCertain("the bytes have moved")
+    return _one_bit(during[0] & ~after[0], "writing")
+
+
+def _one_bit(bits: int, what: str) -> int:
+    if not bits or bits & bits - 1:
+        raise NotCertain("%s sets the bits 0x%x" % (what, bits))
+    return bits

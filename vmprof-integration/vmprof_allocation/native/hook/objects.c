@@ -1,0 +1,496 @@
+#define _GNU_SOURCE
+#include "objects.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "divert.h"
+#include "invariant.h"
+#include "recorder.h"
+#include "sampler.h"
+#include "types.h"
+
+/* incminimark's gc_state */
+enum { MARKING = 1, SWEEPING = 2 };
+
+/* Before an array of more than so many items of pointers, the GC may reserve
+   one bit for each so many items, in whole words. */
+#define CARD_ITEMS          128
+
+struct waiting {
+    uintptr_t start;
+    int64_t key, stack, size, at, interval;
+    enum nursery_place place;
+};
+
+struct young {
+    uintptr_t object;           /* 0: it is not known which */
+    int64_t key, stack, interval;
+    int64_t size;
+    int32_t type;
+    int32_t which;
+    int is_large, is_freed, is_old;
+    int is_part;                /* of a piece of several objects */
+};
+
+struct followed {
+    uintptr_t object;
+    int64_t key, stack, interval;
+    int64_t size;
+    int32_t type;
+    int32_t which;
+};
+
+static struct {
+    uintptr_t gc_state;
+    uint64_t visited, pinned, has_cards;
+    int64_t forwarded;
+} place;
+
+static struct {
+    struct waiting *waiting;
+    struct young *young;
+    struct followed *followed;
+    size_t waiting_count, young_count, followed_count;
+    size_t left;                /* of those that wait, while they are looked at */
+    size_t most_waiting, most_young, most_followed;
+    int follow;
+    struct sampler behind;      /* for the objects behind a holder */
+    int fixed;
+    int state;                  /* the GC's, when it was last seen */
+    int64_t surprises;
+    int64_t majors;
+    int64_t began;              /* the minor collection that is at work */
+    int large;                  /* young objects that it may free */
+    double alive, peak;         /* estimated bytes of those that are followed */
+} objects;
+
+static int64_t word_at(uintptr_t address)
+{
+    int64_t word;
+
+    memcpy(&word, (const void *)address, sizeof word);
+    return word;
+}
+
+void objects_prepare(const struct hook_place *p)
+{
+    if (p->gc == 0 || p->gc_state < 0 || p->flag_visited == 0 || p->flag_pinned == 0 ||
+        p->forwarded == 0)
+        return;
+    place.gc_state = p->gc + (uintptr_t)p->gc_state;
+    place.visited = p->flag_visited;
+    place.pinned = p->flag_pinned;
+    place.has_cards = p->flag_visited << 4;     /* in all of incminimark */
+    place.forwarded = p->forwarded;
+}
+
+int hook_knows_objects(void)
+{
+    return place.gc_state != 0;
+}
+
+static int gc_state(void)
+{
+    int state;
+
+    memcpy(&state, (const void *)place.gc_state, sizeof state);
+    return state;
+}
+
+/* ____________________________________________________________ */
+/* begin */
+
+/* Memory that is taken when it is touched */
+static void *reserve(size_t count, size_t size)
+{
+    void *map = mmap(NULL, count * size, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    return map == MAP_FAILED ? NULL : map;
+}
+
+static void give_back(void *map, size_t count, size_t size)
+{
+    if (map != NULL)
+        munmap(map, count * size);
+}
+
+void objects_end(void)
+{
+    give_back(objects.waiting, OBJECTS_WAITING, sizeof *objects.waiting);
+    give_back(objects.young, OBJECTS_WAITING, sizeof *objects.young);
+    give_back(objects.followed, OBJECTS_FOLLOWED, sizeof *objects.followed);
+    objects.waiting = NULL;
+    objects.young = NULL;
+    objects.followed = NULL;
+    objects.waiting_count = objects.young_count = objects.followed_count = 0;
+}
+
+int objects_begin(uint64_t seed, int fixed, int follow)
+{
+    objects_end();
+    memset(&objects, 0, sizeof objects);
+    if (place.gc_state == 0)
+        return 0;
+    objects.waiting = reserve(OBJECTS_WAITING, sizeof *objects.waiting);
+    objects.young = reserve(OBJECTS_WAITING, sizeof *objects.young);
+    objects.followed = reserve(OBJECTS_FOLLOWED, sizeof *objects.followed);
+    if (objects.waiting == NULL || objects.young == NULL ||
+        objects.followed == NULL) {
+        objects_end();
+        return ENOMEM;
+    }
+    /* not the sampler's own: the choice of samples is the same without this */
+    sampler_start(&objects.behind, 1, seed + 1, fixed);
+    objects.fixed = fixed;
+    objects.follow = follow;
+    objects.state = gc_state();
+    types_begin();
+    return 0;
+}
+
+int64_t objects_memory(void)
+{
+    return (int64_t)(objects.most_waiting * sizeof *objects.waiting +
+                     objects.most_young * sizeof *objects.young +
+                     objects.most_followed * sizeof *objects.followed);
+}
+
+static void note_most(size_t *most, size_t count)
+{
+    if (*most < count)
+        *most = count;
+}
+
+/* Estimated bytes that it stands for: converter/.../estimator.py */
+static double weight(const struct followed *followed)
+{
+    double size = (double)followed->size;
+    double interval = (double)followed->interval;
+
+    if (objects.fixed)
+        return size > interval ? size : interval;
+    return size / -expm1(-size / interval);
+}
+
+/* ____________________________________________________________ */
+/* birth */
+
+void objects_sampled(int64_t key, const struct nursery_sample *sample)
+{
+    struct waiting *waiting;
+
+    if (objects.waiting == NULL)
+        return;
+    if (objects.waiting_count == OBJECTS_WAITING) {
+        if (recorder_begin_facts(nursery.collections)) {
+            recorder_young(key, FACTS_NOT_KNOWN, 0, 0);
+            recorder_end_facts();
+        }
+        return;
+    }
+    waiting = &objects.waiting[objects.waiting_count++];
+    waiting->start = (uintptr_t)sample->start;
+    waiting->key = key;
+    waiting->stack = (int64_t)recorder_sampled_stack();
+    waiting->size = sample->size;
+    waiting->at = sample->at;
+    waiting->interval = sample->interval;
+    waiting->place = sample->place;
+    note_most(&objects.most_waiting, objects.waiting_count);
+}
+
+/* ____________________________________________________________ */
+/* before a minor collection */
+
+static struct young *new_young(const struct waiting *waiting, uintptr_t object)
+{
+    struct young *young;
+
+    /* each sample that is left needs one */
+    if (objects.young_count + objects.left >= OBJECTS_WAITING)
+        return NULL;
+    young = &objects.young[objects.young_count++];
+    memset(young, 0, sizeof *young);
+    young->object = object;
+    young->key = waiting->key;
+    young->stack = waiting->stack;
+    young->interval = waiting->interval;
+    young->size = waiting->size;
+    return young;
+}
+
+/* Returns 0 if objects do not fill the piece exactly. */
+static int walk_piece(const struct waiting *waiting)
+{
+    uintptr_t object = waiting->start;
+    uintptr_t end = object + (uintptr_t)waiting->size;
+    struct sampler *behind = &objects.behind;
+    struct young *young;
+    int which = 0;
+
+    behind->gap = waiting->at;
+    while (object < end) {
+        int64_t size = types_size(object);
+        if (size <= 0 || size > (int64_t)(end - object))
+            return 0;
+        if (behind->gap >= size)
+            behind->gap -= size;
+        else {
+            sampler_next_within(behind, size, waiting->interval,
+                                (int64_t)(end - object) - size);
+            young = new_young(waiting, object);
+            if (young != NULL) {
+                young->is_part = size != waiting->size;
+                young->size = size;
+                young->which = which++;
+            }
+        }
+        object += (uintptr_t)size;
+    }
+    return 1;
+}
+
+static void look_at(const struct waiting *waiting)
+{
+    size_t before = objects.young_count;
+    struct young *young;
+
+    if (waiting->place != NURSERY_SMALL) {
+        young = new_young(waiting, waiting->start);
+        young->is_large = waiting->place == NURSERY_LARGE;
+        young->is_old = waiting->place == NURSERY_OLD;
+        objects.large += young->is_large;
+    }
+    else if (!walk_piece(waiting)) {
+        objects.young_count = before;
+        (void)new_young(waiting, 0);
+        return;
+    }
+    for (; before < objects.young_count; before++) {
+        young = &objects.young[before];
+        young->type = (int32_t)types_number(young->object);
+    }
+}
+
+static void forget_all(void)
+{
+    objects.waiting_count = objects.young_count = objects.followed_count = 0;
+    objects.alive = 0.0;
+}
+
+/* The GC has moved objects, or freed them, and nobody has seen it. */
+static void lose_all(void)
+{
+    size_t i;
+
+    for (i = 0; i < objects.waiting_count; i++)
+        recorder_young(objects.waiting[i].key, FACTS_NOT_KNOWN, 0, 0);
+    for (i = 0; i < objects.followed_count; i++)
+        recorder_lost(objects.followed[i].key, objects.followed[i].which);
+    forget_all();
+}
+
+static void forget_dead(const struct followed *followed)
+{
+    recorder_freed(followed->key, followed->which);
+    objects.alive -= weight(followed);
+}
+
+/* All marks are there, and nothing has been swept. */
+static void judge(void)
+{
+    size_t i, kept = 0;
+
+    for (i = 0; i < objects.followed_count; i++) {
+        struct followed *followed = &objects.followed[i];
+        if ((uint64_t)word_at(followed->object) & place.visited)
+            objects.followed[kept++] = *followed;
+        else
+            forget_dead(followed);
+    }
+    objects.followed_count = kept;
+    if (kept == 0)
+        objects.alive = 0.0;    /* no rounding errors */
+    objects.majors++;
+    recorder_event(FACTS_MAJOR, recorder_now(), objects.majors);
+    types_major_collection();
+}
+
+void objects_before_collection(void)
+{
+    int state;
+    size_t i;
+
+    if (objects.waiting == NULL)
+        return;
+    objects.began = recorder_now();
+    objects.young_count = 0;
+    objects.large = 0;
+    state = gc_state();
+    if (!recorder_begin_facts(nursery.collections)) {
+        forget_all();
+        return;
+    }
+    if (objects.surprises != nursery.surprises)
+        lose_all();
+    objects.surprises = nursery.surprises;
+    if (state == SWEEPING && objects.state == MARKING)
+        judge();
+    objects.state = state;
+    for (i = 0; i < objects.waiting_count; i++) {
+        objects.left = objects.waiting_count - i - 1;
+        look_at(&objects.waiting[i]);
+    }
+    objects.waiting_count = 0;
+    note_most(&objects.most_young, objects.young_count);
+    recorder_end_facts();
+    if (objects.large > 0)
+        (void)divert_set(DIVERT_FREE, 1);
+}
+
+/* ____________________________________________________________ */
+/* during one */
+
+/* Where the memory of a large object begins: there may be bits before it. */
+static int is_memory_of(uintptr_t memory, uintptr_t object)
+{
+    if (memory >= object)
+        return memory == object;
+    return ((uint64_t)word_at(object) & place.has_cards) != 0 &&
+           object - memory <= (uintptr_t)types_size(object) / 8 / CARD_ITEMS /
+                              8 + 8;
+}
+
+void objects_free(void *memory)
+{
+    size_t i;
+    int left = objects.large;
+
+    for (i = 0; left > 0 && i < objects.young_count; i++) {
+        struct young *young = &objects.young[i];
+        if (!young->is_large)
+            continue;
+        left--;
+        if (!young->is_freed &&
+            is_memory_of((uintptr_t)memory, young->object))
+            young->is_freed = 1;
+    }
+    free(memory);
+}
+
+/* ____________________________________________________________ */
+/* after one */
+
+static void follow(const struct young *young, uintptr_t object)
+{
+    struct followed *followed;
+
+    if (!objects.follow)
+        return;
+    if (objects.followed_count == OBJECTS_FOLLOWED) {
+        recorder_lost(young->key, young->which);
+        return;
+    }
+    followed = &objects.followed[objects.followed_count++];
+    followed->object = object;
+    followed->key = young->key;
+    followed->which = young->which;
+    followed->stack = young->stack;
+    followed->interval = young->interval;
+    followed->size = young->size;
+    followed->type = young->type;
+    objects.alive += weight(followed);
+    note_most(&objects.most_followed, objects.followed_count);
+}
+
+static void tell(const struct young *young)
+{
+    enum facts_outcome outcome = FACTS_DIED;
+    uintptr_t object = young->object;
+    int64_t header;
+
+    if (object == 0)
+        outcome = FACTS_NOT_KNOWN;
+    else if (young->is_large || young->is_old)
+        outcome = young->is_freed ? FACTS_DIED : FACTS_PROMOTED;
+    else {
+        header = word_at(object);
+        if (header == place.forwarded) {
+            outcome = FACTS_PROMOTED;
+            object = (uintptr_t)word_at(object + sizeof header);
+        }
+        else if ((uint64_t)header & place.pinned)
+            outcome = FACTS_PINNED;
+    }
+    recorder_young(young->key, objects.follow ? outcome : FACTS_NOT_KNOWN,
+                   young->type, young->is_part ? young->size : 0);
+    if (outcome == FACTS_PROMOTED)
+        follow(young, object);
+}
+
+void objects_after_collection(void)
+{
+    size_t i;
+
+    if (objects.waiting == NULL)
+        return;
+    if (objects.large > 0)
+        (void)divert_set(DIVERT_FREE, 0);
+    objects.large = 0;
+    if (!recorder_begin_facts(nursery.collections))
+        return;
+    for (i = 0; i < objects.young_count; i++)
+        tell(&objects.young[i]);
+    objects.young_count = 0;
+    if (objects.peak < objects.alive)
+        objects.peak = objects.alive;
+    recorder_event(FACTS_MINOR, objects.began, nursery.allocated);
+    recorder_end_facts();
+}
+
+/* ____________________________________________________________ */
+/* what is alive */
+
+void objects_clear(void)
+{
+    forget_all();
+    objects.peak = 0.0;
+}
+
+void objects_reset_peak(void)
+{
+    objects.peak = objects.alive;
+}
+
+void objects_traced(double *alive, double *peak)
+{
+    *alive = objects.alive;
+    *peak = objects.peak > objects.alive ? objects.peak : objects.alive;
+}
+
+struct hook_object *objects_copy(int64_t *count)
+{
+    struct hook_object *copy = malloc(
+        (objects.followed_count + 1) * sizeof *copy);
+    size_t i;
+
+    *count = 0;
+    if (copy == NULL)
+        return NULL;
+    for (i = 0; i < objects.followed_count; i++) {
+        const struct followed *followed = &objects.followed[i];
+        copy[i].address = followed->object;
+        copy[i].key = followed->key;
+        copy[i].stack = followed->stack;
+        copy[i].size = followed->size;
+        copy[i].interval = followed->interval;
+        copy[i].type = followed->type;
+    }
+    *count = (int64_t)objects.followed_count;
+    return copy;
+}

@@ -1,0 +1,77 @@
+#pragma once
+/* The sampled objects, from their birth to their death.
+ *
+ * A sample is taken when its bytes are reserved, before there is an object.  So
+ * it *waits* for the next minor collection, before which all headers of the
+ * nursery are valid.  The JIT may have reserved the bytes for several objects;
+ * the *piece* is walked, from header to header:
+ *
+ *     sample's start                  sampled byte            end
+ *        v                                 v                   v
+ *        +------------+--------------------+---------+---------+
+ *        | object     |       object       | object  | object  |
+ *        +------------+--------------------+---------+---------+
+ *                               ^
+ *                             holder
+ *
+ * The *holder* of the sampled byte is sampled.  The sampler has drawn a new gap
+ * at the end of the piece; what it would have drawn at the end of the holder
+ * is drawn now, so that objects behind the holder may be sampled, too, each with
+ * the probability of its own size.  A walk that does not fit exactly is not
+ * believed: then nothing is known of this sample.
+ *
+ * Behind the minor collection, an object of the nursery has left a forwarding
+ * address there, or it is pinned, or it is dead; a large one was given back to
+ * the C library meanwhile, or not.  Those that live on are *followed*: old
+ * objects do not move.  When a major collection has marked all that lives, and
+ * before it sweeps, those without a mark are dead.  That moment is the first
+ * minor collection of the sweeping phase, as incminimark begins each of its
+ * major steps with a minor collection.  Nothing is kept alive by this, and an
+ * address is forgotten before somebody else can get it.
+ *
+ * The GIL is held in all of these.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hook.h"
+#include "nursery.h"
+
+/* So many samples wait, or are followed, at most; of more, nothing is known. */
+#define OBJECTS_WAITING     ((size_t)1 << 18)
+#define OBJECTS_FOLLOWED    ((size_t)1 << 20)
+
+void objects_prepare(const struct hook_place *place);
+
+/* A profile begins; 'follow': beyond the next minor collection.  Returns 0, or
+   ENOMEM: then nothing will be known of any. */
+int objects_begin(uint64_t seed, int fixed, int follow);
+
+/* No more is to be known.  Harmless if it was done before. */
+void objects_end(void);
+
+/* A sample was taken. */
+void objects_sampled(int64_t key, const struct nursery_sample *sample);
+
+/* Around a minor collection; struct nursery's */
+void objects_before_collection(void);
+void objects_after_collection(void);
+
+/* In place of libpypy's free(), while a minor collection with large objects is
+   at work */
+void objects_free(void *memory);
+
+/* Forget those that there are, or the largest sum. */
+void objects_clear(void);
+void objects_reset_peak(void);
+
+/* Estimated bytes of those that are followed, and the most that there were
+   after a minor collection */
+void objects_traced(double *alive, double *peak);
+
+/* Those that are followed, for free(); NULL if there is no memory */
+struct hook_object *objects_copy(int64_t *count);
+
+/* Bytes that this has taken at most */
+int64_t objects_memory(void);

@@ -1,0 +1,80 @@
+#pragma once
+/* What is known of sampled objects, and of the garbage collector, as payloads
+ * of blocks: PROFILE.rst, ``types``, ``facts`` and ``gc``.
+ *
+ * These are buffers and no more: profile_log.c writes them as blocks when it
+ * flushes, which it has to do before facts_have_room() says no.  Times are in
+ * nanoseconds since the profile began.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(hidden)
+
+#define FACTS_SIZE          16384
+#define FACTS_TYPES_SIZE    8192
+#define FACTS_EVENTS_SIZE   4096
+#define FACTS_NAME_MAX      1024        /* bytes; what is longer is cut */
+
+struct facts_payload {
+    const char *kind;
+    const char *text;
+    size_t size;
+};
+
+/* Of the three, in the order in which they are written, number 'i'; size 0: there
+   is nothing to say */
+#define FACTS_PAYLOADS      3
+struct facts_payload facts_payload(int i);
+
+/* They were written, or are not to be. */
+void facts_clear(void);
+
+int facts_are_empty(void);
+
+/* For one more entry of any kind? */
+int facts_have_room(void);
+
+/* What follows was found out by a collection that ended at 'time'. */
+void facts_collection(int64_t time, int64_t collections);
+
+enum facts_outcome {
+    FACTS_DIED,
+    FACTS_PROMOTED,
+    FACTS_PINNED,
+    FACTS_NOT_KNOWN
+};
+
+/* The object of sample 'key', or one more of the objects of the same piece,
+   after its first minor collection.  'type' is a number of facts_type(), or 0;
+   'size' in bytes, or 0 if it is the sample's. */
+void facts_young(int64_t key, enum facts_outcome outcome, int64_t type,
+                 int64_t size);
+
+/* Object number 'which' of sample 'key', from 0 on, is dead; or will not be
+   heard of again. */
+void facts_freed(int64_t key, int which);
+void facts_lost(int64_t key, int which);
+
+/* A name of a type.  'kind' is PROFILE.rst's; 'gcs' is the GC's number, or -1. */
+enum facts_name {
+    FACTS_NAME_GCS = 1,
+    FACTS_NAME_PYTHON,
+    FACTS_NAME_STORAGE,
+    FACTS_NAME_INTERNAL
+};
+
+void facts_type(int64_t number, enum facts_name kind, int64_t gcs,
+                const char *name, size_t size);
+
+enum facts_event {
+    FACTS_MINOR = 1,
+    FACTS_MAJOR = 3
+};
+
+/* 'value' is what PROFILE.rst says of the kind. */
+void facts_event(enum facts_event kind, int64_t time, int64_t duration,
+                 int64_t value);
+
+#pragma GCC visibility pop
