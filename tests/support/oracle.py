@@ -130,6 +130,8 @@ def objects(event: Allocation, sampled: int, interval: int, fixed: bool,
         if start <= sampled < end:
             yield Object(event.number, which, part, size)
             which += 1
+            if end == event.size:
+                return          # it would not be used
             sampled = following_byte(sampled, end, interval, fixed, random)
 
 

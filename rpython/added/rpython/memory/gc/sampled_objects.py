@@ -247,10 +247,12 @@ class SampledObjects(object):
             else:
                 size = piece.size - position
                 found = -1
-            if self.behind.pass_object(size):
+            if self.behind.gap < size:
                 self.add(gc, piece, found, which, size)
                 which += 1
             position += size
+            if position < piece.size:
+                self.behind.pass_object(size)
 
     def add(self, gc, piece, position, which, size):
         """Add the young object at this position, or, if that is negative, one
