@@ -1,6 +1,6 @@
 """objects.c: which objects of a piece are sampled, and what becomes of them.
 
-The heap is that of native/objects_harness.c; tests/sampler/test_facts.py does
+The heap is that of native/objects_harness.c; tests/end_to_end/test_what_became.py does
 the same in PyPy.
 """
 from __future__ import annotations

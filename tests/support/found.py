@@ -45,8 +45,8 @@ def found(profile: Profile, type_: str = "", size: int = 0) -> Found:
     """Of all samples of the type that is shown so ("": of any), and of objects
     of `size` bytes (0: of any)."""
     names = TypeNames(profile)
-    objects: dict[str, float] = collections.Counter()
-    variances: dict[str, float] = collections.Counter()
+    objects: dict[str, float] = collections.defaultdict(float)
+    variances: dict[str, float] = collections.defaultdict(float)
     samples: collections.Counter[str] = collections.Counter()
     columns = profile.samples
     for type_index, fate, found_size, interval in zip(

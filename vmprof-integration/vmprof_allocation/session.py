@@ -58,6 +58,12 @@ def file_id(fd: int) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+def mark_all(name: str) -> None:
+    """In every session of this process, whoever started it."""
+    for session in _running[:]:
+        session.mark(name)
+
+
 class Session:
     """Samples from start() to stop(), in the process that called start().
     A context manager that does both."""
@@ -207,6 +213,16 @@ class Session:
             if self._engine is None:
                 raise AllocationSamplingError("allocation sampling is not on")
             self._engine.set_interval(interval)
+
+    def mark(self, name: str) -> None:
+        """Name this moment: `report --leaks` tells what was allocated between
+        two of these.  Harmless while this session is not on."""
+        if not isinstance(name, str):
+            raise AllocationSamplingError(
+                "the mark %r is no text; write for example \"warm\"" % (name,))
+        with Section(_lock):
+            if self._engine is not None and self.is_on:
+                self._engine.mark(name)
 
     def statistics(self) -> Statistics:
         if self._engine is None:

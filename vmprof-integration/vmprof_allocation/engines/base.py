@@ -115,6 +115,12 @@ class Engine:
         """
         raise NotImplementedError
 
+    def mark(self, name: str) -> None:
+        """Name this moment, in the profile.  Harmless while nothing is
+        sampled.  Raises AllocationSamplingError if this engine can't."""
+        raise AllocationSamplingError(
+            "the engine %r has no marks" % self.name)
+
     # While it samples with Settings.in_memory:
 
     def alive(self) -> list[Alive]:
@@ -137,6 +143,11 @@ class Engine:
         raise NotImplementedError
 
     def reset_peak(self) -> None:
+        raise NotImplementedError
+
+    def ignore(self, ignored: bool) -> None:
+        """What this thread allocates is not the program's, until it is not
+        `ignored` any more."""
         raise NotImplementedError
 
     def flush(self) -> None:

@@ -385,7 +385,7 @@ def _bytes(traces: list[RawTrace]) -> int:
 
 
 def _objects(traces: list[RawTrace]) -> int:
-    return round(sum(_at(trace, _OBJECTS, 1) for trace in traces))
+    return round(sum(float(_at(trace, _OBJECTS, 1)) for trace in traces))
 
 
 def _error(traces: list[RawTrace], variance: int) -> float:

@@ -86,7 +86,14 @@ class Tracer:
         return self._engine.statistics().memory + os.fstat(self._fd).st_size
 
     def traces(self) -> list[RawTrace]:
-        """Of all that is alive and not ours."""
+        """Of all that is alive."""
+        self._engine.ignore(True)
+        try:
+            return self._traces()
+        finally:
+            self._engine.ignore(False)
+
+    def _traces(self) -> list[RawTrace]:
         from vmprof_convert.estimator import probability
         alive = self._engine.alive()
         self._learn()
@@ -106,11 +113,15 @@ class Tracer:
 
     def traceback_of(self, object_: object) -> tuple[RawTraceback, int] | None:
         """Where it was allocated; None if it was not sampled."""
-        found = self._engine.find_alive(id(object_))
-        if found is None:
-            return None
-        self._learn()
-        return self._traceback(found.stack)
+        self._engine.ignore(True)
+        try:
+            found = self._engine.find_alive(id(object_))
+            if found is None:
+                return None
+            self._learn()
+            return self._traceback(found.stack)
+        finally:
+            self._engine.ignore(False)
 
     def _traceback(self, stack: int) -> tuple[RawTraceback, int] | None:
         if stack >= len(self._tracebacks) or stack == 0:
@@ -125,14 +136,16 @@ class Tracer:
             return
         from vmprof_convert import readers
         from vmprof_convert.model import PYTHON
+        from vmprof_convert.program import Program
         profile, numbers = readers.read_stacks(os.pread(self._fd, size, 0))
         self._read = size
+        program = Program(profile)
         known: dict[int, tuple[str, int]] = {}
         self._tracebacks = [None]
         for number in numbers[1:]:
             frames: list[Any] = []
             is_ours = False
-            for frame in reversed(profile.stacks[number]):
+            for frame in reversed(program.frames(profile.stacks[number])):
                 place = known.get(frame.address)
                 if place is None:
                     function = profile.function(frame.address)

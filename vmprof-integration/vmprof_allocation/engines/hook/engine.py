@@ -244,6 +244,11 @@ class HookEngine(Engine):
                     "the profile ends before the program does: "
                     + ended.decode("ascii"))
 
+    def mark(self, name: str) -> None:
+        with self._section():
+            if self._pid == os.getpid():
+                self._lib.hook_mark(name.encode("utf-8", "replace"))
+
     def alive(self) -> list[Alive]:
         with self._section():
             if not self._is_followed():
@@ -292,6 +297,9 @@ class HookEngine(Engine):
         pair = self._place.ffi.new("double[2]")
         self._lib.hook_traced(pair, pair + 1)
         return float(pair[0]), float(pair[1])
+
+    def ignore(self, ignored: bool) -> None:
+        self._lib.hook_ignore(ignored)
 
     def flush(self) -> None:
         if self._is_followed():

@@ -199,6 +199,11 @@ void hook_traced(double *alive, double *peak)
     objects_traced(alive, peak);
 }
 
+int hook_mark(const char *name)
+{
+    return recorder_mark(name);
+}
+
 void hook_flush(void)
 {
     recorder_flush();

@@ -36,9 +36,9 @@ KEEP = """
 
 
 def sampled(pypy: PyPy, source: str, *arguments: str, interval: str = "512",
-            jit: str = "", **environment: str) -> Profile:
-    profile = pypy.sample(source, interval, jit=jit, arguments=arguments,
-                          **environment).profile()
+            jit: str = "") -> Profile:
+    profile = pypy.sample(source, interval, jit=jit,
+                          arguments=arguments).profile()
     assert profile.has_types and profile.has_lifetimes
     check_conservation(profile)
     return profile
