@@ -1,8 +1,20 @@
-"""What the probe finds out about the objects of the PyPy that the tests run."""
+"""What the probe finds out about the objects of the PyPy that the tests run, and
+what profiles say by it."""
 from __future__ import annotations
 
-from conftest import PyPy
+import json
+import os
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from conftest import CACHE, PyPy
+from profile_types import INTERNAL, PYTHON, STORAGE, Types
 from test_find import fields, remembered
+from vmprof_allocation.engines.hook import cache
+
+JIT = pytest.mark.parametrize("jit", ["off", ""])
 
 
 def test_facts_are_found(stock_pypy: PyPy) -> None:
@@ -18,3 +30,412 @@ def test_facts_are_found(stock_pypy: PyPy) -> None:
     state = int(layout["gc_state"][0])
     assert 0 < state < int(layout["nursery_free"][0]) - int(layout["gc"][0])
     assert state % 8 == 0
+
+
+# ____________________________________________________________
+# names of what is Python's own, and the interpreter's
+
+def texts(pypy: PyPy) -> list[str]:
+    """The lines that the probe has written."""
+    assert pypy.command("-m", "vmprof_allocation", "doctor").code == 0
+    (path,) = (path for path in Path(CACHE, "vmprof-allocation").iterdir()
+               if path.name.endswith("-%d.types" % cache.VERSION))
+    return path.read_text().splitlines()
+
+
+def by_row(pypy: PyPy) -> dict[int, tuple[int, str, str]]:
+    """For each row of the GC's list: kind, name, the GC's name."""
+    found = {}
+    for line in texts(pypy):
+        if line.startswith("type "):
+            numbers, name, of_gc = line.split("\t")
+            _, _, row, kind, _ = numbers.split(" ")
+            found[int(row)] = int(kind), name, of_gc
+    return found
+
+
+BUILTINS = {
+    "5": "int", "1 << 70": "int", "True": "bool", "0.5": "float",
+    "2j": "complex", "'abc'": "str", "b'abc'": "bytes",
+    "bytearray(b'abc')": "bytearray", "(1, 2)": "tuple", "(1, 'a')": "tuple",
+    "(0.5, 0.5)": "tuple", "(1, 2, 3, 4, 5)": "tuple", "[1]": "list",
+    "{}": "dict", "{1: 2}": "dict", "{1}": "set",
+    "frozenset({1})": "frozenset", "range(3)": "range", "slice(1)": "slice",
+    "memoryview(b'')": "memoryview", "object()": "object", "int": "type",
+    "lambda: 1": "function", "len": "builtin_function", "[].append": "method",
+    "(i for i in [])": "generator", "coroutine": "coroutine",
+    "asynchronous()": "async_generator", "iter(range(3))": "range_iterator",
+    "iter({})": "dict_keyiterator", "{}.keys()": "dict_keys",
+    "{}.items()": "dict_items", "iter({1})": "setiterator",
+    "(lambda: 1).__code__": "code", "trace": "traceback",
+    "(lambda: sys).__closure__[0]": "cell", "property()": "property",
+    "staticmethod(len)": "staticmethod", "enumerate([])": "enumerate",
+    "zip()": "zip", "map(len, [])": "map", "super(int, 5)": "super",
+    "weakref.ref(len)": "weakref", "collections.deque()": "collections.deque",
+    "array.array('d')": "array.array", "io.StringIO()": "_io.StringIO",
+    "io.BytesIO()": "_io.BytesIO", "re.compile('a')": "_sre.SRE_Pattern",
+    "re.match('a', 'a')": "_sre.SRE_Match", "struct.Struct('i')": "_struct.Struct",
+    "itertools.count()": "itertools.count", "gc": "module",
+    "threading.Lock()": "_thread.lock", "NotImplemented": "NotImplementedType",
+}
+
+
+def test_names_of_pythons_own_types(stock_pypy: PyPy) -> None:
+    """Asked in another process, whose heap is not the one that was asked: what
+    `type` says there, and what is the same in all builds."""
+    script = stock_pypy.script("""
+        import array, collections, gc, io, itertools, json, re, struct, sys
+        import threading, weakref
+        async def make(): pass
+        async def asynchronous(): yield 1
+        coroutine = make()
+        try:
+            1 / 0
+        except ZeroDivisionError as e:
+            trace = e.__traceback__
+        def look():
+            answers = {}
+            for source in json.loads(sys.argv[1]):
+                thing = (lambda: eval(source, globals(), {"sys": sys}))()
+                kind = type(thing)
+                answers[source] = (
+                    gc.get_rpy_type_index(thing), kind.__module__,
+                    kind.__qualname__)
+            print(json.dumps(answers))
+        look()
+        coroutine.close()
+    """)
+    sources = [s for s in BUILTINS if "__closure__" not in s]
+    run = stock_pypy.command(str(script), json.dumps(sources))
+    assert run.code == 0, run.err
+    rows = by_row(stock_pypy)
+    same = 0
+    for source, (row, module, name) in json.loads(run.out).items():
+        expected = name if module == "builtins" else module + "." + name
+        assert rows[row][:2] == (PYTHON, expected), source
+        same += expected == BUILTINS[source]
+    # some have moved to another module since
+    assert same > len(sources) - 8
+
+
+@pytest.mark.parametrize("of_gc,kind,name", [
+    ("GcStruct JITFRAME {", INTERNAL, "JIT frame"),
+    ("GcStruct pypy.objspace.std.frame.StdObjSpaceFrame {", INTERNAL, "frame"),
+    ("GcStruct pypy.objspace.std.mapdict.PlainAttribute {", INTERNAL, "map"),
+    ("GcStruct rpython.jit.metainterp.history.ConstInt {", INTERNAL,
+     "JIT compiler"),
+    ("GcStruct rpy_string {", STORAGE, "characters"),
+    # these belong to lists, tuples, frames and others
+    ("GcArray of * GcStruct object {", STORAGE, "object array"),
+    ("GcArray of Signed", STORAGE, "int array"),
+    # and these to one of Python's types
+    ("GcArray of Float", STORAGE, "list"),
+    ("GcArray of odictentry { key: Signed, value: * GcStruct object {", STORAGE,
+     "dict"),
+    ("GcStruct rpython.rlib.rbigint.rbigint {", STORAGE, "int"),
+    ("GcStruct pypy.module._collections.interp_deque.Block {", STORAGE,
+     "collections.deque"),
+])
+def test_name_of_what_python_does_not_show(
+        stock_pypy: PyPy, of_gc: str, kind: int, name: str) -> None:
+    found = {(kind, name) for kind, name, full in by_row(stock_pypy).values()
+             if full.startswith(of_gc)}
+    assert (kind, name) in found
+    # there are dicts of the interpreter's own that are laid out alike
+    assert len(found) == 1 or "odictentry" in of_gc
+
+
+def test_every_type_has_a_name_or_a_class(stock_pypy: PyPy) -> None:
+    nameless = [full for kind, name, full in by_row(stock_pypy).values()
+                if not name]
+    assert all("User" in full for full in nameless), nameless[:5]
+
+
+# ____________________________________________________________
+# instances
+
+#: makes instances, in turn with something else, so that the interpreter is
+#: at work in other places, too
+MAKE = """
+import gc, sys, types
+kept = []
+def make(kind, *arguments, count=3000):
+    for i in range(count):
+        kept.append(kind(*arguments))
+    kept.clear()
+"""
+
+
+#: of what is in the nursery, nothing is known yet
+SETTLE = "gc.collect()\n"
+
+
+def sampled(pypy: PyPy, source: str, jit: str = "") -> Types:
+    """At an interval of 512 bytes."""
+    return Types(pypy.sample(
+        MAKE + textwrap.dedent(source) + "\n" + SETTLE, "512", jit=jit).path)
+
+
+@JIT
+def test_classes_of_all_kinds(stock_pypy: PyPy, jit: str) -> None:
+    types = sampled(stock_pypy, """
+    class Meta(type): pass
+    class Plain: pass
+    class Attributes:
+        def __init__(self):
+            for i in range(12):
+                setattr(self, "attribute%d" % i, i)
+    class Slots:
+        __slots__ = "one", "two"
+        def __init__(self):
+            self.one = self.two = 1
+    class WithMeta(metaclass=Meta): pass
+    class Outer:
+        class Inner: pass
+    class OfDict(dict): pass
+    class OfList(list): pass
+    class OfInt(int): pass
+    class OfStr(str): pass
+    class OfTuple(tuple): pass
+    class OfException(ValueError): pass
+    class OfOSError(OSError): pass
+    class Devolved:
+        def __init__(self):
+            self.__dict__[5] = 6
+    def function():
+        class Local: pass
+        return Local
+    class Foreign: pass
+    Foreign.__module__ = "else.where"
+    Foreign.__module__ = "quite.else.where"
+    class Nowhere: pass
+    Nowhere.__module__ = 5
+    for kind in (Plain, Attributes, Slots, WithMeta, Outer, Outer.Inner, OfDict,
+                 OfList, OfInt, OfTuple, OfException, OfOSError, Devolved,
+                 Foreign, Nowhere, function(), ValueError, KeyError,
+                 StopIteration):
+        make(kind)
+    make(OfStr, "abc")
+    make(Meta, "Made", (), {}, count=300)
+    """, jit).counts()
+    of_main = ["Plain", "Attributes", "Slots", "WithMeta", "Outer",
+               "Outer.Inner", "OfDict", "OfList", "OfInt", "OfStr", "OfTuple",
+               "OfException", "OfOSError", "Devolved", "function.<locals>.Local",
+               "Meta"]
+    others = ["quite.else.where.Foreign", "Nowhere", "ValueError", "KeyError",
+              "StopIteration"]
+    for name in ["__main__." + name for name in of_main] + others:
+        # 3000 objects of 40 bytes and more: never less in ten million years
+        assert types[name] > 100, (name, types)
+    assert not any("Made" in name or name.endswith(("else.where.Nowhere",))
+                   for name in types)
+
+
+@JIT
+@pytest.mark.parametrize("name", [
+    "\U0001f600", "\u20ac", "\"'\\", "\n\t\x1b[1m", "a\0b", "x" * 3000,
+    "a:b;c=d", "\u202e"])
+def test_names_with_any_character(
+        stock_pypy: PyPy, jit: str, name: str) -> None:
+    types = sampled(stock_pypy, """
+    class Named: pass
+    Named.__qualname__ = %r
+    make(Named)
+    """ % name, jit).counts()
+    expected = "__main__." + name
+    if len(expected) > 1024:
+        expected = expected[:1021] + "..."
+    assert types[expected] > 100
+
+
+@JIT
+def test_half_a_character_is_a_question_mark(
+        stock_pypy: PyPy, jit: str) -> None:
+    types = sampled(stock_pypy, """
+    class Named: pass
+    Named.__qualname__ = "a\\ud800b"
+    make(Named)
+    """, jit).counts()
+    assert types["__main__.a???b"] > 100
+
+
+@JIT
+def test_class_that_is_renamed(stock_pypy: PyPy, jit: str) -> None:
+    """Objects count as what their class was called when it was looked at: at
+    the next collection."""
+    types = sampled(stock_pypy, """
+    class Before: pass
+    for i in range(5):
+        make(Before)
+        gc.collect()
+        Before.__qualname__ = "After%d" % i
+    """, jit).counts()
+    for name in "Before", "After0", "After1", "After2", "After3":
+        assert types["__main__." + name] > 100
+    assert types["__main__.After4"] == 0
+
+
+@JIT
+def test_module_that_is_changed(stock_pypy: PyPy, jit: str) -> None:
+    """That is seen after the next major collection."""
+    types = sampled(stock_pypy, """
+    class Moved: pass
+    for i in range(5):
+        make(Moved)
+        gc.collect(); gc.collect()
+        Moved.__module__ = "module%d" % i
+        gc.collect(); gc.collect()
+    """, jit).counts()
+    for name in "__main__", "module0", "module1", "module2", "module3":
+        assert types[name + ".Moved"] > 100
+    assert types["module4.Moved"] == 0
+
+
+@JIT
+def test_classes_that_are_deleted(stock_pypy: PyPy, jit: str) -> None:
+    """Others get their memory."""
+    types = sampled(stock_pypy, """
+    for i in range(60):
+        make(type("Made%d" % i, (), {}), count=1000)
+        if i % 2:
+            gc.collect(); gc.collect()
+    """, jit).counts()
+    made = {name: count for name, count in types.items() if ".Made" in name}
+    assert set(made) == {"__main__.Made%d" % i for i in range(60)}
+    # 1000 objects of 56 bytes, at 512 bytes: 104 of each, give or take 10
+    assert all(40 < count < 170 for count in made.values()), made
+
+
+@JIT
+def test_ten_thousand_classes_of_one_name(stock_pypy: PyPy, jit: str) -> None:
+    """Some have their own number because their instances are laid out in
+    another way."""
+    found = sampled(stock_pypy, """
+    for i in range(10000):
+        make(type("Same", (), {"__module__": "made"}), count=10)
+    """, jit)
+    assert found.counts()["made.Same"] > 5000
+    assert sum(names.get(PYTHON) == "made.Same"
+               for names in found.names.values()) == 1
+
+
+# ____________________________________________________________
+# where nothing is certain
+
+def test_library_of_another_build_is_not_probed(
+        stock_pypy: PyPy, tmp_path: Path) -> None:
+    """As if it were on the command line of another PyPy's find.py."""
+    path = remembered(stock_pypy)
+    layout = path.read_text()
+    layout = layout[:layout.rindex("check=")].replace("build_id=", "build_id=0")
+    script = stock_pypy.script("""
+        import sys
+        from vmprof_allocation.engines.hook.layout import Layout
+        from vmprof_allocation.engines.hook.probe.__main__ import probe
+        from vmprof_allocation.errors import Evidence
+        layout = Layout.parse(sys.stdin.read())
+        layout.gc_state, evidence = -1, Evidence()
+        print(repr(probe(layout, evidence)), layout.gc_state)
+        print(evidence.findings[-1])
+    """)
+    (tmp_path / "layout").write_text(layout)
+    run = stock_pypy.command("-c", "import subprocess, sys; subprocess.run("
+                             "[sys.executable, %r], stdin=open(%r))" % (
+                                 str(script), str(tmp_path / "layout")))
+    assert run.out.startswith("'' -1\n('objects', 'not known: this process runs "
+                              "another build"), run
+
+
+@pytest.mark.parametrize("program", [
+    "import os; os.kill(os.getpid(), 11)", "print('{}')", "print('')",
+    "raise SystemExit(1)", "print('{\"layout\": \"\"}')"])
+def test_probe_that_fails_leaves_sampling_as_it_was(
+        stock_pypy: PyPy, program: str) -> None:
+    """A wrong pointer kills a process, and not that of the search."""
+    stock_pypy.environment["XDG_CACHE_HOME"] = str(stock_pypy.folder / "cache")
+    broken = stock_pypy.script(program, "broken.py")
+    script = stock_pypy.script("""
+        import subprocess, sys
+        from vmprof_allocation.engines.hook import find
+        run = subprocess.run
+        def broken(command, **options):
+            return run([sys.executable, %r], **options)
+        find.subprocess.run = broken
+        find.main(sys.argv[1:])
+    """ % str(broken), "search.py")
+    where = stock_pypy.command("-c", "from vmprof_allocation.engines.hook import "
+                               "process; print(process.Process().place.path)")
+    answer = json.loads(stock_pypy.command(str(script), where.out.strip()).out)
+    layout = fields(answer["layout"])
+    assert layout["gc_state"] == ["-1"] and layout["types_size"] == ["0"]
+    assert [value[:9] for what, value, _ in answer["findings"]
+            if what == "objects"] == ["not known"]
+
+
+@pytest.fixture
+def unprobed(stock_pypy: PyPy) -> PyPy:
+    """A build of whose objects nothing is known."""
+    path = remembered(stock_pypy)
+    layout = fields(path.read_text())
+    del layout["check"]
+    layout.update(gc_state=["-1"], type_info_bits=["-1"], type_is_varsize=["0"],
+                  type_length=["-1"], flag_visited=["0"], flag_pinned=["0"],
+                  forwarded=["0"], types_size=["0"], types_check=["0"])
+    cache.save(str(path), "".join("%s=%s\n" % (name, ",".join(values))
+                                  for name, values in layout.items()), b"")
+    return stock_pypy
+
+
+def test_sampling_goes_without_types(unprobed: PyPy) -> None:
+    run = unprobed.sample(MAKE + "make(object)\n" + SETTLE, "512")
+    profile = run.profile()
+    assert len(profile.samples) > 50
+    assert "types" not in profile.settings["capabilities"].split(",")
+    assert profile.settings["facts"] == ""
+    assert Types(run.path).names == {}
+
+
+@pytest.mark.parametrize("damage", ["", "x", "missing", "writable"])
+def test_names_that_are_damaged_are_looked_for_again(
+        stock_pypy: PyPy, damage: str) -> None:
+    path = remembered(stock_pypy)
+    types = Path(cache.types_path(str(path)))
+    good = types.read_bytes()
+    if damage == "missing":
+        types.unlink()
+    elif damage == "writable":
+        types.chmod(0o622)
+    else:
+        types.write_bytes(damage.encode() * len(good))
+    run = stock_pypy.sample(MAKE + "make(object)\n" + SETTLE, "512")
+    assert "looking for the garbage collector" in run.err
+    assert types.read_bytes() == good
+    assert types.stat().st_mode & 0o777 == 0o600
+    assert Types(run.path).counts()["object"] > 50
+
+
+def test_names_are_known_without_a_cache(stock_pypy: PyPy) -> None:
+    (stock_pypy.folder / "file").write_text("")
+    run = stock_pypy.sample(
+        MAKE + "class Named: pass\nmake(Named)\n" + SETTLE, "512",
+        XDG_CACHE_HOME=str(stock_pypy.folder / "file" / "x"))
+    assert Types(run.path).counts()["__main__.Named"] > 100
+
+
+def test_nothing_of_the_names_stays_on_the_heap(stock_pypy: PyPy) -> None:
+    """They are text of some hundred kilobytes."""
+    script = stock_pypy.script("""
+        import gc, sys
+        import vmprof_allocation
+        with vmprof_allocation.sample("out.vmprof", "1M"):
+            for i in range(3):
+                gc.collect()
+            print([type(thing) for thing in gc.get_objects()
+                   if isinstance(thing, (str, bytes)) and len(thing) > 50000])
+        print(sorted(m for m in sys.modules if ".hook." in m))
+    """)
+    run = stock_pypy.command(str(script))
+    assert run.out.splitlines()[0] == "[]", run
+    assert not any(name in run.out for name in (
+        "cache", "knowledge", "probe", "find", "process"))
+    assert os.path.exists(stock_pypy.folder / "out.vmprof")

@@ -444,11 +444,13 @@ def _probed(layout: Layout, search: Search) -> tuple[Layout, bytes]:
             env=environment, timeout=PROBE_SECONDS)
         answer = json.loads(done.stdout)
         probed = Layout.parse(answer["layout"])
-    except (OSError, ValueError, subprocess.TimeoutExpired) as e:
-        search.found("objects", "not known: %s" % e)
+        findings = [tuple(finding) for finding in answer["findings"]]
+        types = answer["types"].encode("utf-8", "replace")
+    except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as e:
+        search.found("objects", "not known: the probe failed: %r" % e)
         return layout, b""
-    search.findings += [tuple(finding) for finding in answer["findings"]]
-    return probed, answer["types"].encode("utf-8", "replace")
+    search.findings += findings
+    return probed, types
 
 
 def main(arguments: list[str]) -> None:
@@ -460,7 +462,7 @@ def main(arguments: list[str]) -> None:
         layout.types_size, layout.types_check = len(types), zlib.crc32(types)
         if not (len(arguments) > 1
                 and cache.save(arguments[1], layout.text(), types)):
-            layout.types = pack(types)
+            layout.types = pack(types) if types else ""
             if len(layout.types) > MAX_PACKED:
                 layout.types_size, layout.types = 0, ""
         answer["layout"] = layout.text()

@@ -56,7 +56,7 @@ INTERNALS = (
     ("stringiter ", "RPython iterator"), ("range ", "RPython range"),
 )
 #: if nothing better is known: by RPython's word for it
-_CLASS = re.compile(r"GcStruct (?:pypy|rpython)[a-z_0-9.]*\.([a-z_0-9]+\.\w+) \{")
+_CLASS = re.compile(r"GcStruct (?:\w+\.)*(\w+\.\w+) \{")
 _WORD = re.compile(r"Gc(?:Struct ([a-z_A-Z]+)[0-9]* \{|(Array) of )")
 #: what is stored in arrays that more than one kind of object has
 ITEMS = (
