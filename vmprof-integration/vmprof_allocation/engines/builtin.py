@@ -39,7 +39,7 @@ class BuiltinEngine(Engine):
 
     def capabilities(self) -> tuple[str, ...]:
         # what vmprof_allocation.c, which knows no Python, writes itself
-        return ("limits", "native-frames", "resident-memory", "survival",
+        return ("lifetimes", "limits", "native-frames", "resident-memory",
                 "time-samples", "types")
 
     def prepare(self, knowledge: str = "") -> None:
@@ -75,7 +75,8 @@ class BuiltinEngine(Engine):
                     allocation_seed=settings.seed,
                     allocation_fixed=settings.gaps == "fixed",
                     allocation_per_second=limit.per_second,
-                    allocation_share=limit.share)
+                    allocation_share=limit.share,
+                    allocation_lifetimes=settings.lifetimes)
                 self._pid = os.getpid()
             except self._vmprof.VMProfError as e:
                 raise AllocationSamplingError("vmprof refuses: %s" % e) from e
