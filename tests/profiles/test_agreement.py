@@ -107,10 +107,10 @@ def check(path: Path) -> Profile:
               zip(whole.samples.stack, whole.samples.size) if size]
     for key, row in rows.items():
         assert shown.own[key] == pytest.approx(
-            row.self_bytes.value, rel=1e-12,
+            row.own.bytes().value, rel=1e-12,
             abs=rounding([stack[-1] == key for stack in stacks])), key
         assert shown.total[key] == pytest.approx(
-            row.total_bytes.value, rel=1e-12,
+            row.total.bytes().value, rel=1e-12,
             abs=rounding([key in stack for stack in stacks])), key
     assert sum(shown.own.values()) == pytest.approx(
         summary.bytes.value, rel=1e-12, abs=0.5)

@@ -242,7 +242,7 @@ def test_a_real_run_shows_what_the_report_shows(
         str(ROOT / "benchmarks" / "programs" / "gcbench.py"), "1")
     assert run.code == 0, run.err
     ours: dict[str, tuple[float, float]] = {
-        row.function.name: (row.self_bytes.value, row.total_bytes.value)
+        row.function.name: (row.own.bytes().value, row.total.bytes().value)
         for row in summary.summarize(run.profile()).rows}
     theirs = opened(run.path.read_bytes()).functions(0, "native-allocations")
     assert theirs.keys() == ours.keys()

@@ -111,7 +111,8 @@ def remembered(pypy: PyPy) -> Path:
     """Run once with a cache of its own; returns the file."""
     pypy.environment["XDG_CACHE_HOME"] = str(pypy.folder / "cache")
     assert pypy.command("-m", "vmprof_allocation", "doctor").code == 0
-    (path,) = (pypy.folder / "cache" / "vmprof-allocation").iterdir()
+    path, types = sorted((pypy.folder / "cache" / "vmprof-allocation").iterdir())
+    assert types.name == path.name + ".types"
     return path
 
 

@@ -218,7 +218,7 @@ def test_conservation(harness: pathlib.Path, seed: int) -> None:
              if line.startswith("young")]
     assert [key for key, _ in itertools.groupby(k for k, *_ in young)] == (
         keys[:len(keys) - waiting])
-    ends = [tuple(map(int, line.split()[1:])) for line in told
+    ends = [(int(line.split()[1]), int(line.split()[2])) for line in told
             if line.startswith("freed")]
     assert len(set(ends)) == len(ends)
     outcomes: dict[tuple[int, int], int] = {}

@@ -33,7 +33,7 @@ def _stop_all() -> None:
         session.stop()
 
 
-def _move_up(fd: int) -> int:
+def move_up(fd: int) -> int:
     """The same file under a number that is out of the program's way: it gets
     the numbers that it would get without us, and what it writes to a number
     that it takes for its output does not end up in the profile."""
@@ -100,7 +100,7 @@ class Session:
         self._is_new = False
         if fifo < 0:
             fifo, self._is_new = self._open()
-        self._fd, self._pid = _move_up(fifo), os.getpid()
+        self._fd, self._pid = move_up(fifo), os.getpid()
         status = os.fstat(self._fd)
         self._file = status.st_dev, status.st_ino
         if stat.S_ISREG(status.st_mode):

@@ -1,7 +1,9 @@
 """What find.py and probe/ found out about a build, for the next time.
 
 Addresses that are wrong would be written to.  So a file is believed only if it
-is this user's own, nobody else may write to it, and it is whole.
+is this user's own, nobody else may write to it, and it is whole.  There are two:
+the layout, and the names of the GC's types, which are many, and which the
+layout has the size and the checksum of.
 """
 from __future__ import annotations
 
@@ -9,8 +11,12 @@ import os
 import stat
 import zlib
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 #: raise this when a change in these makes older answers worthless
-VERSION = 5
+VERSION = 6
 _MAX_SIZE = 65536
 
 
@@ -25,6 +31,11 @@ def path(build_id: str) -> str | None:
                         "%s-%d" % (build_id, VERSION))
 
 
+def types_path(file: str) -> str:
+    """Where the names are, if the layout is in `file`."""
+    return file + ".types"
+
+
 def _check(text: str) -> str:
     return "check=%08x\n" % zlib.crc32(text.encode())
 
@@ -33,18 +44,27 @@ def _is_ours(status: os.stat_result) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
+def _open(file: str) -> tuple[int, int]:
+    """Returns the descriptor, and the size.  Raises OSError, or ValueError if
+    it can't be believed."""
+    if not _is_ours(os.stat(os.path.dirname(file))):
+        raise ValueError(file)
+    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+                 | os.O_NONBLOCK)
+    status = os.fstat(fd)
+    if not (stat.S_ISREG(status.st_mode) and _is_ours(status)):
+        os.close(fd)
+        raise ValueError(file)
+    return fd, status.st_size
+
+
 def load(file: str) -> str | None:
     """The text that save() left in `file`; None if there is none that can be
     believed."""
     try:
-        if not _is_ours(os.stat(os.path.dirname(file))):
-            return None
-        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-                     | os.O_NONBLOCK)
+        fd, size = _open(file)
         try:
-            status = os.fstat(fd)
-            if not (stat.S_ISREG(status.st_mode) and _is_ours(status)
-                    and status.st_size <= _MAX_SIZE):
+            if size > _MAX_SIZE:
                 return None
             text = os.read(fd, _MAX_SIZE).decode("ascii")
         finally:
@@ -56,9 +76,22 @@ def load(file: str) -> str | None:
         text[:start]) else None
 
 
-def save(file: str, text: str) -> None:
-    """Leave `text` in `file`, or don't: it can be found out again."""
-    import tempfile
+def fill(file: str, room: Any, check: int) -> bool:
+    """Read the names into `room`, a buffer of their size, which is no object of
+    Python's; False if there are none that can be believed."""
+    try:
+        fd, size = _open(file)
+        with os.fdopen(fd, "rb", 0) as names:
+            return (size == len(room)
+                    and names.readinto(room) == size
+                    and zlib.crc32(room) == check)
+    except (OSError, ValueError):
+        return False
+
+
+def save(file: str, text: str, types: bytes | None = None) -> bool:
+    """Leave `text` in `file`, and the names, if there are others, beside it; or
+    don't, and return False: it can be found out again."""
     folder = os.path.dirname(file)
     try:
         os.makedirs(os.path.dirname(folder), exist_ok=True)
@@ -68,13 +101,21 @@ def save(file: str, text: str) -> None:
             if os.stat(folder).st_uid == os.geteuid():
                 # one that others may write to would not be believed
                 os.chmod(folder, 0o700)
-        handle, temporary = tempfile.mkstemp(dir=folder)
-        try:
-            with os.fdopen(handle, "w") as out:
-                out.write(text + _check(text))
-            os.replace(temporary, file)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        if types is not None:
+            _replace(types_path(file), types)
+        _replace(file, (text + _check(text)).encode())
     except OSError:
-        pass
+        return False
+    return load(file) == text
+
+
+def _replace(file: str, content: bytes) -> None:
+    import tempfile
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(file))
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(content)
+        os.replace(temporary, file)
+    except BaseException:
+        os.unlink(temporary)
+        raise

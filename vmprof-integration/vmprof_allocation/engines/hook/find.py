@@ -27,7 +27,7 @@ program and compares what it found with what is in memory::
 
 prints a JSON object, ``{"layout": "..." or null, "problem": "...",
 "findings": [[what, value, good], ...]}``, and leaves a layout that was found
-in the file CACHE.  What can't be seen in the file, how objects look, probe/
+in the file CACHE (cache.py).  What can't be seen in the file, how objects look, probe/
 adds if it can: sampling works without it.
 """
 from __future__ import annotations
@@ -40,6 +40,7 @@ import re
 import struct
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -49,7 +50,12 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from vmprof_allocation.engines.hook import cache
-from vmprof_allocation.engines.hook.layout import ENTRIES, IMPORTS, Layout
+from vmprof_allocation.engines.hook.layout import (
+    ENTRIES,
+    IMPORTS,
+    Layout,
+    pack,
+)
 from vmprof_allocation.errors import Evidence, UnknownBuild
 
 #: an answer counts as the only one if it is this many times as frequent as
@@ -62,6 +68,8 @@ SEEN = 1000
 GC_SIZE = 0x400
 #: more than enough: it takes one
 PROBE_SECONDS = 60
+#: what fits into an environment variable, with all else that goes there
+MAX_PACKED = 100000
 #: the jump that is written over a function's entry, and the room for it
 JUMP_SIZE, MAX_MOVED = 5, 8
 
@@ -422,9 +430,9 @@ def find(path: str, search: Search) -> Layout:
         raise search.refuse("reading %s" % path, str(e)) from e
 
 
-def _probed(layout: Layout, search: Search) -> Layout:
-    """The layout with what probe/ finds out.  It follows pointers: if that goes
-    wrong, a process of its own dies."""
+def _probed(layout: Layout, search: Search) -> tuple[Layout, bytes]:
+    """The layout with what probe/ finds out, and the names of types.  It
+    follows pointers: if that goes wrong, a process of its own dies."""
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith("PYPY_GC_")}
     try:
@@ -438,9 +446,9 @@ def _probed(layout: Layout, search: Search) -> Layout:
         probed = Layout.parse(answer["layout"])
     except (OSError, ValueError, subprocess.TimeoutExpired) as e:
         search.found("objects", "not known: %s" % e)
-        return layout
+        return layout, b""
     search.findings += [tuple(finding) for finding in answer["findings"]]
-    return probed
+    return probed, answer["types"].encode("utf-8", "replace")
 
 
 def main(arguments: list[str]) -> None:
@@ -448,10 +456,14 @@ def main(arguments: list[str]) -> None:
     answer: dict[str, Any] = {"layout": None, "problem": "",
                               "findings": search.findings}
     try:
-        layout = _probed(find(arguments[0], search), search)
+        layout, types = _probed(find(arguments[0], search), search)
+        layout.types_size, layout.types_check = len(types), zlib.crc32(types)
+        if not (len(arguments) > 1
+                and cache.save(arguments[1], layout.text(), types)):
+            layout.types = pack(types)
+            if len(layout.types) > MAX_PACKED:
+                layout.types_size, layout.types = 0, ""
         answer["layout"] = layout.text()
-        if len(arguments) > 1:
-            cache.save(arguments[1], layout.text())
     except UnknownBuild as e:
         answer["problem"] = str(e)
     json.dump(answer, sys.stdout)

@@ -4,13 +4,14 @@ from __future__ import annotations
 import os
 import sys
 
-from vmprof_allocation.engines.hook.layout import Layout
+from vmprof_allocation.engines.hook.layout import Layout, unpack
 from vmprof_allocation.errors import Evidence, UnknownBuild
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 #: for the command line: called before a search, which takes a second or more,
 #: with the path where its answer will be remembered, if there is one
@@ -40,6 +41,18 @@ def known(evidence: Evidence, build_id: str, told: str) -> Layout | None:
         except ValueError:
             pass        # of another version of ours
     return None
+
+
+def fill(layout: Layout, room: Any) -> bool:
+    """The names of types into `room`, a buffer of their size; False if they are
+    not to be had."""
+    if layout.types:
+        room[:] = unpack(layout.types)
+        return True
+    from vmprof_allocation.engines.hook import cache
+    file = cache.path(layout.build_id)
+    return file is not None and cache.fill(
+        cache.types_path(file), room, layout.types_check)
 
 
 def search(evidence: Evidence, library: str, build_id: str) -> Layout:

@@ -15,6 +15,23 @@ IMPORTS = ("write", "mmap", "mmap64", "munmap", "lseek", "lseek64", "_exit",
            "abort", "kill", "execv", "execve", "free")
 
 
+def pack(types: bytes) -> str:
+    """The names as a field of a layout."""
+    import binascii
+    import zlib
+    return binascii.b2a_base64(zlib.compress(types, 9), newline=False).decode()
+
+
+def unpack(types: str) -> bytes:
+    """The opposite of pack().  Raises ValueError."""
+    import binascii
+    import zlib
+    try:
+        return zlib.decompress(binascii.a2b_base64(types))
+    except zlib.error as e:
+        raise ValueError(str(e)) from None
+
+
 class Layout:
     """All addresses are relative to where the build is loaded."""
 
@@ -50,6 +67,12 @@ class Layout:
     #: what a survivor of a minor collection leaves in the nursery instead of a
     #: header, in front of its new address
     forwarded: int = 0
+    #: the names of types (probe/names.py): bytes, and their CRC-32; 0: there
+    #: are none.  And the names themselves (pack()) if they can't be kept in the
+    #: cache
+    types_size: int = 0
+    types_check: int = 0
+    types: str = ""
 
     def __init__(self, **fields: Any):
         self.__dict__.update(fields)
@@ -70,7 +93,7 @@ class Layout:
     @classmethod
     def parse(cls, text: str) -> Layout:
         """The opposite of text().  Raises ValueError."""
-        values = dict(line.split("=") for line in text.splitlines())
+        values = dict(line.split("=", 1) for line in text.splitlines())
         fields: dict[str, Any] = {}
         for name, kind in cls.__annotations__.items():
             value = values.pop(name, "")

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
 
 
 class Place:
-    __slots__ = ("base", "ffi", "layout", "lib", "path")
+    __slots__ = ("base", "ffi", "layout", "lib", "path", "types")
 
     #: what process.py knows next
     layout: Layout
+    #: the names of types (hook_room()); NULL: they are not known
+    types: Any
 
     def __init__(self, ffi: Any, lib: Any, path: str, base: int):
         #: cffi's FFI, and the native half of the engine

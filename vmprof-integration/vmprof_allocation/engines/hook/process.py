@@ -156,8 +156,24 @@ class Process(Evidence):
         """What find.py found in this build, now or earlier."""
         build_id = self._build_id()
         self.found("build-id", build_id)
-        return (knowledge.known(self, build_id, told)
-                or knowledge.search(self, self.place.path, build_id))
+        layout = knowledge.known(self, build_id, told)
+        if layout is None or not self._load_types(layout):
+            layout = knowledge.search(self, self.place.path, build_id)
+            self._load_types(layout)
+        return layout
+
+    def _load_types(self, layout: Layout) -> bool:
+        """The names of types, into memory that the GC does not know.  False:
+        they are gone."""
+        self.place.types = self._ffi.NULL
+        size = layout.types_size
+        memory = self._lib.hook_room(size) if size else self._ffi.NULL
+        if not memory:
+            return True
+        if not knowledge.fill(layout, self._ffi.buffer(memory, size)):
+            return False
+        self.place.types = memory
+        return True
 
     def _check_layout(self) -> None:
         """Each address has to lie in a segment that holds such things."""
@@ -252,6 +268,8 @@ class Process(Evidence):
         place.flag_visited = layout.flag_visited
         place.flag_pinned = layout.flag_pinned
         place.forwarded = layout.forwarded
+        place.types = self.place.types
+        place.types_size = layout.types_size
         error = self._lib.hook_prepare(place)
         if error == errno.ENOMEM:
             raise self.refuse("a page for the hooks", "none is free within "

@@ -18,6 +18,7 @@
  */
 
 /* Of all that the library has, others may call only this. */
+#include <stddef.h>
 #include <stdint.h>
 #pragma GCC visibility push(default)
 
@@ -47,6 +48,8 @@ struct hook_place {
     uint64_t flag_pinned;       /* of a young object that stays there (0) */
     int64_t forwarded;          /* what a survivor leaves instead of a header,
                                    in front of its new address (0) */
+    const char *types;          /* what probe/names.py wrote, ... (NULL) */
+    size_t types_size;
 };
 
 struct hook_statistics {
@@ -59,10 +62,14 @@ struct hook_statistics {
     int64_t time_samples;
     int64_t dropped;            /* time samples that met another sample */
     int64_t memory;             /* bytes for what becomes of objects, at most */
+    int64_t not_followed;       /* objects: there was no room for more */
 };
 
 /* Where the library that holds the address 'inside' is loaded; 0: in none */
 uintptr_t hook_base(uintptr_t inside);
+
+/* Room for hook_place.types, which stays; NULL: there is none */
+char *hook_room(size_t size);
 
 /* Build the trampolines, and see whether the hooks could be set.  Returns 0 or
    an errno. */
@@ -100,7 +107,7 @@ void hook_set_interval(int64_t interval);
 void hook_unhook(void);
 
 /* What is alive, of a program that runs on.  HOOK_SNAPSHOT copies what is
-   followed; HOOK_CLEAR forgets it; HOOK_RESET_PEAK forgets the largest sum.
+   followed, or only what is at this 'address', if that is not 0; HOOK_CLEAR forgets it; HOOK_RESET_PEAK forgets the largest sum.
    A knock later, the first one's copy is there, for hook_free(); NULL: not
    yet, or there is no memory for it. */
 struct hook_object {
@@ -112,7 +119,7 @@ struct hook_object {
     int64_t type;               /* number in the profile; 0: not known */
 };
 enum { HOOK_SNAPSHOT = 1, HOOK_CLEAR, HOOK_RESET_PEAK };
-void hook_ask(int what);
+void hook_ask(int what, uint64_t address);
 struct hook_object *hook_copy(int64_t *count);
 void hook_free(struct hook_object *copy);
 

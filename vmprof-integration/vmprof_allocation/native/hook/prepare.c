@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "divert.h"
 #include "hook.h"
@@ -114,6 +115,14 @@ static void prepare_nursery(void)
     nursery.after_collection = objects_after_collection;
 }
 
+char *hook_room(size_t size)
+{
+    void *room = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return room == MAP_FAILED ? NULL : room;
+}
+
 int hook_prepare(const struct hook_place *p)
 {
     static int is_prepared;
@@ -130,8 +139,8 @@ int hook_prepare(const struct hook_place *p)
                  (long (*)(void))pypy_symbol("vmprof_exit_signal"));
     prepare_diverts();
     prepare_nursery();
+    types_prepare(&place, place.types, place.types_size);
     objects_prepare(&place);
-    types_prepare(&place);
     is_prepared = 1;
     return 0;
 }

@@ -1,26 +1,556 @@
+#define _GNU_SOURCE
 #include "types.h"
+
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "recorder.h"
+
+/* Of incminimark's header: the type */
+#define TYPE(header)    ((uint32_t)(header))
+#define SMALLEST        16      /* bytes: there is room for an address */
+#define LARGEST         ((int64_t)1 << 46)
+
+/* How RPython lays out an array, and a string */
+#define ARRAY_LENGTH    8
+#define ARRAY_ITEMS     16
+#define STRING_LENGTH   16
+#define STRING_TEXT     24
+
+#define ROLES           8       /* types that have the same role, at most */
+#define SLOTS           16384   /* of the index of types: a power of two */
+#define CACHED          4096    /* maps whose class is known: likewise */
+#define NAMES           65536   /* of classes in a profile */
+#define NAME_SLOTS      (2 * NAMES)
+#define MAX_NAME        FACTS_NAME_MAX
+#define MAX_ENTRIES     256     /* of a class, among which its module is */
+
+struct type {
+    uint32_t id;
+    uint32_t row;               /* in the GC's list */
+    int32_t map;                /* offset in an object, or -1 */
+    int32_t kind;               /* of its name, or 0 */
+    const char *names;          /* "NAME\tGC'S NAME\n" */
+    uint32_t number, run;       /* in the profile 'run' */
+};
+
+struct role {
+    int count;
+    uint32_t id[ROLES];
+};
+
+/* What the text says */
+static struct {
+    struct type *types;
+    int count;
+    uint16_t slots[SLOTS];      /* index of a type plus 1, by its id */
+    uint64_t old;               /* flag of old objects; 0: not known */
+    struct role classes, strings, texts, cells;
+    /* offsets; -1: not known */
+    int64_t to_end, to_class, to_qualname, to_table, to_entries, to_string,
+        to_value;
+} known;
+
 static struct hook_place place;
-void types_prepare(const struct hook_place *p) { place = *p; }
-void types_begin(void) {}
-void types_major_collection(void) {}
-int64_t types_number(uintptr_t object) { uint32_t t; memcpy(&t, (void*)object, 4); return t / 8 + 1; }
+
+/* Numbers in this profile, the last of them, and that of classes; what is of
+   another run counts as empty. */
+static uint32_t run = 1, last_number, named_classes;
+static struct {
+    uint64_t key;
+    uint32_t number, run;
+} class_numbers[NAME_SLOTS];
+
+/* Classes of maps, since the last major collection began to free */
+static uint32_t generation = 1;
+static struct cached {
+    uintptr_t map, its_class, qualname;
+    uint32_t number, run, generation, type;
+} cache[CACHED];
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 32) * 0x9e3779b97f4a7c15u;
+    return x ^ x >> 29;
+}
+
+/* ____________________________________________________________ */
+/* the text */
+
+static struct type *find(uint32_t id)
+{
+    uint32_t at = (uint32_t)mix(id) & (SLOTS - 1);
+
+    while (known.slots[at] != 0) {
+        struct type *type = &known.types[known.slots[at] - 1];
+        if (type->id == id)
+            return type;
+        at = (at + 1) & (SLOTS - 1);
+    }
+    return NULL;
+}
+
+static void add_type(const char *line)
+{
+    struct type *type = &known.types[known.count];
+    uint32_t at;
+    char *end;
+
+    type->id = (uint32_t)strtoul(line, &end, 10);
+    type->row = (uint32_t)strtoul(end, &end, 10);
+    type->kind = (int32_t)strtol(end, &end, 10);
+    type->map = (int32_t)strtol(end, &end, 10);
+    if (*end != '\t' || find(type->id) != NULL)
+        return;
+    type->names = end + 1;
+    known.count++;
+    at = (uint32_t)mix(type->id) & (SLOTS - 1);
+    while (known.slots[at] != 0)
+        at = (at + 1) & (SLOTS - 1);
+    known.slots[at] = (uint16_t)known.count;
+}
+
+static void add_role(struct role *role, const char *id)
+{
+    if (role->count < ROLES)
+        role->id[role->count++] = (uint32_t)strtoul(id, NULL, 10);
+}
+
+static void read_line(const char *line)
+{
+    static const struct {
+        const char *word;
+        struct role *role;
+        int64_t *offset;
+    } words[] = {
+        { "class ", &known.classes, NULL },
+        { "string ", &known.strings, NULL },
+        { "text ", &known.texts, NULL },
+        { "cell ", &known.cells, NULL },
+        { "to-end ", NULL, &known.to_end },
+        { "to-class ", NULL, &known.to_class },
+        { "to-qualname ", NULL, &known.to_qualname },
+        { "to-table ", NULL, &known.to_table },
+        { "to-entries ", NULL, &known.to_entries },
+        { "to-string ", NULL, &known.to_string },
+        { "to-value ", NULL, &known.to_value },
+    };
+    size_t i;
+
+    if (strncmp(line, "type ", 5) == 0) {
+        add_type(line + 5);
+        return;
+    }
+    if (strncmp(line, "old ", 4) == 0)
+        known.old = strtoull(line + 4, NULL, 10);
+    for (i = 0; i < sizeof words / sizeof *words; i++) {
+        size_t length = strlen(words[i].word);
+        if (strncmp(line, words[i].word, length) != 0)
+            continue;
+        if (words[i].role != NULL)
+            add_role(words[i].role, line + length);
+        else
+            *words[i].offset = strtoll(line + length, NULL, 10);
+    }
+}
+
+void types_prepare(const struct hook_place *p, const char *text, size_t size)
+{
+    const char *line, *next;
+    int lines = 0;
+
+    free(known.types);
+    memset(&known, 0, sizeof known);
+    known.to_end = known.to_class = known.to_qualname = known.to_table = -1;
+    known.to_entries = known.to_string = known.to_value = -1;
+    place = *p;
+    if (text == NULL || size == 0 || text[size - 1] != '\n' ||
+        place.type_is_varsize == 0)
+        return;
+    for (line = text; line < text + size; line = next) {
+        next = (const char *)memchr(line, '\n',
+                                    size - (size_t)(line - text)) + 1;
+        lines += strncmp(line, "type ", 5) == 0;
+    }
+    if (lines == 0 || lines > SLOTS / 2)
+        return;
+    known.types = calloc((size_t)lines, sizeof *known.types);
+    if (known.types == NULL)
+        return;
+    for (line = text; line < text + size; line = next) {
+        next = (const char *)memchr(line, '\n',
+                                    size - (size_t)(line - text)) + 1;
+        read_line(line);
+    }
+}
+
+int types_are_known(void)
+{
+    return known.count > 0;
+}
+
+void types_begin(void)
+{
+    run++;
+    last_number = named_classes = 0;
+}
+
+void types_major_collection(void)
+{
+    generation++;
+}
+
+/* ____________________________________________________________ */
+/* numbers and names */
+
+static uint32_t new_number(const struct type *type)
+{
+    const char *name = strchr(type->names, '\t') + 1;
+
+    last_number++;
+    recorder_type(last_number, FACTS_NAME_GCS, type->row, name,
+                  strcspn(name, "\n"));
+    return last_number;
+}
+
+/* Of a type as a whole */
+static uint32_t type_number(struct type *type)
+{
+    if (type->run != run) {
+        type->number = new_number(type);
+        type->run = run;
+        if (type->kind != 0)
+            recorder_type(type->number, (enum facts_name)type->kind, type->row,
+                          type->names, strcspn(type->names, "\t"));
+    }
+    return type->number;
+}
+
+/* Of a class, whose instances are of this type; 0: there are too many */
+static uint32_t class_number(const struct type *type, uint64_t key,
+                             const char *name, size_t size)
+{
+    uint32_t at;
+
+    key = mix(key ^ type->id);
+    at = (uint32_t)(key >> 20) & (NAME_SLOTS - 1);
+    while (class_numbers[at].run == run) {
+        if (class_numbers[at].key == key)
+            return class_numbers[at].number;
+        at = (at + 1) & (NAME_SLOTS - 1);
+    }
+    if (named_classes == NAMES)
+        return 0;
+    named_classes++;
+    class_numbers[at].key = key;
+    class_numbers[at].number = new_number(type);
+    class_numbers[at].run = run;
+    recorder_type(last_number, FACTS_NAME_PYTHON, type->row, name, size);
+    return last_number;
+}
+
+/* ____________________________________________________________ */
+/* reading what may not be there */
+
+/* Returns 1 if there is something to read. */
+static int read_at(uintptr_t address, void *to, size_t size)
+{
+    struct iovec local = { to, size }, remote = { (void *)address, size };
+
+    return address % 8 == 0 && address >= 4096 &&
+           process_vm_readv(getpid(), &local, 1, &remote, 1, 0) ==
+               (ssize_t)size;
+}
+
+static uintptr_t pointer_at(uintptr_t address)
+{
+    uintptr_t pointer;
+
+    return read_at(address, &pointer, sizeof pointer) ? pointer : 0;
+}
+
+static uint64_t header_at(uintptr_t address)
+{
+    uint64_t header;
+
+    return read_at(address, &header, sizeof header) ? header : 0;
+}
+
+static int is_a(uint64_t header, const struct role *role)
+{
+    int i;
+
+    for (i = 0; i < role->count; i++)
+        if (TYPE(header) == role->id[i])
+            return 1;
+    return 0;
+}
+
+static int is_old(uint64_t header)
+{
+    return known.old != 0 && (header & known.old) != 0;
+}
+
+/* A string that is made up of more than one: the bytes that fit, and all of
+   them in the key */
+struct name {
+    char text[MAX_NAME];
+    size_t size;
+    int is_cut;
+    uint64_t key;
+};
+
+static void clear(struct name *name)
+{
+    name->size = 0;
+    name->is_cut = 0;
+    name->key = 0xcbf29ce484222325u;
+}
+
+static void add_bytes(struct name *name, const char *bytes, size_t size)
+{
+    size_t i;
+
+    for (i = 0; i < size; i++)
+        name->key = (name->key ^ (unsigned char)bytes[i]) * 0x100000001b3u;
+    if (size > sizeof name->text - name->size) {
+        size = sizeof name->text - name->size;
+        name->is_cut = 1;
+    }
+    memcpy(name->text + name->size, bytes, size);
+    name->size += size;
+}
+
+/* Returns 0 if there is no string; "" is one. */
+static int add_string(struct name *name, uintptr_t string)
+{
+    struct {
+        uint64_t header, hash;
+        int64_t length;
+    } head;
+    char part[256];
+    int64_t at, size;
+
+    if (!read_at(string, &head, sizeof head) ||
+        !is_a(head.header, &known.strings) ||
+        head.length < 0 || head.length > LARGEST)
+        return 0;
+    /* of more, the rest is not looked at */
+    for (at = 0; at < head.length && at < 16 * MAX_NAME; at += size) {
+        size = head.length - at < (int64_t)sizeof part ? head.length - at
+                                                       : (int64_t)sizeof part;
+        if (!read_at(string + STRING_TEXT + (uintptr_t)at, part, (size_t)size))
+            return 0;
+        add_bytes(name, part, (size_t)size);
+    }
+    return 1;
+}
+
+/* How many bytes a character of UTF-8 has that begins there, or 0 */
+static size_t character(const unsigned char *text, size_t size)
+{
+    static const struct { unsigned char low, high; size_t size; } leads[] = {
+        { 0x00, 0x7f, 1 }, { 0xc2, 0xdf, 2 }, { 0xe0, 0xef, 3 },
+        { 0xf0, 0xf4, 4 },
+    };
+    size_t i, j;
+
+    for (i = 0; i < sizeof leads / sizeof *leads; i++) {
+        if (text[0] < leads[i].low || text[0] > leads[i].high)
+            continue;
+        if (size < leads[i].size)
+            return 0;
+        for (j = 1; j < leads[i].size; j++)
+            if ((text[j] & 0xc0) != 0x80)
+                return 0;
+        if ((text[0] == 0xe0 && text[1] < 0xa0) ||
+            (text[0] == 0xed && text[1] > 0x9f) ||
+            (text[0] == 0xf0 && text[1] < 0x90) ||
+            (text[0] == 0xf4 && text[1] > 0x8f))
+            return 0;
+        return leads[i].size;
+    }
+    return 0;
+}
+
+/* Python's strings may hold halves of characters, and a name that was cut may
+   end with one. */
+static void make_utf8(struct name *name)
+{
+    size_t at = 0, size;
+
+    if (name->is_cut) {
+        name->size = sizeof name->text - 3;
+        while (name->size > 0 &&
+               ((unsigned char)name->text[name->size] & 0xc0) == 0x80)
+            name->size--;
+        memcpy(name->text + name->size, "...", 3);
+        name->size += 3;
+    }
+    while (at < name->size) {
+        size = character((const unsigned char *)name->text + at,
+                         name->size - at);
+        if (size == 0)
+            name->text[at] = '?';
+        at += size == 0 ? 1 : size;
+    }
+}
+
+/* ____________________________________________________________ */
+/* classes */
+
+/* Returns 0 if that is not the key of a module. */
+static int is_module_key(uintptr_t key)
+{
+    static const char wanted[] = "__module__";
+    struct {
+        uint64_t header, hash;
+        int64_t length;
+        char text[16];
+    } string;
+
+    return read_at(key, &string, STRING_TEXT + sizeof wanted - 1) &&
+           is_a(string.header, &known.strings) &&
+           string.length == sizeof wanted - 1 &&
+           memcmp(string.text, wanted, sizeof wanted - 1) == 0;
+}
+
+/* What a class has in its dict as its module, or 0 */
+static uintptr_t module_of(uintptr_t its_class)
+{
+    uintptr_t entry[2], entries, items;
+    int64_t length, i;
+
+    entries = pointer_at(its_class + (uintptr_t)known.to_table);
+    if (entries != 0)
+        entries = pointer_at(entries + (uintptr_t)known.to_entries);
+    if (entries == 0 ||
+        !read_at(entries + ARRAY_LENGTH, &length, sizeof length))
+        return 0;
+    items = entries + ARRAY_ITEMS;
+    for (i = 0; i < length && i < MAX_ENTRIES; i++) {
+        if (!read_at(items + (uintptr_t)i * sizeof entry, entry, sizeof entry))
+            return 0;
+        if (entry[0] != 0 && is_module_key(entry[0]))
+            return entry[1];
+    }
+    return 0;
+}
+
+/* Begin with "module." if there is one, and it is not that of Python's own types. */
+static void begin_with_module(struct name *name, uintptr_t its_class)
+{
+    static const char builtins[] = "builtins";
+    uintptr_t value = module_of(its_class);
+
+    clear(name);
+    if (value != 0 && is_a(header_at(value), &known.cells))
+        value = pointer_at(value + (uintptr_t)known.to_value);
+    if (value == 0 || !is_a(header_at(value), &known.texts) ||
+        !add_string(name, pointer_at(value + (uintptr_t)known.to_string)) ||
+        name->size == 0 ||
+        (name->size == sizeof builtins - 1 &&
+         memcmp(name->text, builtins, sizeof builtins - 1) == 0))
+        clear(name);
+    else
+        add_bytes(name, ".", 1);
+}
+
+/* The class of an object whose map is 'map'; or 0 */
+static uintptr_t class_of(uintptr_t map)
+{
+    uintptr_t end = pointer_at(map + (uintptr_t)known.to_end);
+    uintptr_t its_class =
+        end == 0 ? 0 : pointer_at(end + (uintptr_t)known.to_class);
+
+    return its_class != 0 && is_a(header_at(its_class), &known.classes)
+               ? its_class : 0;
+}
+
+/* Of an instance with this map; it is cached if nothing of it is young, and
+   can move. */
+static uint32_t follow(const struct type *type, uintptr_t map,
+                       struct cached *cached)
+{
+    uintptr_t its_class = class_of(map), qualname;
+    struct name name;
+    uint32_t number;
+
+    if (its_class == 0)
+        return 0;
+    qualname = pointer_at(its_class + (uintptr_t)known.to_qualname);
+    begin_with_module(&name, its_class);
+    if (!add_string(&name, qualname))
+        return 0;
+    make_utf8(&name);
+    number = class_number(type, name.key, name.text, name.size);
+    if (number != 0 && is_old(header_at(map)) &&
+        is_old(header_at(its_class)) && is_old(header_at(qualname))) {
+        cached->map = map;
+        cached->its_class = its_class;
+        cached->qualname = qualname;
+        cached->number = number;
+        cached->type = type->id;
+        cached->run = run;
+        cached->generation = generation;
+    }
+    return number;
+}
+
+static uint32_t instance_number(const struct type *type, uintptr_t object)
+{
+    uintptr_t map = *(const uintptr_t *)(object + (uintptr_t)type->map);
+    struct cached *cached = &cache[mix(map) & (CACHED - 1)];
+    int saved_errno = errno;
+    uint32_t number;
+
+    /* What is cached is not freed before the next generation. */
+    if (cached->map == map && cached->type == type->id &&
+        cached->run == run && cached->generation == generation &&
+        *(const uintptr_t *)(cached->its_class +
+                             (uintptr_t)known.to_qualname) == cached->qualname)
+        return cached->number;
+    number = follow(type, map, cached);
+    errno = saved_errno;
+    return number;
+}
+
+/* ____________________________________________________________ */
+/* what others call */
+
+int64_t types_number(uintptr_t object)
+{
+    struct type *type = find(TYPE(*(const uint64_t *)object));
+    uint32_t number = 0;
+
+    if (type == NULL)
+        return 0;
+    if (type->map >= 0)
+        number = instance_number(type, object);
+    return number != 0 ? number : type_number(type);
+}
+
 int64_t types_size(uintptr_t object)
 {
-    uint64_t h; const char *info; int64_t size, item, len, bits;
-    memcpy(&h, (void*)object, 8);
-    if ((uint32_t)h % 8 || (uint32_t)h > 300000 || (uint32_t)h == 0) return 0;
-    if ((h >> 32) & ~(uint64_t)(1 | 8 | 0xe40)) return 0;
-    info = (const char *)place.type_info + (uint32_t)h;
-    memcpy(&size, info + place.type_fixed_size, 8);
-    memcpy(&bits, info + place.type_info_bits, 8);
-    if (bits & place.type_is_varsize) {
-        int64_t ofs; memcpy(&ofs, info + place.type_length, 8);
-        memcpy(&item, info + place.type_item_size, 8);
-        memcpy(&len, (void*)(object + ofs), 8);
-        if (len < 0 || len > (1LL << 40)) return 0;
-        size += item * len;
+    uint64_t header = *(const uint64_t *)object;
+    const char *info = (const char *)place.type_info + TYPE(header);
+    int64_t bits, size, item, offset, length;
+
+    if ((header & place.flag_visited) != 0 || find(TYPE(header)) == NULL)
+        return 0;
+    memcpy(&bits, info + place.type_info_bits, sizeof bits);
+    memcpy(&size, info + place.type_fixed_size, sizeof size);
+    if ((bits & place.type_is_varsize) != 0) {
+        memcpy(&item, info + place.type_item_size, sizeof item);
+        memcpy(&offset, info + place.type_length, sizeof offset);
+        memcpy(&length, (const char *)object + offset, sizeof length);
+        if (length < 0 || length > LARGEST)
+            return 0;
+        size += item * length;
     }
-    size = (size + 7) & ~7LL;
-    return size < 16 ? 0 : size;
+    size = (size + 7) & ~(int64_t)7;
+    return size < SMALLEST ? SMALLEST : size;
 }

@@ -1,9 +1,42 @@
 #pragma once
+/* Which type an object is of, in words of a Python programmer.
+ *
+ * Every function here runs with the GIL held, inside one of the GC's own
+ * functions, while what the nursery holds is whole: before a minor collection
+ * begins.  Nothing is allocated from the GC, and nothing waits.
+ *
+ * An object begins with its header, whose lower half says of which of the GC's
+ * types it is.  What that is called, probe/ has written into a text.  All
+ * instances of Python's classes share a few of these types: from such an
+ * object, the way leads over its map to its class, and from there to the
+ * class's name.  It is followed without trust: what the JIT has reserved, but
+ * not filled, may look like an object.
+ */
+
 #include <stddef.h>
 #include <stdint.h>
+
 #include "hook.h"
-void types_prepare(const struct hook_place *place);
+
+/* The text (probe/names.py), which is to stay where it is.  NULL: types are
+   not known.  Once per process. */
+void types_prepare(const struct hook_place *place, const char *text,
+                   size_t size);
+
+/* Whether types are known: otherwise the functions below return 0. */
+int types_are_known(void);
+
+/* A profile begins: nothing has been named in it.  Any thread, before the
+   first sample. */
 void types_begin(void);
+
+/* The number in the profile's 'types' of what begins at 'object'; 0: not known.
+   Names that are new go to recorder_type().  With the recorder's lock. */
 int64_t types_number(uintptr_t object);
+
+/* Bytes of it as the GC reserves them; 0: what stands there is no header of an
+   object that may be young. */
 int64_t types_size(uintptr_t object);
+
+/* The GC has marked what is alive, and is about to free the rest. */
 void types_major_collection(void);

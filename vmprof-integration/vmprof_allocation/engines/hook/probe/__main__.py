@@ -6,8 +6,8 @@ are followed that may lead nowhere::
     python -m vmprof_allocation.engines.hook.probe < LAYOUT
 
 prints a JSON object, ``{"layout": "...", "findings": [[what, value, good],
-...]}``.  Each question has one answer that all objects agree on, or none: then
-the layout has what says so.
+...], "types": "..."}``.  Each question has one answer that all objects agree
+on, or none: then the layout has what says so.
 """
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import sys
 from collections.abc import Callable
 
 from vmprof_allocation.engines.hook.layout import Layout
-from vmprof_allocation.engines.hook.probe import collector
+from vmprof_allocation.engines.hook.probe import collector, names
+from vmprof_allocation.engines.hook.probe.classes import Classes
 from vmprof_allocation.engines.hook.probe.memory import (
     Memory,
     NotCertain,
@@ -25,15 +26,15 @@ from vmprof_allocation.engines.hook.probe.memory import (
 from vmprof_allocation.errors import AllocationSamplingError, Evidence
 
 
-def probe(layout: Layout, evidence: Evidence) -> None:
-    """Fill the layout in."""
+def probe(layout: Layout, evidence: Evidence) -> str:
+    """Fill the layout in.  Returns the names of types."""
     try:
         memory = Memory(layout)
         types = Types(memory)
         sizes = collector.check_sizes(memory, types)
-    except (NotCertain, AllocationSamplingError) as e:
+    except (NotCertain, OSError, AllocationSamplingError) as e:
         evidence.found("objects", "not known: %s" % e)
-        return
+        return ""
     layout.type_info_bits = types.bits
     layout.type_is_varsize = types.is_varsize
     layout.type_length = types.length
@@ -55,14 +56,39 @@ def probe(layout: Layout, evidence: Evidence) -> None:
             setattr(layout, name, answer)
             evidence.found(what, "%s0x%x" % ("-" if answer < 0 else "",
                                              abs(answer)))
+    return _types(memory, types, evidence)
+
+
+def _types(memory: Memory, types: Types, evidence: Evidence) -> str:
+    """What types.c needs to know."""
+    head = ""
+    maps: dict[int, int] = {}
+    bases: dict[int, type] = {}
+    try:
+        old = collector.find_old(memory, types)
+        head = "old %d\n" % old
+        classes = Classes(memory, types)
+    except NotCertain as e:
+        evidence.found("classes", "not known: %s" % e)
+    else:
+        head, maps, bases = head + classes.head(), classes.maps, classes.bases
+        evidence.found("classes", "the way to them from %d types" % len(maps))
+    try:
+        named = names.names(types, bases)
+    except NotCertain as e:
+        evidence.found("names", "not known: %s" % e)
+        named = {}
+    else:
+        evidence.found("names", "of %d types" % len(named))
+    return names.text(types, maps, head, named)
 
 
 def main() -> None:
     evidence = Evidence()
     layout = Layout.parse(sys.stdin.read())
-    probe(layout, evidence)
-    json.dump({"layout": layout.text(), "findings": evidence.findings},
-              sys.stdout)
+    text = probe(layout, evidence)
+    json.dump({"layout": layout.text(), "findings": evidence.findings,
+               "types": text}, sys.stdout)
 
 
 if __name__ == "__main__":

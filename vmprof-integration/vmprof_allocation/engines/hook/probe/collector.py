@@ -182,6 +182,21 @@ def find_visited(memory: Memory) -> int:
     return _one_bit(bits, "marking")
 
 
+def find_old(memory: Memory, types: Types) -> int:
+    """The flag that old objects have, if nothing was stored into them since
+    the last collection, and young ones never."""
+    things = _old(Probed)
+    bits = FLAGS
+    for _ in range(STEPS):
+        gc.collect_step()
+        for header in [memory.word(id(thing)) for thing in things]:
+            bits &= header
+    snapshot = memory.made_by(lambda: [Probed(i) for i in range(2 * SOME)])
+    for header, _ in types.walk(snapshot):
+        bits &= ~header
+    return _one_bit(bits, "growing old")
+
+
 def find_pinned(memory: Memory) -> int:
     """The flag of young objects that C code reads while threads run: they stay
     where they are."""
