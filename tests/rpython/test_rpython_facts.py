@@ -21,7 +21,6 @@ from fact_blocks import DIED, NOT_KNOWN, PROMOTED, FactBlocks
 from rpython_tree import built
 from vmprof_convert import readers
 from vmprof_convert.estimator import probability
-from vmprof_convert.model import Profile
 
 pytestmark = pytest.mark.translated
 
@@ -79,16 +78,6 @@ func main(arguments) {
 
 
 class Facts(FactBlocks):
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.profile = readers.read(path)
-
-    def sampled(self) -> int:
-        return sum(size > 0 for size in self.profile.samples.size)
-
-    def size(self, key: int, own: int | None) -> int:
-        return own or self.profile.samples.size[key - 1]
-
     def objects_of(self, type_name: str, size: int) -> set[tuple[int, int]]:
         return {(key, which) for key, which, (_, type_, own) in self.objects()
                 if self.type_name(type_) == type_name
@@ -98,7 +87,7 @@ class Facts(FactBlocks):
         """What is sampled died young, was promoted, is not known, or is in the
         nursery; and what was promoted is dead or alive."""
         keys = set(self.young)
-        pending = set(range(1, self.sampled() + 1)) - keys
+        pending = set(range(1, len(self.sizes) + 1)) - keys
         # the newest ones
         assert not keys or not pending or min(pending) > max(keys)
         outcomes = collections.Counter(
@@ -109,7 +98,7 @@ class Facts(FactBlocks):
         assert self.lost == set()
         assert self.collections == sorted(self.collections)
         minors = [value for kind, value in self.events if kind == 1]
-        assert len(minors) == self.profile.moments[-1].collections
+        assert len(minors) == self.head[4]
         assert minors == sorted(minors)
         majors = [value for kind, value in self.events if kind == 3]
         assert majors == list(range(1, len(majors) + 1))
@@ -149,7 +138,7 @@ def seen(facts: Facts) -> float:
     """Of the bytes, the share that was allocated before the last minor
     collection: of what is in the nursery, nothing is known."""
     last = [value for kind, value in facts.events if kind == 1][-1]
-    return last / facts.profile.moments[-1].allocated
+    return last / facts.head[1]
 
 
 @pytest.mark.parametrize("rate", [0, 2, 10, 50, 100])
@@ -250,12 +239,10 @@ def test_out_of_memory_is_the_programs_own(tmp_path: Path) -> None:
         assert done.returncode not in (0, -signal.SIGSEGV), done.stderr
 
 
-def settings(profile: Profile, key: str) -> list[str]:
-    return profile.settings[key].split(",")
-
-
-def test_the_settings_say_what_is_recorded(run: Run) -> None:
-    facts = run(KEEP, 1000, 0, 2, expected=0)
-    assert settings(facts.profile, "facts") == ["types", "lifetimes"]
-    assert {"types", "lifetimes"} <= set(settings(facts.profile,
-                                                  "capabilities"))
+def test_the_settings_say_what_is_recorded(tmp_path: Path) -> None:
+    (tmp_path / "p.guest").write_text(CHURN)
+    subprocess.run([built("guest"), "--allocation-sampling", "1000", "-o",
+                    "p.vmprof", "p.guest", "10", "1000"], cwd=tmp_path,
+                   check=True, capture_output=True)
+    settings = readers.read(tmp_path / "p.vmprof").settings
+    assert settings["facts"] == "types,lifetimes"

@@ -110,6 +110,12 @@ def test_settings_are_vmprofs_arguments(
         "allocation_share": limit[1], "allocation_lifetimes": lifetimes})]
 
 
+def test_what_is_alive_cannot_be_asked_for(vmprof: Vmprof) -> None:
+    with pytest.raises(AllocationSamplingError, match="into a file"):
+        chosen().start(7, Settings(1000, 1, in_memory=True))
+    assert vmprof.calls == []
+
+
 def test_refusal_of_vmprofs_is_ours(vmprof: Vmprof) -> None:
     vmprof.error = VMProfError("the GC of this program cannot sample")
     with pytest.raises(AllocationSamplingError,

@@ -34,6 +34,10 @@ def entries(values: list[int]) -> Iterator[list[int]]:
 
 class FactBlocks:
     def __init__(self, path: pathlib.Path) -> None:
+        #: of the samples, from key 1 on; 0: a time sample
+        self.sizes: list[int] = []
+        #: the head of the last block of samples
+        self.head = [0] * 8
         #: of each key: (outcome, type, size or None)
         self.young: dict[int, list[tuple[int, int, int | None]]] \
             = collections.defaultdict(list)
@@ -46,13 +50,30 @@ class FactBlocks:
         #: (kind, what it is about)
         self.events: list[tuple[int, int]] = []
         for payload, kind in BLOCK.findall(gzip.decompress(path.read_bytes())):
-            if kind in (b"facts", b"types", b"gc"):
+            if kind == b"samples":
+                self._samples(numbers(payload))
+            elif kind in (b"facts", b"types", b"gc"):
                 for entry in entries(numbers(payload)):
                     getattr(self, "_" + kind.decode())(entry)
                 self._key = 0
         self._check()
 
     _key = 0
+
+    def _samples(self, values: list[int]) -> None:
+        self.head = values[:8]
+        assert self.head[7] == len(self.sizes)
+        at = 8
+        while at < len(values):
+            if values[at] == 0:         # defines a stack
+                at, frames = at + 3, values[at + 2]
+                for _ in range(frames):
+                    at += 1 if values[at] else 3
+            else:
+                flags = values[at] - 1 & 7
+                self.sizes.append(values[at + 2])
+                at += 3 + bin(flags).count("1")
+        assert at == len(values)
 
     def _facts(self, entry: list[int]) -> None:
         about, first, *rest = entry
@@ -90,6 +111,9 @@ class FactBlocks:
         for key, objects in self.young.items():
             for which, object_ in enumerate(objects):
                 yield key, which, object_
+
+    def size(self, key: int, own: int | None) -> int:
+        return own or self.sizes[key - 1]
 
     def alive(self) -> set[tuple[int, int]]:
         return {(key, which) for key, which, (outcome, _, _) in self.objects()

@@ -63,6 +63,11 @@ class BuiltinEngine(Engine):
 
     def start(self, fd: int, settings: Settings) -> None:
         limit = settings.limit or Limit()
+        if settings.in_memory:
+            raise AllocationSamplingError(
+                "this PyPy samples on its own, into a file: what is alive can't "
+                "be asked for while the program runs; write a profile, and see "
+                "its report")
         with self._lock:
             self.prepare()
             empty(fd)

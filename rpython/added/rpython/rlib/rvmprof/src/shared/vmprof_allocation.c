@@ -34,6 +34,7 @@ struct allocation_totals {
     intptr_t interval;
     intptr_t allocated;
     intptr_t collections;
+    intptr_t memory;
 };
 
 static struct file_sink file;
@@ -256,8 +257,9 @@ void vmprof_allocation_type_names(char *text, intptr_t size)
 int vmprof_allocation_start(char *settings, int lifetimes)
 {
     char text[1024];
-    int size = snprintf(text, sizeof text, "%s;capabilities=%s;facts=%s", settings,
-                        CAPABILITIES, lifetimes ? "types,lifetimes" : "types");
+    int size = snprintf(text, sizeof text, "%s;capabilities=%s;facts=%s",
+                        settings, CAPABILITIES,
+                        lifetimes ? "types,lifetimes" : "types");
 
     with_lifetimes = lifetimes;
     majors = 0;
@@ -271,7 +273,7 @@ void vmprof_allocation_totals(void *totals)
     gc_totals = totals;
 }
 
-void vmprof_allocation_statistics(intptr_t counts[6])
+void vmprof_allocation_statistics(intptr_t counts[7])
 {
     struct profile_totals totals = { 0 };
 
@@ -282,6 +284,7 @@ void vmprof_allocation_statistics(intptr_t counts[6])
     counts[3] = recorder_counts.lost;
     counts[4] = recorder_counts.time_samples;
     counts[5] = recorder_counts.dropped;
+    counts[6] = gc_totals != NULL ? gc_totals->memory : 0;
 }
 
 void vmprof_allocation_stop(void)

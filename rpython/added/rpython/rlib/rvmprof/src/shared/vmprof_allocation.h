@@ -29,8 +29,9 @@ RPY_EXTERN int vmprof_allocation_close(void);
 /* What the GC counts: rgc.ALLOCATION_TOTALS.  NULL until it has begun. */
 RPY_EXTERN void vmprof_allocation_totals(void *totals);
 /* Since the last start: bytes allocated, minor collections, samples, samples
-   without a stack, time samples, time samples that met another sample */
-RPY_EXTERN void vmprof_allocation_statistics(intptr_t counts[6]);
+   without a stack, time samples, time samples that met another sample, bytes
+   that the GC has taken for sampled objects, at most */
+RPY_EXTERN void vmprof_allocation_statistics(intptr_t counts[7]);
 
 /* For the GC */
 RPY_EXTERN intptr_t vmprof_allocation_sampled(intptr_t size, void *address);
