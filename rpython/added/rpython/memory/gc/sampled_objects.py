@@ -134,6 +134,9 @@ def make_table(name, *fields):
             if self.room != 0:
                 lltype.free(self.records, flavor='raw', track_allocation=False)
 
+        def memory(self):
+            return self.room * len(fields) * WORD
+
         def clear(self):
             self.give_back()
             self.records = lltype.nullptr(RECORDS)
@@ -172,6 +175,10 @@ class SampledObjects(object):
         self.fact = fact
         # not the sample point's own: the samples are the same without this
         self.behind.start(1, intmask(seed + 1), fixed)
+
+    def memory(self):
+        return (self.waiting.memory() + self.young.memory() +
+                self.followed.memory())
 
     def clear(self):
         self.waiting.clear()
@@ -215,7 +222,6 @@ class SampledObjects(object):
     # ---------- at the beginning of a minor collection
 
     def find(self, gc):
-        """All headers are valid, nothing has moved."""
         self.fact(FACT_STARTED, 0, 0, 0, 0)
         i = 0
         while i < self.waiting.length:

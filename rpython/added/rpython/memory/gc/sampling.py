@@ -176,6 +176,7 @@ class SamplePoint(Sampler):
         self.totals.interval = interval
         self.totals.allocated = 0
         self.totals.collections = 0
+        self.totals.memory = 0
         self.start(interval, seed, fixed)
         self.place(gc)
         return self.totals
@@ -255,10 +256,11 @@ class SamplePoint(Sampler):
         self.place(gc)
     allocated._dont_inline_ = True
 
-    # ---------- called by the GC, about objects
-
     def collection_starts(self, gc):
+        """All headers in the nursery are valid, and nothing has moved."""
         self.objects.find(gc)
+        self.totals.memory = max(self.totals.memory, self.objects.memory())
+    collection_starts._dont_inline_ = True
 
     def collection_ends(self, gc):
         """All young objects that survive this minor collection are known, and

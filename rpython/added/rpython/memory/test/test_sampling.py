@@ -44,8 +44,9 @@ def fact(what, key, which, type, size):
     if not FACT_DIED <= what <= FACT_NOT_KNOWN:
         return 1
     counters.reports += 1
-    if not (0 < key <= counters.last_key and key % 10 == 0 and type > 0 and
-            which == 0):
+    # (not known: what was never made of a piece that the JIT has reserved)
+    if not (0 < key <= counters.last_key and key % 10 == 0 and which >= 0 and
+            (type > 0 or what == FACT_NOT_KNOWN)):
         counters.wrong_reports += 1
     if what == FACT_PROMOTED:
         counters.survivors += 1

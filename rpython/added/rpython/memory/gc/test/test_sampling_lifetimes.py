@@ -375,6 +375,10 @@ class TestLifetimes(BaseSamplingTest):
         self.gc.collect(0)
         objects = self.gc.sample_point.objects
         assert objects.followed.room >= 300
+        self.alloc()
+        self.gc.collect(0)
+        # three words of each that is followed
+        assert self.totals.memory >= 300 * 3 * WORD
         self.stop()
         for table in [objects.waiting, objects.young, objects.followed]:
             assert not table.records
