@@ -200,14 +200,15 @@ def find_windows(profile: Profile) -> Windows:
         begin, *rest = marks[-3:]
         end = rest[-1] if rest else profile.end
         middle = rest[0] if len(rest) == 2 else (begin + end) // 2
-        first, center, last = (bisect.bisect_left(times, time)
+        # the program may collect before it sets a mark, or behind it
+        first, center, last = (_nearest(times, time)
                                for time in (begin, middle, end))
         if not rest:
             last = len(times) - 1
-        if not first < center < last < len(times):
+        if not first < center < last:
             raise ProfileError(
-                "--leaks needs a major collection behind each mark and before the "
-                "next one: call gc.collect() there")
+                "--leaks needs a major collection at each mark: call gc.collect() "
+                "there")
     else:
         last = len(times) - 1
         first = min(bisect.bisect_left(times, profile.end * WARM_UP), last - 2)

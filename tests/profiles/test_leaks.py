@@ -285,9 +285,9 @@ def test_windows(majors: list[int], marks: tuple[float, ...],
 @pytest.mark.parametrize("majors,marks,why", [
     ((), (), "there were 0 in this run: let it run longer, or have it call gc"),
     ((1, 2), (), "there were 2 in this run"),
-    ((1, 2, 3), (0.5, 0.6, 2), "needs a major collection behind each mark"),
-    ((1, 2, 3), (0.5, 1.5, 3.5), "needs a major collection behind each mark"),
-    ((1, 2, 3), (2.5,), "needs a major collection behind each mark"),
+    ((1, 2, 3), (0.5, 0.6, 2), "needs a major collection at each mark"),
+    ((1, 2, 3), (0.5, 1.5, 3.5), "needs a major collection at each mark"),
+    ((1, 2, 3), (2.5,), "needs a major collection at each mark"),
     ((2, 2, 2), (), "needs major collections at different times"),
 ])
 def test_too_few_collections(majors: tuple[float, ...], marks: tuple[float, ...],
