@@ -43,6 +43,7 @@ from __future__ import annotations
 
 import array
 import bisect
+import collections
 import math
 from typing import NamedTuple
 
@@ -50,7 +51,7 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Z, weight_bytes
 from vmprof_convert.model import ALIVE, FREED, LOST, UNTOLD, Function, Profile
 from vmprof_convert.program import Program
-from vmprof_convert.type_names import INTERNAL, Shown, TypeNames
+from vmprof_convert.type_names import CLASS, INTERNAL, Shown, TypeNames
 
 #: no leak is reported in so many of the runs that have none
 CONFIDENCE = 0.95
@@ -346,7 +347,7 @@ def _judge(profile: Profile, windows: Windows, sites: _Sites,
                 tally, windows):
             slowing.append(_site(sites, shown, tally, 1.0))
     for found in leaks, slowing:
-        found.sort(key=lambda site: (-site.growth.value, site.type, site.places))
+        _sort(found)
     # so many have to come in each window, and none go; by two deviations more
     needed = math.ceil(math.log2(tested / alpha))
     samples = needed + 2 * math.sqrt(needed)
@@ -354,6 +355,17 @@ def _judge(profile: Profile, windows: Windows, sites: _Sites,
     return Leaks(windows, leaks, slowing, bisect.bisect_right(
         leasts, alpha / tested), lost,
                  samples * interval / min(windows.seconds))
+
+
+def _sort(sites: list[Site]) -> None:
+    """The place that grows most comes first, and of it what a programmer has
+    written: a class, before what its objects hold."""
+    totals: dict[Place, float] = collections.defaultdict(float)
+    for site in sites:
+        totals[site.places[0]] += site.growth.value
+    sites.sort(key=lambda site: (
+        -totals[site.places[0]], site.places[0], site.type.kind != CLASS,
+        "." not in site.type.name, -site.growth.value, site.type, site.places))
 
 
 def _site(sites: _Sites, shown: Shown, tally: _Tally, p: float) -> Site:
