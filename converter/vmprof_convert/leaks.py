@@ -51,7 +51,15 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Z, weight_bytes
 from vmprof_convert.model import ALIVE, FREED, LOST, UNTOLD, Function, Profile
 from vmprof_convert.program import Program
-from vmprof_convert.type_names import CLASS, INTERNAL, Shown, TypeNames
+from vmprof_convert.type_names import (
+    CLASS,
+    INTERNAL,
+    LAYOUT,
+    NOT_KNOWN,
+    STORAGE,
+    Shown,
+    TypeNames,
+)
 
 #: no leak is reported in so many of the runs that have none
 CONFIDENCE = 0.95
@@ -64,6 +72,8 @@ MIN_TREND, MAX_TREND = 5, 40
 GOES_ON = 0.5
 #: frames of a stack that are shown
 MAX_FRAMES = 3
+#: in this order types are named
+_KINDS = (CLASS, STORAGE, LAYOUT, INTERNAL, NOT_KNOWN)
 #: an object that was not freed, as a number of a major collection
 _NEVER = 2**62
 
@@ -143,13 +153,27 @@ class Site(NamedTuple):
     p: float
 
 
+class Leak(NamedTuple):
+    """The sites of one place: an object seldom comes alone."""
+
+    #: classes first, those of the program before Python's own
+    sites: list[Site]
+    windows: tuple[float, float]
+    growth: Growth
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Those of the site that grew most."""
+        return max(self.sites, key=lambda site: site.growth.value).places
+
+
 class Leaks(NamedTuple):
     """What was found, by the bytes that it grew by."""
 
     windows: Windows
-    leaks: list[Site]
+    leaks: list[Leak]
     #: that grew in the first window, and slow down
-    slowing: list[Site]
+    slowing: list[Leak]
     #: how many sites were looked at
     tested: int
     #: samples that nobody followed to the end
@@ -273,7 +297,7 @@ def find(profile: Profile, objects: OldObjects, *, group_storage: bool = False,
 
 def _nearest(times: list[int], time: int) -> int:
     at = bisect.bisect_left(times, time)
-    if at == len(times) or (at and time - times[at - 1] < times[at] - time):
+    if at == len(times) or (at and time - times[at - 1] <= times[at] - time):
         at -= 1
     return at
 
@@ -346,26 +370,13 @@ def _judge(profile: Profile, windows: Windows, sites: _Sites,
         if tally.stacks and first * len(of_site) <= alpha and not _goes_on(
                 tally, windows):
             slowing.append(_site(sites, shown, tally, 1.0))
-    for found in leaks, slowing:
-        _sort(found)
     # so many have to come in each window, and none go; by two deviations more
     needed = math.ceil(math.log2(tested / alpha))
     samples = needed + 2 * math.sqrt(needed)
     interval = max(profile.interval, 1)
-    return Leaks(windows, leaks, slowing, bisect.bisect_right(
+    return Leaks(windows, _by_place(leaks), _by_place(slowing), bisect.bisect_right(
         leasts, alpha / tested), lost,
                  samples * interval / min(windows.seconds))
-
-
-def _sort(sites: list[Site]) -> None:
-    """The place that grows most comes first, and of it what a programmer has
-    written: a class, before what its objects hold."""
-    totals: dict[Place, float] = collections.defaultdict(float)
-    for site in sites:
-        totals[site.places[0]] += site.growth.value
-    sites.sort(key=lambda site: (
-        -totals[site.places[0]], site.places[0], site.type.kind != CLASS,
-        "." not in site.type.name, -site.growth.value, site.type, site.places))
 
 
 def _site(sites: _Sites, shown: Shown, tally: _Tally, p: float) -> Site:
@@ -374,6 +385,25 @@ def _site(sites: _Sites, shown: Shown, tally: _Tally, p: float) -> Site:
     value = tally.bytes[2]
     return Site(shown, sites.places(stack), (tally.bytes[0], tally.bytes[1]),
                 Growth(value, value - deviation, value + deviation), p)
+
+
+def _by_place(sites: list[Site]) -> list[Leak]:
+    of_place: dict[Place, list[Site]] = {}
+    for site in sites:
+        of_place.setdefault(site.places[0], []).append(site)
+    leaks = []
+    for together in of_place.values():
+        together.sort(key=lambda site: (
+            _KINDS.index(site.type.kind), "." not in site.type.name,
+            -site.growth.value, site.type.name))
+        first, second = (sum(site.windows[i] for site in together)
+                         for i in range(2))
+        value = sum(site.growth.value for site in together)
+        deviation = math.sqrt(sum((site.growth.high - site.growth.value) ** 2
+                                  for site in together))
+        leaks.append(Leak(together, (first, second), Growth(
+            value, value - deviation, value + deviation)))
+    return sorted(leaks, key=lambda leak: -leak.growth.value)
 
 
 def _goes_on(tally: _Tally, windows: Windows) -> bool:

@@ -29,14 +29,16 @@ def format_range(low: float, number: float, high: float,
     return "%s-%s" % (_three_digits(low / scale), _three_digits(high / scale))
 
 
-def format_deviation(low: float, number: float, high: float) -> str:
-    """How far `low` and `high` are from `number`, at most: +-12%."""
+def format_deviation(low: float, number: float, high: float,
+                     bytes_: bool = True) -> str:
+    """How far `low` and `high` are from `number`, at most: +-12%; or if that is
+    the number itself or more, what is above it: <9.01K."""
     if not number:
         return ""
     share = max(high - number, number - low) / number
-    if share >= 99.5:
-        return "+-%sx" % format_count(share)
-    if share and share < 0.005:
+    if share >= 0.995:
+        return "<" + _with_letter(high, _BYTES if bytes_ else _COUNTS)
+    if 0 < share < 0.005:
         return "+-<1%"
     return "+-%.0f%%" % (100 * share)
 

@@ -132,6 +132,23 @@ def test_a_piece_of_several_objects() -> None:
     assert len(set(zip(samples.stack, samples.thread, samples.interval))) == 1
 
 
+def test_each_object_of_a_piece_is_one_that_has_no_stack_or_a_cut_one() -> None:
+    """Wherever samples are counted, these are the rows."""
+    log = Log()
+    f = log.function("f")
+    log.settings(facts="types,lifetimes")
+    log.allocation(None, size=300)
+    log.allocation([f] * 509, size=300)
+    log.collection(100)
+    for key in 1, 2:
+        log.young(key, 0, 0, 100)
+        log.young(key, 0, 0, 100)
+        log.young(key, 0, 0, 200)       # for this one there is no room
+    profile = read(log)
+    assert (profile.lost_stacks, profile.cut_stacks) == (2, 2)
+    assert len(profile.samples) == 4
+
+
 def test_objects_of_a_piece_in_two_blocks() -> None:
     log = sampled(300)
     a = log.type("a")

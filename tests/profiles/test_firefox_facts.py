@@ -156,6 +156,12 @@ def test_memory_in_use_is_a_track() -> None:
     assert (levels[4], levels[11], levels[-1]) == (6000, 5000, 3000)
 
 
+def test_memory_in_use_is_a_track_if_nothing_was_collected_too() -> None:
+    held = converted(log_of(1000))["counters"][1]
+    assert held["name"] == "held-memory"
+    assert sum(held["samples"]["count"]) == 1000
+
+
 # ________________________________________
 # markers
 

@@ -15,7 +15,7 @@ from made_profiles import Log, packed
 from report_runs import lines, refused
 from vmprof_convert import leaks, readers
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.leaks import Leaks, OldObjects, _rises, _sign_test
+from vmprof_convert.leaks import Leak, Leaks, OldObjects, _rises, _sign_test
 from vmprof_convert.model import ALIVE, FREED, Profile
 from vmprof_convert.writers import leaks as writer
 
@@ -60,6 +60,10 @@ def found(sites: list[list[Life]], majors: Iterable[float] = range(2, 21),
                         ALIVE if freed is None else FREED, int(born * SECOND),
                         -1 if freed is None else int(freed * SECOND))
     return leaks.find(profile, objects)
+
+
+def types(found: list[Leak]) -> list[list[str]]:
+    return [[site.type.name for site in one.sites] for one in found]
 
 
 def times(rng: random.Random, rate: Callable[[float], float],
@@ -129,18 +133,18 @@ WITHOUT = {"churn": churn, "last used": last_used, "settled": settled,
 def test_a_leak_is_found_among_what_is_none(seed: int) -> None:
     rng = random.Random(seed)
     result = found([made(rng) for made in WITHOUT.values()] + [leak(rng)])
-    (site,) = result.leaks
-    assert site.type.name == "t4"
-    assert [place.function.name for place in site.places] == ["f4", "main"]
-    assert site.p < 1e-6
+    (one,) = result.leaks
+    assert [site.type.name for site in one.sites] == ["t4"]
+    assert [place.function.name for place in one.places] == ["f4", "main"]
+    assert one.sites[0].p < 1e-6
 
 
 def test_a_cache_that_fills_is_told_from_a_leak() -> None:
     for seed in range(20):
         rng = random.Random(seed)
         result = found([cache(rng), leak(rng)])
-        assert [site.type.name for site in result.leaks] == ["t1"]
-        assert [site.type.name for site in result.slowing] == ["t0"]
+        assert types(result.leaks) == [["t1"]]
+        assert types(result.slowing) == [["t0"]]
 
 
 def test_false_alarms_come_at_most_at_the_rate_that_is_stated() -> None:
@@ -184,9 +188,9 @@ def test_the_interval_of_the_growth_holds_the_truth(rate: float) -> None:
         if not result.leaks:
             continue
         seen += 1
-        windows, (site,) = result.windows, result.leaks
+        windows, (one,) = result.windows, result.leaks
         truth = rate * sum(windows.seconds) * 16 / -math.expm1(-16 / INTERVAL)
-        held += site.growth.low <= truth <= site.growth.high
+        held += one.growth.low <= truth <= one.growth.high
     # where not all are seen, those that are seem to grow faster
     assert seen > (0.99 if rate > 3 else 0.4) * runs
     if rate > 3:
@@ -373,18 +377,44 @@ def test_storage_and_the_interpreters_own() -> None:
                       ("<map>", 64, math.inf))
         heap.allocate("main", ("str", 200, 100 + number % 7))
     data = heap.data()
-    found: list[set[str]] = []
+    found: list[list[list[str]]] = []
+    said: list[list[str]] = []
     for group_storage, hide_internal in (False, False), (True, True):
         objects = OldObjects()
         profile = _read_into(data, objects)
         result = leaks.find(profile, objects, group_storage=group_storage,
                             hide_internal=hide_internal)
-        found.append({site.type.name for site in result.leaks})
+        found.append(types(result.leaks))
         out = io.StringIO()
-        writer.write(profile, result, out, limit=1)
-        assert out.getvalue().startswith("leak: list")
-        assert ("... and " in out.getvalue()) == (len(result.leaks) > 1)
-    assert found == [{"list", "list (storage)", "<map>"}, {"list"}]
+        writer.write(profile, result, out)
+        said.append(out.getvalue().splitlines()[:3])
+    # of one place, and its classes first
+    assert found == [[["list", "list (storage)", "<map>"]], [["list"]]]
+    assert said[0][0] == ("leak: list, list (storage), <map>  main  app.py:1")
+    assert re.match(r"      of which list \S+ [KMG]iB/s, list \(storage\) ",
+                    said[0][2])
+    assert said[1][0] == "leak: list  main  app.py:1" and not said[1][2]
+
+
+def test_classes_of_the_program_are_named_first() -> None:
+    heap = Heap(interval=500)
+    for _ in range(4000):
+        heap.allocate("main", ("str", 32, math.inf), ("app.Node", 32, math.inf),
+                      ("list (storage)", 500, math.inf), ("x", 32, math.inf),
+                      ("y", 32, math.inf))
+        heap.allocate("main other", ("z", 2000, math.inf))
+    data = heap.data()
+    objects = OldObjects()
+    profile = _read_into(data, objects)
+    out = io.StringIO()
+    writer.write(profile, leaks.find(profile, objects), out, limit=1)
+    one, *_, more = [line for line in out.getvalue().splitlines()
+                     if line.startswith(("leak", "..."))]
+    assert one.startswith("leak: z  other") and more == "... and 1 more"
+    out = io.StringIO()
+    writer.write(profile, leaks.find(profile, objects), out)
+    assert re.search("^leak: app.Node, [strxy, ]+, and 1 more  main",
+                     out.getvalue(), re.MULTILINE)
 
 
 def _read_into(data: bytes, objects: OldObjects) -> Profile:

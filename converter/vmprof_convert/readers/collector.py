@@ -62,7 +62,8 @@ class Collector:
     def begin(self, settings: dict[str, str]) -> None:
         """Forget what came before; see Rows."""
         self.stacks = Stacks()
-        #: of the samples, and those without a stack
+        #: samples in the file; and rows without a stack, of which an object more
+        #: in one piece is another one
         self.count = self.lost = 0
         #: facts that fit no sample
         self.misfits = 0
@@ -91,15 +92,18 @@ class Collector:
     def add(self, stack: int, time: int, thread: int, size: int,
             interval: int, memory: int) -> None:
         self.count += 1
-        if stack in self.stacks.full:
-            self.stacks.full[stack] += 1
-        elif stack < 0:
-            self.lost += 1
+        self._count_stack(stack)
         if size and (self._has_types or self._has_lifetimes):
             self._pending[self.count] = (stack, time, thread, size, interval,
                                          memory)
         else:
             self._rows.add(stack, time, thread, size, interval, memory)
+
+    def _count_stack(self, stack: int) -> None:
+        if stack in self.stacks.full:
+            self.stacks.full[stack] += 1
+        elif stack < 0:
+            self.lost += 1
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
         """Of an older profile."""
@@ -137,6 +141,8 @@ class Collector:
             if number:
                 return
             fate, type_ = UNKNOWN, -1
+        if number:
+            self._count_stack(sample[0])    # it is another row
         if not self._has_lifetimes:
             self._rows.add(*sample, type_)
         elif fate == ALIVE:

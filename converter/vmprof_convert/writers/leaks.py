@@ -4,19 +4,26 @@ from __future__ import annotations
 from typing import TextIO
 
 from vmprof_convert import remarks
-from vmprof_convert.leaks import CONFIDENCE, Leaks, Place, Site
+from vmprof_convert.leaks import CONFIDENCE, Leak, Leaks, Place
 from vmprof_convert.model import Profile
 from vmprof_convert.units import format_bytes, format_range
 
 MEBIBYTE = 2.0**20
+#: of a leak so many are named in its first line
+MAX_TYPES = 4
 
 
 def write(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25) -> None:
     """Write what leaks.find() found, the `limit` largest of each kind."""
     first, second = leaks.windows.seconds
-    for site in leaks.leaks[:limit]:
-        print("leak: %s" % _what(site), file=out)
-        print("      grows by %s" % _rate(leaks, site), file=out)
+    for leak in leaks.leaks[:limit]:
+        print("leak: %s" % _what(leak), file=out)
+        print("      grows by %s" % _rate(leaks, leak), file=out)
+        if len(leak.sites) > 1:
+            print("      of which %s" % ", ".join(
+                "%s %s/s" % (site.type.name, _signed(
+                    site.growth.value / sum(leaks.windows.seconds)))
+                for site in leak.sites), file=out)
     if len(leaks.leaks) > limit:
         print("... and %d more" % (len(leaks.leaks) - limit), file=out)
     if not leaks.leaks:
@@ -26,9 +33,9 @@ def write(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25) -> None:
               "on)" % (leaks.tested, format_bytes(leaks.limit)), file=out)
     if leaks.slowing:
         print(file=out)
-    for site in leaks.slowing[:limit]:
-        print("slows down, like a cache that fills: %s" % _what(site), file=out)
-        print("      grew by %s" % _rate(leaks, site), file=out)
+    for leak in leaks.slowing[:limit]:
+        print("slows down, like a cache that fills: %s" % _what(leak), file=out)
+        print("      grew by %s" % _rate(leaks, leak), file=out)
     if len(leaks.slowing) > limit:
         print("... and %d more" % (len(leaks.slowing) - limit), file=out)
     print(file=out)
@@ -48,8 +55,11 @@ def write(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25) -> None:
         print(line, file=out)
 
 
-def _what(site: Site) -> str:
-    return "%s  %s" % (site.type.name, "  <- ".join(map(_place, site.places)))
+def _what(leak: Leak) -> str:
+    names = [site.type.name for site in leak.sites]
+    if len(names) > MAX_TYPES:
+        names[MAX_TYPES:] = ["and %d more" % (len(names) - MAX_TYPES)]
+    return "%s  %s" % (", ".join(names), "  <- ".join(map(_place, leak.places)))
 
 
 def _place(place: Place) -> str:
@@ -60,18 +70,18 @@ def _place(place: Place) -> str:
         "%s  %s" % (name, file))
 
 
-def _rate(leaks: Leaks, site: Site) -> str:
+def _rate(leaks: Leaks, leak: Leak) -> str:
     seconds = sum(leaks.windows.seconds)
     allocated = sum(leaks.windows.allocated)
-    value, low, high = (bytes_ / seconds for bytes_ in site.growth)
+    value, low, high = (bytes_ / seconds for bytes_ in leak.growth)
     rate = "%s/s (95 %%: %s)" % (
         _signed(value), format_range(max(low, 0.0), max(value, 0.0),
                                      max(high, 0.0)))
     if allocated > 0:
         rate += ", %s for each MiB allocated" % _signed(
-            site.growth.value / allocated * MEBIBYTE)
+            leak.growth.value / allocated * MEBIBYTE)
     return "%s: %s in the first window, %s in the second" % (
-        rate, _signed(site.windows[0]), _signed(site.windows[1]))
+        rate, _signed(leak.windows[0]), _signed(leak.windows[1]))
 
 
 def _signed(bytes_: float) -> str:

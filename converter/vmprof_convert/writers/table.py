@@ -190,7 +190,7 @@ class _Lifetimes(_Table):
         return (format_bytes(bytes_.value),
                 format_deviation(*_sorted(bytes_)) if known else "",
                 format_count(objects.value),
-                format_deviation(*_sorted(objects)) if known else "")
+                format_deviation(*_sorted(objects), False) if known else "")
 
 
 def _function(function: Function, line: int) -> str:

@@ -113,7 +113,7 @@ def convert(profile: Profile,
     if allocations:
         builder.add_counter(Counter.rate(_pick(times, allocations),
                                          _pick(weights, allocations)))
-        if ends:
+        if profile.has_lifetimes:
             changes = sorted([
                 *((times[row], weights[row]) for row in allocations),
                 *((end.time, -weights[row]) for row, end in ends.items())],
