@@ -68,6 +68,9 @@ SEEN = 1000
 GC_SIZE = 0x400
 #: more than enough: it takes one
 PROBE_SECONDS = 60
+#: what disturbs an observation, such as a collection in between, is rare; and
+#: the answer is kept for good
+PROBES = 3
 #: what fits into an environment variable, with all else that goes there
 MAX_PACKED = 100000
 #: the jump that is written over a function's entry, and the room for it
@@ -435,14 +438,18 @@ def _probed(layout: Layout, search: Search) -> tuple[Layout, bytes]:
     follows pointers: if that goes wrong, a process of its own dies."""
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith("PYPY_GC_")}
+    # the JIT makes objects later than the program says, or not at all
+    command = [sys.executable, *(["--jit", "off"] if "__pypy__" in
+                                 sys.builtin_module_names else []),
+               "-m", "vmprof_allocation.engines.hook.probe"]
     try:
-        done = subprocess.run(
-            [sys.executable, *(["--jit", "off"] if "__pypy__" in
-                               sys.builtin_module_names else []),
-             "-m", "vmprof_allocation.engines.hook.probe"],
-            input=layout.text(), capture_output=True, text=True,
-            env=environment, timeout=PROBE_SECONDS)
-        answer = json.loads(done.stdout)
+        for _ in range(PROBES):
+            done = subprocess.run(
+                command, input=layout.text(), capture_output=True, text=True,
+                env=environment, timeout=PROBE_SECONDS)
+            answer = json.loads(done.stdout)
+            if answer["certain"]:
+                break
         probed = Layout.parse(answer["layout"])
         findings = [tuple(finding) for finding in answer["findings"]]
         types = answer["types"].encode("utf-8", "replace")

@@ -6,8 +6,8 @@ are followed that may lead nowhere::
     python -m vmprof_allocation.engines.hook.probe < LAYOUT
 
 prints a JSON object, ``{"layout": "...", "findings": [[what, value, good],
-...], "types": "..."}``.  Each question has one answer that all objects agree
-on, or none: then the layout has what says so.
+...], "types": "...", "certain": whether all is}``.  Each question has one answer
+that all objects agree on, or none: then the layout has what says so.
 """
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from collections.abc import Callable
 from vmprof_allocation.engines.hook.layout import Layout
 from vmprof_allocation.engines.hook.probe import collector, names
 from vmprof_allocation.engines.hook.probe.classes import Classes
-from vmprof_allocation.engines.hook.probe.memory import (
-    Memory,
-    NotCertain,
-    Types,
-)
-from vmprof_allocation.errors import AllocationSamplingError, Evidence
+from vmprof_allocation.engines.hook.probe.memory import Memory, Types
+from vmprof_allocation.errors import Evidence
+
+NOT_KNOWN = "not known:"
 
 
 def probe(layout: Layout, evidence: Evidence) -> str:
@@ -32,8 +30,8 @@ def probe(layout: Layout, evidence: Evidence) -> str:
         memory = Memory(layout)
         types = Types(memory)
         sizes = collector.check_sizes(memory, types)
-    except (NotCertain, OSError, AllocationSamplingError) as e:
-        evidence.found("objects", "not known: %s" % e)
+    except Exception as e:          # whatever it is, sampling goes without
+        evidence.found("objects", "%s %s" % (NOT_KNOWN, e))
         return ""
     layout.type_info_bits = types.bits
     layout.type_is_varsize = types.is_varsize
@@ -50,8 +48,8 @@ def probe(layout: Layout, evidence: Evidence) -> str:
     for name, what, question in questions:
         try:
             answer = question()
-        except NotCertain as e:
-            evidence.found(what, "not known: %s" % e)
+        except Exception as e:      # whatever it is, sampling goes without
+            evidence.found(what, "%s %r" % (NOT_KNOWN, e))
         else:
             setattr(layout, name, answer)
             evidence.found(what, "%s0x%x" % ("-" if answer < 0 else "",
@@ -68,15 +66,15 @@ def _types(memory: Memory, types: Types, evidence: Evidence) -> str:
         old = collector.find_old(memory, types)
         head = "old %d\n" % old
         classes = Classes(memory, types)
-    except NotCertain as e:
-        evidence.found("classes", "not known: %s" % e)
+    except Exception as e:
+        evidence.found("classes", "%s %r" % (NOT_KNOWN, e))
     else:
         head, maps, bases = head + classes.head(), classes.maps, classes.bases
         evidence.found("classes", "the way to them from %d types" % len(maps))
     try:
         named = names.names(types, bases)
-    except NotCertain as e:
-        evidence.found("names", "not known: %s" % e)
+    except Exception as e:
+        evidence.found("names", "%s %r" % (NOT_KNOWN, e))
         named = {}
     else:
         evidence.found("names", "of %d types" % len(named))
@@ -88,7 +86,9 @@ def main() -> None:
     layout = Layout.parse(sys.stdin.read())
     text = probe(layout, evidence)
     json.dump({"layout": layout.text(), "findings": evidence.findings,
-               "types": text}, sys.stdout)
+               "types": text, "certain": not any(
+                   value.startswith(NOT_KNOWN)
+                   for _, value, _ in evidence.findings)}, sys.stdout)
 
 
 if __name__ == "__main__":

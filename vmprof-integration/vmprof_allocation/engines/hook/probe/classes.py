@@ -206,8 +206,11 @@ class Classes:
     def _pointers(self, address: int, *names: str) -> set[tuple[int, int]]:
         """(offset, address) of objects with such names that an object refers
         to."""
-        entry = self._types.entry(self._memory.word(address) & TYPE)
-        size = entry[self._memory.layout.type_fixed_size // 8]
+        number = self._memory.word(address) & TYPE
+        if number not in self._types.rows:
+            return set()        # it is gone
+        size = self._types.entry(number)[
+            self._memory.layout.type_fixed_size // 8]
         words = self._memory.words(address, size // 8)
         return {(i * 8, word) for i, word in enumerate(words) if i > 0
                 and self._name(word).startswith(names)}
@@ -270,7 +273,8 @@ class Classes:
              if cell and t == self.text}], "cells")
 
     def _values(self, entries: int, wanted: bytes) -> Iterable[int]:
-        if self._types.entry(self._memory.word(entries) & TYPE)[
+        number = self._memory.word(entries) & TYPE
+        if number not in self._types.rows or self._types.entry(number)[
                 self._memory.layout.type_item_size // 8] != 16:
             return
         count = self._memory.word(entries + ARRAY_LENGTH)
