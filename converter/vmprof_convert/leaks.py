@@ -43,7 +43,6 @@ from __future__ import annotations
 
 import array
 import bisect
-import collections
 import math
 from typing import NamedTuple
 
