@@ -139,7 +139,8 @@ class Engine:
 
     def alive_bytes(self) -> tuple[float, float]:
         """Estimated bytes of them, and the most that they were after a minor
-        collection since the start or reset_peak().  Costs nothing."""
+        collection since the start or reset_peak().  Costs a minor
+        collection."""
         raise NotImplementedError
 
     def reset_peak(self) -> None:

@@ -16,12 +16,17 @@ a frame's line is that of the function's definition.
     for statistic in tracemalloc.take_snapshot().statistics("lineno")[:10]:
         print(statistic, "+-", statistic.size_error)
 
-install() lets ``import tracemalloc`` mean this module.
+install() lets ``import tracemalloc`` mean this module; so does, for programs
+that nobody edits, the variable VMPROF_TRACEMALLOC of the environment, which also
+begins to trace: a number of frames and, behind a comma, a sample interval, as in
+``25,4k``.
 """
 from __future__ import annotations
 
+import os
 import sys
 
+from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.tracemalloc.frames import Frame, Traceback
 from vmprof_allocation.tracemalloc.snapshot import (
     BaseFilter,
@@ -42,8 +47,10 @@ __all__ = [
     "stop", "take_snapshot",
 ]
 
-#: mean bytes between two samples
-DEFAULT_INTERVAL = "16k"
+VARIABLE = "VMPROF_TRACEMALLOC"
+EXIT_BAD_INPUT = 2
+#: mean bytes between two samples, where start() is not told
+default_interval: int | str = "16k"
 #: as CPython's
 MAX_NFRAME = 65535
 
@@ -52,12 +59,13 @@ _limit = 1
 
 
 def start(nframe: int = 1, *,
-          sample_interval: int | str = DEFAULT_INTERVAL) -> None:
+          sample_interval: int | str | None = None) -> None:
     """Begin to trace; if that was begun before, only `nframe` changes.
 
     `nframe`: how many of the innermost frames a traceback keeps.
     `sample_interval`: mean bytes between two samples, a number or text such as
-    ``16k``; with 1, all objects are traced, and all sizes are exact.
+    ``16k``; with 1, all objects are traced, and all sizes are exact.  None:
+    16k, or what install() was told.
 
     Raises AllocationSamplingError if this interpreter can't be sampled, or is
     sampled already; ValueError.
@@ -72,7 +80,8 @@ def start(nframe: int = 1, *,
     if _tracer is not None and _tracer.is_on:
         _tracer.nframe = nframe
     else:
-        _tracer = Tracer(nframe, sample_interval)
+        _tracer = Tracer(nframe, default_interval if sample_interval is None
+                         else sample_interval)
 
 
 def stop() -> None:
@@ -105,8 +114,8 @@ def clear_traces() -> None:
 
 
 def get_traced_memory() -> tuple[int, int]:
-    """Bytes that are alive, and the most that were, as of the last minor
-    collection; (0, 0) if nothing is traced."""
+    """Bytes that are alive, and the most that were after a minor collection;
+    (0, 0) if nothing is traced.  Costs a minor collection."""
     tracer = _on()
     return (0, 0) if tracer is None else tracer.bytes()
 
@@ -146,6 +155,27 @@ def get_object_traceback(obj: object) -> Traceback | None:
     return None if found is None else Traceback(*found)
 
 
-def install() -> None:
-    """From now on, ``import tracemalloc`` means this module."""
+def install(sample_interval: int | str | None = None) -> None:
+    """From now on, ``import tracemalloc`` means this module, and its start() takes
+    this `sample_interval` if it is not told another one."""
+    global default_interval
+    if sample_interval is not None:
+        default_interval = sample_interval
     sys.modules["tracemalloc"] = sys.modules[__name__]
+
+
+def begin() -> None:
+    """What VARIABLE asks for, while `site` is imported: a program that was to be
+    traced does not run unnoticed without."""
+    nframe, _, interval = os.environ[VARIABLE].partition(",")
+    try:
+        if not (nframe.isascii() and nframe.isdigit()):
+            raise AllocationSamplingError(
+                "%s=%r is no number of frames; write for example 25, or 25,4k"
+                % (VARIABLE, os.environ[VARIABLE]))
+        install(interval or None)
+        start(int(nframe[:9]))
+    except (AllocationSamplingError, ValueError) as e:
+        sys.stderr.write("vmprof: %s\n" % e)
+        sys.stderr.flush()
+        os._exit(EXIT_BAD_INPUT)

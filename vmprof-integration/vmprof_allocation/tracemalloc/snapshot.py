@@ -12,7 +12,6 @@ import fnmatch
 import functools
 import math
 import os
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Union, overload
 
@@ -293,6 +292,7 @@ class Snapshot:
         self.traceback_limit = traceback_limit
 
     def dump(self, filename: Union[str, os.PathLike[str]]) -> None:
+        import pickle
         with open(filename, "wb") as file:
             pickle.dump(self, file, pickle.HIGHEST_PROTOCOL)
 
@@ -300,6 +300,7 @@ class Snapshot:
     def load(filename: Union[str, os.PathLike[str]]) -> Snapshot:
         """Read what dump() wrote.  As with every pickle: only of somebody who is
         trusted."""
+        import pickle
         with open(filename, "rb") as file:
             snapshot = pickle.load(file)
         if not isinstance(snapshot, Snapshot):

@@ -33,13 +33,15 @@ class Tracer:
     def __init__(self, nframe: int, interval: int | str) -> None:
         """Raises AllocationSamplingError, ValueError."""
         self.nframe = nframe
-        #: the gaps can't be chosen by accident alike in two processes
         settings = make_settings(interval)
         if settings.limit is not None:
             raise AllocationSamplingError(
                 "the sample interval %r is a limit: sizes of what stays alive "
                 "need one interval; write for example 16k" % (interval,))
         settings.in_memory = True
+        if settings.interval == 1:
+            settings.gaps = "fixed"         # each byte
+        self._gaps = settings.gaps
         self._engine: Engine = choose()
         if "lifetimes" not in self._engine.capabilities():
             raise AllocationSamplingError(
@@ -103,7 +105,7 @@ class Tracer:
             if found is None:
                 continue
             frames, total = found
-            p = probability(object_.size, object_.interval, "exponential")
+            p = probability(object_.size, object_.interval, self._gaps)
             objects = 1.0 / p
             traces.append((
                 0, round(object_.size / p), frames, total, objects,

@@ -291,6 +291,9 @@ class HookEngine(Engine):
                 self._ask(self._lib.HOOK_RESET_PEAK)
 
     def alive_bytes(self) -> tuple[float, float]:
+        with self._section():
+            if self._is_followed():
+                self._collect_nursery()
         if not self._is_followed():
             return 0.0, 0.0
         assert self._place is not None
