@@ -23,7 +23,7 @@ Name = tuple[int, int, int, bytes]
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return build(tmp_path_factory.mktemp("types"), "types_harness",
-                 "hook/types.c")
+                 "hook/types.c", "hook/name.c")
 
 
 TEXTS = """\

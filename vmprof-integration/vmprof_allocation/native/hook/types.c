@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "name.h"
 #include "nursery.h"
 #include "recorder.h"
 
@@ -27,7 +28,7 @@
 #define NAME_COMPARED   40      /* bytes of it; longer ones are read each time */
 #define NAMES           65536   /* of classes in a profile */
 #define NAME_SLOTS      (2 * NAMES)
-#define MAX_NAME        FACTS_NAME_MAX
+#define MAX_READ        16384   /* bytes of a string that are looked at */
 #define MAX_ENTRIES     256     /* of a class, among which its module is */
 
 struct type {
@@ -317,36 +318,6 @@ static int is_old(uint64_t header)
     return known.old != 0 && (header & known.old) != 0;
 }
 
-/* A string that is made up of more than one: the bytes that fit, and all of
-   them in the key */
-struct name {
-    char text[MAX_NAME];
-    size_t size;
-    int is_cut;
-    uint64_t key;
-};
-
-static void clear(struct name *name)
-{
-    name->size = 0;
-    name->is_cut = 0;
-    name->key = 0xcbf29ce484222325u;
-}
-
-static void add_bytes(struct name *name, const char *bytes, size_t size)
-{
-    size_t i;
-
-    for (i = 0; i < size; i++)
-        name->key = (name->key ^ (unsigned char)bytes[i]) * 0x100000001b3u;
-    if (size > sizeof name->text - name->size) {
-        size = sizeof name->text - name->size;
-        name->is_cut = 1;
-    }
-    memcpy(name->text + name->size, bytes, size);
-    name->size += size;
-}
-
 /* Returns its header; 0: there is no string.  "" is one. */
 static uint64_t add_string(struct name *name, uintptr_t string)
 {
@@ -362,64 +333,14 @@ static uint64_t add_string(struct name *name, uintptr_t string)
         head.length < 0 || head.length > LARGEST)
         return 0;
     /* of more, the rest is not looked at */
-    for (at = 0; at < head.length && at < 16 * MAX_NAME; at += size) {
+    for (at = 0; at < head.length && at < MAX_READ; at += size) {
         size = head.length - at < (int64_t)sizeof part ? head.length - at
                                                        : (int64_t)sizeof part;
         if (!read_at(string + STRING_TEXT + (uintptr_t)at, part, (size_t)size))
             return 0;
-        add_bytes(name, part, (size_t)size);
+        name_add(name, part, (size_t)size);
     }
     return head.header;
-}
-
-/* How many bytes a character of UTF-8 has that begins there, or 0 */
-static size_t character(const unsigned char *text, size_t size)
-{
-    static const struct { unsigned char low, high; size_t size; } leads[] = {
-        { 0x00, 0x7f, 1 }, { 0xc2, 0xdf, 2 }, { 0xe0, 0xef, 3 },
-        { 0xf0, 0xf4, 4 },
-    };
-    size_t i, j;
-
-    for (i = 0; i < sizeof leads / sizeof *leads; i++) {
-        if (text[0] < leads[i].low || text[0] > leads[i].high)
-            continue;
-        if (size < leads[i].size)
-            return 0;
-        for (j = 1; j < leads[i].size; j++)
-            if ((text[j] & 0xc0) != 0x80)
-                return 0;
-        if ((text[0] == 0xe0 && text[1] < 0xa0) ||
-            (text[0] == 0xed && text[1] > 0x9f) ||
-            (text[0] == 0xf0 && text[1] < 0x90) ||
-            (text[0] == 0xf4 && text[1] > 0x8f))
-            return 0;
-        return leads[i].size;
-    }
-    return 0;
-}
-
-/* Python's strings may hold halves of characters, and a name that was cut may
-   end with one. */
-static void make_utf8(struct name *name)
-{
-    size_t at = 0, size;
-
-    if (name->is_cut) {
-        name->size = sizeof name->text - 3;
-        while (name->size > 0 &&
-               ((unsigned char)name->text[name->size] & 0xc0) == 0x80)
-            name->size--;
-        memcpy(name->text + name->size, "...", 3);
-        name->size += 3;
-    }
-    while (at < name->size) {
-        size = character((const unsigned char *)name->text + at,
-                         name->size - at);
-        if (size == 0)
-            name->text[at] = '?';
-        at += size == 0 ? 1 : size;
-    }
 }
 
 /* ____________________________________________________________ */
@@ -471,7 +392,7 @@ static void begin_with_module(struct name *name, uintptr_t its_class)
     uintptr_t value = module_of(its_class);
     uintptr_t string = field_at(value, known.to_string, &header);
 
-    clear(name);
+    name_clear(name);
     if (is_a(header, &known.cells)) {
         value = pointer_at(value + (uintptr_t)known.to_value);
         string = field_at(value, known.to_string, &header);
@@ -480,9 +401,9 @@ static void begin_with_module(struct name *name, uintptr_t its_class)
         name->size == 0 ||
         (name->size == sizeof builtins - 1 &&
          memcmp(name->text, builtins, sizeof builtins - 1) == 0))
-        clear(name);
+        name_clear(name);
     else
-        add_bytes(name, ".", 1);
+        name_add(name, ".", 1);
 }
 
 /* Returns 0 if the name is too long for that. */
@@ -522,7 +443,7 @@ static uint32_t follow(const struct type *type, uintptr_t map,
     of_name = add_string(&name, qualname);
     if (of_name == 0)
         return 0;
-    make_utf8(&name);
+    name_finish(&name);
     number = class_number(type, name.key, name.text, name.size);
     if (number != 0) {
         cached->map = map;
