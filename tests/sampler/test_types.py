@@ -23,7 +23,7 @@ Name = tuple[int, int, int, bytes]
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return build(tmp_path_factory.mktemp("types"), "types_harness",
-                 "hook/types.c")
+                 "hook/types.c", "hook/name.c")
 
 
 TEXTS = """\
@@ -351,14 +351,50 @@ def test_memory_of_a_class_is_used_again_in_another_profile(
     assert replaced(heap, OLD, "begin") == [b"One", b"Two"]
 
 
-def test_young_class_may_move(heap: Heap) -> None:
+def test_young_class_moves(heap: Heap) -> None:
     """Another one gets its place in the nursery."""
-    assert replaced(heap, 0) == [b"One", b"Two"]
+    assert replaced(heap, 0, "minor") == [b"One", b"Two"]
+
+
+@pytest.mark.parametrize("young", ["map", "class", "name"])
+def test_whatever_of_it_is_young_moves(heap: Heap, young: str) -> None:
+    at = heap.end
+    for name in b"One", b"Two":
+        heap.end = at
+        string = heap.string(name, 0 if young == "name" else OLD)
+        its_class = heap.put(CLASS | (0 if young == "class" else OLD), 0, 0,
+                             "@%d" % string, 0)
+        heap.number(heap.instance(heap.map(
+            its_class, 0 if young == "map" else OLD)))
+        heap.ask("minor")
+    assert class_names(heap.run()[1]) == [b"One", b"Two"]
+
+
+@pytest.mark.parametrize("length", [0, 1, 39, 40, 41, 300])
+def test_name_that_is_not_known_to_be_old_is_compared(
+        heap: Heap, length: int) -> None:
+    """Strings are not marked as old before the first major collection."""
+    string = heap.string(b"x" * length + b"1", 0)
+    its_class = heap.put(CLASS | OLD, 0, 0, "@%d" % string, 0)
+    thing = heap.instance(heap.map(its_class))
+    for text in b"1", b"1", b"2", b"":
+        heap.ask("bytes %d %s" % (string + 24 + length, text.hex()),
+                 "word %d %d" % (string + 16, length + len(text)), "minor")
+        heap.number(thing)
+    answers, names = heap.run()
+    assert answers == [1, 1, 2, 3]
+    assert class_names(names) == [b"x" * length + text for text in (
+        b"1", b"2", b"")]
+
+
+def test_nothing_moves_until_the_next_collection(heap: Heap) -> None:
+    """Many objects of a new class may be looked at in one: once is enough."""
+    assert replaced(heap, 0) == [b"One"]
 
 
 def test_old_class_is_remembered(heap: Heap) -> None:
     """Until then, nobody else can get its place: there is no need to look."""
-    assert replaced(heap, OLD) == [b"One"]
+    assert replaced(heap, OLD, "minor") == [b"One"]
 
 
 # ____________________________________________________________

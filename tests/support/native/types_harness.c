@@ -4,7 +4,7 @@
  *     text HEX                     types_prepare()
  *     word AT VALUE                of the heap; "@AT" is an address in it
  *     bytes AT HEX
- *     begin, major
+ *     begin, minor, major
  *     number AT, size AT           of the object there
  *     known
  *
@@ -17,12 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nursery.h"
 #include "recorder.h"
 #include "types.h"
 
 #define HEAP    (1 << 22)
 #define TABLE   (1 << 20)
 #define LINE    (1 << 22)
+
+struct nursery nursery;
 
 static char *heap;
 static char table[TABLE] __attribute__((aligned(8)));
@@ -103,6 +106,8 @@ static void obey(char *line)
         (void)from_hex(strchr(rest, ' ') + 1, heap + strtoul(rest, NULL, 0));
     else if (strcmp(line, "begin") == 0)
         types_begin();
+    else if (strcmp(line, "minor") == 0)
+        nursery.collections++;
     else if (strcmp(line, "major") == 0)
         types_major_collection();
     else if (strncmp(line, "number ", 7) == 0) {

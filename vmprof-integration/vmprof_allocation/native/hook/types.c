@@ -7,6 +7,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "name.h"
+#include "nursery.h"
 #include "recorder.h"
 
 /* Of incminimark's header: the type */
@@ -23,9 +25,10 @@
 #define ROLES           8       /* types that have the same role, at most */
 #define SLOTS           16384   /* of the index of types: a power of two */
 #define CACHED          4096    /* maps whose class is known: likewise */
+#define NAME_COMPARED   40      /* bytes of it; longer ones are read each time */
 #define NAMES           65536   /* of classes in a profile */
 #define NAME_SLOTS      (2 * NAMES)
-#define MAX_NAME        FACTS_NAME_MAX
+#define MAX_READ        16384   /* bytes of a string that are looked at */
 #define MAX_ENTRIES     256     /* of a class, among which its module is */
 
 struct type {
@@ -64,10 +67,18 @@ static struct {
     uint32_t number, run;
 } class_numbers[NAME_SLOTS];
 
-/* Classes of maps, since the last major collection began to free */
+/* Classes of maps.  What is old is where it is until a major collection begins to
+   free, which is a new generation; what is young, until the next minor one.
+   Strings are told to be old by a major collection only; until then, the class's
+   name is compared. */
+#define OLD             (-1)
 static uint32_t generation = 1;
 static struct cached {
     uintptr_t map, its_class, qualname;
+    int64_t length;             /* of the name; -1: it stays where it is, and is
+                                   not compared */
+    char text[NAME_COMPARED];
+    int64_t collection;         /* OLD, or the number of minor collections */
     uint32_t number, run, generation, type;
 } cache[CACHED];
 
@@ -272,11 +283,24 @@ static uintptr_t pointer_at(uintptr_t address)
     return read_at(address, &pointer, sizeof pointer) ? pointer : 0;
 }
 
-static uint64_t header_at(uintptr_t address)
+/* An object's header, and one of its fields, in one go; 0 and 0: there is none. */
+static uintptr_t field_at(uintptr_t object, int64_t offset, uint64_t *header)
 {
-    uint64_t header;
+    uintptr_t field;
+    struct iovec local[2] = {
+        { header, sizeof *header }, { &field, sizeof field },
+    };
+    struct iovec remote[2] = {
+        { (void *)object, sizeof *header },
+        { (void *)(object + (uintptr_t)offset), sizeof field },
+    };
 
-    return read_at(address, &header, sizeof header) ? header : 0;
+    if (object % 8 == 0 && object >= 4096 &&
+        process_vm_readv(getpid(), local, 2, remote, 2, 0) ==
+            (ssize_t)(sizeof *header + sizeof field))
+        return field;
+    *header = 0;
+    return 0;
 }
 
 static int is_a(uint64_t header, const struct role *role)
@@ -294,38 +318,8 @@ static int is_old(uint64_t header)
     return known.old != 0 && (header & known.old) != 0;
 }
 
-/* A string that is made up of more than one: the bytes that fit, and all of
-   them in the key */
-struct name {
-    char text[MAX_NAME];
-    size_t size;
-    int is_cut;
-    uint64_t key;
-};
-
-static void clear(struct name *name)
-{
-    name->size = 0;
-    name->is_cut = 0;
-    name->key = 0xcbf29ce484222325u;
-}
-
-static void add_bytes(struct name *name, const char *bytes, size_t size)
-{
-    size_t i;
-
-    for (i = 0; i < size; i++)
-        name->key = (name->key ^ (unsigned char)bytes[i]) * 0x100000001b3u;
-    if (size > sizeof name->text - name->size) {
-        size = sizeof name->text - name->size;
-        name->is_cut = 1;
-    }
-    memcpy(name->text + name->size, bytes, size);
-    name->size += size;
-}
-
-/* Returns 0 if there is no string; "" is one. */
-static int add_string(struct name *name, uintptr_t string)
+/* Returns its header; 0: there is no string.  "" is one. */
+static uint64_t add_string(struct name *name, uintptr_t string)
 {
     struct {
         uint64_t header, hash;
@@ -339,64 +333,14 @@ static int add_string(struct name *name, uintptr_t string)
         head.length < 0 || head.length > LARGEST)
         return 0;
     /* of more, the rest is not looked at */
-    for (at = 0; at < head.length && at < 16 * MAX_NAME; at += size) {
+    for (at = 0; at < head.length && at < MAX_READ; at += size) {
         size = head.length - at < (int64_t)sizeof part ? head.length - at
                                                        : (int64_t)sizeof part;
         if (!read_at(string + STRING_TEXT + (uintptr_t)at, part, (size_t)size))
             return 0;
-        add_bytes(name, part, (size_t)size);
+        name_add(name, part, (size_t)size);
     }
-    return 1;
-}
-
-/* How many bytes a character of UTF-8 has that begins there, or 0 */
-static size_t character(const unsigned char *text, size_t size)
-{
-    static const struct { unsigned char low, high; size_t size; } leads[] = {
-        { 0x00, 0x7f, 1 }, { 0xc2, 0xdf, 2 }, { 0xe0, 0xef, 3 },
-        { 0xf0, 0xf4, 4 },
-    };
-    size_t i, j;
-
-    for (i = 0; i < sizeof leads / sizeof *leads; i++) {
-        if (text[0] < leads[i].low || text[0] > leads[i].high)
-            continue;
-        if (size < leads[i].size)
-            return 0;
-        for (j = 1; j < leads[i].size; j++)
-            if ((text[j] & 0xc0) != 0x80)
-                return 0;
-        if ((text[0] == 0xe0 && text[1] < 0xa0) ||
-            (text[0] == 0xed && text[1] > 0x9f) ||
-            (text[0] == 0xf0 && text[1] < 0x90) ||
-            (text[0] == 0xf4 && text[1] > 0x8f))
-            return 0;
-        return leads[i].size;
-    }
-    return 0;
-}
-
-/* Python's strings may hold halves of characters, and a name that was cut may
-   end with one. */
-static void make_utf8(struct name *name)
-{
-    size_t at = 0, size;
-
-    if (name->is_cut) {
-        name->size = sizeof name->text - 3;
-        while (name->size > 0 &&
-               ((unsigned char)name->text[name->size] & 0xc0) == 0x80)
-            name->size--;
-        memcpy(name->text + name->size, "...", 3);
-        name->size += 3;
-    }
-    while (at < name->size) {
-        size = character((const unsigned char *)name->text + at,
-                         name->size - at);
-        if (size == 0)
-            name->text[at] = '?';
-        at += size == 0 ? 1 : size;
-    }
+    return head.header;
 }
 
 /* ____________________________________________________________ */
@@ -444,51 +388,64 @@ static uintptr_t module_of(uintptr_t its_class)
 static void begin_with_module(struct name *name, uintptr_t its_class)
 {
     static const char builtins[] = "builtins";
+    uint64_t header;
     uintptr_t value = module_of(its_class);
+    uintptr_t string = field_at(value, known.to_string, &header);
 
-    clear(name);
-    if (value != 0 && is_a(header_at(value), &known.cells))
+    name_clear(name);
+    if (is_a(header, &known.cells)) {
         value = pointer_at(value + (uintptr_t)known.to_value);
-    if (value == 0 || !is_a(header_at(value), &known.texts) ||
-        !add_string(name, pointer_at(value + (uintptr_t)known.to_string)) ||
+        string = field_at(value, known.to_string, &header);
+    }
+    if (!is_a(header, &known.texts) || !add_string(name, string) ||
         name->size == 0 ||
         (name->size == sizeof builtins - 1 &&
          memcmp(name->text, builtins, sizeof builtins - 1) == 0))
-        clear(name);
+        name_clear(name);
     else
-        add_bytes(name, ".", 1);
+        name_add(name, ".", 1);
 }
 
-/* The class of an object whose map is 'map'; or 0 */
-static uintptr_t class_of(uintptr_t map)
+/* Returns 0 if the name is too long for that. */
+static int remember_name(struct cached *cached, uint64_t header)
 {
-    uintptr_t end = pointer_at(map + (uintptr_t)known.to_end);
-    uintptr_t its_class =
-        end == 0 ? 0 : pointer_at(end + (uintptr_t)known.to_class);
+    struct {
+        uint64_t header, hash;
+        int64_t length;
+    } head;
 
-    return its_class != 0 && is_a(header_at(its_class), &known.classes)
-               ? its_class : 0;
+    cached->length = -1;
+    if (is_old(header))
+        return 1;
+    if (!read_at(cached->qualname, &head, sizeof head) || head.length < 0 ||
+        head.length > NAME_COMPARED ||
+        (head.length > 0 && !read_at(cached->qualname + STRING_TEXT,
+                                     cached->text, (size_t)head.length)))
+        return 0;
+    cached->length = head.length;
+    return 1;
 }
 
-/* Of an instance with this map; it is cached if nothing of it is young, and
-   can move. */
+/* Of an instance with this map */
 static uint32_t follow(const struct type *type, uintptr_t map,
                        struct cached *cached)
 {
-    uintptr_t its_class = class_of(map), qualname;
+    uint64_t of_map, of_end, of_class, of_name;
+    uintptr_t end = field_at(map, known.to_end, &of_map);
+    uintptr_t its_class = field_at(end, known.to_class, &of_end);
+    uintptr_t qualname = field_at(its_class, known.to_qualname, &of_class);
     struct name name;
     uint32_t number;
 
-    if (its_class == 0)
+    if (!is_a(of_class, &known.classes))
         return 0;
-    qualname = pointer_at(its_class + (uintptr_t)known.to_qualname);
     begin_with_module(&name, its_class);
-    if (!add_string(&name, qualname))
+    of_name = add_string(&name, qualname);
+    if (of_name == 0)
         return 0;
-    make_utf8(&name);
+    name_finish(&name);
     number = class_number(type, name.key, name.text, name.size);
-    if (number != 0 && is_old(header_at(map)) &&
-        is_old(header_at(its_class)) && is_old(header_at(qualname))) {
+    if (number != 0) {
         cached->map = map;
         cached->its_class = its_class;
         cached->qualname = qualname;
@@ -496,8 +453,28 @@ static uint32_t follow(const struct type *type, uintptr_t map,
         cached->type = type->id;
         cached->run = run;
         cached->generation = generation;
+        cached->collection = is_old(of_map) && is_old(of_class) &&
+                             remember_name(cached, of_name)
+                                 ? OLD : nursery.collections;
     }
     return number;
+}
+
+/* Whether the class still has the name that was cached */
+static int has_its_name(const struct cached *cached)
+{
+    /* the class is alive, so that this is its name and whole */
+    const char *string = *(const char *const *)(
+        cached->its_class + (uintptr_t)known.to_qualname);
+    int64_t length;
+
+    if ((uintptr_t)string != cached->qualname)
+        return 0;
+    if (cached->length < 0 || cached->collection != OLD)
+        return 1;
+    memcpy(&length, string + STRING_LENGTH, sizeof length);
+    return length == cached->length &&
+           memcmp(string + STRING_TEXT, cached->text, (size_t)length) == 0;
 }
 
 static uint32_t instance_number(const struct type *type, uintptr_t object)
@@ -507,11 +484,11 @@ static uint32_t instance_number(const struct type *type, uintptr_t object)
     int saved_errno = errno;
     uint32_t number;
 
-    /* What is cached is not freed before the next generation. */
     if (cached->map == map && cached->type == type->id &&
         cached->run == run && cached->generation == generation &&
-        *(const uintptr_t *)(cached->its_class +
-                             (uintptr_t)known.to_qualname) == cached->qualname)
+        (cached->collection == OLD ||
+         cached->collection == nursery.collections) &&
+        has_its_name(cached))
         return cached->number;
     number = follow(type, map, cached);
     errno = saved_errno;
