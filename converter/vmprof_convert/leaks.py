@@ -296,7 +296,7 @@ def find(profile: Profile, objects: OldObjects, *, group_storage: bool = False,
 
 def _nearest(times: list[int], time: int) -> int:
     at = bisect.bisect_left(times, time)
-    if at == len(times) or (at and time - times[at - 1] <= times[at] - time):
+    if at == len(times) or (at and time - times[at - 1] < times[at] - time):
         at -= 1
     return at
 
