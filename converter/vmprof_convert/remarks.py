@@ -8,7 +8,7 @@ from vmprof_convert.lifetimes import NOT_TOLD, WAS_LOST, WAS_PINNED
 from vmprof_convert.model import Profile
 from vmprof_convert.program import LOST
 from vmprof_convert.summary import LINE, TYPE, Choice, Summary
-from vmprof_convert.units import format_bytes
+from vmprof_convert.units import format_bytes, format_number
 
 
 def of_run(profile: Profile) -> list[str]:
@@ -40,24 +40,24 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
     if profile.has_lifetimes:
         lines.append(_alive(profile, choice))
     for state, text in (
-            (NOT_TOLD, "not told apart: %s were allocated in one piece with "
-                       "others; nobody knows of which type they are, nor what "
-                       "became of them"),
-            (WAS_LOST, "lost: what became of %s is not known: they were too "
-                       "many to be remembered"),
-            (WAS_PINNED, "pinned: %s could not be moved by the GC, and were not "
+            (NOT_TOLD, "not told apart: %s allocated in one piece with others; "
+                       "nobody knows of which type, nor what became of it"),
+            (WAS_LOST, "lost: what became of %s is not known: there was more "
+                       "than can be remembered"),
+            (WAS_PINNED, "pinned: %s that the GC could not move, and that nobody "
                          "followed")):
         if summary.figures.sum(state).samples:
             lines.append(text % _samples(summary, state))
     untyped = summary.untyped.sum().samples
     if profile.has_types and TYPE in choice.by and untyped:
         lines.append(
-            "type not known: %d sampled objects (%s), also those that were made "
-            "since the last minor collection" % (
-                untyped, format_bytes(summary.untyped.bytes().value)))
+            "type not known: %s (%s), what was made since the last minor "
+            "collection included" % (
+                format_number(untyped, "sampled object"),
+                format_bytes(summary.untyped.bytes().value)))
     if profile.misfits:
-        lines.append("passed over: %d facts about objects fit no sample; the "
-                     "profile may be damaged" % profile.misfits)
+        lines.append("passed over: %s that fit no sample; the profile may be "
+                     "damaged" % format_number(profile.misfits, "fact"))
     if summary.hidden.sum().samples:
         lines.append("hidden: %s of what only the interpreter knows"
                      % format_bytes(summary.hidden.bytes().value))
@@ -87,8 +87,8 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
 
 
 def _samples(summary: Summary, state: str) -> str:
-    return "%d sampled objects (%s)" % (
-        summary.figures.sum(state).samples,
+    return "%s (%s)" % (
+        format_number(summary.figures.sum(state).samples, "sampled object"),
         format_bytes(summary.figures.bytes(state).value))
 
 
@@ -100,6 +100,6 @@ def _alive(profile: Profile, choice: Choice) -> str:
     if not majors:
         return ("alive: no major collection had ended by then, so that all "
                 "counts as alive that survived a minor one")
-    return ("alive: what is old is judged by the last of %d major collection%s, "
-            "whose marking ended at %.2f s" % (
-                len(majors), "s" if len(majors) > 1 else "", majors[-1] / 1e9))
+    return ("alive: what is old is judged by the last of %s, whose marking ended "
+            "at %.2f s" % (format_number(len(majors), "major collection"),
+                           majors[-1] / 1e9))

@@ -18,6 +18,11 @@ def format_count(number: float) -> str:
     return _three_digits(number / scale) + unit
 
 
+def format_number(number: int, noun: str) -> str:
+    """1 function, 2 functions."""
+    return "%d %s%s" % (number, noun, "" if number == 1 else "s")
+
+
 def format_range(low: float, number: float, high: float,
                  bytes_: bool = True) -> str:
     """`low` to `high` in the unit in which `number` is written: 1.47-1.60; or

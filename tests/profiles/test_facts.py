@@ -166,8 +166,8 @@ def test_a_piece_that_could_not_be_told_apart_counts_as_a_whole() -> None:
     log.collection(100)
     log.young(1, 3)
     assert rows(log) == [(10, 300, NONE, UNKNOWN, 100, -1)]
-    assert ("not told apart: 1 sampled objects (1.13 KiB) were allocated in one "
-            "piece with others") in said(log)
+    assert ("not told apart: 1 sampled object (1.13 KiB) allocated in one piece "
+            "with others; ") in said(log)
 
 
 def test_facts_that_fit_no_sample_are_passed_over_and_counted() -> None:
@@ -189,7 +189,7 @@ def test_facts_that_fit_no_sample_are_passed_over_and_counted() -> None:
     log.freed(1)
     log.lose(1)
     assert read(log).misfits == 13
-    assert "passed over: 13 facts about objects fit no sample" in said(log)
+    assert "passed over: 13 facts that fit no sample; " in said(log)
     assert rows(log) == [
         (10, 16, "a", FREED, 100, 200), (20, 32, NONE, UNKNOWN, 100, -1),
         (30, 64, NONE, UNKNOWN, 100, -1), (90, 0, NONE, UNTOLD, -1, -1)]

@@ -6,7 +6,7 @@ from typing import TextIO
 from vmprof_convert import remarks
 from vmprof_convert.leaks import CONFIDENCE, Leak, Leaks, Place
 from vmprof_convert.model import Profile
-from vmprof_convert.units import format_bytes, format_range
+from vmprof_convert.units import format_bytes, format_number, format_range
 
 MEBIBYTE = 2.0**20
 #: of a leak so many are named in its first line
@@ -29,8 +29,9 @@ def write(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25) -> None:
     if not leaks.leaks:
         print("no leak was found: no place where objects are allocated held more "
               "and more of them", file=out)
-        print("(%d places had enough samples to tell; a leak shows from about %s/s "
-              "on)" % (leaks.tested, format_bytes(leaks.limit)), file=out)
+        print("(%s had enough samples to tell; a leak shows from about %s/s on)" % (
+            format_number(leaks.tested, "place"), format_bytes(leaks.limit)),
+            file=out)
     if leaks.slowing:
         print(file=out)
     for leak in leaks.slowing[:limit]:
@@ -45,12 +46,12 @@ def write(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25) -> None:
                   leaks.windows.first, leaks.windows.middle, leaks.windows.last)),
               first, second), file=out)
     if leaks.leaks:
-        print("of %d places that had enough samples to tell; in %.0f of 100 runs "
-              "without a leak none is named, if objects come and go one by one" % (
-                  leaks.tested, 100 * CONFIDENCE), file=out)
+        print("of %s that had enough samples to tell; in %.0f of 100 runs without a "
+              "leak none is named, if objects come and go one by one" % (
+                  format_number(leaks.tested, "place"), 100 * CONFIDENCE), file=out)
     if leaks.lost:
-        print("lost: what became of %d sampled objects is not known" % leaks.lost,
-              file=out)
+        print("lost: what became of %s is not known"
+              % format_number(leaks.lost, "sampled object"), file=out)
     for line in remarks.of_run(profile):
         print(line, file=out)
 
