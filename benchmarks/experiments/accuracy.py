@@ -47,9 +47,9 @@ def _functions(path: Path) -> Json:
     return {
         "samples": result.samples, "bytes": result.bytes.value,
         "objects": result.objects.value,
-        "functions": {row.function.name: [row.self_bytes.value,
-                                          row.self_objects.value]
-                      for row in result.rows if row.self_bytes.value}}
+        "functions": {row.function.name: [row.own.bytes().value,
+                                          row.own.objects().value]
+                      for row in result.rows if row.own.bytes().value}}
 
 
 def rms(values: list[float]) -> float:

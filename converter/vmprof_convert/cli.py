@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Sequence
 
-from vmprof_convert import readers
+from vmprof_convert import readers, report
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.view import output, serve
 from vmprof_convert.view.progress import progress_bar
@@ -22,7 +22,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="vmprof-convert",
         description="Turn a vmprof profile, with or without allocation "
-                    "samples, into a file for the Firefox Profiler.")
+                    "samples, into a file for the Firefox Profiler, or into a "
+                    "report.")
     parser.add_argument("profile", metavar="PROFILE",
                         help="what vmprof wrote, gzipped or not")
     parser.add_argument(
@@ -36,18 +37,36 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--salvage", action="store_true",
         help="read a profile that was cut off in the middle of a record")
+    parser.add_argument(
+        "--report", action="store_true",
+        help="print who allocated how much, instead of writing a file")
+    report.add_options(parser.add_argument_group("with --report"))
     return parser
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.report and (options.output is not None or options.view):
+        parser.error("--report is printed: it goes with neither --output nor "
+                     "--view")
+    if not options.report and report.are_given(options):
+        parser.error("these options go with --report: write it, too")
+    return options
 
 
 def _run(options: argparse.Namespace) -> None:
     path: str = options.profile
     target: str | None = options.output
-    if target is None and not options.view:
+    if target is None and not options.view and not options.report:
         target = path + ".json.gz"
     # what else there is can block, or never end
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
         raise ProfileError("is not a file")
+    if options.report:
+        _say(report.make(path, options, options.salvage).rstrip("\n"))
+        return
     if target is not None:
         output.check_target(target, path)
 
@@ -90,7 +109,7 @@ def _message(error: BaseException, path: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
-    options = _parser().parse_args(arguments)
+    options = _parse(arguments)
     try:
         _run(options)
     except (ProfileError, output.OutputError, OSError, MemoryError) as error:

@@ -131,6 +131,15 @@ class Sum:
         self._objects_variance += other._objects_variance
         self._bytes_variance += other._bytes_variance
 
+    @property
+    def value_bytes(self) -> float:
+        """The estimate alone."""
+        return self._bytes
+
+    @property
+    def value_objects(self) -> float:
+        return self._objects
+
     # A sample more stands, beside itself, for size / p - size bytes, which is
     # nearly the interval for a small object, and less for larger ones.  How
     # many objects that are, nobody knows: where most bytes are in large

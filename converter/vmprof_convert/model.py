@@ -17,6 +17,19 @@ PYTHON, NATIVE = "python", "native"
 #: it is none, but stands for something: see program.py
 LABEL = "label"
 
+#: What became of an object.  The profile doesn't say; it was in the nursery
+#: when the profile ended; it died before its first minor collection.
+UNTOLD, PENDING, DIED = -1, 0, 1
+#: It became old, and a major collection found it dead; or none did.
+FREED, ALIVE = 2, 3
+#: Nobody followed it: it was pinned to its place; it became old, and then was
+#: lost; or the objects of its piece could not be told apart.
+PINNED, LOST, UNKNOWN = 4, 5, 6
+
+
+def _words(text: str) -> list[str]:
+    return text.split(",")
+
 
 def _column() -> array.array[int]:
     return array.array("q")
@@ -43,6 +56,22 @@ class Function(NamedTuple):
     kind: str
 
 
+class Type(NamedTuple):
+    """The names of a type of objects; empty: it has none of this kind.
+    type_names.py says which of them is shown."""
+
+    #: how the object is laid out, as the GC's own list has it
+    layout: str = ""
+    #: its class
+    python: str = ""
+    #: the Python type that it belongs to, whose storage it is
+    owner: str = ""
+    #: of what only the interpreter knows
+    internal: str = ""
+    #: the GC's number, an index into its list; -1: none
+    number: int = -1
+
+
 class Rows(Protocol):
     """What becomes of the samples while a profile is read."""
 
@@ -51,17 +80,23 @@ class Rows(Protocol):
         the first sample of ours."""
 
     def add(self, stack: int, time: int, thread: int, size: int,
-            interval: int, memory: int) -> None:
-        """A sample; the columns of Samples."""
+            interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
+            collected: int = -1, ended: int = -1) -> None:
+        """A sample; the columns of Samples.  Where facts are recorded, it
+        comes when they have: not in the order of the file."""
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
-        """What became of the object of sample number `key`, from 1 on, which
-        may come later, or never."""
+        """In older profiles: what became of the object of sample number `key`,
+        from 1 on, which may come later, or never."""
 
 
 @dataclasses.dataclass
 class Samples:
-    """A table with one row per sample; all columns have the same length."""
+    """A table with one row per sample; all columns have the same length.
+
+    Where types or lifetimes are recorded, a sample is one object, and of a
+    piece that held several sampled ones each has a row.
+    """
 
     #: nanoseconds since the start; -1 where the log has no times
     time: array.array[int] = dataclasses.field(default_factory=_column)
@@ -75,13 +110,17 @@ class Samples:
     interval: array.array[int] = dataclasses.field(default_factory=_column)
     #: resident memory in KiB; 0: not known
     memory: array.array[int] = dataclasses.field(default_factory=_column)
-    #: the object's type, as the GC numbers them; -1: not known
+    #: index in Profile.types; -1: not known
     type: array.array[int] = dataclasses.field(default_factory=_column)
-    #: did the object survive the next minor collection? -1: not known
-    survived: array.array[int] = dataclasses.field(default_factory=_column)
+    #: UNTOLD to UNKNOWN
+    fate: array.array[int] = dataclasses.field(default_factory=_column)
+    #: time of the first minor collection after its birth; -1: not known
+    collected: array.array[int] = dataclasses.field(default_factory=_column)
+    #: when it was FREED, or LOST; -1: it was not, or not known
+    ended: array.array[int] = dataclasses.field(default_factory=_column)
 
     def __post_init__(self) -> None:
-        # of sampled objects: key, type, survived
+        # of older profiles' objects: key, type, survived
         self._objects = _column()
 
     def __len__(self) -> int:
@@ -92,32 +131,37 @@ class Samples:
             del getattr(self, field.name)[:]
 
     def add(self, stack: int, time: int, thread: int, size: int,
-            interval: int, memory: int) -> None:
+            interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
+            collected: int = -1, ended: int = -1) -> None:
         self.stack.append(stack)
         self.time.append(time)
         self.thread.append(thread)
         self.size.append(size)
         self.interval.append(interval)
         self.memory.append(memory)
+        self.type.append(type_)
+        self.fate.append(fate)
+        self.collected.append(collected)
+        self.ended.append(ended)
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
         self._objects.extend((key, type_, survived))
 
     def finish(self, *, own_clock: bool = False) -> None:
-        """Fill in what became of the objects; `own_clock`: the times are of a
-        clock that starts anywhere."""
+        """Fill in what became of older profiles' objects; `own_clock`: the
+        times are of a clock that starts anywhere."""
         count = len(self)
         if own_clock and count:
             first = min(self.time)
             for i, time in enumerate(self.time):
                 self.time[i] = min(time - first, 2**63 - 1)
-        for column in (self.type, self.survived):
-            column.extend([-1] * count)
         for i in range(0, len(self._objects), 3):
+            key, type_, survived = self._objects[i:i + 3]
             # a process may be killed between an object and its sample
-            if 1 <= self._objects[i] <= count:
-                self.type[self._objects[i] - 1] = self._objects[i + 1]
-                self.survived[self._objects[i] - 1] = self._objects[i + 2]
+            if 1 <= key <= count:
+                self.type[key - 1] = type_
+                self.fate[key - 1] = LOST if survived else DIED
+        del self._objects[:]
 
 
 class Moment(NamedTuple):
@@ -131,6 +175,25 @@ class Moment(NamedTuple):
     collections: int
     pressures: int
     surprises: int
+
+
+class Collection(NamedTuple):
+    """A collection of the GC."""
+
+    #: of everything, when marking ended; otherwise a minor one
+    is_major: bool
+    #: when it began, and how long it took, in nanoseconds
+    time: int
+    duration: int
+    #: minor: bytes allocated before; major: how many there were
+    number: int
+
+
+class Mark(NamedTuple):
+    """A moment that the program named."""
+
+    time: int
+    name: str
 
 
 class Stacks(Sequence[tuple[Frame, ...]]):
@@ -281,6 +344,13 @@ class Profile:
     #: empty if they went elsewhere: see read_into()
     samples: Samples
     moments: list[Moment]
+    #: of the objects
+    types: list[Type]
+    #: by time
+    collections: list[Collection]
+    marks: list[Mark]
+    #: facts that fit no sample
+    misfits: int
     #: samples without a stack
     lost_stacks: int
     #: samples whose stack filled vmprof's record: outer frames are missing
@@ -305,6 +375,22 @@ class Profile:
     @property
     def gaps(self) -> str:
         return self.settings.get("gaps", "exponential")
+
+    @property
+    def has_types(self) -> bool:
+        """Whether the types of all sampled objects are recorded."""
+        return "types" in _words(self.settings.get("facts", ""))
+
+    @property
+    def has_lifetimes(self) -> bool:
+        """Whether it is recorded what became of them."""
+        return "lifetimes" in _words(self.settings.get("facts", ""))
+
+    @property
+    def end(self) -> int:
+        """Nanoseconds from the start to the last of what is known; 0: there
+        are no times."""
+        return self.moments[-1].time if self.moments else 0
 
     @property
     def children(self) -> int:

@@ -1,62 +1,163 @@
-"""Who allocates how much: the samples, added up per function."""
+"""Who allocates how much, of which type, and what became of it: the samples,
+added up."""
 from __future__ import annotations
 
 import collections
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, Optional
 
 from vmprof_convert.delegation import missing
+from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Estimate, Sum, probability
-from vmprof_convert.model import Function, Profile
+from vmprof_convert.lifetimes import STILL_ALIVE, state
+from vmprof_convert.model import UNTOLD, Frame, Function, Profile
 from vmprof_convert.program import Program
+from vmprof_convert.type_names import INTERNAL, UNNAMED, Shown, TypeNames
+
+#: what rows can be of
+FUNCTION, LINE, TYPE = "function", "line", "type"
+#: what they can be sorted by
+SELF, TOTAL, OBJECTS, ALIVE = "self", "total", "objects", "alive"
 
 #: samples that are alike are counted before they are added up; of so many kinds
 _MAX_GROUPS = 10000
 
 
+class Choice(NamedTuple):
+    """What is to be shown, and how."""
+
+    #: FUNCTION or LINE, TYPE, or both
+    by: tuple[str, ...] = (FUNCTION,)
+    sort: str = SELF
+    #: nanoseconds after the start: as though the profile ended there
+    at: int | None = None
+    #: storage counts as what it belongs to
+    group_storage: bool = False
+    #: what only the interpreter knows has no row
+    hide_internal: bool = False
+
+
+BY_FUNCTION = Choice()
+
+
+class Figures:
+    """Sums over the same samples: of all, and for each state of an object."""
+
+    __slots__ = ("_all", "_states", "interval")
+
+    def __init__(self, interval: int) -> None:
+        #: the largest one that was in force
+        self.interval = interval
+        self._all = Sum()
+        self._states: dict[str, Sum] = {}
+
+    def add(self, state: str, sum_: Sum) -> None:
+        self._all.add_sum(sum_)
+        of_state = self._states.get(state)
+        if of_state is None:
+            of_state = self._states[state] = Sum()
+        of_state.add_sum(sum_)
+
+    def sum(self, state: str | None = None) -> Sum:
+        """Of the objects in this state (lifetimes.py), or of all."""
+        if state is None:
+            return self._all
+        return self._states.get(state) or Sum()
+
+    def bytes(self, state: str | None = None) -> Estimate:
+        return self._estimate(self.sum(state), True)
+
+    def objects(self, state: str | None = None) -> Estimate:
+        return self._estimate(self.sum(state), False)
+
+    def _estimate(self, sum_: Sum, bytes_: bool) -> Estimate:
+        return (sum_.bytes if bytes_ else sum_.objects)(self.interval)
+
+
+class Subject(NamedTuple):
+    """What a row is of."""
+
+    function: Function | None
+    #: the executed one, or where that is not known the function's; 0: the row
+    #: is of no line
+    line: int
+    type: Shown | None
+
+
 class Row(NamedTuple):
-    function: Function
+    subject: Subject
     #: allocated by the function itself; and with what it calls
-    self_bytes: Estimate
-    self_objects: Estimate
-    total_bytes: Estimate
-    total_objects: Estimate
+    own: Figures
+    total: Figures
+
+    @property
+    def function(self) -> Function:
+        assert self.subject.function is not None
+        return self.subject.function
 
 
 class Summary(NamedTuple):
-    """The functions, largest first, and the sums over all of them."""
+    """The rows, largest first, and the sums over all samples."""
 
     rows: list[Row]
-    bytes: Estimate
-    objects: Estimate
-    samples: int
+    figures: Figures
     time_samples: int
     #: did the interval change?
     varied: bool
+    #: of what was left out of the rows, and of what has no type
+    hidden: Figures
+    untyped: Figures
+    #: whether executed lines are known
+    has_lines: bool
     #: callers that compiled code's stacks lack, and up to how many bytes
     missing: list[Function]
     missing_bytes: float
 
+    @property
+    def bytes(self) -> Estimate:
+        return self.figures.bytes()
+
+    @property
+    def objects(self) -> Estimate:
+        return self.figures.objects()
+
+    @property
+    def samples(self) -> int:
+        return self.figures.sum().samples
+
 
 class Tally:
-    """Adds samples up while they are read, per stack (model.Rows)."""
+    """Adds samples up while they are read (model.Rows): per stack, type and
+    state."""
 
-    def __init__(self) -> None:
+    def __init__(self, at: int | None = None) -> None:
+        """`at`: see Choice."""
+        self.at = at
         self.begin({})
 
     def begin(self, settings: dict[str, str]) -> None:
         self._settings = settings
-        self._sums: dict[int, Sum] = {}
-        self._groups: dict[tuple[int, int, int], int] = {}
+        self._sums: dict[tuple[int, int, str], Sum] = {}
+        self._groups: dict[tuple[int, int, str, int, int], int] = {}
+        #: states of objects of which the same is known, at the end
+        self._states = {fate: state(fate, -1, -1) for fate in range(UNTOLD, 7)}
         self.time_samples = 0
         #: of the samples
         self.smallest_interval = self.largest_interval = 0
 
     def add(self, stack: int, time: int, thread: int, size: int,
-            interval: int, memory: int) -> None:
+            interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
+            collected: int = -1, ended: int = -1) -> None:
         if not size:
             self.time_samples += 1
             return
-        group = stack, size, interval
+        if self.at is None:
+            then = self._states[fate]
+        elif time > self.at:
+            return
+        else:
+            then = state(fate, collected, ended, self.at)
+        group = stack, type_, then, size, interval
         self._groups[group] = self._groups.get(group, 0) + 1
         if len(self._groups) == _MAX_GROUPS:
             self._add_up()
@@ -66,67 +167,147 @@ class Tally:
 
     def _add_up(self) -> None:
         gaps = self._settings.get("gaps", "exponential")
-        for (stack, size, interval), count in self._groups.items():
-            sum_ = self._sums.get(stack)
+        for (*key, size, interval), count in self._groups.items():
+            place: tuple[int, int, str] = tuple(key)  # type: ignore[assignment]
+            sum_ = self._sums.get(place)
             if sum_ is None:
-                sum_ = self._sums[stack] = Sum()
+                sum_ = self._sums[place] = Sum()
             sum_.add(size, probability(size, interval, gaps), count)
             self.largest_interval = max(self.largest_interval, interval)
             self.smallest_interval = min(self.smallest_interval or interval,
                                          interval)
         self._groups.clear()
 
-    def sums(self) -> dict[int, Sum]:
-        """For each stack, number -1 being the lost ones."""
+    def sums(self) -> dict[tuple[int, int, str], Sum]:
+        """For each stack, number -1 being the lost ones; type, of which -1 is
+        not known; and state (lifetimes.py)."""
         self._add_up()
         return self._sums
 
 
-def _tally(profile: Profile) -> Tally:
-    tally = Tally()
+def _tally(profile: Profile, at: int | None) -> Tally:
+    tally = Tally(at)
     tally.begin(profile.settings)
     samples = profile.samples
     for row in zip(samples.stack, samples.time, samples.thread, samples.size,
-                   samples.interval, samples.memory):
+                   samples.interval, samples.memory, samples.type, samples.fate,
+                   samples.collected, samples.ended):
         tally.add(*row)
     return tally
 
 
-def summarize(profile: Profile, tally: Tally | None = None) -> Summary:
-    """Add the allocation samples of `profile` up, per function; or those of
-    `tally`, if they went there.
+def check(profile: Profile, choice: Choice) -> None:
+    """Raises ProfileError if the profile can't tell what is asked."""
+    if TYPE in choice.by and not profile.has_types:
+        raise ProfileError(
+            "there are no types of objects in this profile, which --by type "
+            "needs: it was taken without them")
+    if not profile.has_lifetimes and (
+            choice.sort == ALIVE or choice.at is not None):
+        raise ProfileError(
+            "nothing in this profile says what became of the objects, which "
+            "%s needs: it was taken without lifetimes" % (
+                "--at" if choice.at is not None else "--sort alive"))
+    if choice.at is not None and choice.at > profile.end:
+        raise ProfileError("there is no --at %.9g: the profile ends after %.9g "
+                           "seconds" % (choice.at / 1e9, profile.end / 1e9))
+
+
+def summarize(profile: Profile, tally: Tally | None = None,
+              choice: Choice = BY_FUNCTION) -> Summary:
+    """Add the allocation samples of `profile` up; or those of `tally`, if they
+    went there.
 
     A function that stands several times in a stack counts once in its total.
+    Raises ProfileError if the profile can't tell what is asked.
     """
+    check(profile, choice)
     if tally is None:
-        tally = _tally(profile)
-    everything = Sum()
-    own: dict[Function, Sum] = collections.defaultdict(Sum)
-    total: dict[Function, Sum] = collections.defaultdict(Sum)
-    program = Program(profile)
-    for stack, sum_ in tally.sums().items():
-        functions = program.functions(stack)
-        everything.add_sum(sum_)
-        own[functions[-1]].add_sum(sum_)
-        for function in set(functions):
-            total[function].add_sum(sum_)
+        tally = _tally(profile, choice.at)
+    names = TypeNames(profile, group_storage=choice.group_storage)
+    interval = tally.largest_interval or profile.interval
+    own: dict[Subject, Figures] = {}
+    total: dict[Subject, Figures] = {}
+    everything, hidden, untyped = (Figures(interval) for _ in range(3))
+    by_stack: dict[int, list[tuple[int, str, Sum]]] = collections.defaultdict(
+        list)
+    for (stack, type_, then), sum_ in tally.sums().items():
+        by_stack[stack].append((type_, then, sum_))
+    places = _Places(profile, choice)
     gaps = missing(profile)
     lacking = Sum()
-    for stack, sum_ in tally.sums().items():
-        if stack in gaps.stacks:
-            lacking.add_sum(sum_)
-    nothing = Estimate(0.0, 0.0, 0.0)
-    interval = tally.largest_interval or profile.interval
-    rows = [Row(function,
-                own[function].bytes(interval) if function in own else nothing,
-                own[function].objects(interval) if function in own else nothing,
-                sum_.bytes(interval), sum_.objects(interval))
-            for function, sum_ in total.items()]
-    rows.sort(key=lambda row: (-row.self_bytes.value, -row.total_bytes.value,
-                               row.function))
-    return Summary(rows, everything.bytes(interval),
-                   everything.objects(interval), everything.samples,
-                   tally.time_samples,
+    for stack, parts in by_stack.items():
+        of_stack = places.of(stack)
+        innermost, distinct = of_stack[-1], set(of_stack)
+        for type_, then, sum_ in parts:
+            everything.add(then, sum_)
+            if stack in gaps.stacks:
+                lacking.add_sum(sum_)
+            shown = names.shown(type_)
+            if shown == UNNAMED:
+                untyped.add(then, sum_)
+            if choice.hide_internal and shown.kind == INTERNAL:
+                hidden.add(then, sum_)
+                continue
+            of_row = shown if TYPE in choice.by else None
+            _figures(own, Subject(*innermost, of_row), interval).add(then, sum_)
+            for place in distinct:
+                _figures(total, Subject(*place, of_row), interval).add(
+                    then, sum_)
+    nothing = Figures(interval)
+    rows = [Row(subject, own.get(subject, nothing), figures)
+            for subject, figures in total.items()]
+    _sort(rows, choice.sort)
+    return Summary(rows, everything, tally.time_samples,
                    tally.smallest_interval != tally.largest_interval,
+                   hidden, untyped, places.has_lines,
                    gaps.functions if lacking.samples else [],
                    lacking.bytes(interval).value if lacking.samples else 0.0)
+
+
+def _figures(all_: dict[Subject, Figures], subject: Subject,
+             interval: int) -> Figures:
+    found = all_.get(subject)
+    if found is None:
+        found = all_[subject] = Figures(interval)
+    return found
+
+
+#: a function and a line, as in Subject
+_Place = tuple[Optional[Function], int]
+
+
+class _Places:
+    """Whose rows a stack counts in."""
+
+    def __init__(self, profile: Profile, choice: Choice) -> None:
+        self._program = Program(profile)
+        self._by = choice.by
+        #: some line was known
+        self.has_lines = False
+
+    def of(self, stack: int) -> list[_Place]:
+        """From the outermost frame on; at least one."""
+        if LINE in self._by:
+            return [self._line(frame) for frame in self._program.stack(stack)]
+        if FUNCTION in self._by:
+            return [(function, 0) for function in self._program.functions(stack)]
+        return [(None, 0)]
+
+    def _line(self, frame: Frame) -> _Place:
+        function = self._program.function(frame)
+        self.has_lines |= frame.line > 0
+        return function, frame.line or function.line
+
+
+def _sort(rows: list[Row], by: str) -> None:
+    def key(row: Row) -> tuple[float, ...]:
+        own, total = row.own.sum(), row.total.sum()
+        first: Iterable[float] = {
+            SELF: (), TOTAL: (-total.value_bytes,),
+            OBJECTS: (-own.value_objects, -total.value_objects),
+            ALIVE: (-row.own.sum(STILL_ALIVE).value_bytes,
+                    -row.total.sum(STILL_ALIVE).value_bytes)}[by]
+        return (*first, -own.value_bytes, -total.value_bytes)
+
+    rows.sort(key=lambda row: (key(row), row.subject))

@@ -29,6 +29,20 @@ def format_range(low: float, number: float, high: float,
     return "%s-%s" % (_three_digits(low / scale), _three_digits(high / scale))
 
 
+def format_deviation(low: float, number: float, high: float,
+                     bytes_: bool = True) -> str:
+    """How far `low` and `high` are from `number`, at most: +-12%; or if that is
+    the number itself or more, what is above it: <9.01K."""
+    if not number:
+        return ""
+    share = max(high - number, number - low) / number
+    if share >= 0.995:
+        return "<" + _with_letter(high, _BYTES if bytes_ else _COUNTS)
+    if 0 < share < 0.005:
+        return "+-<1%"
+    return "+-%.0f%%" % (100 * share)
+
+
 def _with_letter(number: float, units: list[tuple[float, str]]) -> str:
     scale, unit = _scale(number, units)
     return _three_digits(number / scale) + unit[:1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import io
 import json
+import math
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -16,11 +17,14 @@ import pytest
 import firefox_rules
 import made_profiles
 from conftest import PyPy
+from made_heap import Heap
 from made_profiles import LINES, PID, FrameSpec, Log, jit, machine_code, native
 from vmprof_convert import readers
+from vmprof_convert.lifetimes import STILL_ALIVE, state
 from vmprof_convert.model import PYTHON, Function, Profile
 from vmprof_convert.program import Program
-from vmprof_convert.summary import Tally, summarize
+from vmprof_convert.summary import FUNCTION, TYPE, Choice, Tally, summarize
+from vmprof_convert.type_names import TypeNames
 from vmprof_convert.units import format_bytes
 from vmprof_convert.writers import firefox, table
 
@@ -49,17 +53,33 @@ class Shown:
             for entry in section["entries"]}
         self.own: dict[Key, int] = collections.defaultdict(int)
         self.total: dict[Key, int] = collections.defaultdict(int)
+        #: by function and type, where there are types; and what is retained
+        self.typed: dict[tuple[Key, str], int] = collections.defaultdict(int)
+        self.retained: dict[tuple[Key, str], int] = collections.defaultdict(int)
         self.time_samples = 0
         for thread in self.json["threads"]:
             self.time_samples += len(thread["samples"]["stack"])
             allocations = thread.get("nativeAllocations",
                                      {"stack": [], "weight": []})
-            for stack, weight in zip(allocations["stack"],
-                                     allocations["weight"]):
+            alive: dict[int, tuple[tuple[Key, str], int]] = {}
+            for stack, weight, address in zip(
+                    allocations["stack"], allocations["weight"],
+                    allocations.get("memoryAddress")
+                    or allocations["weight"]):
+                if weight < 0:
+                    del alive[address]
+                    continue
                 functions = self.functions(stack)
+                if profile.has_types:
+                    # the leaf is the object
+                    place = functions[1], functions.pop(0)[0]
+                    self.typed[place] += weight
+                    alive[address] = place, weight
                 self.own[functions[0]] += weight
                 for function in set(functions):
                     self.total[function] += weight
+            for place, weight in alive.values():
+                self.retained[place] += weight
 
     def functions(self, stack: int | None) -> list[Key]:
         """Innermost first."""
@@ -107,13 +127,16 @@ def check(path: Path) -> Profile:
               zip(whole.samples.stack, whole.samples.size) if size]
     for key, row in rows.items():
         assert shown.own[key] == pytest.approx(
-            row.self_bytes.value, rel=1e-12,
+            row.own.bytes().value, rel=1e-12,
             abs=rounding([stack[-1] == key for stack in stacks])), key
         assert shown.total[key] == pytest.approx(
-            row.total_bytes.value, rel=1e-12,
+            row.total.bytes().value, rel=1e-12,
             abs=rounding([key in stack for stack in stacks])), key
     assert sum(shown.own.values()) == pytest.approx(
         summary.bytes.value, rel=1e-12, abs=0.5)
+
+    if profile.has_types:
+        check_types(whole, shown)
 
     # what is written
     lines = text.splitlines()
@@ -145,6 +168,37 @@ def check(path: Path) -> Profile:
              "allocated before (N) collections")):
         assert shown.extra.get(label, 0) == number(pattern, text), label
     return whole
+
+
+def check_types(profile: Profile, shown: Shown) -> None:
+    """By function and type: what was allocated, and what is alive."""
+    rows = {}
+    for row in summarize(profile, None, Choice((FUNCTION, TYPE))).rows:
+        assert row.subject.type is not None
+        if row.own.sum().samples:
+            rows[key_of(row.function), row.subject.type.name] = row.own
+    assert rows.keys() == shown.typed.keys()
+    samples = profile.samples
+    program, names = Program(profile), TypeNames(profile)
+    places = [(key_of(program.functions(stack)[-1]), names.shown(type_).name)
+              if size else None for stack, type_, size in
+              zip(samples.stack, samples.type, samples.size)]
+    alive = [state(fate, -1, -1) == STILL_ALIVE for fate in samples.fate]
+    for place, figures in rows.items():
+        assert shown.typed[place] == pytest.approx(
+            figures.bytes().value, rel=1e-12,
+            abs=rounding([found == place for found in places])), place
+        if profile.has_lifetimes:
+            assert shown.retained[place] == pytest.approx(
+                figures.bytes(STILL_ALIVE).value, rel=1e-12,
+                abs=rounding([found == place and is_alive for found, is_alive
+                              in zip(places, alive)])), place
+    counters = {counter["name"]: counter for counter in shown.json["counters"]}
+    if profile.has_lifetimes:
+        # where the track ends, is what the table says
+        whole = summarize(profile).figures.bytes(STILL_ALIVE).value
+        assert sum(counters["held-memory"]["samples"]["count"]) == pytest.approx(
+            whole, rel=1e-12, abs=rounding(alive))
 
 
 def number(pattern: str, text: str) -> int:
@@ -307,6 +361,32 @@ def large_and_tiny() -> Log:
     return log
 
 
+def with_facts(facts: str) -> Log:
+    """Pieces of several objects, all fates, types of all kinds."""
+    heap = Heap(interval=300, facts=facts, nursery=5000, minors=3)
+    rng = random.Random(4)
+    for _ in range(600):
+        life = rng.choice([100, 20_000, math.inf])
+        heap.allocate("main f", ("a.B", 40, 100), ("list", 32, life),
+                      ("list (storage)", 8 * rng.randrange(1, 90), life))
+        heap.allocate("main f g", ("<JIT frame>", 900, 500))
+    log = heap.log
+    f = log.function("f", 99, "lost.py")
+    heap.collect()
+    last = log.keys
+    for number in range(12):
+        log.allocation([f] if number % 4 else None, size=200, interval=300,
+                       time=heap.now)
+    log.collection(heap.now + 5)
+    for number in range(11):
+        log.young(last + 1 + number, number % 4, number % 3)
+    log.collection(heap.now + 9)
+    log.lose(last + 2)
+    log.freed(last + 6)
+    log.mark(heap.now, "end")
+    return log
+
+
 def what_went_wrong() -> Log:
     log = plain(sampled(children=3, ended="the program disabled vmprof"))
     log.pressures, log.surprises, log.dropped = 2, 5, 7
@@ -323,6 +403,8 @@ MADE: dict[str, Callable[[], Log]] = {
     "own times": lambda: time_samples_alone("cpython", version=7),
     "empty stacks": lambda: empty_stacks("pypy"),
     "another's empty stacks": lambda: empty_stacks("guest"),
+    "types and lifetimes": lambda: with_facts("types,lifetimes"),
+    "types": lambda: with_facts("types"),
     "resident memory": lambda: plain(Log(
         flags=made_profiles.PYPY | made_profiles.MEMORY)),
     **{made.__name__: made for made in (

@@ -159,7 +159,7 @@ def test_generator_that_delegates(pypy: PyPy, jit: str, body: str,
     """Either "total" is right, or the report says that it isn't."""
     profile = pypy.sample(APP % body, "4k", jit=jit).profile()
     rows = {row.function.name: row for row in summary.summarize(profile).rows}
-    middle, leaf = rows["middle"].total_bytes, rows["leaf"].total_bytes
+    middle, leaf = rows["middle"].total.bytes(), rows["leaf"].total.bytes()
     assert (middle.value < 0.9 * leaf.value) == is_said
     out = io.StringIO()
     table.write(profile, out)

@@ -34,7 +34,7 @@ def test_the_work_grows_with_the_size_and_no_faster(dimension: str) -> None:
     def work(factor: int) -> int:
         size = {"samples": 4000, "depth": 40, "distinct": 400}
         size[dimension] *= factor
-        profile = readers.read_bytes(made_profiles.large(**size))
+        profile = readers.read_bytes(made_profiles.large(*size.values()))
         return calls(lambda: firefox.encode(convert(profile)))
     small, large = work(1), work(4)
     assert large < 4.2 * small

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import itertools
 import json
+import math
 import os
 import re
 import signal
@@ -16,8 +17,9 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, PyPy
+from made_heap import Heap
 from made_profiles import PID, FrameSpec, Log, jit, native
-from vmprof_convert import cli, readers, summary
+from vmprof_convert import cli, lifetimes, readers, summary
 from vmprof_convert.estimator import weight_bytes
 from vmprof_convert.program import LOST
 
@@ -234,6 +236,63 @@ def test_a_deep_stack(opened: Opener) -> None:
         "f": (0, 2000), "g": (2000, 2000)}
 
 
+@pytest.fixture(scope="module")
+def heap() -> Heap:
+    """Of two functions one keeps a part of what it makes."""
+    heap = Heap(interval=500, gaps="fixed")
+    for number in range(3000):
+        heap.allocate("main make", ("app.Leaf", 64, 100))
+        heap.allocate("main keep", ("list", 32, 100 if number % 3 else math.inf),
+                      ("list (storage)", 600, 60_000 if number % 5 else math.inf))
+    heap.collect()
+    heap.log.mark(heap.now, "end")
+    return heap
+
+
+def test_retained_and_deallocated_memory(opened: Opener, heap: Heap) -> None:
+    """The views that the Profiler has for it, by function and by type."""
+    data = heap.data()
+    profile = readers.read_bytes(data)
+    session = opened(data)
+    figures: dict[str, dict[str, float]] = {}
+    for by in summary.FUNCTION, summary.TYPE:
+        for row in summary.summarize(profile, None, summary.Choice((by,))).rows:
+            name = (row.function.name if by == summary.FUNCTION
+                    else row.subject.type.name if row.subject.type else "")
+            whole = row.total.bytes().value
+            alive = row.total.bytes(lifetimes.STILL_ALIVE).value
+            figures[name] = {"native-allocations": whole,
+                             "native-retained-allocations": alive,
+                             "native-deallocations-memory": alive - whole}
+    assert {"main", "make", "keep", "list", "list (storage)", "app.Leaf"} <= set(
+        figures)
+    for strategy in ("native-allocations", "native-retained-allocations",
+                     "native-deallocations-memory"):
+        theirs = session.functions(0, strategy)
+        for name, expected in figures.items():
+            total = theirs[name][1] if name in theirs else 0
+            # fixed weights are whole
+            assert total == pytest.approx(expected[strategy], abs=1), (
+                name, strategy)
+    sites = session.functions(0, "native-deallocations-sites")
+    assert set(sites) == {"[minor collection]", "[major collection]"}
+    everything = summary.summarize(profile).figures
+    assert sites["[minor collection]"][0] == pytest.approx(
+        -everything.bytes(lifetimes.DIED_YOUNG).value, abs=1)
+    assert sites["[major collection]"][0] == pytest.approx(
+        -everything.bytes(lifetimes.FREED_LATER).value, abs=1)
+
+
+def test_collections_are_markers_and_memory_a_track(opened: Opener,
+                                                    heap: Heap) -> None:
+    session = opened(heap.data())
+    answer = session.run("thread", "markers", "--thread", "t-0")
+    assert "Minor collection" in answer and "Major collection" in answer
+    counters = {counter["label"]: counter for counter in session.ask(
+        "counter", "list")["counters"]}
+    assert set(counters) == {"Allocation rate", "Memory in use"}
+
+
 def test_a_real_run_shows_what_the_report_shows(
         opened: Opener, pypy: PyPy) -> None:
     """From PyPy to the Firefox Profiler: the same bytes per function."""
@@ -241,10 +300,21 @@ def test_a_real_run_shows_what_the_report_shows(
         "-m", "vmprof", "--allocation-sampling", "64k", "-o", "out.vmprof",
         str(ROOT / "benchmarks" / "programs" / "gcbench.py"), "1")
     assert run.code == 0, run.err
+    profile = run.profile()
     ours: dict[str, tuple[float, float]] = {
-        row.function.name: (row.self_bytes.value, row.total_bytes.value)
-        for row in summary.summarize(run.profile()).rows}
+        row.function.name: (row.own.bytes().value, row.total.bytes().value)
+        for row in summary.summarize(profile).rows}
     theirs = opened(run.path.read_bytes()).functions(0, "native-allocations")
+    if profile.has_types:
+        # the bytes are those of the types, which are the leaves
+        types: dict[str, tuple[float, float]] = {}
+        for row in summary.summarize(
+                profile, None, summary.Choice((summary.TYPE,))).rows:
+            assert row.subject.type is not None
+            types[row.subject.type.name] = (row.own.bytes().value,) * 2
+        ours = {name: (0.0, total) for name, (_, total) in ours.items()}
+        assert not set(types) & set(ours)
+        ours.update(types)
     assert theirs.keys() == ours.keys()
     assert len(ours) > 5
     for name, numbers in ours.items():

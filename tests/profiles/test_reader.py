@@ -26,7 +26,7 @@ from made_profiles import (
 )
 from vmprof_convert import readers, summary
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Frame
+from vmprof_convert.model import DIED, LOST, UNTOLD, Frame
 from vmprof_convert.readers import container
 from vmprof_convert.writers import table
 
@@ -383,9 +383,11 @@ def test_objects_are_tied_to_their_samples_by_key() -> None:
     # before their samples; the fourth was not written in time
     log.block("objects", digits(3, 42 * 2 + 1, 1, 7 * 2, 99, 3, 0, 1))
     profile = readers.read_bytes(log.data())
-    rows = zip(profile.samples.size, profile.samples.type,
-               profile.samples.survived)
-    assert list(rows) == [(8, 7, 0), (16, -1, -1), (24, 42, 1), (0, -1, -1)]
+    rows = [(size, profile.types[type_].number if type_ >= 0 else -1, fate)
+            for size, type_, fate in zip(
+                profile.samples.size, profile.samples.type, profile.samples.fate)]
+    assert rows == [(8, 7, DIED), (16, -1, UNTOLD), (24, 42, LOST),
+                    (0, -1, UNTOLD)]
 
 
 @pytest.mark.parametrize("blocks", [2, 3])
@@ -412,7 +414,7 @@ def test_deep_stacks_are_no_recursion() -> None:
     profile = readers.read_bytes(log.data())
     assert len(profile.stacks[0]) == 5000
     (row,) = summary.summarize(profile).rows
-    assert row.total_bytes.value == pytest.approx(row.self_bytes.value)
+    assert row.total.bytes().value == pytest.approx(row.own.bytes().value)
 
 
 def test_samples_alike_share_one_stack() -> None:
@@ -430,9 +432,9 @@ def test_summary_counts_a_recursive_function_once() -> None:
     log.allocation([f, jit(f), machine_code(1), g], size=16)
     rows = {row.function.name: row
             for row in summary.summarize(readers.read_bytes(log.data())).rows}
-    assert rows["f"].self_bytes.value == 0
-    assert rows["f"].total_bytes.value == rows["g"].self_bytes.value > 2000
-    assert rows["g"].self_objects.value == pytest.approx(2 * 63.0, rel=0.01)
+    assert rows["f"].own.bytes().value == 0
+    assert rows["f"].total.bytes().value == rows["g"].own.bytes().value > 2000
+    assert rows["g"].own.objects().value == pytest.approx(2 * 63.0, rel=0.01)
 
 
 def test_summary_hides_the_command_that_ran_the_program() -> None:
@@ -487,7 +489,7 @@ def test_summary_hides_what_pypy_does_before_and_after_the_program() -> None:
                   [main, command, run, mine], [main, command, run, path],
                   [exits, handler], [exits]):
         log.allocation(stack, size=16)
-    rows = {row.function.name: row.self_objects.value for row in
+    rows = {row.function.name: row.own.objects().value for row in
             summary.summarize(readers.read_bytes(log.data())).rows}
     assert set(rows) == {"<module>", "abspath", "handler",
                          "[starting and ending the run]"}

@@ -71,6 +71,12 @@ def million(tmp_path_factory: pytest.TempPathFactory) -> Path:
                  large(1_000_000, depth=40, distinct=5000))
 
 
+@pytest.fixture(scope="module")
+def million_facts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("facts"),
+                 large(1_000_000, depth=40, distinct=5000, facts=True))
+
+
 @pytest.mark.parametrize("python,mib", [(sys.executable, 40), (PYPY, 95)],
                          ids=["cpython", "pypy"])
 def test_memory_of_the_report_of_a_million_samples(
@@ -78,6 +84,15 @@ def test_memory_of_the_report_of_a_million_samples(
     """All of it, the interpreter (9 and 50 MiB) included."""
     assert resident([python, "-m", "vmprof_allocation", "report",
                      str(million)]) < mib
+
+
+@pytest.mark.parametrize("python,mib", [(sys.executable, 40), (PYPY, 100)],
+                         ids=["cpython", "pypy"])
+def test_memory_of_the_report_of_a_million_objects_with_facts(
+        million_facts: Path, python: str, mib: int) -> None:
+    """What is remembered of a sample is bounded by what is alive."""
+    assert resident([python, "-m", "vmprof_allocation", "report",
+                     str(million_facts), "--by", "function,type"]) < mib
 
 
 def test_memory_does_not_grow_with_the_samples(

@@ -3,7 +3,12 @@ from __future__ import annotations
 
 import pytest
 
-from vmprof_convert.units import format_bytes, format_count, format_range
+from vmprof_convert.units import (
+    format_bytes,
+    format_count,
+    format_deviation,
+    format_range,
+)
 
 
 @pytest.mark.parametrize("number,text", [
@@ -32,3 +37,14 @@ def test_ends_of_a_wide_range_have_units_of_their_own() -> None:
     assert format_range(900, 2**16, 29.6 * 2**20) == "900B-29.6M"
     assert format_range(5 * 2**10, 2**16, 9 * 2**20) == "5-9216"
     assert format_range(16, 55900, 1.2e8, False) == "16-120M"
+
+
+@pytest.mark.parametrize("low,number,high,bytes_,text", [
+    (0, 0, 5, True, ""), (90, 100, 112, True, "+-12%"),
+    (88, 100, 110, True, "+-12%"), (100, 100, 100, True, "+-0%"),
+    (99.9, 100, 100.1, True, "+-<1%"), (50, 100, 250, True, "<250B"),
+    (0, 1024, 5 * 1024, True, "<5K"), (1, 1, 2520, False, "<2.52k"),
+    (1.0, 100.0, 150.0, False, "+-99%"), (0.1, 100.0, 150.0, False, "<150")])
+def test_how_far_a_number_may_be_off(low: float, number: float, high: float,
+                                     bytes_: bool, text: str) -> None:
+    assert format_deviation(low, number, high, bytes_) == text

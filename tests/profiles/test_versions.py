@@ -23,7 +23,7 @@ from made_profiles import (
 )
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Profile
+from vmprof_convert.model import LOST, Profile
 from vmprof_convert.program import Program
 from vmprof_convert.summary import summarize
 from vmprof_convert.writers import firefox, table
@@ -45,7 +45,7 @@ def sampled(blocks: int = 3) -> Log:
 # newer ones
 
 
-@pytest.mark.parametrize("kind", ["settings", "samples", "objects", "types"])
+@pytest.mark.parametrize("kind", ["settings", "samples", "objects", "facts"])
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("command", [
     ["vmprof_allocation", "report"], ["vmprof_convert"]])
@@ -87,8 +87,9 @@ def test_a_later_part_goes_on_counting() -> None:
     log.allocation([f], size=24, time=10)
     log.flush()
     log.block("objects", digits(1001, 2 * 7 + 1, 999, 2 * 8))
-    samples = readers.read_bytes(log.data()).samples
-    assert (list(samples.type), list(samples.survived)) == ([7], [1])
+    profile = readers.read_bytes(log.data())
+    (type_,), (fate,) = profile.samples.type, profile.samples.fate
+    assert (profile.types[type_].number, fate) == (7, LOST)
     # without that key, something is missing
     with pytest.raises(ProfileError, match="samples that are none"):
         readers.read_bytes(log.data().replace(b";part=2", b";xxxx=2"))
@@ -132,16 +133,16 @@ PASSED_OVER = "Blocks of kinds that are not known, passed over"
 def test_unknown_kinds_are_passed_over_and_named() -> None:
     log = sampled()
     for _ in range(3):
-        log.block("types", "whatever;comes")
+        log.block("colours", "whatever;comes")
     log.block("gc-events", digits(1, 2, 3))
     profile = readers.read_bytes(log.data())
     assert list(profile.samples.size) == [24, 48]
-    assert profile.unknown == {"types": 3, "gc-events": 1}
+    assert profile.unknown == {"colours": 3, "gc-events": 1}
     text, panel = shown(profile)
     assert ("  blocks of kinds that are not known here were passed over: "
-            "gc-events (1), types (3); a newer vmprof-convert may show what is "
+            "colours (3), gc-events (1); a newer vmprof-convert may show what is "
             "in them\n") in text
-    assert panel[PASSED_OVER] == "gc-events (1), types (3)"
+    assert panel[PASSED_OVER] == "colours (3), gc-events (1)"
 
 
 def test_the_room_for_what_comes_is_passed_over() -> None:
@@ -150,7 +151,7 @@ def test_the_room_for_what_comes_is_passed_over() -> None:
     room = text[text.index("\nRoom for what comes\n---"):
                 text.index("\nWhy it is so\n---")]
     kinds = re.findall("^``([a-z]+)``[:,]", room, re.MULTILINE)
-    assert kinds == ["facts", "types", "gc", "figures", "processes"]
+    assert kinds == ["figures", "processes"]
     log = sampled()
     for kind in kinds:
         log.block(kind, digits(3, 1, 1, 7, 2, 99, 5))

@@ -2,7 +2,8 @@
 
 The GC's own class runs in Python 2.7 (python2/drive_gc.py) and does what a
 random trace says.  Which objects it samples must be what the definition says,
-one by one, whatever the nursery goes through.
+one by one, whatever the nursery goes through; and what it says of each, the
+type, the size, what became of it, must be true.
 """
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 import oracle
+from oracle import Sample
 from rpython_tree import PATCHED, python2
 
 pytestmark = pytest.mark.python2
@@ -22,6 +24,9 @@ pytestmark = pytest.mark.python2
 DRIVER = Path(__file__).parent / "python2" / "drive_gc.py"
 EVENTS = {"start": oracle.Start, "stop": oracle.Stop, "rate": oracle.Rate,
           "allocation": oracle.Allocation, "collection": oracle.Collection}
+
+#: of the facts
+PROMOTED, NOT_KNOWN = 1, 3
 
 #: a small nursery, and objects of more than 1 KiB outside of it
 SMALL_NURSERY = {"nursery_size": 4096, "large_object": 1024}
@@ -35,20 +40,66 @@ def drive(traces: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return results
 
 
+def event(name: str, *arguments: Any) -> oracle.Event:
+    if name == "allocation":
+        number, size, parts = arguments
+        return oracle.Allocation(number, size, tuple(parts))
+    result: oracle.Event = EVENTS[name](*arguments)
+    return result
+
+
 def check(result: dict[str, Any]) -> None:
-    events = [EVENTS[name](*arguments)
-              for name, *arguments in result["events"]]
-    expected = [list(sample)
-                for sample in oracle.samples(events, builtin=True)]
-    assert result["samples"] == expected
+    events = [event(*arguments) for arguments in result["events"]]
+    expected = list(oracle.samples_and_objects(events, builtin=True))
+    assert result["samples"] == [list(sample) for sample, _ in expected]
     for allocated, truth in result["counted"]:
         assert allocated == truth
-    keys = [key for key, *_ in result["fates"]]
-    sampled = {number for number, *_ in result["samples"]}
-    assert len(set(keys)) == len(keys), "told twice"
-    assert set(keys) <= sampled
-    for key, type_, survived, true_type, truth in result["fates"]:
-        assert (key, type_, survived) == (key, true_type, truth)
+    told = check_facts(result["facts"],
+                       {sample.number: (sample, objects)
+                        for sample, objects in expected})
+    # of each sample all objects or none, of the last ones all
+    last = max(number for number, event_ in enumerate(events)
+               if isinstance(event_, oracle.Start))
+    numbers = {event_.number for event_ in events[last:]
+               if isinstance(event_, oracle.Allocation)}
+    is_running = result["facts"][-1][0] == "end"
+    for sample, objects in expected:
+        found = {(sample.number, object_.which) in told for object_ in objects}
+        assert len(found) == 1
+        assert found == {True} or not (is_running and sample.number in numbers)
+
+
+def check_facts(facts: list[list[Any]],
+                expected: dict[int, tuple[Sample, list[oracle.Object]]]
+                ) -> set[tuple[int, int]]:
+    """Returns what was told of young: (key, which)."""
+    told: set[tuple[int, int]] = set()
+    promoted: set[tuple[int, int]] = set()      # and not freed
+    for name, *arguments in facts:
+        if name == "start":
+            promoted.clear()        # the one before has ended
+        elif name == "young":
+            key, which, outcome, type_, size, types, fates = arguments
+            sample, objects = expected[key]
+            part = objects[which].part
+            assert (key, which) not in told, "told twice"
+            assert which == 0 or (key, which - 1) in told
+            told.add((key, which))
+            assert type_ == types[part]
+            assert (size or sample.size) == objects[which].size
+            assert outcome == (NOT_KNOWN if type_ < 0 else fates[part])
+            if outcome == PROMOTED:
+                promoted.add((key, which))
+        elif name == "freed":
+            key, which, held = arguments
+            promoted.remove((key, which))       # was, and only once
+            assert expected[key][1][which].part not in held
+        else:
+            assert name == "end"
+            held = {tuple(object_) for object_ in arguments[0]}
+            assert {(key, expected[key][1][which].part)
+                    for key, which in promoted} <= held
+    return told
 
 
 def trace(seed: int, **parameters: Any) -> dict[str, Any]:
@@ -62,24 +113,35 @@ def trace(seed: int, **parameters: Any) -> dict[str, Any]:
         return ["start", choose.choice(INTERVALS), choose.getrandbits(63),
                 choose.random() < 0.3, choose.random() < 0.25]
 
+    def piece() -> list[Any]:
+        operations = [choose.choice((["node"], ["small"],
+                                     ["chars", choose.randrange(100)]))
+                      for _ in range(choose.randrange(1, 9))]
+        made = len(operations)
+        if choose.random() < 0.2:
+            made = choose.randrange(1, made + 1)
+        return ["piece", operations, made]
+
     makers: list[tuple[int, Callable[[], list[Any]]]] = [
         (30, lambda: ["node"]), (10, lambda: ["small"]),
         (30, lambda: ["chars", size()]), (3, lambda: ["fixed", size()]),
         (4, lambda: ["weakref"]), (4, lambda: ["destructor"]),
         (3, lambda: ["finalizer", size()]),
-        (25, lambda: ["keep"]), (12, lambda: ["drop", choose.randrange(99)]),
+        (30, piece),
+        (40, lambda: ["keep", choose.randrange(99)]),
+        (24, lambda: ["drop", choose.randrange(99)]),
         (10, lambda: ["pin", choose.randrange(99)]),
         (6, lambda: ["unpin", choose.randrange(99)]),
         (4, lambda: ["shrink", choose.randrange(99)]),
         (4, lambda: ["pressure", choose.choice((1, 1000, 10**6))]),
         # not generation 1: after a finalizer that allocates, incminimark's
         # own assertion fails there, with or without sampling
-        (2, lambda: ["collect", choose.choice((-1, 0, 2))]),
+        (6, lambda: ["collect", choose.choice((-1, 0, 0, 2))]),
         (2, lambda: ["rate", choose.choice((*INTERVALS, -1, 2**62 + 1))]),
         (1, start), (1, lambda: ["stop"]),
     ]
     weights = [weight for weight, _ in makers]
-    operations = [choose.choices(makers, weights)[0][1]() for _ in range(250)]
+    operations = [choose.choices(makers, weights)[0][1]() for _ in range(300)]
     return {"parameters": {**SMALL_NURSERY, **parameters},
             "operations": [start(), *operations]}
 
@@ -95,4 +157,9 @@ def test_random_traces_are_sampled_as_the_oracle_says(
     for result in results:
         check(result)
     assert sum(len(result["samples"]) for result in results) > 1000
-    assert sum(len(result["fates"]) for result in results) > 500
+    facts = [fact for result in results for fact in result["facts"]]
+    young = [fact for fact in facts if fact[0] == "young"]
+    assert len(young) > 1000
+    assert {fact[3] for fact in young} == {0, PROMOTED, 2, NOT_KNOWN}
+    assert sum(fact[2] > 0 for fact in young) > 100     # behind a holder
+    assert sum(fact[0] == "freed" for fact in facts) > 50

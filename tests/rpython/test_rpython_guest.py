@@ -20,7 +20,7 @@ import vmprof
 
 import firefox_rules
 from rpython_tree import built
-from truth import SIGMAS, bytes_by_function, sigma, string_size, total_bytes
+from truth import SIGMAS, bytes_by_function, sigma, total_bytes
 from vmprof_convert import readers
 from vmprof_convert.cli import main as convert
 from vmprof_convert.model import Profile
@@ -203,53 +203,6 @@ def test_share_of_each_function(guest: Guest, program: str,
                                   for size, count in sizes.items()))
         assert abs(found.get(function, 0.0) - truth) <= 4 * deviation, function
     assert checked >= 2
-
-
-def test_objects_have_a_type_and_an_end(guest: Guest) -> None:
-    profile = guest.sample("4k", "sites.guest", "1000000", "30000").profile()
-    samples = profile.samples
-    known = [i for i in range(len(samples)) if samples.survived[i] >= 0]
-    # all but those of the last nursery
-    assert len(samples) - len(known) < 2 * NURSERY / 4096
-    assert len(known) > 8 * NURSERY / 4096
-    assert -1 not in {samples.type[i] for i in known}
-    # the program holds on to one object at a time
-    survived = sum(samples.survived[i] for i in known)
-    assert survived <= 10 * profile.moments[-1].collections
-
-
-def test_survivors_are_those_that_the_program_keeps(interpreted: Guest) -> None:
-    program = interpreted.folder / "keep.guest"
-    program.write_text("""
-        func keep(count, list) {
-            i = 0;
-            while i < count { append(list, "x" * 3000); i = i + 1; }
-        }
-        func drop(count) {
-            i = 0;
-            while i < count { x = "x" * 2000; i = i + 1; }
-        }
-        func main(arguments) {
-            list = [];
-            i = 0;
-            while i < 100 { keep(30, list); drop(300); i = i + 1; }
-            print(len(list));
-        }
-        """)
-    run = interpreted("--allocation-sampling", "1k", program)
-    assert (run.code, run.out) == (0, "3000\n"), run.err
-    profile = run.profile()
-    survived: dict[str, collections.Counter[int]] = collections.defaultdict(
-        collections.Counter)
-    for stack, size, lived in zip(profile.samples.stack, profile.samples.size,
-                                  profile.samples.survived):
-        if size in (string_size(3000), string_size(2000)):
-            name = profile.function(profile.stacks[stack][-1].address).name
-            survived[name][lived] += 1
-    assert survived["keep"][0] == 0 and survived["keep"][1] > 1000
-    # a variable holds the last string while the next one is made
-    assert survived["drop"][1] <= 2 * profile.moments[-1].collections
-    assert survived["drop"][0] > 10000
 
 
 def test_time_samples_and_memory_beside_allocations(guest: Guest) -> None:

@@ -495,3 +495,16 @@ def test_archive_is_tried_after_the_mirrors(
                              "https://two.debian.example/y/"]
     assert tried[-1].startswith("https://archive.")
     assert list(folder.iterdir()) == []
+
+
+def test_facts_have_the_same_numbers_in_the_gc_and_in_c() -> None:
+    added = ROOT / "rpython/added/rpython"
+    python = re.findall(r"^FACTS?_(\w+) = (\d+)$", (
+        added / "memory/gc/sampled_objects.py").read_text(), re.MULTILINE)
+    enum = re.search(r"enum \{([^}]*)\}", (
+        added / "rlib/rvmprof/src/shared/vmprof_allocation.h").read_text())
+    assert enum
+    names = re.findall(r"GC_(\w+)", enum.group(1))
+    assert [(name, int(number)) for name, number in python] \
+        == [(name, number) for number, name in enumerate(names)]
+    assert len(names) > 5

@@ -91,20 +91,29 @@ def test_stock_pypy_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose.sampling_vmprof() is None
 
 
-@pytest.mark.parametrize("settings, period, memory, fixed, limit", [
-    (Settings(1000, 2**64 - 1), 0.0, 0, False, (0, 0)),
-    (Settings(1000, 2**64 - 1, "fixed", 0.01, True), 0.01, 1, True, (0, 0)),
-    (Settings(1000, 2**64 - 1, limit=Limit(7)), 0.0, 0, False, (7, 0)),
-    (Settings(1000, 2**64 - 1, limit=Limit(share=8)), 0.0, 0, False, (0, 8)),
+@pytest.mark.parametrize("settings, period, memory, fixed, limit, lifetimes", [
+    (Settings(1000, 2**64 - 1), 0.0, 0, False, (0, 0), True),
+    (Settings(1000, 2**64 - 1, "fixed", 0.01, True), 0.01, 1, True, (0, 0),
+     True),
+    (Settings(1000, 2**64 - 1, limit=Limit(7)), 0.0, 0, False, (7, 0), True),
+    (Settings(1000, 2**64 - 1, limit=Limit(share=8)), 0.0, 0, False, (0, 8),
+     True),
+    (Settings(1000, 2**64 - 1, lifetimes=False), 0.0, 0, False, (0, 0), False),
 ])
 def test_settings_are_vmprofs_arguments(
         vmprof: Vmprof, settings: Settings, period: float, memory: int,
-        fixed: bool, limit: tuple[int, int]) -> None:
+        fixed: bool, limit: tuple[int, int], lifetimes: bool) -> None:
     chosen().start(7, settings)
     assert vmprof.calls == [("enable", (7, period, memory, 0, 0, 0), {
         "allocation_interval": 1000, "allocation_seed": 2**64 - 1,
         "allocation_fixed": fixed, "allocation_per_second": limit[0],
-        "allocation_share": limit[1]})]
+        "allocation_share": limit[1], "allocation_lifetimes": lifetimes})]
+
+
+def test_what_is_alive_cannot_be_asked_for(vmprof: Vmprof) -> None:
+    with pytest.raises(AllocationSamplingError, match="into a file"):
+        chosen().start(7, Settings(1000, 1, in_memory=True))
+    assert vmprof.calls == []
 
 
 def test_refusal_of_vmprofs_is_ours(vmprof: Vmprof) -> None:

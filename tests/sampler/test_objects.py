@@ -1,6 +1,6 @@
 """objects.c: which objects of a piece are sampled, and what becomes of them.
 
-The heap is that of native/objects_harness.c; tests/sampler/test_facts.py does
+The heap is that of native/objects_harness.c; tests/end_to_end/test_what_became.py does
 the same in PyPy.
 """
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 
 import pytest
 
+import oracle
 from native_build import build
 
 DIED, PROMOTED, PINNED, NOT_KNOWN = range(4)
@@ -80,6 +81,31 @@ def test_every_object_has_the_probability_of_its_own_size(
         p = -math.expm1(-size / interval)
         sigma = math.sqrt(rounds * p * (1 - p))
         assert abs(found[size] - rounds * p) < 4 * sigma, size
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("seed", [0, 7, 2**63 - 1])
+def test_pieces_are_taken_apart_as_the_oracle_says(
+        harness: pathlib.Path, seed: int, fixed: bool) -> None:
+    """And as the builtin engine does it: tests/rpython/test_rpython_gc.py."""
+    choose = random.Random(seed)
+    behind = oracle.splitmix64(seed + 1 & 2**64 - 1)
+    oracle.gap(1, fixed, behind)        # is not used
+    lines = ["begin %d %d 1" % (seed, fixed)]
+    expected = []
+    for key in range(1, 500):
+        sizes = tuple(8 * choose.randrange(2, 12)
+                      for _ in range(choose.randrange(1, 9)))
+        interval = choose.choice((1, 8, 60, 200, 1000))
+        at = choose.randrange(sum(sizes))
+        lines.append("piece %d %d %d %s" % (
+            key, at, interval, " ".join("%dd" % size for size in sizes)))
+        piece = oracle.Allocation(key, sum(sizes), sizes)
+        for found in oracle.objects(piece, at, interval, fixed, behind):
+            expected.append("young %d %d %d %d" % (
+                key, DIED, found.size,
+                found.size if found.size < piece.size else 0))
+    assert run(harness, *lines, "minor") == expected
 
 
 @pytest.mark.parametrize("piece", [
@@ -218,7 +244,7 @@ def test_conservation(harness: pathlib.Path, seed: int) -> None:
              if line.startswith("young")]
     assert [key for key, _ in itertools.groupby(k for k, *_ in young)] == (
         keys[:len(keys) - waiting])
-    ends = [tuple(map(int, line.split()[1:])) for line in told
+    ends = [(int(line.split()[1]), int(line.split()[2])) for line in told
             if line.startswith("freed")]
     assert len(set(ends)) == len(ends)
     outcomes: dict[tuple[int, int], int] = {}

@@ -532,7 +532,7 @@ def test_the_largest_member(log_harness: pathlib.Path,
     while len(payloads["gc"]) <= 4096 - 78 - 43:
         log.event(1, 2**60, 2**62, 2**62)
     log.collection(2**60, 2**62)
-    for key in itertools.cycle((2**62, 1)):
+    for key in itertools.cycle((2**61, 1)):
         if len(payloads["facts"]) > 16384 - 156:
             break
         log.young(key, 3, 2**62 - 1, 2**62)

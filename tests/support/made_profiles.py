@@ -68,6 +68,17 @@ def digits(*numbers: int) -> str:
     return text
 
 
+def entry(*numbers: int) -> str:
+    """Of a block of entries."""
+    return digits(len(numbers), *numbers)
+
+
+def text(name: str) -> tuple[int, ...]:
+    """As in entries."""
+    data = name.encode()
+    return (len(data), *data)
+
+
 def member(records: bytes, kind: bytes = b"r") -> bytes:
     """A part of the file; kind "s" is for vmprof's readers only."""
     deflate = zlib.compressobj(wbits=-15)
@@ -102,6 +113,11 @@ class Log:
         self.last = [0, 0, 0, 0]
         #: samples before it
         self.written = 0
+        #: digits of the next blocks of facts, types, events and marks
+        self.facts = self.types = self.events = self.marks = ""
+        #: in this block of facts: time of the last collection, and last key
+        self.last_fact = [0, 0]
+        self.last_type = 0
         #: number of each stack
         self.defined: dict[tuple[Pair, ...], int] = {}
         #: number of the node that these frames lead to
@@ -224,6 +240,50 @@ class Log:
         self.last_time = max(self.last_time, time)
         self.keys += 1
 
+    def type(self, python: str = "", *, layout: str = "", owner: str = "",
+             internal: str = "", gc: int = 0) -> int:
+        """Name a type; returns its number, a new one.  `gc`: the GC's."""
+        self.last_type += 1
+        for kind, name in ((1, layout), (2, python), (3, owner), (4, internal)):
+            if name:
+                self.types += entry(kind, self.last_type, gc, *text(name))
+        return self.last_type
+
+    def collection(self, time: int, number: int | None = None) -> None:
+        """What is said from now on was true after this minor collection."""
+        if time < self.last_fact[0]:
+            self.flush()
+        if number is None:
+            self.collections += 1
+            number = self.collections
+        self.facts += entry(0, time - self.last_fact[0], number)
+        self.last_fact[0] = time
+        self.last_time = max(self.last_time, time)
+
+    def _fact(self, kind: int, key: int, *more: int) -> None:
+        difference = key - self.last_fact[1]
+        self.last_fact[1] = key
+        self.facts += entry(kind, 2 * difference if difference >= 0
+                            else -2 * difference - 1, *more)
+
+    def young(self, key: int, outcome: int, type_: int = 0,
+              size: int | None = None) -> None:
+        self._fact(1, key, outcome, type_, *(() if size is None else (size,)))
+
+    def freed(self, key: int, which: int = 0) -> None:
+        self._fact(2, key, *((which,) if which else ()))
+
+    def lose(self, key: int, which: int = 0) -> None:
+        self._fact(3, key, *((which,) if which else ()))
+
+    def event(self, kind: int, time: int, duration: int, number: int) -> None:
+        """Kind 1: a minor collection; 3: a major one."""
+        self.events += entry(kind, time, duration, number)
+
+    def mark(self, time: int, name: str) -> None:
+        self.marks += entry(1, time, *text(name))
+        self.last_time = max(self.last_time, time)
+
     def tick(self, frames: Sequence[FrameSpec] | None, *, time: int = 0,
              thread: int = PID) -> None:
         """A time sample in an allocation profile."""
@@ -238,10 +298,17 @@ class Log:
         self.pending = ""
         self.last = [0, 0, 0, 0]
         self.written = self.keys
+        for kind, payload in (("types", self.types), ("facts", self.facts),
+                              ("gc", self.events), ("marks", self.marks)):
+            if payload:
+                self.block(kind, payload)
+        self.types = self.facts = self.events = self.marks = ""
+        self.last_fact = [0, 0]
 
     def data(self) -> bytes:
         """The finished log, with its trailer."""
-        if self.pending:
+        if (self.pending or self.facts or self.types or self.events
+                or self.marks):
             self.flush()
         self._time(0x03, START + 1)
         return bytes(self.bytes)
@@ -253,13 +320,19 @@ def packed(log: bytes) -> bytes:
                     for at in range(0, len(log), 2**16))
 
 
-def large(samples: int, depth: int, distinct: int) -> bytes:
+def large(samples: int, depth: int, distinct: int, *,
+          facts: bool = False) -> bytes:
     """An allocation profile of so many samples, over so many distinct stacks
-    of this depth, that share their outer half.  Quick to make."""
+    of this depth, that share their outer half.  With `facts` they are of three
+    types, and one in ten becomes old and is freed two collections later.  Quick
+    to make."""
     log = Log()
     outer = [log.function("outer%d" % i, i + 1) for i in range(depth // 2)]
     inner = [log.function("inner%d" % i, i + 1) for i in range(256)]
-    log.settings()
+    log.settings(facts="types,lifetimes" if facts else "")
+    for name in "one", "two", "three":
+        log.type(name)
+    young = [entry(1, 2, int(not i), i % 3 + 1) for i in range(10)]
     stacks = []
     # a block is no longer than the writer's
     for number in range(distinct):
@@ -277,5 +350,13 @@ def large(samples: int, depth: int, distinct: int) -> bytes:
                 digits(number + 3, key * 1000, size, PID, 1000))
         log.pending = "".join(entries)
         log.keys, log.last_time = key, key * 1000
+        if facts:
+            log.collection(log.last_time)
+            log.young(start + 1, 1, 1)
+            log.facts += "".join(young[i % 10] for i in range(1, key - start))
+            log.last_fact[1] = key
+            for old in range(start - 1999, start - 999, 10):
+                if old > 0:
+                    log.freed(old)
         log.flush()
     return log.data()

@@ -13,6 +13,11 @@ engine learns when the GC is next entered: at the next allocation or
 collection, or when the interval changes.  From the builtin engine nothing is
 hidden.
 
+An allocation may be a *piece* of several objects.  The one that holds the
+piece's first sampled byte is a *sampled object*, and so is each one behind it
+that would be sampled if it were allocated on its own: by gaps of a second
+generator, of the next seed, which draws one without using it at the start.
+
 There are no addresses here, no nursery, and no notion of one being full.
 """
 from __future__ import annotations
@@ -41,10 +46,12 @@ class Rate(NamedTuple):
 
 
 class Allocation(NamedTuple):
-    """Of an object, small or large."""
+    """Of an object, small or large, or of a piece."""
 
     number: int
     size: int
+    #: of a piece: sizes of its objects
+    parts: tuple[int, ...] = ()
 
 
 class Collection(NamedTuple):
@@ -62,6 +69,18 @@ class Sample(NamedTuple):
     number: int
     size: int
     interval: int
+
+
+class Object(NamedTuple):
+    """A sampled one."""
+
+    #: of its allocation
+    number: int
+    #: of the sampled objects of the allocation
+    which: int
+    #: of all objects of the allocation
+    part: int
+    size: int
 
 
 def splitmix64(seed: int) -> Iterator[int]:
@@ -89,21 +108,57 @@ def next_interval(interval: int, size: int) -> int:
     return (interval * 5 + size) % 10007 + 1
 
 
+def following_byte(sampled: int, end: int, interval: int, fixed: bool,
+                   random: Iterator[int]) -> int:
+    """The next sampled byte behind a sampled object, which ends before `end`."""
+    if fixed:
+        # of every interval-th byte, the first one behind the object
+        return sampled - (sampled - end) // interval * interval
+    return end + gap(interval, fixed, random)
+
+
+def objects(event: Allocation, sampled: int, interval: int, fixed: bool,
+            random: Iterator[int]) -> Iterator[Object]:
+    """The sampled objects of a sample, whose byte number `sampled` is the first
+    one that is."""
+    if len(event.parts) <= 1:
+        yield Object(event.number, 0, 0, event.size)
+        return
+    which = end = 0
+    for part, size in enumerate(event.parts):
+        start, end = end, end + size
+        if start <= sampled < end:
+            yield Object(event.number, which, part, size)
+            which += 1
+            if end == event.size:
+                return          # it would not be used
+            sampled = following_byte(sampled, end, interval, fixed, random)
+
+
 def samples(events: Iterable[Event], *,
             builtin: bool = False) -> Iterator[Sample]:
     """The samples of the events, in order: the hook engine's, or those of
     the builtin one."""
+    for sample, _ in samples_and_objects(events, builtin=builtin):
+        yield sample
+
+
+def samples_and_objects(events: Iterable[Event], *, builtin: bool = False
+                        ) -> Iterator[tuple[Sample, list[Object]]]:
+    """Each with its sampled objects, if what is in a piece can be known."""
     running = hidden = fixed = follows = False
     interval = 0
     allocated = 0               # the number of the next byte
     sampled = 0                 # the number of the next sampled byte
-    random = splitmix64(0)
+    random = behind = splitmix64(0)
 
     for event in events:
         if isinstance(event, Start):
             running, hidden = True, False
             interval, seed, fixed, follows = event
             random = splitmix64(seed)
+            behind = splitmix64(seed + 1 & 2**64 - 1)
+            gap(interval, fixed, behind)        # is not used
             sampled = allocated + gap(interval, fixed, random)
         elif isinstance(event, Stop):
             running = False
@@ -119,12 +174,11 @@ def samples(events: Iterable[Event], *,
         if isinstance(event, Allocation):
             start, allocated = allocated, allocated + event.size
             if running and start <= sampled < allocated:
-                yield Sample(event.number, event.size, interval)
-                if fixed:
-                    # of every interval-th byte, the first one behind the object
-                    sampled += -((sampled - allocated) // interval) * interval
-                else:
-                    sampled = allocated + gap(interval, fixed, random)
+                yield (Sample(event.number, event.size, interval),
+                       list(objects(event, sampled - start, interval, fixed,
+                                    behind)))
+                sampled = following_byte(sampled, allocated, interval, fixed,
+                                         random)
                 following = next_interval(interval, event.size)
                 if follows and following != interval:
                     # that gap is thrown away

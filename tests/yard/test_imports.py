@@ -32,7 +32,8 @@ READERS, MODEL, ERRORS, WRITERS, VIEW, CLI = (
     CONVERT + "." + name
     for name in ("readers", "model", "errors", "writers", "view", "cli"))
 MEANING = tuple(CONVERT + "." + name for name in (
-    "delegation", "estimator", "program", "summary", "units"))
+    "delegation", "estimator", "leaks", "lifetimes", "program", "remarks", "summary",
+    "type_names", "units"))
 FIREFOX = WRITERS + ".firefox"
 SAMPLER = "vmprof_allocation"
 ENGINES = SAMPLER + ".engines"
@@ -79,6 +80,8 @@ RULES = {
         (SAMPLER,), (CONVERT,), is_lazy=True),
     "only who shows a report asks for one": Rule(
         (SAMPLER,), (CONVERT,), excepted=(
+            # snapshots are read while the program runs
+            SAMPLER + ".tracemalloc",
             # the command line: whether it is there, before the program runs
             SAMPLER + ".__main__", SAMPLER + ".cli")),
 }
@@ -95,13 +98,18 @@ PLANTED = {
     "what samples mean does not depend on who reads or shows them": [
         (MEANING[0], READERS), (MEANING[1], VIEW + ".output"),
         (MEANING[2], WRITERS + ".table"), (MEANING[3], CLI),
-        (MEANING[4], READERS + ".vmprof")],
+        (MEANING[4], READERS + ".vmprof"), (MEANING[5], WRITERS + ".table"),
+        (MEANING[6], READERS), (MEANING[7], CLI),
+        (MEANING[8], READERS)],
     "writers get the model": [
         (WRITERS + ".table", READERS), (FIREFOX + ".convert", VIEW + ".serve")],
     "the writer firefox knows no other": [
         (FIREFOX + ".convert", WRITERS + ".table")],
     "the writer table knows no other": [
         (WRITERS + ".table", FIREFOX + ".categories")],
+    "the writer table_json knows no other": [
+        (WRITERS + ".table_json", WRITERS + ".table")],
+    "the writer leaks knows no other": [(WRITERS + ".leaks", WRITERS + ".table")],
     "the Firefox builder knows the format, and no profile": [
         (FIREFOX + ".builder", MODEL), (FIREFOX + ".tables", CONVERT + ".units")],
     "the builder's parts do not know who uses them": [

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
         Session,
         Statistics,
         UnknownBuild,
+        mark,
         sample,
         start,
         stop,
     )
 
 __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
-           "sample", "start", "stop"]
+           "mark", "sample", "start", "stop"]
 
 
 def __getattr__(name: str) -> object:

@@ -43,23 +43,13 @@ def doctor(out: TextIO) -> int:
     return 1 if problem else 0
 
 
-def report(path: str, limit: int, salvage: bool, out: TextIO) -> int:
-    """Print the summary of the profile at `path`."""
+def report(options: argparse.Namespace, out: TextIO) -> int:
+    """Print the summary of a profile."""
+    from vmprof_convert import report
+    from vmprof_convert.errors import ProfileError
+    path: str = options.profile
     try:
-        from vmprof_convert import readers
-        from vmprof_convert.errors import ProfileError
-        from vmprof_convert.summary import Tally
-        from vmprof_convert.writers import table
-    except ImportError as e:
-        print("vmprof_allocation: the report is made by vmprof-convert (%s); "
-              "install it into this environment" % e, file=sys.stderr)
-        return 2
-    text = io.StringIO()
-    # added up while they are read: a table of the samples takes more memory
-    tally = Tally()
-    try:
-        profile = readers.read_into(path, tally, salvage=salvage)
-        table.write(profile, text, limit, tally=tally)
+        text = report.make(path, options, options.salvage)
     except ProfileError as e:
         print("vmprof_allocation: %s: %s" % (path, e), file=sys.stderr)
         return 2
@@ -67,7 +57,7 @@ def report(path: str, limit: int, salvage: bool, out: TextIO) -> int:
         print("vmprof_allocation: can't read %s: %s" % (path, e.strerror),
               file=sys.stderr)
         return 2
-    return write(text.getvalue(), out)
+    return write(text, out)
 
 
 def write(text: str, out: TextIO) -> int:
@@ -104,18 +94,6 @@ def with_little_memory() -> None:
         pass            # then it takes more
 
 
-def positive(text: str) -> int:
-    """A number of functions."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(
-            "%r is no number of functions: write 1 or more" % text)
-    return number
-
-
 def main() -> int:
     for stream in sys.stdout, sys.stderr:
         if isinstance(stream, io.TextIOWrapper):
@@ -127,19 +105,28 @@ def main() -> int:
         "doctor", help="what the sampler finds in this PyPy")
     report_ = commands.add_parser(
         "report", help="who allocated how much, according to a profile")
-    report_.add_argument("profile")
-    report_.add_argument("-n", "--limit", type=positive, default=25, metavar="N",
-                         help="show the N largest functions (default: 25)")
-    report_.add_argument("--salvage", action="store_true",
-                         help="read a profile that was cut off")
-    args = parser.parse_args()
-    if args.command == "report":
-        with_little_memory()
-    if args.command == "doctor":
+    missing: ImportError | None = None
+    try:
+        from vmprof_convert.report import add_options
+    except ImportError as e:
+        missing = e
+        report_.add_argument("anything", nargs=argparse.REMAINDER)
+    else:
+        report_.add_argument("profile")
+        add_options(report_)
+        report_.add_argument("--salvage", action="store_true",
+                             help="read a profile that was cut off")
+    options = parser.parse_args()
+    if options.command == "doctor":
         text = io.StringIO()
         code = doctor(text)
         return write(text.getvalue(), sys.stdout) or code
-    return report(args.profile, args.limit, args.salvage, sys.stdout)
+    if missing is not None:
+        print("vmprof_allocation: the report is made by vmprof-convert (%s); "
+              "install it into this environment" % missing, file=sys.stderr)
+        return 2
+    with_little_memory()
+    return report(options, sys.stdout)
 
 
 if __name__ == "__main__":

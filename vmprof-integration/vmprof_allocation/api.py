@@ -4,7 +4,7 @@ from __future__ import annotations
 from vmprof_allocation.engines.base import Statistics
 from vmprof_allocation.errors import AllocationSamplingError, UnknownBuild
 from vmprof_allocation.parsing import make_settings
-from vmprof_allocation.session import Session
+from vmprof_allocation.session import Session, mark_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from vmprof_allocation.settings import Gaps
 
 __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
-           "sample", "start", "stop"]
+           "mark", "sample", "start", "stop"]
 
 DEFAULT_INTERVAL = "128k"
 
@@ -56,6 +56,13 @@ def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
     session.start()
     _session = session      # another thread may have tried meanwhile
     return session
+
+
+def mark(name: str) -> None:
+    """Name this moment in the profile, for ``report --leaks``: what was allocated
+    between two marks, and is still alive.  Whoever began the sampling: the
+    command line, or this program.  Harmless if nobody did."""
+    mark_all(name)
 
 
 def stop() -> None:

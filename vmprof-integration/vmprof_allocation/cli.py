@@ -191,8 +191,9 @@ def pack(settings: Settings, output: str, *, knowledge: str, held: int,
     return "\t".join((
         str(os.getpid()), str(settings.interval), str(settings.seed),
         settings.gaps, "" if settings.period is None else repr(settings.period),
-        str(int(settings.memory)), str(int(settings.lifetimes)), str(limit.per_second), str(limit.share),
-        str(held), str(jitlog), str(watcher), knowledge, output))
+        str(int(settings.memory)), str(int(settings.lifetimes)),
+        str(limit.per_second), str(limit.share), str(held), str(jitlog),
+        str(watcher), knowledge, output))
 
 
 def _check_output(path: str | None, command: list[str]) -> int:

@@ -33,7 +33,7 @@ def _stop_all() -> None:
         session.stop()
 
 
-def _move_up(fd: int) -> int:
+def move_up(fd: int) -> int:
     """The same file under a number that is out of the program's way: it gets
     the numbers that it would get without us, and what it writes to a number
     that it takes for its output does not end up in the profile."""
@@ -56,6 +56,12 @@ def file_id(fd: int) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def mark_all(name: str) -> None:
+    """In every session of this process, whoever started it."""
+    for session in _running[:]:
+        session.mark(name)
 
 
 class Session:
@@ -100,7 +106,7 @@ class Session:
         self._is_new = False
         if fifo < 0:
             fifo, self._is_new = self._open()
-        self._fd, self._pid = _move_up(fifo), os.getpid()
+        self._fd, self._pid = move_up(fifo), os.getpid()
         status = os.fstat(self._fd)
         self._file = status.st_dev, status.st_ino
         if stat.S_ISREG(status.st_mode):
@@ -207,6 +213,16 @@ class Session:
             if self._engine is None:
                 raise AllocationSamplingError("allocation sampling is not on")
             self._engine.set_interval(interval)
+
+    def mark(self, name: str) -> None:
+        """Name this moment: `report --leaks` tells what was allocated between
+        two of these.  Harmless while this session is not on."""
+        if not isinstance(name, str):
+            raise AllocationSamplingError(
+                "the mark %r is no text; write for example \"warm\"" % (name,))
+        with Section(_lock):
+            if self._engine is not None and self.is_on:
+                self._engine.mark(name)
 
     def statistics(self) -> Statistics:
         if self._engine is None:

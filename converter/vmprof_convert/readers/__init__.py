@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from vmprof_convert.model import Profile, Rows, Samples
+from vmprof_convert.model import Collection, Mark, Profile, Rows, Samples
 from vmprof_convert.readers.container import Pieces
 from vmprof_convert.readers.vmprof import Log
 
-__all__ = ["read", "read_bytes", "read_into"]
+__all__ = ["read", "read_bytes", "read_into", "read_stacks"]
 
 
 def _read(file: BinaryIO, rows: Rows, salvage: bool,
@@ -20,6 +20,7 @@ def _read(file: BinaryIO, rows: Rows, salvage: bool,
     pieces = Pieces(file, salvage, progress)
     log = Log(pieces, rows)
     torn = log.read(salvage)
+    log.collector.finish()
     return log, torn + pieces.torn
 
 
@@ -30,8 +31,15 @@ def _profile(log: Log, torn: int, samples: Samples) -> Profile:
         settings=log.blocks.settings, unknown=log.blocks.unknown,
         functions=log.functions(),
         stacks=log.collector.stacks, samples=samples,
-        moments=log.blocks.moments, lost_stacks=log.collector.lost,
+        moments=log.blocks.moments, types=log.blocks.facts.types,
+        collections=sorted(log.blocks.facts.collections, key=_time),
+        marks=sorted(log.blocks.facts.marks, key=_time),
+        misfits=log.collector.misfits, lost_stacks=log.collector.lost,
         cut_stacks=log.collector.stacks.cut(), torn=torn)
+
+
+def _time(event: Collection | Mark) -> int:
+    return event.time
 
 
 def _read_table(file: BinaryIO, size: int, salvage: bool,
@@ -53,6 +61,15 @@ def read_into(path: str | os.PathLike[str], rows: Rows, *,
     is empty: for what needs no table of a million rows."""
     with open(path, "rb") as file:
         return _profile(*_read(file, rows, salvage), Samples())
+
+
+def read_stacks(data: bytes) -> tuple[Profile, Sequence[int]]:
+    """What a profile that is still being written says of stacks: the profile,
+    and for each stack as it is numbered in there, from 1 on, its index in
+    Profile.stacks.  Raises ProfileError."""
+    samples = Samples()
+    log, torn = _read(io.BytesIO(data), samples, False)
+    return _profile(log, torn, samples), log.blocks.defined
 
 
 def read_bytes(data: bytes, *, salvage: bool = False,

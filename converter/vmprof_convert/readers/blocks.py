@@ -10,6 +10,7 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import Moment
 from vmprof_convert.readers import pypy_stacks
 from vmprof_convert.readers.collector import MAX_DEPTH, Collector
+from vmprof_convert.readers.facts import Facts
 
 #: a name that stands for nothing: what is named so is a block
 ADDRESS = -0x616C6C6F63
@@ -28,6 +29,8 @@ _LAST_DIGIT = re.compile("[@-_]")
 _NUMBERS = re.compile("([@-\x7f]*[@-_])?")
 #: that are read at once
 _MAX_DIGITS = 2**12
+#: digits of a number; longer ones are none that anybody wrote
+_LONGEST = 2**6
 _NEW_THREAD, _NEW_INTERVAL, _NEW_MEMORY = 1, 2, 4
 
 
@@ -56,6 +59,8 @@ class _Numbers(dict[str, int]):
     """What digits mean.  Most numbers are small and come again."""
 
     def __missing__(self, digits: str) -> int:
+        if len(digits) > _LONGEST:
+            raise ValueError
         number = 0
         for digit in reversed(digits):
             number = number << 5 | ord(digit) & 31
@@ -78,11 +83,10 @@ class Blocks:
         self.has_memory = False
         self.settings: dict[str, str] = {}
         self.moments: list[Moment] = []
-        #: samples in the earlier parts of a profile of several files
-        self._before = 0
+        self.facts = Facts(collector, self.unknown)
         self._numbers = _Numbers()
         #: the collector's number of each stack that was defined
-        self._defined = array.array("q", [-1])
+        self.defined = array.array("q", [-1])
         #: the nodes of the file's tree: each one's node in the collector's, and
         #: its depth; and the file's frames, (kind, address)
         self._nodes = array.array("q", [0])
@@ -113,6 +117,8 @@ class Blocks:
                                else self._read_definition_2)
         elif kind == "objects":
             self._read_objects(payload)
+        elif kind in ("facts", "types", "gc", "marks"):
+            self._read_entries(payload, kind)
         else:
             self.unknown[kind] = self.unknown.get(kind, 0) + 1
 
@@ -121,6 +127,7 @@ class Blocks:
             key, _, value = pair.partition("=")
             key, value = _RENAMED.get((key, value), (key, value))
             self.settings[key] = value
+        self._collector.expect(self.settings.get("facts", ""))
 
     def _all_numbers(self, payload: str, kind: str) -> Iterator[int]:
         if not _NUMBERS.fullmatch(payload):
@@ -144,8 +151,8 @@ class Blocks:
             head = [next(numbers) for _ in range(8)]
             before = head.pop()
             if not self.moments and "part" in self.settings:
-                self._before = before
-            if (before != self._before + self._collector.count
+                self.facts.before = before
+            if (before != self.facts.before + self._collector.count
                     or max(before, *head) >= 2**63):
                 raise ValueError
             self.moments.append(Moment(*head))
@@ -167,7 +174,7 @@ class Blocks:
                     raise ValueError
                 if (time | size | thread | interval | memory) >> 63:
                     raise ValueError
-                add(self._defined[number >> 3], time, thread, size,
+                add(self.defined[number >> 3], time, thread, size,
                     interval if size else 0,
                     memory if self.has_memory else 0)
         except (ValueError, IndexError, OverflowError, StopIteration):
@@ -188,7 +195,7 @@ class Blocks:
             depth += 1
             self._nodes.append(node)
             self._depths.append(depth)
-        self._defined.append(self._collector.stack(node, 2 * depth))
+        self.defined.append(self._collector.stack(node, 2 * depth))
 
     def _read_definition_2(self, numbers: Iterator[int]) -> None:
         """A stack shared outer frames with the one that was defined before."""
@@ -200,7 +207,7 @@ class Blocks:
         for _ in range(added):
             self._path.append(pypy_stacks.child(
                 stacks, self._path[-1], *_frame(numbers)))
-        self._defined.append(
+        self.defined.append(
             self._collector.stack(self._path[-1], 2 * (kept + added)))
 
     def _read_objects(self, payload: str) -> None:
@@ -211,11 +218,20 @@ class Blocks:
                 if (key | fate >> 1) >> 63:
                     raise ValueError
                 # an earlier part's sample: it is not here
-                self._collector.add_object(max(key - self._before, 0),
-                                           fate >> 1, fate & 1)
+                self._collector.add_object(
+                    max(key - self.facts.before, 0),
+                    self.facts.type_index(fate >> 1, fate >> 1), fate & 1)
         except (StopIteration, ValueError):
             raise Damaged("a block of objects that are none") from None
 
+    def _read_entries(self, payload: str, kind: str) -> None:
+        numbers = self._all_numbers(payload, kind)
+        read = {"facts": self.facts.read_facts, "types": self.facts.read_types,
+                "gc": self.facts.read_gc, "marks": self.facts.read_marks}[kind]
+        try:
+            read(numbers)
+        except (ValueError, IndexError):
+            raise Damaged("a block of %s that are none" % kind) from None
 
 def _frame(numbers: Iterator[int]) -> tuple[int, int]:
     """Kind and address."""

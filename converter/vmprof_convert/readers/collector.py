@@ -1,7 +1,23 @@
-"""Samples on their way from a file to who wants them."""
+"""Samples on their way from a file to who wants them.
+
+Where facts are recorded, a sample waits for them: until its object's first
+minor collection, and those that became old until they are freed.  So what has
+to be remembered is bounded by what is alive.
+"""
 from __future__ import annotations
 
-from vmprof_convert.model import Rows, Stacks
+from vmprof_convert.model import (
+    ALIVE,
+    DIED,
+    FREED,
+    LOST,
+    PENDING,
+    PINNED,
+    UNKNOWN,
+    UNTOLD,
+    Rows,
+    Stacks,
+)
 
 #: the longest stack that is believed, in words of a record or frames of a block:
 #: a bound of ours.  What says more is damaged, and no reason to ask for memory.
@@ -17,6 +33,25 @@ MAX_DEPTH = 2**16
 FULL_RECORD = 1018
 
 
+#: what `facts` say of an object's first minor collection; else: not known
+_OUTCOMES = {0: DIED, 1: ALIVE, 2: PINNED}
+
+#: the first columns of Rows.add(): stack, time, thread, size, interval, memory
+_Sample = tuple[int, int, int, int, int, int]
+
+
+class _Piece:
+    """What a sample turned out to be: one object, or several."""
+
+    __slots__ = ("left", "objects", "sample")
+
+    def __init__(self, sample: _Sample) -> None:
+        self.sample = sample
+        self.objects = 0
+        #: bytes that are none of these objects'
+        self.left = sample[3]
+
+
 class Collector:
     """Hands samples on, and keeps what a profile says of all of them."""
 
@@ -27,9 +62,27 @@ class Collector:
     def begin(self, settings: dict[str, str]) -> None:
         """Forget what came before; see Rows."""
         self.stacks = Stacks()
-        #: of the samples, and those without a stack
+        #: samples in the file; and rows without a stack, of which an object more
+        #: in one piece is another one
         self.count = self.lost = 0
+        #: facts that fit no sample
+        self.misfits = 0
+        #: what is recorded of all sampled objects
+        self._has_types = self._has_lifetimes = False
+        #: by their keys: those that no collection met
+        self._pending: dict[int, _Sample] = {}
+        #: those that the present one met
+        self._pieces: dict[int, _Piece] = {}
+        #: those that were old after it: key, and which of its objects
+        self._old: dict[tuple[int, int], tuple[_Sample, int, int]] = {}
         self._rows.begin(settings)
+
+    def expect(self, facts: str) -> None:
+        """What the settings say of facts, before the samples."""
+        if not self.count:
+            words = facts.split(",")
+            self._has_types = "types" in words
+            self._has_lifetimes = "lifetimes" in words
 
     def stack(self, node: int, words: int) -> int:
         """The number of the stack that ends with `node` of `stacks`, and had
@@ -39,11 +92,85 @@ class Collector:
     def add(self, stack: int, time: int, thread: int, size: int,
             interval: int, memory: int) -> None:
         self.count += 1
+        self._count_stack(stack)
+        if size and (self._has_types or self._has_lifetimes):
+            self._pending[self.count] = (stack, time, thread, size, interval,
+                                         memory)
+        else:
+            self._rows.add(stack, time, thread, size, interval, memory)
+
+    def _count_stack(self, stack: int) -> None:
         if stack in self.stacks.full:
             self.stacks.full[stack] += 1
         elif stack < 0:
             self.lost += 1
-        self._rows.add(stack, time, thread, size, interval, memory)
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
+        """Of an older profile."""
         self._rows.add_object(key, type_, survived)
+
+    # of these, `key` counts from 1 on the samples that were added
+
+    def begin_collection(self) -> None:
+        """What is said from now on is of another collection."""
+        self._pieces.clear()
+
+    def young(self, key: int, outcome: int, type_: int, size: int | None,
+              time: int) -> None:
+        """The next object of this sample has met its first minor collection.
+        `size` None: it is that of the sample."""
+        sample = self._pending.pop(key, None)
+        if sample is not None:
+            piece = self._pieces[key] = _Piece(sample)
+        elif key in self._pieces:
+            piece = self._pieces[key]
+            sample = piece.sample
+        else:
+            self.misfits += 1
+            return
+        number = piece.objects
+        piece.objects += 1
+        fate = _OUTCOMES.get(outcome, UNKNOWN)
+        if size is None:
+            size = sample[3]
+        if 0 < size <= piece.left:
+            piece.left -= size
+            sample = (*sample[:3], size, *sample[4:])
+        else:
+            self.misfits += 1
+            if number:
+                return
+            fate, type_ = UNKNOWN, -1
+        if number:
+            self._count_stack(sample[0])    # it is another row
+        if not self._has_lifetimes:
+            self._rows.add(*sample, type_)
+        elif fate == ALIVE:
+            self._old[key, number] = sample, type_, time
+        else:
+            self._rows.add(*sample, type_, fate, time)
+
+    def freed(self, key: int, number: int, time: int) -> None:
+        self._end(key, number, FREED, time)
+
+    def lose(self, key: int, number: int, time: int) -> None:
+        self._end(key, number, LOST, time)
+
+    def _end(self, key: int, number: int, fate: int, time: int) -> None:
+        object_ = self._old.pop((key, number), None)
+        if object_ is None:
+            self.misfits += self._has_lifetimes
+            return
+        sample, type_, collected = object_
+        self._rows.add(*sample, type_, fate, collected, time)
+
+    def finish(self) -> None:
+        """Nothing more is said of those that wait."""
+        fate = PENDING if self._has_lifetimes else UNTOLD
+        for sample in self._pending.values():
+            self._rows.add(*sample, -1, fate)
+        for sample, type_, collected in self._old.values():
+            self._rows.add(*sample, type_, ALIVE, collected)
+        self._pending.clear()
+        self._old.clear()
+        self._pieces.clear()

@@ -4,8 +4,8 @@ Runs on Python 2.7, with a patched RPython tree on its path; test_rpython_gc.py
 calls it.  Reads JSON from stdin: a list of traces, each with the GC's
 parameters and a list of operations.  Writes JSON to stdout: for each trace the
 events that took place, in the form that oracle.py takes them in, the samples
-that the GC reported, what it said of their fate beside what is true, and what
-it counted.
+that the GC reported, what it said of their objects beside what is true, and
+what it counted.
 
 An operation is a list: a name and its arguments.
 
@@ -18,7 +18,7 @@ An operation is a list: a name and its arguments.
     destructor  an object with a light finalizer
     finalizer   one with an old-style finalizer, which allocates N characters
     collect GENERATION              pressure BYTES
-    keep        hold the object that was allocated last
+    keep I      hold an object that was allocated last
     drop I      forget the I-th object that is held
     pin I       unpin I             shrink I
 """
@@ -29,7 +29,10 @@ import sys
 
 from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
 from rpython.memory.gc.test.test_direct import BaseDirectGCTest, S
-from rpython.memory.gc.test.sampling_support import memory_pressure
+from rpython.memory.gc.sampled_objects import (FACTS_BEGIN, FACTS_END,
+    FACT_STARTED, FACT_ENDED, FACT_MARKED, FACT_FREED)
+from rpython.memory.gc.test.sampling_support import (OUTCOMES, DIED, PROMOTED,
+    PINNED, make_piece, memory_pressure)
 from rpython.memory.gctypelayout import WEAKREF
 from rpython.rlib import rgc
 from rpython.rtyper.annlowlevel import llhelper
@@ -86,19 +89,20 @@ class Run(object):
         self.totals = None
         self.events = []
         self.samples = []
-        self.fates = []
+        self.facts = []
         self.counted = []
         self.pending = []
         self.allocations = 0
-        self.last = None                # (number, pointer)
-        self.held = []                  # numbers, in the order of the roots
-        self.pinned = []                # numbers
+        # an object is (number, part)
+        self.last = []                  # (object, pointer)
+        self.held = []                  # objects, in the order of the roots
+        self.pinned = []                # objects
         self.ever_pinned = set()
         self.ever_shrunk = set()
-        self.type_of = {}               # number -> type index
+        self.types = {}                 # number -> types of the parts
         self.immortal = set()           # old from the beginning
         self.sampled = llhelper(rgc.ALLOCATION_SAMPLED, self.on_sampled)
-        self.collected = llhelper(rgc.ALLOCATION_COLLECTED, self.on_collected)
+        self.fact = llhelper(rgc.ALLOCATION_FACT, self.on_fact)
 
     # ________________________________________
     # what the GC calls
@@ -113,9 +117,28 @@ class Run(object):
         # allocations return in the order in which they were reserved
         return self.allocations + 1
 
-    def on_collected(self, key, type, survived):
-        truth = key in self.held or key in self.immortal
-        self.fates.append([key, type, survived, self.type_of[key], int(truth)])
+    def on_fact(self, what, key, which, type, size):
+        if what in OUTCOMES:
+            # beside what is true of all parts of the piece
+            parts = range(len(self.types[key]))
+            self.facts.append(['young', key, which, OUTCOMES[what], type, size,
+                               self.types[key],
+                               [self.truth((key, part)) for part in parts]])
+        elif what == FACT_FREED:
+            self.facts.append(['freed', key, which,
+                               [part for number, part in self.held
+                                if number == key]])
+        else:
+            assert what in (FACTS_BEGIN, FACTS_END, FACT_STARTED, FACT_ENDED,
+                            FACT_MARKED)
+        return 1
+
+    def truth(self, obj):
+        if obj in self.pinned:
+            return PINNED
+        if obj in self.held or obj in self.immortal:
+            return PROMOTED
+        return DIED
 
     def destructor(self, obj):
         if (self.finalizer_chars and
@@ -129,15 +152,22 @@ class Run(object):
         return self.gc.get_member_index(type_id)
 
     def allocated(self, TYPE, size, pointer):
+        self.piece_allocated([(TYPE, size)], [pointer])
+
+    def piece_allocated(self, parts, pointers):
         self.allocations += 1
         number = self.allocations
-        self.type_of[number] = self.type_index(self.test.get_type_id(TYPE))
-        self.events.append(['allocation', number, size])
+        size = sum(size for _, size in parts)
+        self.types[number] = [
+            -1 if TYPE is None else
+            self.type_index(self.test.get_type_id(TYPE)) for TYPE, _ in parts]
+        self.events.append(['allocation', number, size,
+                            [size for _, size in parts]])
         assert len(self.pending) <= 1, "sampled more than once"
         if self.pending:
             self.samples.append([number] + self.pending.pop())
-        self.last = (number, pointer)
-        return number
+        self.last = [((number, part), pointer)
+                     for part, pointer in enumerate(pointers)]
 
     def fixedsize(self, TYPE, finalizer=False, light=False):
         type_id = self.test.get_type_id(TYPE)
@@ -175,17 +205,42 @@ class Run(object):
     def op_finalizer(self, n):
         self.finalizer_chars = n
         p = self.fixedsize(FINALIZED, finalizer=True)
-        self.immortal.add(self.allocated(FINALIZED, HEADER + WORD, p))
+        self.allocated(FINALIZED, HEADER + WORD, p)
+        self.immortal.add((self.allocations, 0))
+
+    def op_piece(self, operations, made):
+        kinds = []
+        total = 0
+        for operation in operations:
+            kind = self.kind(*operation)
+            # as much as the JIT allocates at once
+            if total + kind[2] > self.gc.nonlarge_max:
+                break
+            total += kind[2]
+            kinds.append(kind)
+        pointers = make_piece(self.test, kinds[:made], total)
+        parts = [(TYPE, size) for TYPE, _, size in kinds[:made]]
+        if made < len(kinds):
+            parts.append((None, sum(size for _, _, size in kinds[made:])))
+        self.piece_allocated(parts, pointers)
+
+    def kind(self, name, n=0):
+        if name == 'node':
+            return S, 0, HEADER + 3 * WORD
+        if name == 'small':
+            return SMALL, 0, HEADER + WORD
+        return CHARS, n, rounded(HEADER + WORD + n)
 
     # ________________________________________
 
     def op_start(self, interval, seed, fixed, follows):
         self.follows = follows
         self.totals = self.gc.start_allocation_sampling(
-            interval, seed, fixed, self.sampled, self.collected)
+            interval, seed, fixed, self.sampled, self.fact)
         assert self.totals
         self.total_before = len(self.events)
         self.events.append(['start', interval, seed, fixed, follows])
+        self.facts.append(['start'])
 
     def op_stop(self):
         running = self.gc.sample_point.interval != 0
@@ -206,25 +261,24 @@ class Run(object):
 
     def op_collect(self, generation):
         self.gc.collect(generation)
-        self.last = None        # (a finalizer may have allocated it)
+        self.last = []          # (a finalizer may have allocated it)
         self.events.append(['collection'])
 
     def op_pressure(self, size):
         memory_pressure(self.gc, size)
 
-    def op_keep(self):
-        if self.last is not None:
-            number, pointer = self.last
-            self.last = None
-            self.held.append(number)
+    def op_keep(self, i):
+        if self.last:
+            obj, pointer = self.last.pop(i % len(self.last))
+            self.held.append(obj)
             self.test.stackroots.append(pointer)
 
     def op_drop(self, i):
         if self.held:
             i %= len(self.held)
-            number = self.held[i]
-            if number in self.pinned:
-                self.op_unpin(self.pinned.index(number))
+            obj = self.held[i]
+            if obj in self.pinned:
+                self.op_unpin(self.pinned.index(obj))
             del self.held[i], self.test.stackroots[i]
 
     def op_pin(self, i):
@@ -237,8 +291,8 @@ class Run(object):
 
     def op_unpin(self, i):
         if self.pinned:
-            number = self.pinned.pop(i % len(self.pinned))
-            root = self.test.stackroots[self.held.index(number)]
+            obj = self.pinned.pop(i % len(self.pinned))
+            root = self.test.stackroots[self.held.index(obj)]
             self.gc.unpin(llmemory.cast_ptr_to_adr(root))
 
     def op_shrink(self, i):
@@ -255,11 +309,16 @@ class Run(object):
     def run(self, operations):
         for operation in operations:
             getattr(self, 'op_' + operation[0])(*operation[1:])
+        # what is dead is freed by two of them, if it has a finalizer
+        for i in range(3):
+            self.op_collect(2)
+        if self.gc.sample_point.interval != 0:
+            self.facts.append(['end', self.held])
         self.op_stop()
         assert self.gc.nursery_top == self.gc.nursery + self.gc.nursery_size \
             or self.gc.nursery_barriers.non_empty(), "a sample point was left"
         return {'events': self.events, 'samples': self.samples,
-                'fates': self.fates, 'counted': self.counted}
+                'facts': self.facts, 'counted': self.counted}
 
 
 if __name__ == '__main__':

@@ -24,7 +24,8 @@ class Statistics:
     """Counted since the start."""
 
     __slots__ = ("allocated", "collections", "dropped", "lost", "memory",
-                 "pressures", "samples", "surprises", "time_samples")
+                 "not_followed", "pressures", "samples", "surprises",
+                 "time_samples")
 
     #: bytes allocated, by the GC's own pointers
     allocated: int
@@ -41,6 +42,8 @@ class Statistics:
     #: time samples, and those that met another sample
     time_samples: int
     dropped: int
+    #: sampled objects of which it is not known: there was no room for more
+    not_followed: int
     #: bytes that it took to know what becomes of sampled objects, at most
     memory: int
 
@@ -52,12 +55,14 @@ class Statistics:
 class Alive:
     """A sampled object that was not freed yet."""
 
-    __slots__ = ("address", "interval", "size", "stack", "type")
+    __slots__ = ("address", "interval", "key", "size", "stack", "type")
 
-    def __init__(self, address: int, stack: int, size: int, interval: int,
-                 type_: int) -> None:
+    def __init__(self, address: int, key: int, stack: int, size: int,
+                 interval: int, type_: int) -> None:
         #: its id()
         self.address = address
+        #: of the sample
+        self.key = key
         #: number of the stack in the profile; 0: it got lost
         self.stack = stack
         #: bytes, with the GC's header
@@ -110,6 +115,12 @@ class Engine:
         """
         raise NotImplementedError
 
+    def mark(self, name: str) -> None:
+        """Name this moment, in the profile.  Harmless while nothing is
+        sampled.  Raises AllocationSamplingError if this engine can't."""
+        raise AllocationSamplingError(
+            "the engine %r has no marks" % self.name)
+
     # While it samples with Settings.in_memory:
 
     def alive(self) -> list[Alive]:
@@ -118,16 +129,26 @@ class Engine:
         there is of them."""
         raise NotImplementedError
 
+    def find_alive(self, address: int) -> Alive | None:
+        """The one with this id(), if it was sampled."""
+        raise NotImplementedError
+
     def forget_alive(self) -> None:
         """Only what is allocated from now on counts."""
         raise NotImplementedError
 
     def alive_bytes(self) -> tuple[float, float]:
         """Estimated bytes of them, and the most that they were after a minor
-        collection since the start or reset_peak().  Costs nothing."""
+        collection since the start or reset_peak().  Costs a minor
+        collection."""
         raise NotImplementedError
 
     def reset_peak(self) -> None:
+        raise NotImplementedError
+
+    def ignore(self, ignored: bool) -> None:
+        """What this thread allocates is not the program's, until it is not
+        `ignored` any more."""
         raise NotImplementedError
 
     def flush(self) -> None:

@@ -39,7 +39,7 @@ class BuiltinEngine(Engine):
 
     def capabilities(self) -> tuple[str, ...]:
         # what vmprof_allocation.c, which knows no Python, writes itself
-        return ("limits", "native-frames", "resident-memory", "survival",
+        return ("lifetimes", "limits", "native-frames", "resident-memory",
                 "time-samples", "types")
 
     def prepare(self, knowledge: str = "") -> None:
@@ -63,6 +63,11 @@ class BuiltinEngine(Engine):
 
     def start(self, fd: int, settings: Settings) -> None:
         limit = settings.limit or Limit()
+        if settings.in_memory:
+            raise AllocationSamplingError(
+                "this PyPy samples on its own, into a file: what is alive can't "
+                "be asked for while the program runs; write a profile, and see "
+                "its report")
         with self._lock:
             self.prepare()
             empty(fd)
@@ -75,7 +80,8 @@ class BuiltinEngine(Engine):
                     allocation_seed=settings.seed,
                     allocation_fixed=settings.gaps == "fixed",
                     allocation_per_second=limit.per_second,
-                    allocation_share=limit.share)
+                    allocation_share=limit.share,
+                    allocation_lifetimes=settings.lifetimes)
                 self._pid = os.getpid()
             except self._vmprof.VMProfError as e:
                 raise AllocationSamplingError("vmprof refuses: %s" % e) from e

@@ -5,6 +5,7 @@ from vmprof_convert.writers.firefox.categories import CATEGORIES, Category
 from vmprof_convert.writers.firefox.counters import Counter
 from vmprof_convert.writers.firefox.extra import Entry, section
 from vmprof_convert.writers.firefox.json_types import Json
+from vmprof_convert.writers.firefox.markers import SCHEMAS
 from vmprof_convert.writers.firefox.tables import (
     FrameTable,
     FuncTable,
@@ -57,6 +58,10 @@ class ProfileBuilder:
                  python: bool) -> int:
         """The index of a function; `line` is that of its definition."""
         return self._functions.index(name, file, line, python)
+
+    def string(self, text: str) -> int:
+        """The index of a text, for markers."""
+        return self._strings.index(text)
 
     def frame(self, function: int, category: Category, line: int = 0) -> int:
         """The index of a frame; `line` is the executed one."""
@@ -132,7 +137,7 @@ class ProfileBuilder:
             "stackwalk": 1,
             "debug": False,
             "categories": CATEGORIES,
-            "markerSchema": [],
+            "markerSchema": SCHEMAS,
             # names and lines are known: nothing is to be looked up
             "symbolicated": True,
             "symbolicationNotSupported": True,

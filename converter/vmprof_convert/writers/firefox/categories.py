@@ -22,6 +22,10 @@ CATEGORIES: list[Json] = [
     {"name": "Python", "color": "yellow",
      "subcategories": ["Other", "Interpreted", "JIT"]},
     {"name": "Native", "color": "lightblue", "subcategories": ["Other"]},
+    # leaves, below the functions that allocated them
+    {"name": "Type of object", "color": "green",
+     "subcategories": ["Other", "Class", "Storage", "Interpreter's own"]},
+    {"name": "Garbage collector", "color": "orange", "subcategories": ["Other"]},
 ]
 
 OTHER = Category(0, 0)
@@ -29,3 +33,8 @@ PYTHON = Category(1, 0)
 INTERPRETED = Category(1, 1)
 JIT = Category(1, 2)
 NATIVE = Category(2, 0)
+TYPE = Category(3, 0)
+CLASS = Category(3, 1)
+STORAGE = Category(3, 2)
+INTERNAL = Category(3, 3)
+COLLECTOR = Category(4, 0)

@@ -1,22 +1,35 @@
 """From a profile to the Firefox Profiler's format."""
 from __future__ import annotations
 
+import bisect
 import json
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
+from vmprof_convert import lifetimes, type_names
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import weight_bytes
-from vmprof_convert.model import NATIVE, PYTHON, Frame, Profile
+from vmprof_convert.model import (
+    ALIVE,
+    FREED,
+    LOST,
+    NATIVE,
+    PINNED,
+    PYTHON,
+    Frame,
+    Profile,
+)
 from vmprof_convert.program import Program
+from vmprof_convert.type_names import TypeNames
 from vmprof_convert.writers.firefox import categories
 from vmprof_convert.writers.firefox.builder import ProfileBuilder
 from vmprof_convert.writers.firefox.categories import Category
 from vmprof_convert.writers.firefox.counters import Counter
 from vmprof_convert.writers.firefox.extra import Entry
 from vmprof_convert.writers.firefox.json_types import Json
+from vmprof_convert.writers.firefox.markers import Marker
 from vmprof_convert.writers.firefox.threads import Thread
 
 #: milliseconds between two time samples, for want of something better
@@ -71,8 +84,8 @@ def convert(profile: Profile,
 
     times = _times(profile, interval)
     weights = _weights(profile)
-    index = _stacks(profile, builder, progress)
-    stacks = list(map(index.__getitem__, samples.stack))
+    stacks, sites = _stacks(profile, builder, progress)
+    ends = _ends(profile, times, weights) if profile.has_lifetimes else {}
 
     rows = _rows_by_thread(profile, times)
     for tid in sorted(rows, key=lambda tid: str(tid) != pid):
@@ -81,9 +94,18 @@ def convert(profile: Profile,
                         main=not builder.has_threads)
         thread.set_time_samples(_pick(times, time_rows),
                                 _pick(stacks, time_rows))
-        thread.set_allocations(_pick(times, allocation_rows),
-                               _pick(stacks, allocation_rows),
-                               _pick(weights, allocation_rows))
+        if profile.has_lifetimes:
+            entries = _lives(allocation_rows, times, stacks, weights, ends, sites)
+            thread.set_allocations(*map(list, zip(*entries)) if entries
+                                   else ([], [], []))
+        else:
+            thread.set_allocations(_pick(times, allocation_rows),
+                                   _pick(stacks, allocation_rows),
+                                   _pick(weights, allocation_rows))
+        if thread.main:
+            markers = _markers(profile, weights)
+            thread.set_markers(markers, [builder.string(marker.name)
+                                         for marker in markers])
         builder.add_thread(thread)
 
     everything = _ascending(list(range(len(times))), times)
@@ -91,6 +113,12 @@ def convert(profile: Profile,
     if allocations:
         builder.add_counter(Counter.rate(_pick(times, allocations),
                                          _pick(weights, allocations)))
+        if profile.has_lifetimes:
+            changes = sorted([
+                *((times[row], weights[row]) for row in allocations),
+                *((end.time, -weights[row]) for row, end in ends.items())],
+                key=lambda change: change[0])
+            builder.add_counter(Counter.held(*map(list, zip(*changes))))
     resident = [row for row in everything if samples.memory[row] > 0]
     if resident:
         builder.add_counter(Counter.resident(
@@ -175,24 +203,146 @@ def _category(function: str, frame: str) -> Category:
     return categories.NATIVE if function == NATIVE else categories.OTHER
 
 
+class _End(NamedTuple):
+    """Of an object."""
+
+    time: float
+    #: what ended it: a name of _SITES
+    site: str
+
+
+#: Where objects end, as far as that is known: deallocations have no stack.
+_MINOR, _MAJOR, _OUT_OF_SIGHT = _SITES = (
+    "[minor collection]", "[major collection]", "[not followed any further]")
+
+
+def _ends(profile: Profile, times: list[float],
+          weights: list[int]) -> dict[int, _End]:
+    """By row.  What nobody followed ends where it got out of sight: so what
+    does not end is what the table shows as alive."""
+    samples = profile.samples
+    result = {}
+    for row, (fate, collected, ended) in enumerate(zip(
+            samples.fate, samples.collected, samples.ended)):
+        then = lifetimes.state(fate, collected, ended)
+        # the front end takes a weight of 0 for a birth
+        if (then in (lifetimes.STILL_ALIVE, lifetimes.NOT_RECORDED)
+                or not weights[row]):
+            continue
+        site = {lifetimes.DIED_YOUNG: _MINOR,
+                lifetimes.FREED_LATER: _MAJOR}.get(then, _OUT_OF_SIGHT)
+        # in a damaged profile it may be before the birth
+        result[row] = _End(max(times[row], (
+            ended if ended >= 0 else collected) / 1e6), site)
+    return result
+
+
+def _lives(rows: list[int], times: list[float], stacks: list[int],
+           weights: list[int], ends: dict[int, _End], sites: dict[str, int],
+           ) -> list[tuple[float, int, int, int]]:
+    """Births and ends of these rows: time, stack, weight, address."""
+    births = [(times[row], stacks[row], weights[row], row) for row in rows]
+    deaths = [(ends[row].time, sites[ends[row].site], -weights[row], row)
+              for row in rows if row in ends]
+    # at one time births come first, as the sort leaves them there
+    return sorted(births + deaths, key=operator.itemgetter(0))
+
+
 def _stacks(profile: Profile, builder: ProfileBuilder,
-            progress: Callable[[int, int], None] | None) -> list[int]:
-    """The builder's index of each of the profile's stacks; and then, so that
-    it is number -1, that of a lost one if there are any."""
+            progress: Callable[[int, int], None] | None,
+            ) -> tuple[list[int], dict[str, int]]:
+    """The builder's index of each sample's stack; below its function stands the
+    type of the object, where types are recorded.  And that of each of _SITES."""
     program = Program(profile)
     frame_index = _FrameIndex(program, builder).__getitem__
+    samples = profile.samples
+    # time samples are of nothing
+    types = ([type_ if size else None for type_, size in
+              zip(samples.type, samples.size)] if profile.has_types
+             else [None] * len(samples))
+    type_frame = _TypeFrames(profile, builder).__getitem__
+    # the lost one last
+    distinct = sorted(set(zip(samples.stack, types)), key=lambda pair: (
+        pair[0] < 0, pair[0], -2 if pair[1] is None else pair[1]))
     stacks = []
-    total = len(profile.stacks)
-    step = total // 100 + 1
-    for number in range(total):
-        if progress is not None and number % step == 0:
-            progress(number, total)
-        stacks.append(list(map(frame_index, program.stack(number))))
-    if -1 in profile.samples.stack:
-        stacks.append(list(map(frame_index, program.stack(-1))))
+    step = len(distinct) // 100 + 1
+    number, frames = None, []
+    for done, (stack, type_) in enumerate(distinct):
+        if progress is not None and done % step == 0:
+            progress(done, len(distinct))
+        if stack != number:
+            number, frames = stack, list(map(frame_index, program.stack(stack)))
+        stacks.append(frames if type_ is None else [*frames, type_frame(type_)])
+    sites = _SITES if profile.has_lifetimes else ()
+    stacks += [[builder.frame(builder.function(site, python=False),
+                              categories.COLLECTOR)] for site in sites]
     result = builder.set_stacks(stacks)
+    index = dict(zip(distinct, result))
     if progress is not None:
-        progress(total, total)
+        progress(len(distinct), len(distinct))
+    return (list(map(index.__getitem__, zip(samples.stack, types))),
+            dict(zip(sites, result[len(distinct):])))
+
+
+class _TypeFrames(dict[int, int]):
+    """The builder's index of a frame for each type of objects."""
+
+    def __init__(self, profile: Profile, builder: ProfileBuilder):
+        super().__init__()
+        self._names = TypeNames(profile)
+        self._builder = builder
+
+    def __missing__(self, number: int) -> int:
+        name, kind = self._names.shown(number)
+        index = self._builder.frame(
+            self._builder.function(name, python=False), _TYPES.get(
+                kind, categories.TYPE))
+        self[number] = index
+        return index
+
+
+_TYPES = {type_names.CLASS: categories.CLASS,
+          type_names.STORAGE: categories.STORAGE,
+          type_names.INTERNAL: categories.INTERNAL,
+          type_names.LAYOUT: categories.INTERNAL}
+
+
+def _markers(profile: Profile, weights: list[int]) -> list[Marker]:
+    """Collections, and what the program marked, by time."""
+    samples = profile.samples
+    minors = [c for c in profile.collections if not c.is_major]
+    majors = [c for c in profile.collections if c.is_major]
+    promoted = _by_event([c.time + c.duration for c in minors], (
+        (collected, weight) for fate, collected, weight in zip(
+            samples.fate, samples.collected, weights)
+        if fate in (ALIVE, FREED, LOST, PINNED)))
+    freed = _by_event([c.time for c in majors], (
+        (ended, weight) for fate, ended, weight in zip(
+            samples.fate, samples.ended, weights) if fate == FREED))
+    result = [
+        *(Marker("MinorCollection", "Minor collection", c.time / 1e6,
+                 (c.time + c.duration) / 1e6,
+                 {"allocated": c.number, "promoted": bytes_},
+                 categories.COLLECTOR) for c, bytes_ in zip(minors, promoted)),
+        *(Marker("MajorCollection", "Major collection", c.time / 1e6,
+                 (c.time + c.duration) / 1e6 if c.duration else None,
+                 {"number": c.number, "freed": bytes_}, categories.COLLECTOR)
+          for c, bytes_ in zip(majors, freed)),
+        *(Marker("Mark", "Mark", mark.time / 1e6, None, {"text": mark.name})
+          for mark in profile.marks)]
+    return sorted(result, key=lambda marker: marker.start)
+
+
+def _by_event(times: list[int], parts: Iterable[tuple[int, int]]) -> list[int]:
+    """For each of the events at these times, the sum of the parts, each a time
+    and a number, that it is nearest to."""
+    result = [0] * len(times)
+    for time, number in parts:
+        at = bisect.bisect_left(times, time)
+        if at == len(times) or (at and time - times[at - 1] < times[at] - time):
+            at -= 1
+        if at >= 0:
+            result[at] += number
     return result
 
 

@@ -61,6 +61,29 @@ class Counter:
             })
 
     @classmethod
+    def held(cls, times: Sequence[float], counts: Sequence[int]) -> Counter:
+        """Memory in use: `counts` at `times`, ascending, at least one, are what
+        came, or if they are negative what went."""
+        width = max(MIN_BIN, times[-1] / MAX_BINS)
+        bins = [0] * (int(times[-1] / width) + 2)
+        for time, count in zip(times, counts):
+            bins[int(time / width) + 1] += count
+        return cls(
+            "held-memory", "Memory", "Bytes that no collection found dead, an "
+            "estimate", [i * width for i in range(len(bins))], bins, {
+                "graphType": "line-accumulated",
+                "unit": "bytes",
+                "color": "green",
+                "markerSchemaLocation": None,
+                "sortWeight": 10,
+                "label": "Memory in use",
+                "tooltipRows": [
+                    _row("accumulated", "bytes", "in use"),
+                    _row("count-range", "bytes", "range in the graph"),
+                ],
+            })
+
+    @classmethod
     def resident(cls, times: Sequence[float], sizes: Sequence[int]) -> Counter:
         """Resident memory: `sizes` in bytes at `times`, ascending, at least
         one."""

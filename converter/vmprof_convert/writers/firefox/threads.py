@@ -3,7 +3,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vmprof_convert.writers.firefox import markers
 from vmprof_convert.writers.firefox.json_types import Json
+from vmprof_convert.writers.firefox.markers import Marker
 
 
 class Thread:
@@ -19,22 +21,35 @@ class Thread:
         self._allocation_times: Sequence[float] = ()
         self._allocation_stacks: Sequence[int] = ()
         self._allocation_bytes: Sequence[int] = ()
+        self._addresses: Sequence[int] | None = None
+        self._markers: list[Marker] = []
+        self._marker_names: list[int] = []
 
     def set_time_samples(self, times: Sequence[float],
                          stacks: Sequence[int]) -> None:
         self._sample_times, self._sample_stacks = times, stacks
 
     def set_allocations(self, times: Sequence[float], stacks: Sequence[int],
-                        weights: Sequence[int]) -> None:
-        """`weights` are the bytes that each sample stands for."""
+                        weights: Sequence[int],
+                        addresses: Sequence[int] | None = None) -> None:
+        """`weights` are the bytes that each sample stands for.  With
+        `addresses`, small numbers, a negative weight is the end of what has
+        this address, and stood before it with the same weight."""
+        self._addresses = addresses
         self._allocation_times = times
         self._allocation_stacks = stacks
         self._allocation_bytes = weights
 
+    def set_markers(self, markers: list[Marker], names: list[int]) -> None:
+        """By time; `names`: where theirs are among the strings."""
+        self._markers, self._marker_names = markers, names
+
     def end(self) -> float:
-        """The time of the last sample."""
-        return max((times[-1] for times in (
-            self._sample_times, self._allocation_times) if times), default=0.0)
+        """The time of the last thing in it."""
+        return max([*(times[-1] for times in (
+            self._sample_times, self._allocation_times) if times),
+            *(marker.start if marker.end is None else marker.end
+              for marker in self._markers), 0.0])
 
     def build(self, pid: str, process: str) -> Json:
         thread: Json = {
@@ -56,14 +71,10 @@ class Thread:
                 "weight": None,
                 "weightType": "samples",
             },
-            "markers": {
-                "length": 0, "data": [], "name": [], "startTime": [],
-                "endTime": [], "phase": [], "category": [],
-            },
+            "markers": markers.table(self._markers, self._marker_names),
         }
         # an empty table of allocations makes the front end's range of times
-        # NaN.  There are no memory addresses in it, as the life of objects is
-        # not known: with them, it would offer "retained memory".
+        # NaN.  With memory addresses in it, it offers "retained memory".
         if self._allocation_stacks:
             thread["nativeAllocations"] = {
                 "length": len(self._allocation_stacks),
@@ -72,4 +83,8 @@ class Thread:
                 "weight": list(self._allocation_bytes),
                 "weightType": "bytes",
             }
+            if self._addresses is not None:
+                thread["nativeAllocations"].update(
+                    memoryAddress=list(self._addresses),
+                    threadId=[self.tid] * len(self._addresses))
         return thread

@@ -81,9 +81,9 @@ class HookEngine(Engine):
 
     def _facts_wanted(self, settings: Settings) -> int:
         lib = self._lib
-        return (lib.HOOK_TYPES
-                + (lib.HOOK_LIFETIMES if settings.lifetimes else 0)
-                + (lib.HOOK_IN_MEMORY if settings.in_memory else 0))
+        return int(lib.HOOK_TYPES
+                   + (lib.HOOK_LIFETIMES if settings.lifetimes else 0)
+                   + (lib.HOOK_IN_MEMORY if settings.in_memory else 0))
 
     def knowledge(self) -> str:
         return self._place.layout.text() if self._place is not None else ""
@@ -244,22 +244,40 @@ class HookEngine(Engine):
                     "the profile ends before the program does: "
                     + ended.decode("ascii"))
 
+    def mark(self, name: str) -> None:
+        with self._section():
+            if self._pid == os.getpid():
+                self._lib.hook_mark(name.encode("utf-8", "replace"))
+
     def alive(self) -> list[Alive]:
         with self._section():
             if not self._is_followed():
                 return []
             self._collect_nursery()
-            self._ask(self._lib.HOOK_SNAPSHOT)
-            assert self._place is not None
-            count = self._place.ffi.new("int64_t *")
-            copy = self._lib.hook_copy(count)
-            if not copy:
-                raise MemoryError("no memory for a copy of what is alive")
-            try:
-                return [Alive(o.address, o.stack, o.size, o.interval, o.type)
-                        for o in copy[0:count[0]]]
-            finally:
-                self._lib.hook_free(copy)
+            return self._snapshot(0)
+
+    def find_alive(self, address: int) -> Alive | None:
+        with self._section():
+            if not self._is_followed():
+                return None
+            found = self._snapshot(address)
+            if not found:
+                self._collect_nursery()     # it may be young
+                found = self._snapshot(address)
+            return found[0] if found else None
+
+    def _snapshot(self, address: int) -> list[Alive]:
+        assert self._place is not None
+        self._ask(self._lib.HOOK_SNAPSHOT, address)
+        count = self._place.ffi.new("int64_t *")
+        copy = self._lib.hook_copy(count)
+        if not copy:
+            raise MemoryError("no memory for a copy of what is alive")
+        try:
+            return [Alive(o.address, o.key, o.stack, o.size, o.interval, o.type)
+                    for o in copy[0:count[0]]]
+        finally:
+            self._lib.hook_free(copy)
 
     def forget_alive(self) -> None:
         with self._section():
@@ -273,12 +291,18 @@ class HookEngine(Engine):
                 self._ask(self._lib.HOOK_RESET_PEAK)
 
     def alive_bytes(self) -> tuple[float, float]:
+        with self._section():
+            if self._is_followed():
+                self._collect_nursery()
         if not self._is_followed():
             return 0.0, 0.0
         assert self._place is not None
         pair = self._place.ffi.new("double[2]")
         self._lib.hook_traced(pair, pair + 1)
         return float(pair[0]), float(pair[1])
+
+    def ignore(self, ignored: bool) -> None:
+        self._lib.hook_ignore(ignored)
 
     def flush(self) -> None:
         if self._is_followed():
@@ -287,8 +311,8 @@ class HookEngine(Engine):
     def _is_followed(self) -> bool:
         return self._pid == os.getpid() and self._lib.hook_is_sampling()
 
-    def _ask(self, what: int) -> None:
-        self._lib.hook_ask(what)
+    def _ask(self, what: int, address: int = 0) -> None:
+        self._lib.hook_ask(what, address)
         _knock()
 
     def _collect_nursery(self) -> None:

@@ -62,6 +62,7 @@ struct hook_statistics {
     int64_t time_samples;
     int64_t dropped;            /* time samples that met another sample */
     int64_t memory;             /* bytes for what becomes of objects, at most */
+    int64_t not_followed;       /* objects: there was no room for more */
 };
 
 /* Where the library that holds the address 'inside' is loaded; 0: in none */
@@ -106,7 +107,7 @@ void hook_set_interval(int64_t interval);
 void hook_unhook(void);
 
 /* What is alive, of a program that runs on.  HOOK_SNAPSHOT copies what is
-   followed; HOOK_CLEAR forgets it; HOOK_RESET_PEAK forgets the largest sum.
+   followed, or only what is at this 'address', if that is not 0; HOOK_CLEAR forgets it; HOOK_RESET_PEAK forgets the largest sum.
    A knock later, the first one's copy is there, for hook_free(); NULL: not
    yet, or there is no memory for it. */
 struct hook_object {
@@ -118,12 +119,19 @@ struct hook_object {
     int64_t type;               /* number in the profile; 0: not known */
 };
 enum { HOOK_SNAPSHOT = 1, HOOK_CLEAR, HOOK_RESET_PEAK };
-void hook_ask(int what);
+void hook_ask(int what, uint64_t address);
 struct hook_object *hook_copy(int64_t *count);
 void hook_free(struct hook_object *copy);
 
 /* Estimated bytes that are followed, now and at most */
 void hook_traced(double *alive, double *peak);
+
+/* What the calling thread allocates is not the program's, until it calls
+   hook_ignore(0). */
+void hook_ignore(int ignored);
+
+/* The program names this moment, in UTF-8.  Returns 0 or an errno. */
+int hook_mark(const char *name);
 
 /* Write the names and stacks that wait. */
 void hook_flush(void);

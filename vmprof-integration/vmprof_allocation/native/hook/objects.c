@@ -63,6 +63,7 @@ static struct {
     int state;                  /* the GC's, when it was last seen */
     int64_t surprises;
     int64_t majors;
+    int64_t lost;               /* there was no room for them */
     int64_t began;              /* the minor collection that is at work */
     int large;                  /* young objects that it may free */
     double alive, peak;         /* estimated bytes of those that are followed */
@@ -79,7 +80,7 @@ static int64_t word_at(uintptr_t address)
 void objects_prepare(const struct hook_place *p)
 {
     if (p->gc == 0 || p->gc_state < 0 || p->flag_visited == 0 || p->flag_pinned == 0 ||
-        p->forwarded == 0)
+        p->forwarded == 0 || !types_are_known())
         return;
     place.gc_state = p->gc + (uintptr_t)p->gc_state;
     place.visited = p->flag_visited;
@@ -187,6 +188,7 @@ void objects_sampled(int64_t key, const struct nursery_sample *sample)
     if (objects.waiting == NULL)
         return;
     if (objects.waiting_count == OBJECTS_WAITING) {
+        objects.lost++;
         if (recorder_begin_facts(nursery.collections)) {
             recorder_young(key, FACTS_NOT_KNOWN, 0, 0);
             recorder_end_facts();
@@ -393,6 +395,7 @@ static void follow(const struct young *young, uintptr_t object)
     if (!objects.follow)
         return;
     if (objects.followed_count == OBJECTS_FOLLOWED) {
+        objects.lost++;
         recorder_lost(young->key, young->which);
         return;
     }
@@ -473,24 +476,33 @@ void objects_traced(double *alive, double *peak)
     *peak = objects.peak > objects.alive ? objects.peak : objects.alive;
 }
 
-struct hook_object *objects_copy(int64_t *count)
+struct hook_object *objects_copy(uint64_t address, int64_t *count)
 {
-    struct hook_object *copy = malloc(
-        (objects.followed_count + 1) * sizeof *copy);
-    size_t i;
+    size_t most = address != 0 ? 1 : objects.followed_count + 1, i;
+    struct hook_object *copy = malloc(most * sizeof *copy), *next = copy;
 
     *count = 0;
     if (copy == NULL)
         return NULL;
     for (i = 0; i < objects.followed_count; i++) {
         const struct followed *followed = &objects.followed[i];
-        copy[i].address = followed->object;
-        copy[i].key = followed->key;
-        copy[i].stack = followed->stack;
-        copy[i].size = followed->size;
-        copy[i].interval = followed->interval;
-        copy[i].type = followed->type;
+        if (address != 0 && address != followed->object)
+            continue;
+        next->address = followed->object;
+        next->key = followed->key;
+        next->stack = followed->stack;
+        next->size = followed->size;
+        next->interval = followed->interval;
+        next->type = followed->type;
+        next++;
+        if (address != 0)
+            break;
     }
-    *count = (int64_t)objects.followed_count;
+    *count = next - copy;
     return copy;
+}
+
+int64_t objects_lost(void)
+{
+    return objects.lost;
 }

@@ -39,8 +39,8 @@
 #include "nursery.h"
 
 /* So many samples wait, or are followed, at most; of more, nothing is known. */
-#define OBJECTS_WAITING     ((size_t)1 << 18)
-#define OBJECTS_FOLLOWED    ((size_t)1 << 20)
+#define OBJECTS_WAITING     ((size_t)1 << 20)
+#define OBJECTS_FOLLOWED    ((size_t)1 << 22)
 
 void objects_prepare(const struct hook_place *place);
 
@@ -70,8 +70,12 @@ void objects_reset_peak(void);
    after a minor collection */
 void objects_traced(double *alive, double *peak);
 
-/* Those that are followed, for free(); NULL if there is no memory */
-struct hook_object *objects_copy(int64_t *count);
+/* Those that are followed, or only the one with this 'address', for free();
+   NULL if there is no memory */
+struct hook_object *objects_copy(uint64_t address, int64_t *count);
+
+/* How many there was no room for */
+int64_t objects_lost(void);
 
 /* Bytes that this has taken at most */
 int64_t objects_memory(void);

@@ -140,8 +140,6 @@ int hook_prepare(const struct hook_place *p)
     prepare_diverts();
     prepare_nursery();
     types_prepare(&place, place.types, place.types_size);
-    if (!types_are_known())
-        place.gc_state = -1;            /* how large objects are isn't, too */
     objects_prepare(&place);
     is_prepared = 1;
     return 0;

@@ -24,6 +24,7 @@ static struct {
 } settings;
 
 static int asked;                       /* HOOK_SNAPSHOT, ... */
+static uint64_t asked_about;
 static struct hook_object *volatile copy;
 static int64_t copied;
 
@@ -45,7 +46,7 @@ static void answer(void)
     switch (asked) {
     case HOOK_SNAPSHOT:
         free(copy);
-        copy = objects_copy(&copied);
+        copy = objects_copy(asked_about, &copied);
         break;
     case HOOK_CLEAR:
         objects_clear();
@@ -171,9 +172,10 @@ void hook_set_interval(int64_t interval)
         knocks = 1;
 }
 
-void hook_ask(int what)
+void hook_ask(int what, uint64_t address)
 {
     asked = what;
+    asked_about = address;
     if (__sync_bool_compare_and_swap(&request, NOTHING, ASK))
         knocks = 1;
 }
@@ -195,6 +197,11 @@ void hook_free(struct hook_object *objects)
 void hook_traced(double *alive, double *peak)
 {
     objects_traced(alive, peak);
+}
+
+int hook_mark(const char *name)
+{
+    return recorder_mark(name);
 }
 
 void hook_flush(void)

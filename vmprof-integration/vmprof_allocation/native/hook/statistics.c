@@ -24,4 +24,5 @@ void hook_get_statistics(struct hook_statistics *statistics)
     statistics->pressures = nursery.pressures;
     statistics->surprises = nursery.surprises;
     statistics->memory = objects_memory();
+    statistics->not_followed = objects_lost();
 }

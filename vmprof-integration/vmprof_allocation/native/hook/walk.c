@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <time.h>
 
+#include "hook.h"
 #include "objects.h"
 #include "recorder.h"
 #include "signals.h"
@@ -54,11 +55,21 @@ static uint64_t stack_key(void)
     return ignores ? 0 : stack_nodes_key(vmprof_stack_innermost(), 0);
 }
 
+static __thread __attribute__((tls_model("initial-exec"))) int is_ignored;
+
+void hook_ignore(int ignored)
+{
+    is_ignored = ignored;
+}
+
 int64_t walk_take_sample(const struct nursery_sample *sample)
 {
-    int64_t key = recorder_allocation(sample->size, sample->interval,
-                                      stack_key(), walk_stack);
+    int64_t key;
 
+    if (is_ignored)
+        return sample->interval;
+    key = recorder_allocation(sample->size, sample->interval, stack_key(),
+                              walk_stack);
     if (key == 0)
         return sample->interval;
     objects_sampled(key, sample);

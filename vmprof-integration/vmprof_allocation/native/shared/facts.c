@@ -14,12 +14,16 @@ enum { COLLECTION, YOUNG, FREED, LOST };
 #define MAX_FACT        (2 * MAX_NUMBERS * DIGITS_MAX)
 #define MAX_TYPE        (MAX_NUMBERS * DIGITS_MAX + 2 * FACTS_NAME_MAX)
 #define MAX_EVENT       (MAX_NUMBERS * DIGITS_MAX)
+#define MAX_MARK        MAX_TYPE
+
+#define MARK            1
 
 static struct {
-    size_t facts_used, types_used, events_used;
+    size_t facts_used, types_used, events_used, marks_used;
     char facts[FACTS_SIZE];
     char types[FACTS_TYPES_SIZE];
     char events[FACTS_EVENTS_SIZE];
+    char marks[FACTS_MARKS_SIZE];
 
     /* in this block */
     int64_t last_key, last_time;
@@ -34,13 +38,15 @@ struct facts_payload facts_payload(int i)
         { "types", waiting.types, waiting.types_used },
         { "facts", waiting.facts, waiting.facts_used },
         { "gc", waiting.events, waiting.events_used },
+        { "marks", waiting.marks, waiting.marks_used },
     };
     return all[i];
 }
 
 void facts_clear(void)
 {
-    waiting.facts_used = waiting.types_used = waiting.events_used = 0;
+    waiting.facts_used = waiting.types_used = 0;
+    waiting.events_used = waiting.marks_used = 0;
     waiting.last_key = waiting.last_time = 0;
     waiting.has_collection = 0;
 }
@@ -48,14 +54,15 @@ void facts_clear(void)
 int facts_are_empty(void)
 {
     return waiting.facts_used == 0 && waiting.types_used == 0 &&
-           waiting.events_used == 0;
+           waiting.events_used == 0 && waiting.marks_used == 0;
 }
 
 int facts_have_room(void)
 {
     return waiting.facts_used + MAX_FACT <= FACTS_SIZE &&
            waiting.types_used + MAX_TYPE <= FACTS_TYPES_SIZE &&
-           waiting.events_used + MAX_EVENT <= FACTS_EVENTS_SIZE;
+           waiting.events_used + MAX_EVENT <= FACTS_EVENTS_SIZE &&
+           waiting.marks_used + MAX_MARK <= FACTS_MARKS_SIZE;
 }
 
 static char *put_numbers(char *p, const int64_t *numbers, int count)
@@ -120,22 +127,31 @@ void facts_lost(int64_t key, int which)
     put_about(LOST, key, which, 0, 0, which != 0 ? 3 : 2);
 }
 
-void facts_type(int64_t number, enum facts_name kind, int64_t gcs,
-                const char *name, size_t size)
+/* An entry of numbers and a text */
+static char *put_named(char *p, const int64_t *numbers, size_t count,
+                       const char *name, size_t size)
 {
-    int64_t numbers[] = { kind, number, gcs + 1, 0 };
-    char *p = waiting.types + waiting.types_used;
     size_t i;
 
     if (size > FACTS_NAME_MAX)
         for (size = FACTS_NAME_MAX; (name[size] & 0xc0) == 0x80; size--)
             ;           /* not within a character */
-    numbers[3] = (int64_t)size;
-    p = put_digits(p, 4 + size);
-    for (i = 0; i < 4; i++)
+    p = put_digits(p, count + 1 + size);
+    for (i = 0; i < count; i++)
         p = put_digits(p, (uint64_t)numbers[i]);
+    p = put_digits(p, size);
     for (i = 0; i < size; i++)
         p = put_digits(p, (unsigned char)name[i]);
+    return p;
+}
+
+void facts_type(int64_t number, enum facts_name kind, int64_t gcs,
+                const char *name, size_t size)
+{
+    int64_t numbers[] = { kind, number, gcs + 1 };
+    char *p = put_named(waiting.types + waiting.types_used, numbers, 3, name,
+                        size);
+
     waiting.types_used = (size_t)(p - waiting.types);
     INVARIANT(waiting.types_used <= FACTS_TYPES_SIZE);
 }
@@ -148,4 +164,14 @@ void facts_event(enum facts_event kind, int64_t time, int64_t duration,
 
     waiting.events_used = (size_t)(end - waiting.events);
     INVARIANT(waiting.events_used <= FACTS_EVENTS_SIZE);
+}
+
+void facts_mark(int64_t time, const char *name, size_t size)
+{
+    int64_t numbers[] = { MARK, time };
+    char *end = put_named(waiting.marks + waiting.marks_used, numbers, 2, name,
+                          size);
+
+    waiting.marks_used = (size_t)(end - waiting.marks);
+    INVARIANT(waiting.marks_used <= FACTS_MARKS_SIZE);
 }

@@ -169,6 +169,19 @@ int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
     return key;
 }
 
+int recorder_mark(const char *name)
+{
+    int64_t now = now_ns();
+    int is_there;
+
+    recorder_lock();
+    is_there = is_open && !is_stopped && profile_log_fact(now);
+    if (is_there)
+        facts_mark(profile_log_time(now), name, strlen(name));
+    recorder_unlock();
+    return is_there ? 0 : EINVAL;
+}
+
 int64_t recorder_now(void)
 {
     return now_ns();

@@ -110,6 +110,9 @@ void recorder_type(int64_t number, enum facts_name kind, int64_t gcs,
 void recorder_event(enum facts_event kind, int64_t start, int64_t value);
 void recorder_end_facts(void);
 
+/* The program names this moment.  Returns 0, or EINVAL if there is no profile. */
+int recorder_mark(const char *name);
+
 /* Of the clock that times in the profile are of */
 int64_t recorder_now(void);
 

@@ -64,13 +64,9 @@ into the GC: it is in the middle of its work.
                               or a negative number to end the sampling.  May
                               store another interval into the totals, which
                               holds from the end of this object on.
-  collected(key, type, survived)
-                              called by the next minor collection, with the
-                              object's type (an index into the table that
-                              rgc.get_typeids_z() describes) and whether it
-                              survived.  For an allocation that the JIT made
-                              in one piece for several objects, this is the
-                              first of them.
+  fact(what, key, which, type, size)
+                              what the GC has found out about an object of
+                              this key, and when: see sampled_objects.py.
 """
 import sys
 from rpython.rlib import rgc
@@ -164,24 +160,23 @@ class SamplePoint(Sampler):
         self.counted_from = llmemory.NULL
         self.real_top = llmemory.NULL        # NULL if the point is lifted
         self.sampled = lltype.nullptr(rgc.ALLOCATION_SAMPLED.TO)
-        self.collected = lltype.nullptr(rgc.ALLOCATION_COLLECTED.TO)
         self.totals = lltype.malloc(rgc.ALLOCATION_TOTALS.TO, flavor='raw',
                                     zero=True, immortal=True)
-        # of the sampled objects: address, key, address, key...
-        self.objects = objects
+        self.objects = objects               # sampled_objects.SampledObjects
 
     # ---------- called by the program
 
-    def begin(self, gc, interval, seed, fixed, sampled, collected):
+    def begin(self, gc, interval, seed, fixed, sampled, fact):
         """Begin to sample.  Returns the totals, which are kept up to date."""
         if interval <= 0 or interval > MAX_INTERVAL:
             return lltype.nullptr(rgc.ALLOCATION_TOTALS.TO)
         self.stop(gc)
         self.sampled = sampled
-        self.collected = collected
+        self.objects.start(seed, fixed, fact)
         self.totals.interval = interval
         self.totals.allocated = 0
         self.totals.collections = 0
+        self.totals.memory = 0
         self.start(interval, seed, fixed)
         self.place(gc)
         return self.totals
@@ -203,8 +198,7 @@ class SamplePoint(Sampler):
         if self.interval != 0:
             self.lift(gc, gc.nursery_free)
             self.interval = 0
-        while self.objects.non_empty():
-            self.objects.pop()
+        self.objects.clear()
 
     # ---------- called by the GC
 
@@ -247,40 +241,30 @@ class SamplePoint(Sampler):
         """An object was allocated while the point was lifted."""
         size = raw_malloc_usage(totalsize)
         self.totals.allocated += size
+        offset = self.gap
         if self.pass_object(size):
             key = self.sampled(size, address)
             if key > 0:
-                self.remember(address, key)
+                self.objects.wait(gc, address, key, size, offset,
+                                  self.interval)
             elif key < 0:
                 self.interval = 0
+                self.objects.clear()
                 return
             if self.totals.interval != self.interval:
                 self.set_interval(self.totals.interval)
         self.place(gc)
     allocated._dont_inline_ = True
 
-    def remember(self, address, key):
-        # a program that is out of memory must not fail on our account
-        try:
-            self.objects.append(address)
-        except MemoryError:
-            return
-        try:
-            self.objects.append(rffi.cast(llmemory.Address, key))
-        except MemoryError:
-            self.objects.pop()
+    def collection_starts(self, gc):
+        """All headers in the nursery are valid, and nothing has moved."""
+        self.objects.find(gc)
+        self.totals.memory = max(self.totals.memory, self.objects.memory())
+    collection_starts._dont_inline_ = True
 
-    def minor_collection(self, gc):
+    def collection_ends(self, gc):
         """All young objects that survive this minor collection are known, and
         the others are still there."""
         self.totals.collections += 1
-        while self.objects.non_empty():
-            key = rffi.cast(lltype.Signed, self.objects.pop())
-            obj = self.objects.pop() + gc.gcheaderbuilder.size_gc_header
-            survivor = gc.get_survivor(obj)
-            survived = survivor != llmemory.NULL
-            if survived:
-                obj = survivor
-            type = gc.get_member_index(gc.get_type_id(obj))
-            self.collected(key, type, int(survived))
-    minor_collection._dont_inline_ = True
+        self.objects.tell(gc)
+    collection_ends._dont_inline_ = True

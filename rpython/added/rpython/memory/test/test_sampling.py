@@ -4,6 +4,8 @@ sampled is tested in memory/gc/test/test_sampling_*.py.
 """
 import py
 from rpython.memory import gcwrapper
+from rpython.memory.gc.sampled_objects import (FACT_DIED, FACT_PROMOTED,
+    FACT_NOT_KNOWN, FACT_FREED)
 from rpython.memory.gctransform import shadowstack
 from rpython.memory.test import test_transformed_gc
 from rpython.memory.test.test_transformed_gc import WORD
@@ -24,7 +26,7 @@ COUNTERS = lltype.Struct('counters',
     ('samples', lltype.Signed), ('bytes', lltype.Signed),
     ('last_key', lltype.Signed), ('reports', lltype.Signed),
     ('wrong_reports', lltype.Signed), ('survivors', lltype.Signed),
-    ('answer', lltype.Signed))
+    ('freed', lltype.Signed), ('answer', lltype.Signed))
 counters = lltype.malloc(COUNTERS, flavor='raw', immortal=True, zero=True)
 
 def sampled(size, address):
@@ -35,11 +37,20 @@ def sampled(size, address):
     counters.last_key += 10
     return counters.last_key
 
-def collected(key, type, survived):
+def fact(what, key, which, type, size):
+    if what == FACT_FREED:
+        counters.freed += 1
+        return 0
+    if not FACT_DIED <= what <= FACT_NOT_KNOWN:
+        return 1
     counters.reports += 1
-    if not (0 < key <= counters.last_key and key % 10 == 0 and type > 0):
+    # (not known: what was never made of a piece that the JIT has reserved)
+    if not (0 < key <= counters.last_key and key % 10 == 0 and which >= 0 and
+            (type > 0 or what == FACT_NOT_KNOWN)):
         counters.wrong_reports += 1
-    counters.survivors += survived
+    if what == FACT_PROMOTED:
+        counters.survivors += 1
+    return 1
 
 def start(interval, seed, fixed):
     counters.samples = 0
@@ -48,16 +59,25 @@ def start(interval, seed, fixed):
     counters.reports = 0
     counters.wrong_reports = 0
     counters.survivors = 0
+    counters.freed = 0
     counters.answer = 0
     return rgc.start_allocation_sampling(
         interval, seed, fixed, llhelper(rgc.ALLOCATION_SAMPLED, sampled),
-        llhelper(rgc.ALLOCATION_COLLECTED, collected))
+        llhelper(rgc.ALLOCATION_FACT, fact))
 
 def make_list(count):
     node = None
     for i in range(count):
         node = Node(node)
     return node
+
+
+def keep_alive(node):
+    count = 0
+    while node is not None:
+        node = node.next
+        count += 1
+    return count == 40
 
 
 def uses_all():
@@ -99,6 +119,16 @@ def uses_all():
         return 12
     if not 40 <= counters.survivors < counters.reports:
         return 13
+    rgc.collect()
+    # what became old, and is dead: not the list that is kept
+    if counters.survivors - counters.freed < 40:
+        return 20
+    if not keep_alive(keep):
+        return 21
+    keep = None
+    rgc.collect()
+    if counters.survivors != counters.freed:
+        return 22
     if totals.collections == 0:
         return 14
     # exponential gaps
@@ -122,8 +152,6 @@ def uses_all():
     make_list(10)
     if counters.samples != 1 or rgc.set_allocation_interval(1):
         return 19
-    while keep is not None:
-        keep = keep.next
     return 0
 
 def cannot_sample():

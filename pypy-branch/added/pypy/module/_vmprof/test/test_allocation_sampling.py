@@ -87,8 +87,8 @@ class AppTestAllocationSampling(object):
     def test_statistics_are_named(self):
         import _vmprof
         assert sorted(_vmprof.allocation_statistics()) == [
-            'allocated', 'collections', 'dropped', 'lost', 'samples',
-            'time_samples']
+            'allocated', 'collections', 'dropped', 'lost', 'memory',
+            'samples', 'time_samples']
 
     def w_allocate(self):
         for i in range(1000):

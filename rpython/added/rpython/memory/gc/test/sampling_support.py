@@ -12,8 +12,11 @@ its messages go, which binaries link it) is not the GC's, and is not tested
 here.
 """
 from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
+from rpython.memory.gc.sampled_objects import (FACTS_BEGIN, FACTS_END,
+    FACT_STARTED, FACT_ENDED, FACT_MARKED, FACT_DIED, FACT_PROMOTED,
+    FACT_PINNED, FACT_NOT_KNOWN, FACT_FREED, FACT_LOST, NO_TYPE)
 from rpython.memory.gc.test.test_direct import BaseDirectGCTest, S, VAR, WORD
-from rpython.memory.gctypelayout import WEAKREF
+from rpython.memory.gctypelayout import WEAKREF, zero_gc_pointers_inside
 from rpython.rlib import rgc
 from rpython.rtyper.annlowlevel import llhelper
 from rpython.rtyper.lltypesystem import llarena, llmemory, lltype
@@ -22,6 +25,12 @@ from rpython.rtyper.lltypesystem import llarena, llmemory, lltype
 # A correct implementation fails a random check with a probability of 1e-8, if
 # the seed is changed: this is the two-sided quantile of a normal distribution.
 SIGMAS = 5.73
+
+
+# what became of a young object
+DIED, PROMOTED, PINNED, NOT_KNOWN = range(4)
+OUTCOMES = {FACT_DIED: DIED, FACT_PROMOTED: PROMOTED, FACT_PINNED: PINNED,
+            FACT_NOT_KNOWN: NOT_KNOWN}
 
 
 def fixed_samples(sizes, interval):
@@ -64,6 +73,42 @@ def memory_pressure(gc, size):
     method(size, *[llmemory.NULL] * rest)
 
 
+def make_piece(test, kinds, total):
+    """As the JIT does: reserve 'total' bytes, and make objects in them, of
+    (TYPE, length, size).  Returns pointers."""
+    gc = test.gc
+    address = gc.nursery_free
+    gc.nursery_free = address + total
+    if gc.nursery_free > gc.nursery_top:
+        address = gc.collect_and_reserve(total)
+    result = []
+    end = 0
+    for TYPE, n, size in kinds:
+        result.append(make_object(test, address + end, TYPE, n))
+        end += size
+    if end < total:
+        # (in memory that is simulated, nobody can read what is not there)
+        llarena.arena_reserve(address + end, llmemory.sizeof(gc.HDR))
+        gc.init_gc_object(address + end, NO_TYPE)
+    return result
+
+def make_object(test, address, TYPE, n):
+    gc = test.gc
+    type_id = test.get_type_id(TYPE)
+    size = gc.gcheaderbuilder.size_gc_header + gc.fixed_size(type_id)
+    if gc.is_varsize(type_id):
+        size += gc.varsize_item_sizes(type_id) * n
+        size = llarena.round_up_for_allocation(size)
+    llarena.arena_reserve(address, size)
+    gc.init_gc_object(address, type_id)
+    obj = address + gc.gcheaderbuilder.size_gc_header
+    if gc.is_varsize(type_id):
+        (obj + gc.varsize_offset_to_length(type_id)).signed[0] = n
+    p = llmemory.cast_adr_to_ptr(obj, lltype.Ptr(TYPE))
+    zero_gc_pointers_inside(p, TYPE)
+    return p
+
+
 class BaseSamplingTest(BaseDirectGCTest):
     """The nursery has room for 32 words, that is 8 S; objects of more than
     7 words are large."""
@@ -74,10 +119,16 @@ class BaseSamplingTest(BaseDirectGCTest):
         self.gc.DEBUG = 2
         self.gc.max_number_of_pinned_objects = 20
         self.sampled = llhelper(rgc.ALLOCATION_SAMPLED, self.on_sampled)
-        self.collected = llhelper(rgc.ALLOCATION_COLLECTED, self.on_collected)
+        self.fact = llhelper(rgc.ALLOCATION_FACT, self.on_fact)
         self.sizes = []          # of all the objects that were allocated
         self.samples = []        # (number, size, address, interval)
-        self.fates = []          # (key, type, survived)
+        self.fates = []          # (key, type, outcome)
+        self.objects = []        # (key, which, size), beside 'fates'
+        self.freed = []          # (key, which)
+        self.lost = []           # (key, which)
+        self.telling = None         # FACT_ENDED or FACT_MARKED, in between
+        self.listens = 1         # what FACTS_BEGIN answers
+        self.follows = 1         # what the others answer
         self.first = 0           # number of the first one since the start
         self.totals = None
         self.count_collections()
@@ -105,14 +156,36 @@ class BaseSamplingTest(BaseDirectGCTest):
     def answer(self, number):
         return number + 1
 
-    def on_collected(self, key, type, survived):
-        self.fates.append((key, type, survived))
+    def on_fact(self, what, key, which, type, size):
+        if what == FACTS_BEGIN:
+            assert self.telling is None
+            if self.listens:
+                self.telling = []
+            return self.listens
+        if what == FACT_STARTED:
+            assert self.telling is None
+            return 0
+        assert self.telling is not None
+        if what == FACTS_END:
+            self.telling = None
+        elif what in OUTCOMES:
+            self.fates.append((key, type, OUTCOMES[what]))
+            self.objects.append((key, which, size))
+        elif what == FACT_FREED:
+            assert FACT_MARKED in self.telling
+            self.freed.append((key, which))
+        elif what == FACT_LOST:
+            self.lost.append((key, which))
+        else:
+            assert what in (FACT_ENDED, FACT_MARKED) and self.telling == []
+            self.telling.append(what)
+        return self.follows
 
     # ---------- what the program does
 
     def start(self, interval, seed=0, fixed=True):
         self.totals = self.gc.start_allocation_sampling(
-            interval, seed, fixed, self.sampled, self.collected)
+            interval, seed, fixed, self.sampled, self.fact)
         assert self.totals
         self.first = len(self.sizes)
         del self.samples[:]
@@ -140,6 +213,20 @@ class BaseSamplingTest(BaseDirectGCTest):
         p = self.alloc(WEAKREF)
         p.weakptr = llmemory.cast_ptr_to_adr(target)
         return p
+
+    def piece(self, *kinds, **options):
+        """Allocate objects in one piece, as the JIT does.  A kind is a type,
+        or a type and a length.  The last ones are never 'made', if it is said
+        how many are."""
+        kinds = [kind if isinstance(kind, tuple) else (kind, 0)
+                 for kind in kinds]
+        sizes = [total_size(TYPE, n) for TYPE, n in kinds]
+        made = options.pop('made', len(kinds))
+        total = sum(sizes)
+        result = make_piece(self, [(TYPE, n, size) for (TYPE, n), size
+                                   in zip(kinds, sizes)[:made]], total)
+        self.sizes.append(total)
+        return result
 
     def allocated(self, p, size):
         number = len(self.sizes)
@@ -195,6 +282,8 @@ class BaseSamplingTest(BaseDirectGCTest):
         return [sample[0] - self.first for sample in self.samples]
 
     def type_index(self, TYPE):
+        if TYPE is None:
+            return -1
         return self.gc.get_member_index(self.get_type_id(TYPE))
 
     def check(self, interval):

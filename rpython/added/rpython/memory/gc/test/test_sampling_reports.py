@@ -4,7 +4,7 @@ import sys
 from rpython.memory.gc.incminimark import (STATE_SCANNING, STATE_MARKING,
     STATE_SWEEPING)
 from rpython.memory.gc.test.sampling_support import (SMALL, CHARS, DESTROYED,
-    FINALIZED, BaseSamplingTest, adr)
+    FINALIZED, OUTCOMES, DIED, PROMOTED, PINNED, NOT_KNOWN, BaseSamplingTest, adr)
 from rpython.memory.gc.test.test_direct import S, VAR, WORD
 from rpython.memory.gctypelayout import WEAKREF
 from rpython.rlib import rgc
@@ -13,18 +13,19 @@ from rpython.rtyper.lltypesystem import lltype
 
 
 class TestReports(BaseSamplingTest):
-    """What sampled() answers, and what collected() is told"""
+    """What sampled() answers, and what fact() is told of young objects"""
 
     def one_fate(self):
         self.gc.collect(0)
-        [(key, type, survived)] = self.fates
+        [(key, type, outcome)] = self.fates
+        assert self.objects == [(key, 0, 0)]
         assert key == len(self.sizes)
-        del self.fates[:]
+        del self.fates[:], self.objects[:]
         # it is not reported again
         self.gc.collect(0)
         self.gc.collect(2)
         assert self.fates == []
-        return type, survived
+        return type, outcome
 
     def only(self, alloc, *args):
         """Of this object alone, sampled() wants to hear again."""
@@ -37,36 +38,36 @@ class TestReports(BaseSamplingTest):
 
     def test_dead(self):
         self.only(self.alloc, S)
-        assert self.one_fate() == (self.type_index(S), 0)
+        assert self.one_fate() == (self.type_index(S), DIED)
 
     def test_moved(self):
         p = self.keep(self.only(self.alloc, S))
         assert self.offset(p) is not None
-        assert self.one_fate() == (self.type_index(S), 1)
+        assert self.one_fate() == (self.type_index(S), PROMOTED)
         assert self.offset(self.stackroots[0]) is None
 
     def test_moved_because_an_old_object_points_to_it(self):
         old = lltype.malloc(S, immortal=True, zero=True)
         self.consider_constant(old)
         self.write(old, 'next', self.only(self.alloc, S))
-        assert self.one_fate() == (self.type_index(S), 1)
+        assert self.one_fate() == (self.type_index(S), PROMOTED)
 
     def test_pinned(self):
         p = self.keep(self.only(self.alloc, SMALL))
         assert self.gc.pin(adr(p))
-        assert self.one_fate() == (self.type_index(SMALL), 1)
+        assert self.one_fate() == (self.type_index(SMALL), PINNED)
         assert self.offset(self.stackroots[0]) is not None
 
     def test_pinned_and_dead(self):
         p = self.only(self.alloc, SMALL)
         assert self.gc.pin(adr(p))
-        assert self.one_fate() == (self.type_index(SMALL), 0)
+        assert self.one_fate() == (self.type_index(SMALL), DIED)
 
     def test_unpinned(self):
         p = self.keep(self.only(self.alloc, SMALL))
         assert self.gc.pin(adr(p))
         self.gc.unpin(adr(p))
-        assert self.one_fate() == (self.type_index(SMALL), 1)
+        assert self.one_fate() == (self.type_index(SMALL), PROMOTED)
         assert self.offset(self.stackroots[0]) is None
 
     def test_unpinned_after_a_collection(self):
@@ -74,14 +75,14 @@ class TestReports(BaseSamplingTest):
         assert self.gc.pin(adr(p))
         self.gc.collect(0)
         self.gc.unpin(adr(p))
-        # it was said already that it survived one, when it was young
-        assert self.one_fate() == (self.type_index(SMALL), 1)
+        # it was said that it is pinned, and no more is
+        assert self.one_fate() == (self.type_index(SMALL), PINNED)
 
     def test_unpinned_and_dead(self):
         p = self.only(self.alloc, SMALL)
         assert self.gc.pin(adr(p))
         self.gc.unpin(adr(p))
-        assert self.one_fate() == (self.type_index(SMALL), 0)
+        assert self.one_fate() == (self.type_index(SMALL), DIED)
 
     def test_next_to_a_pinned_object(self):
         # that one is in the nursery for longer than its neighbours
@@ -99,37 +100,37 @@ class TestReports(BaseSamplingTest):
             self.fresh()
             p = self.keep(self.only(self.alloc, S))
             getattr(self.gc, ask.im_func.func_name)(p)
-            assert self.one_fate() == (self.type_index(S), 1)
+            assert self.one_fate() == (self.type_index(S), PROMOTED)
 
     def test_shadow_dead(self):
         p = self.only(self.alloc, S)
         self.gc.identityhash(p)
-        assert self.one_fate() == (self.type_index(S), 0)
+        assert self.one_fate() == (self.type_index(S), DIED)
 
     def test_shadow_pinned(self):
         p = self.keep(self.only(self.alloc, SMALL))
         self.gc.id(p)
         assert self.gc.pin(adr(p))
-        assert self.one_fate() == (self.type_index(SMALL), 1)
+        assert self.one_fate() == (self.type_index(SMALL), PINNED)
 
     def test_old_style_finalizer(self):
         # old from the beginning, even if nothing refers to it
         self.gc.call_destructor = lambda obj: None
         self.only(self.alloc_finalizer, FINALIZED, False)
-        assert self.one_fate() == (self.type_index(FINALIZED), 1)
+        assert self.one_fate() == (self.type_index(FINALIZED), PROMOTED)
 
     def test_light_finalizer(self):
         called = []
         self.gc.call_destructor = called.append
         self.keep(self.only(self.alloc_finalizer, DESTROYED, True))
-        assert self.one_fate() == (self.type_index(DESTROYED), 1)
+        assert self.one_fate() == (self.type_index(DESTROYED), PROMOTED)
         assert not called
 
     def test_light_finalizer_dead(self):
         called = []
         self.gc.call_destructor = called.append
         self.only(self.alloc_finalizer, DESTROYED, True)
-        assert self.one_fate() == (self.type_index(DESTROYED), 0)
+        assert self.one_fate() == (self.type_index(DESTROYED), DIED)
         assert len(called) == 1
 
     def test_weakref(self):
@@ -140,18 +141,18 @@ class TestReports(BaseSamplingTest):
                 self.keep(target)
             p = self.only(self.alloc_weakref, target)
             self.keep(p)
-            assert self.one_fate() == (self.type_index(WEAKREF), 1)
+            assert self.one_fate() == (self.type_index(WEAKREF), PROMOTED)
             assert bool(self.stackroots[-1].weakptr) == target_lives
 
     def test_weakref_dead(self):
         target = self.keep(self.alloc())
         self.only(self.alloc_weakref, target)
-        assert self.one_fate() == (self.type_index(WEAKREF), 0)
+        assert self.one_fate() == (self.type_index(WEAKREF), DIED)
 
     def test_shrunk(self):
         p = self.keep(self.only(self.alloc, CHARS, 4 * WORD))
         assert self.gc.shrink_array(adr(p), 1)
-        assert self.one_fate() == (self.type_index(CHARS), 1)
+        assert self.one_fate() == (self.type_index(CHARS), PROMOTED)
         assert len(self.stackroots[0]) == 1
         # it is what was reserved that counts
         self.stop()
@@ -185,12 +186,13 @@ class TestReports(BaseSamplingTest):
         # marking and sweeping know other kinds of dead objects than these
         held = []                # of the roots, their numbers
         states = set()
-        def on_collected(key, type, survived):
-            self.on_collected(key, type, survived)
-            states.add(self.gc.gc_state)
-            assert type == self.type_index(VAR)
-            assert survived == int(key - 1 in held)
-        self.collected = llhelper(rgc.ALLOCATION_COLLECTED, on_collected)
+        def on_fact(what, key, which, type, size):
+            if what in OUTCOMES:
+                states.add(self.gc.gc_state)
+                assert type == self.type_index(VAR)
+                assert OUTCOMES[what] == int(key - 1 in held)
+            return self.on_fact(what, key, which, type, size)
+        self.fact = llhelper(rgc.ALLOCATION_FACT, on_fact)
         self.start(1)
         for i in range(100):
             self.keep(self.alloc(VAR, i % 25))
@@ -240,37 +242,49 @@ class TestReports(BaseSamplingTest):
         self.gc.collect(0)
         assert sorted(self.fates) == sorted(expected)
 
-    def test_out_of_memory_for_a_report(self):
-        # The program does not notice.  One object is forgotten, and no key
-        # takes the place of an address.
-        class Failing(object):
-            def __init__(self, stack, bad):
-                self.stack = stack
-                self.bad = bad
-                self.count = 0
-                self.pop = stack.pop
-                self.non_empty = stack.non_empty
-            def append(self, address):
-                self.count += 1
-                if self.count == self.bad:
-                    raise MemoryError
-                self.stack.append(address)
+    def test_out_of_memory_for_what_waits(self):
+        # the program doesn't notice; nobody takes what is not heard of for an
+        # object that is young
+        self.start(1)
+        self.gc.sample_point.objects.waiting.limit = 3
+        for i in range(5):
+            assert self.offset(self.keep(self.alloc())) == 4 * i
+        type = self.type_index(S)
+        assert self.fates == [(4, -1, NOT_KNOWN), (5, -1, NOT_KNOWN)]
+        self.stackroots.pop(1)
+        self.gc.collect(0)
+        assert self.fates[2:] == [(1, type, PROMOTED), (2, type, DIED),
+                                  (3, type, PROMOTED)]
+        # there is room again
+        self.alloc()
+        self.gc.collect(0)
+        assert self.fates[5:] == [(6, type, DIED)]
+        self.check(1)
 
-        for bad, forgotten in [(1, 1), (2, 1), (5, 3), (6, 3), (9, 5),
-                               (10, 5)]:
+    def test_out_of_memory_for_what_is_young(self):
+        self.start(1)
+        self.gc.sample_point.objects.young.limit = 3
+        for i in range(5):
+            self.alloc()
+        self.gc.collect(0)
+        type = self.type_index(S)
+        assert sorted(self.fates) == [
+            (1, type, DIED), (2, type, DIED), (3, type, DIED),
+            (4, -1, NOT_KNOWN), (5, -1, NOT_KNOWN)]
+        self.check(1)
+
+    def test_malloc_fails(self):
+        def grow():
+            return False
+        for name in ['waiting', 'young']:
             self.fresh()
             self.start(1)
-            point = self.gc.sample_point
-            point.objects = Failing(point.objects, bad)
-            for i in range(5):
-                assert self.offset(self.keep(self.alloc())) == 4 * i
-            self.stackroots.pop(1)
+            getattr(self.gc.sample_point.objects, name).grow = grow
+            for i in range(10):
+                self.alloc()
             self.gc.collect(0)
-            expected = {1: 1, 2: 0, 3: 1, 4: 1, 5: 1}
-            del expected[forgotten]
-            type = self.type_index(S)
             assert sorted(self.fates) == [
-                (key, type, expected[key]) for key in sorted(expected)]
+                (i + 1, -1, NOT_KNOWN) for i in range(10)]
             self.check(1)
 
     def test_large_keys(self):
@@ -293,7 +307,7 @@ class TestReports(BaseSamplingTest):
         self.gc.collect(2)
         assert len(self.samples) == 23
         assert self.fates == []
-        assert not self.gc.sample_point.objects.non_empty()
+        assert self.gc.sample_point.objects.waiting.length == 0
 
     # ---------- the end
 
@@ -411,11 +425,13 @@ class TestReports(BaseSamplingTest):
         def sampled(size, address):
             others.append(size)
             return 5
-        def collected(key, type, survived):
-            others.append((key, survived))
+        def fact(what, key, which, type, size):
+            if what in OUTCOMES:
+                others.append((key, OUTCOMES[what]))
+            return 1
         assert self.gc.start_allocation_sampling(
             4 * WORD, 0, True, llhelper(rgc.ALLOCATION_SAMPLED, sampled),
-            llhelper(rgc.ALLOCATION_COLLECTED, collected))
+            llhelper(rgc.ALLOCATION_FACT, fact))
         self.alloc()
         self.gc.collect(0)
         assert self.numbers() == [0]

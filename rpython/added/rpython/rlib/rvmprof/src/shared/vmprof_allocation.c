@@ -9,6 +9,7 @@
 #include "profile_log.h"
 #include "recorder.h"
 #include "stack_nodes.h"
+#include "type_names.h"
 #include "vmp_stack.h"
 #include "vmprof_common.h"
 #include "vmprof_memory.h"
@@ -25,7 +26,7 @@ int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame,
 
 /* What this engine can record, in words that PROFILE.rst defines; in the
    profile beside the settings, which say whether it was asked to */
-#define CAPABILITIES        "limits,native-frames,resident-memory,survival," \
+#define CAPABILITIES        "lifetimes,limits,native-frames,resident-memory," \
                             "time-samples,types"
 
 /* rgc.ALLOCATION_TOTALS */
@@ -33,6 +34,7 @@ struct allocation_totals {
     intptr_t interval;
     intptr_t allocated;
     intptr_t collections;
+    intptr_t memory;
 };
 
 static struct file_sink file;
@@ -41,6 +43,8 @@ static volatile int is_open;
 static int with_memory;
 static int takes_time_samples = 1;
 static const void *innermost_frame;     /* the GIL is held until it is used */
+static int with_lifetimes;
+static int64_t collection_start, majors;
 
 static void get_totals(struct profile_totals *totals)
 {
@@ -119,6 +123,7 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
 {
     int64_t key;
 
+    (void)address;              /* what is there is not an object yet */
     if (!is_open) {
         recorder_count_child();
         return -1;
@@ -126,17 +131,58 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
     if (gc_totals == NULL)
         return 0;
     innermost_frame = __builtin_frame_address(0);
-    key = recorder_allocation(size, gc_totals->interval, (uintptr_t)address,
-                              stack_key(), walk);
+    key = recorder_allocation(size, gc_totals->interval, stack_key(), walk);
     if (key != 0)
         gc_totals->interval = recorder_next_interval();
     return key;
 }
 
-void vmprof_allocation_collected(intptr_t key, intptr_t type, intptr_t survived)
+/* ____________________________________________________________ */
+/* facts */
+
+static enum facts_outcome outcome(intptr_t what)
 {
-    recorder_object(key, type, (int)survived);
+    if (!with_lifetimes)
+        return FACTS_NOT_KNOWN;
+    return what == GC_DIED ? FACTS_DIED :
+           what == GC_PROMOTED ? FACTS_PROMOTED :
+           what == GC_PINNED ? FACTS_PINNED : FACTS_NOT_KNOWN;
 }
+
+intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
+                                intptr_t type, intptr_t size)
+{
+    switch (what) {
+    case GC_BEGIN:
+        return is_open && gc_totals != NULL &&
+               recorder_begin_facts(gc_totals->collections);
+    case GC_END:
+        recorder_end_facts();
+        break;
+    case GC_STARTED:
+        collection_start = recorder_now();
+        break;
+    case GC_ENDED:
+        recorder_event(FACTS_MINOR, collection_start, gc_totals->allocated);
+        break;
+    case GC_MARKED:
+        recorder_event(FACTS_MAJOR, recorder_now(), ++majors);
+        break;
+    case GC_FREED:
+        recorder_freed(key, (int)which);
+        break;
+    case GC_LOST:
+        recorder_lost(key, (int)which);
+        break;
+    default:
+        type_names_meet(type);
+        recorder_young(key, outcome(what), type + 1, size);
+    }
+    return with_lifetimes;
+}
+
+/* ____________________________________________________________ */
+/* time samples, and what else vmprof writes */
 
 int vmprof_begin_time_sample(void)
 {
@@ -203,12 +249,21 @@ void vmprof_allocation_limit(intptr_t per_second, intptr_t share)
     recorder_limit(per_second, share);
 }
 
-int vmprof_allocation_start(char *settings)
+void vmprof_allocation_type_names(char *text, intptr_t size)
+{
+    type_names_set(text, (size_t)size);
+}
+
+int vmprof_allocation_start(char *settings, int lifetimes)
 {
     char text[1024];
-    int size = snprintf(text, sizeof text, "%s;capabilities=%s", settings,
-                        CAPABILITIES);
+    int size = snprintf(text, sizeof text, "%s;capabilities=%s;facts=%s",
+                        settings, CAPABILITIES,
+                        lifetimes ? "types,lifetimes" : "types");
 
+    with_lifetimes = lifetimes;
+    majors = 0;
+    type_names_begin();
     flush_codes();
     return result(recorder_start(size < (int)sizeof text ? text : settings));
 }
@@ -218,7 +273,7 @@ void vmprof_allocation_totals(void *totals)
     gc_totals = totals;
 }
 
-void vmprof_allocation_statistics(intptr_t counts[6])
+void vmprof_allocation_statistics(intptr_t counts[7])
 {
     struct profile_totals totals = { 0 };
 
@@ -229,6 +284,7 @@ void vmprof_allocation_statistics(intptr_t counts[6])
     counts[3] = recorder_counts.lost;
     counts[4] = recorder_counts.time_samples;
     counts[5] = recorder_counts.dropped;
+    counts[6] = gc_totals != NULL ? gc_totals->memory : 0;
 }
 
 void vmprof_allocation_stop(void)

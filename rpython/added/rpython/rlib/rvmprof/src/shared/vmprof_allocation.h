@@ -19,20 +19,30 @@ RPY_EXTERN int vmprof_allocation_open(int fd, int take_time_samples,
 /* No more samples than so many a second, or than a share of the time in
    millionths: see pace.h */
 RPY_EXTERN void vmprof_allocation_limit(intptr_t per_second, intptr_t share);
-/* After vmprof_enable() */
-RPY_EXTERN int vmprof_allocation_start(char *settings);
+/* What the GC calls its types: type_names.h.  Once in a process will do. */
+RPY_EXTERN void vmprof_allocation_type_names(char *text, intptr_t size);
+/* After vmprof_enable().  'lifetimes': what becomes of the objects is to be
+   known, not only of which type they are */
+RPY_EXTERN int vmprof_allocation_start(char *settings, int lifetimes);
 /* After vmprof_disable(), which calls it, or when vmprof_init() has failed */
 RPY_EXTERN int vmprof_allocation_close(void);
 /* What the GC counts: rgc.ALLOCATION_TOTALS.  NULL until it has begun. */
 RPY_EXTERN void vmprof_allocation_totals(void *totals);
 /* Since the last start: bytes allocated, minor collections, samples, samples
-   without a stack, time samples, time samples that met another sample */
-RPY_EXTERN void vmprof_allocation_statistics(intptr_t counts[6]);
+   without a stack, time samples, time samples that met another sample, bytes
+   that the GC has taken for sampled objects, at most */
+RPY_EXTERN void vmprof_allocation_statistics(intptr_t counts[7]);
 
 /* For the GC */
 RPY_EXTERN intptr_t vmprof_allocation_sampled(intptr_t size, void *address);
-RPY_EXTERN void vmprof_allocation_collected(intptr_t key, intptr_t type,
-                                            intptr_t survived);
+/* 'what': as in sampled_objects.py */
+enum {
+    GC_BEGIN, GC_END, GC_STARTED, GC_ENDED, GC_MARKED, GC_DIED, GC_PROMOTED,
+    GC_PINNED, GC_NOT_KNOWN, GC_FREED, GC_LOST
+};
+RPY_EXTERN intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key,
+                                           intptr_t which, intptr_t type,
+                                           intptr_t size);
 
 /* For the rest of vmprof */
 int vmprof_takes_time_samples(void);

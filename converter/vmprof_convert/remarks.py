@@ -1,0 +1,105 @@
+"""What a profile doesn't tell, and what its figures are worth: one line each.
+
+All reports ask here, so that they agree.
+"""
+from __future__ import annotations
+
+from vmprof_convert.lifetimes import NOT_TOLD, WAS_LOST, WAS_PINNED
+from vmprof_convert.model import Profile
+from vmprof_convert.program import LOST
+from vmprof_convert.summary import LINE, TYPE, Choice, Summary
+from vmprof_convert.units import format_bytes
+
+
+def of_run(profile: Profile) -> list[str]:
+    """What of the run is not in the profile."""
+    lines = []
+    if profile.end_time is None:
+        lines.append("the run did not end normally; this is what it had "
+                     "written")
+    if profile.ended:
+        lines.append("the profile ends before the program did: %s"
+                     % profile.ended)
+    if profile.unknown:
+        lines.append(
+            "blocks of kinds that are not known here were passed over: %s; a "
+            "newer vmprof-convert may show what is in them"
+            % profile.passed_over)
+    if profile.children:
+        lines.append(
+            "%d child process%s not sampled: what %s allocated is not in here"
+            % (profile.children, *(
+                ("es were", "they") if profile.children > 1 else
+                (" was", "it"))))
+    return lines
+
+
+def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
+    """What is missing from the figures, and from which ones."""
+    lines = []
+    if profile.has_lifetimes:
+        lines.append(_alive(profile, choice))
+    for state, text in (
+            (NOT_TOLD, "not told apart: %s were allocated in one piece with "
+                       "others; nobody knows of which type they are, nor what "
+                       "became of them"),
+            (WAS_LOST, "lost: what became of %s is not known: they were too "
+                       "many to be remembered"),
+            (WAS_PINNED, "pinned: %s could not be moved by the GC, and were not "
+                         "followed")):
+        if summary.figures.sum(state).samples:
+            lines.append(text % _samples(summary, state))
+    untyped = summary.untyped.sum().samples
+    if profile.has_types and TYPE in choice.by and untyped:
+        lines.append(
+            "type not known: %d sampled objects (%s), also those that were made "
+            "since the last minor collection" % (
+                untyped, format_bytes(summary.untyped.bytes().value)))
+    if profile.misfits:
+        lines.append("passed over: %d facts about objects fit no sample; the "
+                     "profile may be damaged" % profile.misfits)
+    if summary.hidden.sum().samples:
+        lines.append("hidden: %s of what only the interpreter knows"
+                     % format_bytes(summary.hidden.bytes().value))
+    if LINE in choice.by and not summary.has_lines and summary.samples:
+        lines.append("lines: which ones were executed is not recorded in this "
+                     "profile; these are where the functions begin")
+    if profile.lost_stacks:
+        lines.append("lost: the stacks of %d of %d samples; their bytes are in %s"
+                     % (profile.lost_stacks,
+                        summary.samples + summary.time_samples, LOST.name))
+    if profile.cut_stacks:
+        lines.append("cut: the stacks of %d samples were deeper than vmprof "
+                     "records; their outermost callers are missing from "
+                     "\"total\"" % profile.cut_stacks)
+    if summary.missing:
+        names = ", ".join(sorted({f.name for f in summary.missing})[:3])
+        if len(summary.missing) > 3:
+            names += " and %d more" % (len(summary.missing) - 3)
+        lines.append(
+            "missing: compiled code that resumes what waits in \"yield from\" or "
+            "\"await\" doesn't show who waits; up to %s are missing from "
+            "\"total\" of %s" % (format_bytes(summary.missing_bytes), names))
+    if summary.time_samples:
+        lines.append("time samples: %d; vmprofshow and vmprof-convert show them"
+                     % summary.time_samples)
+    return lines
+
+
+def _samples(summary: Summary, state: str) -> str:
+    return "%d sampled objects (%s)" % (
+        summary.figures.sum(state).samples,
+        format_bytes(summary.figures.bytes(state).value))
+
+
+def _alive(profile: Profile, choice: Choice) -> str:
+    """As of when."""
+    end = profile.end if choice.at is None else choice.at
+    majors = [collection.time for collection in profile.collections
+              if collection.is_major and collection.time <= end]
+    if not majors:
+        return ("alive: no major collection had ended by then, so that all "
+                "counts as alive that survived a minor one")
+    return ("alive: what is old is judged by the last of %d major collection%s, "
+            "whose marking ended at %.2f s" % (
+                len(majors), "s" if len(majors) > 1 else "", majors[-1] / 1e9))

@@ -1,0 +1,85 @@
+"""What the user sees of an object's type.
+
+All outputs ask here, so that they agree.
+"""
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from vmprof_convert.model import Profile, Type
+
+#: what a type is: a class of Python's; storage that belongs to one; what only
+#: the interpreter knows; what has no name but the GC's; or nobody knows
+CLASS, STORAGE, INTERNAL, LAYOUT, NOT_KNOWN = (
+    "class", "storage", "internal", "layout", "not known")
+
+#: of a name so many characters are shown: it may be anything
+MAX_NAME = 200
+
+# pypy.objspace.std.listobject.W_ListObject { super, ... }
+_STRUCT = re.compile(r"(?:varsize )?(?:Gc)?(?:Struct|Array|Opaque)? ?([^\s{]+)")
+_ARRAY = re.compile(r"(?:varsize )?(?:Gc)?Array of (.*)", re.DOTALL)
+
+
+class Shown(NamedTuple):
+    """A type as it is shown; what looks the same is the same."""
+
+    name: str
+    #: CLASS to NOT_KNOWN
+    kind: str
+
+
+#: stands for objects of which the type is not known
+UNNAMED = Shown("[type not known]", NOT_KNOWN)
+
+
+class TypeNames:
+    """The types of a profile as the user sees them."""
+
+    def __init__(self, profile: Profile, *, group_storage: bool = False):
+        """`group_storage`: storage is shown as what it belongs to."""
+        self._types = profile.types
+        self._group_storage = group_storage
+        self._known: dict[int, Shown] = {-1: UNNAMED}
+
+    def shown(self, number: int) -> Shown:
+        """The type of this index; -1: not known."""
+        found = self._known.get(number)
+        if found is None:
+            found = self._known[number] = self._shown(self._types[number])
+        return found
+
+    def _shown(self, type_: Type) -> Shown:
+        if type_.python:
+            return Shown(_clean(type_.python), CLASS)
+        if type_.owner:
+            if self._group_storage:
+                return Shown(_clean(type_.owner), CLASS)
+            return Shown("%s (storage)" % _clean(type_.owner), STORAGE)
+        if type_.internal:
+            return Shown("<%s>" % _clean(type_.internal), INTERNAL)
+        short = _clean(_short(type_.layout))
+        if short:
+            return Shown("<%s>" % short, LAYOUT)
+        if type_.number >= 0:
+            return Shown("<type %d>" % type_.number, LAYOUT)
+        return UNNAMED
+
+
+def _clean(name: str) -> str:
+    """In one line."""
+    name = "".join(c if c.isprintable() else "?" for c in name[:MAX_NAME + 1])
+    return name if len(name) <= MAX_NAME else name[:MAX_NAME - 3] + "..."
+
+
+def _short(layout: str) -> str:
+    """What a programmer needs of the GC's name."""
+    layout = re.sub(r"^member\d+\s+", "", layout[:10 * MAX_NAME]).strip()
+    prefix = ""
+    while match := _ARRAY.match(layout):
+        prefix += "array of "
+        layout = match[1].lstrip("* ")
+    match = _STRUCT.match(layout)
+    name = (match[1] if match else "").rpartition(".")[2]
+    return prefix + name if name not in ("", "?") else prefix[:-4]

@@ -1,0 +1,397 @@
+"""Allocation sampling: when the sampled objects die that have become old."""
+from rpython.memory.gc.incminimark import (STATE_SCANNING, STATE_MARKING,
+    STATE_SWEEPING)
+from rpython.memory.gc.sampled_objects import MAX_FOLLOWED
+from rpython.memory.gc.test.sampling_support import (SMALL, CHARS, DESTROYED,
+    FINALIZED, DIED, PROMOTED, PINNED, BaseSamplingTest, adr)
+from rpython.memory.gc.test.test_direct import S, VAR, WORD
+from rpython.rlib.rawrefcount import REFCNT_FROM_PYPY
+from rpython.rtyper.annlowlevel import llhelper
+from rpython.rtyper.lltypesystem import lltype, llmemory
+
+
+class TestLifetimes(BaseSamplingTest):
+
+    def outcomes(self):
+        return [outcome for _, _, outcome in self.fates]
+
+    def followed(self):
+        return self.gc.sample_point.objects.followed.length
+
+    def step_to(self, state):
+        """Until that state is reached."""
+        self.gc.debug_gc_step()
+        while self.gc.gc_state != state:
+            self.gc.debug_gc_step()
+
+    def test_promoted_and_freed(self):
+        self.start(1)
+        self.keep(self.alloc())
+        self.keep(self.alloc())
+        self.alloc()
+        self.gc.collect(0)
+        assert self.outcomes() == [PROMOTED, PROMOTED, DIED]
+        assert self.followed() == 2
+        self.gc.collect(2)
+        assert self.freed == []
+        self.stackroots.pop(0)
+        self.gc.collect(0)
+        assert self.freed == []
+        self.gc.collect(2)
+        assert self.freed == [(1, 0)]
+        self.stackroots.pop()
+        self.gc.collect(2)
+        assert self.freed == [(1, 0), (2, 0)]
+        assert self.followed() == 0
+        self.gc.collect(2)
+        assert len(self.freed) == 2
+
+    def test_told_when_marking_ends(self):
+        self.start(1)
+        self.keep(self.alloc())
+        self.gc.collect(0)
+        self.stackroots.pop()
+        assert self.gc.gc_state == STATE_SCANNING
+        self.step_to(STATE_MARKING)
+        assert self.freed == []
+        self.step_to(STATE_SWEEPING)
+        assert self.freed == [(1, 0)]
+        self.step_to(STATE_SCANNING)
+        assert self.freed == [(1, 0)]
+
+    def test_dead_since_the_marking_has_begun(self):
+        # it was marked already: the next major collection finds it dead
+        self.start(1)
+        p = self.keep(self.alloc())
+        self.gc.collect(0)
+        self.gc.TEST_VISIT_SINGLE_STEP = True
+        self.keep(self.alloc())
+        self.step_to(STATE_MARKING)
+        self.gc.debug_gc_step(2)
+        assert self.gc.gc_state == STATE_MARKING
+        del self.stackroots[:]
+        self.gc.TEST_VISIT_SINGLE_STEP = False
+        self.step_to(STATE_SWEEPING)
+        first = len(self.freed)
+        self.gc.collect(2)
+        assert sorted(self.freed) == [(1, 0), (2, 0)]
+        assert first < 2
+
+    def test_promoted_while_it_marks(self):
+        self.start(1)
+        self.step_to(STATE_MARKING)
+        self.keep(self.alloc())
+        self.alloc()
+        self.step_to(STATE_SWEEPING)
+        assert self.outcomes() == [PROMOTED, DIED]
+        assert self.freed == []
+        self.stackroots.pop()
+        self.gc.collect(2)
+        assert self.freed == [(1, 0)]
+
+    def test_promoted_by_the_collection_before_marking_ends(self):
+        # from a dead object: it is swept in the same major collection
+        self.start(1)
+        old = self.keep(self.alloc())
+        self.gc.collect(0)
+        old = self.stackroots.pop()
+        self.step_to(STATE_MARKING)
+        self.write(old, 'next', self.alloc())
+        self.step_to(STATE_SWEEPING)
+        assert self.outcomes() == [PROMOTED, PROMOTED]
+        assert self.freed == [(1, 0), (2, 0)]
+        self.gc.collect(2)
+        assert len(self.freed) == 2
+
+    def test_promoted_while_it_sweeps(self):
+        # without a mark, and not swept: it is judged by the next one
+        self.start(1)
+        for i in range(20):
+            self.keep(self.alloc())
+        self.gc.collect(0)
+        self.step_to(STATE_SWEEPING)
+        kept = self.keep(self.alloc())
+        self.gc.debug_gc_step()
+        assert len(self.fates) == 21 and self.freed == []
+        self.step_to(STATE_SCANNING)
+        assert self.freed == []
+        self.stackroots.pop()
+        self.gc.collect(2)
+        assert self.freed == [(21, 0)]
+
+    def test_collect_step(self):
+        # garbage and survivors, one step of the collector after the other
+        self.start(1)
+        self.gc.TEST_VISIT_SINGLE_STEP = True
+        held = []
+        dead = set()
+        for i in range(120):
+            self.keep(self.alloc(*[(S, 0), (SMALL, 0), (VAR, 3),
+                                   (VAR, 20)][i % 4]))
+            held.append(i + 1)
+            if len(held) > 8:
+                self.stackroots.pop(i % 8)
+                dead.add(held.pop(i % 8))
+            self.gc.debug_gc_step()
+            for key, which in self.freed:
+                assert which == 0 and key in dead
+        self.gc.TEST_VISIT_SINGLE_STEP = False
+        self.gc.collect(2)
+        assert self.outcomes() == [PROMOTED] * 120
+        assert sorted(self.freed) == [(key, 0) for key in sorted(dead)]
+        assert self.followed() == 8
+
+    def test_large_objects(self):
+        self.start(1)
+        self.keep(self.alloc(VAR, 30))
+        self.alloc(VAR, 30)
+        self.keep(self.alloc(CHARS, 300))
+        self.gc.collect(0)
+        assert self.outcomes() == [PROMOTED, DIED, PROMOTED]
+        self.stackroots.pop(0)
+        self.gc.collect(2)
+        assert self.freed == [(1, 0)]
+
+    def test_objects_of_one_piece(self):
+        self.start(1)
+        objects = self.piece(S, SMALL, S, SMALL)
+        for i in [0, 2, 3]:
+            self.keep(objects[i])
+        self.gc.collect(0)
+        assert self.outcomes() == [PROMOTED, DIED, PROMOTED, PROMOTED]
+        self.stackroots.pop(1)
+        self.gc.collect(2)
+        assert self.freed == [(1, 2)]
+        del self.stackroots[:]
+        self.gc.collect(2)
+        assert self.freed == [(1, 2), (1, 0), (1, 3)]
+
+    def test_pinned_objects_are_forgotten(self):
+        self.start(1)
+        p = self.keep(self.alloc(SMALL))
+        assert self.gc.pin(adr(p))
+        self.gc.collect(2)
+        assert self.outcomes() == [PINNED]
+        self.gc.unpin(adr(self.stackroots[0]))
+        self.gc.collect(2)
+        self.stackroots.pop()
+        self.gc.collect(2)
+        assert len(self.fates) == 1 and self.freed == []
+        assert self.followed() == 0
+
+    def test_shadow(self):
+        # old where id() has said that it will be
+        self.start(1)
+        p = self.keep(self.alloc())
+        address = self.gc.id(p)
+        self.gc.collect(0)
+        assert self.gc.id(self.stackroots[0]) == address
+        self.gc.collect(2)
+        assert self.freed == []
+        self.stackroots.pop()
+        self.gc.collect(2)
+        assert self.freed == [(1, 0)]
+
+    def test_shadow_of_a_dead_object(self):
+        # its memory is swept later; the object died young, once
+        self.start(1)
+        self.gc.id(self.alloc())
+        self.gc.collect(2)
+        assert self.outcomes() == [DIED]
+        assert self.freed == []
+
+    def test_the_same_address_again(self):
+        # what dies is told before another object can be there
+        self.start(1)
+        for i in range(10):
+            self.keep(self.alloc())
+            self.gc.collect(0)
+            self.stackroots.pop()
+            self.gc.collect(2)
+            assert self.freed == [(key + 1, 0) for key in range(i + 1)]
+        self.keep(self.alloc())
+        self.gc.collect(2)
+        assert len(self.freed) == 10
+        assert self.followed() == 1
+
+    def test_finalizer_that_resurrects(self):
+        # marked when marking ends, whether or not the finalizer keeps it
+        resurrected = []
+        def finalize(obj):
+            p = llmemory.cast_adr_to_ptr(obj, lltype.Ptr(FINALIZED))
+            resurrected.append(self.keep(p))
+        self.gc.call_destructor = finalize
+        self.start(1)
+        self.alloc_finalizer(FINALIZED, False)
+        self.gc.collect(0)
+        assert self.outcomes() == [PROMOTED]
+        self.gc.collect(2)
+        assert len(resurrected) == 1 and self.freed == []
+        self.gc.collect(2)
+        assert self.freed == []
+        self.stackroots.pop()
+        self.gc.collect(2)
+        assert len(resurrected) == 1 and self.freed == [(1, 0)]
+
+    def test_what_a_resurrected_object_refers_to(self):
+        # from a queue of finalizers; freed later, both
+        from rpython.memory.gctypelayout import FIN_HANDLER_ARRAY
+        queue = self.gc.AddressDeque()
+        handlers = lltype.malloc(FIN_HANDLER_ARRAY, 1, immortal=True)
+        self.gc._adr2deque = lambda address: queue
+        self.gc.finalizer_handlers = lambda: handlers
+        handlers[0].trigger = llhelper(
+            lltype.typeOf(handlers[0].trigger), lambda: None)
+        self.start(1)
+        p = self.keep(self.alloc())
+        self.write(p, 'next', self.alloc())
+        self.gc.register_finalizer(
+            0, lltype.cast_opaque_ptr(llmemory.GCREF, p))
+        self.gc.collect(0)
+        self.stackroots.pop()
+        self.gc.collect(2)
+        assert self.outcomes() == [PROMOTED, PROMOTED]
+        assert self.freed == []
+        queue.popleft()
+        self.gc.collect(2)
+        assert self.freed == [(1, 0), (2, 0)]
+
+    def test_destructor(self):
+        called = []
+        self.gc.call_destructor = called.append
+        self.start(1)
+        self.keep(self.alloc_finalizer(DESTROYED, True))
+        self.gc.collect(0)
+        self.stackroots.pop()
+        self.gc.collect(2)
+        assert len(called) == 1
+        assert self.freed == [(1, 0)]
+
+    def test_weakref(self):
+        # it keeps nothing alive, and dies on its own
+        self.start(1)
+        target = self.keep(self.alloc())
+        self.keep(self.alloc_weakref(target))
+        self.gc.collect(0)
+        assert self.outcomes() == [PROMOTED, PROMOTED]
+        self.stackroots.pop(0)
+        self.gc.collect(2)
+        assert self.freed == [(1, 0)]
+        assert not self.stackroots[0].weakptr
+        self.stackroots.pop()
+        self.gc.collect(2)
+        assert self.freed == [(1, 0), (2, 0)]
+
+    def test_collection_inside_of_a_finalizer(self):
+        def finalize(obj):
+            self.keep(self.alloc())
+            self.gc.collect(2)
+            self.stackroots.pop()
+            self.alloc()
+            self.gc.collect(0)
+        self.gc.call_destructor = finalize
+        self.start(1)
+        self.alloc_finalizer(FINALIZED, False)
+        self.keep(self.alloc())
+        self.gc.collect(2)
+        self.gc.collect(2)
+        assert sorted(key for key, _, _ in self.fates) == [1, 2, 3, 4]
+        assert dict((key, outcome) for key, _, outcome in self.fates) == {
+            1: PROMOTED, 2: PROMOTED, 3: PROMOTED, 4: DIED}
+        assert sorted(self.freed) == [(1, 0), (3, 0)]
+
+    def test_rawrefcount(self):
+        # alive as long as C refers to it
+        self.gc.rawrefcount_init(lambda: None)
+        self.start(1)
+        p = self.alloc()
+        pyobject = lltype.malloc(self.gc.PYOBJ_HDR, flavor='raw')
+        pyobject.ob_refcnt = REFCNT_FROM_PYPY + 1
+        pyobject.ob_pypy_link = 0
+        self.gc.rawrefcount_create_link_pypy(
+            lltype.cast_opaque_ptr(llmemory.GCREF, p),
+            llmemory.cast_ptr_to_adr(pyobject))
+        self.gc.collect(0)
+        assert self.outcomes() == [PROMOTED]
+        self.gc.collect(2)
+        assert self.freed == []
+        pyobject.ob_refcnt -= 1
+        self.gc.collect(2)
+        assert self.freed == [(1, 0)]
+        self.gc.rawrefcount_next_dead()
+        lltype.free(pyobject, flavor='raw')
+
+    # ---------- memory
+
+    def test_more_than_are_followed(self):
+        self.start(1)
+        objects = self.gc.sample_point.objects
+        assert objects.followed.limit == MAX_FOLLOWED == 2**20
+        objects.followed.limit = 3
+        for i in range(5):
+            self.keep(self.alloc())
+        self.gc.collect(0)
+        assert self.outcomes() == [PROMOTED] * 5
+        assert self.lost == [(4, 0), (5, 0)]
+        self.stackroots.pop(1)
+        self.gc.collect(2)
+        assert self.freed == [(2, 0)]
+        # there is room again
+        self.keep(self.alloc())
+        self.gc.collect(0)
+        assert len(self.lost) == 2
+        del self.stackroots[:]
+        self.gc.collect(2)
+        assert self.freed == [(2, 0), (1, 0), (3, 0), (6, 0)]
+
+    def test_not_followed(self):
+        # who says 0 hears no more
+        self.start(1)
+        self.follows = 0
+        self.keep(self.alloc())
+        self.gc.collect(0)
+        assert self.outcomes() == [PROMOTED]
+        assert self.followed() == 0
+        self.stackroots.pop()
+        self.gc.collect(2)
+        assert self.freed == self.lost == []
+
+    def test_nobody_listens(self):
+        self.start(1)
+        self.keep(self.alloc())
+        self.gc.collect(0)
+        self.listens = 0
+        fates = len(self.fates)
+        self.stackroots.pop()
+        self.alloc()
+        self.gc.collect(2)
+        assert len(self.fates) == fates and self.freed == []
+        assert self.followed() == 0
+
+    def test_stop_gives_memory_back(self):
+        self.start(1)
+        for i in range(300):
+            self.keep(self.alloc())
+        self.gc.collect(0)
+        objects = self.gc.sample_point.objects
+        assert objects.followed.room >= 300
+        self.alloc()
+        self.gc.collect(0)
+        # three words of each that is followed
+        assert self.totals.memory >= 300 * 3 * WORD
+        self.stop()
+        for table in [objects.waiting, objects.young, objects.followed]:
+            assert not table.records
+            assert table.room == table.length == 0
+        del self.stackroots[:]
+        self.gc.collect(2)
+        assert self.freed == []
+
+    def test_an_end_from_inside_gives_memory_back(self):
+        self.start(1)
+        for i in range(5):
+            self.keep(self.alloc())
+        self.answer = lambda n: -1
+        self.alloc()
+        objects = self.gc.sample_point.objects
+        assert objects.waiting.room == objects.followed.room == 0

@@ -1,0 +1,279 @@
+"""tracemalloc's interface in PyPy: what is alive, and where it was allocated."""
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from conftest import PyPy
+
+pytestmark = pytest.mark.xdist_group("tracemalloc")
+
+PROLOGUE = """
+    import gc, json
+    from vmprof_allocation import tracemalloc
+    class Node(object):
+        __slots__ = ("a", "b")
+    def make(n):
+        return [Node() for i in range(n)]
+    def texts(n):
+        return ["text %d" % i for i in range(n)]
+    def lines(statistics):
+        return {"%s:%d" % (s.traceback[-1].filename.rpartition("/")[2],
+                           s.traceback[-1].lineno): [
+                    s.size, s.count, s.size_error, s.count_error]
+                for s in statistics}
+"""
+#: lines of the comprehensions above, which are functions
+MAKE, TEXTS = "app.py:7", "app.py:9"
+
+
+def told(pypy: PyPy, source: str, *flags: str) -> Any:
+    run = pypy.command(*flags, str(pypy.script(PROLOGUE + source)))
+    assert (run.code, run.err) == (0, ""), run.err
+    return json.loads(run.out)
+
+
+@pytest.mark.parametrize("jit", ["off", "function_threshold=10"])
+def test_interval_1_is_exact(stock_pypy: PyPy, jit: str) -> None:
+    size, count, size_error, count_error = told(stock_pypy, """
+    tracemalloc.start(sample_interval=1)
+    kept = make(5000)
+    garbage = make(5000)
+    del garbage
+    gc.collect(); gc.collect()
+    found = tracemalloc.take_snapshot()
+    node = [t for t in found.traces if t.size == %d]
+    print(json.dumps([len(node), sum(t.count for t in node),
+                      found.statistics("lineno")[0].size_error,
+                      found.statistics("lineno")[0].count_error]))
+    """ % NODE_SIZE, "--jit", jit)
+    # a few are the interpreter's own
+    assert 5000 <= size < 5050
+    assert (count, size_error, count_error) == (size, 0, 0)
+
+
+#: an instance, with the GC's header
+NODE_SIZE = 56
+
+
+@pytest.mark.parametrize("interval", [256, 4096])
+def test_estimates_are_unbiased(stock_pypy: PyPy, interval: int) -> None:
+    before, after = told(stock_pypy, """
+    tracemalloc.start(sample_interval=%d)
+    nodes = make(100000)
+    garbage = texts(100000)
+    gc.collect(); gc.collect()
+    with_garbage = lines(tracemalloc.take_snapshot().statistics("lineno"))
+    del garbage
+    gc.collect(); gc.collect()
+    print(json.dumps([with_garbage,
+                      lines(tracemalloc.take_snapshot().statistics("lineno"))]))
+    """ % interval)
+    assert TEXTS in before
+    assert after.get(TEXTS, [0])[0] < 0.05 * before[TEXTS][0]
+    for snapshot in before, after:
+        size, _, size_error, _ = snapshot[MAKE]
+        # the list and its storage; four deviations
+        assert abs(size - 100000 * (NODE_SIZE + 8)) < 2.1 * size_error + 10**5
+
+
+def test_what_came_between_two_snapshots(stock_pypy: PyPy) -> None:
+    (place, difference, error), = told(stock_pypy, """
+    tracemalloc.start(5, sample_interval=1024)
+    nodes = make(50000)
+    gc.collect(); gc.collect()
+    first = tracemalloc.take_snapshot()
+    leak = texts(20000)
+    gc.collect(); gc.collect()
+    second = tracemalloc.take_snapshot()
+    print(json.dumps([[str(d.traceback[-1]), d.size_diff, d.size_diff_error]
+                      for d in second.compare_to(first, "lineno")[:1]]))
+    """)
+    assert place.endswith(TEXTS)
+    assert difference > 4 * error > 0
+
+
+def test_traceback_of_an_object(stock_pypy: PyPy) -> None:
+    lines, young, other = told(stock_pypy, """
+    def outer():
+        return make(10)
+    kept = make(10)
+    tracemalloc.start(3, sample_interval=1)
+    nodes = outer()
+    young = tracemalloc.get_object_traceback(nodes[3])
+    gc.collect()
+    old = tracemalloc.get_object_traceback(nodes[3])
+    print(json.dumps([old.format(), young == old,
+                      tracemalloc.get_object_traceback(kept[0])]))
+    """)
+    assert [line.strip() for line in lines][-1] == (
+        "return [Node() for i in range(n)]")
+    assert "outer" in "".join(lines)
+    assert young is True and other is None
+
+
+def test_memory_peak_and_clearing(stock_pypy: PyPy) -> None:
+    result = told(stock_pypy, """
+    off = tracemalloc.get_traced_memory(), tracemalloc.is_tracing()
+    tracemalloc.start(sample_interval=64)
+    size = tracemalloc.get_traced_memory()
+    nodes = make(50000)
+    large = tracemalloc.get_traced_memory()
+    del nodes
+    gc.collect(); gc.collect()
+    small = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    reset = tracemalloc.get_traced_memory()
+    kept = make(1000)
+    tracemalloc.clear_traces()
+    cleared = tracemalloc.get_traced_memory()
+    overhead = tracemalloc.get_tracemalloc_memory()
+    tracemalloc.stop()
+    print(json.dumps([off, size, large, small, reset, cleared, overhead,
+                      tracemalloc.get_traced_memory(),
+                      tracemalloc.get_tracemalloc_memory()]))
+    """)
+    off, size, large, small, reset, cleared, overhead, stopped, nothing = result
+    assert off == [[0, 0], False] and stopped == [0, 0] and nothing == 0
+    assert large[0] - size[0] > 50000 * 60
+    assert small[0] < size[0] + 10**5 and small[1] >= large[0]
+    assert reset[1] < large[0]
+    assert cleared[0] < 10**5
+    assert overhead > 0
+
+
+def test_import_tracemalloc_means_it(stock_pypy: PyPy) -> None:
+    assert told(stock_pypy, """
+    tracemalloc.install("2k")
+    import tracemalloc as imported
+    imported.start(7)
+    interval = imported._tracer._engine.statistics().samples
+    print(json.dumps([imported is tracemalloc, imported.is_tracing(),
+                      imported.get_traceback_limit()]))
+    """) == [True, True, 7]
+
+
+#: PyPy itself warns of files and sockets, and does not say which object it is
+UNCLOSED = """
+    import gc, subprocess, sys
+    def leaky():
+        return subprocess.Popen([sys.executable, "--version"], stdin=-1, stdout=-1)
+    def caller():
+        leaky()
+    caller()
+    for i in range(3): gc.collect()
+"""
+
+
+def test_a_resource_warning_shows_where_the_object_was_allocated(
+        stock_pypy: PyPy) -> None:
+    run = stock_pypy.command("-W", "always::ResourceWarning",
+                             str(stock_pypy.script(UNCLOSED)),
+                             VMPROF_TRACEMALLOC="25,1")
+    assert run.code == 0
+    assert re.search(r"ResourceWarning: subprocess \d+ is still running.*"
+                     r"Object allocated at \(most recent call last\):\n"
+                     r".*app\.py.*def caller\(\):.*def leaky\(\):", run.err,
+                     re.DOTALL), run.err
+
+
+@pytest.mark.parametrize("value, message", [
+    ("many", "VMPROF_TRACEMALLOC='many' is no number of frames"),
+    ("", "is no number of frames"), ("0", "not in 1..65535"),
+    ("5,nothing", "the sample interval 'nothing'"),
+    ("5,auto", "is a limit"), ("99999999999", "not in 1..65535"),
+])
+def test_a_variable_that_is_wrong(stock_pypy: PyPy, value: str,
+                                  message: str) -> None:
+    run = stock_pypy.command("-c", "print(1)", VMPROF_TRACEMALLOC=value)
+    assert (run.code, run.out) == (2, "")
+    assert run.err.startswith("vmprof: ") and message in run.err
+    assert run.err.count("\n") == 1
+
+
+def test_a_forked_child_is_not_traced(stock_pypy: PyPy) -> None:
+    assert told(stock_pypy, """
+    import os
+    tracemalloc.start(sample_interval=64)
+    read, write = os.pipe()
+    if os.fork() == 0:
+        kept = make(1000)
+        was = tracemalloc.is_tracing(), tracemalloc.get_traced_memory()
+        tracemalloc.start(sample_interval=64)
+        more = make(1000)
+        gc.collect()
+        os.write(write, json.dumps([was, tracemalloc.is_tracing(), len(
+            tracemalloc.take_snapshot().traces) > 500]).encode())
+        tracemalloc.stop()
+        os._exit(0)
+    os.wait()
+    child = json.loads(os.read(read, 1000))
+    print(json.dumps([child, tracemalloc.is_tracing()]))
+    """) == [[[False, [0, 0]], True, True], True]
+
+
+def test_start_and_stop_again_and_again(stock_pypy: PyPy) -> None:
+    """Harmless, and leaves nothing behind."""
+    first, last = told(stock_pypy, """
+    import os
+    def look():
+        with open("/proc/self/status") as file:
+            memory = [line.split()[1] for line in file if "VmData" in line]
+        return [len(os.listdir("/proc/self/fd")), int(memory[0])]
+    def cycle():
+        tracemalloc.start(sample_interval=512)
+        make(100)
+        tracemalloc.stop()
+    tracemalloc.stop()
+    for i in range(50): cycle()
+    gc.collect()
+    first = look()
+    for i in range(300): cycle()
+    gc.collect()
+    print(json.dumps([first, look()]))
+    """)
+    assert last[0] == first[0]
+    assert last[1] < first[1] + 8192        # KiB
+
+
+def test_a_snapshot_while_other_threads_allocate(stock_pypy: PyPy) -> None:
+    assert told(stock_pypy, """
+    import threading
+    tracemalloc.start(sample_interval=256)
+    goes_on = [True]
+    def work():
+        while goes_on[0]:
+            texts(100)
+    threads = [threading.Thread(target=work) for i in range(3)]
+    for thread in threads: thread.start()
+    nodes = make(20000)
+    sizes = [sum(t.size for t in tracemalloc.take_snapshot().traces)
+             for i in range(20)]
+    goes_on[0] = False
+    for thread in threads: thread.join()
+    print(json.dumps(min(sizes) > 20000 * 60))
+    """) is True
+
+
+def test_nothing_to_take_a_snapshot_of(stock_pypy: PyPy) -> None:
+    run = stock_pypy.command("-c", "from vmprof_allocation import tracemalloc\n"
+                             "tracemalloc.take_snapshot()")
+    assert run.err.endswith("call tracemalloc.start() before\n")
+
+
+def test_a_profile_and_tracing_at_the_same_time(stock_pypy: PyPy) -> None:
+    """One at a time: refused with a sentence."""
+    run = stock_pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "64k", "-o", "out.vmprof",
+        str(stock_pypy.script("""
+        from vmprof_allocation import tracemalloc, AllocationSamplingError
+        try:
+            tracemalloc.start()
+        except AllocationSamplingError as e:
+            print(e)
+        """)))
+    assert (run.code, run.err) == (0, "")
+    assert run.out.startswith("allocation sampling is already on")

@@ -1,0 +1,381 @@
+"""Types and lifetimes of a real program's objects are those of the program."""
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from conftest import PyPy
+from found import check_conservation, found
+from vmprof_convert.model import Profile
+
+JIT = pytest.mark.parametrize("jit", ["off", ""])
+
+#: makes COUNT nodes, keeps EVERY-th of them, and drops half of these again
+KEEP = """
+    import gc, sys
+    class Node(object):
+        def __init__(self, number):
+            self.number = number
+    every, count = int(sys.argv[1]), 200000
+    kept, slot = [], [None]
+    def make():
+        for i in range(count):
+            slot[0] = node = Node(i)
+            if every and i % every == 0:
+                kept.append(node)
+    make()
+    slot[0] = None
+    gc.collect()
+    if len(sys.argv) > 2:
+        del kept[len(kept) // 2:]
+        gc.collect()
+    gc.collect()        # begins with a minor one, which sees the marks
+    kept.append(None)
+"""
+
+
+def sampled(pypy: PyPy, source: str, *arguments: str, interval: str = "512",
+            jit: str = "") -> Profile:
+    profile = pypy.sample(source, interval, jit=jit,
+                          arguments=arguments).profile()
+    assert profile.has_types and profile.has_lifetimes
+    check_conservation(profile)
+    return profile
+
+
+@JIT
+@pytest.mark.parametrize("every", [0, 50, 10, 2, 1])
+def test_keep_rates(pypy: PyPy, every: int, jit: str) -> None:
+    profile = sampled(pypy, KEEP, str(every), jit=jit)
+    nodes = found(profile, "__main__.Node")
+    kept = 200000 // every if every else 0
+    nodes.total().check("all", 200000)
+    nodes.check("alive", kept)
+    # and of the others one at each minor collection
+    gone = {fate: nodes.objects.get(fate, 0.0) for fate in ("died", "freed")}
+    assert gone["freed"] < 0.02 * 200000 + 10
+    nodes.check("died", 200000 - kept - gone["freed"], also=2000)
+
+
+@JIT
+def test_what_is_dropped_is_freed(pypy: PyPy, jit: str) -> None:
+    nodes = found(sampled(pypy, KEEP, "2", "drop", jit=jit), "__main__.Node")
+    nodes.check("alive", 50000)
+    nodes.check("freed", 50000, also=2000)
+
+
+@JIT
+def test_churn(pypy: PyPy, jit: str) -> None:
+    """What is replaced after a while is freed, and does not look alive where
+    something else has its address."""
+    nodes = found(sampled(pypy, """
+        import gc
+        class Node(object):
+            def __init__(self, number):
+                self.number = number
+        ring = [None] * 20000
+        def churn():
+            for i in range(400000):
+                ring[i % 20000] = Node(i)
+        churn()
+        gc.collect()
+        gc.collect()
+    """, jit=jit), "__main__.Node")
+    nodes.total().check("all", 400000)
+    nodes.check("alive", 20000)
+
+
+def test_two_classes_in_one_trace(pypy: PyPy) -> None:
+    """The JIT makes both at once, of different size, in one function."""
+    profile = sampled(pypy, """
+        class Small(object):
+            __slots__ = ("a",)
+        class Large(object):
+            __slots__ = tuple("abcdefghijklmnop")
+            def __init__(self, i):
+                for name in self.__slots__:
+                    setattr(self, name, i)
+        slot = [None] * 4
+        def make():
+            for i in range(100000):
+                small = Small(); small.a = None
+                large = Large(None)
+                slot[i & 1] = small
+                slot[2 + (i & 1)] = large
+                if i % 4 == 0:
+                    slot[0] = Small()
+        make()
+    """)
+    found(profile, "__main__.Small").total().check("all", 125000)
+    found(profile, "__main__.Large").total().check("all", 100000)
+
+
+def test_two_classes_of_equal_size_in_one_trace(pypy: PyPy) -> None:
+    profile = sampled(pypy, """
+        class A(object):
+            pass
+        class B(object):
+            pass
+        slot = [None] * 4
+        def make():
+            for i in range(200000):
+                slot[i & 1] = A()
+                if i % 3 == 0:
+                    slot[2] = B()
+        make()
+    """)
+    found(profile, "__main__.A").total().check("all", 200000)
+    found(profile, "__main__.B").total().check("all", 66667)
+
+
+@JIT
+def test_lists_and_their_storage(pypy: PyPy, jit: str) -> None:
+    profile = sampled(pypy, """
+        kept = []
+        def make():
+            for i in range(30000):
+                kept.append([i, i + 1, i + 2, i + 3, i + 4])
+        make()
+    """, jit=jit)
+    # and what the start-up makes of them
+    found(profile, "list").total().check("all", 30000, also=1000)
+
+
+@pytest.mark.parametrize("expression, type_", [
+    ("{i: None}", "dict"), ("(i, None)", "tuple"), ("float(i)", "float"),
+    ("{i}", "set"), ("complex(i)", "complex"), ("range(i)", "range"),
+    ("(x for x in ())", "generator"), ("bytearray(3)", "bytearray"),
+    ("lambda: i", "function"), ("frozenset((i,))", "frozenset"),
+    ("10 ** 30 + i", "int"), ("str(i) + 'x'", "str"), ("b'%d' % i", "bytes"),
+    ("slice(i)", "slice"), ("object()", "object"), ("ValueError(i)", "ValueError"),
+    ("Sub()", "__main__.Sub"),
+])
+def test_types_of_builtin_objects(pypy: PyPy, expression: str,
+                                  type_: str) -> None:
+    profile = sampled(pypy, """
+        import gc
+        class Sub(dict): pass
+        # objects of many types: no strategy keeps them unboxed
+        kept = [None, object()]
+        def make():
+            for i in range(20000):
+                kept.append(%s)
+        make()
+        gc.collect()
+        gc.collect()
+    """ % expression, jit="off", interval="256")
+    found(profile, type_).check("alive", 20000, also=500)
+
+
+def test_large_objects(pypy: PyPy) -> None:
+    """They are not in the nursery: dead young ones go back to the C library."""
+    profile = sampled(pypy, """
+        import gc
+        kept, lists = [], []
+        def make():
+            for i in range(300):
+                data = bytearray(400000)
+                if i % 3 == 0:
+                    kept.append(data)
+            for i in range(100):
+                lists.append([None] * 50000)        # with card marks
+        make()
+        del kept[50:]
+        gc.collect()
+        gc.collect()
+    """, jit="off")
+    # all of them are sampled: the header, the length and the items
+    arrays = found(profile, "byte array (storage)", 400016).samples
+    assert arrays["alive"] == 50 and arrays["died"] > 0 and arrays["freed"] >= 50
+    assert sum(arrays.values()) == 300
+    assert found(profile, "object array (storage)", 400016).samples == {
+        "alive": 100}
+
+
+def test_classes_of_one_name_deleted_classes_and_metaclasses(pypy: PyPy) -> None:
+    profile = sampled(pypy, """
+        import gc
+        class Meta(type): pass
+        kept = []
+        def make(n):
+            for i in range(n):
+                if i % 10 == 0:
+                    cls = Meta("Made", (), {"__module__": "app.models"})
+                kept.append(cls())
+        make(20000)
+        del kept[:]
+        gc.collect()
+        make(10000)
+        gc.collect()
+        gc.collect()
+    """, jit="off", interval="256")
+    found(profile, "app.models.Made").check("alive", 10000)
+    found(profile, "app.models.Made").total().check("all", 30000)
+
+
+def test_a_program_without_lifetimes(pypy: PyPy) -> None:
+    profile = pypy.sample(KEEP, "512", "--no-lifetimes",
+                          arguments=("10",)).profile()
+    assert profile.has_types and not profile.has_lifetimes
+    nodes = found(profile, "__main__.Node")
+    nodes.total().check("all", 200000)
+    assert set(nodes.samples) <= {"unknown", "untold", "young"}
+
+
+# ____________________________________________________________
+# what the GC does to objects beside collecting them
+
+HARD = {
+    "finalizers_that_resurrect": ("""
+        back = []
+        class Node(object):
+            def __del__(self):
+                back.append(self)
+        def make():
+            for i in range(20000):
+                Node()
+        make()
+        for i in range(5): gc.collect()
+        assert len(back) == 20000
+    """, "alive", 20000),
+    "finalizers_that_run_once": ("""
+        class Node(object):
+            def __del__(self):
+                pass
+        def make():
+            for i in range(20000):
+                Node()
+        make()
+        for i in range(5): gc.collect()
+    """, "alive", 0),
+    "weak_references_with_callbacks": ("""
+        import weakref
+        class Node(object): pass
+        gone, references = [], []
+        def make():
+            for i in range(20000):
+                references.append(weakref.ref(Node(), gone.append))
+        make()
+        for i in range(5): gc.collect()
+        assert len(gone) == 20000
+    """, "alive", 0),
+    "id_of_a_young_object": ("""
+        class Node(object): pass
+        kept, ids = [], []
+        def make():
+            for i in range(20000):
+                kept.append(Node())
+                ids.append(id(kept[-1]))
+        make()
+        for i in range(3): gc.collect()
+        assert [id(node) for node in kept] == ids
+    """, "alive", 20000),
+    "the_collector_is_disabled": ("""
+        gc.disable()
+        class Node(object): pass
+        kept = []
+        def make():
+            for i in range(40000):
+                kept.append(Node())
+                if i % 2: kept.pop()
+        make()
+        gc.enable()
+        for i in range(3): gc.collect()
+    """, "alive", 20000),
+    "collect_step": ("""
+        class Node(object): pass
+        kept = []
+        def make():
+            for i in range(40000):
+                kept.append(Node())
+                if i % 100 == 0: gc.collect_step()
+        make()
+        del kept[20000:]
+        for i in range(3): gc.collect()
+    """, "alive", 20000),
+    "collections_inside_finalizers": ("""
+        class Node(object): pass
+        class Trigger(object):
+            def __del__(self):
+                gc.collect()
+        kept = []
+        def make():
+            for i in range(20000):
+                kept.append(Node())
+                if i % 1000 == 0: Trigger()
+        make()
+        for i in range(3): gc.collect()
+    """, "alive", 20000),
+    "threads_that_end": ("""
+        import threading
+        class Node(object): pass
+        kept = []
+        def make():
+            for i in range(2000):
+                kept.append(Node())
+        for i in range(10):
+            threads = [threading.Thread(target=make) for i in range(2)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+        del kept[20000:]
+        for i in range(3): gc.collect()
+    """, "alive", 20000),
+    "arrays_that_shrink": ("""
+        class Node(object): pass
+        kept = []
+        def make():
+            for i in range(20000):
+                kept.append(Node())
+                text = "".join(str(j) for j in range(20))
+                line = bytearray(200)[:7]
+        make()
+        for i in range(3): gc.collect()
+    """, "alive", 20000),
+    "pinned_objects": ("""
+        import os
+        class Node(object): pass
+        kept = []
+        read, write = os.pipe()
+        def make():
+            for i in range(20000):
+                kept.append(Node())
+                if i % 4 == 0:
+                    os.write(write, b"%d" % i)      # pins it
+                    os.read(read, 100)
+        make()
+        for i in range(3): gc.collect()
+    """, "alive", 20000),
+}
+
+
+@JIT
+@pytest.mark.parametrize("case", HARD)
+def test_hard_cases(pypy: PyPy, case: str, jit: str) -> None:
+    source, fate, truth = HARD[case]
+    profile = sampled(pypy, "import gc\n" + textwrap.dedent(source),
+                      interval="256", jit=jit)
+    nodes = found(profile, "__main__.Node")
+    nodes.check(fate, truth)
+    assert not nodes.samples.get("lost")
+
+
+def test_a_forked_child_starts_clean(pypy: PyPy) -> None:
+    profile = sampled(pypy, """
+        import gc, os
+        class Node(object): pass
+        kept = []
+        def make():
+            for i in range(20000):
+                kept.append(Node())
+        make()
+        if os.fork() == 0:
+            del kept[:]
+            make()
+            gc.collect()
+            os._exit(0)
+        os.wait()
+        gc.collect()
+        gc.collect()
+    """, interval="256", jit="off")
+    found(profile, "__main__.Node").check("alive", 20000)

@@ -1,0 +1,56 @@
+"""CPython's own tests of tracemalloc, as Debian ships them for PyPy, with ours in
+its place: which cases fail, and why."""
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from conftest import PyPy
+
+pytestmark = pytest.mark.hard
+
+RUN = """
+    import sys
+    # PyPy's needs a file that Debian leaves out; and PyPy has no getsizeof()
+    sys.modules["_testcapi"] = None
+    sys.getsizeof = lambda *arguments: 33
+    from vmprof_allocation import tracemalloc
+    tracemalloc.install(1)
+    import unittest
+    from test import test_tracemalloc
+    unittest.main(module=test_tracemalloc, argv=["test", "-v"])
+"""
+
+PRIVATE = "looks into CPython's module, at what has no documented name"
+VARIABLE = "PYTHONTRACEMALLOC and -X are CPython's: ours is VMPROF_TRACEMALLOC"
+LINES = "PyPy tells the line where a function begins"
+FAILS = {
+    **dict.fromkeys((
+        "test_filter_match", "test_filter_match_filename",
+        "test_filter_match_filename_joker", "test_filter_match_trace",
+        "test_create_snapshot", "test_format_traceback", "test_get_traces",
+        "test_get_traces_intern_traceback", "test_set_traceback_limit"), PRIVATE),
+    **dict.fromkeys((
+        "test_env_limit", "test_env_var_disabled", "test_env_var_ignored_with_E",
+        "test_env_var_disabled_by_default", "test_env_var_enabled_at_startup",
+        "test_env_var_invalid", "test_sys_xoptions",
+        "test_sys_xoptions_invalid"), VARIABLE),
+    "test_get_object_traceback": LINES,
+    "test_new_reference": LINES,
+    "test_snapshot": "the message of RuntimeError is another one",
+    "test_fork": "a child is not traced until it asks for it",
+    "test_get_traced_memory": "2 KiB more than the object: what PyPy makes itself",
+    "test_get_tracemalloc_memory": "what stacks are is kept until stop()",
+    "test_reset_peak": "what is dead counts until it is collected",
+}
+
+
+def test_cpython_tests(stock_pypy: PyPy) -> None:
+    run = stock_pypy.command(str(stock_pypy.script(RUN)))
+    cases = set(re.findall(r"^(test_\w+) \(", run.err, re.MULTILINE))
+    # with a docstring, the name is in the report of the failure
+    failed = set(re.findall(r"^(?:FAIL|ERROR): (test_\w+) \(", run.err,
+                            re.MULTILINE))
+    assert len(cases) > 40, run.err
+    assert failed == set(FAILS), run.err

@@ -1,0 +1,405 @@
+"""What the garbage collector found out: blocks of facts, types, events, marks."""
+from __future__ import annotations
+
+import io
+import random
+
+import pytest
+
+from made_profiles import Log, digits, entry, text
+from vmprof_convert import readers, summary
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.model import (
+    ALIVE,
+    DIED,
+    FREED,
+    LOST,
+    PENDING,
+    PINNED,
+    UNKNOWN,
+    UNTOLD,
+    Collection,
+    Mark,
+    Profile,
+    Type,
+)
+from vmprof_convert.type_names import (
+    CLASS,
+    INTERNAL,
+    LAYOUT,
+    NOT_KNOWN,
+    STORAGE,
+    TypeNames,
+)
+from vmprof_convert.writers import table
+
+
+def sampled(*sizes: int, facts: str = "types,lifetimes") -> Log:
+    """A log of objects of these sizes, at 10, 20, ... nanoseconds."""
+    log = Log()
+    f = log.function("f")
+    log.settings(facts=facts)
+    for number, size in enumerate(sizes):
+        log.allocation([f], size=size, time=10 + 10 * number)
+    return log
+
+
+def read(log: Log) -> Profile:
+    return readers.read_bytes(log.data())
+
+
+#: time, size, name of the type, fate, collected, ended
+Row = tuple[int, int, str, int, int, int]
+
+
+def rows(log: Log) -> list[Row]:
+    profile = read(log)
+    samples = profile.samples
+    names = TypeNames(profile)
+    return sorted((time, size, names.shown(type_).name, *rest) for
+                  time, size, type_, *rest in zip(
+                      samples.time, samples.size, samples.type, samples.fate,
+                      samples.collected, samples.ended))
+
+
+def said(log: Log) -> str:
+    out = io.StringIO()
+    table.write(read(log), out)
+    return out.getvalue()
+
+
+NONE = "[type not known]"
+
+
+def test_each_fate() -> None:
+    log = sampled(*range(16, 24))
+    node, leaf = log.type("app.Node"), log.type("app.Leaf")
+    log.collection(500)
+    for key, outcome, type_ in ((1, 0, node), (2, 1, leaf), (3, 1, node),
+                                (4, 2, node), (5, 3, 0), (6, 1, 0), (7, 9, leaf)):
+        log.young(key, outcome, type_)
+    log.collection(900)
+    log.freed(2)
+    log.lose(6)
+    assert rows(log) == [
+        (10, 16, "app.Node", DIED, 500, -1),
+        (20, 17, "app.Leaf", FREED, 500, 900),
+        (30, 18, "app.Node", ALIVE, 500, -1),
+        (40, 19, "app.Node", PINNED, 500, -1),
+        (50, 20, NONE, UNKNOWN, 500, -1),
+        (60, 21, NONE, LOST, 500, 900),
+        # an outcome that is still to be invented
+        (70, 22, "app.Leaf", UNKNOWN, 500, -1),
+        (80, 23, NONE, PENDING, -1, -1)]
+    assert read(log).misfits == 0
+
+
+def test_keys_go_up_and_down_and_begin_anew_in_each_block() -> None:
+    log = sampled(16, 17, 18)
+    a, b, c = (log.type(name) for name in "abc")
+    log.collection(100)
+    log.young(3, 1, c)
+    log.young(1, 1, a)
+    log.flush()
+    log.collection(100, 1)
+    log.young(2, 1, b)
+    log.collection(200)
+    log.freed(1)
+    log.flush()
+    log.collection(300)
+    log.freed(3)
+    assert rows(log) == [
+        (10, 16, "a", FREED, 100, 200), (20, 17, "b", ALIVE, 100, -1),
+        (30, 18, "c", FREED, 100, 300)]
+
+
+def test_a_piece_of_several_objects() -> None:
+    """Each has a row, with its own size, and a fate of its own."""
+    log = sampled(300)
+    a, b = log.type("a"), log.type("b")
+    log.collection(100)
+    log.young(1, 1, a, 100)
+    log.young(1, 1, b, 160)
+    log.young(1, 0, a, 40)
+    log.collection(200)
+    log.freed(1, 1)
+    log.collection(300)
+    log.freed(1)
+    assert rows(log) == [(10, 40, "a", DIED, 100, -1),
+                         (10, 100, "a", FREED, 100, 300),
+                         (10, 160, "b", FREED, 100, 200)]
+    samples = read(log).samples
+    assert len(set(zip(samples.stack, samples.thread, samples.interval))) == 1
+
+
+def test_each_object_of_a_piece_is_one_that_has_no_stack_or_a_cut_one() -> None:
+    """Wherever samples are counted, these are the rows."""
+    log = Log()
+    f = log.function("f")
+    log.settings(facts="types,lifetimes")
+    log.allocation(None, size=300)
+    log.allocation([f] * 509, size=300)
+    log.collection(100)
+    for key in 1, 2:
+        log.young(key, 0, 0, 100)
+        log.young(key, 0, 0, 100)
+        log.young(key, 0, 0, 200)       # for this one there is no room
+    profile = read(log)
+    assert (profile.lost_stacks, profile.cut_stacks) == (2, 2)
+    assert len(profile.samples) == 4
+
+
+def test_objects_of_a_piece_in_two_blocks() -> None:
+    log = sampled(300)
+    a = log.type("a")
+    log.collection(100)
+    log.young(1, 0, a, 100)
+    log.flush()
+    log.collection(100, 1)
+    log.young(1, 0, a, 120)
+    assert [row[1] for row in rows(log)] == [100, 120]
+    assert read(log).misfits == 0
+
+
+def test_a_piece_that_could_not_be_told_apart_counts_as_a_whole() -> None:
+    log = sampled(300)
+    log.collection(100)
+    log.young(1, 3)
+    assert rows(log) == [(10, 300, NONE, UNKNOWN, 100, -1)]
+    assert ("not told apart: 1 sampled objects (1.13 KiB) were allocated in one "
+            "piece with others") in said(log)
+
+
+def test_facts_that_fit_no_sample_are_passed_over_and_counted() -> None:
+    log = sampled(16, 32, 64)
+    log.tick([log.function("g")], time=90)
+    a = log.type("a")
+    log.collection(100)
+    log.young(1, 1, a)
+    for key in 0, 4, 5, -3, 2**61:  # 4 is a time sample
+        log.young(key, 0, a)
+    log.young(1, 0, a)              # there is no room for another object
+    log.young(2, 0, a, 33)          # larger than its piece
+    log.young(3, 0, a, 0)
+    log.freed(2)                    # it was never old
+    log.freed(1, 7)
+    log.collection(200)
+    log.young(3, 0, a)              # its first collection was before
+    log.freed(1)
+    log.freed(1)
+    log.lose(1)
+    assert read(log).misfits == 13
+    assert "passed over: 13 facts about objects fit no sample" in said(log)
+    assert rows(log) == [
+        (10, 16, "a", FREED, 100, 200), (20, 32, NONE, UNKNOWN, 100, -1),
+        (30, 64, NONE, UNKNOWN, 100, -1), (90, 0, NONE, UNTOLD, -1, -1)]
+
+
+def test_facts_that_the_settings_do_not_announce() -> None:
+    """Then their absence means nothing, and nobody waits for them."""
+    log = sampled(16, facts="")
+    log.collection(100)
+    log.young(1, 1)
+    profile = read(log)
+    assert list(profile.samples.fate) == [UNTOLD] and profile.misfits == 1
+    assert not profile.has_types and not profile.has_lifetimes
+
+
+def test_types_without_lifetimes() -> None:
+    log = sampled(16, 17, facts="types")
+    log.collection(100)
+    log.young(1, 1, log.type("a"))
+    assert rows(log) == [(10, 16, "a", UNTOLD, -1, -1),
+                         (20, 17, NONE, UNTOLD, -1, -1)]
+    profile = read(log)
+    assert profile.has_types and not profile.has_lifetimes
+
+
+def test_facts_about_an_earlier_part_are_not_here() -> None:
+    """PROFILE.rst, `part`."""
+    log = Log()
+    log.settings(part=2, facts="types,lifetimes")
+    log.written = log.keys = 1000
+    log.allocation([log.function("f")], size=24, time=10)
+    log.collection(50)
+    log.young(1000, 0)
+    log.young(1001, 0)
+    log.freed(7)
+    profile = read(log)
+    assert (list(profile.samples.fate), profile.misfits) == ([DIED], 0)
+
+
+def test_a_killed_run_has_what_was_known_last() -> None:
+    log = sampled(16, 17)
+    log.collection(100)
+    log.young(1, 1)
+    log.flush()
+    profile = readers.read_bytes(bytes(log.bytes))
+    assert profile.end_time is None
+    assert sorted(profile.samples.fate) == [PENDING, ALIVE]
+
+
+# ________________________________________
+# types
+
+
+@pytest.mark.parametrize("names,name,kind", [
+    ({"python": "app.Node", "layout": "GcStruct x.W_Y { }"}, "app.Node", CLASS),
+    ({"owner": "list", "layout": "GcArray of INT "}, "list (storage)", STORAGE),
+    ({"internal": "JIT frame", "layout": "JITFRAME"}, "<JIT frame>", INTERNAL),
+    ({"layout": "GcStruct pypy.objspace.std.mapdict.Terminator { super }"},
+     "<Terminator>", LAYOUT),
+    ({"layout": "GcStruct rpy_string { hash, chars }"}, "<rpy_string>", LAYOUT),
+    ({"layout": "GcArray of * GcArray of * GcStruct tuple2 { item0, item1 }  "},
+     "<array of array of tuple2>", LAYOUT),
+    ({"layout": "GcArray of odictentry { key: Signed, value: Void } "},
+     "<array of odictentry>", LAYOUT),
+    ({"layout": "GcArray of * GCREF (gcopaque) "}, "<array of GCREF>", LAYOUT),
+    ({"layout": "member12   GcStruct tuple2 { item0 }"}, "<tuple2>", LAYOUT),
+    ({"layout": "?"}, "<type 76>", LAYOUT),
+    ({"layout": ""}, "<type 76>", LAYOUT),
+    ({"python": "\x1b[31m\n\u2028x"}, "?[31m??x", CLASS),
+    ({"python": "a" * 1000}, "a" * 197 + "...", CLASS),
+    ({"layout": "GcStruct " + "a" * 10**5}, "<" + "a" * 197 + "...>", LAYOUT),
+    ({"layout": "GcArray of " * 10**4},
+     "<%s...>" % ("array of " * 30)[:197], LAYOUT),
+    ({"python": "\U0001f40d.\u00e4"}, "\U0001f40d.\u00e4", CLASS),
+])
+def test_how_a_type_is_shown(names: dict[str, str], name: str,
+                             kind: str) -> None:
+    log = sampled(16)
+    number = log.type(gc=77, **names) if any(names.values()) else 1
+    if not any(names.values()):
+        log.types += entry(1, 1, 77, *text(""))
+    log.collection(50)
+    log.young(1, 0, number)
+    profile = read(log)
+    assert TypeNames(profile).shown(profile.samples.type[0]) == (name, kind)
+
+
+def test_storage_can_be_shown_as_what_it_belongs_to() -> None:
+    profile = read(sampled())
+    profile.types[:] = [Type(owner="list"), Type(python="list")]
+    plain, grouped = TypeNames(profile), TypeNames(profile, group_storage=True)
+    assert plain.shown(0) != plain.shown(1) == grouped.shown(1)
+    assert grouped.shown(0) == grouped.shown(1)
+
+
+def test_a_type_that_nothing_names_is_not_known() -> None:
+    log = sampled(16)
+    log.collection(50)
+    log.young(1, 0, 99)
+    profile = read(log)
+    assert TypeNames(profile).shown(profile.samples.type[0]) == (NONE, NOT_KNOWN)
+
+
+def test_names_come_in_parts_and_the_first_of_a_kind_counts() -> None:
+    log = sampled(16)
+    log.types += entry(1, 5, 0, *text("GcStruct a { }"))
+    log.types += entry(2, 5, 8, *text("b"), 99, 98)      # what comes behind it
+    log.types += entry(2, 5, 0, *text("c"))
+    log.types += entry(7, 5, 0, *text("of a kind to be invented"))
+    log.collection(50)
+    log.young(1, 0, 5)
+    profile = read(log)
+    assert profile.types == [Type("GcStruct a { }", "b", "", "", 7)]
+    assert profile.unknown == {"types/7": 1}
+
+
+def test_a_name_may_be_no_utf_8() -> None:
+    log = sampled(16)
+    log.types += entry(2, 1, 0, 2, 0xff, 0x41)
+    log.collection(50)
+    log.young(1, 0, 1)
+    assert [row[2] for row in rows(log)] == ["\ufffdA"]
+
+
+# ________________________________________
+# events and marks
+
+
+def test_events_and_marks_are_kept_by_time() -> None:
+    log = sampled(16)
+    log.event(3, 700, 0, 1)
+    log.event(1, 600, 55, 4096)
+    log.event(2, 650, 1, 1)
+    log.mark(900, "warm")
+    log.mark(100, "begin \u00e4")
+    profile = read(log)
+    assert profile.collections == [Collection(False, 600, 55, 4096),
+                                   Collection(True, 700, 0, 1)]
+    assert profile.marks == [Mark(100, "begin \u00e4"), Mark(900, "warm")]
+    assert profile.unknown == {"gc/2": 1}
+
+
+def test_entries_of_times_to_come() -> None:
+    log = sampled(16)
+    log.collection(100)
+    log.facts += entry(7, 1, 2, 3) + entry(7) + entry(8, 99)
+    log.facts += entry(1, 2, 0, 0, 16, 5, 6, 7)     # numbers at the end
+    log.marks += entry(2, 5)
+    profile = read(log)
+    assert profile.unknown == {"facts/7": 2, "facts/8": 1, "marks/2": 1}
+    assert list(profile.samples.fate) == [DIED]
+    assert "facts/7 (2), facts/8 (1), marks/2 (1)" in said(log)
+
+
+# ________________________________________
+# damaged ones
+
+
+@pytest.mark.parametrize("kind,payload", [
+    *((kind, payload) for kind in ("facts", "types", "gc", "marks")
+      for payload in ("x", "hello", digits(0), digits(3, 1), digits(2**62, 1),
+                      digits(1, 2**63), "~" * 10**6 + "A")),
+    ("facts", digits(2, 1, 2)), ("facts", digits(1, 0)), ("facts", digits(1, 2)),
+    ("facts", digits(2, 0, 5)), ("facts", digits(3, 1, 2, 0)),
+    ("facts", digits(3, 0, 2**62, 1) * 2),
+    ("types", digits(3, 1, 1, 0)), ("types", digits(4, 1, 1, 0, 1)),
+    ("types", digits(4, 1, 0, 0, 0)), ("types", digits(5, 1, 1, 0, 1, 256)),
+    ("types", digits(5, 1, 1, 0, 2**62, 65)),
+    ("gc", digits(1, 1)), ("gc", digits(3, 1, 2, 3)),
+    ("marks", digits(1, 1)), ("marks", digits(2, 1, 1)),
+    ("marks", digits(4, 1, 1, 2, 65)),
+])
+def test_hostile_entries(kind: str, payload: str) -> None:
+    log = sampled(16)
+    log.flush()
+    log.block(kind, payload)
+    with pytest.raises(ProfileError, match="damaged profile: a block of %s that "
+                                           "are none" % kind):
+        read(log)
+
+
+def rich() -> Log:
+    log = sampled(*range(16, 400, 8))
+    types = [log.type("a"), log.type(owner="b"), log.type(internal="c"),
+             log.type(layout="GcStruct d { }")]
+    log.collection(1000)
+    for key in range(1, 40):
+        log.young(key, key % 4, types[key % 4], key % 3 * 8 or None)
+    log.collection(2000)
+    for key in range(1, 40, 8):
+        log.freed(key)
+    log.event(1, 1000, 1, 1)
+    log.event(3, 2000, 1, 1)
+    log.mark(1500, "here")
+    return log
+
+
+def test_random_damage_never_ends_in_another_error() -> None:
+    rng = random.Random(1)
+    good = rich().data()
+    start = good.index(b"alloc:", good.index(b":samples") - 1000)
+    refused = 0
+    for _ in range(3000):
+        data = bytearray(good)
+        for _ in range(rng.randint(1, 4)):
+            data[rng.randrange(start, len(data))] = rng.randrange(0x40, 0x80)
+        try:
+            profile = readers.read_bytes(bytes(data))
+            for by in (summary.FUNCTION,), (summary.TYPE,):
+                table.write(profile, io.StringIO(), 9, summary.Choice(by))
+        except ProfileError:
+            refused += 1
+    assert 0 < refused < 3000

@@ -1,0 +1,426 @@
+"""Leaks: what grows and goes on growing, told from all else, in simulations."""
+from __future__ import annotations
+
+import io
+import math
+import random
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from made_heap import Heap
+from made_profiles import Log, packed
+from report_runs import lines, refused
+from vmprof_convert import leaks, readers
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.leaks import Leak, Leaks, OldObjects, _rises, _sign_test
+from vmprof_convert.model import ALIVE, FREED, Profile
+from vmprof_convert.writers import leaks as writer
+
+SECOND = 10**9
+#: seconds of a run
+END = 20.0
+INTERVAL = 1000
+
+#: when it was born and dropped, in seconds
+Life = tuple[float, float]
+
+
+def run_of(majors: Iterable[float], marks: Iterable[float] = (),
+           sites: int = 1) -> Profile:
+    """A profile without objects, of a function for each site."""
+    log = Log()
+    log.settings(interval=INTERVAL, facts="types,lifetimes")
+    for number in range(sites):
+        log.allocation([log.function("main"), log.function("f%d" % number)],
+                       size=16)
+        log.type("t%d" % number)
+    for number, time in enumerate(majors):
+        log.event(3, int(time * SECOND), 0, number + 1)
+    for time in marks:
+        log.mark(int(time * SECOND), "here")
+    log.last_time = int(END * SECOND)
+    log.allocated = int(END * 2**20)
+    return readers.read_bytes(log.data())
+
+
+def found(sites: list[list[Life]], majors: Iterable[float] = range(2, 21),
+          marks: Iterable[float] = (), size: int = 16) -> Leaks:
+    """Of objects that are old at once, and found dead by the next major
+    collection."""
+    majors = list(majors)
+    profile = run_of(majors, marks, len(sites))
+    objects = OldObjects()
+    for number, lives in enumerate(sites):
+        for born, dropped in lives:
+            freed = next((time for time in majors if time >= dropped), None)
+            objects.add(number, 0, 1, size, INTERVAL, 0, number,
+                        ALIVE if freed is None else FREED, int(born * SECOND),
+                        -1 if freed is None else int(freed * SECOND))
+    return leaks.find(profile, objects)
+
+
+def types(found: list[Leak]) -> list[list[str]]:
+    return [[site.type.name for site in one.sites] for one in found]
+
+
+def times(rng: random.Random, rate: Callable[[float], float],
+          highest: float) -> list[float]:
+    """Of a Poisson process of this rate, which is never above the highest."""
+    result = []
+    time = rng.expovariate(highest)
+    while time < END:
+        if rng.random() * highest < rate(time):
+            result.append(time)
+        time += rng.expovariate(highest)
+    return result
+
+
+# so many a second are sampled
+
+def leak(rng: random.Random, rate: float = 20) -> list[Life]:
+    return [(t, math.inf) for t in times(rng, lambda t: rate, rate)]
+
+
+def churn(rng: random.Random, rate: float = 20, mean: float = 3) -> list[Life]:
+    """As many as there are, some go and others come: from long ago."""
+    lives = [(0.0, rng.expovariate(1 / mean))
+             for _ in range(round(rate * mean))]
+    return lives + [(t, t + rng.expovariate(1 / mean))
+                    for t in times(rng, lambda t: rate, rate)]
+
+
+def last_used(rng: random.Random, rate: float = 20, keeps: int = 70) -> list[Life]:
+    """A cache of the last so many."""
+    births = [0.0] * keeps + times(rng, lambda t: rate, rate)
+    return [*zip(births, births[keeps:]),
+            *((t, math.inf) for t in births[len(births) - keeps:])]
+
+
+def cache(rng: random.Random, rate: float = 60) -> list[Life]:
+    """Of random keys, of which fewer and fewer are new."""
+    return [(t, math.inf) for t in times(
+        rng, lambda t: rate * math.exp(-t / 4), rate)]
+
+
+def settled(rng: random.Random, rate: float = 100) -> list[Life]:
+    """What a program builds at its start."""
+    return [(t, math.inf) for t in times(
+        rng, lambda t: rate * (t < END / 5), rate)]
+
+
+def queue(rng: random.Random) -> list[Life]:
+    """Up and down, and many at once."""
+    lives = []
+    for start in times(rng, lambda t: 1.5, 1.5):
+        end = start + rng.expovariate(1 / 2)
+        lives += [(start, end)] * rng.randrange(5, 60)
+    return lives
+
+
+def brief(rng: random.Random, rate: float = 300) -> list[Life]:
+    """Garbage that was promoted because a collection came in between."""
+    return [(t, t + 0.01) for t in times(rng, lambda t: rate, rate)]
+
+
+WITHOUT = {"churn": churn, "last used": last_used, "settled": settled,
+           "brief": brief}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_leak_is_found_among_what_is_none(seed: int) -> None:
+    rng = random.Random(seed)
+    result = found([made(rng) for made in WITHOUT.values()] + [leak(rng)])
+    (one,) = result.leaks
+    assert [site.type.name for site in one.sites] == ["t4"]
+    assert [place.function.name for place in one.places] == ["f4", "main"]
+    assert one.sites[0].p < 1e-6
+
+
+def test_a_cache_that_fills_is_told_from_a_leak() -> None:
+    for seed in range(20):
+        rng = random.Random(seed)
+        result = found([cache(rng), leak(rng)])
+        assert types(result.leaks) == [["t1"]]
+        assert types(result.slowing) == [["t0"]]
+
+
+def test_false_alarms_come_at_most_at_the_rate_that_is_stated() -> None:
+    """Of runs in which objects come and go one by one."""
+    rng = random.Random(1)
+    runs = 200
+    alarms = 0
+    for _ in range(runs):
+        sites = [rng.choice([*WITHOUT.values()])(rng) for _ in range(12)]
+        alarms += bool(found(sites).leaks)
+    assert alarms <= runs * 0.05 + 4 * math.sqrt(runs * 0.05 * 0.95)
+
+
+def test_false_alarms_where_three_collections_are_all() -> None:
+    """Nothing but the sign test is left then: of a single site, which comes
+    closest to its level."""
+    rng = random.Random(2)
+    runs = 1000
+    alarms = sum(bool(found([churn(rng, 30, 1)], [4, 12, 20]).leaks)
+                 for _ in range(runs))
+    assert alarms <= runs * 0.05 + 4 * math.sqrt(runs * 0.05 * 0.95)
+
+
+def test_what_comes_and_goes_in_heaps_is_no_leak() -> None:
+    """The sign test alone takes every eighth one for a leak."""
+    rng = random.Random(3)
+    runs = 400
+    alarms = sum(bool(found([queue(rng)]).leaks) for _ in range(runs))
+    assert alarms <= runs * 0.05 + 4 * math.sqrt(runs * 0.05 * 0.95)
+    few = sum(bool(found([queue(rng)], [5, 12, 20]).leaks) for _ in range(runs))
+    assert few > 0.05 * runs        # which the docstring says
+
+
+@pytest.mark.parametrize("rate", [3, 10, 40])
+def test_the_interval_of_the_growth_holds_the_truth(rate: float) -> None:
+    """Of what a leak grows by, with churn in the same place."""
+    rng = random.Random(4)
+    runs, held, seen = 400, 0, 0
+    for _ in range(runs):
+        result = found([leak(rng, rate) + churn(rng, rate)])
+        if not result.leaks:
+            continue
+        seen += 1
+        windows, (one,) = result.windows, result.leaks
+        truth = rate * sum(windows.seconds) * 16 / -math.expm1(-16 / INTERVAL)
+        held += one.growth.low <= truth <= one.growth.high
+    # where not all are seen, those that are seem to grow faster
+    assert seen > (0.99 if rate > 3 else 0.4) * runs
+    if rate > 3:
+        assert 0.91 <= held / seen <= 0.985
+
+
+def test_the_limit_is_what_can_just_be_seen() -> None:
+    rng = random.Random(5)
+    limit = found([leak(rng)]).limit
+    rate = limit * -math.expm1(-16 / INTERVAL) / 16
+    seen = [sum(bool(found([leak(rng, rate * factor)]).leaks)
+                for _ in range(100)) for factor in (0.2, 1.5)]
+    assert seen[0] < 20 and seen[1] > 80
+
+
+def test_garbage_does_not_hide_a_leak_in_the_same_place() -> None:
+    """2 % are kept of what a loop makes."""
+    rng = random.Random(6)
+    for _ in range(20):
+        assert found([leak(rng, 10) + brief(rng, 490)]).leaks
+
+
+def test_what_grew_once_is_no_leak() -> None:
+    rng = random.Random(7)
+    for born in range(1, 20):
+        lives = [(born + rng.random(), math.inf) for _ in range(500)]
+        assert not found([lives]).leaks
+
+
+def test_storage_that_doubles_is_one_object() -> None:
+    """A table is made anew, twice as large: that is growth, but no proof."""
+    sizes = [(2.0**n, 2.0**(n + 1)) for n in range(4)] + [(16.0, math.inf)]
+    assert not found([sizes]).leaks
+
+
+# ________________________________________
+# the tests behind it
+
+
+@pytest.mark.parametrize("came,went,p", [
+    (0, 0, 1.0), (5, 0, 1 / 32), (0, 5, 1.0), (3, 2, 0.5), (8, 2, 56 / 1024)])
+def test_the_sign_test_is_exact(came: int, went: int, p: float) -> None:
+    assert _sign_test(came, went) == pytest.approx(p)
+
+
+def test_the_sign_test_of_many() -> None:
+    exact = sum(math.comb(1000, k) for k in range(550, 1001)) / 2**1000
+    assert _sign_test(550, 450) == pytest.approx(exact)
+    assert _sign_test(551, 450) == pytest.approx(exact, rel=0.1)
+    assert 0 <= _sign_test(10**7, 0) < 1e-300
+
+
+def test_the_trend_is_exact() -> None:
+    assert _rises([5.0, 1.0, 1.0, 1.0, 1.0])                # 1 of 120
+    assert _rises([5.0, 2.0, -1.0, 3.0, 1.0])               # 5 of 120
+    assert not _rises([5.0, 2.0, -3.0, 3.0, 1.0])
+    assert not _rises([5.0, 0.0, 0.0, 0.0, 0.0])
+    assert _rises([5.0, -9.0])                              # too few to tell
+    rng = random.Random(8)
+    runs, rising = 2000, 0
+    for _ in range(runs):
+        levels = [rng.random() for _ in range(12)]
+        rising += _rises([b - a for a, b in zip([0.0, *levels], levels)])
+    assert rising <= runs * 0.05 + 4 * math.sqrt(runs * 0.05 * 0.95)
+
+
+# ________________________________________
+# windows
+
+
+@pytest.mark.parametrize("majors,marks,indices", [
+    ([1, 2, 3], (), (0, 1, 2)),
+    # a quarter of the run, and what is nearest to the middle
+    ([1, 4, 5, 6, 7, 12, 20], (), (2, 5, 6)),
+    ([6, 7, 8, 9], (), (0, 1, 3)),
+    # too few behind the quarter
+    ([1, 2, 3, 19], (), (1, 2, 3)),
+    # the first ones behind the marks
+    ([1, 2, 3, 4, 5, 6], (1.5, 3, 4.5), (1, 2, 4)),
+    ([1, 2, 3, 4, 5, 6], (0.5, 1.5, 3, 4.5), (1, 2, 4)),
+    # whatever comes first, the mark or the collection
+    ([1, 2, 3], (0.9, 2.1, 3.1), (0, 1, 2)),
+    # the halves of what is between two, or behind one
+    ([1, 2, 3, 4, 5, 6], (1.5, 5.5), (1, 3, 5)),
+    ([1, 2, 5, 13, 17], (4.0,), (2, 3, 4)),
+])
+def test_windows(majors: list[int], marks: tuple[float, ...],
+                 indices: tuple[int, int, int]) -> None:
+    windows = leaks.find_windows(run_of(majors, marks))
+    assert windows[:3] == indices
+    a, b, c = (majors[index] for index in indices)
+    assert windows.seconds == (b - a, c - b)
+    # of what was allocated evenly
+    assert windows.allocated == pytest.approx(
+        ((b - a) * 2**20, (c - b) * 2**20), abs=2)
+
+
+@pytest.mark.parametrize("majors,marks,why", [
+    ((), (), "there were 0 in this run: let it run longer, or have it call gc"),
+    ((1, 2), (), "there were 2 in this run"),
+    ((1, 2, 3), (0.5, 0.6, 2), "needs a major collection at each mark"),
+    ((1, 2, 3), (2.5,), "needs a major collection at each mark"),
+    ((2, 2, 2), (), "needs major collections at different times"),
+])
+def test_too_few_collections(majors: tuple[float, ...], marks: tuple[float, ...],
+                             why: str) -> None:
+    with pytest.raises(ProfileError, match=why):
+        leaks.find_windows(run_of(majors, marks))
+
+
+def test_marks_leave_the_warming_up_out() -> None:
+    rng = random.Random(9)
+    lives = [(t, math.inf) for t in times(rng, lambda t: 50.0 * (t < 8), 50)]
+    assert not found([lives], marks=(8.5, 14.5, 19.5)).leaks
+    assert found([lives], marks=(1.5, 4.5, 7.5)).leaks
+
+
+# ________________________________________
+# the report
+
+
+def planted(seed: int = 1) -> Heap:
+    """A cache keeps 2 % of what a loop makes; another function makes ten times
+    as much garbage."""
+    heap = Heap(interval=500, seed=seed, nursery=50_000)
+    for number in range(20_000):
+        heap.allocate("<module> handle make", ("app.Session", 64, (
+            math.inf if number % 50 == 0 else 100)))
+        for _ in range(5):
+            heap.allocate("<module> handle parse", ("str", 128, 200))
+        if number < 4000:
+            heap.allocate("<module> warm", ("app.Table", 256, math.inf))
+    heap.collect()
+    return heap
+
+
+def test_the_first_two_lines_tell_the_leak(tmp_path: Path) -> None:
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(packed(planted().data()))
+    one, two, *_ = lines(path, "--leaks")
+    assert re.fullmatch(r"leak: app.Session  make  app.py:\d  <- handle  "
+                        r"app.py:\d  <- <module>  app.py:\d", one), one
+    assert re.fullmatch(
+        r"      grows by .* [KMG]iB/s \(95 %: [\d.]+-[\d.]+\), .* for each MiB "
+        r"allocated: .* KiB in the first window, .* KiB in the second", two), two
+    assert "app.Table" not in one + two
+
+
+def test_without_a_leak_it_says_so(tmp_path: Path) -> None:
+    heap = Heap(interval=1000)
+    for _ in range(20_000):
+        heap.allocate("main work", ("a", 64, 100))
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(packed(heap.data()))
+    one, two, *_ = lines(path, "--leaks")
+    assert one.startswith("no leak was found") and "a leak shows from" in two
+
+
+@pytest.mark.parametrize("options", [
+    ("--by", "type"), ("--at", "1"), ("--sort", "alive"), ("--json",)])
+def test_options_that_are_the_tables(tmp_path: Path,
+                                     options: tuple[str, ...]) -> None:
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(packed(planted().data()))
+    assert refused(path, "--leaks", *options).endswith(
+        "--leaks is another report: %s is not for it" % options[0])
+
+
+def test_profile_without_lifetimes(tmp_path: Path) -> None:
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=24)
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(packed(log.data()))
+    assert refused(path, "--leaks").endswith(
+        "which --leaks needs: it was taken without lifetimes")
+
+
+def test_storage_and_the_interpreters_own() -> None:
+    heap = Heap(interval=500)
+    for number in range(6000):
+        heap.allocate("main", ("list", 32, math.inf),
+                      ("list (storage)", 96, math.inf),
+                      ("<map>", 64, math.inf))
+        heap.allocate("main", ("str", 200, 100 + number % 7))
+    data = heap.data()
+    found: list[list[list[str]]] = []
+    said: list[list[str]] = []
+    for group_storage, hide_internal in (False, False), (True, True):
+        objects = OldObjects()
+        profile = _read_into(data, objects)
+        result = leaks.find(profile, objects, group_storage=group_storage,
+                            hide_internal=hide_internal)
+        found.append(types(result.leaks))
+        out = io.StringIO()
+        writer.write(profile, result, out)
+        said.append(out.getvalue().splitlines()[:3])
+    # of one place, and its classes first
+    assert found == [[["list", "list (storage)", "<map>"]], [["list"]]]
+    assert said[0][0] == ("leak: list, list (storage), <map>  main  app.py:1")
+    assert re.match(r"      of which list \S+ [KMG]iB/s, list \(storage\) ",
+                    said[0][2])
+    assert said[1][0] == "leak: list  main  app.py:1" and not said[1][2]
+
+
+def test_classes_of_the_program_are_named_first() -> None:
+    heap = Heap(interval=500)
+    for _ in range(4000):
+        heap.allocate("main", ("str", 32, math.inf), ("app.Node", 32, math.inf),
+                      ("list (storage)", 500, math.inf), ("x", 32, math.inf),
+                      ("y", 32, math.inf))
+        heap.allocate("main other", ("z", 2000, math.inf))
+    data = heap.data()
+    objects = OldObjects()
+    profile = _read_into(data, objects)
+    out = io.StringIO()
+    writer.write(profile, leaks.find(profile, objects), out, limit=1)
+    one, *_, more = [line for line in out.getvalue().splitlines()
+                     if line.startswith(("leak", "..."))]
+    assert one.startswith("leak: z  other") and more == "... and 1 more"
+    out = io.StringIO()
+    writer.write(profile, leaks.find(profile, objects), out)
+    assert re.search("^leak: app.Node, [strxy, ]+, and 1 more  main",
+                     out.getvalue(), re.MULTILINE)
+
+
+def _read_into(data: bytes, objects: OldObjects) -> Profile:
+    profile = readers.read_bytes(data)
+    for row in zip(*(getattr(profile.samples, name) for name in (
+            "stack", "time", "thread", "size", "interval", "memory", "type",
+            "fate", "collected", "ended"))):
+        objects.add(*row)
+    return profile

@@ -1,0 +1,320 @@
+"""The report's options: both commands have the same."""
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from made_heap import Heap
+from made_profiles import LINES, Log, packed
+from report_runs import COMMANDS, lines, refused, report
+from vmprof_convert import readers
+from vmprof_convert.lifetimes import STILL_ALIVE
+from vmprof_convert.summary import Choice, summarize
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that keeps what one function makes, of which another makes
+    more."""
+    heap = Heap(interval=500)
+    for number in range(3000):
+        heap.allocate("main make", ("app.Leaf", 64, 100))
+        if number % 3 == 0:
+            heap.allocate("main keep", ("list", 32, math.inf),
+                          ("list (storage)", 200, math.inf))
+        if number % 30 == 0:
+            heap.allocate("main", ("<JIT frame>", 800, 100))
+    heap.run(20_000)
+    heap.collect()
+    path = tmp_path_factory.mktemp("made") / "app.vmprof"
+    path.write_bytes(packed(heap.data()))
+    return path
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    """A profile without facts."""
+    log = Log()
+    log.settings()
+    for name, size in ("one", 16), ("two", 32):
+        log.allocation([log.function(name)], size=size, time=10**9)
+    path = tmp_path / "plain.vmprof"
+    path.write_bytes(packed(log.data()))
+    return path
+
+
+def rows(found: list[str]) -> list[str]:
+    """Those of the table."""
+    start = next(i for i, line in enumerate(found) if " % 95 % " in line)
+    return found[start + 1:found.index("", start)]
+
+
+def last_words(found: list[str]) -> list[str]:
+    return [re.split(" {2,}", line)[-2] if "app.py" in line
+            else re.split(" {2,}", line)[-1] for line in rows(found)]
+
+
+def test_what_was_allocated_died_and_is_alive(path: Path) -> None:
+    found = lines(path)
+    assert re.split(" {2,}", found[2].strip()) == [
+        "allocated: self", "died young", "alive at the end"]
+    assert " ".join(found[3].split()) == (
+        "bytes % 95 % number 95 % bytes 95 % number 95 % bytes 95 % number 95 % "
+        "total function")
+    keep, make = rows(found)[:2]
+    assert " ".join(keep.split()) == (
+        "211 KiB 44.4 +-9% 1.82k +-15% - - 211 KiB +-9% 1.82k +-15% 211 KiB keep "
+        "app.py:2")
+    assert " ".join(make.split()) == (
+        "185 KiB 39.0 +-10% 2.96k +-11% 185 KiB +-10% 2.96k +-11% - - 185 KiB make "
+        "app.py:3")
+    assert max(map(len, found[2:9])) <= 130
+    assert any(re.match(r"alive: what is old is judged by the last of \d+ major "
+                        "collections, whose marking ended at 0.00 s", line)
+               for line in found)
+
+
+def test_by_type(path: Path) -> None:
+    found = lines(path, "--by", "type")
+    assert found[3].split()[-1] == "type" and "total" not in found[3]
+    assert last_words(found) == ["app.Leaf", "list (storage)", "<JIT frame>",
+                                 "list"]
+
+
+def test_by_function_and_type(path: Path) -> None:
+    for by in "function,type", "type,function":
+        found = lines(path, "--by", by)
+        assert found[3].endswith("  type            function")
+        assert rows(found)[0].endswith("  app.Leaf        make  app.py:3")
+        assert rows(found)[1].endswith("  list (storage)  keep  app.py:2")
+
+
+def test_storage_in_its_owner(path: Path) -> None:
+    assert last_words(lines(path, "--by", "type", "--group-storage")) == [
+        "list", "app.Leaf", "<JIT frame>"]
+
+
+def test_what_only_the_interpreter_knows_is_hidden(path: Path) -> None:
+    found = lines(path, "--by", "type", "--hide-internal")
+    assert "<JIT frame>" not in last_words(found)
+    assert any(re.fullmatch(r"hidden: \d+(\.\d+)? KiB of what only the "
+                            "interpreter knows", line) for line in found)
+    # the total is that of everything
+    assert [line for line in found if line.startswith("estimated")] == [
+        line for line in lines(path) if line.startswith("estimated")]
+
+
+@pytest.mark.parametrize("sort,first", [
+    ("self", "keep"), ("total", "main"), ("objects", "make"), ("alive", "keep")])
+def test_what_comes_first(path: Path, sort: str, first: str) -> None:
+    found = lines(path, "--sort", sort)
+    assert last_words(found)[0] == first
+    assert found[3].split()[-2] == ("self" if sort == "total" else "total")
+
+
+def test_lines_where_none_are_known(path: Path, plain: Path) -> None:
+    for file in path, plain:
+        found = lines(file, "--by", "line")
+        assert ("lines: which ones were executed is not recorded in this profile; "
+                "these are where the functions begin") in found
+        assert all(re.search(r"app.py:\d$", row) for row in rows(found))
+
+
+def test_lines_that_are_known() -> None:
+    log = Log(interpreter="cpython", flags=LINES)
+    f = log.function("f", 10)
+    for line in 11, 12, 12:
+        log.raw_stack([-line, f], 1)
+    profile = readers.read_bytes(log.data())
+    # no profile of allocations has them yet: made here
+    for row in range(3):
+        profile.samples.size[row] = profile.samples.interval[row] = 1000
+    summary = summarize(profile, None, Choice(("line",)))
+    assert summary.has_lines
+    assert [(row.function.name, row.subject.line) for row in summary.rows] == [
+        ("f", 12), ("f", 11)]
+
+
+def test_at_a_time(path: Path) -> None:
+    profile = readers.read(path)
+    end = profile.end
+    whole = summarize(profile).figures
+    half = summarize(profile, None, Choice(at=end // 2)).figures
+    assert 0 < half.sum().samples < whole.sum().samples
+    found = lines(path, "--at", "%.9f" % (end / 2e9))
+    assert "alive at 0.000" in found[2]
+    assert "(%d samples" % half.sum().samples in found[0]
+    assert "counted" not in "".join(found)
+    (keep,) = [row for row in rows(lines(path, "--at", "0.0001"))
+               if " keep " in row]
+    assert "KiB" in keep
+    # at the end it is as without
+    at_end = summarize(profile, None, Choice(at=end)).figures
+    assert at_end.bytes(STILL_ALIVE) == whole.bytes(STILL_ALIVE)
+
+
+@pytest.mark.parametrize("at", ["-1", "x", "nan", "inf", "", "1e9"])
+def test_times_that_are_none(path: Path, at: str) -> None:
+    assert refused(path, "--at=" + at).endswith(
+        "argument --at: %r is no number of seconds: write 0 or more, such as 2.5"
+        % at)
+
+
+def test_time_behind_the_end(path: Path) -> None:
+    assert re.fullmatch(
+        r"vmprof_allocation: \S+: there is no --at 99: the profile ends after "
+        r"0\.000\d+ seconds", refused(path, "--at", "99"))
+
+
+@pytest.mark.parametrize("by", [
+    "", "x", "function,line", "type,type", "function,", "types"])
+def test_rows_of_nothing(path: Path, by: str) -> None:
+    assert refused(path, "--by", by).endswith(
+        "argument --by: %r is nothing that a row can be of: write function, line, "
+        "type, function,type or line,type" % by)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("options,why", [
+    (("--by", "type"), "there are no types of objects in this profile, which --by "
+                       "type needs: it was taken without them"),
+    (("--by", "function,type", "--json"), "there are no types of objects in"),
+    (("--sort", "alive"), "nothing in this profile says what became of the "
+                          "objects, which --sort alive needs: it was taken "
+                          "without lifetimes"),
+    (("--at", "0.5"), "nothing in this profile says what became of the objects, "
+                      "which --at needs"),
+])
+def test_what_is_not_in_the_profile(plain: Path, options: tuple[str, ...],
+                                    why: str, command: str) -> None:
+    done = report(plain, *options, command=command)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1 and ": " + why in done.stderr
+
+
+def test_without_facts_the_table_is_as_it_was(plain: Path) -> None:
+    found = lines(plain)
+    assert " ".join(found[2].split()) == (
+        "self % 95 % objects 95 % total % 95 % objects 95 % function")
+    assert not [line for line in found if "alive" in line or "type" in line]
+
+
+@pytest.mark.parametrize("options", [
+    (), ("--by", "type"), ("--json",), ("--by", "line,type", "--sort", "alive"),
+    ("-n", "1", "--sort", "total"), ("--at", "0.0001")])
+def test_both_commands_say_the_same(path: Path, options: tuple[str, ...]) -> None:
+    one = report(path, *options)
+    other = report(path, *options, command="convert")
+    assert one.stdout == other.stdout != ""
+    assert (one.returncode, other.returncode) == (0, 0)
+    assert (one.stderr, other.stderr) == ("", "")
+
+
+def test_a_report_is_no_file_and_the_other_way_round(path: Path) -> None:
+    for option in ("-o", "x.json"), ("--view",):
+        assert "--report is printed" in refused(path, *option, command="convert")
+    for option in ("--by", "type"), ("--json",), ("--at", "1"), ("-n", "3"):
+        done = subprocess.run(
+            [sys.executable, "-m", "vmprof_convert", str(path), *option],
+            text=True, capture_output=True)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "these options go with --report" in done.stderr
+    assert sorted(path.parent.iterdir()) == [path]
+
+
+# ________________________________________
+# for programs
+
+
+def as_json(path: Path, *options: str) -> dict[str, Any]:
+    done = report(path, "--json", *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["schema"] == "vmprof-allocation-report-1"
+    return found
+
+
+def test_every_figure_and_bound(path: Path) -> None:
+    found = as_json(path, "--by", "function,type", "--sort", "alive")
+    summary = summarize(readers.read(path), None,
+                        Choice(("function", "type"), "alive"))
+    assert found["rows_left_out"] == 0
+    assert len(found["rows"]) == len(summary.rows)
+    for row, expected in zip(found["rows"], summary.rows):
+        assert row["type"] == {"name": expected.subject.type.name,  # type: ignore[union-attr]
+                               "kind": expected.subject.type.kind}  # type: ignore[union-attr]
+        assert row["function"] == {
+            "name": expected.function.name, "file": "app.py",
+            "line": expected.function.line, "kind": "python"}
+        for key, figures in ("self", expected.own), ("total", expected.total):
+            assert set(row[key]) == {
+                "allocated", "died_young", "freed_later", "alive", "pinned",
+                "lost", "not_told_apart"}
+            for name, state in ("allocated", None), ("alive", STILL_ALIVE):
+                assert row[key][name] == {
+                    "samples": figures.sum(state).samples,
+                    "bytes": figures.bytes(state)._asdict(),
+                    "objects": figures.objects(state)._asdict()}
+    assert found["sum"]["allocated"]["bytes"]["value"] == pytest.approx(
+        sum(row["self"]["allocated"]["bytes"]["value"] for row in found["rows"]))
+    assert found["major_collections"] and found["has_lifetimes"]
+    assert found["remarks"]
+
+
+def test_limit_of_rows_for_programs(path: Path) -> None:
+    assert len(as_json(path)["rows"]) == 3
+    found = as_json(path, "-n", "1")
+    assert (len(found["rows"]), found["rows_left_out"]) == (1, 2)
+
+
+def test_without_facts_there_are_no_figures_of_them(plain: Path) -> None:
+    found = as_json(plain)
+    assert set(found["rows"][0]["self"]) == {"allocated"}
+    assert not found["has_types"] and not found["has_lifetimes"]
+    assert "type" not in found["rows"][0] and "line" not in found["rows"][0]
+    assert found["at"] is None
+
+
+def test_bounds_of_fixed_gaps_are_not_known(tmp_path: Path) -> None:
+    heap = Heap(interval=500, gaps="fixed")
+    heap.allocate("main", ("a", 9000, 5))
+    path = tmp_path / "fixed.vmprof"
+    path.write_bytes(packed(heap.data()))
+    estimate = as_json(path)["sum"]["allocated"]["bytes"]
+    assert estimate["value"] == 9000
+    assert estimate["low"] is None and estimate["high"] is None
+    assert "+-" not in report(path).stdout
+
+
+def test_the_keys_are_documented() -> None:
+    readme = (Path(__file__).parents[2] / "converter" / "README.rst").read_text()
+    from vmprof_convert.writers import table_json
+    assert table_json.SCHEMA in readme
+    for key in (*table_json._STATES, "rows_left_out", "allocated", "rows", "self",
+                "total", "hidden", "type_not_known", "remarks", "sum", "settings",
+                "allocated_counted_by_gc", "minor_collections",
+                "major_collections", "has_types", "has_lifetimes", "samples",
+                "time_samples", "seconds", "at", "by", "sort", "function", "line",
+                "type", "value", "low", "high", "bytes", "objects"):
+        assert "``%s``" % key in readme, key
+
+
+def test_a_name_of_any_characters_stays_in_its_line(tmp_path: Path) -> None:
+    heap = Heap(interval=100)
+    for name in "a\nb", "\x1b[2J", "\u2028", "\udcff".encode(
+            "utf-8", "replace").decode(), "\U0001f40d" * 99, "x" * 5000:
+        heap.allocate("main", (name, 5000, 5))
+    heap.collect()
+    path = tmp_path / "names.vmprof"
+    path.write_bytes(packed(heap.data()))
+    found = lines(path, "--by", "type")
+    # what looks alike is one row
+    assert len(rows(found)) == 5
+    assert all(len(row) < 330 for row in rows(found))

@@ -1,0 +1,248 @@
+"""What profiles of the guest interpreter say of the sampled objects, with and
+without the JIT: of which type they are, how many, and what became of them.
+
+With the JIT, an object and its fields are allocated in one piece, together with
+what else the loop makes: only if the piece is walked, there are as many objects
+of each kind as the program makes.
+"""
+from __future__ import annotations
+
+import collections
+import math
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fact_blocks import DIED, NOT_KNOWN, PROMOTED, FactBlocks
+from rpython_tree import built
+from vmprof_convert import readers
+from vmprof_convert.estimator import probability
+
+pytestmark = pytest.mark.translated
+
+INTERVAL = 1000
+#: README of the examples: an object is this and its fields
+OBJECT = "GcStruct guest.objects.W_Object"
+FIELDS = "GcArray of * GcStruct object"
+OBJECT_SIZE, ARRAY_SIZE = 24, 16
+
+#: Objects of three classes in one loop, of which the JIT allocates those of a turn
+#: in one piece; where a turn makes no Wide one, the trace is left in the middle of
+#: the piece.  Some are kept.
+KEEP = """
+class Cell { field one, two; }
+class Narrow { field one; }
+class Wide { field a, b, c, d, e; }
+func work(count, rate, every, ring, list) {
+    i = 0;
+    left = 1;
+    while i < count {
+        cell = new Cell(list, ring);
+        ring[i % 8] = cell;
+        left = left - 1;
+        if left == 0 {
+            ring[8] = new Wide(list, list, list, list, ring);
+            left = every;
+        }
+        ring[i % 8] = new Narrow(ring);
+        if i % 100 < rate { append(list, cell); }
+        i = i + 1;
+    }
+}
+func main(arguments) {
+    list = [];
+    work(int(arguments[0]), int(arguments[1]), int(arguments[2]), [none] * 9,
+         list);
+    print(len(list));
+}
+"""
+
+#: A queue of so many objects: each one is kept for a while.
+CHURN = """
+class Cell { field one, two; }
+func main(arguments) {
+    size = int(arguments[0]);
+    queue = [none] * size;
+    i = 0;
+    while i < int(arguments[1]) {
+        queue[i % size] = new Cell(queue, none);
+        i = i + 1;
+    }
+    print(len(queue));
+}
+"""
+
+
+class Facts(FactBlocks):
+    def objects_of(self, type_name: str, size: int) -> set[tuple[int, int]]:
+        return {(key, which) for key, which, (_, type_, own) in self.objects()
+                if self.type_name(type_) == type_name
+                and self.size(key, own) == size}
+
+    def check_conservation(self) -> None:
+        """What is sampled died young, was promoted, is not known, or is in the
+        nursery; and what was promoted is dead or alive."""
+        keys = set(self.young)
+        pending = set(range(1, len(self.sizes) + 1)) - keys
+        # the newest ones
+        assert not keys or not pending or min(pending) > max(keys)
+        outcomes = collections.Counter(
+            outcome for _, _, (outcome, _, _) in self.objects())
+        assert sum(outcomes.values()) == sum(map(len, self.young.values()))
+        assert outcomes[PROMOTED] == (len(self.freed) + len(self.lost)
+                                      + len(self.alive()))
+        assert self.lost == set()
+        assert self.collections == sorted(self.collections)
+        minors = [value for kind, value in self.events if kind == 1]
+        assert len(minors) == self.head[4]
+        assert minors == sorted(minors)
+        majors = [value for kind, value in self.events if kind == 3]
+        assert majors == list(range(1, len(majors) + 1))
+
+
+def near(found: int, count: float, size: int, more: int = 0) -> bool:
+    """Are so many of `count` objects sampled, and of `more` that may be?"""
+    p = probability(size, INTERVAL, "exponential")
+    allowed = 4 * math.sqrt(count * p * (1 - p)) + 1
+    return -allowed <= found - count * p <= allowed + more
+
+
+Run = Callable[..., Facts]
+
+
+@pytest.fixture(params=["guest", "guest-jit", "guest-jit off"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
+    name, *off = request.param.split()
+
+    def run(text: str, *arguments: int, expected: int,
+            nursery: str = "1M") -> Facts:
+        (tmp_path / "p.guest").write_text(text)
+        done = subprocess.run(
+            [built(name), "--allocation-sampling", str(INTERVAL),
+             "--allocation-seed", "5", *(("--jit", "off") if off else ()),
+             "-o", "p.vmprof", "p.guest", *map(str, arguments)],
+            text=True, capture_output=True, cwd=tmp_path,
+            env={"PYPY_GC_NURSERY": nursery})
+        assert (done.returncode, done.stdout) == (0, "%d\n" % expected), \
+            done.stderr
+        return Facts(tmp_path / "p.vmprof")
+
+    return run
+
+
+def seen(facts: Facts) -> float:
+    """Of the bytes, the share that was allocated before the last minor
+    collection: of what is in the nursery, nothing is known."""
+    last = [value for kind, value in facts.events if kind == 1][-1]
+    return last / facts.head[1]
+
+
+@pytest.mark.parametrize("rate", [0, 2, 10, 50, 100])
+def test_keep_rates(run: Run, rate: int) -> None:
+    count = 400000
+    facts = run(KEEP, count, rate, 3, expected=count * rate // 100)
+    facts.check_conservation()
+    cells = facts.objects_of(FIELDS, ARRAY_SIZE + 16)
+    kept = count * rate / 100 * seen(facts)
+    # a few were in a variable when a collection came
+    assert near(len(facts.alive() & cells), kept, ARRAY_SIZE + 16,
+                more=len(facts.collections))
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 10])
+def test_classes_in_one_trace(run: Run, every: int) -> None:
+    count = 400000
+    facts = run(KEEP, count, 0, every, expected=0)
+    facts.check_conservation()
+    wide = (count + every - 1) // every
+    for type_, size, number in [
+            (FIELDS, ARRAY_SIZE + 16, count), (FIELDS, ARRAY_SIZE + 8, count),
+            (FIELDS, ARRAY_SIZE + 40, wide),
+            (OBJECT, OBJECT_SIZE, 2 * count + wide)]:
+        assert near(len(facts.objects_of(type_, size)), number * seen(facts),
+                    size), (type_, size)
+
+
+def test_churn(run: Run) -> None:
+    """Objects that are replaced after a while: old, and then dead."""
+    facts = run(CHURN, 20000, 1000000, expected=20000, nursery="256k")
+    facts.check_conservation()
+    cells = facts.objects_of(FIELDS, ARRAY_SIZE + 16)
+    assert len(facts.freed & cells) > 10 * len(facts.alive() & cells)
+    # 20,000 are; the others since the last major collection
+    assert len(facts.alive() & cells) > 0.9 * 20000 * probability(
+        ARRAY_SIZE + 16, INTERVAL, "exponential")
+
+
+def test_all_types_are_named(run: Run) -> None:
+    facts = run(KEEP, 100000, 50, 2, expected=50000)
+    known = [type_ for _, _, (outcome, type_, _) in facts.objects()
+             if outcome != NOT_KNOWN]
+    assert 0 not in known
+    names = {facts.type_name(type_) for type_ in known}
+    assert {OBJECT, FIELDS} <= names
+    for kind, gcs, _ in facts.types.values():
+        assert kind == 1 and gcs > 0
+    assert len(set(facts.types.values())) == len(facts.types)
+
+
+def test_what_is_not_known_was_never_made(
+        run: Run, request: pytest.FixtureRequest) -> None:
+    """The rest of a piece whose trace was left.  All else is known."""
+    facts = run(KEEP, 400000, 0, 3, expected=0)
+    outcomes = collections.Counter(
+        outcome for _, _, (outcome, _, _) in facts.objects())
+    for _, _, (outcome, type_, _) in facts.objects():
+        assert (outcome == NOT_KNOWN) == (type_ == 0)
+    assert outcomes[DIED] > 10000
+    if request.node.callspec.params["run"] == "guest-jit":
+        assert outcomes[NOT_KNOWN] > 1000
+    else:
+        assert outcomes[NOT_KNOWN] == 0
+        assert {len(objects) for objects in facts.young.values()} == {1}
+
+
+def test_a_killed_program_leaves_whole_facts(tmp_path: Path) -> None:
+    (tmp_path / "p.guest").write_text(CHURN)
+    with subprocess.Popen(
+            [built("guest"), "--allocation-sampling", "1000", "-o", "p.vmprof",
+             "p.guest", "20000", "1000000000"], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, cwd=tmp_path) as process:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "p.vmprof").exists() or (
+                tmp_path / "p.vmprof").stat().st_size < 200000:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+    facts = Facts(tmp_path / "p.vmprof")
+    assert len(facts.young) > 1000
+    assert {OBJECT, FIELDS} <= {facts.type_name(number)
+                                for number in facts.types}
+
+
+def test_out_of_memory_is_the_programs_own(tmp_path: Path) -> None:
+    """Its MemoryError comes when it would without sampling."""
+    (tmp_path / "p.guest").write_text("""
+        func main(arguments) {
+            list = [];
+            while true { append(list, [none] * 1000); }
+        }
+        """)
+    for flags in ((), ("--allocation-sampling", "1000")):
+        done = subprocess.run(
+            [built("guest"), *flags, "p.guest"], capture_output=True, text=True,
+            cwd=tmp_path, env={"PYPY_GC_MAX": "64M"})
+        assert done.returncode not in (0, -signal.SIGSEGV), done.stderr
+
+
+def test_the_settings_say_what_is_recorded(tmp_path: Path) -> None:
+    (tmp_path / "p.guest").write_text(CHURN)
+    subprocess.run([built("guest"), "--allocation-sampling", "1000", "-o",
+                    "p.vmprof", "p.guest", "10", "1000"], cwd=tmp_path,
+                   check=True, capture_output=True)
+    settings = readers.read(tmp_path / "p.vmprof").settings
+    assert settings["facts"] == "types,lifetimes"

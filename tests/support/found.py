@@ -1,0 +1,69 @@
+"""What a profile says of the objects of one type, and how sure it is."""
+from __future__ import annotations
+
+import collections
+import math
+from typing import NamedTuple
+
+from vmprof_convert import model
+from vmprof_convert.estimator import probability
+from vmprof_convert.model import Profile
+from vmprof_convert.type_names import TypeNames
+
+#: one true statement in 15,000 is further away
+SIGMAS = 4
+
+FATES = {
+    model.PENDING: "young", model.DIED: "died", model.FREED: "freed",
+    model.ALIVE: "alive", model.PINNED: "pinned", model.LOST: "lost",
+    model.UNKNOWN: "unknown", model.UNTOLD: "untold"}
+
+
+class Found(NamedTuple):
+    """Estimated numbers of objects, and their variances, by fate."""
+
+    objects: dict[str, float]
+    variances: dict[str, float]
+    samples: dict[str, int]
+
+    def check(self, fate: str, truth: float, also: float = 0.0) -> None:
+        """`truth` objects, of which `also` more or less may be."""
+        estimate = self.objects.get(fate, 0.0)
+        # what was not met has no variance of its own
+        sigma = math.sqrt(max(self.variances.get(fate, 0.0), 1.0))
+        assert abs(estimate - truth) <= SIGMAS * sigma + also, (
+            fate, estimate, truth, sigma, self)
+
+    def total(self) -> Found:
+        """All fates in one, called `all`."""
+        return Found({"all": sum(self.objects.values())},
+                     {"all": sum(self.variances.values())},
+                     {"all": sum(self.samples.values())})
+
+
+def found(profile: Profile, type_: str = "", size: int = 0) -> Found:
+    """Of all samples of the type that is shown so ("": of any), and of objects
+    of `size` bytes (0: of any)."""
+    names = TypeNames(profile)
+    objects: dict[str, float] = collections.defaultdict(float)
+    variances: dict[str, float] = collections.defaultdict(float)
+    samples: collections.Counter[str] = collections.Counter()
+    columns = profile.samples
+    for type_index, fate, found_size, interval in zip(
+            columns.type, columns.fate, columns.size, columns.interval):
+        if found_size and (
+                not type_ or names.shown(type_index).name == type_) and (
+                size in (0, found_size)):
+            p = probability(found_size, interval, profile.gaps)
+            objects[FATES[fate]] += 1 / p
+            variances[FATES[fate]] += (1 - p) / p ** 2
+            samples[FATES[fate]] += 1
+    return Found(dict(objects), dict(variances), dict(samples))
+
+
+def check_conservation(profile: Profile) -> None:
+    """Every sample is told of, once."""
+    everything = found(profile)
+    assert set(everything.samples) <= {
+        "young", "died", "freed", "alive", "pinned", "lost", "unknown"}
+    assert profile.misfits == 0

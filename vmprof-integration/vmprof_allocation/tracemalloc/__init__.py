@@ -1,0 +1,181 @@
+"""tracemalloc for PyPy: what is alive, and where it was allocated.
+
+The functions and classes are those of CPython's module `tracemalloc`, with the
+same meaning, but for this: a sample of the allocations is traced, and sizes and
+counts are unbiased estimates of what the garbage collector has not freed, with
+an error beside them.  What it has not looked at yet counts: ``gc.collect()``
+before take_snapshot() leaves only what is held.  PyPy tells functions, no lines:
+a frame's line is that of the function's definition.
+
+::
+
+    from vmprof_allocation import tracemalloc
+
+    tracemalloc.start(25)
+    ...
+    for statistic in tracemalloc.take_snapshot().statistics("lineno")[:10]:
+        print(statistic, "+-", statistic.size_error)
+
+install() lets ``import tracemalloc`` mean this module; so does, for programs
+that nobody edits, the variable VMPROF_TRACEMALLOC of the environment, which also
+begins to trace: a number of frames and, behind a comma, a sample interval, as in
+``25,4k``.
+"""
+from __future__ import annotations
+
+import os
+import sys
+
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.tracemalloc.frames import Frame, Traceback
+from vmprof_allocation.tracemalloc.snapshot import (
+    BaseFilter,
+    DomainFilter,
+    Filter,
+    Snapshot,
+    Statistic,
+    StatisticDiff,
+    Trace,
+)
+from vmprof_allocation.tracemalloc.tracer import Tracer
+
+__all__ = [
+    "BaseFilter", "DomainFilter", "Filter", "Frame", "Snapshot", "Statistic",
+    "StatisticDiff", "Trace", "Traceback", "clear_traces",
+    "get_object_traceback", "get_traceback_limit", "get_traced_memory",
+    "get_tracemalloc_memory", "install", "is_tracing", "reset_peak", "start",
+    "stop", "take_snapshot",
+]
+
+VARIABLE = "VMPROF_TRACEMALLOC"
+EXIT_BAD_INPUT = 2
+#: mean bytes between two samples, where start() is not told
+default_interval: int | str = "16k"
+#: as CPython's
+MAX_NFRAME = 65535
+
+_tracer: Tracer | None = None
+_limit = 1
+
+
+def start(nframe: int = 1, *,
+          sample_interval: int | str | None = None) -> None:
+    """Begin to trace; if that was begun before, only `nframe` changes.
+
+    `nframe`: how many of the innermost frames a traceback keeps.
+    `sample_interval`: mean bytes between two samples, a number or text such as
+    ``16k``; with 1, all objects are traced, and all sizes are exact.  None:
+    16k, or what install() was told.
+
+    Raises AllocationSamplingError if this interpreter can't be sampled, or is
+    sampled already; ValueError.
+    """
+    global _tracer, _limit
+    if not isinstance(nframe, int):
+        raise TypeError("the number of frames %r is no integer" % (nframe,))
+    if not 1 <= nframe <= MAX_NFRAME:
+        raise ValueError("the number of frames %d is not in 1..%d"
+                         % (nframe, MAX_NFRAME))
+    _limit = nframe
+    if _tracer is not None and _tracer.is_on:
+        _tracer.nframe = nframe
+    else:
+        _tracer = Tracer(nframe, default_interval if sample_interval is None
+                         else sample_interval)
+
+
+def stop() -> None:
+    """End it; all traces are forgotten."""
+    global _tracer
+    tracer, _tracer = _tracer, None
+    if tracer is not None:
+        tracer.stop()
+
+
+def _on() -> Tracer | None:
+    """In a forked child, it is off."""
+    return _tracer if _tracer is not None and _tracer.is_on else None
+
+
+def is_tracing() -> bool:
+    return _on() is not None
+
+
+def get_traceback_limit() -> int:
+    """The number of frames that start() was told, the last time."""
+    return _limit
+
+
+def clear_traces() -> None:
+    """Only what is allocated from now on counts."""
+    tracer = _on()
+    if tracer is not None:
+        tracer.clear()
+
+
+def get_traced_memory() -> tuple[int, int]:
+    """Bytes that are alive, and the most that were after a minor collection;
+    (0, 0) if nothing is traced.  Costs a minor collection."""
+    tracer = _on()
+    return (0, 0) if tracer is None else tracer.bytes()
+
+
+def reset_peak() -> None:
+    """The most that were alive is what is alive now."""
+    tracer = _on()
+    if tracer is not None:
+        tracer.reset_peak()
+
+
+def get_tracemalloc_memory() -> int:
+    """Bytes that tracing takes."""
+    tracer = _on()
+    return 0 if tracer is None else tracer.memory()
+
+
+def take_snapshot() -> Snapshot:
+    """All that is alive.  Costs a minor collection, and time in the number of
+    samples that are alive.
+
+    Raises RuntimeError if nothing is traced.
+    """
+    tracer = _on()
+    if tracer is None:
+        raise RuntimeError(
+            "nothing is traced, so there is nothing to take a snapshot of; call "
+            "tracemalloc.start() before")
+    return Snapshot(tracer.traces(), _limit)
+
+
+def get_object_traceback(obj: object) -> Traceback | None:
+    """Where `obj` was allocated; None if that is not known, as it was not
+    sampled."""
+    tracer = _on()
+    found = None if tracer is None else tracer.traceback_of(obj)
+    return None if found is None else Traceback(*found)
+
+
+def install(sample_interval: int | str | None = None) -> None:
+    """From now on, ``import tracemalloc`` means this module, and its start() takes
+    this `sample_interval` if it is not told another one."""
+    global default_interval
+    if sample_interval is not None:
+        default_interval = sample_interval
+    sys.modules["tracemalloc"] = sys.modules[__name__]
+
+
+def begin() -> None:
+    """What VARIABLE asks for, while `site` is imported: a program that was to be
+    traced does not run unnoticed without."""
+    nframe, _, interval = os.environ[VARIABLE].partition(",")
+    try:
+        if not (nframe.isascii() and nframe.isdigit()):
+            raise AllocationSamplingError(
+                "%s=%r is no number of frames; write for example 25, or 25,4k"
+                % (VARIABLE, os.environ[VARIABLE]))
+        install(interval or None)
+        start(int(nframe[:9]))
+    except (AllocationSamplingError, ValueError) as e:
+        sys.stderr.write("vmprof: %s\n" % e)
+        sys.stderr.flush()
+        os._exit(EXIT_BAD_INPUT)

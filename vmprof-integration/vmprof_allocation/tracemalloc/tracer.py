@@ -1,0 +1,163 @@
+"""What is alive in this process, and where it was allocated."""
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import time
+from typing import Any
+
+from vmprof_allocation.engines.base import Engine
+from vmprof_allocation.engines.choose import choose
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.parsing import make_settings
+from vmprof_allocation.session import move_up
+from vmprof_allocation.tracemalloc.frames import RawTraceback
+from vmprof_allocation.tracemalloc.snapshot import RawTrace
+
+#: what has one of these frames is ours, and not the program's
+_OURS = (os.path.dirname(os.path.abspath(__file__)) + os.sep,)
+#: what CPython's module says of a place that is not known
+UNKNOWN: RawTraceback = (("<unknown>", 0),)
+
+_starts = itertools.count()
+
+
+class Tracer:
+    """One time of tracing, from its creation to stop().
+
+    The engine keeps the sampled objects, and writes into a file in memory what
+    their stacks are: that is read when somebody asks.
+    """
+
+    def __init__(self, nframe: int, interval: int | str) -> None:
+        """Raises AllocationSamplingError, ValueError."""
+        self.nframe = nframe
+        settings = make_settings(interval)
+        if settings.limit is not None:
+            raise AllocationSamplingError(
+                "the sample interval %r is a limit: sizes of what stays alive "
+                "need one interval; write for example 16k" % (interval,))
+        settings.in_memory = True
+        if settings.interval == 1:
+            settings.gaps = "fixed"         # each byte
+        self._gaps = settings.gaps
+        self._engine: Engine = choose()
+        if "lifetimes" not in self._engine.capabilities():
+            raise AllocationSamplingError(
+                "what is alive is not known in this build of PyPy")
+        self._pid = os.getpid()
+        self._fd = move_up(os.memfd_create("tracemalloc", os.MFD_CLOEXEC))
+        self._id = time.time_ns(), next(_starts)
+        self._read = -1
+        self._tracebacks: list[tuple[RawTraceback, int] | None] = []
+        try:
+            self._engine.start(self._fd, settings)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        atexit.register(self.stop)
+
+    @property
+    def is_on(self) -> bool:
+        return self._fd >= 0 and self._pid == os.getpid()
+
+    def stop(self) -> None:
+        """Harmless if it was done before."""
+        if not self.is_on:
+            return
+        atexit.unregister(self.stop)
+        fd, self._fd = self._fd, -1
+        try:
+            self._engine.stop()
+        finally:
+            os.close(fd)
+
+    def clear(self) -> None:
+        self._engine.forget_alive()
+
+    def bytes(self) -> tuple[int, int]:
+        now, peak = self._engine.alive_bytes()
+        return round(now), round(peak)
+
+    def reset_peak(self) -> None:
+        self._engine.reset_peak()
+
+    def memory(self) -> int:
+        """Bytes that all this takes."""
+        return self._engine.statistics().memory + os.fstat(self._fd).st_size
+
+    def traces(self) -> list[RawTrace]:
+        """Of all that is alive."""
+        self._engine.ignore(True)
+        try:
+            return self._traces()
+        finally:
+            self._engine.ignore(False)
+
+    def _traces(self) -> list[RawTrace]:
+        from vmprof_convert.estimator import probability
+        alive = self._engine.alive()
+        self._learn()
+        traces: list[RawTrace] = []
+        for object_ in alive:
+            found = self._traceback(object_.stack)
+            if found is None:
+                continue
+            frames, total = found
+            p = probability(object_.size, object_.interval, self._gaps)
+            objects = 1.0 / p
+            traces.append((
+                0, round(object_.size / p), frames, total, objects,
+                (1.0 - p) * (object_.size / p) ** 2, (1.0 - p) * objects ** 2,
+                (self._id, object_.key, object_.address)))
+        return traces
+
+    def traceback_of(self, object_: object) -> tuple[RawTraceback, int] | None:
+        """Where it was allocated; None if it was not sampled."""
+        self._engine.ignore(True)
+        try:
+            found = self._engine.find_alive(id(object_))
+            if found is None:
+                return None
+            self._learn()
+            return self._traceback(found.stack)
+        finally:
+            self._engine.ignore(False)
+
+    def _traceback(self, stack: int) -> tuple[RawTraceback, int] | None:
+        if stack >= len(self._tracebacks) or stack == 0:
+            return UNKNOWN, 1
+        return self._tracebacks[stack]
+
+    def _learn(self) -> None:
+        """Read which stacks there are, if there are new ones."""
+        self._engine.flush()
+        size = os.fstat(self._fd).st_size
+        if size == self._read:
+            return
+        from vmprof_convert import readers
+        from vmprof_convert.model import PYTHON
+        from vmprof_convert.program import Program
+        profile, numbers = readers.read_stacks(os.pread(self._fd, size, 0))
+        self._read = size
+        program = Program(profile)
+        known: dict[int, tuple[str, int]] = {}
+        self._tracebacks = [None]
+        for number in numbers[1:]:
+            frames: list[Any] = []
+            is_ours = False
+            for frame in reversed(program.frames(profile.stacks[number])):
+                place = known.get(frame.address)
+                if place is None:
+                    function = profile.function(frame.address)
+                    place = known[frame.address] = (
+                        function.file if function.kind == PYTHON else "",
+                        function.line)
+                is_ours = is_ours or place[0].startswith(_OURS)
+                if place[0]:
+                    frames.append(place)
+            self._tracebacks.append(
+                None if is_ours else
+                (tuple(frames[:self.nframe]), len(frames)) if frames
+                else (UNKNOWN, 1))
