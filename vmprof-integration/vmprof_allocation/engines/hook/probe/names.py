@@ -55,6 +55,8 @@ INTERNALS = (
     ("dictiter ", "RPython iterator"), ("listiter ", "RPython iterator"),
     ("stringiter ", "RPython iterator"), ("range ", "RPython range"),
 )
+#: instances of classes, whose type says nothing of them
+_INSTANCE = re.compile(r"GcStruct pypy\.interpreter\.typedef\.\w+User\w* \{")
 #: if nothing better is known: by RPython's word for it
 _CLASS = re.compile(r"GcStruct (?:\w+\.)*(\w+\.\w+) \{")
 _WORD = re.compile(r"Gc(?:Struct ([a-z_A-Z]+)[0-9]* \{|(Array) of )")
@@ -329,6 +331,8 @@ def names(types: Types, bases: dict[int, type]) -> dict[int, tuple[int, str]]:
 
 
 def _fallback(name: str) -> str:
+    if _INSTANCE.match(name):
+        return ""           # Python's, whatever it is called there
     of_class, word = _CLASS.match(name), _WORD.match(name)
     if of_class is not None:
         return of_class.group(1)
