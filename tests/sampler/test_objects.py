@@ -108,14 +108,48 @@ def test_pieces_are_taken_apart_as_the_oracle_says(
     assert run(harness, *lines, "minor") == expected
 
 
-@pytest.mark.parametrize("piece", [
-    "32d 16x 16d",              # old headers behind a guard that failed
-    "16x 32d",
+@pytest.mark.parametrize("piece, told", [
+    # a guard failed before they were made; what was there was cleared
+    ("32d 16- 16-", ["young 3 0 32 32"]), ("16- 48-", ["young 3 3 0 0"]),
+    ("16d 16d 32-", ["young 3 0 16 16"]),
+    # a string that was shrunk, whose characters are no header
+    ("32p 16x 16x", ["young 3 1 32 32"]), ("16x 32d", ["young 3 3 0 0"]),
 ])
-def test_what_does_not_fit_is_not_believed(
-        harness: pathlib.Path, piece: str) -> None:
+def test_what_was_not_made(harness: pathlib.Path, piece: str,
+                           told: list[str]) -> None:
     assert run(harness, BEGIN, "piece 3 0 1000 " + piece, "piece 4 0 1000 16p",
-               "minor") == ["young 3 3 0 0", "young 4 1 16 0"]
+               "minor") == [*told, "young 4 1 16 0"]
+
+
+@pytest.mark.parametrize("at", [0, 31, 32, 63])
+def test_a_string_that_was_shrunk(harness: pathlib.Path, at: int) -> None:
+    """It has the size that was reserved for it."""
+    assert run(harness, BEGIN, "piece 3 %d 1000 32t 32-" % at, "minor") == [
+        "young 3 0 32 0"]
+
+
+def test_what_follows_a_string_in_a_piece(harness: pathlib.Path) -> None:
+    assert run(harness, BEGIN, "piece 3 32 1000 32t 32d", "minor") == [
+        "young 3 0 32 32"]
+
+
+def test_the_sampled_byte_is_in_what_was_not_made(harness: pathlib.Path) -> None:
+    assert run(harness, BEGIN, "piece 3 40 1000 32d 16- 16-", "minor") == [
+        "young 3 3 0 32"]
+
+
+def test_what_was_not_made_holds_one_more_sampled_byte(
+        harness: pathlib.Path) -> None:
+    # points at 10 and 60
+    assert run(harness, "begin 1 1 1", "piece 1 10 50 24p 24- 40-",
+               "minor") == ["young 1 1 24 24", "young 1 3 0 64"]
+
+
+def test_a_large_piece_has_to_fit_exactly(harness: pathlib.Path) -> None:
+    """Not all of it was cleared."""
+    assert run(harness, BEGIN, "piece 1 0 100000 5000d 16-",
+               "piece 2 5008 100000 5000d 16p", "minor") == [
+        "young 1 3 0 0", "young 2 1 16 16"]
 
 
 # ____________________________________________________________

@@ -3,7 +3,8 @@
  *   begin SEED FIXED FOLLOW
  *   piece KEY AT INTERVAL OBJECTS...   a sample of a piece of the nursery; each
  *                     object is SIZE and what becomes of it: d dies, p is
- *                     promoted, n is pinned; x is no object at all
+ *                     promoted, n is pinned, t is a text that dies; x is no object at all, and - is
+ *                     what was never written
  *   large KEY SIZE FATE CARDS          a young object outside of the nursery,
  *                     d or p, behind so many bytes of card marks
  *   old KEY SIZE      one that is old from birth
@@ -37,6 +38,7 @@
 #define PINNED      ((uint64_t)1 << 41)
 #define HEADER      0x18u               /* of all objects: a type */
 #define JUNK        0x123456789u
+#define TEXT        ((uint64_t)1 << 50) /* in the model: an array of characters */
 #define NURSERY     (1 << 22)
 #define MAX_OBJECTS (1 << 16)
 
@@ -135,6 +137,11 @@ int64_t types_size(uintptr_t object)
     return ((const int64_t *)object)[1];
 }
 
+int types_may_shrink(uintptr_t object)
+{
+    return (header(object) & TEXT) != 0;
+}
+
 int64_t types_number(uintptr_t object)
 {
     CHECK(has_lock);
@@ -163,7 +170,8 @@ static void new_object(uint64_t *at, int64_t size, char fate, char *memory,
     struct object object = { at, size, fate, memory, key, 0 };
 
     CHECK(young_count < MAX_OBJECTS && size >= 16 && size % 8 == 0);
-    at[0] = fate == 'x' ? JUNK : HEADER | (fate == 'n' ? PINNED : 0);
+    at[0] = fate == 'x' ? JUNK : HEADER | (fate == 'n' ? PINNED : 0) |
+                                 (fate == 't' ? TEXT : 0);
     at[1] = (uint64_t)size;
     young[young_count++] = object;
 }
@@ -253,15 +261,18 @@ static void piece(int64_t key, int64_t at, int64_t interval, const char *rest)
     int used;
     char fate;
 
-    while (sscanf(rest, " %" SCNd64 "%c%n", &size, &fate, &used) == 2) {
-        CHECK(nursery_free + size <= arena + NURSERY);
-        new_object((uint64_t *)nursery_free, size, fate, NULL, key);
-        nursery_free += size;
+    const char *next = rest;
+
+    for (; sscanf(next, " %" SCNd64 "%c%n", &size, &fate, &used) == 2;
+         next += used)
         sample.size += size;
-        rest += used;
-    }
-    CHECK(at < sample.size);
+    CHECK(at < sample.size && nursery_free + sample.size <= arena + NURSERY);
     objects_sampled(key, &sample);
+    for (next = rest;
+         sscanf(next, " %" SCNd64 "%c%n", &size, &fate, &used) == 2;
+         next += used, nursery_free += size)
+        if (fate != '-')
+            new_object((uint64_t *)nursery_free, size, fate, NULL, key);
 }
 
 static void large(int64_t key, int64_t size, char fate, int cards, int is_old)

@@ -20,6 +20,10 @@ enum { MARKING = 1, SWEEPING = 2 };
    one bit for each so many items, in whole words. */
 #define CARD_ITEMS          128
 
+/* So many bytes of a piece are cleared: no JIT puts more objects into one that
+   are worth the time. */
+#define CLEARED             4096
+
 struct waiting {
     uintptr_t start;
     int64_t key, stack, size, at, interval;
@@ -203,6 +207,9 @@ void objects_sampled(int64_t key, const struct nursery_sample *sample)
     waiting->at = sample->at;
     waiting->interval = sample->interval;
     waiting->place = sample->place;
+    if (sample->place == NURSERY_SMALL)
+        memset((void *)(uintptr_t)sample->start, 0, (size_t)(
+            sample->size < CLEARED ? sample->size : CLEARED));
     note_most(&objects.most_waiting, objects.waiting_count);
 }
 
@@ -226,35 +233,65 @@ static struct young *new_young(const struct waiting *waiting, uintptr_t object)
     return young;
 }
 
-/* Returns 0 if objects do not fill the piece exactly. */
-static int walk_piece(const struct waiting *waiting)
+/* The size of what begins at 'object'; '*is_known': it is an object.  Otherwise
+   it is the rest of the piece. */
+static int64_t part_size(uintptr_t object, uintptr_t end, int *is_known)
+{
+    int64_t size = types_size(object);
+
+    *is_known = size > 0 && size <= (int64_t)(end - object);
+    return *is_known ? size : (int64_t)(end - object);
+}
+
+/* Is it one object, even if it takes less by now? */
+static int is_one(const struct waiting *waiting)
+{
+    int64_t size = types_size(waiting->start);
+
+    if (size <= 0 || size >= waiting->size)
+        return size == waiting->size;
+    return types_may_shrink(waiting->start) &&
+           (size >= CLEARED ||
+            word_at(waiting->start + (uintptr_t)size) == 0);
+}
+
+/* Was all of it written since it was reserved, as far as it is objects? */
+static int is_believable(const struct waiting *waiting)
+{
+    uintptr_t object = waiting->start, end = object + (uintptr_t)waiting->size;
+    int is_known = 1;
+
+    if (waiting->size <= CLEARED)
+        return 1;
+    while (object < end && is_known)
+        object += (uintptr_t)part_size(object, end, &is_known);
+    return is_known;
+}
+
+static void walk_piece(const struct waiting *waiting)
 {
     uintptr_t object = waiting->start;
     uintptr_t end = object + (uintptr_t)waiting->size;
     struct sampler *behind = &objects.behind;
     struct young *young;
-    int which = 0;
+    int64_t size;
+    int is_known, which = 0;
 
-    behind->gap = waiting->at;
-    while (object < end) {
-        int64_t size = types_size(object);
-        if (size <= 0 || size > (int64_t)(end - object))
-            return 0;
-        if (behind->gap >= size)
+    for (behind->gap = waiting->at; object < end; object += (uintptr_t)size) {
+        size = part_size(object, end, &is_known);
+        if (behind->gap >= size) {
             behind->gap -= size;
-        else {
-            sampler_next_within(behind, size, waiting->interval,
-                                (int64_t)(end - object) - size);
-            young = new_young(waiting, object);
-            if (young != NULL) {
-                young->is_part = size != waiting->size;
-                young->size = size;
-                young->which = which++;
-            }
+            continue;
         }
-        object += (uintptr_t)size;
+        sampler_next_within(behind, size, waiting->interval,
+                            (int64_t)(end - object) - size);
+        young = new_young(waiting, is_known ? object : 0);
+        if (young != NULL) {
+            young->is_part = size != waiting->size;
+            young->size = size;
+            young->which = which++;
+        }
     }
-    return 1;
 }
 
 static void look_at(const struct waiting *waiting)
@@ -268,14 +305,16 @@ static void look_at(const struct waiting *waiting)
         young->is_old = waiting->place == NURSERY_OLD;
         objects.large += young->is_large;
     }
-    else if (!walk_piece(waiting)) {
-        objects.young_count = before;
+    else if (is_one(waiting))
+        (void)new_young(waiting, waiting->start);
+    else if (is_believable(waiting))
+        walk_piece(waiting);
+    else
         (void)new_young(waiting, 0);
-        return;
-    }
     for (; before < objects.young_count; before++) {
         young = &objects.young[before];
-        young->type = (int32_t)types_number(young->object);
+        if (young->object != 0)
+            young->type = (int32_t)types_number(young->object);
     }
 }
 

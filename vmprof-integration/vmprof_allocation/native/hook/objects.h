@@ -17,8 +17,13 @@
  * The *holder* of the sampled byte is sampled.  The sampler has drawn a new gap
  * at the end of the piece; what it would have drawn at the end of the holder
  * is drawn now, so that objects behind the holder may be sampled, too, each with
- * the probability of its own size.  A walk that does not fit exactly is not
- * believed: then nothing is known of this sample.
+ * the probability of its own size.
+ *
+ * What stands in a piece has been written there since it was reserved, as its
+ * memory is cleared then.  So where no header is, no object was made.  Behind a
+ * string that is alone in its piece, this is what it was larger by while it was
+ * built, and counts as a part of it.  Elsewhere the program has left the JIT's
+ * trace before: that remainder counts as an object of which nothing is known.
  *
  * Behind the minor collection, an object of the nursery has left a forwarding
  * address there, or it is pinned, or it is dead; a large one was given back to

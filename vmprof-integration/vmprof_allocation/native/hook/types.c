@@ -531,3 +531,14 @@ int64_t types_size(uintptr_t object)
     size = (size + 7) & ~(int64_t)7;
     return size < SMALLEST ? SMALLEST : size;
 }
+
+int types_may_shrink(uintptr_t object)
+{
+    const char *info = (const char *)place.type_info +
+                       TYPE(*(const uint64_t *)object);
+    int64_t bits, item;
+
+    memcpy(&bits, info + place.type_info_bits, sizeof bits);
+    memcpy(&item, info + place.type_item_size, sizeof item);
+    return (bits & place.type_is_varsize) != 0 && item <= 4;
+}

@@ -38,5 +38,9 @@ int64_t types_number(uintptr_t object);
    object that may be young. */
 int64_t types_size(uintptr_t object);
 
+/* Whether it may have been an array of more items, of characters: the GC shrinks
+   what a string is built in.  It has a types_size(). */
+int types_may_shrink(uintptr_t object);
+
 /* The GC has marked what is alive, and is about to free the rest. */
 void types_major_collection(void);
