@@ -439,9 +439,10 @@ def test_time_and_allocation_samples_in_one_run(pypy: PyPy) -> None:
     size = string_size(4000)
     assert abs(objects_of(profile, "allocate", size) - 20000) <= allowed(
             20000, size, 65536)
-    # each has a time, and they come in order
-    assert all(samples.time[i] >= 0 for i in times)
-    assert list(samples.time) == sorted(samples.time)
+    # each has a time; those without an object come in order
+    assert min(samples.time) >= 0
+    assert [samples.time[i] for i in times] == sorted(
+        samples.time[i] for i in times)
 
 
 def test_allocation_sampling_alone_takes_no_time_samples(pypy: PyPy) -> None:

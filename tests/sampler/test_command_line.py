@@ -97,9 +97,14 @@ def test_config_file_of_vmprof(pypy: PyPy) -> None:
 
 def test_profile_says_what_its_engine_can_do(pypy: PyPy) -> None:
     settings = pypy.sample(APP, "1k").profile().settings
-    engine = {"hook": HookEngine(), "builtin": BuiltinEngine(None)}[
-        settings["engine"]]
-    assert settings["capabilities"].split(",") == list(engine.capabilities())
+    capabilities = settings["capabilities"].split(",")
+    assert {"lifetimes", "limits", "time-samples", "types"} <= set(capabilities)
+    assert capabilities == sorted(capabilities)
+    assert settings["facts"] == "types,lifetimes"
+    if settings["engine"] == "builtin":
+        assert capabilities == list(BuiltinEngine(None).capabilities())
+    else:       # before it has looked, it does not know
+        assert not {"lifetimes", "types"} & set(HookEngine().capabilities())
 
 
 def test_summary_goes_to_stderr_and_leaves_no_file(pypy: PyPy) -> None:

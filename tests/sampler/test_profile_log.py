@@ -81,7 +81,7 @@ def logs(draw: st.DrawFn) -> Log:
                 log.freed(key, draw(st.integers(0, 2**31 - 1)))
                 log.lost(draw(st.sampled_from(untold)))
         elif kind == "type":
-            log.type(draw(COUNTS), draw(st.integers(1, 4)),
+            log.type(draw(st.integers(1, 2**62)), draw(st.integers(1, 4)),
                      draw(st.integers(-1, 2000)),
                      draw(st.text(st.characters(codec="utf-8", categories=(
                          "L", "S")), min_size=1, max_size=300)))

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 #: bytes of an object that PyPy makes with external_malloc(), whatever its
 #: version: more than fit into any nursery's share for one object
 KNOCK = 2**18
+#: native/hook/hook.h: what is recorded of objects, and what is asked for
+TYPES, LIFETIMES, IN_MEMORY = 1, 2, 4
+SNAPSHOT, CLEAR, RESET_PEAK = 1, 2, 3
 
 
 def _look(knowledge: str) -> tuple[Place, list[Finding], Callable[[], None]]:
@@ -80,10 +83,8 @@ class HookEngine(Engine):
         return tuple(fact for fact in wanted if fact in self.capabilities())
 
     def _facts_wanted(self, settings: Settings) -> int:
-        lib = self._lib
-        return int(lib.HOOK_TYPES
-                   + (lib.HOOK_LIFETIMES if settings.lifetimes else 0)
-                   + (lib.HOOK_IN_MEMORY if settings.in_memory else 0))
+        return (TYPES + (LIFETIMES if settings.lifetimes else 0)
+                + (IN_MEMORY if settings.in_memory else 0))
 
     def knowledge(self) -> str:
         return self._place.layout.text() if self._place is not None else ""
@@ -268,7 +269,7 @@ class HookEngine(Engine):
 
     def _snapshot(self, address: int) -> list[Alive]:
         assert self._place is not None
-        self._ask(self._lib.HOOK_SNAPSHOT, address)
+        self._ask(SNAPSHOT, address)
         count = self._place.ffi.new("int64_t *")
         copy = self._lib.hook_copy(count)
         if not copy:
@@ -283,12 +284,12 @@ class HookEngine(Engine):
         with self._section():
             if self._is_followed():
                 self._collect_nursery()
-                self._ask(self._lib.HOOK_CLEAR)
+                self._ask(CLEAR)
 
     def reset_peak(self) -> None:
         with self._section():
             if self._is_followed():
-                self._ask(self._lib.HOOK_RESET_PEAK)
+                self._ask(RESET_PEAK)
 
     def alive_bytes(self) -> tuple[float, float]:
         with self._section():
