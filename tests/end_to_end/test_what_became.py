@@ -129,6 +129,31 @@ def test_two_classes_of_equal_size_in_one_trace(pypy: PyPy) -> None:
     found(profile, "__main__.B").total().check("all", 66667)
 
 
+@pytest.mark.parametrize("every", [1, 2, 10])
+def test_a_branch_in_the_middle_of_a_piece(pypy: PyPy, every: int) -> None:
+    """Guards don't end a piece: where the trace is left, its rest is never made,
+    and what stood there before must not count."""
+    profile = sampled(pypy, """
+        class Cell(object):
+            __slots__ = ("a",)
+        class Narrow(object):
+            __slots__ = ("a", "b")
+        class Wide(object):
+            __slots__ = tuple("abcdefghij")
+        slot = [None] * 3
+        def make():
+            for i in range(200000):
+                slot[0] = cell = Cell(); cell.a = None
+                slot[1] = narrow = Narrow(); narrow.a = None
+                if i %% %d == 0:
+                    slot[2] = wide = Wide(); wide.a = None
+        make()
+    """ % every)
+    for name, truth in (("Cell", 200000), ("Narrow", 200000),
+                        ("Wide", 200000 / every)):
+        found(profile, "__main__." + name).total().check("all", truth)
+
+
 @JIT
 def test_lists_and_their_storage(pypy: PyPy, jit: str) -> None:
     profile = sampled(pypy, """
