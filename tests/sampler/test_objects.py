@@ -220,6 +220,15 @@ def test_the_profile_ends_before_the_sampling(harness: pathlib.Path) -> None:
                "minor") == ["young 1 1 16 0"]
 
 
+def test_the_profile_ends_before_a_minor_collection(
+        harness: pathlib.Path) -> None:
+    assert run(harness, BEGIN, "piece 1 30 1000 24d 40d", "large 2 200000 p 0",
+               "piece 3 0 1000 16- 16-", "end") == [
+        "young 1 4 40 40", "young 2 4 200000 0", "young 3 3 0 0"]
+    assert run(harness, "begin 1 0 0", "piece 1 30 1000 24d 40d", "end") == [
+        "young 1 3 40 40"]
+
+
 def test_one_profile_after_another(harness: pathlib.Path) -> None:
     assert run(harness, BEGIN, "piece 1 0 1000 16p", "minor", "end", "minor",
                BEGIN, "piece 1 0 1000 24d", "minor", "end", "end") == [

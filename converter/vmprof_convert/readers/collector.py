@@ -34,7 +34,7 @@ FULL_RECORD = 1018
 
 
 #: what `facts` say of an object's first minor collection; else: not known
-_OUTCOMES = {0: DIED, 1: ALIVE, 2: PINNED}
+_OUTCOMES = {0: DIED, 1: ALIVE, 2: PINNED, 4: PENDING}
 
 #: the first columns of Rows.add(): stack, time, thread, size, interval, memory
 _Sample = tuple[int, int, int, int, int, int]
@@ -148,7 +148,8 @@ class Collector:
         elif fate == ALIVE:
             self._old[key, number] = sample, type_, time
         else:
-            self._rows.add(*sample, type_, fate, time)
+            self._rows.add(*sample, type_, fate,
+                           -1 if fate == PENDING else time)
 
     def freed(self, key: int, number: int, time: int) -> None:
         self._end(key, number, FREED, time)

@@ -316,8 +316,10 @@ static void line(const char *text)
         minor(0);
     else if (strcmp(text, "forget\n") == 0)
         has_profile = 0;
-    else if (strcmp(text, "end\n") == 0)
+    else if (strcmp(text, "end\n") == 0) {
+        objects_tell_waiting();
         objects_end();
+    }
     else {
         fprintf(stderr, "not understood: %s", text);
         exit(2);

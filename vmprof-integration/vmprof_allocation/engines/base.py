@@ -117,9 +117,7 @@ class Engine:
 
     def mark(self, name: str) -> None:
         """Name this moment, in the profile.  Harmless while nothing is
-        sampled.  Raises AllocationSamplingError if this engine can't."""
-        raise AllocationSamplingError(
-            "the engine %r has no marks" % self.name)
+        sampled, and without the capability ``marks``."""
 
     # While it samples with Settings.in_memory:
 

@@ -70,7 +70,7 @@ class HookEngine(Engine):
         self._is_on = False
 
     def capabilities(self) -> tuple[str, ...]:
-        known = "limits", "resident-memory", "time-samples"
+        known = "limits", "marks", "resident-memory", "time-samples"
         if self._lib is not None and self._lib.hook_knows_objects():
             return ("lifetimes", *known, "types")
         return known

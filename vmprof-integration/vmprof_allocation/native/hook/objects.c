@@ -362,16 +362,27 @@ static void judge(void)
     types_major_collection();
 }
 
+static void look_at_waiting(void)
+{
+    size_t i;
+
+    objects.young_count = 0;
+    objects.large = 0;
+    for (i = 0; i < objects.waiting_count; i++) {
+        objects.left = objects.waiting_count - i - 1;
+        look_at(&objects.waiting[i]);
+    }
+    objects.waiting_count = 0;
+    note_most(&objects.most_young, objects.young_count);
+}
+
 void objects_before_collection(void)
 {
     int state;
-    size_t i;
 
     if (objects.waiting == NULL)
         return;
     objects.began = recorder_now();
-    objects.young_count = 0;
-    objects.large = 0;
     state = gc_state();
     if (!recorder_begin_facts(nursery.collections)) {
         forget_all();
@@ -383,12 +394,7 @@ void objects_before_collection(void)
     if (state == SWEEPING && objects.state == MARKING)
         judge();
     objects.state = state;
-    for (i = 0; i < objects.waiting_count; i++) {
-        objects.left = objects.waiting_count - i - 1;
-        look_at(&objects.waiting[i]);
-    }
-    objects.waiting_count = 0;
-    note_most(&objects.most_young, objects.young_count);
+    look_at_waiting();
     recorder_end_facts();
     if (objects.large > 0)
         (void)divert_set(DIVERT_FREE, 1);
@@ -492,6 +498,25 @@ void objects_after_collection(void)
     if (objects.peak < objects.alive)
         objects.peak = objects.alive;
     recorder_event(FACTS_MINOR, objects.began, nursery.allocated);
+    recorder_end_facts();
+}
+
+void objects_tell_waiting(void)
+{
+    size_t i;
+
+    if (objects.waiting == NULL || objects.surprises != nursery.surprises ||
+        !recorder_begin_facts(nursery.collections))
+        return;
+    look_at_waiting();
+    for (i = 0; i < objects.young_count; i++) {
+        const struct young *young = &objects.young[i];
+        recorder_young(young->key, young->object != 0 && objects.follow
+                           ? FACTS_STILL_YOUNG : FACTS_NOT_KNOWN,
+                       young->type, young->is_part ? young->size : 0);
+    }
+    objects.young_count = 0;
+    objects.large = 0;
     recorder_end_facts();
 }
 

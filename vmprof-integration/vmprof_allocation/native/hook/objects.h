@@ -53,6 +53,10 @@ void objects_prepare(const struct hook_place *place);
    ENOMEM: then nothing will be known of any. */
 int objects_begin(uint64_t seed, int fixed, int follow);
 
+/* Tell the types of those that still wait: no minor collection will.  Between two
+   allocations. */
+void objects_tell_waiting(void);
+
 /* No more is to be known.  Harmless if it was done before. */
 void objects_end(void);
 

@@ -61,6 +61,7 @@ static void unhook(void)
 {
     if (nursery.phase != NURSERY_OFF)
         nursery_stop();
+    objects_tell_waiting();
     objects_end();
     make_pages(1);
     if (are_pages_writable) {

@@ -44,7 +44,8 @@ enum facts_outcome {
     FACTS_DIED,
     FACTS_PROMOTED,
     FACTS_PINNED,
-    FACTS_NOT_KNOWN
+    FACTS_NOT_KNOWN,
+    FACTS_STILL_YOUNG
 };
 
 /* The object of sample 'key', or one more of the objects of the same piece,
