@@ -99,10 +99,13 @@ class Sum:
         "_objects_variance",
         "_observed",
         "samples",
+        "smallest",
     )
 
     def __init__(self) -> None:
         self.samples = 0
+        #: bytes of the smallest sample; 0: there is none
+        self.smallest = 0
         #: what the samples stand for, themselves included
         self._bytes = self._objects = 0.0
         self._bytes_variance = self._objects_variance = 0.0
@@ -114,6 +117,7 @@ class Sum:
         objects = 1.0 / p
         weight = size / p
         self.samples += count
+        self.smallest = min(self.smallest or size, size)
         self._observed += count * size
         self._objects += count * objects
         self._bytes += count * weight
@@ -125,6 +129,8 @@ class Sum:
     def add_sum(self, other: Sum) -> None:
         """All samples of `other`."""
         self.samples += other.samples
+        if other.smallest:
+            self.smallest = min(self.smallest or other.smallest, other.smallest)
         self._observed += other._observed
         self._objects += other._objects
         self._bytes += other._bytes
@@ -151,8 +157,9 @@ class Sum:
             self._observed, max(self._bytes - self._observed, 0.0),
             self._bytes_variance, interval)
 
-    def objects(self, interval: int) -> Estimate:
-        """Likewise."""
+    def objects(self, interval: int,
+                smallest: int = SMALLEST_OBJECT) -> Estimate:
+        """Likewise; no object can have been smaller than `smallest` bytes."""
         return interval_95(
             self.samples, max(self._objects - self.samples, 0.0),
-            self._objects_variance, interval / SMALLEST_OBJECT)
+            self._objects_variance, interval / smallest)

@@ -12,7 +12,7 @@ from vmprof_convert.estimator import Estimate, Sum, probability
 from vmprof_convert.lifetimes import STILL_ALIVE, state
 from vmprof_convert.model import UNTOLD, Frame, Function, Profile
 from vmprof_convert.program import Program
-from vmprof_convert.type_names import INTERNAL, UNNAMED, Shown, TypeNames
+from vmprof_convert.type_names import CLASS, INTERNAL, UNNAMED, Shown, TypeNames
 
 #: what rows can be of
 FUNCTION, LINE, TYPE = "function", "line", "type"
@@ -43,11 +43,14 @@ BY_FUNCTION = Choice()
 class Figures:
     """Sums over the same samples: of all, and for each state of an object."""
 
-    __slots__ = ("_all", "_states", "interval")
+    __slots__ = ("_all", "_is_one_class", "_states", "interval")
 
-    def __init__(self, interval: int) -> None:
+    def __init__(self, interval: int, is_one_class: bool = False) -> None:
+        """`is_one_class`: all are instances of one class, of which the smallest
+        that was met tells how small they can be."""
         #: the largest one that was in force
         self.interval = interval
+        self._is_one_class = is_one_class
         self._all = Sum()
         self._states: dict[str, Sum] = {}
 
@@ -71,7 +74,11 @@ class Figures:
         return self._estimate(self.sum(state), False)
 
     def _estimate(self, sum_: Sum, bytes_: bool) -> Estimate:
-        return (sum_.bytes if bytes_ else sum_.objects)(self.interval)
+        if bytes_:
+            return sum_.bytes(self.interval)
+        if self._is_one_class and self._all.smallest:
+            return sum_.objects(self.interval, self._all.smallest)
+        return sum_.objects(self.interval)
 
 
 class Subject(NamedTuple):
@@ -269,7 +276,8 @@ def _figures(all_: dict[Subject, Figures], subject: Subject,
              interval: int) -> Figures:
     found = all_.get(subject)
     if found is None:
-        found = all_[subject] = Figures(interval)
+        found = all_[subject] = Figures(
+            interval, subject.type is not None and subject.type.kind == CLASS)
     return found
 
 
