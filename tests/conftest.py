@@ -124,6 +124,18 @@ class PyPy:
         return self._command(
             [*flags, str(self.script(source)), *arguments], environment)
 
+    def shell(self, command: str, *arguments: str) -> tuple[int, str]:
+        """Run `command`, for which $0 is PyPy.  Returns the exit code and what
+        was written to stdout."""
+        done = subprocess.run(
+            ["sh", "-c", command, PYPY, *arguments], cwd=self.folder, text=True,
+            env=self.environment, stdout=subprocess.PIPE)
+        return done.returncode, done.stdout
+
+    def profile(self) -> Profile:
+        """The one that was written last."""
+        return readers.read(self.folder / "out.vmprof")
+
     def sample(self, source: str, interval: str, *flags: str,
                arguments: tuple[str, ...] = (), jit: str = "", seed: int = 1,
                **environment: str) -> Run:

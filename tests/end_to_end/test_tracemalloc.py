@@ -258,6 +258,31 @@ def test_a_snapshot_while_other_threads_allocate(stock_pypy: PyPy) -> None:
     """) is True
 
 
+def test_asking_is_not_counted(stock_pypy: PyPy) -> None:
+    first, last = told(stock_pypy, """
+    tracemalloc.start(sample_interval=1)
+    sizes = [0] * 100
+    for i in range(100):
+        sizes[i] = tracemalloc.get_traced_memory()[0]
+    print(json.dumps([sizes[10], sizes[99]]))
+    """)
+    # the numbers themselves are the program's
+    assert last - first < 100 * 200
+
+
+def test_more_objects_than_there_is_room_for(stock_pypy: PyPy) -> None:
+    run = stock_pypy.command("-W", "error", str(stock_pypy.script(PROLOGUE + """
+    tracemalloc.start(sample_interval=1)
+    kept = [make(1000000) for i in range(5)]
+    try:
+        tracemalloc.take_snapshot()
+    except RuntimeWarning as e:
+        print(e)
+    """)))
+    assert run.code == 0
+    assert re.match(r"\d+ sampled objects are missing", run.out), run
+
+
 def test_nothing_to_take_a_snapshot_of(stock_pypy: PyPy) -> None:
     run = stock_pypy.command("-c", "from vmprof_allocation import tracemalloc\n"
                              "tracemalloc.take_snapshot()")

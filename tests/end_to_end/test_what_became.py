@@ -404,3 +404,33 @@ def test_a_forked_child_starts_clean(pypy: PyPy) -> None:
         gc.collect()
     """, interval="256", jit="off")
     found(profile, "__main__.Node").check("alive", 20000)
+
+
+@pytest.mark.parametrize("kibibytes", [200000, 300000, 400000])
+def test_a_program_that_may_take_little_address_space(
+        stock_pypy: PyPy, kibibytes: int) -> None:
+    """It ends as it would, and nothing is made up."""
+    source = """
+        import gc
+        kept = [[i] for i in range(100000)]
+        for i in range(20):
+            garbage = [[i] for i in range(100000)]
+        gc.collect()
+        print(len(kept))
+    """
+    command = ("ulimit -v %d; exec \"$0\" \"$@\"" % kibibytes)
+    script = str(stock_pypy.script(source))
+    out = [stock_pypy.shell(command, *flags, script) for flags in (
+        (), ("-m", "vmprof", "--allocation-sampling", "4k", "-o", "out.vmprof"))]
+    assert out[0] == out[1] == (0, "100000\n")
+    profile = stock_pypy.profile()
+    check_conservation(profile)
+    lists = found(profile, "list")
+    lists.total().check("all", 2100000, also=2000)
+    lists.check("alive", 200000, also=2000)
+
+
+def test_a_collector_that_overwrites_the_nursery(stock_pypy: PyPy) -> None:
+    profile = stock_pypy.sample(KEEP, "4k", arguments=("10",),
+                                PYPY_GC_NURSERY_DEBUG="1").profile()
+    assert not profile.has_types and not profile.has_lifetimes

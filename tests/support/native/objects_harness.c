@@ -339,6 +339,7 @@ int main(void)
     place.flag_visited = VISITED;
     place.flag_pinned = PINNED;
     place.forwarded = -42;
+    place.slot[DIVERT_FREE] = 8;
     objects_prepare(&place);
     CHECK(hook_knows_objects());
     while (getline(&text, &size, stdin) > 0)

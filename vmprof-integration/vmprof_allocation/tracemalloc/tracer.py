@@ -50,6 +50,7 @@ class Tracer:
         self._fd = move_up(os.memfd_create("tracemalloc", os.MFD_CLOEXEC))
         self._id = time.time_ns(), next(_starts)
         self._read = -1
+        self._lost = 0
         self._tracebacks: list[tuple[RawTraceback, int] | None] = []
         try:
             self._engine.start(self._fd, settings)
@@ -76,8 +77,23 @@ class Tracer:
     def clear(self) -> None:
         self._engine.forget_alive()
 
+    def _warn(self) -> None:
+        lost = self._engine.statistics().not_followed
+        if lost > self._lost:
+            self._lost = lost
+            import warnings
+            warnings.warn(
+                "%d sampled objects are missing from what is traced, as there "
+                "are too many: start() with a larger sample_interval" % lost,
+                RuntimeWarning, stacklevel=4)
+
     def bytes(self) -> tuple[int, int]:
-        now, peak = self._engine.alive_bytes()
+        self._warn()
+        self._engine.ignore(True)
+        try:
+            now, peak = self._engine.alive_bytes()
+        finally:
+            self._engine.ignore(False)
         return round(now), round(peak)
 
     def reset_peak(self) -> None:
@@ -89,6 +105,7 @@ class Tracer:
 
     def traces(self) -> list[RawTrace]:
         """Of all that is alive."""
+        self._warn()
         self._engine.ignore(True)
         try:
             return self._traces()

@@ -320,9 +320,16 @@ class HookEngine(Engine):
         """What is young is not known to be alive: let a minor collection come.
         It would come soon, anyway."""
         before = self.statistics().collections
-        while self.statistics().collections == before:
-            for _ in range(16):
-                _sink[0] = bytearray(2**14)
+        was_ignored = self._lib.hook_ignore(1)
+        try:
+            # until another thread disables vmprof
+            while (self.statistics().collections == before
+                   and self._is_followed()):
+                for _ in range(16):
+                    _sink[0] = bytearray(2**14)
+        finally:
+            _sink[0] = None
+            self._lib.hook_ignore(was_ignored)
 
     def wait_at_exit(self, fd: int) -> bool:
         return bool(self._lib.hook_wait_at_exit(fd) == 0)

@@ -261,7 +261,9 @@ class Process(Evidence):
         place.type_fixed_size = layout.type_fixed_size
         place.type_item_size = layout.type_item_size
         place.gc = base + layout.gc
-        place.gc_state = layout.gc_state
+        # the collector then overwrites what says which objects survive
+        place.gc_state = (-1 if os.environ.get("PYPY_GC_NURSERY_DEBUG")
+                          else layout.gc_state)
         place.type_info_bits = layout.type_info_bits
         place.type_is_varsize = layout.type_is_varsize
         place.type_length = layout.type_length

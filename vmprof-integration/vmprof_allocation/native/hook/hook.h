@@ -127,8 +127,8 @@ void hook_free(struct hook_object *copy);
 void hook_traced(double *alive, double *peak);
 
 /* What the calling thread allocates is not the program's, until it calls
-   hook_ignore(0). */
-void hook_ignore(int ignored);
+   hook_ignore(0).  Returns what was so before. */
+int hook_ignore(int ignored);
 
 /* The program names this moment, in UTF-8.  Returns 0 or an errno. */
 int hook_mark(const char *name);

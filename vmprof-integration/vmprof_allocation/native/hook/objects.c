@@ -24,6 +24,9 @@ enum { MARKING = 1, SWEEPING = 2 };
    are worth the time. */
 #define CLEARED             4096
 
+/* So many entries a table has at first */
+#define FIRST_ROOM          ((size_t)256)
+
 struct waiting {
     uintptr_t start;
     int64_t key, stack, size, at, interval;
@@ -51,6 +54,7 @@ struct followed {
 static struct {
     uintptr_t gc_state;
     uint64_t visited, pinned, has_cards;
+    int has_free;
     int64_t forwarded;
 } place;
 
@@ -59,6 +63,7 @@ static struct {
     struct young *young;
     struct followed *followed;
     size_t waiting_count, young_count, followed_count;
+    size_t waiting_room, young_room, followed_room;
     size_t left;                /* of those that wait, while they are looked at */
     size_t most_waiting, most_young, most_followed;
     int follow;
@@ -70,6 +75,7 @@ static struct {
     int64_t lost;               /* there was no room for them */
     int64_t began;              /* the minor collection that is at work */
     int large;                  /* young objects that it may free */
+    int sees_free;              /* it does that through us */
     double alive, peak;         /* estimated bytes of those that are followed */
 } objects;
 
@@ -89,6 +95,7 @@ void objects_prepare(const struct hook_place *p)
     place.gc_state = p->gc + (uintptr_t)p->gc_state;
     place.visited = p->flag_visited;
     place.pinned = p->flag_pinned;
+    place.has_free = p->slot[DIVERT_FREE] != 0;
     place.has_cards = p->flag_visited << 4;     /* in all of incminimark */
     place.forwarded = p->forwarded;
 }
@@ -109,44 +116,63 @@ static int gc_state(void)
 /* ____________________________________________________________ */
 /* begin */
 
-/* Memory that is taken when it is touched */
-static void *reserve(size_t count, size_t size)
+/* Tables grow, by moving: a program may be allowed little address space. */
+static int has_room(void **table, size_t *room, size_t count, size_t size,
+                    size_t most)
 {
-    void *map = mmap(NULL, count * size, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t next = *room == 0 ? FIRST_ROOM : 2 * *room;
+    void *map;
 
-    return map == MAP_FAILED ? NULL : map;
+    if (count < *room)
+        return 1;
+    if (next > most)
+        return 0;
+    map = *room == 0
+        ? mmap(NULL, next * size, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        : mremap(*table, *room * size, next * size, MREMAP_MAYMOVE);
+    if (map == MAP_FAILED)
+        return 0;
+    *table = map;
+    *room = next;
+    return 1;
 }
 
-static void give_back(void *map, size_t count, size_t size)
+#define HAS_ROOM(name, most) \
+    has_room((void **)&objects.name, &objects.name##_room, \
+             objects.name##_count, sizeof *objects.name, most)
+
+static void give_back(void *map, size_t room, size_t size)
 {
     if (map != NULL)
-        munmap(map, count * size);
+        munmap(map, room * size);
 }
 
 void objects_end(void)
 {
-    give_back(objects.waiting, OBJECTS_WAITING, sizeof *objects.waiting);
-    give_back(objects.young, OBJECTS_WAITING, sizeof *objects.young);
-    give_back(objects.followed, OBJECTS_FOLLOWED, sizeof *objects.followed);
+    give_back(objects.waiting, objects.waiting_room, sizeof *objects.waiting);
+    give_back(objects.young, objects.young_room, sizeof *objects.young);
+    give_back(objects.followed, objects.followed_room, sizeof *objects.followed);
     objects.waiting = NULL;
     objects.young = NULL;
     objects.followed = NULL;
+    objects.waiting_room = objects.young_room = objects.followed_room = 0;
     objects.waiting_count = objects.young_count = objects.followed_count = 0;
 }
 
 int objects_begin(uint64_t seed, int fixed, int follow)
 {
+    int saved_errno = errno;
+
     objects_end();
     memset(&objects, 0, sizeof objects);
     if (place.gc_state == 0)
         return 0;
-    objects.waiting = reserve(OBJECTS_WAITING, sizeof *objects.waiting);
-    objects.young = reserve(OBJECTS_WAITING, sizeof *objects.young);
-    objects.followed = reserve(OBJECTS_FOLLOWED, sizeof *objects.followed);
-    if (objects.waiting == NULL || objects.young == NULL ||
-        objects.followed == NULL) {
+    if (!HAS_ROOM(waiting, OBJECTS_WAITING) ||
+        !HAS_ROOM(young, OBJECTS_WAITING) ||
+        !HAS_ROOM(followed, OBJECTS_FOLLOWED)) {
         objects_end();
+        errno = saved_errno;
         return ENOMEM;
     }
     /* not the sampler's own: the choice of samples is the same without this */
@@ -191,7 +217,7 @@ void objects_sampled(int64_t key, const struct nursery_sample *sample)
 
     if (objects.waiting == NULL)
         return;
-    if (objects.waiting_count == OBJECTS_WAITING) {
+    if (!HAS_ROOM(waiting, OBJECTS_WAITING)) {
         objects.lost++;
         if (recorder_begin_facts(nursery.collections)) {
             recorder_young(key, FACTS_NOT_KNOWN, 0, 0);
@@ -221,8 +247,11 @@ static struct young *new_young(const struct waiting *waiting, uintptr_t object)
     struct young *young;
 
     /* each sample that is left needs one */
-    if (objects.young_count + objects.left >= OBJECTS_WAITING)
+    if (objects.young_count + objects.left >= OBJECTS_WAITING ||
+        !HAS_ROOM(young, OBJECTS_WAITING)) {
+        objects.lost++;
         return NULL;
+    }
     young = &objects.young[objects.young_count++];
     memset(young, 0, sizeof *young);
     young->object = object;
@@ -301,9 +330,11 @@ static void look_at(const struct waiting *waiting)
 
     if (waiting->place != NURSERY_SMALL) {
         young = new_young(waiting, waiting->start);
-        young->is_large = waiting->place == NURSERY_LARGE;
-        young->is_old = waiting->place == NURSERY_OLD;
-        objects.large += young->is_large;
+        if (young != NULL) {
+            young->is_large = waiting->place == NURSERY_LARGE;
+            young->is_old = waiting->place == NURSERY_OLD;
+            objects.large += young->is_large;
+        }
     }
     else if (is_one(waiting))
         (void)new_young(waiting, waiting->start);
@@ -311,6 +342,8 @@ static void look_at(const struct waiting *waiting)
         walk_piece(waiting);
     else
         (void)new_young(waiting, 0);
+    if (objects.young_count == before)          /* no memory */
+        recorder_young(waiting->key, FACTS_NOT_KNOWN, 0, 0);
     for (; before < objects.young_count; before++) {
         young = &objects.young[before];
         if (young->object != 0)
@@ -334,6 +367,7 @@ static void lose_all(void)
     for (i = 0; i < objects.followed_count; i++)
         recorder_lost(objects.followed[i].key, objects.followed[i].which);
     forget_all();
+    types_major_collection();           /* there may have been one */
 }
 
 static void forget_dead(const struct followed *followed)
@@ -396,8 +430,8 @@ void objects_before_collection(void)
     objects.state = state;
     look_at_waiting();
     recorder_end_facts();
-    if (objects.large > 0)
-        (void)divert_set(DIVERT_FREE, 1);
+    objects.sees_free = objects.large > 0 && place.has_free &&
+                        divert_set(DIVERT_FREE, 1) == 0;
 }
 
 /* ____________________________________________________________ */
@@ -439,7 +473,7 @@ static void follow(const struct young *young, uintptr_t object)
 
     if (!objects.follow)
         return;
-    if (objects.followed_count == OBJECTS_FOLLOWED) {
+    if (!HAS_ROOM(followed, OBJECTS_FOLLOWED)) {
         objects.lost++;
         recorder_lost(young->key, young->which);
         return;
@@ -462,7 +496,7 @@ static void tell(const struct young *young)
     uintptr_t object = young->object;
     int64_t header;
 
-    if (object == 0)
+    if (object == 0 || (young->is_large && !objects.sees_free))
         outcome = FACTS_NOT_KNOWN;
     else if (young->is_large || young->is_old)
         outcome = young->is_freed ? FACTS_DIED : FACTS_PROMOTED;
@@ -487,7 +521,7 @@ void objects_after_collection(void)
 
     if (objects.waiting == NULL)
         return;
-    if (objects.large > 0)
+    if (objects.sees_free)
         (void)divert_set(DIVERT_FREE, 0);
     objects.large = 0;
     if (!recorder_begin_facts(nursery.collections))

@@ -49,8 +49,8 @@
 
 void objects_prepare(const struct hook_place *place);
 
-/* A profile begins; 'follow': beyond the next minor collection.  Returns 0, or
-   ENOMEM: then nothing will be known of any. */
+/* A profile begins; 'follow': beyond the next minor collection.  Returns 0 or
+   ENOMEM.  Nothing may be sampled yet; any thread. */
 int objects_begin(uint64_t seed, int fixed, int follow);
 
 /* Tell the types of those that still wait: no minor collection will.  Between two

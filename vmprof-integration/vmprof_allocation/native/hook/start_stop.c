@@ -91,9 +91,6 @@ static void obey(void)
         make_pages(0);
         if (settings.facts & HOOK_IN_MEMORY)
             recorder_without_samples();
-        if (settings.facts)
-            (void)objects_begin(settings.seed, settings.fixed,
-                                settings.facts & HOOK_LIFETIMES);
         nursery_start(settings.interval, settings.seed, settings.fixed);
         break;
     case UPDATE:
@@ -152,6 +149,12 @@ int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts)
         return EBUSY;
     error = trampoline_writable(1);
     are_pages_writable = 1;
+    if (error != 0) {
+        make_pages(0);
+        return error;
+    }
+    if (facts != 0)
+        error = objects_begin(seed, fixed_gaps, facts & HOOK_LIFETIMES);
     if (error != 0) {
         make_pages(0);
         return error;

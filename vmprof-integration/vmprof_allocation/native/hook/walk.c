@@ -57,9 +57,12 @@ static uint64_t stack_key(void)
 
 static __thread __attribute__((tls_model("initial-exec"))) int is_ignored;
 
-void hook_ignore(int ignored)
+int hook_ignore(int ignored)
 {
+    int before = is_ignored;
+
     is_ignored = ignored;
+    return before;
 }
 
 int64_t walk_take_sample(const struct nursery_sample *sample)

@@ -134,7 +134,8 @@ static char *put_named(char *p, const int64_t *numbers, size_t count,
     size_t i;
 
     if (size > FACTS_NAME_MAX)
-        for (size = FACTS_NAME_MAX; (name[size] & 0xc0) == 0x80; size--)
+        for (size = FACTS_NAME_MAX;
+             size > 0 && (name[size] & 0xc0) == 0x80; size--)
             ;           /* not within a character */
     p = put_digits(p, count + 1 + size);
     for (i = 0; i < count; i++)

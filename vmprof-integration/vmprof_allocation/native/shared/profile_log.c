@@ -174,7 +174,8 @@ static void flush(int64_t now, int with_totals)
 
 void profile_log_flush(int64_t now)
 {
-    if (log.is_open)
+    if (log.is_open && (log.holds_samples || log.records_used > 0 ||
+                        log.samples_used > 0 || !facts_are_empty()))
         flush(now, 1);
 }
 
