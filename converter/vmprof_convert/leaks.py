@@ -32,7 +32,8 @@ of rank correlation", Biometrika 1938; Mann 1945), at 5 % for each site, as far 
 there are enough collections for it, five.
 
 A cache that fills grows less and less: what grows in the second window by less than
-half of what it did in the first, in the same time, is said to slow down.  A cache
+half of what it did in the first, in the same time, and not by chance, is said to
+slow down.  A cache
 that is larger than the run can't be told from a leak.
 
 Of the growth, the interval is that of a sum of independent arrivals and departures
@@ -177,7 +178,10 @@ class Leaks(NamedTuple):
     tested: int
     #: samples that nobody followed to the end
     lost: int
-    #: bytes a second that a site has to grow by to be seen
+    #: of all sites together, in both windows and in each
+    growth: Growth
+    windows_growth: tuple[float, float]
+    #: bytes a second that one site has to grow by to be seen
     limit: float
 
 
@@ -260,9 +264,10 @@ def _allocated(profile: Profile, time: int) -> int:
     return bytes_ + int(share * (after.allocated - bytes_))
 
 
-def find(profile: Profile, objects: OldObjects, *, group_storage: bool = False,
-         hide_internal: bool = False) -> Leaks:
+def find(profile: Profile, objects: OldObjects, *,
+         group_storage: bool = False) -> Leaks:
     """Raises ProfileError if the profile can't tell."""
+    everything = _Tally(0)
     windows = find_windows(profile)
     names = TypeNames(profile, group_storage=group_storage)
     sites = _Sites(profile)
@@ -276,14 +281,15 @@ def find(profile: Profile, objects: OldObjects, *, group_storage: bool = False,
         if since > windows.last or until <= max(windows.first, since):
             continue
         shown = names.shown(type_)
-        if hide_internal and shown.kind == INTERNAL:
-            continue
+        if shown.kind == INTERNAL:
+            continue        # the JIT warms up as long as a program runs
         key = sites.places(stack)[0], shown
         tally = tallies.get(key)
         if tally is None:
             tally = tallies[key] = _Tally(len(chosen))
         weight = weight_bytes(size, interval, profile.gaps)
         _count(tally, windows, since, until, stack, weight)
+        _count(everything, windows, since, until, stack, weight)
         # held at the snapshots from the first one on until the second
         begin = bisect.bisect_left(chosen, since)
         end = bisect.bisect_left(chosen, until)
@@ -291,7 +297,7 @@ def find(profile: Profile, objects: OldObjects, *, group_storage: bool = False,
             tally.changes[begin] += weight
             if end < len(chosen):
                 tally.changes[end] -= weight
-    return _judge(profile, windows, sites, tallies, objects.lost)
+    return _judge(profile, windows, sites, tallies, everything, objects.lost)
 
 
 def _nearest(times: list[int], time: int) -> int:
@@ -339,7 +345,8 @@ class _Sites:
 
 
 def _judge(profile: Profile, windows: Windows, sites: _Sites,
-           tallies: dict[tuple[Place, Shown], _Tally], lost: int) -> Leaks:
+           tallies: dict[tuple[Place, Shown], _Tally], everything: _Tally,
+           lost: int) -> Leaks:
     alpha = 1.0 - CONFIDENCE
     of_site = []
     for (_, shown), tally in tallies.items():
@@ -363,10 +370,10 @@ def _judge(profile: Profile, windows: Windows, sites: _Sites,
             rank += 1
             if largest <= alpha and _rises(tally.changes):
                 site = _site(sites, shown, tally, largest)
-                (leaks if _goes_on(tally, windows) else slowing).append(site)
+                (slowing if _slows_down(tally, windows) else leaks).append(site)
                 continue
         first = _sign_test(tally.came[0], tally.went[0])
-        if tally.stacks and first * len(of_site) <= alpha and not _goes_on(
+        if tally.stacks and first * len(of_site) <= alpha and _slows_down(
                 tally, windows):
             slowing.append(_site(sites, shown, tally, 1.0))
     # so many have to come in each window, and none go; by two deviations more
@@ -374,16 +381,21 @@ def _judge(profile: Profile, windows: Windows, sites: _Sites,
     samples = needed + 2 * math.sqrt(needed)
     interval = max(profile.interval, 1)
     return Leaks(windows, _by_place(leaks), _by_place(slowing), bisect.bisect_right(
-        leasts, alpha / tested), lost,
+        leasts, alpha / tested), lost, _growth(everything),
+                 (everything.bytes[0], everything.bytes[1]),
                  samples * interval / min(windows.seconds))
 
 
 def _site(sites: _Sites, shown: Shown, tally: _Tally, p: float) -> Site:
     stack = max(tally.stacks, key=lambda stack: (tally.stacks[stack], -stack))
+    return Site(shown, sites.places(stack), (tally.bytes[0], tally.bytes[1]),
+                _growth(tally), p)
+
+
+def _growth(tally: _Tally) -> Growth:
     deviation = Z * math.sqrt(tally.variance[2])
     value = tally.bytes[2]
-    return Site(shown, sites.places(stack), (tally.bytes[0], tally.bytes[1]),
-                Growth(value, value - deviation, value + deviation), p)
+    return Growth(value, value - deviation, value + deviation)
 
 
 def _by_place(sites: list[Site]) -> list[Leak]:
@@ -405,9 +417,13 @@ def _by_place(sites: list[Site]) -> list[Leak]:
     return sorted(leaks, key=lambda leak: -leak.growth.value)
 
 
-def _goes_on(tally: _Tally, windows: Windows) -> bool:
+def _slows_down(tally: _Tally, windows: Windows) -> bool:
+    """Whether it grows by less than that share in the second window, which is not
+    by chance.  What shrinks is no cache that fills."""
     first, second = (tally.bytes[i] / windows.seconds[i] for i in range(2))
-    return second > GOES_ON * first
+    deviation = math.sqrt(sum(tally.variance[i] / windows.seconds[i] ** 2
+                              for i in range(2)))
+    return 0.0 <= second < min(GOES_ON * first, first - Z * deviation)
 
 
 def _sign_test(came: int, went: int) -> float:

@@ -4,6 +4,8 @@ All reports ask here, so that they agree.
 """
 from __future__ import annotations
 
+import math
+
 from vmprof_convert.lifetimes import NOT_TOLD, WAS_LOST, WAS_PINNED
 from vmprof_convert.model import Profile
 from vmprof_convert.program import LOST
@@ -101,5 +103,7 @@ def _alive(profile: Profile, choice: Choice) -> str:
         return ("alive: no major collection had ended by then, so that all "
                 "counts as alive that survived a minor one")
     return ("alive: what is old is judged by the last of %s, whose marking ended "
-            "at %.2f s" % (format_number(len(majors), "major collection"),
-                           majors[-1] / 1e9))
+            "at %.2f s; what became old since counts as alive, so --at %.2f may be "
+            "nearer to what is held" % (
+                format_number(len(majors), "major collection"), majors[-1] / 1e9,
+                math.ceil(majors[-1] / 1e7) / 100))

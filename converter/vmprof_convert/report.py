@@ -95,8 +95,7 @@ def _make_leaks(path: str | os.PathLike[str], options: argparse.Namespace,
     objects = leaks.OldObjects()
     profile = readers.read_into(path, objects, salvage=salvage)
     writer.write(profile, leaks.find(
-        profile, objects, group_storage=options.group_storage,
-        hide_internal=options.hide_internal), text,
+        profile, objects, group_storage=options.group_storage), text,
         options.limit or DEFAULT_LIMIT)
     return text.getvalue()
 

@@ -346,7 +346,7 @@ def test_without_a_leak_it_says_so(tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
     path.write_bytes(packed(heap.data()))
     one, two, *_ = lines(path, "--leaks")
-    assert one.startswith("no leak was found") and "a leak shows from" in two
+    assert one.startswith("no leak was found") and "adds shows from" in two
 
 
 @pytest.mark.parametrize("options", [
@@ -379,18 +379,18 @@ def test_storage_and_the_interpreters_own() -> None:
     data = heap.data()
     found: list[list[list[str]]] = []
     said: list[list[str]] = []
-    for group_storage, hide_internal in (False, False), (True, True):
+    for group_storage in False, True:
         objects = OldObjects()
         profile = _read_into(data, objects)
-        result = leaks.find(profile, objects, group_storage=group_storage,
-                            hide_internal=hide_internal)
+        result = leaks.find(profile, objects, group_storage=group_storage)
         found.append(types(result.leaks))
         out = io.StringIO()
         writer.write(profile, result, out)
         said.append(out.getvalue().splitlines()[:3])
-    # of one place, and its classes first
-    assert found == [[["list", "list (storage)", "<map>"]], [["list"]]]
-    assert said[0][0] == ("leak: list, list (storage), <map>  main  app.py:1")
+    # of one place, and its classes first; what the interpreter itself needs grows
+    # while it warms up, and is left out
+    assert found == [[["list", "list (storage)"]], [["list"]]]
+    assert said[0][0] == ("leak: list, list (storage)  main  app.py:1")
     assert re.match(r"      of which list \S+ [KMG]iB/s, list \(storage\) ",
                     said[0][2])
     assert said[1][0] == "leak: list  main  app.py:1" and not said[1][2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from vmprof_convert import remarks
-from vmprof_convert.leaks import CONFIDENCE, Leak, Leaks, Place
+from vmprof_convert.leaks import CONFIDENCE, Growth, Leak, Leaks, Place
 from vmprof_convert.model import Profile
 from vmprof_convert.units import format_bytes, format_number, format_range
 
@@ -18,7 +18,8 @@ def write(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25) -> None:
     first, second = leaks.windows.seconds
     for leak in leaks.leaks[:limit]:
         print("leak: %s" % _what(leak), file=out)
-        print("      grows by %s" % _rate(leaks, leak), file=out)
+        print("      grows by %s" % _rate(leaks, leak.growth, leak.windows),
+              file=out)
         if len(leak.sites) > 1:
             print("      of which %s" % ", ".join(
                 "%s %s/s" % (site.type.name, _signed(
@@ -29,17 +30,21 @@ def write(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25) -> None:
     if not leaks.leaks:
         print("no leak was found: no place where objects are allocated held more "
               "and more of them", file=out)
-        print("(%s had enough samples to tell; a leak shows from about %s/s on)" % (
-            format_number(leaks.tested, "place"), format_bytes(leaks.limit)),
-            file=out)
+        print("(%s had enough samples to tell; what one type at one place adds shows "
+              "from about %s/s on: of less, with a smaller interval or in a longer "
+              "run)" % (format_number(leaks.tested, "place"),
+                        format_bytes(leaks.limit)), file=out)
     if leaks.slowing:
         print(file=out)
     for leak in leaks.slowing[:limit]:
         print("slows down, like a cache that fills: %s" % _what(leak), file=out)
-        print("      grew by %s" % _rate(leaks, leak), file=out)
+        print("      grew by %s" % _rate(leaks, leak.growth, leak.windows),
+              file=out)
     if len(leaks.slowing) > limit:
         print("... and %d more" % (len(leaks.slowing) - limit), file=out)
     print(file=out)
+    print("all together: what is held grew by %s" % _rate(
+        leaks, leaks.growth, leaks.windows_growth), file=out)
     print("what major collections found alive at %.2f, %.2f and %.2f s: two windows "
           "of %.2f and %.2f s" % (
               *(leaks.windows.times[number] / 1e9 for number in (
@@ -71,18 +76,18 @@ def _place(place: Place) -> str:
         "%s  %s" % (name, file))
 
 
-def _rate(leaks: Leaks, leak: Leak) -> str:
+def _rate(leaks: Leaks, growth: Growth, windows: tuple[float, float]) -> str:
     seconds = sum(leaks.windows.seconds)
     allocated = sum(leaks.windows.allocated)
-    value, low, high = (bytes_ / seconds for bytes_ in leak.growth)
+    value, low, high = (bytes_ / seconds for bytes_ in growth)
     rate = "%s/s (95 %%: %s)" % (
         _signed(value), format_range(max(low, 0.0), max(value, 0.0),
                                      max(high, 0.0)))
     if allocated > 0:
         rate += ", %s for each MiB allocated" % _signed(
-            leak.growth.value / allocated * MEBIBYTE)
+            growth.value / allocated * MEBIBYTE)
     return "%s: %s in the first window, %s in the second" % (
-        rate, _signed(leak.windows[0]), _signed(leak.windows[1]))
+        rate, _signed(windows[0]), _signed(windows[1]))
 
 
 def _signed(bytes_: float) -> str:

@@ -144,9 +144,9 @@ class Engine:
     def reset_peak(self) -> None:
         raise NotImplementedError
 
-    def ignore(self, ignored: bool) -> None:
+    def ignore(self, ignored: bool) -> bool:
         """What this thread allocates is not the program's, until it is not
-        `ignored` any more."""
+        `ignored` any more.  Returns what was so before."""
         raise NotImplementedError
 
     def flush(self) -> None:

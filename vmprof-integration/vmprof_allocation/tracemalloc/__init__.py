@@ -23,8 +23,12 @@ begins to trace: a number of frames and, behind a comma, a sample interval, as i
 """
 from __future__ import annotations
 
+import functools
 import os
 import sys
+from collections.abc import Callable
+from threading import RLock
+from typing import Any, TypeVar
 
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.tracemalloc.frames import Frame, Traceback
@@ -56,8 +60,32 @@ MAX_NFRAME = 65535
 
 _tracer: Tracer | None = None
 _limit = 1
+#: one thread at a time
+_lock = RLock()
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
+def _renew_lock() -> None:
+    global _lock
+    _lock = RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def _alone(function: _Function) -> _Function:
+    @functools.wraps(function)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        with _lock:
+            tracer = _on()
+            if tracer is None:
+                return function(*arguments, **named)
+            with tracer.ignored():      # what asking takes is not the program's
+                return function(*arguments, **named)
+    return wrapper  # type: ignore[return-value]
+
+
+@_alone
 def start(nframe: int = 1, *,
           sample_interval: int | str | None = None) -> None:
     """Begin to trace; if that was begun before, only `nframe` changes.
@@ -84,6 +112,7 @@ def start(nframe: int = 1, *,
                          else sample_interval)
 
 
+@_alone
 def stop() -> None:
     """End it; all traces are forgotten."""
     global _tracer
@@ -106,6 +135,7 @@ def get_traceback_limit() -> int:
     return _limit
 
 
+@_alone
 def clear_traces() -> None:
     """Only what is allocated from now on counts."""
     tracer = _on()
@@ -113,6 +143,7 @@ def clear_traces() -> None:
         tracer.clear()
 
 
+@_alone
 def get_traced_memory() -> tuple[int, int]:
     """Bytes that are alive, and the most that were after a minor collection;
     (0, 0) if nothing is traced.  Costs a minor collection."""
@@ -120,6 +151,7 @@ def get_traced_memory() -> tuple[int, int]:
     return (0, 0) if tracer is None else tracer.bytes()
 
 
+@_alone
 def reset_peak() -> None:
     """The most that were alive is what is alive now."""
     tracer = _on()
@@ -127,12 +159,14 @@ def reset_peak() -> None:
         tracer.reset_peak()
 
 
+@_alone
 def get_tracemalloc_memory() -> int:
     """Bytes that tracing takes."""
     tracer = _on()
     return 0 if tracer is None else tracer.memory()
 
 
+@_alone
 def take_snapshot() -> Snapshot:
     """All that is alive.  Costs a minor collection, and time in the number of
     samples that are alive.
@@ -147,6 +181,7 @@ def take_snapshot() -> Snapshot:
     return Snapshot(tracer.traces(), _limit)
 
 
+@_alone
 def get_object_traceback(obj: object) -> Traceback | None:
     """Where `obj` was allocated; None if that is not known, as it was not
     sampled."""
@@ -167,6 +202,8 @@ def install(sample_interval: int | str | None = None) -> None:
 def begin() -> None:
     """What VARIABLE asks for, while `site` is imported: a program that was to be
     traced does not run unnoticed without."""
+    if "vmprof_allocation.begin" in sys.modules:
+        return          # this process is sampled for a profile
     nframe, _, interval = os.environ[VARIABLE].partition(",")
     try:
         if not (nframe.isascii() and nframe.isdigit()):

@@ -2,16 +2,18 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import itertools
 import os
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.parsing import make_settings
-from vmprof_allocation.session import move_up
+from vmprof_allocation.session import file_id, move_up
 from vmprof_allocation.tracemalloc.frames import RawTraceback
 from vmprof_allocation.tracemalloc.snapshot import RawTrace
 
@@ -42,12 +44,17 @@ class Tracer:
         if settings.interval == 1:
             settings.gaps = "fixed"         # each byte
         self._gaps = settings.gaps
+        # now, and not in the middle of what a signal interrupts
+        import vmprof_convert.estimator
+        import vmprof_convert.program
+        import vmprof_convert.readers  # noqa: F401
         self._engine: Engine = choose()
         if "lifetimes" not in self._engine.capabilities():
             raise AllocationSamplingError(
                 "what is alive is not known in this build of PyPy")
         self._pid = os.getpid()
         self._fd = move_up(os.memfd_create("tracemalloc", os.MFD_CLOEXEC))
+        self._file = file_id(self._fd)
         self._id = time.time_ns(), next(_starts)
         self._read = -1
         self._lost = 0
@@ -57,22 +64,43 @@ class Tracer:
         except BaseException:
             os.close(self._fd)
             raise
-        atexit.register(self.stop)
+        atexit.register(self._end)
 
     @property
     def is_on(self) -> bool:
         return self._fd >= 0 and self._pid == os.getpid()
 
+    def _is_ours(self) -> bool:
+        """The program may have closed it, and opened a file of its own."""
+        return file_id(self._fd) == self._file
+
+    def _end(self) -> None:
+        """When the program ends, which is not to hear of it."""
+        with contextlib.suppress(AllocationSamplingError):
+            self.stop()
+
     def stop(self) -> None:
         """Harmless if it was done before."""
         if not self.is_on:
             return
-        atexit.unregister(self.stop)
+        atexit.unregister(self._end)
+        is_ours = self._is_ours()
         fd, self._fd = self._fd, -1
         try:
             self._engine.stop()
         finally:
-            os.close(fd)
+            if is_ours:
+                os.close(fd)
+
+    @contextlib.contextmanager
+    def ignored(self) -> Iterator[None]:
+        """What this thread allocates meanwhile does not count."""
+        engine = self._engine
+        before = engine.ignore(True)
+        try:
+            yield
+        finally:
+            engine.ignore(before)
 
     def clear(self) -> None:
         self._engine.forget_alive()
@@ -89,11 +117,7 @@ class Tracer:
 
     def bytes(self) -> tuple[int, int]:
         self._warn()
-        self._engine.ignore(True)
-        try:
-            now, peak = self._engine.alive_bytes()
-        finally:
-            self._engine.ignore(False)
+        now, peak = self._engine.alive_bytes()
         return round(now), round(peak)
 
     def reset_peak(self) -> None:
@@ -101,18 +125,12 @@ class Tracer:
 
     def memory(self) -> int:
         """Bytes that all this takes."""
-        return self._engine.statistics().memory + os.fstat(self._fd).st_size
+        written = os.fstat(self._fd).st_size if self._is_ours() else 0
+        return self._engine.statistics().memory + written
 
     def traces(self) -> list[RawTrace]:
         """Of all that is alive."""
         self._warn()
-        self._engine.ignore(True)
-        try:
-            return self._traces()
-        finally:
-            self._engine.ignore(False)
-
-    def _traces(self) -> list[RawTrace]:
         from vmprof_convert.estimator import probability
         alive = self._engine.alive()
         self._learn()
@@ -132,15 +150,11 @@ class Tracer:
 
     def traceback_of(self, object_: object) -> tuple[RawTraceback, int] | None:
         """Where it was allocated; None if it was not sampled."""
-        self._engine.ignore(True)
-        try:
-            found = self._engine.find_alive(id(object_))
-            if found is None:
-                return None
-            self._learn()
-            return self._traceback(found.stack)
-        finally:
-            self._engine.ignore(False)
+        found = self._engine.find_alive(id(object_))
+        if found is None:
+            return None
+        self._learn()
+        return self._traceback(found.stack)
 
     def _traceback(self, stack: int) -> tuple[RawTraceback, int] | None:
         if stack >= len(self._tracebacks) or stack == 0:
@@ -150,6 +164,10 @@ class Tracer:
     def _learn(self) -> None:
         """Read which stacks there are, if there are new ones."""
         self._engine.flush()
+        if not self._is_ours():
+            raise RuntimeError(
+                "the program has closed the file in which tracemalloc keeps what "
+                "stacks are: stop() and start() again")
         size = os.fstat(self._fd).st_size
         if size == self._read:
             return

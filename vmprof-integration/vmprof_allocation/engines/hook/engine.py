@@ -302,8 +302,8 @@ class HookEngine(Engine):
         self._lib.hook_traced(pair, pair + 1)
         return float(pair[0]), float(pair[1])
 
-    def ignore(self, ignored: bool) -> None:
-        self._lib.hook_ignore(ignored)
+    def ignore(self, ignored: bool) -> bool:
+        return bool(self._lib.hook_ignore(ignored))
 
     def flush(self) -> None:
         if self._is_followed():

@@ -5,12 +5,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "divert.h"
 #include "invariant.h"
 #include "recorder.h"
 #include "sampler.h"
+#include "table.h"
 #include "types.h"
 
 /* incminimark's gc_state */
@@ -23,9 +23,6 @@ enum { MARKING = 1, SWEEPING = 2 };
 /* So many bytes of a piece are cleared: no JIT puts more objects into one that
    are worth the time. */
 #define CLEARED             4096
-
-/* So many entries a table has at first */
-#define FIRST_ROOM          ((size_t)256)
 
 struct waiting {
     uintptr_t start;
@@ -116,43 +113,15 @@ static int gc_state(void)
 /* ____________________________________________________________ */
 /* begin */
 
-/* Tables grow, by moving: a program may be allowed little address space. */
-static int has_room(void **table, size_t *room, size_t count, size_t size,
-                    size_t most)
-{
-    size_t next = *room == 0 ? FIRST_ROOM : 2 * *room;
-    void *map;
-
-    if (count < *room)
-        return 1;
-    if (next > most)
-        return 0;
-    map = *room == 0
-        ? mmap(NULL, next * size, PROT_READ | PROT_WRITE,
-               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-        : mremap(*table, *room * size, next * size, MREMAP_MAYMOVE);
-    if (map == MAP_FAILED)
-        return 0;
-    *table = map;
-    *room = next;
-    return 1;
-}
-
 #define HAS_ROOM(name, most) \
-    has_room((void **)&objects.name, &objects.name##_room, \
-             objects.name##_count, sizeof *objects.name, most)
-
-static void give_back(void *map, size_t room, size_t size)
-{
-    if (map != NULL)
-        munmap(map, room * size);
-}
+    table_has_room((void **)&objects.name, &objects.name##_room, \
+                   objects.name##_count, sizeof *objects.name, most)
 
 void objects_end(void)
 {
-    give_back(objects.waiting, objects.waiting_room, sizeof *objects.waiting);
-    give_back(objects.young, objects.young_room, sizeof *objects.young);
-    give_back(objects.followed, objects.followed_room, sizeof *objects.followed);
+    table_give_back(objects.waiting, objects.waiting_room, sizeof *objects.waiting);
+    table_give_back(objects.young, objects.young_room, sizeof *objects.young);
+    table_give_back(objects.followed, objects.followed_room, sizeof *objects.followed);
     objects.waiting = NULL;
     objects.young = NULL;
     objects.followed = NULL;
