@@ -184,7 +184,7 @@ class Sampler(object):
                 self.lib.hook_limit(int(limit[:-2]), 0)
             elif limit:
                 self.lib.hook_limit(0, int(limit[:-3]))
-            self.check(self.lib.hook_hook(interval, seed, 0),
+            self.check(self.lib.hook_hook(interval, seed, 0, 0),
                        "hooking the garbage collector")
             self.process.word(self.layout.entry[2])[0] = self.lib.hook_door()
             knock(0)

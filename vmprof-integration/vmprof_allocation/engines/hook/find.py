@@ -410,7 +410,10 @@ def _find(image: Image, search: Search) -> Layout:
     if not ({"write", "munmap"} <= there and there & {"mmap", "mmap64"}):
         raise search.refuse("pointers to write(), mmap() and munmap()",
                             "not imported")
-    read_only = {image.is_read_only(pointer) for pointer in slot if pointer}
+    read_only = {image.is_read_only(pointer) for pointer in slot[:-1] if pointer}
+    # what becomes of large objects can be done without
+    if IMPORTS[-1] == "free" and image.is_read_only(slot[-1]) not in read_only:
+        slot[-1] = 0
     if len(read_only) != 1:
         raise search.refuse("pointers to C functions",
                             "some are read-only, some are not")
