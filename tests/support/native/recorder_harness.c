@@ -173,6 +173,7 @@ static void run(const char *path)
     CHECK(recorder_close() == 0);
     __atomic_store_n(&goes_on, 0, __ATOMIC_SEQ_CST);
     CHECK(pthread_join(disturber, NULL) == 0);
+    recorder_note("ended=");    /* one that waits too long is given up */
     close(fd);
     CHECK(recorder_counts.samples == ALLOCATING * SAMPLES);
     /* of each two, the one inside the other; or the other if it may not wait */
