@@ -376,8 +376,9 @@ def test_native_frames_change_nothing_else(
     assert any(native_stacks(interpreted, native))
     assert not any(frame.kind == "native" for stack in plain.stacks
                    for frame in stack)
-    assert guest_frames(native) == guest_frames(plain)
-    assert native.samples.size == plain.samples.size
+    # rows come when their facts have come: when that is, times decide
+    assert sorted(guest_frames(native)) == sorted(guest_frames(plain))
+    assert sorted(native.samples.size) == sorted(plain.samples.size)
     assert native.moments[-1].allocated == plain.moments[-1].allocated
     assert total_bytes(native) == total_bytes(plain)
 
