@@ -119,7 +119,8 @@ class Engine:
         """Name this moment, in the profile.  Harmless while nothing is
         sampled, and without the capability ``marks``."""
 
-    # While it samples with Settings.in_memory:
+    # While it samples with Settings.in_memory; to be asked while what this
+    # thread allocates is ignored:
 
     def alive(self) -> list[Alive]:
         """The sampled objects that survived a minor collection, and that no

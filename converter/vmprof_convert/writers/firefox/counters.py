@@ -12,6 +12,17 @@ MAX_BINS = 1000
 MIN_BIN = 1.0
 
 
+def _binned(times: Sequence[float],
+            counts: Sequence[int]) -> tuple[list[float], list[int]]:
+    """Where bins of one width begin, and the sums of what came in each; the first
+    one is empty."""
+    width = max(MIN_BIN, times[-1] / MAX_BINS)
+    bins = [0] * (int(times[-1] / width) + 2)
+    for time, count in zip(times, counts):
+        bins[int(time / width) + 1] += count
+    return [i * width for i in range(len(bins))], bins
+
+
 def _row(source: str, unit: str, label: str, **more: bool) -> Json:
     return {"type": "value", "source": source, "format": {"unit": unit},
             "label": label, **more}
@@ -36,13 +47,10 @@ class Counter:
         one."""
         # The front end divides by the time since the row before: the bins
         # have one width, as that time must not be 0.
-        width = max(MIN_BIN, times[-1] / MAX_BINS)
-        bins = [0] * (int(times[-1] / width) + 2)
-        for time, count in zip(times, counts):
-            bins[int(time / width) + 1] += count
+        starts, bins = _binned(times, counts)
         return cls(
             "allocation-rate", "Memory", "Bytes allocated, an estimate",
-            [i * width for i in range(len(bins))], bins, {
+            starts, bins, {
                 "graphType": "line-rate",
                 "unit": "bytes",
                 "color": "magenta",
@@ -64,13 +72,10 @@ class Counter:
     def held(cls, times: Sequence[float], counts: Sequence[int]) -> Counter:
         """Memory in use: `counts` at `times`, ascending, at least one, are what
         came, or if they are negative what went."""
-        width = max(MIN_BIN, times[-1] / MAX_BINS)
-        bins = [0] * (int(times[-1] / width) + 2)
-        for time, count in zip(times, counts):
-            bins[int(time / width) + 1] += count
+        starts, bins = _binned(times, counts)
         return cls(
             "held-memory", "Memory", "Bytes that no collection found dead, an "
-            "estimate", [i * width for i in range(len(bins))], bins, {
+            "estimate", starts, bins, {
                 "graphType": "line-accumulated",
                 "unit": "bytes",
                 "color": "green",

@@ -293,14 +293,13 @@ class HookEngine(Engine):
 
     def alive_bytes(self) -> tuple[float, float]:
         with self._section():
-            if self._is_followed():
-                self._collect_nursery()
-        if not self._is_followed():
-            return 0.0, 0.0
-        assert self._place is not None
-        pair = self._place.ffi.new("double[2]")
-        self._lib.hook_traced(pair, pair + 1)
-        return float(pair[0]), float(pair[1])
+            if not self._is_followed():
+                return 0.0, 0.0
+            assert self._place is not None
+            self._collect_nursery()
+            pair = self._place.ffi.new("double[2]")
+            self._lib.hook_traced(pair, pair + 1)
+            return float(pair[0]), float(pair[1])
 
     def ignore(self, ignored: bool) -> bool:
         return bool(self._lib.hook_ignore(ignored))
@@ -320,16 +319,11 @@ class HookEngine(Engine):
         """What is young is not known to be alive: let a minor collection come.
         It would come soon, anyway."""
         before = self.statistics().collections
-        was_ignored = self._lib.hook_ignore(1)
-        try:
-            # until another thread disables vmprof
-            while (self.statistics().collections == before
-                   and self._is_followed()):
-                for _ in range(16):
-                    _sink[0] = bytearray(2**14)
-        finally:
-            _sink[0] = None
-            self._lib.hook_ignore(was_ignored)
+        # until another thread disables vmprof
+        while self.statistics().collections == before and self._is_followed():
+            for _ in range(16):
+                _sink[0] = bytearray(2**14)
+        _sink[0] = None
 
     def wait_at_exit(self, fd: int) -> bool:
         return bool(self._lib.hook_wait_at_exit(fd) == 0)

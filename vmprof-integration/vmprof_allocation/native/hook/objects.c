@@ -131,8 +131,6 @@ void objects_end(void)
 
 int objects_begin(uint64_t seed, int fixed, int follow)
 {
-    int saved_errno = errno;
-
     objects_end();
     memset(&objects, 0, sizeof objects);
     if (place.gc_state == 0)
@@ -141,7 +139,6 @@ int objects_begin(uint64_t seed, int fixed, int follow)
         !HAS_ROOM(young, OBJECTS_WAITING) ||
         !HAS_ROOM(followed, OBJECTS_FOLLOWED)) {
         objects_end();
-        errno = saved_errno;
         return ENOMEM;
     }
     /* not the sampler's own: the choice of samples is the same without this */
