@@ -515,34 +515,6 @@ def test_handler_of_sigprof_that_was_taken_away(pypy: PyPy) -> None:
     assert run.out.split() == ["[1]", "[1]", "[0]", "[0]"], run.err
 
 
-def test_start_beside_raw_profiling_signals(stock_pypy: PyPy) -> None:
-    """vmprof takes no sample while another one is taken, or while the JIT's
-    table changes; starting was refused once in thousands."""
-    script = stock_pypy.script("""
-        import os, signal, threading, vmprof_allocation
-        going = [True]
-        def compile_things():
-            while going[0]:
-                for i in range(30):
-                    code = "def f(n):\\n for i in range(n): n + %d" % i
-                    names = {}
-                    exec(code, names)
-                    names["f"](3000)
-        threads = [threading.Thread(target=compile_things) for i in range(2)]
-        for thread in threads:
-            thread.start()
-        for i in range(100):
-            with vmprof_allocation.sample("out.vmprof", "64k", period=0.0005):
-                garbage = [str(i) for i in range(100)]
-        going[0] = False
-        for thread in threads:
-            thread.join()
-        print("ok")
-    """)
-    run = stock_pypy.command(str(script))
-    assert run.out == "ok\n", run.err
-
-
 def test_pypy_that_was_loaded_as_a_plug_in(
         stock_pypy: PyPy) -> None:
     """Its names are not everybody's then (RTLD_LOCAL)."""

@@ -407,9 +407,11 @@ def _find(image: Image, search: Search) -> Layout:
 
     slot = [image.import_slot(search, name) for name in IMPORTS]
     there = {name for name, pointer in zip(IMPORTS, slot) if pointer}
-    if not ({"write", "munmap"} <= there and there & {"mmap", "mmap64"}):
-        raise search.refuse("pointers to write(), mmap() and munmap()",
-                            "not imported")
+    if not ({"write", "munmap", "sigaction"} <= there
+            and there & {"mmap", "mmap64"}):
+        raise search.refuse(
+            "pointers to write(), mmap(), munmap() and sigaction()",
+            "not imported")
     read_only = {image.is_read_only(pointer) for pointer in slot[:-1] if pointer}
     # what becomes of large objects can be done without
     if IMPORTS[-1] == "free" and image.is_read_only(slot[-1]) not in read_only:

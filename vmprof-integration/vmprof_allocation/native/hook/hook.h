@@ -30,7 +30,7 @@ struct hook_place {
     uintptr_t entry[3];         /* collect_and_reserve, _minor_collection,
                                    external_malloc */
     int moved[3];               /* bytes of each that go to a trampoline */
-    uintptr_t slot[12];         /* libpypy's pointers to C functions, in the
+    uintptr_t slot[13];         /* libpypy's pointers to C functions, in the
                                    order of layout.py; or 0 */
     int slots_read_only;        /* libpypy was linked with full RELRO */
     uintptr_t type_info;        /* base of the type table, and in an entry: */

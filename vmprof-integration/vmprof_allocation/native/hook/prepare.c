@@ -92,6 +92,7 @@ static void prepare_diverts(void)
         [DIVERT_KILL] = (uintptr_t)process_end_kill,
         [DIVERT_EXECV] = (uintptr_t)process_end_execv,
         [DIVERT_EXECVE] = (uintptr_t)process_end_execve,
+        [DIVERT_SIGACTION] = (uintptr_t)vmprof_output_sigaction,
         [DIVERT_FREE] = (uintptr_t)objects_free,
     };
 

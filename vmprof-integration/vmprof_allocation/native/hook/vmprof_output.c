@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,11 +11,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "grace.h"
 #include "recorder.h"
 
 #define MARKER_NAME     '\x02'
 #define MARKER_TRAILER  '\x03'
 #define TRAILER_SIZE    25
+
+/* ms in which a thread has written a name to vmprof's buffers */
+#define GRACE           5000
 
 /* The head of vmprof's buffers, of which it maps 20 in one piece */
 #define BUFFERS         20
@@ -34,6 +39,8 @@ static void (*disabled)(const void *trailer, size_t size);
 
 static volatile int was_enabled;
 static struct vmprof_buffer *volatile buffers;  /* NULL: vmprof is disabled */
+static volatile int writing;                    /* threads: of its buffers */
+static volatile unsigned int writes;
 static unsigned int names_taken[BUFFERS];       /* bytes of it */
 static int64_t first_name[BUFFERS];             /* to tell a reuse */
 
@@ -124,6 +131,7 @@ void vmprof_output_close(void)
 void vmprof_output_forget(void)
 {
     is_control = 0;
+    writing = 0;                /* the parent's threads */
     if (is_decoy(decoy))
         close(decoy);
     decoy = -1;
@@ -205,9 +213,23 @@ static void take_record(int i, const char *data, size_t size)
         profile_log_bytes(data, size);
 }
 
+static void write_record(const void *data, size_t size)
+{
+    int held = recorder_has_lock(), i;
+
+    if (!held)
+        recorder_lock();
+    i = buffer_index(data);             /* they may be gone by now */
+    if (i >= 0)
+        take_record(i, data, size);
+    else
+        profile_log_bytes(data, size);  /* header, trailer */
+    if (!held)
+        recorder_unlock();
+}
+
 ssize_t vmprof_output_write(int fd, const void *data, size_t size)
 {
-    int held, i;
 
     if (buffer_index(data) < 0) {
         int is_trailer = buffers == NULL && size == TRAILER_SIZE &&
@@ -223,17 +245,51 @@ ssize_t vmprof_output_write(int fd, const void *data, size_t size)
             return (ssize_t)size;
         }
     }
-    held = recorder_has_lock();
-    if (!held)
-        recorder_lock();
-    i = buffer_index(data);             /* they may be gone by now */
-    if (i >= 0)
-        take_record(i, data, size);
-    else
-        profile_log_bytes(data, size);  /* header, trailer */
-    if (!held)
-        recorder_unlock();
+    __sync_fetch_and_add(&writing, 1);
+    __sync_fetch_and_add(&writes, 1);
+    write_record(data, size);
+    __sync_fetch_and_sub(&writing, 1);
     return (ssize_t)size;
+}
+
+/* When a function is made, its name goes into vmprof's buffers, for which PyPy
+   releases the GIL.  Returns 0, or an errno if one is still on its way. */
+static int await_names(void)
+{
+    static const struct timespec pause = { 0, 100000 };
+    unsigned int before;
+    int error, tries;
+
+    do {
+        for (tries = 0; writing != 0; tries++) {
+            if (tries == 10 * GRACE)
+                return ETIMEDOUT;
+            nanosleep(&pause, NULL);
+        }
+        before = writes;
+        error = grace_period(GRACE);
+        /* who waits may wait for us to take a record */
+    } while (error == 0 && (writing != 0 || writes != before));
+    return error;
+}
+
+/* vmprof_disable() has vmprof's signal ignored, and unmaps the buffers then.
+   It takes care of threads that sample, but not of those that write names:
+   they would write to what is no longer there, or make an assertion fail.  No
+   new one can begin by now. */
+int vmprof_output_sigaction(int signal, const struct sigaction *action,
+                            struct sigaction *before)
+{
+    int error = 0;
+
+    if (signal == SIGPROF && action != NULL && action->sa_handler == SIG_IGN &&
+        vmprof_output_is_enabled())
+        error = await_names();
+    if (error != 0) {
+        errno = error;          /* vmprof stays enabled */
+        return -1;
+    }
+    return sigaction(signal, action, before);
 }
 
 /* vmprof maps its buffers when it is enabled, */

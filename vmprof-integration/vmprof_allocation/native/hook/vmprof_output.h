@@ -10,6 +10,7 @@
  * profile without samples.
  */
 
+#include <signal.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -51,3 +52,5 @@ void *vmprof_output_mmap(void *address, size_t size, int protection, int flags,
                          int fd, off_t offset);
 int vmprof_output_munmap(void *address, size_t size);
 off_t vmprof_output_lseek(int fd, off_t offset, int whence);
+int vmprof_output_sigaction(int signal, const struct sigaction *action,
+                            struct sigaction *before);
