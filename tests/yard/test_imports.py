@@ -32,8 +32,8 @@ READERS, MODEL, ERRORS, WRITERS, VIEW, CLI = (
     CONVERT + "." + name
     for name in ("readers", "model", "errors", "writers", "view", "cli"))
 MEANING = tuple(CONVERT + "." + name for name in (
-    "delegation", "estimator", "leaks", "lifetimes", "program", "remarks", "summary",
-    "type_names", "units"))
+    "delegation", "estimator", "leaks", "lifetimes", "origins", "program", "remarks",
+    "summary", "type_names", "units"))
 FIREFOX = WRITERS + ".firefox"
 SAMPLER = "vmprof_allocation"
 ENGINES = SAMPLER + ".engines"
@@ -100,7 +100,7 @@ PLANTED = {
         (MEANING[2], WRITERS + ".table"), (MEANING[3], CLI),
         (MEANING[4], READERS + ".vmprof"), (MEANING[5], WRITERS + ".table"),
         (MEANING[6], READERS), (MEANING[7], CLI),
-        (MEANING[8], READERS)],
+        (MEANING[8], READERS), (MEANING[9], VIEW)],
     "writers get the model": [
         (WRITERS + ".table", READERS), (FIREFOX + ".convert", VIEW + ".serve")],
     "the writer firefox knows no other": [
