@@ -29,6 +29,9 @@ from vmprof_convert.type_names import TypeNames
 NO_CALLER = Function("[no caller]", 0, "", LABEL)
 ITSELF = Function("[itself]", 0, "", LABEL)
 
+#: figures of each subject
+_Rows = dict[Subject, Figures]
+
 
 class Focus(NamedTuple):
     #: those of this name, by what they allocate; each with its figures
@@ -57,9 +60,12 @@ def focus(profile: Profile, tally: Tally, name: str, choice: Choice,
     knows_lines = has_lines(profile)
     by_line = Places(profile, (LINE,), origins)
     known: dict[Function, bool] = {}
-    #: of each kind of rows, by its subject
-    own, total, callers, callees, lines, types = (
-        {} for _ in range(6))       # type: tuple[dict[Subject, Figures], ...]
+    own: _Rows = {}
+    total: _Rows = {}
+    callers: _Rows = {}
+    callees: _Rows = {}
+    lines: _Rows = {}
+    types: _Rows = {}
     itself, everything = Figures(interval), Figures(interval)
 
     def is_meant(function: Function) -> bool:
@@ -76,7 +82,7 @@ def focus(profile: Profile, tally: Tally, name: str, choice: Choice,
             continue
         first, last = at[0], at[-1]
 
-        def add(rows: dict[Subject, Figures], subject: Subject,
+        def add(rows: _Rows, subject: Subject,
                 then: str = then, sum_: Sum = sum_) -> None:
             figures_of(rows, subject, interval).add(then, sum_)
 
@@ -107,7 +113,7 @@ def focus(profile: Profile, tally: Tally, name: str, choice: Choice,
                  *(_rows(rows, choice) for rows in (callers, callees, lines, types)))
 
 
-def _rows(all_: dict[Subject, Figures], choice: Choice) -> list[Row]:
+def _rows(all_: _Rows, choice: Choice) -> list[Row]:
     rows = [Row(subject, figures, figures) for subject, figures in all_.items()]
     sort(rows, choice.sort)
     return rows

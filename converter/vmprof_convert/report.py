@@ -140,6 +140,13 @@ def terminal() -> Terminal:
         and os.environ.get("TERM") != "dumb", is_unicode)
 
 
+def file_() -> Terminal:
+    """That of a file."""
+    from vmprof_convert.writers.table import Terminal
+    return Terminal(shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
+                    if os.environ.get("COLUMNS") else DEFAULT_WIDTH)
+
+
 def make(path: str | os.PathLike[str] | int, options: argparse.Namespace,
          salvage: bool = False, on: Terminal | None = None) -> str:
     """The report of the profile at `path`; `on`: where it will be seen.  Raises
@@ -148,7 +155,6 @@ def make(path: str | os.PathLike[str] | int, options: argparse.Namespace,
         return _make_leaks(path, options, salvage)
     from vmprof_convert import readers
     from vmprof_convert.delegation import missing
-    from vmprof_convert.errors import ProfileError
     from vmprof_convert.origins import Origins
     from vmprof_convert.own import has_own_code, only_own
     from vmprof_convert.selection import Selected, SelectedRows

@@ -18,6 +18,7 @@ from vmprof_convert.printable import printable, shortened
 from vmprof_convert.selection import Selection
 from vmprof_convert.summary import (
     ALIVE,
+    BY_FUNCTION,
     FILE,
     FUNCTION,
     LINE,
@@ -30,6 +31,8 @@ from vmprof_convert.summary import (
     Row,
     Subject,
     Summary,
+    Tally,
+    summarize,
 )
 from vmprof_convert.tree import Branch
 from vmprof_convert.units import format_bytes, format_count, format_estimate
@@ -77,6 +80,15 @@ class View(NamedTuple):
     selection: Selection = Selection()
     #: rows of a table, at most
     limit: int | None = None
+
+
+def of(profile: Profile, choice: Choice = BY_FUNCTION, limit: int | None = 25, *,
+       tally: Tally | None = None) -> Sheet:
+    """The `limit` largest rows of `profile`; `tally`: of the samples, if they went
+    there.  Raises ProfileError if the profile can't tell what is asked."""
+    origins = Origins(profile)
+    summary = summarize(profile, tally, choice, origins=origins)
+    return of_rows(View(profile, summary, choice, origins, limit=limit))
 
 
 def of_rows(view: View) -> Sheet:

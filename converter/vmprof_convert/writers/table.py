@@ -24,7 +24,11 @@ class Terminal(NamedTuple):
     unicode: bool = True
 
 
-def write(sheet: Sheet, out: TextIO, terminal: Terminal = Terminal()) -> None:
+#: what is written to a file, or into a pipe
+NO_TERMINAL = Terminal()
+
+
+def write(sheet: Sheet, out: TextIO, terminal: Terminal = NO_TERMINAL) -> None:
     """No line is longer than the terminal is wide."""
     first, *more = sheet.head
     _prose(first, out, terminal)
@@ -46,7 +50,7 @@ def _prose(line: str, out: TextIO, terminal: Terminal) -> None:
     for part in textwrap.wrap(
             line, max(terminal.width, 8), initial_indent="",
             subsequent_indent=indent + "  ") or [""]:
-        print(_plain(part, terminal), file=out)
+        print(_plain(part.rstrip(), terminal), file=out)
 
 
 def _plain(text: str, terminal: Terminal) -> str:
@@ -57,7 +61,6 @@ def _plain(text: str, terminal: Terminal) -> str:
 
 def _draw(table: Table, out: TextIO, terminal: Terminal) -> None:
     # takes 15 MiB: who draws nothing need not have it
-    from rich.box import Box
     from rich.cells import cell_len
     from rich.console import Console
     from rich.style import Style
