@@ -12,6 +12,10 @@ from typing import NamedTuple, Protocol, overload
 
 #: of unknown kinds, so many are named
 MAX_KINDS = 10
+#: what is read of the whole process: resident memory, processor time, page
+#: faults without and with reading
+RESIDENT, PROCESSOR = "resident", "processor"
+MINOR_FAULTS, MAJOR_FAULTS = "minor-faults", "major-faults"
 #: what a function can be
 PYTHON, NATIVE = "python", "native"
 #: it is none, but stands for something: see program.py
@@ -196,6 +200,17 @@ class Mark(NamedTuple):
     name: str
 
 
+class Figure(NamedTuple):
+    """A reading of the whole process."""
+
+    #: RESIDENT to MAJOR_FAULTS
+    kind: str
+    #: nanoseconds since the start
+    time: int
+    #: bytes, nanoseconds, or how many
+    value: int
+
+
 class Stacks(Sequence[tuple[Frame, ...]]):
     """Distinct stacks.  Most share their outer frames with others: a stack is
     a node of a tree, and its frames are made when they are asked for."""
@@ -349,6 +364,8 @@ class Profile:
     #: by time
     collections: list[Collection]
     marks: list[Mark]
+    #: by time
+    figures: list[Figure]
     #: facts that fit no sample
     misfits: int
     #: samples without a stack

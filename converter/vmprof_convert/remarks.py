@@ -8,6 +8,7 @@ import math
 
 from vmprof_convert.lifetimes import NOT_TOLD, WAS_LOST, WAS_PINNED
 from vmprof_convert.model import Profile
+from vmprof_convert.process import of_process
 from vmprof_convert.program import LOST
 from vmprof_convert.summary import LINE, TYPE, Choice, Summary
 from vmprof_convert.units import format_bytes, format_number
@@ -131,6 +132,7 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
             "missing: compiled code that resumes what waits in \"yield from\" or "
             "\"await\" doesn't show who waits; up to %s are missing from "
             "\"total\" of %s" % (format_bytes(summary.missing_bytes), names))
+    lines += of_process(profile)
     if summary.time_samples:
         lines.append("time samples: %d; vmprofshow and vmprof-convert show them"
                      % summary.time_samples)

@@ -346,7 +346,7 @@ def test_entries_of_times_to_come() -> None:
 
 
 @pytest.mark.parametrize("kind,payload", [
-    *((kind, payload) for kind in ("facts", "types", "gc", "marks")
+    *((kind, payload) for kind in ("facts", "types", "gc", "marks", "figures")
       for payload in ("x", "hello", digits(0), digits(3, 1), digits(2**62, 1),
                       digits(1, 2**63), "~" * 10**6 + "A")),
     ("facts", digits(2, 1, 2)), ("facts", digits(1, 0)), ("facts", digits(1, 2)),
@@ -358,6 +358,7 @@ def test_entries_of_times_to_come() -> None:
     ("gc", digits(1, 1)), ("gc", digits(3, 1, 2, 3)),
     ("marks", digits(1, 1)), ("marks", digits(2, 1, 1)),
     ("marks", digits(4, 1, 1, 2, 65)),
+    ("figures", digits(1, 1)), ("figures", digits(2, 1, 5)),
 ])
 def test_hostile_entries(kind: str, payload: str) -> None:
     log = sampled(16)

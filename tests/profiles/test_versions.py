@@ -149,7 +149,7 @@ def test_the_room_for_what_comes_is_passed_over() -> None:
     room = text[text.index("\nRoom for what comes\n---"):
                 text.index("\nWhy it is so\n---")]
     kinds = re.findall("^``([a-z]+)``[:,]", room, re.MULTILINE)
-    assert kinds == ["figures", "processes"]
+    assert kinds == ["processes"]
     log = sampled()
     for kind in kinds:
         log.block(kind, digits(3, 1, 1, 7, 2, 99, 5))

@@ -7,7 +7,14 @@ import os
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from vmprof_convert.model import Collection, Mark, Profile, Rows, Samples
+from vmprof_convert.model import (
+    Collection,
+    Figure,
+    Mark,
+    Profile,
+    Rows,
+    Samples,
+)
 from vmprof_convert.readers.container import Pieces
 from vmprof_convert.readers.vmprof import Log
 
@@ -34,11 +41,12 @@ def _profile(log: Log, torn: int, samples: Samples) -> Profile:
         moments=log.blocks.moments, types=log.blocks.facts.types,
         collections=sorted(log.blocks.facts.collections, key=_time),
         marks=sorted(log.blocks.facts.marks, key=_time),
+        figures=sorted(log.blocks.facts.figures, key=_time),
         misfits=log.collector.misfits, lost_stacks=log.collector.lost,
         cut_stacks=log.collector.stacks.cut(), torn=torn)
 
 
-def _time(event: Collection | Mark) -> int:
+def _time(event: Collection | Mark | Figure) -> int:
     return event.time
 
 

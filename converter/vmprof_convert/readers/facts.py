@@ -1,13 +1,23 @@
-"""What the garbage collector found out, and what the program said: the blocks
-`facts`, `types`, `gc` and `marks`.  Their payloads are sequences of entries,
-of which each says how long it is, and what it is about."""
+"""What the garbage collector found out, what the program said, and what the
+kernel counts: the blocks `facts`, `types`, `gc`, `marks` and `figures`.  Their
+payloads are sequences of entries, of which each says how long it is, and what
+it is about."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from vmprof_convert.model import Collection, Mark, Type
+from vmprof_convert.model import (
+    MAJOR_FAULTS,
+    MINOR_FAULTS,
+    PROCESSOR,
+    RESIDENT,
+    Collection,
+    Figure,
+    Mark,
+    Type,
+)
 from vmprof_convert.readers.collector import Collector
 
 _COLLECTION, _YOUNG, _FREED, _LOST = range(4)
@@ -15,6 +25,7 @@ _MINOR, _MAJOR = 1, 3
 _MARK = 1
 #: the kinds of names, and the fields of Type that they are
 _NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
+_FIGURES = {1: RESIDENT, 4: PROCESSOR, 6: MINOR_FAULTS, 7: MAJOR_FAULTS}
 #: no number in an entry is larger
 _LIMIT = 2**63
 
@@ -49,6 +60,7 @@ class Facts:
         self.types: list[Type] = []
         self.collections: list[Collection] = []
         self.marks: list[Mark] = []
+        self.figures: list[Figure] = []
         #: samples in the earlier parts of a profile of several files
         self.before = 0
         #: index of each type, by the file's number
@@ -130,3 +142,11 @@ class Facts:
                 self.marks.append(Mark(entry[1], _text(entry[2:])))
             else:
                 self._pass_over("marks", entry[0])
+
+    def read_figures(self, numbers: Iterator[int]) -> None:
+        for entry in entries(numbers):
+            kind = _FIGURES.get(entry[0])
+            if kind is None:
+                self._pass_over("figures", entry[0])
+            else:
+                self.figures.append(Figure(kind, entry[1], entry[2]))
