@@ -23,7 +23,17 @@ from vmprof_convert.writers import firefox
 folder = convert_runs.folder
 
 
-@pytest.mark.parametrize("arguments", [[], ["-o", "out.json"]])
+def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What is said of arguments that go with nothing."""
+    with pytest.raises(SystemExit) as raised:
+        cli.main(arguments)
+    assert raised.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    return str(err.splitlines()[-1].partition(": error: ")[2])
+
+
+@pytest.mark.parametrize("arguments", [["--to", "firefox"], ["-o", "out.json"]])
 def test_reader_of_stdout_that_leaves_is_no_error(
         folder: Path, arguments: list[str]) -> None:
     """The file is written all the same."""
@@ -36,12 +46,13 @@ def test_reader_of_stdout_that_leaves_is_no_error(
     finally:
         os.close(write)
     assert (done.returncode, done.stderr) == (0, "")
-    assert (folder / (arguments or ["", "app.vmprof.json.gz"])[1]).exists()
+    assert (folder / ("out.json" if "-o" in arguments
+                      else "app.vmprof.json.gz")).exists()
 
 
 def test_the_output_is_named_after_the_profile(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["app.vmprof"]) == 0
+    assert cli.main(["app.vmprof", "--to", "firefox"]) == 0
     assert names(folder) == ["app.vmprof", "app.vmprof.json.gz"]
     assert load(folder / "app.vmprof.json.gz") == converted(rich_log())
     assert capsys.readouterr() == ("wrote app.vmprof.json.gz\n", "")
@@ -67,7 +78,8 @@ def test_the_same_profile_makes_the_same_file(
 def test_gzipped_profiles_and_the_module_as_a_command(folder: Path) -> None:
     (folder / "zipped.vmprof").write_bytes(gzip.compress(rich_log().data()))
     done = subprocess.run(
-        [sys.executable, "-m", "vmprof_convert", "zipped.vmprof"],
+        [sys.executable, "-m", "vmprof_convert", "zipped.vmprof",
+         "--to", "firefox"],
         cwd=folder, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert load(folder / "zipped.vmprof.json.gz") == converted(rich_log())
@@ -148,13 +160,15 @@ def test_outputs_that_can_not_be(folder: Path,
     (folder / "in.json").write_bytes(rich_log().data())
     os.mkfifo(folder / "pipe.json")
     for source, target, message in (
-            ("app.vmprof", "a.txt", ".json or .json.gz"),
-            ("app.vmprof", "", ".json or .json.gz"),
             ("app.vmprof", "sub.json", "not a regular file"),
             ("app.vmprof", "pipe.json", "not a regular file"),
             ("app.vmprof", "no/a.json", "no such folder"),
             ("in.json", "in.json", "the profile itself")):
         assert message in run_and_fail(folder, capsys, source, "-o", target)
+    for target in "a.html", "":
+        assert wrong(capsys, "app.vmprof", "-o", target) == (
+            "%s: the output's name must end with .json or .json.gz or .txt or .md; "
+            "or say with --to what it is to be" % target)
 
 
 def test_nan_never_gets_into_a_file() -> None:
@@ -177,7 +191,7 @@ def test_a_bar_is_shown_on_terminals_only(
     monkeypatch.setattr(progress, "DELAY", 0)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys, "stderr", stderr)
-    assert cli.main(["app.vmprof"]) == 0
+    assert cli.main(["app.vmprof", "--to", "firefox"]) == 0
     shown = stderr.getvalue()
     assert ("reading" in shown and "converting" in shown) == terminal
     assert terminal or shown == ""

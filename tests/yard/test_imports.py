@@ -32,7 +32,8 @@ READERS, MODEL, ERRORS, WRITERS, VIEW, CLI = (
     CONVERT + "." + name
     for name in ("readers", "model", "errors", "writers", "view", "cli"))
 MEANING = tuple(CONVERT + "." + name for name in (
-    "delegation", "estimator", "leaks", "lifetimes", "program", "remarks", "summary",
+    "delegation", "estimator", "focus", "leaks", "lifetimes", "origins", "own",
+    "printable", "program", "remarks", "selection", "sheet", "summary", "tree",
     "type_names", "units"))
 FIREFOX = WRITERS + ".firefox"
 SAMPLER = "vmprof_allocation"
@@ -100,7 +101,9 @@ PLANTED = {
         (MEANING[2], WRITERS + ".table"), (MEANING[3], CLI),
         (MEANING[4], READERS + ".vmprof"), (MEANING[5], WRITERS + ".table"),
         (MEANING[6], READERS), (MEANING[7], CLI),
-        (MEANING[8], READERS)],
+        (MEANING[8], READERS), (MEANING[9], VIEW), (MEANING[10], CLI),
+        (MEANING[11], READERS), (MEANING[12], WRITERS + ".table"),
+        (MEANING[13], VIEW), (MEANING[14], READERS), (MEANING[15], CLI)],
     "writers get the model": [
         (WRITERS + ".table", READERS), (FIREFOX + ".convert", VIEW + ".serve")],
     "the writer firefox knows no other": [
@@ -109,6 +112,8 @@ PLANTED = {
         (WRITERS + ".table", FIREFOX + ".categories")],
     "the writer table_json knows no other": [
         (WRITERS + ".table_json", WRITERS + ".table")],
+    "the writer table_markdown knows no other": [
+        (WRITERS + ".table_markdown", WRITERS + ".table")],
     "the writer leaks knows no other": [(WRITERS + ".leaks", WRITERS + ".table")],
     "the Firefox builder knows the format, and no profile": [
         (FIREFOX + ".builder", MODEL), (FIREFOX + ".tables", CONVERT + ".units")],

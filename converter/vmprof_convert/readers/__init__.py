@@ -63,7 +63,7 @@ def _read_table(file: BinaryIO, size: int, salvage: bool,
     return _profile(log, torn, samples)
 
 
-def read_into(path: str | os.PathLike[str], rows: Rows, *,
+def read_into(path: str | os.PathLike[str] | int, rows: Rows, *,
               salvage: bool = False) -> Profile:
     """As read(), but the samples go to `rows`, and the profile's table of them
     is empty: for what needs no table of a million rows."""
@@ -87,9 +87,9 @@ def read_bytes(data: bytes, *, salvage: bool = False,
     return _read_table(io.BytesIO(data), len(data), salvage, progress)
 
 
-def read(path: str | os.PathLike[str], *, salvage: bool = False,
+def read(path: str | os.PathLike[str] | int, *, salvage: bool = False,
          progress: Callable[[int, int], None] | None = None) -> Profile:
-    """Read the profile at `path`.
+    """Read the profile at `path`, or from a descriptor, which is closed.
 
     `salvage` drops what is incomplete at the end, which otherwise is an
     error.  `progress(done, total)` is called now and then, with bytes of the
