@@ -77,6 +77,7 @@ def read_stacks(data: bytes) -> tuple[Profile, Sequence[int]]:
     Profile.stacks.  Raises ProfileError."""
     samples = Samples()
     log, torn = _read(io.BytesIO(data), samples, False)
+    samples.finish()
     return _profile(log, torn, samples), log.blocks.defined
 
 
