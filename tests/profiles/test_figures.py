@@ -4,8 +4,9 @@ from __future__ import annotations
 import io
 import json
 
+import report_runs
 from made_profiles import Log, entry
-from vmprof_convert import readers
+from vmprof_convert import readers, sheet
 from vmprof_convert.model import (
     MAJOR_FAULTS,
     MINOR_FAULTS,
@@ -14,9 +15,10 @@ from vmprof_convert.model import (
     Figure,
     Profile,
 )
+from vmprof_convert.origins import Origins
 from vmprof_convert.process import of_process
-from vmprof_convert.summary import Choice
-from vmprof_convert.writers import table, table_json
+from vmprof_convert.summary import Choice, summarize
+from vmprof_convert.writers import table_json
 
 
 def sampled() -> Log:
@@ -67,12 +69,11 @@ def test_in_every_report() -> None:
     profile = read(log)
     line = ("resident memory: 1 GiB at the start, at most 1 GiB (at 0.00 s), 1 "
             "GiB at the end")
-    text = io.StringIO()
-    table.write(profile, text)
-    assert line in text.getvalue().splitlines()
-    text = io.StringIO()
-    table_json.write(profile, text, None, Choice())
-    assert line in json.loads(text.getvalue())["remarks"]
+    assert line in report_runs.text(profile).splitlines()
+    out = io.StringIO()
+    table_json.write(sheet.View(profile, summarize(profile), Choice(),
+                                Origins(profile)), out)
+    assert line in json.loads(out.getvalue())["remarks"]
 
 
 def test_profile_without_figures() -> None:

@@ -11,6 +11,8 @@ _GAP = 2
 #: labels (functions, files) get as many characters before figures that nobody asked
 #: for get any; or that share of the width, if it is more
 _LABELS, _LABELS_SHARE = 36, 0.4
+#: stands for what was cut off
+_DOTS = "\u2026"
 #: no label is cut shorter while there are figures to leave out
 _SHORTEST = 12
 
@@ -56,7 +58,8 @@ def _prose(line: str, out: TextIO, terminal: Terminal) -> None:
 def _plain(text: str, terminal: Terminal) -> str:
     if terminal.unicode:
         return text
-    return text.replace("\u00b1", "+-").replace("\u2026", "~")
+    return text.replace("\u00b1", "+-").replace(_DOTS, "~").encode(
+        "ascii", "replace").decode("ascii")
 
 
 def _draw(table: Table, out: TextIO, terminal: Terminal) -> None:
@@ -93,10 +96,10 @@ def _draw(table: Table, out: TextIO, terminal: Terminal) -> None:
     with console.capture() as captured:
         console.print(drawn, no_wrap=True, overflow="crop", crop=True)
     for line in captured.get().splitlines():
-        print(line.rstrip(), file=out)
+        print(_plain(line.rstrip(), terminal), file=out)
     if table.rest:
-        print(_fit(" " * max(widths[0] - 3, 0) + table.rest, NAME,
-                   terminal.width), file=out)
+        print(_plain(_fit(" " * max(widths[0] - 3, 0) + table.rest, NAME,
+                          terminal.width), terminal), file=out)
 
 
 def _style(column: Column, number: int) -> str:
@@ -156,8 +159,8 @@ def _fit(text: str, kind: str, width: int) -> str:
             text = "+%d %s" % (depth, name)
             if cell_len(text) <= width:
                 return text
-        return set_cell_size(text, width - 1).rstrip() + "\u2026" if width > 1 else (
+        return set_cell_size(text, width - 1).rstrip() + _DOTS if width > 1 else (
             set_cell_size(text, width))
     while text and cell_len(text) > width - 1:
         text = text[1:]
-    return "\u2026" + text
+    return _DOTS + text
