@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Sequence
 
-from vmprof_convert import readers, report
+from vmprof_convert import readers, report, source_text
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.view import output, serve
 from vmprof_convert.view.progress import progress_bar
@@ -34,6 +34,14 @@ def _parser() -> argparse.ArgumentParser:
         "--view", action="store_true",
         help="open the profile in the Firefox Profiler; the file is served "
              "on this machine only, until the page has it")
+    parser.add_argument(
+        "--sources", action="store_true",
+        help="put the text of the program's files into the profile, as far as "
+             "this machine has them: it goes wherever the profile goes")
+    parser.add_argument(
+        "--axis", choices=[firefox.TIME, firefox.BYTES], default=firefox.TIME,
+        help="what the Profiler's x axis is: time, or bytes allocated since the "
+             "start (default: time)")
     parser.add_argument(
         "--salvage", action="store_true",
         help="read a profile that was cut off in the middle of a record")
@@ -74,7 +82,10 @@ def _run(options: argparse.Namespace) -> None:
         profile = readers.read(path, salvage=options.salvage, progress=progress)
     with progress_bar("converting", " stacks") as progress:
         converted = io.BytesIO()
-        firefox.write(profile, converted, progress)
+        texts, missing = (source_text.read(profile) if options.sources
+                          else (None, 0))
+        firefox.write(profile, converted, progress, unit=options.axis,
+                      texts=texts, missing_texts=missing)
     data = converted.getvalue()
     if target is not None:
         output.write(target, data)

@@ -114,7 +114,7 @@ class Log:
         #: samples before it
         self.written = 0
         #: digits of the next blocks of facts, types, events and marks
-        self.facts = self.types = self.events = self.marks = ""
+        self.facts = self.types = self.events = self.marks = self.names = ""
         #: in this block of facts: time of the last collection, and last key
         self.last_fact = [0, 0]
         self.last_type = 0
@@ -284,6 +284,12 @@ class Log:
         self.marks += entry(1, time, *text(name))
         self.last_time = max(self.last_time, time)
 
+    def thread(self, tid: int, name: str) -> None:
+        self.names += entry(1, tid, *text(name))
+
+    def command(self, line: str) -> None:
+        self.names += entry(2, *text(line))
+
     def tick(self, frames: Sequence[FrameSpec] | None, *, time: int = 0,
              thread: int = PID) -> None:
         """A time sample in an allocation profile."""
@@ -299,16 +305,17 @@ class Log:
         self.last = [0, 0, 0, 0]
         self.written = self.keys
         for kind, payload in (("types", self.types), ("facts", self.facts),
-                              ("gc", self.events), ("marks", self.marks)):
+                              ("gc", self.events), ("marks", self.marks),
+                              ("names", self.names)):
             if payload:
                 self.block(kind, payload)
-        self.types = self.facts = self.events = self.marks = ""
+        self.types = self.facts = self.events = self.marks = self.names = ""
         self.last_fact = [0, 0]
 
     def data(self) -> bytes:
         """The finished log, with its trailer."""
         if (self.pending or self.facts or self.types or self.events
-                or self.marks):
+                or self.marks or self.names):
             self.flush()
         self._time(0x03, START + 1)
         return bytes(self.bytes)

@@ -35,7 +35,8 @@ def _profile(log: Log, torn: int, samples: Samples) -> Profile:
         collections=sorted(log.blocks.facts.collections, key=_time),
         marks=sorted(log.blocks.facts.marks, key=_time),
         misfits=log.collector.misfits, lost_stacks=log.collector.lost,
-        cut_stacks=log.collector.stacks.cut(), torn=torn)
+        cut_off=log.collector.stacks.cut(), torn=torn,
+        threads=log.blocks.facts.threads, command=log.blocks.facts.command)
 
 
 def _time(event: Collection | Mark) -> int:

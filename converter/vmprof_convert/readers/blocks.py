@@ -117,7 +117,7 @@ class Blocks:
                                else self._read_definition_2)
         elif kind == "objects":
             self._read_objects(payload)
-        elif kind in ("facts", "types", "gc", "marks"):
+        elif kind in ("facts", "types", "gc", "marks", "names"):
             self._read_entries(payload, kind)
         else:
             self.unknown[kind] = self.unknown.get(kind, 0) + 1
@@ -227,7 +227,8 @@ class Blocks:
     def _read_entries(self, payload: str, kind: str) -> None:
         numbers = self._all_numbers(payload, kind)
         read = {"facts": self.facts.read_facts, "types": self.facts.read_types,
-                "gc": self.facts.read_gc, "marks": self.facts.read_marks}[kind]
+                "gc": self.facts.read_gc, "marks": self.facts.read_marks,
+                "names": self.facts.read_names}[kind]
         try:
             read(numbers)
         except (ValueError, IndexError):
