@@ -4,6 +4,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import stat
 import sys
 from collections.abc import Sequence
@@ -33,7 +34,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--view", action="store_true",
         help="open the profile in the Firefox Profiler; the file is served "
-             "on this machine only, until the page has it")
+             "on this machine only, until Ctrl-C")
+    parser.add_argument(
+        "--port", type=_port, default=0, metavar="PORT",
+        help="serve it there, for example where a port is forwarded "
+             "(default: any that is free)")
     parser.add_argument(
         "--sources", action="store_true",
         help="put the text of the program's files into the profile, as far as "
@@ -50,6 +55,13 @@ def _parser() -> argparse.ArgumentParser:
         help="print who allocated how much, instead of writing a file")
     report.add_options(parser.add_argument_group("with --report"))
     return parser
+
+
+def _port(text: str) -> int:
+    if re.fullmatch("[0-9]{1,5}", text, re.ASCII) and 0 < int(text) < 2**16:
+        return int(text)
+    raise argparse.ArgumentTypeError(
+        "%r is no port: write a number from 1 to 65535" % text)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -91,7 +103,7 @@ def _run(options: argparse.Namespace) -> None:
         output.write(target, data)
         _say("wrote %s" % target)
     if options.view:
-        serve.view(data)
+        serve.view(data, firefox.query(profile), options.port)
 
 
 def _say(text: str) -> None:
