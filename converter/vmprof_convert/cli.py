@@ -4,11 +4,12 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import stat
 import sys
 from collections.abc import Sequence
 
-from vmprof_convert import readers, report
+from vmprof_convert import readers, report, source_text
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.printable import printable
 from vmprof_convert.view import output, serve
@@ -58,17 +59,36 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--view", action="store_true",
         help="open the profile in the Firefox Profiler; it is served on this "
-             "machine only")
+             "machine only, until Ctrl-C")
     parser.add_argument(
         "--to", metavar="FORMAT", choices=tuple(SUFFIXES),
         help="%s; json is the table for programs (default: what the output's name "
              "says, or a table)" % ", ".join(SUFFIXES))
+    parser.add_argument(
+        "--port", type=_port, default=0, metavar="PORT",
+        help="serve it there, for example where a port is forwarded "
+             "(default: any that is free)")
+    parser.add_argument(
+        "--sources", action="store_true",
+        help="put the text of the program's files into the profile, as far as "
+             "this machine has them: it goes wherever the profile goes")
+    parser.add_argument(
+        "--axis", choices=[firefox.TIME, firefox.BYTES], default=firefox.TIME,
+        help="what the Profiler's x axis is: time, or bytes allocated since the "
+             "start (default: time)")
     parser.add_argument(
         "--salvage", action="store_true",
         help="read a profile that was cut off in the middle of a record")
     report.add_filters(parser.add_argument_group("which samples, in all formats"))
     report.add_options(parser.add_argument_group("of a report"))
     return parser
+
+
+def _port(text: str) -> int:
+    if re.fullmatch("[0-9]{1,5}", text, re.ASCII) and 0 < int(text) < 2**16:
+        return int(text)
+    raise argparse.ArgumentTypeError(
+        "%r is no port: write a number from 1 to 65535" % text)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -167,13 +187,16 @@ def _convert(path: str, target: str | None, options: argparse.Namespace) -> None
     profile = select(profile, report.selection(options))
     with progress_bar("converting", " stacks") as progress:
         converted = io.BytesIO()
-        firefox.write(profile, converted, progress)
+        texts, missing = (source_text.read(profile) if options.sources
+                          else (None, 0))
+        firefox.write(profile, converted, progress, unit=options.axis,
+                      texts=texts, missing_texts=missing)
     data = converted.getvalue()
     if target is not None:
         output.write(target, data)
         _say("wrote %s" % target)
     if options.view:
-        serve.view(data)
+        serve.view(data, firefox.query(profile), options.port)
     elif target is None:
         _write_out(data)
 
