@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Sequence
 
-from vmprof_convert import readers, report
+from vmprof_convert import readers, report, source_text
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.printable import printable
 from vmprof_convert.view import output, serve
@@ -63,6 +63,15 @@ def _parser() -> argparse.ArgumentParser:
         "--to", metavar="FORMAT", choices=tuple(SUFFIXES),
         help="%s; json is the table for programs (default: what the output's name "
              "says, or a table)" % ", ".join(SUFFIXES))
+    of_firefox = parser.add_argument_group("for the Firefox Profiler")
+    of_firefox.add_argument(
+        "--sources", action="store_true",
+        help="put the text of the program's files into the profile, as far as "
+             "this machine has them: it goes wherever the profile goes")
+    of_firefox.add_argument(
+        "--axis", choices=[firefox.TIME, firefox.BYTES], default=firefox.TIME,
+        help="what the Profiler's x axis is: time, or bytes allocated since the "
+             "start (default: time)")
     parser.add_argument(
         "--salvage", action="store_true",
         help="read a profile that was cut off in the middle of a record")
@@ -104,6 +113,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                          % ", ".join(given))
     else:
         options.form = options.to
+        if options.sources or options.axis != firefox.TIME:
+            parser.error("--sources and --axis are for the Firefox Profiler: write "
+                         "--view, --to firefox, or an output that ends with .json")
     if len(options.profiles) > 1:
         if options.profiles.count(STANDARD) > 1:
             parser.error("standard input can be read once")
@@ -167,7 +179,10 @@ def _convert(path: str, target: str | None, options: argparse.Namespace) -> None
     profile = select(profile, report.selection(options))
     with progress_bar("converting", " stacks") as progress:
         converted = io.BytesIO()
-        firefox.write(profile, converted, progress)
+        texts, missing = (source_text.read(profile) if options.sources
+                          else (None, 0))
+        firefox.write(profile, converted, progress, unit=options.axis,
+                      texts=texts, missing_texts=missing)
     data = converted.getvalue()
     if target is not None:
         output.write(target, data)

@@ -320,14 +320,15 @@ class Stacks(Sequence[tuple[Frame, ...]]):
         """The frame that `node`, not 0, ends with, and the node without it."""
         return self._parent[node], self.frames[self._frame[node]]
 
-    def cut(self) -> int:
-        """How many samples have lost their outermost frames.
+    def cut(self) -> dict[int, int]:
+        """The stacks that have lost their outermost frames, and how often each
+        was sampled.
 
         A stack that fills its record may just fit.  Then it begins where
         others do that had room left, with a function that nobody calls.
         """
         if not self.full:
-            return 0
+            return {}
         called, entries = set(), set()
         for node in range(1, len(self._parent)):
             if self._parent[node]:
@@ -336,8 +337,8 @@ class Stacks(Sequence[tuple[Frame, ...]]):
             if node and stack not in self.full:
                 entries.add(self._entry(node))
         entries -= called
-        return sum(count for stack, count in self.full.items()
-                   if self._entry(self._nodes[stack]) not in entries)
+        return {stack: count for stack, count in self.full.items()
+                if self._entry(self._nodes[stack]) not in entries}
 
     def _entry(self, node: int) -> int | None:
         """The address of the outermost function."""
@@ -381,10 +382,21 @@ class Profile:
     misfits: int
     #: samples without a stack
     lost_stacks: int
-    #: samples whose stack filled vmprof's record: outer frames are missing
-    cut_stacks: int
+    #: stacks that filled vmprof's record, outer frames are missing; and how often
+    #: each was sampled
+    cut_off: dict[int, int]
     #: bytes at the end that make no whole record (only with salvage=True)
     torn: int = 0
+    #: what the program called its threads, by the kernel's numbers, as far as it
+    #: is known
+    threads: dict[int, str] = dataclasses.field(default_factory=dict)
+    #: the script and its arguments; empty: not known
+    command: str = ""
+
+    @property
+    def cut_stacks(self) -> int:
+        """Samples of stacks that are cut off."""
+        return sum(self.cut_off.values())
 
     @property
     def interval(self) -> int:

@@ -88,7 +88,8 @@ class Origins:
 
     def __init__(self, profile: Profile):
         self._known: dict[str, tuple[str, str]] = {}
-        main = _main_file(profile)
+        #: the file that the program begins with; empty: not known
+        self.main = main = _main_file(profile)
         if main in _GIVEN:
             self._known[main] = PROGRAM, main
         #: where the program's own files are, as far as that can be told; empty:

@@ -189,6 +189,7 @@ def select(profile: Profile, selection: Selection) -> Profile:
             if matches(time, thread) and chosen.sum(
                     stack, type_ if size else -1, state(fate, collected, ended)):
                 samples.add(*row)
+        samples.finish()
         profile = dataclasses.replace(profile, samples=samples)
     elif not selection.is_everything:
         check(profile, selection)

@@ -53,7 +53,7 @@ def test_the_type_is_the_leaf_below_the_function() -> None:
             "app.Node", "list (storage)", "<JIT frame>", "<W_A>",
             "[type not known]", "f")}
     assert {(name, *category) for name, *category, _ in frames(profile)} == {
-        ("f", "Python", "Interpreted"),
+        ("f", "Program", "Interpreted"),
         ("app.Node", "Type of object", "Class"),
         ("f", "Type of object", "Class"),
         ("list (storage)", "Type of object", "Storage"),
@@ -123,8 +123,8 @@ def test_each_thread_has_the_ends_of_its_own_objects() -> None:
     log.young(1, 0)
     log.young(2, 0)
     profile = converted(log)
-    for thread, (tid, size) in enumerate(((PID, 1000), (OTHER_TID, 2000))):
-        table = profile["threads"][thread]["nativeAllocations"]
+    for number, (tid, size) in enumerate(((OTHER_TID, 2000), (PID, 1000)), 1):
+        table = profile["threads"][number]["nativeAllocations"]
         assert table["weight"] == [size, -size]
         assert table["threadId"] == [tid, tid]
 

@@ -1,11 +1,15 @@
 """What is in the file for the Firefox Profiler."""
 from __future__ import annotations
 
+import collections
 import math
+import os
+import re
 from pathlib import Path
 
 import pytest
 
+import firefox_rules
 import made_profiles
 from firefox_profiles import (
     MS,
@@ -16,10 +20,16 @@ from firefox_profiles import (
     frames,
     functions,
     path_of,
+    remarks,
     rich_log,
+    thread,
 )
 from made_profiles import PID, Log, jit, machine_code, native
+from vmprof_convert import readers, source_text
+from vmprof_convert.errors import ProfileError
 from vmprof_convert.program import COMPILED, EMPTY, LOST
+from vmprof_convert.writers.firefox import BYTES, convert
+from vmprof_convert.writers.firefox.stacks import IDLE
 
 # ________________________________________
 # allocations
@@ -58,10 +68,11 @@ def test_the_total_is_right_to_the_byte() -> None:
     weight = 24 / (1 - math.exp(-24 / 500))
     assert abs(1000 * (weight - round(weight))) > 50
     profile = converted(log)
-    total = sum(allocated(profile, 0).values()) + sum(
-        allocated(profile, 1).values())
+    total = sum(allocated(profile, 1).values()) + sum(
+        allocated(profile, 2).values())
     assert total == round(2000 * weight)
-    assert extra(profile)["Allocated, estimated from the samples"] == total
+    # all threads, the two
+    assert sum(allocated(profile, 0).values()) == total
 
 
 def test_allocations_have_their_times_and_no_addresses() -> None:
@@ -160,7 +171,7 @@ def test_a_function_stays_one_however_many_lines_it_executes() -> None:
         log.raw_stack([-line, f], thread=1)
     profile = converted(log)
     assert functions(profile) == [("f", "app.py", 10)]
-    assert frames(profile) == [("f", "Python", "Interpreted", line)
+    assert frames(profile) == [("f", "Program", "Interpreted", line)
                                for line in (11, 12, 13)]
 
 
@@ -184,8 +195,8 @@ def test_interpreted_jit_and_native_frames() -> None:
     profile = converted(log)
     # the interpreter's f is the f whose machine code it entered
     assert allocated(profile).keys() == {("f", "malloc")}
-    assert frames(profile) == [("f", "Python", "JIT", None),
-                               ("malloc", "Native", "Other", None)]
+    assert frames(profile) == [("f", "Program", "JIT", None),
+                               ("malloc", "Built-in", "Native", None)]
     table = profile["shared"]["funcTable"]
     # Python is what the front end calls JS
     assert dict(zip((name for name, *_ in functions(profile)),
@@ -199,8 +210,8 @@ def test_one_function_interpreted_and_compiled_has_one_category() -> None:
     log.allocation([f], size=24)
     log.allocation([jit(f)], size=24)
     profile = converted(log)
-    assert frames(profile) == [("f", "Python", "Interpreted", None),
-                               ("f", "Python", "JIT", None)]
+    assert frames(profile) == [("f", "Program", "Interpreted", None),
+                               ("f", "Program", "JIT", None)]
     assert functions(profile) == [("f", "app.py", 1)]
     assert "grey" in [c["color"] for c in profile["meta"]["categories"]]
 
@@ -213,8 +224,8 @@ def test_stacks_share_their_prefixes() -> None:
     for path in paths:
         log.allocation(path, size=24)
     profile = converted(log)
-    # f, fg, fgh, fghh, fh, g, gh
-    assert profile["shared"]["stackTable"]["length"] == 7
+    # f, fg, fgh, fghh, fh, g, gh; and where nothing was sampled
+    assert profile["shared"]["stackTable"]["length"] == 8
     names = {f: "f", g: "g", h: "h"}
     assert [path_of(profile, stack) for stack in
             profile["threads"][0]["nativeAllocations"]["stack"]] == [
@@ -232,7 +243,8 @@ def test_lost_and_empty_stacks_have_roots_of_their_own() -> None:
     profile = converted(log)
     assert allocated(profile) == {
         ("f",): 1000, (LOST.name,): 5000, (COMPILED.name,): 4000}
-    assert extra(profile)["Samples whose stack got lost"] == 2
+    assert any(text.startswith("lost: the stacks of 2 of 4 samples")
+               for text in remarks(profile))
     log = Log(interpreter="cpython")
     log.raw_stack([], 1)
     profile = converted(log)
@@ -263,15 +275,34 @@ def test_each_thread_has_its_samples_and_is_visible() -> None:
     log.allocation([h], size=3000, time=3, thread=9999)
     log.tick([h], time=4, thread=9999)
     profile = converted(log)
+    # all of them first, then what allocated most
     assert [(t["name"], t["tid"], t["isMainThread"], t["pid"])
             for t in profile["threads"]] == [
-        ("MainThread", PID, True, str(PID)),
+        ("All threads", "all", True, str(PID)),
+        ("Thread 9999", 9999, False, str(PID)),
         ("Thread %d" % OTHER_TID, OTHER_TID, False, str(PID)),
-        ("Thread 9999", 9999, False, str(PID))]
-    assert [allocated(profile, i) for i in range(3)] == [
-        {("f",): 1000}, {("g",): 2000}, {("h",): 3000}]
-    assert [t["samples"]["length"] for t in profile["threads"]] == [0, 0, 1]
-    assert profile["meta"]["initialVisibleThreads"] == [0, 1, 2]
+        ("MainThread", PID, False, str(PID)),
+        ("Objects (number)", "objects", False, str(PID))]
+    assert [allocated(profile, i) for i in range(4)] == [
+        {("f",): 1000, ("g",): 2000, ("h",): 3000},
+        {("h",): 3000}, {("g",): 2000}, {("f",): 1000}]
+    assert [t["samples"]["length"] for t in profile["threads"][:4]] == [1, 1, 0, 0]
+    assert profile["meta"]["initialVisibleThreads"] == [0, 1, 2, 3, 4]
+    assert profile["meta"]["initialSelectedThreads"] == [0]
+
+
+def test_threads_have_the_names_that_the_program_gave_them() -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings(gaps="fixed")
+    for size, tid in ((3000, PID), (2000, OTHER_TID), (1000, 9999)):
+        log.allocation([f], size=size, thread=tid)
+    log.thread(PID, "boss")
+    log.thread(OTHER_TID, "w\u00f6rker \x1b[31m\u202e1" + "x" * 200)
+    profile = converted(log)
+    names = [t["name"] for t in profile["threads"]]
+    assert names[1:2] + names[3:4] == ["boss", "Thread 9999"]
+    assert names[2].startswith("w\u00f6rker ?[31m?1xx") and len(names[2]) == 100
 
 
 def test_a_process_whose_main_thread_has_no_samples_has_one_still() -> None:
@@ -279,8 +310,9 @@ def test_a_process_whose_main_thread_has_no_samples_has_one_still() -> None:
     f = log.function("f")
     log.settings()
     log.allocation([f], size=24, thread=OTHER_TID)
-    (thread,) = converted(log)["threads"]
-    assert thread["isMainThread"] and thread["name"] == "Thread %d" % OTHER_TID
+    first, objects = converted(log)["threads"]
+    assert first["isMainThread"] and first["name"] == "Thread %d" % OTHER_TID
+    assert objects["name"] == "Objects (number)"
 
 
 def test_time_and_allocation_samples_of_one_run() -> None:
@@ -288,24 +320,29 @@ def test_time_and_allocation_samples_of_one_run() -> None:
     samples = profile["threads"][0]["samples"]
     assert samples["time"] == [3.0]
     assert path_of(profile, samples["stack"][0]) == ("main", "work")
-    assert profile["threads"][0]["nativeAllocations"]["length"] == 4
+    assert samples["weight"] is None
+    assert thread(profile, "MainThread")["nativeAllocations"]["length"] == 4
     assert profile["meta"]["interval"] == 10
 
 
 @pytest.mark.parametrize("interpreter", ["pypy", "cpython"])
-def test_stock_profiles_without_times_are_spread_by_period(
+def test_stock_profiles_without_times_are_spread_over_the_run(
         interpreter: str) -> None:
+    """The log says a second; the period is the processor's time."""
     log = Log(interpreter=interpreter, period=4000)
     f, g = log.function("f"), log.function("g")
     layout = log.words if log.pypy else lambda path: list(reversed(path))
-    for thread, path in ((1, [f]), (2, [f, g]), (1, [g])):
-        log.raw_stack(layout(path), thread)
+    for tid, path in ((1, [f]), (2, [f, g]), (1, [g])):
+        log.raw_stack(layout(path), tid)
     profile = converted(log)
-    assert profile["meta"]["interval"] == 4
+    assert profile["meta"]["interval"] == pytest.approx(1000 / 3)
+    assert profile["meta"]["profilingEndTime"] == pytest.approx(1000)
     assert profile["meta"]["product"] == {
         "pypy": "PyPy", "cpython": "CPython"}[interpreter]
-    first, second = (t["samples"] for t in profile["threads"])
-    assert first["time"] == [0, 8] and second["time"] == [4]
+    everything, first, second = (t["samples"] for t in profile["threads"])
+    assert everything["time"] == pytest.approx([0, 1000 / 3, 2000 / 3])
+    assert first["time"] == pytest.approx([0, 2000 / 3])
+    assert second["time"] == pytest.approx([1000 / 3])
     assert [path_of(profile, s) for s in first["stack"]] == [("f",), ("g",)]
     assert path_of(profile, second["stack"][0]) == ("f", "g")
 
@@ -316,8 +353,8 @@ def test_version_7_has_times() -> None:
     boot = 123_456_789_000_000
     for after in (5 * MS, 0, 17 * MS):
         log.raw_stack([f], 1, stamp=boot + after)
-    (thread,) = converted(log)["threads"]
-    assert thread["samples"]["time"] == [0, 5, 17]
+    (only,) = converted(log)["threads"]
+    assert only["samples"]["time"] == [0, 5, 17]
 
 
 def test_native_frames_of_stock_profiles() -> None:
@@ -326,8 +363,8 @@ def test_native_frames_of_stock_profiles() -> None:
     n = log.native_function("std::vector<int>::push_back")
     log.raw_stack([n, f], 1)
     assert frames(converted(log)) == [
-        ("f", "Python", "Interpreted", None),
-        ("std::vector<int>::push_back", "Native", "Other", None)]
+        ("f", "Program", "Interpreted", None),
+        ("std::vector<int>::push_back", "Built-in", "Native", None)]
 
 
 # ________________________________________
@@ -345,22 +382,54 @@ def test_meta() -> None:
 def test_the_profile_info_panel_tells_the_settings_and_what_is_lost() -> None:
     log = rich_log()
     log.dropped, log.pressures, log.surprises = 3, 4, 5
-    info = extra(converted(log))
+    profile = converted(log)
+    info = extra(profile)
     assert info["Allocation samples"] == 5
-    assert info["Allocated, counted by the GC"] == 12345
-    assert info["Samples whose stack got lost"] == 1
-    assert info["Time samples dropped"] == 3
+    assert info["Time samples"] == 1
+    # beside each other, in one unit
+    assert re.fullmatch(r"8\.90 KiB \(95 %: .* \.\. .*\)",
+                        info["Allocated, an estimate"])
+    assert info["Allocated, counted by the GC"] == "12.1 KiB"
     assert info["Minor collections"] == 7
-    assert info["Times the GC changed its state unseen"] == 5
-    assert info["interval"] == "1000" and info["engine"] == "hook"
+    assert info["Mean bytes between two samples, at the beginning"] == "1000"
+    assert "lost: the stacks of 1 of 6 samples; their bytes are in [stack lost]" in (
+        remarks(profile))
+    assert "3 time samples met another sample, and were dropped" in remarks(profile)
+    # nothing for those who wrote the sampler
+    assert not [label for label in info if "unseen" in label or "pressure" in label]
 
 
-def test_without_time_samples_the_interval_is_a_millisecond() -> None:
+def test_a_profile_of_which_nothing_is_missing_has_no_remarks() -> None:
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=24)
+    assert remarks(converted(log)) == []
+
+
+def test_without_time_samples_there_is_no_interval() -> None:
     log = Log(period=990_000)
     f = log.function("f")
     log.settings(period="")
     log.allocation([f], size=24)
-    assert converted(log)["meta"]["interval"] == 1
+    # 0 would break the front end
+    assert 0 < converted(log)["meta"]["interval"] < 1e-6
+
+
+def test_the_title_is_the_command() -> None:
+    log = Log()
+    f = log.function("<module>", 1, "/home/me/app.py")
+    log.settings()
+    log.allocation([f], size=24)
+    # older profiles don't have it
+    assert converted(log)["meta"]["product"] == "app.py"
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=24)
+    log.command("app.py --fast 'a b' " + "x" * 200)
+    meta = converted(log)["meta"]
+    assert meta["product"].startswith("app.py --fast 'a b' xx")
+    assert len(meta["product"]) == 100
+    assert meta["arguments"].endswith("xx") and len(meta["arguments"]) == 220
 
 
 # ________________________________________
@@ -376,17 +445,153 @@ def test_what_is_not_in_the_profile_is_said_as_in_the_report() -> None:
     log.allocation([f] + [g] * 508, size=16)        # just fits
     log.allocation(None, size=16)
     profile = converted(log)
-    found = extra(profile)
-    assert found["Samples whose stack was deeper than vmprof records"] == 1
-    assert found["Samples whose stack got lost"] == 1
-    assert found["Child processes that were not sampled"] == 0
-    assert "Why the profile ends before the program did" not in found
+    said = " ".join(remarks(profile))
+    assert "cut: the stacks of 1 samples were deeper than vmprof records" in said
+    assert "lost: the stacks of 1 of 4 samples" in said
+    assert "child process" not in said and "ends before" not in said
+    assert ("[callers cut off]", *("g",) * 509) in allocated(profile)
+    assert ("f", *("g",) * 508) in allocated(profile)
     log = Log()
     log.settings(children=2, ended="the program disabled vmprof")
     log.allocation([log.function("f")], size=16)
-    found = extra(converted(log))
-    assert found["Child processes that were not sampled"] == 2
-    assert found["Why the profile ends before the program did"] == (
-        "the program disabled vmprof")
-    # and not a second time, among the settings
-    assert not {"children", "ended"} & set(found)
+    assert remarks(converted(log)) == [
+        "the profile ends before the program did: the program disabled vmprof",
+        "2 child processes were not sampled: what they allocated is not in here"]
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=16)
+    log.flush()
+    assert remarks(converted(bytes(log.bytes))) == [
+        "the run did not end normally; this is what it had written"]
+
+
+# ________________________________________
+# tracks
+
+
+def test_what_allocated_draws_the_track_if_no_time_was_sampled() -> None:
+    log = Log()
+    f, g = log.function("f"), log.function("g")
+    log.settings(gaps="fixed", facts="types")
+    a = log.type("a")
+    for time, size, function in ((0, 1000, f), (100, 3000, g), (100, 1000, f),
+                                 (1000, 2000, f)):
+        log.allocation([function], size=size, time=time * MS)
+    log.collection(1000 * MS)
+    for key in range(1, 5):
+        log.young(key, 0, a)
+    profile = converted(log)
+    samples = profile["threads"][0]["samples"]
+    assert samples["weightType"] == "bytes"
+    drawn = [(round(time), weight, path_of(profile, stack)) for time, weight, stack
+             in zip(samples["time"], samples["weight"], samples["stack"])]
+    idle = (IDLE,)
+    assert drawn == [
+        (0, 0, idle), (0, 1000, ("f",)), (2, 0, idle), (100, 0, idle),
+        # a bin's width is shared as its bytes are
+        (100, 3000, ("g",)), (102, 1000, ("f",)), (102, 0, idle), (1000, 0, idle),
+        (1000, 2000, ("f",))]
+    assert samples["time"][5] == pytest.approx(101.5)
+
+
+def test_objects_are_counted_on_a_track_of_their_own() -> None:
+    log = Log()
+    f, g = log.function("f"), log.function("g")
+    log.settings(gaps="fixed")
+    log.allocation([f], size=100, thread=OTHER_TID)
+    log.allocation([f], size=100, time=MS)
+    log.allocation([f, g], size=2000, time=2 * MS)
+    profile = converted(log)
+    samples = thread(profile, "Objects (number)")["samples"]
+    assert samples["weightType"] == "samples"
+    counted: dict[tuple[str, ...], int] = collections.defaultdict(int)
+    for weight, stack in zip(samples["weight"], samples["stack"]):
+        counted[path_of(profile, stack)] += weight
+    assert counted == {("f",): 20, ("f", "g"): 1, (IDLE,): 0}
+
+
+def test_the_axis_may_be_bytes_allocated() -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings(gaps="fixed", facts="types,lifetimes")
+    for time, size in ((10, 1000), (20, 3000), (90, 2000)):
+        log.allocation([f], size=size, time=time * MS)
+    log.collection(30 * MS)
+    log.young(1, 0)
+    log.mark(50 * MS, "warm")
+    profile = converted(log, unit=BYTES)
+    assert profile["meta"]["sampleUnits"]["time"] == "bytes"
+    table = profile["threads"][0]["nativeAllocations"]
+    assert list(zip(table["time"], table["weight"])) == [
+        (1000, 1000), (4000, 3000), (4000, -1000), (6000, 2000)]
+    markers = profile["threads"][0]["markers"]
+    assert markers["startTime"] == [4000]
+    # bytes per byte are no rate
+    assert [c["name"] for c in profile["counters"]] == ["held-memory"]
+    # but for a bin
+    assert 6000 <= profile["meta"]["profilingEndTime"] <= 6012
+
+
+def test_an_axis_of_bytes_needs_allocations() -> None:
+    log = Log()
+    log.raw_stack(log.words([log.function("f")]), 0)
+    with pytest.raises(ProfileError, match="no allocation samples"):
+        converted(log, unit=BYTES)
+
+
+# ________________________________________
+# origins
+
+
+def test_colours_tell_whose_code_it_is() -> None:
+    files = {"/home/me/app.py": ("Program", "app.py"),
+             "/v/lib/pypy3.9/site-packages/a/b.py": ("Installed packages", "a/b.py"),
+             "/usr/lib/pypy3.9/json/c.py": ("Standard library", "json/c.py"),
+             "<frozen importlib._bootstrap>": (
+                 "Import machinery", "<frozen importlib._bootstrap>"),
+             "<builtin>/d.py": ("Built-in", "<builtin>/d.py")}
+    log = Log()
+    main = log.function("<module>", 1, "/home/me/app.py")
+    named = {file: log.function("f", 5, file) for file in files}
+    log.settings()
+    for function in named.values():
+        log.allocation([main, function], size=24)
+        log.allocation([main, jit(function)], size=24)
+    profile = converted(log)
+    found = [(category, way) for name, category, way, _ in frames(profile)
+             if name == "f"]
+    assert found == [(category, way) for category, _ in files.values()
+                     for way in ("Interpreted", "JIT")]
+    assert [file for name, file, _ in functions(profile) if name == "f"] == [
+        short for _, short in files.values()]
+
+
+def test_files_that_look_alike_stay_apart() -> None:
+    log = Log()
+    f, g = (log.function("f", 1, "/%s/lib/pypy3.9/site-packages/a.py" % venv)
+            for venv in ("v", "w"))
+    log.settings()
+    log.allocation([f], size=24)
+    log.allocation([g], size=24)
+    assert functions(converted(log)) == [("f", "a.py", 1), ("f", "a.py", 1)]
+
+
+def test_the_text_of_files_is_there_if_it_is_asked_for(tmp_path: Path) -> None:
+    source = tmp_path / "app.py"
+    source.write_text("def f(): 'text'\n")
+    os.utime(source, (made_profiles.START - 5,) * 2)
+    changed = tmp_path / "changed.py"
+    changed.write_text("new\n")
+    log = Log()
+    functions_ = [log.function("f", 1, str(path)) for path in (
+        source, changed, tmp_path / "gone.py", tmp_path)]
+    log.settings()
+    log.allocation(functions_, size=24)
+    profile = readers.read_bytes(log.data())
+    texts, missing = source_text.read(profile)
+    assert (texts, missing) == ({str(source): "def f(): 'text'\n"}, 3)
+    result = convert(profile, texts=texts, missing_texts=missing)
+    assert firefox_rules.violations(result) == []
+    assert result["shared"]["sources"]["content"] == [
+        "def f(): 'text'\n", None, None, None]
+    assert any("the text of 3 files" in text for text in remarks(result))

@@ -22,6 +22,7 @@ from made_profiles import PID, FrameSpec, Log, jit, native
 from vmprof_convert import cli, lifetimes, readers, summary
 from vmprof_convert.estimator import weight_bytes
 from vmprof_convert.program import LOST
+from vmprof_convert.writers.firefox.stacks import CUT
 
 PROGRAM = (ROOT / ".node" / "node_modules" / "@firefox-devtools"
            / "profiler-cli" / "dist" / "profiler-cli.js")
@@ -161,7 +162,8 @@ def test_bytes_per_function(gaps: str, opened: Opener) -> None:
     data = a_run(gaps)
     session = opened(data)
     totals = 0.0
-    for thread, tid in enumerate((PID, OTHER_TID)):
+    # the first one is of all threads
+    for thread, tid in enumerate((PID, OTHER_TID), 1):
         ours = per_function(data, tid)
         theirs = session.functions(thread, "native-allocations")
         assert len(ours) == 5
@@ -186,7 +188,12 @@ def test_threads_and_tracks(opened: Opener) -> None:
     session = opened(data)
     threads = session.ask("thread", "list")["threads"]
     assert [(t["name"], t["tid"]) for t in threads] == [
-        ("MainThread", PID), ("Thread %d" % OTHER_TID, OTHER_TID)]
+        ("All threads", "all"), ("MainThread", PID),
+        ("Thread %d" % OTHER_TID, OTHER_TID), ("Objects (number)", "objects")]
+    everything = session.functions(0, "native-allocations")
+    assert everything["main"][1] == sum(
+        session.functions(thread, "native-allocations")["main"][1]
+        for thread in (1, 2))
     (counter,) = session.ask("counter", "list")["counters"]
     assert counter["label"] == "Allocation rate"
     assert counter["unit"] == "bytes"
@@ -202,7 +209,7 @@ def test_the_profile_info_panel(opened: Opener) -> None:
     assert meta["product"] == "PyPy" and meta["interval"] == 10
     entries = {entry["label"]: entry["value"] for section in meta["extra"]
                for entry in section["entries"]}
-    assert entries["Allocated, counted by the GC"] == 987_654_321
+    assert entries["Allocated, counted by the GC"] == "942 MiB"
     assert entries["Allocation samples"] == 800
 
 
@@ -215,6 +222,12 @@ def test_a_profile_with_allocations_only(opened: Opener) -> None:
     session = opened(log.data())
     assert session.functions(0, "native-allocations") == {
         "f": (2000, 5000), "g": (3000, 3000)}
+    # what draws the track adds up to the same; and there are objects
+    for thread, unit in enumerate(("bytes", "objects")):
+        found = session.functions(thread, "timing")
+        found.pop("[nothing sampled]", None)
+        assert found == {"f": (2000, 5000), "g": (3000, 3000)} if (
+            unit == "bytes") else {"f": (1, 2), "g": (1, 1)}
 
 
 def test_a_stock_profile(opened: Opener) -> None:
@@ -233,7 +246,7 @@ def test_a_deep_stack(opened: Opener) -> None:
     log.settings(gaps="fixed")
     log.allocation([f] * 4999 + [g], size=2000)
     assert opened(log.data()).functions(0, "native-allocations") == {
-        "f": (0, 2000), "g": (2000, 2000)}
+        CUT: (0, 2000), "f": (0, 2000), "g": (2000, 2000)}
 
 
 @pytest.fixture(scope="module")

@@ -60,6 +60,8 @@ def in_firefox(path: Path, folder: Path, *options: str) -> int:
     profile = json.loads(out.read_bytes())
     assert firefox_rules.violations(profile) == []
     return sum(int(weight) for thread in profile["threads"]
+               # without those that show all of them once more
+               if isinstance(thread["tid"], int)
                for weight in thread.get("nativeAllocations", {"weight": []})["weight"]
                if weight > 0)
 

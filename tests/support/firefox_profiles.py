@@ -10,18 +10,19 @@ import made_profiles
 from made_profiles import Log, jit, native
 from vmprof_convert import readers
 from vmprof_convert.writers import firefox
-from vmprof_convert.writers.firefox import convert
+from vmprof_convert.writers.firefox import TIME, convert
+from vmprof_convert.writers.firefox.stacks import IDLE
 
 Json = dict[str, Any]
 OTHER_TID = 5555
 MS = 1_000_000
 
 
-def converted(log: Log | bytes) -> Json:
+def converted(log: Log | bytes, unit: str = TIME) -> Json:
     """What stands in the file; it must pass the checker."""
     data = log if isinstance(log, bytes) else log.data()
     profile: Json = json.loads(
-        firefox.encode(convert(readers.read_bytes(data))))
+        firefox.encode(convert(readers.read_bytes(data), unit=unit)))
     assert firefox_rules.violations(profile) == []
     return profile
 
@@ -66,26 +67,44 @@ def allocated(profile: Json, thread: int = 0) -> dict[tuple[str, ...], int]:
     return dict(result)
 
 
+def thread(profile: Json, name: str) -> Json:
+    """The only one of this name."""
+    (found,) = [t for t in profile["threads"] if t["name"] == name]
+    return found  # type: ignore[no-any-return]
+
+
 def functions(profile: Json) -> list[tuple[str, str | None, int | None]]:
-    """Name, file and line of the definition of each function."""
+    """Name, file and line of the definition of each function; without what stands
+    where nothing was sampled."""
     shared = profile["shared"]
     strings, files = shared["stringArray"], shared["sources"]["filename"]
     table = shared["funcTable"]
     return [(strings[name], None if source is None else strings[files[source]],
              line)
             for name, source, line in zip(
-                table["name"], table["source"], table["lineNumber"])]
+                table["name"], table["source"], table["lineNumber"])
+            if strings[name] != IDLE]
 
 
 def frames(profile: Json) -> list[tuple[str, str, str, int | None]]:
     """Function, category, subcategory and executed line of each frame."""
     table, names = profile["shared"]["frameTable"], functions(profile)
+    # IDLE comes last
+    names.append((IDLE, None, None))
     categories = profile["meta"]["categories"]
     return [(names[func][0], categories[category]["name"],
              categories[category]["subcategories"][sub], line)
             for func, category, sub, line in zip(
                 table["func"], table["category"], table["subcategory"],
-                table["line"])]
+                table["line"])
+            if names[func][0] != IDLE]
+
+
+def remarks(profile: Json) -> list[str]:
+    """What is missing, in words."""
+    return [entry["value"] for section in profile["meta"]["extra"]
+            if section["label"] == "What to know"
+            for entry in section["entries"]]
 
 
 def extra(profile: Json) -> dict[str, Any]:

@@ -113,9 +113,10 @@ class Log:
         self.last = [0, 0, 0, 0]
         #: samples before it
         self.written = 0
-        #: digits of the next blocks of facts, types, events, marks and figures
+        #: digits of the next blocks, by their kinds
         self.facts = self.types = self.events = self.marks = ""
         self.figures = ""
+        self.names = ""
         #: in this block of facts: time of the last collection, and last key
         self.last_fact = [0, 0]
         self.last_type = 0
@@ -290,6 +291,12 @@ class Log:
         self.figures += entry(kind, time, value)
         self.last_time = max(self.last_time, time)
 
+    def thread(self, tid: int, name: str) -> None:
+        self.names += entry(1, tid, *text(name))
+
+    def command(self, line: str) -> None:
+        self.names += entry(2, *text(line))
+
     def tick(self, frames: Sequence[FrameSpec] | None, *, time: int = 0,
              thread: int = PID) -> None:
         """A time sample in an allocation profile."""
@@ -306,17 +313,17 @@ class Log:
         self.written = self.keys
         for kind, payload in (("types", self.types), ("facts", self.facts),
                               ("gc", self.events), ("marks", self.marks),
-                              ("figures", self.figures)):
+                              ("names", self.names), ("figures", self.figures)):
             if payload:
                 self.block(kind, payload)
-        self.types = self.facts = self.events = self.marks = ""
+        self.types = self.facts = self.events = self.marks = self.names = ""
         self.figures = ""
         self.last_fact = [0, 0]
 
     def data(self) -> bytes:
         """The finished log, with its trailer."""
         if (self.pending or self.facts or self.types or self.events
-                or self.marks or self.figures):
+                or self.marks or self.names or self.figures):
             self.flush()
         self._time(0x03, START + 1)
         return bytes(self.bytes)

@@ -36,6 +36,7 @@ MEANING = tuple(CONVERT + "." + name for name in (
     "printable", "program", "remarks", "selection", "sheet", "summary", "tree",
     "type_names", "units"))
 FIREFOX = WRITERS + ".firefox"
+FORMAT = FIREFOX + ".format"
 SAMPLER = "vmprof_allocation"
 ENGINES = SAMPLER + ".engines"
 HOOK, BUILTIN = ENGINES + ".hook", ENGINES + ".builtin"
@@ -56,12 +57,7 @@ RULES = {
        for path in sorted((PACKAGES[CONVERT] / CONVERT / "writers").iterdir())
        if not path.name.startswith(("_", "."))},
     "the Firefox builder knows the format, and no profile": Rule(
-        (FIREFOX,), (CONVERT,),
-        excepted=(FIREFOX + ".convert", FIREFOX + ".__init__"),
-        allowed=(FIREFOX,)),
-    "the builder's parts do not know who uses them": Rule(
-        (FIREFOX,), (FIREFOX + ".convert",),
-        excepted=(FIREFOX + ".convert", FIREFOX + ".__init__")),
+        (FORMAT,), (CONVERT,), allowed=(FORMAT,)),
     "the viewer gets bytes": Rule((VIEW,), (CONVERT,), allowed=(VIEW,)),
     "engines do not know each other": Rule((HOOK,), (BUILTIN,)),
     "nor the other way round": Rule((BUILTIN,), (HOOK,)),
@@ -116,9 +112,8 @@ PLANTED = {
         (WRITERS + ".table_markdown", WRITERS + ".table")],
     "the writer leaks knows no other": [(WRITERS + ".leaks", WRITERS + ".table")],
     "the Firefox builder knows the format, and no profile": [
-        (FIREFOX + ".builder", MODEL), (FIREFOX + ".tables", CONVERT + ".units")],
-    "the builder's parts do not know who uses them": [
-        (FIREFOX + ".threads", FIREFOX + ".convert")],
+        (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".units"),
+        (FORMAT + ".threads", FIREFOX + ".convert")],
     "the viewer gets bytes": [(VIEW + ".output", ERRORS), (VIEW + ".serve", MODEL)],
     "engines do not know each other": [(HOOK + ".engine", BUILTIN)],
     "nor the other way round": [(BUILTIN, HOOK + ".cache")],

@@ -43,7 +43,8 @@ def _profile(log: Log, torn: int, samples: Samples) -> Profile:
         marks=sorted(log.blocks.facts.marks, key=_time),
         figures=sorted(log.blocks.facts.figures, key=_time),
         misfits=log.collector.misfits, lost_stacks=log.collector.lost,
-        cut_stacks=log.collector.stacks.cut(), torn=torn)
+        cut_off=log.collector.stacks.cut(), torn=torn,
+        threads=log.blocks.facts.threads, command=log.blocks.facts.command)
 
 
 def _time(event: Collection | Mark | Figure) -> int:

@@ -117,7 +117,7 @@ class Blocks:
                                else self._read_definition_2)
         elif kind == "objects":
             self._read_objects(payload)
-        elif kind in ("facts", "types", "gc", "marks", "figures"):
+        elif kind in ("facts", "types", "gc", "marks", "figures", "names"):
             self._read_entries(payload, kind)
         else:
             self.unknown[kind] = self.unknown.get(kind, 0) + 1
@@ -232,7 +232,8 @@ class Blocks:
         some = self._some_numbers(payload)
         facts = self.facts
         read = {"types": facts.read_types, "gc": facts.read_gc,
-                "marks": facts.read_marks, "figures": facts.read_figures}
+                "marks": facts.read_marks, "figures": facts.read_figures,
+                "names": facts.read_names}
         try:
             if kind == "facts":
                 facts.read_facts(some)

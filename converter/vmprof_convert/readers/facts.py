@@ -1,5 +1,5 @@
 """What the garbage collector found out, what the program said, and what the
-kernel counts: the blocks `facts`, `types`, `gc`, `marks` and `figures`.  Their
+kernel counts: the blocks `facts`, `types`, `gc`, `marks`, `names` and `figures`.  Their
 payloads are sequences of entries, of which each says how long it is, and what
 it is about."""
 from __future__ import annotations
@@ -23,6 +23,7 @@ from vmprof_convert.readers.collector import Collector
 _COLLECTION, _YOUNG, _FREED, _LOST = range(4)
 _MINOR, _MAJOR = 1, 3
 _MARK = 1
+_THREAD, _COMMAND = 1, 2
 #: the kinds of names, and the fields of Type that they are
 _NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
 _FIGURES = {1: RESIDENT, 4: PROCESSOR, 6: MINOR_FAULTS, 7: MAJOR_FAULTS}
@@ -64,6 +65,9 @@ class Facts:
         self.collections: list[Collection] = []
         self.marks: list[Mark] = []
         self.figures: list[Figure] = []
+        #: names of threads, by the kernel's numbers; and the program's own
+        self.threads: dict[int, str] = {}
+        self.command = ""
         #: samples in the earlier parts of a profile of several files
         self.before = 0
         #: index of each type, by the file's number
@@ -192,3 +196,12 @@ class Facts:
                 self._pass_over("figures", entry[0])
             else:
                 self.figures.append(Figure(kind, entry[1], entry[2]))
+
+    def read_names(self, numbers: Iterator[int]) -> None:
+        for entry in entries(numbers):
+            if entry[0] == _THREAD:
+                self.threads[entry[1]] = _text(entry[2:])
+            elif entry[0] == _COMMAND:
+                self.command = _text(entry[1:])
+            else:
+                self._pass_over("names", entry[0])

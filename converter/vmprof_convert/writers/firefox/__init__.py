@@ -1,11 +1,10 @@
-"""The Firefox Profiler's processed format, version 64.
+"""A file for the Firefox Profiler.
 
-``convert`` walks a profile; ``builder`` and what it is made of know the format,
-and nothing of where the samples come from: they are handed functions, stacks
-and samples, and `ProfileBuilder.build()` returns what is to be written as JSON.
+``convert`` and what it is made of walk a profile; ``format`` knows what the
+Profiler reads, and no profile.
 """
 from __future__ import annotations
 
-from vmprof_convert.writers.firefox.convert import convert, encode, write
+from vmprof_convert.writers.firefox.convert import BYTES, TIME, convert, encode, write
 
-__all__ = ["convert", "encode", "write"]
+__all__ = ["BYTES", "TIME", "convert", "encode", "write"]

@@ -1,19 +1,21 @@
 """The profile as a whole."""
 from __future__ import annotations
 
-from vmprof_convert.writers.firefox.categories import CATEGORIES, Category
-from vmprof_convert.writers.firefox.counters import Counter
-from vmprof_convert.writers.firefox.extra import Entry, section
-from vmprof_convert.writers.firefox.json_types import Json
-from vmprof_convert.writers.firefox.markers import SCHEMAS
-from vmprof_convert.writers.firefox.tables import (
+from collections.abc import Mapping
+
+from vmprof_convert.writers.firefox.format.categories import CATEGORIES, Category
+from vmprof_convert.writers.firefox.format.counters import Counter
+from vmprof_convert.writers.firefox.format.extra import Entry, section
+from vmprof_convert.writers.firefox.format.json_types import Json
+from vmprof_convert.writers.firefox.format.markers import SCHEMAS
+from vmprof_convert.writers.firefox.format.tables import (
     FrameTable,
     FuncTable,
     SourceTable,
     StackTable,
     StringTable,
 )
-from vmprof_convert.writers.firefox.threads import Thread
+from vmprof_convert.writers.firefox.format.threads import Thread
 
 # Every version is upgraded by the front end for ever, and one that is newer
 # than the user's front end is refused: 64 is the oldest that has what is
@@ -21,6 +23,9 @@ from vmprof_convert.writers.firefox.threads import Thread
 PROCESSED_VERSION = 64
 #: of Firefox's own profiles at that time; nothing depends on it here
 GECKO_VERSION = 36
+#: The interval where there is none.  With 0, which would hide it in "Profile info",
+#: the front end divides 0 by 0, and draws no rates.
+_NO_INTERVAL = 1e-9
 
 
 class ProfileBuilder:
@@ -32,19 +37,24 @@ class ProfileBuilder:
 
     def __init__(self, *, product: str, pid: str, interval: float,
                  start: float, end: float = 0.0, arguments: str = "",
-                 system: str = "", source: str = ""):
-        """`interval` is the time between two time samples and `end` the
+                 system: str = "", source: str = "", process: str = "",
+                 unit: str = "ms"):
+        """`product` is the title; `process` its process's name.  `interval` is
+        the time between two time samples, 0.0: there is none; and `end` the
         length of the run, in milliseconds; the profile gets longer when its
         samples are.  `start` is milliseconds since 1970, 0.0: not known.
-        `source` names the tool that took the profile."""
+        `source` names the tool that took the profile.  If `unit` is "bytes", all
+        times are bytes allocated instead."""
         self._product = product
         self._pid = pid
-        self._interval = interval
+        self._interval = interval or _NO_INTERVAL
         self._start = start
         self._end = end
         self._arguments = arguments
         self._system = system
         self._source = source
+        self._process = process or product
+        self._unit = unit
         self._strings = StringTable()
         self._sources = SourceTable(self._strings)
         self._functions = FuncTable(self._strings, self._sources)
@@ -55,9 +65,14 @@ class ProfileBuilder:
         self._extra: list[Json] = []
 
     def function(self, name: str, file: str = "", line: int = 0, *,
-                 python: bool) -> int:
-        """The index of a function; `line` is that of its definition."""
-        return self._functions.index(name, file, line, python)
+                 python: bool, shown: str = "") -> int:
+        """The index of a function; `line` is that of its definition, and `shown`
+        is how its file is called."""
+        return self._functions.index(name, file, line, python, shown)
+
+    def set_sources(self, texts: Mapping[str, str]) -> None:
+        """The text of these files goes into the profile."""
+        self._sources.texts = texts
 
     def string(self, text: str) -> int:
         """The index of a text, for markers."""
@@ -78,6 +93,11 @@ class ProfileBuilder:
         if thread.main != (not self._threads):
             raise ValueError("the first thread, and no other, is the main one")
         self._threads.append(thread)
+
+    @property
+    def end(self) -> float:
+        """Of the run, as it was given."""
+        return self._end
 
     @property
     def has_threads(self) -> bool:
@@ -117,7 +137,7 @@ class ProfileBuilder:
                     "length": 0, "libIndex": [], "address": [], "name": [],
                     "functionSize": []},
             },
-            "threads": [thread.build(self._pid, self._product)
+            "threads": [thread.build(self._pid, self._process)
                         for thread in self._threads],
         }
 
@@ -135,7 +155,9 @@ class ProfileBuilder:
             "importedFrom": self._source,
             "oscpu": self._system,
             "stackwalk": 1,
-            "debug": False,
+            **({} if self._unit == "ms" else {"sampleUnits": {
+                "time": self._unit, "eventDelay": "ms",
+                "threadCPUDelta": "ns"}}),
             "categories": CATEGORIES,
             "markerSchema": SCHEMAS,
             # names and lines are known: nothing is to be looked up

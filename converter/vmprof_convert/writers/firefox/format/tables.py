@@ -3,10 +3,11 @@ and hands out the row's index."""
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from itertools import compress, count
 
-from vmprof_convert.writers.firefox.categories import Category
-from vmprof_convert.writers.firefox.json_types import Json
+from vmprof_convert.writers.firefox.format.categories import Category
+from vmprof_convert.writers.firefox.format.json_types import Json
 
 
 class StringTable:
@@ -21,27 +22,32 @@ class StringTable:
 
 
 class SourceTable:
-    """Source files.  Their text is not embedded: who passes a profile on
-    would pass the program on, unasked."""
+    """Source files.  Their text is embedded only where it is given: who passes
+    a profile on would pass the program on, unasked."""
 
     def __init__(self, strings: StringTable):
         self._strings = strings
-        self._rows: dict[int, int] = {}
+        #: file: its row; and of each row the name that is shown
+        self._rows: dict[str, int] = {}
+        self._shown: list[int] = []
+        self.texts: Mapping[str, str] = {}
 
-    def index(self, file: str) -> int:
-        return self._rows.setdefault(
-            self._strings.index(file), len(self._rows))
+    def index(self, file: str, shown: str) -> int:
+        row = self._rows.setdefault(file, len(self._rows))
+        if row == len(self._shown):
+            self._shown.append(self._strings.index(shown))
+        return row
 
     def build(self) -> Json:
         length = len(self._rows)
         return {
             "length": length,
             "id": [None] * length,
-            "filename": list(self._rows),
+            "filename": self._shown,
             "startLine": [1] * length,
             "startColumn": [1] * length,
             "sourceMapURL": [None] * length,
-            "content": [None] * length,
+            "content": list(map(self.texts.get, self._rows)),
         }
 
 
@@ -52,11 +58,13 @@ class FuncTable:
         #: name, source, line, is Python
         self._rows: dict[tuple[int, int | None, int | None, bool], int] = {}
 
-    def index(self, name: str, file: str, line: int, python: bool) -> int:
+    def index(self, name: str, file: str, line: int, python: bool,
+              shown: str = "") -> int:
         """The function of this name that is defined at `line` (counted from
-        1; 0: not known) of `file` ("": not known)."""
+        1; 0: not known) of `file` ("": not known), which is `shown` so, if that
+        says anything."""
         row = (self._strings.index(name),
-               self._sources.index(file) if file else None,
+               self._sources.index(file, shown or file) if file else None,
                line if line > 0 else None, python)
         return self._rows.setdefault(row, len(self._rows))
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from vmprof_convert.writers.firefox.json_types import Json
+from vmprof_convert.writers.firefox.format.json_types import Json
 
 
 class Entry(NamedTuple):

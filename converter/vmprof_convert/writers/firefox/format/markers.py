@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from vmprof_convert.writers.firefox.categories import OTHER, Category
-from vmprof_convert.writers.firefox.json_types import Json
+from vmprof_convert.writers.firefox.format.categories import OTHER, Category
+from vmprof_convert.writers.firefox.format.json_types import Json
 
 _PLACES = ["marker-chart", "marker-table", "timeline-overview"]
 

@@ -2,22 +2,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Union
 
-from vmprof_convert.writers.firefox import markers
-from vmprof_convert.writers.firefox.json_types import Json
-from vmprof_convert.writers.firefox.markers import Marker
+from vmprof_convert.writers.firefox.format import markers
+from vmprof_convert.writers.firefox.format.json_types import Json
+from vmprof_convert.writers.firefox.format.markers import Marker
+
+#: what the samples of a table are counted in
+SAMPLES, BYTES = "samples", "bytes"
 
 
 class Thread:
     """One track.  Times are milliseconds since the start, ascending; stacks
     are indices in the stack table."""
 
-    def __init__(self, name: str, tid: int, *, main: bool):
+    def __init__(self, name: str, tid: Union[int, str], *, main: bool):
+        """`tid`: a text for what is no thread."""
         self.name = name
         self.tid = tid
         self.main = main
         self._sample_times: Sequence[float] = ()
         self._sample_stacks: Sequence[int] = ()
+        self._sample_weights: Sequence[int] | None = None
+        self._unit = SAMPLES
         self._allocation_times: Sequence[float] = ()
         self._allocation_stacks: Sequence[int] = ()
         self._allocation_bytes: Sequence[int] = ()
@@ -25,9 +32,13 @@ class Thread:
         self._markers: list[Marker] = []
         self._marker_names: list[int] = []
 
-    def set_time_samples(self, times: Sequence[float],
-                         stacks: Sequence[int]) -> None:
+    def set_samples(self, times: Sequence[float], stacks: Sequence[int],
+                    weights: Sequence[int] | None = None,
+                    unit: str = SAMPLES) -> None:
+        """What the track is drawn from, and "Timings" adds up: time samples; or
+        with `weights`, so many of `unit` each."""
         self._sample_times, self._sample_stacks = times, stacks
+        self._sample_weights, self._unit = weights, unit
 
     def set_allocations(self, times: Sequence[float], stacks: Sequence[int],
                         weights: Sequence[int],
@@ -68,8 +79,9 @@ class Thread:
                 "length": len(self._sample_stacks),
                 "time": list(self._sample_times),
                 "stack": list(self._sample_stacks),
-                "weight": None,
-                "weightType": "samples",
+                "weight": (None if self._sample_weights is None
+                           else list(self._sample_weights)),
+                "weightType": self._unit,
             },
             "markers": markers.table(self._markers, self._marker_names),
         }
@@ -86,5 +98,6 @@ class Thread:
             if self._addresses is not None:
                 thread["nativeAllocations"].update(
                     memoryAddress=list(self._addresses),
-                    threadId=[self.tid] * len(self._addresses))
+                    threadId=[self.tid if isinstance(self.tid, int) else 0
+                              ] * len(self._addresses))
         return thread

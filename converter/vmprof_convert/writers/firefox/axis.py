@@ -1,0 +1,94 @@
+"""Where things are on the x axis: in time, or in bytes allocated."""
+from __future__ import annotations
+
+import bisect
+from itertools import accumulate
+
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.model import Profile
+
+TIME, BYTES = "time", "bytes"
+
+#: milliseconds between two time samples, for want of something better
+DEFAULT_INTERVAL = 1.0
+#: what a period may be, in seconds; others are damage
+MIN_PERIOD, MAX_PERIOD = 1e-6, 60.0
+#: how long a run may be, in seconds: longer than anybody waits
+_MAX_RUN = 1e8
+
+
+class Axis:
+    """Milliseconds since the start, or bytes allocated since then."""
+
+    def __init__(self, profile: Profile, weights: list[int], unit: str):
+        """`weights`: bytes that each sample stands for.  Raises ProfileError if
+        there are none."""
+        self.unit = unit
+        #: milliseconds between two time samples; 0.0: there are none
+        self.interval = _interval(profile)
+        milliseconds = _times(profile, self.interval or DEFAULT_INTERVAL)
+        self._times: list[float] = []
+        self._bytes: list[int] = []
+        if unit == BYTES:
+            rows = sorted((row for row, weight in enumerate(weights) if weight),
+                          key=milliseconds.__getitem__)
+            if not rows:
+                raise ProfileError("there are no allocation samples, which an axis "
+                                   "in bytes needs")
+            self.interval = 0.0
+            self._times = [milliseconds[row] for row in rows]
+            self._bytes = list(accumulate(weights[row] for row in rows))
+        #: of each sample
+        self.samples = (milliseconds if unit == TIME
+                        else list(map(self._place, milliseconds)))
+        if unit == BYTES:
+            for row, place in zip(rows, self._bytes):
+                self.samples[row] = place
+
+    def at(self, nanoseconds: int) -> float:
+        """The place of a moment since the start."""
+        milliseconds = nanoseconds / 1e6
+        return milliseconds if self.unit == TIME else self._place(milliseconds)
+
+    def _place(self, milliseconds: float) -> float:
+        before = bisect.bisect_right(self._times, milliseconds)
+        return self._bytes[before - 1] if before else 0
+
+
+def _interval(profile: Profile) -> float:
+    """Milliseconds between two time samples."""
+    sizes = profile.samples.size
+    ticks = len(sizes) - sum(map(bool, sizes))
+    if not ticks:
+        return 0.0
+    seconds = profile.period
+    if profile.settings:
+        # the head's period means something in a stock profile only
+        try:
+            seconds = float(profile.settings.get("period", ""))
+        except ValueError:
+            return DEFAULT_INTERVAL
+    elif min(profile.samples.time) < 0 and profile.end_time:
+        # Of the processor's time: while the program waits, there are no samples,
+        # and nobody knows when that was.
+        run = profile.end_time - profile.start_time
+        if profile.start_time and 0 < run < _MAX_RUN:
+            return run / ticks * 1e3
+    if not MIN_PERIOD <= seconds < MAX_PERIOD:
+        return DEFAULT_INTERVAL
+    return seconds * 1e3
+
+
+def _times(profile: Profile, interval: float) -> list[float]:
+    """The samples' times in milliseconds since the start."""
+    # Samples without times are spread evenly over the run, in the order of the
+    # file: that is all that is known of them.
+    times = []
+    untimed = 0
+    for stamp in profile.samples.time:
+        if stamp < 0:
+            times.append(untimed * interval)
+            untimed += 1
+        else:
+            times.append(stamp / 1e6)
+    return times

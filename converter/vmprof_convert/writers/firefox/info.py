@@ -1,0 +1,69 @@
+"""The panel "Profile info": how much it is all in all, and what is missing."""
+from __future__ import annotations
+
+from vmprof_convert import remarks
+from vmprof_convert.model import Profile
+from vmprof_convert.summary import TYPE, Choice, summarize
+from vmprof_convert.units import format_bytes
+from vmprof_convert.writers.firefox.format.builder import ProfileBuilder
+from vmprof_convert.writers.firefox.format.extra import Entry
+from vmprof_convert.writers.firefox.stacks import CUT
+
+#: of the settings, those that tell something to people
+_SETTINGS = {"interval": "Mean bytes between two samples, at the beginning",
+             "limit": "Limit that the interval follows",
+             "gaps": "Gaps between samples", "seed": "Seed of the gaps",
+             "engine": "Engine"}
+#: those that don't, or stand elsewhere
+_UNSAID = ("pid", "period", "facts", "capabilities", "children", "ended")
+
+
+def describe(profile: Profile, builder: ProfileBuilder, command: str,
+             not_embedded: int) -> None:
+    """`not_embedded`: files whose text was wanted, and is not there."""
+    choice = Choice(by=(TYPE,) if profile.has_types else ())
+    summary = summarize(profile, choice=choice)
+    ticks = summary.time_samples
+    if command:
+        builder.add_extra("Program", [Entry("Command", "string", command)])
+    last = profile.moments[-1] if profile.moments else None
+    entries = []
+    if summary.samples or profile.settings:
+        total = summary.figures.bytes()
+        entries = [
+            Entry("Allocated, an estimate", "string", "%s (95 %%: %s .. %s)" % (
+                format_bytes(total.value), format_bytes(total.low),
+                format_bytes(total.high)))]
+        if last:
+            entries += [Entry("Allocated, counted by the GC", "string",
+                              format_bytes(last.allocated)),
+                        Entry("Minor collections", "integer", last.collections)]
+        entries.append(Entry("Allocation samples", "integer", summary.samples))
+    if ticks:
+        entries.append(Entry("Time samples", "integer", ticks))
+    builder.add_extra("What was sampled", entries)
+    missing = remarks.of_run(profile) + [
+        text for text in remarks.of_figures(profile, summary, choice)
+        # it says that they are here
+        if not text.startswith("time samples: ")]
+    if profile.cut_off:
+        missing.append("what is below %s has lost its outermost callers" % CUT)
+    if profile.torn:
+        missing.append("%d bytes at the end make no whole record, and were left out"
+                       % profile.torn)
+    if last and last.dropped:
+        missing.append("%d time samples met another sample, and were dropped"
+                       % last.dropped)
+    if not_embedded:
+        missing.append("the text of %d files is not in here: they are not on this "
+                       "machine, or changed since the run" % not_embedded)
+    if missing:
+        builder.add_extra("What to know", [
+            Entry("%d" % number, "string", text)
+            for number, text in enumerate(missing, 1)])
+    if profile.settings:
+        builder.add_extra("Sampling", [
+            Entry(_SETTINGS.get(key, key), "string", value)
+            for key, value in profile.settings.items()
+            # what nobody here knows is shown as it is
+            if value and key not in _UNSAID])

@@ -1,0 +1,101 @@
+"""What became of the objects, and what the collector did."""
+from __future__ import annotations
+
+import bisect
+import operator
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from vmprof_convert import lifetimes
+from vmprof_convert.model import ALIVE, FREED, LOST, PINNED, Profile
+from vmprof_convert.writers.firefox.axis import Axis
+from vmprof_convert.writers.firefox.format import categories
+from vmprof_convert.writers.firefox.format.markers import Marker
+from vmprof_convert.writers.firefox.stacks import MAJOR, MINOR, OUT_OF_SIGHT
+
+
+class End(NamedTuple):
+    """Of an object."""
+
+    time: float
+    #: what ended it: a name of stacks.SITES
+    site: str
+
+
+class Entry(NamedTuple):
+    """A row of a table of allocations."""
+
+    time: float
+    stack: int
+    #: bytes; of a death negative
+    weight: int
+    address: int
+
+
+def find_ends(profile: Profile, axis: Axis, weights: list[int]) -> dict[int, End]:
+    """By row.  What nobody followed ends where it got out of sight: so what
+    does not end is what the table shows as alive."""
+    samples = profile.samples
+    result = {}
+    for row, (fate, collected, ended) in enumerate(zip(
+            samples.fate, samples.collected, samples.ended)):
+        then = lifetimes.state(fate, collected, ended)
+        # the front end takes a weight of 0 for a birth
+        if (then in (lifetimes.STILL_ALIVE, lifetimes.NOT_RECORDED)
+                or not weights[row]):
+            continue
+        site = {lifetimes.DIED_YOUNG: MINOR,
+                lifetimes.FREED_LATER: MAJOR}.get(then, OUT_OF_SIGHT)
+        # in a damaged profile it may be before the birth
+        result[row] = End(max(axis.samples[row], axis.at(
+            ended if ended >= 0 else collected)), site)
+    return result
+
+
+def births_and_deaths(rows: list[int], times: list[float], stacks: list[int],
+                      weights: list[int], ends: dict[int, End],
+                      sites: dict[str, int]) -> list[Entry]:
+    births = [Entry(times[row], stacks[row], weights[row], row) for row in rows]
+    deaths = [Entry(ends[row].time, sites[ends[row].site], -weights[row], row)
+              for row in rows if row in ends]
+    # at one time births come first, as the sort leaves them there
+    return sorted(births + deaths, key=operator.itemgetter(0))
+
+
+def find_markers(profile: Profile, axis: Axis, weights: list[int]) -> list[Marker]:
+    """Collections, and what the program marked, by time."""
+    samples = profile.samples
+    minors = [c for c in profile.collections if not c.is_major]
+    majors = [c for c in profile.collections if c.is_major]
+    promoted = _by_event([c.time + c.duration for c in minors], (
+        (collected, weight) for fate, collected, weight in zip(
+            samples.fate, samples.collected, weights)
+        if fate in (ALIVE, FREED, LOST, PINNED)))
+    freed = _by_event([c.time for c in majors], (
+        (ended, weight) for fate, ended, weight in zip(
+            samples.fate, samples.ended, weights) if fate == FREED))
+    result = [
+        *(Marker("MinorCollection", "Minor collection", axis.at(c.time),
+                 axis.at(c.time + c.duration),
+                 {"allocated": c.number, "promoted": bytes_},
+                 categories.COLLECTOR) for c, bytes_ in zip(minors, promoted)),
+        *(Marker("MajorCollection", "Major collection", axis.at(c.time),
+                 axis.at(c.time + c.duration) if c.duration else None,
+                 {"number": c.number, "freed": bytes_}, categories.COLLECTOR)
+          for c, bytes_ in zip(majors, freed)),
+        *(Marker("Mark", "Mark", axis.at(mark.time), None, {"text": mark.name})
+          for mark in profile.marks)]
+    return sorted(result, key=lambda marker: marker.start)
+
+
+def _by_event(times: list[int], parts: Iterable[tuple[int, int]]) -> list[int]:
+    """For each of the events at these times, the sum of the parts, each a time
+    and a number, that it is nearest to."""
+    result = [0] * len(times)
+    for time, number in parts:
+        at = bisect.bisect_left(times, time)
+        if at == len(times) or (at and time - times[at - 1] < times[at] - time):
+            at -= 1
+        if at >= 0:
+            result[at] += number
+    return result
