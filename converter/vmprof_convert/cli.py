@@ -64,15 +64,16 @@ def _parser() -> argparse.ArgumentParser:
         "--to", metavar="FORMAT", choices=tuple(SUFFIXES),
         help="%s; json is the table for programs (default: what the output's name "
              "says, or a table)" % ", ".join(SUFFIXES))
-    parser.add_argument(
+    of_firefox = parser.add_argument_group("for the Firefox Profiler")
+    of_firefox.add_argument(
         "--port", type=_port, default=0, metavar="PORT",
         help="serve it there, for example where a port is forwarded "
              "(default: any that is free)")
-    parser.add_argument(
+    of_firefox.add_argument(
         "--sources", action="store_true",
         help="put the text of the program's files into the profile, as far as "
              "this machine has them: it goes wherever the profile goes")
-    parser.add_argument(
+    of_firefox.add_argument(
         "--axis", choices=[firefox.TIME, firefox.BYTES], default=firefox.TIME,
         help="what the Profiler's x axis is: time, or bytes allocated since the "
              "start (default: time)")
@@ -124,6 +125,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                          % ", ".join(given))
     else:
         options.form = options.to
+        if options.sources or options.axis != firefox.TIME:
+            parser.error("--sources and --axis are for the Firefox Profiler: write "
+                         "--view, --to firefox, or an output that ends with .json")
     if len(options.profiles) > 1:
         if options.profiles.count(STANDARD) > 1:
             parser.error("standard input can be read once")

@@ -156,7 +156,8 @@ def check(path: Path) -> Profile:
     origins = Origins(whole)
     labels = {tuple(re.split(" {2,}", line)[-2 if ":" in line or ".py" in line
                                             else -1:]) for line in lines}
-    for name, file, line, _ in rows:
+    for name, file, line, _ in {(f.name, f.file, f.line, f.kind) for f in (
+            row.function for row in summary.rows)}:
         place = "%s:%d" % (origins.path(file), line) if line else origins.path(file)
         assert ((name, place) if file else (name,)) in labels, name
     said = re.search(r"\((\d+) samples", lines[0])

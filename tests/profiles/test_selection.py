@@ -59,9 +59,11 @@ def in_firefox(path: Path, folder: Path, *options: str) -> int:
     assert cli.main([str(path), "-o", str(out), *options]) == 0
     profile = json.loads(out.read_bytes())
     assert firefox_rules.violations(profile) == []
-    # the first thread is what is shown, of all threads
-    return sum(int(weight) for weight in profile["threads"][0][
-        "nativeAllocations"]["weight"] if weight > 0)
+    return sum(int(weight) for thread in profile["threads"]
+               # without those that show all of them once more
+               if isinstance(thread["tid"], int)
+               for weight in thread.get("nativeAllocations", {"weight": []})["weight"]
+               if weight > 0)
 
 
 def of(*words: str) -> int:
