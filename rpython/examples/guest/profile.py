@@ -84,6 +84,7 @@ class Profile(object):
                 allocation_interval=options.interval,
                 allocation_seed=options.seed, allocation_fixed=options.fixed,
                 allocation_per_second=options.per_second,
+                allocation_lifetimes=options.lifetimes,
                 allocation_class_of=llhelper(rgc.ALLOCATION_CLASS, class_of))
         except rvmprof.VMProfError as e:
             os.close(fd)

@@ -378,7 +378,8 @@ class SampledObjects(object):
         while i < followed.length:
             record = followed.records[i]
             if gc.is_marked(record.object):
-                followed.copy(record, followed.records[kept])
+                if kept != i:
+                    followed.copy(record, followed.records[kept])
                 kept += 1
             else:
                 self.fact(FACT_FREED, record.key, record.which, -1, 0, 0)

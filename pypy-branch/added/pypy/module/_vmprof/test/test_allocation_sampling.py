@@ -149,7 +149,8 @@ class AppTestAllocationSampling(object):
         class Renamed(object):
             pass
         Renamed.__name__ = Renamed.__qualname__ = 'Late'
-        Node.__qualname__, Node.__module__ = 'Node', 'app.models'
+        Node.__qualname__ = 'Node'
+        Node.__module__ = Renamed.__module__ = 'app.models'
         class Never(object):
             pass
         never = Never()
@@ -160,7 +161,7 @@ class AppTestAllocationSampling(object):
             profile, counted = self.run(work, allocation_interval=1000)
             names = self.names(b'types', 2, 3)
             assert 'app.models.Node' in names
-            assert Renamed.__module__ + '.Late' in names
+            assert 'app.models.Late' in names
             assert not [name for name in names if 'Never' in name]
             assert len(names) == len(set(names))
 
