@@ -278,3 +278,17 @@ def test_the_settings_say_what_is_recorded(tmp_path: Path) -> None:
                    check=True, capture_output=True)
     settings = readers.read(tmp_path / "p.vmprof").settings
     assert settings["facts"] == "types,lifetimes"
+
+
+def test_without_lifetimes_there_are_types(tmp_path: Path) -> None:
+    (tmp_path / "p.guest").write_text(CHURN)
+    subprocess.run([built("guest"), "--allocation-sampling", "1000",
+                    "--no-lifetimes", "-o", "p.vmprof", "p.guest", "1000",
+                    "300000"], cwd=tmp_path, check=True, capture_output=True,
+                   env={"PYPY_GC_NURSERY": "256k"})
+    facts = Facts(tmp_path / "p.vmprof")
+    assert {outcome for _, _, (outcome, _, _) in facts.objects()} == {NOT_KNOWN}
+    assert facts.freed == facts.lost == set()
+    assert len(facts.instances_of("Cell")) > 1000
+    settings = readers.read(tmp_path / "p.vmprof").settings
+    assert settings["facts"] == "types"
