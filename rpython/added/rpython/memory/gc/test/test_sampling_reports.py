@@ -256,6 +256,35 @@ class TestReports(BaseSamplingTest):
         self.gc.collect(0)
         assert len(asked) == 1 and self.classes == [7]
 
+    def test_class_of_may_store(self):
+        # as one does that remembers what it met, in a list or an object
+        states = set()
+        def class_of(address):
+            states.add(self.gc.gc_state)
+            p = llmemory.cast_adr_to_ptr(address, lltype.Ptr(S))
+            self.write(self.stackroots[0], 'next', p)
+            self.writearray(self.stackroots[1], p.x % 25, p)
+            return p.x + 1
+        self.class_of = llhelper(rgc.ALLOCATION_CLASS, class_of)
+        self.keep(self.alloc())
+        self.keep(self.alloc(VAR, 25))
+        self.gc.collect(2)
+        self.start(1)
+        for i in range(100):
+            self.alloc().x = i
+            if i % 7 == 6:
+                self.gc.collect(0)
+                assert self.stackroots[0].next.x == i
+                assert self.stackroots[1][i % 25].x == i
+            if i % 3 == 0:
+                self.gc.debug_gc_step(1)
+        self.gc.collect(0)
+        self.gc.collect(2)
+        assert self.classes == range(1, 101)
+        assert set(fate[2] for fate in self.fates) == set([PROMOTED])
+        assert [p.x for p in self.stackroots[1]] == range(75, 100)
+        assert states >= set([STATE_SCANNING, STATE_MARKING, STATE_SWEEPING])
+
     def test_nobody_knows_classes(self):
         self.start(1)
         self.alloc()
