@@ -5,6 +5,7 @@ import argparse
 import gc
 import io
 import os
+import re
 import stat
 import sys
 from collections.abc import Sequence
@@ -59,12 +60,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--view", action="store_true",
         help="open the profile in the Firefox Profiler; it is served on this "
-             "machine only")
+             "machine only, until Ctrl-C")
     parser.add_argument(
         "--to", metavar="FORMAT", choices=tuple(SUFFIXES),
         help="%s; json is the table for programs (default: what the output's name "
              "says, or a table)" % ", ".join(SUFFIXES))
     of_firefox = parser.add_argument_group("for the Firefox Profiler")
+    of_firefox.add_argument(
+        "--port", type=_port, default=0, metavar="PORT",
+        help="serve it there, for example where a port is forwarded "
+             "(default: any that is free)")
     of_firefox.add_argument(
         "--sources", action="store_true",
         help="put the text of the program's files into the profile, as far as "
@@ -79,6 +84,13 @@ def _parser() -> argparse.ArgumentParser:
     report.add_filters(parser.add_argument_group("which samples, in all formats"))
     report.add_options(parser.add_argument_group("of a report"))
     return parser
+
+
+def _port(text: str) -> int:
+    if re.fullmatch("[0-9]{1,5}", text, re.ASCII) and 0 < int(text) < 2**16:
+        return int(text)
+    raise argparse.ArgumentTypeError(
+        "%r is no port: write a number from 1 to 65535" % text)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -189,7 +201,7 @@ def _convert(path: str, target: str | None, options: argparse.Namespace) -> None
         output.write(target, data)
         _say("wrote %s" % target)
     if options.view:
-        serve.view(data)
+        serve.view(data, firefox.query(profile), options.port)
     elif target is None:
         _write_out(data)
 

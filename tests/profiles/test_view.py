@@ -4,7 +4,9 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +17,10 @@ import pytest
 import convert_runs
 from convert_runs import names
 from firefox_profiles import converted, rich_log
+from made_profiles import Log
 from vmprof_convert import cli
 from vmprof_convert.view import serve
+from vmprof_convert.view.output import OutputError
 
 folder = convert_runs.folder
 
@@ -53,8 +57,7 @@ def ask(server: serve.ProfileServer, path: str | None = None,
     return answer
 
 
-def test_the_profiler_gets_the_profile_and_that_ends_it(
-        server: serve.ProfileServer) -> None:
+def test_the_profiler_gets_the_profile(server: serve.ProfileServer) -> None:
     assert not server.fetched.is_set()
     status, headers, body = ask(server, Origin=serve.PROFILER)
     assert (status, body) == (200, b'{"meta":1}')
@@ -62,6 +65,47 @@ def test_the_profiler_gets_the_profile_and_that_ends_it(
         "https://profiler.firefox.com")
     assert headers["Content-Type"] == "application/json"
     assert server.fetched.wait(20)
+
+
+def test_it_gets_it_again_and_several_at_once(server: serve.ProfileServer) -> None:
+    """F5, and another tab."""
+    answers: list[Answer] = []
+    threads = [threading.Thread(target=lambda: answers.append(ask(
+        server, Origin=serve.PROFILER))) for _ in range(8)]
+    for _ in range(2):
+        answers.append(ask(server, Origin=serve.PROFILER))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [(status, body) for status, _, body in answers] == [
+        (200, b'{"meta":1}')] * 10
+
+
+def test_a_port_that_is_asked_for() -> None:
+    with serve.ProfileServer(b"") as first:
+        port = first.server_address[1]
+        with pytest.raises(OutputError, match="port %d: .* with --port" % port):
+            serve.ProfileServer(b"", port)
+    with serve.ProfileServer(b"", port) as second:
+        assert second.server_address[1] == port
+
+
+@pytest.mark.parametrize("text", ["0", "65536", "-1", "x", "\u0663", "8080x", ""])
+def test_what_is_no_port(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["app.vmprof", "--view", "--port", text])
+    assert caught.value.code == 2
+    assert "is no port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("environment, platform, there", [
+    ({}, "linux", False), ({"DISPLAY": ":0"}, "linux", True),
+    ({"WAYLAND_DISPLAY": "w"}, "linux", True), ({"BROWSER": "w3m"}, "linux", True),
+    ({"DISPLAY": ""}, "linux", False), ({}, "darwin", True), ({}, "win32", True)])
+def test_a_browser_needs_a_screen(environment: dict[str, str], platform: str,
+                                  there: bool) -> None:
+    assert serve.has_browser(environment, platform) == there
 
 
 @pytest.mark.parametrize("status, request_", [
@@ -138,49 +182,92 @@ def test_a_fetch_that_breaks_off_does_not_end_it(
 
 
 class Browser:
-    """Stands in for webbrowser: opens the Profiler's page, which fetches."""
+    """Stands in for webbrowser: opens the Profiler's page, which fetches; and then
+    the user is done."""
 
-    def __init__(self, then: Exception | type[BaseException] | None = None):
-        self.then = then
-        self.url = ""
-        self.body = b""
+    def __init__(self, *, fetches: int = 1):
+        self.fetches = fetches
+        self.url = self.query = ""
+        self.bodies: list[bytes] = []
 
     def open(self, address: str) -> bool:
         prefix = "https://profiler.firefox.com/from-url/"
         assert address.startswith(prefix)
-        assert "/" not in address[len(prefix):]
-        self.url = unquote(address[len(prefix):])
-        if self.then is not None:
-            raise self.then
-        host, path = self.url[len("http://"):].split("/", 1)
-        connection = http.client.HTTPConnection(host, timeout=20)
-        connection.request("GET", "/" + path,
-                           headers={"Origin": "https://profiler.firefox.com"})
-        self.body = connection.getresponse().read()
+        url, _, self.query = address[len(prefix):].partition("/?")
+        assert "/" not in url
+        self.url = unquote(url)
+        threading.Thread(target=self._use).start()
         return True
+
+    def _use(self) -> None:
+        host, path = self.url[len("http://"):].split("/", 1)
+        for _ in range(self.fetches):
+            connection = http.client.HTTPConnection(host, timeout=20)
+            connection.request("GET", "/" + path, headers={
+                "Origin": "https://profiler.firefox.com"})
+            self.bodies.append(connection.getresponse().read())
+            connection.close()
+        main_thread = threading.main_thread().ident
+        assert main_thread is not None
+        signal.pthread_kill(main_thread, signal.SIGINT)
+
+
+@pytest.fixture
+def browser(monkeypatch: pytest.MonkeyPatch) -> Browser:
+    browser = Browser(fetches=3)
+    monkeypatch.setattr("webbrowser.open", browser.open)
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    return browser
 
 
 @pytest.mark.parametrize("arguments, left", [
     ([], ["app.vmprof"]), (["-o", "a.json"], ["a.json", "app.vmprof"])])
-def test_view(arguments: list[str], left: list[str], folder: Path,
-              capsys: pytest.CaptureFixture[str],
-              monkeypatch: pytest.MonkeyPatch) -> None:
-    browser = Browser()
-    monkeypatch.setattr("webbrowser.open", browser.open)
+def test_view_serves_until_ctrl_c(
+        arguments: list[str], left: list[str], folder: Path,
+        capsys: pytest.CaptureFixture[str], browser: Browser) -> None:
     assert cli.main(["app.vmprof", "--view", *arguments]) == 0
-    assert json.loads(browser.body) == converted(rich_log())
+    assert [json.loads(body) for body in browser.bodies] == [
+        converted(rich_log())] * 3
+    # it has both kinds, and would open on time
+    assert browser.query == "ctSummary=native-allocations"
     assert names(folder) == left
     out, err = capsys.readouterr()
     assert "https://profiler.firefox.com/from-url/http%3A%2F%2F127.0.0.1" in out
+    assert "The page has the profile" in out and "ssh" not in out
     assert err == ""
-
-
-def test_view_ends_on_ctrl_c(folder: Path,
-                             monkeypatch: pytest.MonkeyPatch) -> None:
-    browser = Browser(KeyboardInterrupt)
-    monkeypatch.setattr("webbrowser.open", browser.open)
-    assert cli.main(["app.vmprof", "--view"]) == 0
-    assert names(folder) == ["app.vmprof"]
     port = int(browser.url.split(":")[2].split("/")[0])
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
+
+
+def test_time_alone_opens_on_time(folder: Path, browser: Browser) -> None:
+    log = Log()
+    log.raw_stack(log.words([log.function("f")]), 0)
+    (folder / "time.vmprof").write_bytes(log.data())
+    assert cli.main(["time.vmprof", "--view"]) == 0
+    assert browser.query == ""
+
+
+def test_without_a_browser_it_says_what_to_open_and_forward(
+        folder: Path, capsys: pytest.CaptureFixture[str], browser: Browser,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "DISPLAY", "WAYLAND_DISPLAY", "BROWSER":
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(serve, "PATIENCE", 0.0)
+    say = serve._say
+
+    def say_and_go(text: str) -> None:
+        say(text)
+        if text.startswith("Nothing came"):
+            raise KeyboardInterrupt
+    monkeypatch.setattr(serve, "_say", say_and_go)
+    monkeypatch.setattr(sys, "platform", "linux")
+    with serve.ProfileServer(b"") as server:
+        port = server.server_address[1]
+    assert cli.main(["app.vmprof", "--view", "--port", str(port)]) == 0
+    out, err = capsys.readouterr()
+    assert "Open this in a browser:\n\n    https://profiler.firefox.com/" in out
+    assert "\n    ssh -L %d:127.0.0.1:%d HOST\n" % (port, port) in out
+    assert "Nothing came for the profile yet" in out
+    assert (browser.url, err) == ("", "")

@@ -113,10 +113,9 @@ class Log:
         self.last = [0, 0, 0, 0]
         #: samples before it
         self.written = 0
-        #: digits of the next blocks, by their kinds
+        #: digits of the next blocks of facts, types, events, marks, figures, names
         self.facts = self.types = self.events = self.marks = ""
-        self.figures = ""
-        self.names = ""
+        self.figures = self.names = ""
         #: in this block of facts: time of the last collection, and last key
         self.last_fact = [0, 0]
         self.last_type = 0
@@ -313,17 +312,17 @@ class Log:
         self.written = self.keys
         for kind, payload in (("types", self.types), ("facts", self.facts),
                               ("gc", self.events), ("marks", self.marks),
-                              ("names", self.names), ("figures", self.figures)):
+                              ("figures", self.figures), ("names", self.names)):
             if payload:
                 self.block(kind, payload)
-        self.types = self.facts = self.events = self.marks = self.names = ""
-        self.figures = ""
+        self.types = self.facts = self.events = self.marks = ""
+        self.figures = self.names = ""
         self.last_fact = [0, 0]
 
     def data(self) -> bytes:
         """The finished log, with its trailer."""
         if (self.pending or self.facts or self.types or self.events
-                or self.marks or self.names or self.figures):
+                or self.marks or self.figures or self.names):
             self.flush()
         self._time(0x03, START + 1)
         return bytes(self.bytes)

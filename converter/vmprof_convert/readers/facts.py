@@ -1,7 +1,7 @@
 """What the garbage collector found out, what the program said, and what the
-kernel counts: the blocks `facts`, `types`, `gc`, `marks`, `names` and `figures`.  Their
-payloads are sequences of entries, of which each says how long it is, and what
-it is about."""
+kernel counts: the blocks `facts`, `types`, `gc`, `marks`, `figures` and `names`.
+Their payloads are sequences of entries, of which each says how long it is, and
+what it is about."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -2,18 +2,28 @@
 from __future__ import annotations
 
 import http.server
+import os
 import secrets
+import sys
 import threading
 import webbrowser
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from vmprof_convert.view.output import OutputError
+
 PROFILER = "https://profiler.firefox.com"
 LOOPBACK = "127.0.0.1"
+#: seconds after which something went wrong, if nothing was fetched
+PATIENCE = 15.0
+#: seconds: not everywhere Ctrl-C ends a wait, but everywhere it is seen after one
+_A_WHILE = 1.0
 
 
 class ProfileServer(http.server.ThreadingHTTPServer):
-    """Serves `data` under `url` until it was fetched.
+    """Serves `data` under `url`, as often as it is asked for: to a page that is
+    loaded again, and to several.
 
     What another program or page of this machine could try: to guess the
     address (the path is random), to read the answer in a page of its own (it
@@ -25,11 +35,16 @@ class ProfileServer(http.server.ThreadingHTTPServer):
     # a connection that says nothing must not keep the server from ending
     block_on_close = False
 
-    def __init__(self, data: bytes):
+    def __init__(self, data: bytes, port: int = 0):
+        """`port` 0: any that is free.  Raises OutputError."""
         self.data = data
         self.path = "/%s/profile.json" % secrets.token_urlsafe(32)
         self.fetched = threading.Event()
-        super().__init__((LOOPBACK, 0), _Handler)
+        try:
+            super().__init__((LOOPBACK, port), _Handler)
+        except OSError as error:
+            raise OutputError("port %d: %s; choose another one with --port" % (
+                port, error.strerror)) from None
         self.host = "%s:%d" % (LOOPBACK, self.server_address[1])
         self.url = "http://%s%s" % (self.host, self.path)
         self._sent: set[Any] = set()
@@ -40,8 +55,8 @@ class ProfileServer(http.server.ThreadingHTTPServer):
 
     def shutdown_request(self, request: Any) -> None:
         super().shutdown_request(request)
-        # only now: the process may end at once
         if request in self._sent:
+            self._sent.remove(request)
             self.fetched.set()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -108,25 +123,61 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def profiler_url(url: str) -> str:
-    """The Profiler's page that shows the profile at `url`."""
-    return "%s/from-url/%s" % (PROFILER, quote(url, safe=""))
+def profiler_url(url: str, query: str = "") -> str:
+    """The Profiler's page that shows the profile at `url`; `query` says how."""
+    return "%s/from-url/%s%s" % (PROFILER, quote(url, safe=""),
+                                 "/?" + query if query else "")
 
 
-def view(data: bytes) -> None:
-    """Open `data`, a profile as JSON, in the browser.  Returns when the page
-    has fetched it, or on Ctrl-C."""
-    with ProfileServer(data) as server:
-        threading.Thread(target=server.serve_forever, args=[0.1],
-                         daemon=True).start()
+def has_browser(environment: Mapping[str, str], platform: str) -> bool:
+    """Whether a browser with windows can be opened.  One in the terminal can't
+    show the page."""
+    return (platform in ("darwin", "win32", "cygwin") or any(
+        environment.get(name) for name in (
+            "DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
+
+
+def view(data: bytes, query: str = "", port: int = 0) -> None:
+    """Open `data`, a profile as JSON, in the browser, and serve it until Ctrl-C.
+    Raises OutputError if that can't be done at `port` (0: any)."""
+    with ProfileServer(data, port) as server:
+        thread = threading.Thread(target=server.serve_forever, args=[0.1],
+                                  daemon=True)
         try:
-            address = profiler_url(server.url)
-            print("Opening %s\nwaiting until the page has the profile; "
-                  "Ctrl-C ends this" % address, flush=True)
-            # a browser that can't be opened is no error: there is the address
-            webbrowser.open(address)
-            server.fetched.wait()
+            thread.start()
+            _open(server, profiler_url(server.url, query))
+            if not server.fetched.wait(PATIENCE):
+                _say("Nothing came for the profile yet. If the page is open and says "
+                     "that it can't load it, the\nbrowser did not let it: allow "
+                     "profiler.firefox.com to reach this machine (\"apps on this "
+                     "device\",\n\"local network\"), and load the page again.")
+            while not server.fetched.wait(_A_WHILE):
+                pass
+            _say("The page has the profile, and can be loaded again until Ctrl-C ends "
+                 "this.")
+            while thread.is_alive():
+                thread.join(_A_WHILE)
         except KeyboardInterrupt:
             pass
         finally:
             server.shutdown()
+
+
+def _open(server: ProfileServer, address: str) -> None:
+    opened = False
+    if has_browser(os.environ, sys.platform):
+        _say("Opening %s" % address)
+        try:
+            opened = webbrowser.open(address)
+        except webbrowser.Error:
+            pass
+    if not opened:
+        _say("Open this in a browser:\n\n    %s\n" % address)
+    if not opened or "SSH_CONNECTION" in os.environ:
+        port = server.server_address[1]
+        _say("If the browser is on another machine, forward the port from there "
+             "first:\n\n    ssh -L %d:%s:%d HOST\n" % (port, LOOPBACK, port))
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

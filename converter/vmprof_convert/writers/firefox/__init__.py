@@ -5,6 +5,13 @@ Profiler reads, and no profile.
 """
 from __future__ import annotations
 
-from vmprof_convert.writers.firefox.convert import BYTES, TIME, convert, encode, write
+from vmprof_convert.writers.firefox.convert import (
+    BYTES,
+    TIME,
+    convert,
+    encode,
+    query,
+    write,
+)
 
-__all__ = ["BYTES", "TIME", "convert", "encode", "write"]
+__all__ = ["BYTES", "TIME", "convert", "encode", "query", "write"]

@@ -23,7 +23,7 @@ from vmprof_convert.writers.firefox.format.threads import Thread
 from vmprof_convert.writers.firefox.lives import End
 from vmprof_convert.writers.firefox.stacks import Stacks
 
-__all__ = ["BYTES", "TIME", "convert", "encode", "write"]
+__all__ = ["BYTES", "TIME", "convert", "encode", "query", "write"]
 
 #: the first moment behind the dates that the front end can show, in seconds
 END_OF_TIME = 253402300800.0
@@ -69,6 +69,11 @@ def convert(profile: Profile,
                 "; blocks of kinds that are not known here were passed over: %s"
                 % profile.passed_over if profile.unknown else ""))
     return _Conversion(profile, unit).run(progress, texts, missing_texts)
+
+
+def query(profile: Profile) -> str:
+    """What the page is to be asked for: it opens on time, if it can."""
+    return "ctSummary=native-allocations" if any(profile.samples.size) else ""
 
 
 class _Track(NamedTuple):
