@@ -29,7 +29,7 @@ LOST = Function("[stack lost]", 0, "", LABEL)
 #: stand for what is none of the program's code, where only that is shown (own.py):
 #: what importing costs; and what no function of the program's called
 IMPORT = Function("[import]", 0, "", LABEL)
-OUTSIDE = Function("[not called by the program's code]", 0, "", LABEL)
+OUTSIDE = Function("[libraries alone]", 0, "", LABEL)
 
 _LABELS = (START, COMPILED, EMPTY, LOST, IMPORT, OUTSIDE)
 #: a frame for each, whose address is its index

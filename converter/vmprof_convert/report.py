@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vmprof_convert.selection import Selection
-    from vmprof_convert.writers.table import Terminal
+    from vmprof_convert.terminal import Terminal
 
 #: rows, of tables and of the parts of one function's
 DEFAULT_LIMIT, DEFAULT_PART = 25, 8
@@ -126,7 +126,7 @@ def selection(options: argparse.Namespace) -> Selection:
 
 def terminal() -> Terminal:
     """That of stdout."""
-    from vmprof_convert.writers.table import Terminal
+    from vmprof_convert.terminal import Terminal
     out = sys.stdout
     width = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
     is_terminal = out.isatty()
@@ -142,7 +142,7 @@ def terminal() -> Terminal:
 
 def file_() -> Terminal:
     """That of a file."""
-    from vmprof_convert.writers.table import Terminal
+    from vmprof_convert.terminal import Terminal
     return Terminal(shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
                     if os.environ.get("COLUMNS") else DEFAULT_WIDTH)
 
@@ -152,7 +152,7 @@ def make(path: str | os.PathLike[str] | int, options: argparse.Namespace,
     """The report of the profile at `path`; `on`: where it will be seen.  Raises
     ProfileError and OSError."""
     if options.leaks:
-        return _make_leaks(path, options, salvage)
+        return _make_leaks(path, options, salvage, on)
     from vmprof_convert import readers
     from vmprof_convert.delegation import missing
     from vmprof_convert.origins import Origins
@@ -239,23 +239,32 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _make_leaks(path: str | os.PathLike[str] | int, options: argparse.Namespace,
-                salvage: bool) -> str:
+                salvage: bool, on: Terminal | None) -> str:
     from vmprof_convert import leaks, readers
     from vmprof_convert.errors import ProfileError
-    from vmprof_convert.writers import leaks as writer
+    from vmprof_convert.origins import Origins
+    from vmprof_convert.own import has_own_code, only_own
 
-    chosen = selection(options)
-    for given in are_given(options) + ["--" + name for name, value in zip(
-            chosen._fields, chosen) if value]:
-        if given not in ("--limit", "--group-storage", "--leaks"):
+    for given in are_given(options) + ["--" + name for name in (
+            "mine", "time", "thread", "function", "file", "type", "fate")
+            if getattr(options, name)]:
+        if given not in ("--limit", "--group-storage", "--leaks", "--json"):
             raise ProfileError("--leaks is another report: %s is not for it"
                                % given)
     text = io.StringIO()
     objects = leaks.OldObjects()
     profile = readers.read_into(path, objects, salvage=salvage)
-    writer.write(profile, leaks.find(
-        profile, objects, group_storage=options.group_storage), text,
-        options.limit or DEFAULT_LIMIT)
+    origins = Origins(profile)
+    own = only_own(profile, origins) if has_own_code(profile, origins) else None
+    found = leaks.find(profile, objects, own=own,
+                       group_storage=options.group_storage)
+    if options.form == JSON:
+        from vmprof_convert.writers import leaks_json
+        leaks_json.write(profile, found, text, options.limit)
+    else:
+        from vmprof_convert.writers import leaks as writer
+        writer.write(profile, found, text, options.limit or DEFAULT_LIMIT,
+                     origins=origins, terminal=on or terminal())
     return text.getvalue()
 
 

@@ -197,7 +197,7 @@ def test_what_libraries_allocate_counts_for_who_calls_them(path: Path) -> None:
         calls.APP: (0, ALL - 5),
         "serve": (0, of("serve")),
         "[import]": (of("jinja"), of("jinja")),
-        "[not called by the program's code]": (5, 5)}
+        "[libraries alone]": (5, 5)}
 
 
 def test_it_is_what_is_shown_if_nothing_is_asked(path: Path) -> None:
@@ -208,7 +208,7 @@ def test_it_is_what_is_shown_if_nothing_is_asked(path: Path) -> None:
     found = lines(path)
     assert found[2] == "the program's own code, with what it calls of libraries:"
     # what to change is in the first ten lines
-    assert found[4].endswith("  index                               views.py:5")
+    assert found[4].endswith("  index              views.py:5")
     assert " 88.8 " in found[4]
 
 
@@ -227,7 +227,7 @@ def test_a_program_that_is_a_package_is_shown_whole(tmp_path: Path) -> None:
     assert lines(path)[-3].endswith("  main      tool/__main__.py:3")
     # if it is asked for
     (row,) = as_json(path, "--mine")["rows"]
-    assert row["function"]["name"] == "[not called by the program's code]"
+    assert row["function"]["name"] == "[libraries alone]"
 
 
 def test_stacks_of_own_frames(path: Path) -> None:
@@ -242,7 +242,7 @@ def test_stacks_of_own_frames(path: Path) -> None:
     assert ["<module>", "serve", "index"] in shown
     assert ["<module>", "[import]"] in shown
     assert ["<module>", "<module>", "[import]"] in shown
-    assert ["[not called by the program's code]"] in shown
+    assert ["[libraries alone]"] in shown
     with pytest.raises(IndexError):
         chosen.stacks[len(chosen.stacks)]
 

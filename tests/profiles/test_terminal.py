@@ -22,8 +22,8 @@ from report_runs import COMMANDS, report
 from vmprof_convert import readers, sheet
 from vmprof_convert.sheet import FIGURE, NAME, PLACE, Column, Sheet, Table
 from vmprof_convert.summary import Choice
+from vmprof_convert.terminal import Terminal
 from vmprof_convert.writers import table
-from vmprof_convert.writers.table import Terminal
 from vmprof_convert.writers.table_markdown import escaped
 
 HOSTILE = [

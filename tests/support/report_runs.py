@@ -10,6 +10,7 @@ from pathlib import Path
 from vmprof_convert import sheet
 from vmprof_convert.model import Profile
 from vmprof_convert.summary import BY_FUNCTION, Choice, Tally
+from vmprof_convert.terminal import Terminal
 from vmprof_convert.writers import table
 
 Done = subprocess.CompletedProcess[str]
@@ -51,5 +52,5 @@ def text(profile: Profile, choice: Choice = BY_FUNCTION, limit: int | None = 25,
     """The table of all code, in a terminal that is wide enough for each line."""
     out = io.StringIO()
     table.write(sheet.of(profile, choice, limit, tally=tally), out,
-                table.Terminal(width))
+                Terminal(width))
     return out.getvalue()

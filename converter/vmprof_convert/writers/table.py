@@ -1,65 +1,41 @@
 """The report for the terminal."""
 from __future__ import annotations
 
-import textwrap
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
 from vmprof_convert.sheet import FIGURE, NAME, PLACE, Column, Sheet, Table
+from vmprof_convert.terminal import (
+    DOTS,
+    NO_TERMINAL,
+    Terminal,
+    plain,
+    print_prose,
+)
 
 #: between two columns
 _GAP = 2
 #: labels (functions, files) get as many characters before figures that nobody asked
 #: for get any; or that share of the width, if it is more
 _LABELS, _LABELS_SHARE = 36, 0.4
-#: stands for what was cut off
-_DOTS = "\u2026"
 #: no label is cut shorter while there are figures to leave out
 _SHORTEST = 12
-
-
-class Terminal(NamedTuple):
-    """Where the report will be seen."""
-
-    width: int = 100
-    colours: bool = False
-    #: whether it can show all characters: \u00b1 and \u2026
-    unicode: bool = True
-
-
-#: what is written to a file, or into a pipe
-NO_TERMINAL = Terminal()
 
 
 def write(sheet: Sheet, out: TextIO, terminal: Terminal = NO_TERMINAL) -> None:
     """No line is longer than the terminal is wide."""
     first, *more = sheet.head
-    _prose(first, out, terminal)
+    print_prose(first, out, terminal)
     for line in more:
-        _prose("  " + line, out, terminal)
+        print_prose("  " + line, out, terminal)
     for table in sheet.tables:
         print(file=out)
         if table.title:
-            _prose(table.title, out, terminal)
+            print_prose(table.title, out, terminal)
         _draw(table, out, terminal)
     if sheet.tables:
         print(file=out)
     for line in sheet.notes:
-        _prose(line, out, terminal)
-
-
-def _prose(line: str, out: TextIO, terminal: Terminal) -> None:
-    indent = " " * (len(line) - len(line.lstrip()))
-    for part in textwrap.wrap(
-            line, max(terminal.width, 8), initial_indent="",
-            subsequent_indent=indent + "  ") or [""]:
-        print(_plain(part.rstrip(), terminal), file=out)
-
-
-def _plain(text: str, terminal: Terminal) -> str:
-    if terminal.unicode:
-        return text
-    return text.replace("\u00b1", "+-").replace(_DOTS, "~").encode(
-        "ascii", "replace").decode("ascii")
+        print_prose(line, out, terminal)
 
 
 def _draw(table: Table, out: TextIO, terminal: Terminal) -> None:
@@ -70,7 +46,7 @@ def _draw(table: Table, out: TextIO, terminal: Terminal) -> None:
     from rich.table import Table as Drawn
     from rich.text import Text
 
-    rows = [tuple(_plain(cell, terminal) for cell in row) for row in table.rows]
+    rows = [tuple(plain(cell, terminal) for cell in row) for row in table.rows]
     natural = [max(cell_len(text) for text in (column.title, *cells))
                for column, *cells in zip(table.columns, *rows)]
     widths = _widths(table.columns, natural, terminal.width)
@@ -96,9 +72,9 @@ def _draw(table: Table, out: TextIO, terminal: Terminal) -> None:
     with console.capture() as captured:
         console.print(drawn, no_wrap=True, overflow="crop", crop=True)
     for line in captured.get().splitlines():
-        print(_plain(line.rstrip(), terminal), file=out)
+        print(plain(line.rstrip(), terminal), file=out)
     if table.rest:
-        print(_plain(_fit(" " * max(widths[0] - 3, 0) + table.rest, NAME,
+        print(plain(_fit(" " * max(widths[0] - 3, 0) + table.rest, NAME,
                           terminal.width), terminal), file=out)
 
 
@@ -159,8 +135,8 @@ def _fit(text: str, kind: str, width: int) -> str:
             text = "+%d %s" % (depth, name)
             if cell_len(text) <= width:
                 return text
-        return set_cell_size(text, width - 1).rstrip() + _DOTS if width > 1 else (
+        return set_cell_size(text, width - 1).rstrip() + DOTS if width > 1 else (
             set_cell_size(text, width))
     while text and cell_len(text) > width - 1:
         text = text[1:]
-    return _DOTS + text
+    return DOTS + text
