@@ -16,14 +16,20 @@ enum { COLLECTION, YOUNG, FREED, LOST };
 #define MAX_EVENT       (MAX_NUMBERS * DIGITS_MAX)
 #define MAX_MARK        MAX_TYPE
 
+#define MAX_NAMED       MAX_TYPE
+
 #define MARK            1
 
+/* In names */
+enum { THREAD = 1, COMMAND };
+
 static struct {
-    size_t facts_used, types_used, events_used, marks_used;
+    size_t facts_used, types_used, events_used, marks_used, names_used;
     char facts[FACTS_SIZE];
     char types[FACTS_TYPES_SIZE];
     char events[FACTS_EVENTS_SIZE];
     char marks[FACTS_MARKS_SIZE];
+    char names[FACTS_NAMES_SIZE];
 
     /* in this block */
     int64_t last_key, last_time;
@@ -39,6 +45,7 @@ struct facts_payload facts_payload(int i)
         { "facts", waiting.facts, waiting.facts_used },
         { "gc", waiting.events, waiting.events_used },
         { "marks", waiting.marks, waiting.marks_used },
+        { "names", waiting.names, waiting.names_used },
     };
     return all[i];
 }
@@ -46,7 +53,7 @@ struct facts_payload facts_payload(int i)
 void facts_clear(void)
 {
     waiting.facts_used = waiting.types_used = 0;
-    waiting.events_used = waiting.marks_used = 0;
+    waiting.events_used = waiting.marks_used = waiting.names_used = 0;
     waiting.last_key = waiting.last_time = 0;
     waiting.has_collection = 0;
 }
@@ -54,7 +61,8 @@ void facts_clear(void)
 int facts_are_empty(void)
 {
     return waiting.facts_used == 0 && waiting.types_used == 0 &&
-           waiting.events_used == 0 && waiting.marks_used == 0;
+           waiting.events_used == 0 && waiting.marks_used == 0 &&
+           waiting.names_used == 0;
 }
 
 int facts_have_room(void)
@@ -62,7 +70,8 @@ int facts_have_room(void)
     return waiting.facts_used + MAX_FACT <= FACTS_SIZE &&
            waiting.types_used + MAX_TYPE <= FACTS_TYPES_SIZE &&
            waiting.events_used + MAX_EVENT <= FACTS_EVENTS_SIZE &&
-           waiting.marks_used + MAX_MARK <= FACTS_MARKS_SIZE;
+           waiting.marks_used + MAX_MARK <= FACTS_MARKS_SIZE &&
+           waiting.names_used + MAX_NAMED <= FACTS_NAMES_SIZE;
 }
 
 static char *put_numbers(char *p, const int64_t *numbers, int count)
@@ -175,4 +184,14 @@ void facts_mark(int64_t time, const char *name, size_t size)
 
     waiting.marks_used = (size_t)(end - waiting.marks);
     INVARIANT(waiting.marks_used <= FACTS_MARKS_SIZE);
+}
+
+void facts_named(int64_t thread, const char *name, size_t size)
+{
+    int64_t numbers[] = { thread != 0 ? THREAD : COMMAND, thread };
+    char *end = put_named(waiting.names + waiting.names_used, numbers,
+                          thread != 0 ? 2 : 1, name, size);
+
+    waiting.names_used = (size_t)(end - waiting.names);
+    INVARIANT(waiting.names_used <= FACTS_NAMES_SIZE);
 }
