@@ -305,6 +305,21 @@ def test_threads_have_the_names_that_the_program_gave_them() -> None:
     assert names[2].startswith("w\u00f6rker ?[31m?1xx") and len(names[2]) == 100
 
 
+def test_of_many_threads_those_that_allocate_most_are_seen_first() -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings(gaps="fixed")
+    for number in range(40):
+        log.allocation([f], size=1000 + 1000 * number, thread=PID + number)
+    profile = converted(log)
+    names = [t["name"] for t in profile["threads"]]
+    assert len(names) == 42
+    seen = [names[i] for i in profile["meta"]["initialVisibleThreads"]]
+    assert seen == ["All threads", *("Thread %d" % (PID + number)
+                                     for number in range(39, 28, -1)),
+                    "Objects (number)"]
+
+
 def test_a_process_whose_main_thread_has_no_samples_has_one_still() -> None:
     log = Log()
     f = log.function("f")

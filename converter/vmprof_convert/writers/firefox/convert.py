@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 import json
 import operator
 import posixpath
@@ -42,8 +43,17 @@ def write(profile: Profile, out: BinaryIO,
           unit: str = TIME, texts: Mapping[str, str] | None = None,
           missing_texts: int = 0) -> None:
     """Write `profile` to `out`, as JSON; see convert()."""
-    out.write(encode(convert(profile, progress, unit=unit, texts=texts,
-                             missing_texts=missing_texts)))
+    # there are millions of tuples, and no cycles: looking for some takes as long
+    # as all the rest
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        data = encode(convert(profile, progress, unit=unit, texts=texts,
+                              missing_texts=missing_texts))
+    finally:
+        if was_on:
+            gc.enable()
+    out.write(data)
 
 
 def encode(profile: Json) -> bytes:
@@ -146,7 +156,7 @@ class _Conversion:
                        found, _OBJECT_BINS)
             builder.add_thread(thread)
         self._add_counters(everything, allocations, ends)
-        info.describe(profile, builder, self._command, missing_texts)
+        info.describe(profile, builder, missing_texts)
         return builder.build()
 
     def _tracks(self, everything: list[int]) -> list[_Track]:
@@ -210,7 +220,7 @@ class _Conversion:
         if allocations and self._profile.has_lifetimes:
             changes = sorted([
                 *((times[row], weights[row]) for row in allocations),
-                *((end.time, -weights[row]) for row, end in ends.items())],
+                *((end[0], -weights[row]) for row, end in ends.items())],
                 key=operator.itemgetter(0))
             self._builder.add_counter(Counter.held(*map(list, zip(*changes))))
         resident = [row for row in everything if memory[row] > 0]
