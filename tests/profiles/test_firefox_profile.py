@@ -279,7 +279,11 @@ def test_each_thread_has_its_samples_and_is_visible() -> None:
     assert [allocated(profile, i) for i in range(4)] == [
         {("f",): 1000, ("g",): 2000, ("h",): 3000},
         {("h",): 3000}, {("g",): 2000}, {("f",): 1000}]
-    assert [t["samples"]["length"] for t in profile["threads"][:4]] == [1, 1, 0, 0]
+    # without time samples, what allocated draws the track
+    assert [t["samples"]["weightType"] for t in profile["threads"][:4]] == [
+        "samples", "samples", "bytes", "bytes"]
+    assert [sum(t["samples"]["weight"] or ()) for t in profile["threads"][:4]] == [
+        0, 0, 2000, 1000]
     assert profile["meta"]["initialVisibleThreads"] == [0, 1, 2, 3, 4]
     assert profile["meta"]["initialSelectedThreads"] == [0]
 

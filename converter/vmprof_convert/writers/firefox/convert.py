@@ -127,16 +127,17 @@ class _Conversion:
         profile, builder, times = self._profile, self._builder, self._axis.samples
         if texts:
             builder.set_sources(texts)
-        found = stacks.add(profile, builder, self._origins, progress)
-        ends = (lives.find_ends(profile, self._axis, self._weights)
-                if profile.has_lifetimes else {})
         everything = _ascending(range(len(times)), times)
         tracks = self._tracks(everything)
-        has_ticks = any(track.ticks for track in tracks)
+        found = stacks.add(
+            profile, builder, self._origins, progress,
+            has_idle=any(track.allocations for track in tracks))
+        ends = (lives.find_ends(profile, self._axis, self._weights)
+                if profile.has_lifetimes else {})
         end = max(builder.end, times[everything[-1]])
         for track in tracks:
             thread = Thread(track.name, track.tid, main=not builder.has_threads)
-            if has_ticks:
+            if track.ticks:
                 thread.set_samples(_pick(times, track.ticks),
                                    _pick(found.code, track.ticks))
             else:
