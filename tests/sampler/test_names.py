@@ -5,11 +5,14 @@ import io
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from conftest import PyPy
+from log_lines import START, build_harness, new_log
 from vmprof_allocation.engines.hook import names
+from vmprof_convert import readers
 
 PROGRAM = """
     import sys, threading
@@ -96,3 +99,19 @@ def test_the_interpreter_s_options_are_not_the_command_s(
     data = "\0".join([*line.split(" "), ""]).encode()
     monkeypatch.setattr("builtins.open", lambda *_: io.BytesIO(data))
     assert names.of_command() == command
+
+
+def test_names_of_any_number_and_length(tmp_path: Path) -> None:
+    """Longer ones are cut, and not within a character."""
+    log, file = new_log(tmp_path)
+    log.settings("engine=hook;interval=4096;gaps=fixed;period=")
+    given = {0: "app.py 'a;b:c'", 7: "\u00e4" * 700, 8: "x" * 1024, 9: "again",
+             **{thread: "thread %d" % thread for thread in range(10, 1000)}}
+    for thread, text in [(9, "worker\n"), *given.items()]:
+        log.lines.append("named %d %d %s" % (START, thread, text.encode().hex()))
+    log.lines += ["finish %d" % (START + 30), "close"]
+    log.answers.append(0)
+    log.run(build_harness(tmp_path))
+    profile = readers.read_bytes(file.read_bytes())
+    assert profile.command == given.pop(0)
+    assert profile.threads == {**given, 7: "\u00e4" * 512}

@@ -136,23 +136,6 @@ def test_settings(log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
         "engine": "hook", "interval": "4096", "gaps": "fixed", "period": ""}
 
 
-def test_names_of_any_number_and_length(log_harness: pathlib.Path,
-                                        tmp_path: pathlib.Path) -> None:
-    """Longer ones are cut, and not within a character."""
-    log, file = new_log(tmp_path)
-    log.settings("engine=hook;interval=4096;gaps=fixed;period=")
-    names = {0: "app.py 'a;b:c'", 7: "\u00e4" * 700, 8: "x" * 1024, 9: "again",
-             **{thread: "thread %d" % thread for thread in range(10, 1000)}}
-    for thread, text in [(9, "worker\n"), *names.items()]:
-        log.lines.append("named %d %d %s" % (START, thread, text.encode().hex()))
-    log.lines += ["finish %d" % (START + 30), "close"]
-    log.answers.append(0)
-    log.run(log_harness)
-    profile = readers.read_bytes(file.read_bytes())
-    assert profile.command == names.pop(0)
-    assert profile.threads == {**names, 7: "\u00e4" * 512}
-
-
 def test_one_log_after_another(log_harness: pathlib.Path,
                                tmp_path: pathlib.Path) -> None:
     # the first one ends with an error: the second begins with key 1, stack 1
