@@ -3,6 +3,8 @@
 # make test     install what is missing, run all tests: 15 minutes
 # make guest    build the guest interpreter with the patched RPython; with the
 #               JIT: guest-jit
+# make pictures take those of README.rst, with Chromium.  PROFILER=address: from
+#               a Firefox Profiler that is served there
 # make bench    measure the overhead
 # make hard     what tests seldom find anything with: an hour and a half.
 #               BUILD=sid: with the PyPy of another release of Debian (as root)
@@ -38,7 +40,7 @@ RPYTHON := rpython/tree.py rpython/python2.py \
 	$(filter vmprof-integration/vmprof_allocation/native/shared/%, \
 		$(INTEGRATION))
 
-.PHONY: run check test lint guest guest-jit bench hard clean
+.PHONY: run check test lint guest guest-jit pictures bench hard clean
 .DELETE_ON_ERROR:
 
 run: .build/pypy .build/python
@@ -71,6 +73,15 @@ lint: .build/test
 	.venv/bin/ruff check .
 	.venv/bin/mypy vmprof-integration/vmprof_allocation converter/vmprof_convert \
 		rpython/*.py pypy-branch/*.py benchmarks tests
+
+PROFILER := https://profiler.firefox.com
+
+pictures: .build/pictures
+	.build/pictures-pypy/bin/pypy3 -m vmprof --allocation-sampling 16k \
+		-o .build/shop.vmprof pictures/shop.py 20
+	.venv/bin/vmprof-convert .build/shop.vmprof -o .build/shop.json.gz
+	PATH="$$PWD/.venv/bin:$$PATH" NODE_PATH=.node/pictures/node_modules \
+		node .node/pictures/take.mjs .build/shop.json.gz pictures $(PROFILER)
 
 bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \
 		.build/python2 .build/rpython/pristine
@@ -211,6 +222,21 @@ PYPERFORMANCE := pyperformance==1.11.0
 	mkdir -p .node
 	cp tests/package.json .node/
 	PATH="$$PWD/.venv/bin:$$PATH" npm install --silent --no-audit --no-fund --prefix .node
+	@touch $@
+
+# A browser, what drives it, and the program of the pictures
+.build/pictures: $(wildcard pictures/*.json pictures/*.mjs pictures/*.txt) \
+		$(INTEGRATION) $(CONVERTER) .build/test
+	@need=; \
+	command -v chromium >/dev/null || need="$$need chromium fonts-dejavu-core"; \
+	$(call apt_install,$$need)
+	mkdir -p .node/pictures
+	cp pictures/package.json pictures/take.mjs .node/pictures/
+	PATH="$$PWD/.venv/bin:$$PATH" npm install --silent --no-audit --no-fund \
+		--prefix .node/pictures
+	[ -e .build/pictures-pypy ] || $(PYPY) -m venv .build/pictures-pypy
+	.build/pictures-pypy/bin/pypy3 $(PIP_INSTALL) -r pictures/requirements.txt
+	$(call install,.build/pictures-pypy/bin/pypy3,$(PACKAGES))
 	@touch $@
 
 # Python 2.7 for RPython, and RPython itself, with our patches and without

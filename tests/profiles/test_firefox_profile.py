@@ -1,15 +1,12 @@
 """What is in the file for the Firefox Profiler."""
 from __future__ import annotations
 
-import collections
 import math
-import os
 import re
 from pathlib import Path
 
 import pytest
 
-import firefox_rules
 import made_profiles
 from firefox_profiles import (
     MS,
@@ -25,11 +22,7 @@ from firefox_profiles import (
     thread,
 )
 from made_profiles import PID, Log, jit, machine_code, native
-from vmprof_convert import readers, source_text
-from vmprof_convert.errors import ProfileError
 from vmprof_convert.program import COMPILED, EMPTY, LOST
-from vmprof_convert.writers.firefox import BYTES, convert
-from vmprof_convert.writers.firefox.stacks import IDLE
 
 # ________________________________________
 # allocations
@@ -286,7 +279,11 @@ def test_each_thread_has_its_samples_and_is_visible() -> None:
     assert [allocated(profile, i) for i in range(4)] == [
         {("f",): 1000, ("g",): 2000, ("h",): 3000},
         {("h",): 3000}, {("g",): 2000}, {("f",): 1000}]
-    assert [t["samples"]["length"] for t in profile["threads"][:4]] == [1, 1, 0, 0]
+    # without time samples, what allocated draws the track
+    assert [t["samples"]["weightType"] for t in profile["threads"][:4]] == [
+        "samples", "samples", "bytes", "bytes"]
+    assert [sum(t["samples"]["weight"] or ()) for t in profile["threads"][:4]] == [
+        0, 0, 2000, 1000]
     assert profile["meta"]["initialVisibleThreads"] == [0, 1, 2, 3, 4]
     assert profile["meta"]["initialSelectedThreads"] == [0]
 
@@ -303,6 +300,21 @@ def test_threads_have_the_names_that_the_program_gave_them() -> None:
     names = [t["name"] for t in profile["threads"]]
     assert names[1:2] + names[3:4] == ["boss", "Thread 9999"]
     assert names[2].startswith("w\u00f6rker ?[31m?1xx") and len(names[2]) == 100
+
+
+def test_of_many_threads_those_that_allocate_most_are_seen_first() -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings(gaps="fixed")
+    for number in range(40):
+        log.allocation([f], size=1000 + 1000 * number, thread=PID + number)
+    profile = converted(log)
+    names = [t["name"] for t in profile["threads"]]
+    assert len(names) == 42
+    seen = [names[i] for i in profile["meta"]["initialVisibleThreads"]]
+    assert seen == ["All threads", *("Thread %d" % (PID + number)
+                                     for number in range(39, 28, -1)),
+                    "Objects (number)"]
 
 
 def test_a_process_whose_main_thread_has_no_samples_has_one_still() -> None:
@@ -463,135 +475,3 @@ def test_what_is_not_in_the_profile_is_said_as_in_the_report() -> None:
     log.flush()
     assert remarks(converted(bytes(log.bytes))) == [
         "the run did not end normally; this is what it had written"]
-
-
-# ________________________________________
-# tracks
-
-
-def test_what_allocated_draws_the_track_if_no_time_was_sampled() -> None:
-    log = Log()
-    f, g = log.function("f"), log.function("g")
-    log.settings(gaps="fixed", facts="types")
-    a = log.type("a")
-    for time, size, function in ((0, 1000, f), (100, 3000, g), (100, 1000, f),
-                                 (1000, 2000, f)):
-        log.allocation([function], size=size, time=time * MS)
-    log.collection(1000 * MS)
-    for key in range(1, 5):
-        log.young(key, 0, a)
-    profile = converted(log)
-    samples = profile["threads"][0]["samples"]
-    assert samples["weightType"] == "bytes"
-    drawn = [(round(time), weight, path_of(profile, stack)) for time, weight, stack
-             in zip(samples["time"], samples["weight"], samples["stack"])]
-    idle = (IDLE,)
-    assert drawn == [
-        (0, 0, idle), (0, 1000, ("f",)), (2, 0, idle), (100, 0, idle),
-        # a bin's width is shared as its bytes are
-        (100, 3000, ("g",)), (102, 1000, ("f",)), (102, 0, idle), (1000, 0, idle),
-        (1000, 2000, ("f",))]
-    assert samples["time"][5] == pytest.approx(101.5)
-
-
-def test_objects_are_counted_on_a_track_of_their_own() -> None:
-    log = Log()
-    f, g = log.function("f"), log.function("g")
-    log.settings(gaps="fixed")
-    log.allocation([f], size=100, thread=OTHER_TID)
-    log.allocation([f], size=100, time=MS)
-    log.allocation([f, g], size=2000, time=2 * MS)
-    profile = converted(log)
-    samples = thread(profile, "Objects (number)")["samples"]
-    assert samples["weightType"] == "samples"
-    counted: dict[tuple[str, ...], int] = collections.defaultdict(int)
-    for weight, stack in zip(samples["weight"], samples["stack"]):
-        counted[path_of(profile, stack)] += weight
-    assert counted == {("f",): 20, ("f", "g"): 1, (IDLE,): 0}
-
-
-def test_the_axis_may_be_bytes_allocated() -> None:
-    log = Log()
-    f = log.function("f")
-    log.settings(gaps="fixed", facts="types,lifetimes")
-    for time, size in ((10, 1000), (20, 3000), (90, 2000)):
-        log.allocation([f], size=size, time=time * MS)
-    log.collection(30 * MS)
-    log.young(1, 0)
-    log.mark(50 * MS, "warm")
-    profile = converted(log, unit=BYTES)
-    assert profile["meta"]["sampleUnits"]["time"] == "bytes"
-    table = profile["threads"][0]["nativeAllocations"]
-    assert list(zip(table["time"], table["weight"])) == [
-        (1000, 1000), (4000, 3000), (4000, -1000), (6000, 2000)]
-    markers = profile["threads"][0]["markers"]
-    assert markers["startTime"] == [4000]
-    # bytes per byte are no rate
-    assert [c["name"] for c in profile["counters"]] == ["held-memory"]
-    # but for a bin
-    assert 6000 <= profile["meta"]["profilingEndTime"] <= 6012
-
-
-def test_an_axis_of_bytes_needs_allocations() -> None:
-    log = Log()
-    log.raw_stack(log.words([log.function("f")]), 0)
-    with pytest.raises(ProfileError, match="no allocation samples"):
-        converted(log, unit=BYTES)
-
-
-# ________________________________________
-# origins
-
-
-def test_colours_tell_whose_code_it_is() -> None:
-    files = {"/home/me/app.py": ("Program", "app.py"),
-             "/v/lib/pypy3.9/site-packages/a/b.py": ("Installed packages", "a/b.py"),
-             "/usr/lib/pypy3.9/json/c.py": ("Standard library", "json/c.py"),
-             "<frozen importlib._bootstrap>": (
-                 "Import machinery", "<frozen importlib._bootstrap>"),
-             "<builtin>/d.py": ("Built-in", "<builtin>/d.py")}
-    log = Log()
-    main = log.function("<module>", 1, "/home/me/app.py")
-    named = {file: log.function("f", 5, file) for file in files}
-    log.settings()
-    for function in named.values():
-        log.allocation([main, function], size=24)
-        log.allocation([main, jit(function)], size=24)
-    profile = converted(log)
-    found = [(category, way) for name, category, way, _ in frames(profile)
-             if name == "f"]
-    assert found == [(category, way) for category, _ in files.values()
-                     for way in ("Interpreted", "JIT")]
-    assert [file for name, file, _ in functions(profile) if name == "f"] == [
-        short for _, short in files.values()]
-
-
-def test_files_that_look_alike_stay_apart() -> None:
-    log = Log()
-    f, g = (log.function("f", 1, "/%s/lib/pypy3.9/site-packages/a.py" % venv)
-            for venv in ("v", "w"))
-    log.settings()
-    log.allocation([f], size=24)
-    log.allocation([g], size=24)
-    assert functions(converted(log)) == [("f", "a.py", 1), ("f", "a.py", 1)]
-
-
-def test_the_text_of_files_is_there_if_it_is_asked_for(tmp_path: Path) -> None:
-    source = tmp_path / "app.py"
-    source.write_text("def f(): 'text'\n")
-    os.utime(source, (made_profiles.START - 5,) * 2)
-    changed = tmp_path / "changed.py"
-    changed.write_text("new\n")
-    log = Log()
-    functions_ = [log.function("f", 1, str(path)) for path in (
-        source, changed, tmp_path / "gone.py", tmp_path)]
-    log.settings()
-    log.allocation(functions_, size=24)
-    profile = readers.read_bytes(log.data())
-    texts, missing = source_text.read(profile)
-    assert (texts, missing) == ({str(source): "def f(): 'text'\n"}, 3)
-    result = convert(profile, texts=texts, missing_texts=missing)
-    assert firefox_rules.violations(result) == []
-    assert result["shared"]["sources"]["content"] == [
-        "def f(): 'text'\n", None, None, None]
-    assert any("the text of 3 files" in text for text in remarks(result))

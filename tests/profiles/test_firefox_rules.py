@@ -161,6 +161,7 @@ BROKEN: list[tuple[str, list[Change]]] = [
     ("jsAllocations", [("threads.0.jsAllocations", {})]),
     ("not all threads", [("meta.initialVisibleThreads", [0])]),
     ("not all threads", [("meta.initialVisibleThreads", DELETE)]),
+    ("one that is not visible", [("meta.initialSelectedThreads", [9])]),
     ("initialSelectedThreads", [("meta.initialSelectedThreads", [])]),
     ("initialSelectedThreads", [("meta.initialSelectedThreads", [9])]),
     ("keepProfileThreadOrder", [("meta.keepProfileThreadOrder", DELETE)]),

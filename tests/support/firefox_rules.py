@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 VERSION = 64
+#: with more threads than these, the first ones can do
+MAX_VISIBLE = 13
 Json = dict[str, Any]
 
 CATEGORY_COLORS = {"transparent", "purple", "green", "orange", "yellow",
@@ -383,9 +385,15 @@ def _check_markers(table: Json, meta: Json, where: str, strings: int,
 def _check_visibility(profile: Json, report: Report) -> None:
     meta, threads = profile["meta"], profile["threads"]
     # a thread that only allocates is hidden otherwise, even the only one
-    if meta.get("initialVisibleThreads") != list(range(len(threads))):
+    visible = meta.get("initialVisibleThreads")
+    if visible is None or len(set(visible)) != len(visible) or (
+            not all(_index(i, len(threads)) for i in visible)
+            or len(visible) < min(len(threads), MAX_VISIBLE)):
         report("meta.initialVisibleThreads: not all threads")
+        return
     selected = meta.get("initialSelectedThreads")
+    if not set(selected or ()) <= set(visible):
+        report("meta.initialSelectedThreads: one that is not visible")
     if not selected or not all(_index(i, len(threads)) for i in selected):
         report("meta.initialSelectedThreads: not a thread")
     if meta.get("keepProfileThreadOrder") is not True:

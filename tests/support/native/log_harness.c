@@ -14,6 +14,7 @@
  *   lost KEY WHICH
  *   type NUMBER KIND GCS NAME
  *   event KIND NOW DURATION VALUE
+ *   named NOW THREAD HEX  a name in UTF-8
  *   due NOW               prints 0 or 1
  *   settings TEXT
  *   totals ALLOCATED LOST DROPPED COLLECTIONS PRESSURES SURPRISES
@@ -101,6 +102,16 @@ static void records(const char *command, const char *hex)
     free(bytes);
 }
 
+static void named(int64_t now, int64_t thread, const char *hex)
+{
+    size_t size;
+    char *name = (char *)from_hex(hex, &size);
+
+    if (profile_log_name(now))
+        facts_named(thread, name, size);
+    free(name);
+}
+
 static void change_file(const char *command, const char *rest)
 {
     if (strcmp(command, "limit") == 0) {
@@ -177,6 +188,10 @@ static void call(const char *command, const char *rest)
             facts_event((enum facts_event)n[0], profile_log_time(n[1]), n[2],
                         n[3]);
     }
+    else if (strcmp(command, "named") == 0 &&
+             sscanf(rest, "%" SCNd64 " %" SCNd64 " %4095s", n, n + 1,
+                    path) == 3)
+        named(n[0], n[1], path);
     else if (strcmp(command, "due") == 0)
         printf("%d\n", profile_log_due(strtoll(rest, NULL, 10)));
     else if (strcmp(command, "settings") == 0)

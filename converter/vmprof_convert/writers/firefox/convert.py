@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 import json
 import operator
 import posixpath
@@ -42,8 +43,17 @@ def write(profile: Profile, out: BinaryIO,
           unit: str = TIME, texts: Mapping[str, str] | None = None,
           missing_texts: int = 0) -> None:
     """Write `profile` to `out`, as JSON; see convert()."""
-    out.write(encode(convert(profile, progress, unit=unit, texts=texts,
-                             missing_texts=missing_texts)))
+    # there are millions of tuples, and no cycles: looking for some takes as long
+    # as all the rest
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        data = encode(convert(profile, progress, unit=unit, texts=texts,
+                              missing_texts=missing_texts))
+    finally:
+        if was_on:
+            gc.enable()
+    out.write(data)
 
 
 def encode(profile: Json) -> bytes:
@@ -117,16 +127,17 @@ class _Conversion:
         profile, builder, times = self._profile, self._builder, self._axis.samples
         if texts:
             builder.set_sources(texts)
-        found = stacks.add(profile, builder, self._origins, progress)
-        ends = (lives.find_ends(profile, self._axis, self._weights)
-                if profile.has_lifetimes else {})
         everything = _ascending(range(len(times)), times)
         tracks = self._tracks(everything)
-        has_ticks = any(track.ticks for track in tracks)
+        found = stacks.add(
+            profile, builder, self._origins, progress,
+            has_idle=any(track.allocations for track in tracks))
+        ends = (lives.find_ends(profile, self._axis, self._weights)
+                if profile.has_lifetimes else {})
         end = max(builder.end, times[everything[-1]])
         for track in tracks:
             thread = Thread(track.name, track.tid, main=not builder.has_threads)
-            if has_ticks:
+            if track.ticks:
                 thread.set_samples(_pick(times, track.ticks),
                                    _pick(found.code, track.ticks))
             else:
@@ -146,7 +157,7 @@ class _Conversion:
                        found, _OBJECT_BINS)
             builder.add_thread(thread)
         self._add_counters(everything, allocations, ends)
-        info.describe(profile, builder, self._command, missing_texts)
+        info.describe(profile, builder, missing_texts)
         return builder.build()
 
     def _tracks(self, everything: list[int]) -> list[_Track]:
@@ -210,7 +221,7 @@ class _Conversion:
         if allocations and self._profile.has_lifetimes:
             changes = sorted([
                 *((times[row], weights[row]) for row in allocations),
-                *((end.time, -weights[row]) for row, end in ends.items())],
+                *((end[0], -weights[row]) for row, end in ends.items())],
                 key=operator.itemgetter(0))
             self._builder.add_counter(Counter.held(*map(list, zip(*changes))))
         resident = [row for row in everything if memory[row] > 0]

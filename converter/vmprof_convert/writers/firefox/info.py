@@ -18,14 +18,11 @@ _SETTINGS = {"interval": "Mean bytes between two samples, at the beginning",
 _UNSAID = ("pid", "period", "facts", "capabilities", "children", "ended")
 
 
-def describe(profile: Profile, builder: ProfileBuilder, command: str,
-             not_embedded: int) -> None:
+def describe(profile: Profile, builder: ProfileBuilder, not_embedded: int) -> None:
     """`not_embedded`: files whose text was wanted, and is not there."""
     choice = Choice(by=(TYPE,) if profile.has_types else ())
     summary = summarize(profile, choice=choice)
     ticks = summary.time_samples
-    if command:
-        builder.add_extra("Program", [Entry("Command", "string", command)])
     last = profile.moments[-1] if profile.moments else None
     entries = []
     if summary.samples or profile.settings:

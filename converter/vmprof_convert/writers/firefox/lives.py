@@ -4,7 +4,6 @@ from __future__ import annotations
 import bisect
 import operator
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from vmprof_convert import lifetimes
 from vmprof_convert.model import ALIVE, FREED, LOST, PINNED, Profile
@@ -13,23 +12,14 @@ from vmprof_convert.writers.firefox.format import categories
 from vmprof_convert.writers.firefox.format.markers import Marker
 from vmprof_convert.writers.firefox.stacks import MAJOR, MINOR, OUT_OF_SIGHT
 
-
-class End(NamedTuple):
-    """Of an object."""
-
-    time: float
-    #: what ended it: a name of stacks.SITES
-    site: str
+# There are as many as samples: with names, making them takes a third of all time.
+#: of an object: the time, and what ended it, a name of stacks.SITES
+End = tuple[float, str]
+#: a row of a table of allocations: time, stack, bytes (of a death negative), address
+Entry = tuple[float, int, int, int]
 
 
-class Entry(NamedTuple):
-    """A row of a table of allocations."""
-
-    time: float
-    stack: int
-    #: bytes; of a death negative
-    weight: int
-    address: int
+_SITE_OF = {lifetimes.DIED_YOUNG: MINOR, lifetimes.FREED_LATER: MAJOR}
 
 
 def find_ends(profile: Profile, axis: Axis, weights: list[int]) -> dict[int, End]:
@@ -44,10 +34,9 @@ def find_ends(profile: Profile, axis: Axis, weights: list[int]) -> dict[int, End
         if (then in (lifetimes.STILL_ALIVE, lifetimes.NOT_RECORDED)
                 or not weights[row]):
             continue
-        site = {lifetimes.DIED_YOUNG: MINOR,
-                lifetimes.FREED_LATER: MAJOR}.get(then, OUT_OF_SIGHT)
+        site = _SITE_OF.get(then, OUT_OF_SIGHT)
         # in a damaged profile it may be before the birth
-        result[row] = End(max(axis.samples[row], axis.at(
+        result[row] = (max(axis.samples[row], axis.at(
             ended if ended >= 0 else collected)), site)
     return result
 
@@ -55,8 +44,8 @@ def find_ends(profile: Profile, axis: Axis, weights: list[int]) -> dict[int, End
 def births_and_deaths(rows: list[int], times: list[float], stacks: list[int],
                       weights: list[int], ends: dict[int, End],
                       sites: dict[str, int]) -> list[Entry]:
-    births = [Entry(times[row], stacks[row], weights[row], row) for row in rows]
-    deaths = [Entry(ends[row].time, sites[ends[row].site], -weights[row], row)
+    births = [(times[row], stacks[row], weights[row], row) for row in rows]
+    deaths = [(ends[row][0], sites[ends[row][1]], -weights[row], row)
               for row in rows if row in ends]
     # at one time births come first, as the sort leaves them there
     return sorted(births + deaths, key=operator.itemgetter(0))

@@ -44,13 +44,14 @@ class Stacks(NamedTuple):
     typed: list[int]
     #: of each of SITES, if ends are recorded
     sites: dict[str, int]
-    #: of IDLE, where no time was sampled
+    #: of IDLE
     idle: int
 
 
 def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
-        progress: Callable[[int, int], None] | None) -> Stacks:
-    """Give all stacks of `profile` to `builder`."""
+        progress: Callable[[int, int], None] | None, *,
+        has_idle: bool) -> Stacks:
+    """Give all stacks of `profile` to `builder`, with IDLE's if it `has_idle`."""
     program = Program(profile)
     frame_index = _FrameIndex(program, builder, origins_).__getitem__
     samples = profile.samples
@@ -84,7 +85,7 @@ def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
         stacks.append(frames if type_ is None else [*frames, type_frame(type_)])
     sites = SITES if profile.has_lifetimes else ()
     stacks += [[label(site, categories.COLLECTOR)] for site in sites]
-    if all(samples.size):
+    if has_idle:
         stacks.append([label(IDLE, categories.IDLE)])
     result = builder.set_stacks(stacks)
     index = dict(zip(distinct, result))

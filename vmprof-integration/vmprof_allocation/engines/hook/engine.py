@@ -18,6 +18,7 @@ from vmprof_allocation.engines.base import (
     empty,
     refuse_second,
 )
+from vmprof_allocation.engines.hook import names
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.interrupts import Lock, Section
 
@@ -70,7 +71,7 @@ class HookEngine(Engine):
         self._is_on = False
 
     def capabilities(self) -> tuple[str, ...]:
-        known = "limits", "marks", "resident-memory", "time-samples"
+        known = "limits", "marks", "names", "resident-memory", "time-samples"
         if self._lib is not None and self._lib.hook_knows_objects():
             return ("lifetimes", *known, "types")
         return known
@@ -141,6 +142,8 @@ class HookEngine(Engine):
                 if settings.limit is not None:
                     self._lib.hook_limit(settings.limit.per_second,
                                          settings.limit.share)
+                if not settings.in_memory:
+                    self._name(0, names.of_command())
                 self._hook(settings)
             except _vmprof.VMProfError as e:
                 self._undo()
@@ -169,6 +172,11 @@ class HookEngine(Engine):
             "hooking the garbage collector failed: it does not come by; "
             "nothing is being sampled")
 
+    def _name(self, thread: int, name: str) -> None:
+        # it ends with its first zero
+        text = name.replace("\0", "?").encode("utf-8", "replace")
+        self._lib.hook_named(thread, text)
+
     def _unhook(self) -> int:
         """Returns 0 or an errno."""
         for _ in range(100):
@@ -187,6 +195,10 @@ class HookEngine(Engine):
         import _vmprof
         self._is_on = False
         error = self._unhook()
+        # now what this allocates is nobody's
+        if not was_forked:
+            for thread, name in names.of_threads():
+                self._name(thread, name)
         is_disabled = False
         if self._lib.hook_disabling() or was_forked:
             try:

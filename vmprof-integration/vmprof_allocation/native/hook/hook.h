@@ -132,6 +132,8 @@ int hook_ignore(int ignored);
 
 /* The program names this moment, in UTF-8.  Returns 0 or an errno. */
 int hook_mark(const char *name);
+/* What the program calls this thread of the kernel's; 0: its own command. */
+void hook_named(int64_t thread, const char *name);
 
 /* Write the names and stacks that wait. */
 void hook_flush(void);

@@ -208,6 +208,11 @@ int hook_mark(const char *name)
     return recorder_mark(name);
 }
 
+void hook_named(int64_t thread, const char *name)
+{
+    recorder_named(thread, name);
+}
+
 void hook_flush(void)
 {
     recorder_flush();

@@ -8,27 +8,50 @@
 /* In facts: kinds of entries */
 enum { COLLECTION, YOUNG, FREED, LOST };
 
-/* numbers of the longest entry, its count included; and the collection's that
-   may come before it */
-#define MAX_NUMBERS     6
-#define MAX_FACT        (2 * MAX_NUMBERS * DIGITS_MAX)
-#define MAX_TYPE        (MAX_NUMBERS * DIGITS_MAX + 2 * FACTS_NAME_MAX)
-#define MAX_EVENT       (MAX_NUMBERS * DIGITS_MAX)
-#define MAX_MARK        MAX_TYPE
-/* as many as there are of one time */
-#define MAX_FIGURES     (8 * MAX_NUMBERS * DIGITS_MAX)
+/* In names */
+enum { THREAD = 1, COMMAND };
 
 #define MARK            1
 
-static struct {
-    size_t facts_used, types_used, events_used, marks_used, figures_used;
-    char facts[FACTS_SIZE];
-    char types[FACTS_TYPES_SIZE];
-    char events[FACTS_EVENTS_SIZE];
-    char marks[FACTS_MARKS_SIZE];
-    char figures[FACTS_FIGURES_SIZE];
+/* numbers of the longest entry, its count included; and the collection's that
+   may come before it */
+#define MAX_NUMBERS     6
+#define MAX_ENTRY       (MAX_NUMBERS * DIGITS_MAX)
+#define MAX_NAMED       (MAX_ENTRY + 2 * FACTS_NAME_MAX)
+/* as many as there are of one time */
+#define MAX_FIGURES     (8 * MAX_ENTRY)
 
-    /* in this block */
+struct buffer {
+    const char *kind;
+    char *text;
+    size_t size, longest;       /* bytes; and of what may come next */
+    size_t used;
+};
+
+static char types_text[8192], facts_text[16384], events_text[4096],
+    marks_text[4096], figures_text[4096], names_text[4096];
+
+typedef char all_of_it[
+    sizeof types_text + sizeof facts_text + sizeof events_text +
+    sizeof marks_text + sizeof figures_text + sizeof names_text == FACTS_SIZE
+    ? 1 : -1];
+
+#define BUFFER(kind, text, longest) { kind, text, sizeof text, longest, 0 }
+
+/* in the order in which they are written */
+static struct buffer types = BUFFER("types", types_text, MAX_NAMED),
+    facts = BUFFER("facts", facts_text, 2 * MAX_ENTRY),
+    events = BUFFER("gc", events_text, MAX_ENTRY),
+    marks = BUFFER("marks", marks_text, MAX_NAMED),
+    figures = BUFFER("figures", figures_text, MAX_FIGURES),
+    names = BUFFER("names", names_text, MAX_NAMED);
+
+static struct buffer *const buffers[FACTS_PAYLOADS] = {
+    &types, &facts, &events, &marks, &figures, &names
+};
+
+static struct {
+    /* in this block of facts */
     int64_t last_key, last_time;
     int has_collection;
     /* of the collection that is at work */
@@ -37,56 +60,60 @@ static struct {
 
 struct facts_payload facts_payload(int i)
 {
-    struct facts_payload all[FACTS_PAYLOADS] = {
-        { "types", waiting.types, waiting.types_used },
-        { "facts", waiting.facts, waiting.facts_used },
-        { "gc", waiting.events, waiting.events_used },
-        { "marks", waiting.marks, waiting.marks_used },
-        { "figures", waiting.figures, waiting.figures_used },
-    };
-    return all[i];
+    struct facts_payload payload = { buffers[i]->kind, buffers[i]->text,
+                                     buffers[i]->used };
+    return payload;
 }
 
 void facts_clear(void)
 {
-    waiting.facts_used = waiting.types_used = 0;
-    waiting.events_used = waiting.marks_used = waiting.figures_used = 0;
+    int i;
+
+    for (i = 0; i < FACTS_PAYLOADS; i++)
+        buffers[i]->used = 0;
     waiting.last_key = waiting.last_time = 0;
     waiting.has_collection = 0;
 }
 
 int facts_are_empty(void)
 {
-    return waiting.facts_used == 0 && waiting.types_used == 0 &&
-           waiting.events_used == 0 && waiting.marks_used == 0 &&
-           waiting.figures_used == 0;
+    int i;
+
+    for (i = 0; i < FACTS_PAYLOADS; i++)
+        if (buffers[i]->used != 0)
+            return 0;
+    return 1;
 }
 
 int facts_have_room(void)
 {
-    return waiting.facts_used + MAX_FACT <= FACTS_SIZE &&
-           waiting.types_used + MAX_TYPE <= FACTS_TYPES_SIZE &&
-           waiting.events_used + MAX_EVENT <= FACTS_EVENTS_SIZE &&
-           waiting.marks_used + MAX_MARK <= FACTS_MARKS_SIZE &&
-           waiting.figures_used + MAX_FIGURES <= FACTS_FIGURES_SIZE;
-}
-
-static char *put_numbers(char *p, const int64_t *numbers, int count)
-{
     int i;
 
-    p = put_digits(p, (uint64_t)count);
-    for (i = 0; i < count; i++)
-        p = put_digits(p, (uint64_t)numbers[i]);
-    return p;
+    for (i = 0; i < FACTS_PAYLOADS; i++)
+        if (buffers[i]->used + buffers[i]->longest > buffers[i]->size)
+            return 0;
+    return 1;
 }
 
-static void put_fact(const int64_t *numbers, int count)
+static char *put_count(char *p, size_t count)
 {
-    char *end = put_numbers(waiting.facts + waiting.facts_used, numbers, count);
+    return put_digits(p, (uint64_t)count);
+}
 
-    waiting.facts_used = (size_t)(end - waiting.facts);
-    INVARIANT(waiting.facts_used <= FACTS_SIZE);
+static void ends_at(struct buffer *buffer, const char *end)
+{
+    buffer->used = (size_t)(end - buffer->text);
+    INVARIANT(buffer->used <= buffer->size);
+}
+
+static void put(struct buffer *buffer, const int64_t *numbers, int count)
+{
+    char *p = put_count(buffer->text + buffer->used, (size_t)count);
+    int i;
+
+    for (i = 0; i < count; i++)
+        p = put_digits(p, (uint64_t)numbers[i]);
+    ends_at(buffer, p);
 }
 
 void facts_collection(int64_t time, int64_t collections)
@@ -109,11 +136,11 @@ static void put_about(int kind, int64_t key, int64_t second, int64_t third,
     if (!waiting.has_collection) {
         int64_t collection[] = { COLLECTION, waiting.time - waiting.last_time,
                                  waiting.collections };
-        put_fact(collection, 3);
+        put(&facts, collection, 3);
         waiting.last_time = waiting.time;
         waiting.has_collection = 1;
     }
-    put_fact(numbers, count);
+    put(&facts, numbers, count);
     waiting.last_key = key;
 }
 
@@ -134,60 +161,58 @@ void facts_lost(int64_t key, int which)
 }
 
 /* An entry of numbers and a text */
-static char *put_named(char *p, const int64_t *numbers, size_t count,
-                       const char *name, size_t size)
+static void put_named(struct buffer *buffer, const int64_t *numbers,
+                      size_t count, const char *name, size_t size)
 {
+    char *p = buffer->text + buffer->used;
     size_t i;
 
     if (size > FACTS_NAME_MAX)
         for (size = FACTS_NAME_MAX;
              size > 0 && (name[size] & 0xc0) == 0x80; size--)
             ;           /* not within a character */
-    p = put_digits(p, count + 1 + size);
+    p = put_count(p, count + 1 + size);
     for (i = 0; i < count; i++)
         p = put_digits(p, (uint64_t)numbers[i]);
-    p = put_digits(p, size);
+    p = put_count(p, size);
     for (i = 0; i < size; i++)
         p = put_digits(p, (unsigned char)name[i]);
-    return p;
+    ends_at(buffer, p);
 }
 
 void facts_type(int64_t number, enum facts_name kind, int64_t gcs,
                 const char *name, size_t size)
 {
     int64_t numbers[] = { kind, number, gcs + 1 };
-    char *p = put_named(waiting.types + waiting.types_used, numbers, 3, name,
-                        size);
 
-    waiting.types_used = (size_t)(p - waiting.types);
-    INVARIANT(waiting.types_used <= FACTS_TYPES_SIZE);
+    put_named(&types, numbers, 3, name, size);
 }
 
 void facts_event(enum facts_event kind, int64_t time, int64_t duration,
                  int64_t value)
 {
     int64_t numbers[] = { kind, time, duration, value };
-    char *end = put_numbers(waiting.events + waiting.events_used, numbers, 4);
 
-    waiting.events_used = (size_t)(end - waiting.events);
-    INVARIANT(waiting.events_used <= FACTS_EVENTS_SIZE);
+    put(&events, numbers, 4);
 }
 
 void facts_mark(int64_t time, const char *name, size_t size)
 {
     int64_t numbers[] = { MARK, time };
-    char *end = put_named(waiting.marks + waiting.marks_used, numbers, 2, name,
-                          size);
 
-    waiting.marks_used = (size_t)(end - waiting.marks);
-    INVARIANT(waiting.marks_used <= FACTS_MARKS_SIZE);
+    put_named(&marks, numbers, 2, name, size);
 }
 
 void facts_figure(int kind, int64_t time, int64_t value)
 {
     int64_t numbers[] = { kind, time, value };
-    char *end = put_numbers(waiting.figures + waiting.figures_used, numbers, 3);
 
-    waiting.figures_used = (size_t)(end - waiting.figures);
-    INVARIANT(waiting.figures_used <= FACTS_FIGURES_SIZE);
+    put(&figures, numbers, 3);
+}
+
+void facts_named(int64_t thread, const char *name, size_t size)
+{
+    int64_t numbers[] = { thread != 0 ? THREAD : COMMAND, thread };
+
+    put_named(&names, numbers, thread != 0 ? 2 : 1, name, size);
 }

@@ -1,7 +1,7 @@
 #pragma once
 /* What is known of sampled objects, and of the garbage collector, as payloads
- * of blocks: PROFILE.rst, ``types``, ``facts``, ``gc``, ``marks`` and
- * ``figures``.
+ * of blocks: PROFILE.rst, ``types``, ``facts``, ``gc``, ``marks``,
+ * ``figures`` and ``names``.
  *
  * These are buffers and no more: profile_log.c writes them as blocks when it
  * flushes, which it has to do before facts_have_room() says no.  Times are in
@@ -13,11 +13,7 @@
 
 #pragma GCC visibility push(hidden)
 
-#define FACTS_SIZE          16384
-#define FACTS_TYPES_SIZE    8192
-#define FACTS_EVENTS_SIZE   4096
-#define FACTS_MARKS_SIZE    4096
-#define FACTS_FIGURES_SIZE  4096
+#define FACTS_SIZE          40960       /* bytes of all payloads, at most */
 #define FACTS_NAME_MAX      1024        /* bytes; what is longer is cut */
 
 struct facts_payload {
@@ -26,9 +22,9 @@ struct facts_payload {
     size_t size;
 };
 
-/* Of the five, in the order in which they are written, number 'i'; size 0: there
+/* Of the six, in the order in which they are written, number 'i'; size 0: there
    is nothing to say */
-#define FACTS_PAYLOADS      5
+#define FACTS_PAYLOADS      6
 struct facts_payload facts_payload(int i);
 
 /* They were written, or are not to be. */
@@ -86,5 +82,9 @@ void facts_mark(int64_t time, const char *name, size_t size);
 
 /* Of the whole process; 'kind' is PROFILE.rst's. */
 void facts_figure(int kind, int64_t time, int64_t value);
+
+/* What the program calls a thread, as the kernel numbers it; or, if that is 0,
+   itself: its command line. */
+void facts_named(int64_t thread, const char *name, size_t size);
 
 #pragma GCC visibility pop

@@ -35,8 +35,6 @@
 #define MAX_TOTALS          (8 * DIGITS_MAX)
 #define MAX_SAMPLE          (6 * DIGITS_MAX)
 #define MEMBER_SIZE         (RECORDS_SIZE + SAMPLES_SIZE + FACTS_SIZE + \
-                             FACTS_TYPES_SIZE + FACTS_EVENTS_SIZE + \
-                             FACTS_MARKS_SIZE + \
                              MAX_TOTALS + (1 + FACTS_PAYLOADS) * BLOCK_FRAME + \
                              GZIP_MEMBER_FRAME + 64)
 

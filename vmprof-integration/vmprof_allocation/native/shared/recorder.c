@@ -183,6 +183,14 @@ int recorder_mark(const char *name)
     return is_there ? 0 : EINVAL;
 }
 
+void recorder_named(int64_t thread, const char *name)
+{
+    recorder_lock();
+    if (is_open && !is_stopped && profile_log_name(now_ns()))
+        facts_named(thread, name, strlen(name));
+    recorder_unlock();
+}
+
 int64_t recorder_now(void)
 {
     return now_ns();

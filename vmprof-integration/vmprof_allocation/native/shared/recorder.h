@@ -113,6 +113,9 @@ void recorder_end_facts(void);
 /* The program names this moment.  Returns 0, or EINVAL if there is no profile. */
 int recorder_mark(const char *name);
 
+/* facts_named(); does nothing if there is no profile. */
+void recorder_named(int64_t thread, const char *name);
+
 /* Of the clock that times in the profile are of */
 int64_t recorder_now(void);
 

@@ -23,6 +23,8 @@ from vmprof_convert.writers.firefox.format.threads import Thread
 PROCESSED_VERSION = 64
 #: of Firefox's own profiles at that time; nothing depends on it here
 GECKO_VERSION = 36
+#: So many tracks are seen at first, and the last one; the others are in its menu.
+MAX_TRACKS = 12
 #: The interval where there is none.  With 0, which would hide it in "Profile info",
 #: the front end divides 0 by 0, and draws no rates.
 _NO_INTERVAL = 1e-9
@@ -165,7 +167,9 @@ class ProfileBuilder:
             "symbolicationNotSupported": True,
             "sourceCodeIsNotOnSearchfox": True,
             # without these, a thread that only allocates is hidden
-            "initialVisibleThreads": list(range(len(self._threads))),
+            "initialVisibleThreads": [
+                number for number in range(len(self._threads))
+                if number < MAX_TRACKS or number == len(self._threads) - 1],
             "initialSelectedThreads": [0],
             "keepProfileThreadOrder": True,
             "extra": self._extra,

@@ -1,0 +1,46 @@
+// Pictures of a profile in the Firefox Profiler, in Debian's Chromium:
+//     node take.mjs PROFILE.json.gz FOLDER PROFILER
+// PROFILER is where its page is.  The profile does not leave this machine: the
+// browser gets it from here, under an address that nobody has.
+import { readFile } from "node:fs/promises";
+import { gunzipSync } from "node:zlib";
+import { chromium } from "playwright-core";
+
+const [file, folder, profiler] = process.argv.slice(2);
+const ADDRESS = "https://profile.invalid/profile.json";
+// name, panel and what it is asked for, and the track to choose
+const VIEWS = [
+  ["flame-graph", "flame-graph/?ctSummary=native-allocations"],
+  ["types", "calltree/?ctSummary=native-retained-allocations&invertCallstack"],
+];
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update",
+    "--disable-sync"],
+});
+try {
+  const page = await browser.newPage({ viewport: { width: 1280, height: 720 } });
+  const problems = [];
+  // that its cache for offline use can't be set up is no problem
+  page.on("pageerror", (error) => {
+    if (!error.message.includes("ServiceWorker")) problems.push(error.message);
+  });
+  const body = gunzipSync(await readFile(file));
+  await page.route(ADDRESS, (route) => route.fulfill({
+    body, contentType: "application/json",
+    headers: { "Access-Control-Allow-Origin": "*" },
+  }));
+  for (const [name, view] of VIEWS) {
+    await page.goto(
+      `${profiler}/from-url/${encodeURIComponent(ADDRESS)}/${view}`);
+    await page.waitForSelector(".flameGraphContent, .treeViewBody");
+    // tracks are drawn when there is time
+    await page.waitForTimeout(3000);
+    await page.screenshot({ path: `${folder}/${name}.png` });
+  }
+  if (problems.length) throw new Error(problems.join("\n"));
+} finally {
+  await browser.close();
+}
