@@ -78,10 +78,10 @@ PROFILER := https://profiler.firefox.com
 
 pictures: .build/pictures
 	.build/pictures-pypy/bin/pypy3 -m vmprof --allocation-sampling 16k \
-		-o .build/shop.vmprof pictures/shop.py 20
+		-o .build/shop.vmprof converter/pictures/shop.py 20
 	.venv/bin/vmprof-convert .build/shop.vmprof -o .build/shop.json.gz
 	PATH="$$PWD/.venv/bin:$$PATH" NODE_PATH=.node/pictures/node_modules \
-		node .node/pictures/take.mjs .build/shop.json.gz pictures $(PROFILER)
+		node .node/pictures/take.mjs .build/shop.json.gz converter/pictures $(PROFILER)
 
 bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \
 		.build/python2 .build/rpython/pristine
@@ -225,17 +225,17 @@ PYPERFORMANCE := pyperformance==1.11.0
 	@touch $@
 
 # A browser, what drives it, and the program of the pictures
-.build/pictures: $(wildcard pictures/*.json pictures/*.mjs pictures/*.txt) \
+.build/pictures: $(wildcard converter/pictures/*.json converter/pictures/*.mjs converter/pictures/*.txt) \
 		$(INTEGRATION) $(CONVERTER) .build/test
 	@need=; \
 	command -v chromium >/dev/null || need="$$need chromium fonts-dejavu-core"; \
 	$(call apt_install,$$need)
 	mkdir -p .node/pictures
-	cp pictures/package.json pictures/take.mjs .node/pictures/
+	cp converter/pictures/package.json converter/pictures/take.mjs .node/pictures/
 	PATH="$$PWD/.venv/bin:$$PATH" npm install --silent --no-audit --no-fund \
 		--prefix .node/pictures
 	[ -e .build/pictures-pypy ] || $(PYPY) -m venv .build/pictures-pypy
-	.build/pictures-pypy/bin/pypy3 $(PIP_INSTALL) -r pictures/requirements.txt
+	.build/pictures-pypy/bin/pypy3 $(PIP_INSTALL) -r converter/pictures/requirements.txt
 	$(call install,.build/pictures-pypy/bin/pypy3,$(PACKAGES))
 	@touch $@
 
