@@ -1,0 +1,97 @@
+"""Beside vmprof-firefox-converter, the package that PyPy's users know: the same
+samples from the same profiles, those that come with it included.  `make bench`
+and `make test` install it, in an environment of its own."""
+from __future__ import annotations
+
+import collections
+import json
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from made_profiles import PID, Log
+from vmprof_convert import cli, readers
+
+PYTHON = Path(__file__).parents[2] / ".build" / "bench-cpython" / "bin" / "python"
+WHERE = ("import os, vmprofconvert; print(os.path.join(os.path.dirname("
+         "vmprofconvert.__file__), 'test', 'profiles'))")
+CONVERT = ("import sys, vmprofconvert; sys.stdout.write("
+           "vmprofconvert.convert_stats(sys.argv[1]))")
+
+#: what comes with it
+EXAMPLES = ("example.prof", "example_with_lines.prof", "multithread_example.prof",
+            "pypy-pystone.prof", "vmprof_cpuburn.prof")
+
+Stacks = collections.Counter[tuple[str, ...]]
+
+pytestmark = pytest.mark.slow
+
+
+def theirs(path: Path) -> Stacks:
+    """How often each stack of names was sampled."""
+    done = subprocess.run([PYTHON, "-c", CONVERT, path], text=True, check=True,
+                          capture_output=True)
+    result: Stacks = collections.Counter()
+    for thread in json.loads(done.stdout)["threads"]:
+        strings = thread["stringArray"]
+        for stack in thread["samples"]["stack"]:
+            names = []
+            while stack is not None:
+                function = thread["frameTable"]["func"][
+                    thread["stackTable"]["frame"][stack]]
+                names.append(strings[thread["funcTable"]["name"][function]])
+                stack = thread["stackTable"]["prefix"][stack]
+            result[tuple(reversed(names))] += 1
+    return result
+
+
+def ours(path: Path) -> Stacks:
+    profile = readers.read(path)
+    return collections.Counter(
+        tuple(profile.function(frame.address).name
+              for frame in profile.stacks[stack])
+        for stack in profile.samples.stack)
+
+
+@pytest.fixture(scope="session")
+def examples() -> Iterator[Path]:
+    done = subprocess.run([PYTHON, "-c", WHERE], text=True, check=True,
+                          capture_output=True)
+    yield Path(done.stdout.strip())
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_its_examples(examples: Path, tmp_path: Path, name: str) -> None:
+    found = ours(examples / name)
+    assert sum(found.values()) == sum(theirs(examples / name).values())
+    assert cli.main([str(examples / name), "-o",
+                     str(tmp_path / "out.json")]) == 0
+
+
+def test_its_example_with_the_time_in_front(examples: Path) -> None:
+    """It does not read this one itself."""
+    profile = readers.read(examples / "cpuburn.cpython.tsprof")
+    assert len(profile.samples) == 3043
+    # seconds, as its own test has them: from the first sample on
+    assert profile.samples.time[-1] / 1e9 == pytest.approx(
+        30.430785875 - 0.010832965, abs=1e-6)
+
+
+def test_our_profiles(tmp_path: Path) -> None:
+    """Whole stacks, by their names, as often."""
+    draw = random.Random(1)
+    log = Log(period=1000)
+    log.meta("os", "linux")
+    log.meta("bits", "64")
+    functions = [log.function("f%d" % i, i + 1, "app%d.py" % (i % 3))
+                 for i in range(20)]
+    for _ in range(500):
+        log.raw_stack(log.words([draw.choice(functions)
+                                 for _ in range(draw.randint(1, 30))]),
+                      draw.choice([PID, PID + 1]))
+    path = tmp_path / "app.prof"
+    path.write_bytes(log.data())
+    assert ours(path) == theirs(path)
