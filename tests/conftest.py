@@ -96,6 +96,8 @@ class PyPy:
             "PATH": os.environ["PATH"], "HOME": str(folder),
             # the default depends on the machine's cache
             "PYPY_GC_NURSERY": "1M", "PYTHONHASHSEED": "0",
+            # lines of a report are not wrapped
+            "COLUMNS": "1000",
             "XDG_CACHE_HOME": CACHE,
         }
 

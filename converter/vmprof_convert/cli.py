@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import re
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 
 from vmprof_convert import readers, report, source_text
 from vmprof_convert.errors import ProfileError
+from vmprof_convert.printable import printable
 from vmprof_convert.view import output, serve
 from vmprof_convert.view.progress import progress_bar
 from vmprof_convert.writers import firefox
@@ -18,42 +20,69 @@ from vmprof_convert.writers import firefox
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
+#: standard input, or output
+STANDARD = "-"
+
+FIREFOX = "firefox"
+#: what names of each format's files end with; those of a report for programs are no
+#: other than the Profiler's, so that one has to be asked for
+SUFFIXES = {FIREFOX: (".json", ".json.gz"), report.TABLE: (".txt",),
+            report.MARKDOWN: (".md",), report.JSON: ()}
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+        try:
+            number = version("vmprof-convert")
+        except PackageNotFoundError:
+            number = "of no known version: it is not installed"
+        print("vmprof-convert %s" % number)
+        parser.exit()
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="vmprof-convert",
-        description="Turn a vmprof profile, with or without allocation "
-                    "samples, into a file for the Firefox Profiler, or into a "
-                    "report.")
-    parser.add_argument("profile", metavar="PROFILE",
-                        help="what vmprof wrote, gzipped or not")
+        description="Say what is in a vmprof profile, with or without allocation "
+                    "samples: as a table in the terminal, or in the Firefox "
+                    "Profiler.")
+    parser.add_argument("profiles", metavar="PROFILE", nargs="+",
+                        help="what vmprof wrote, gzipped or not; - is standard "
+                             "input")
+    parser.add_argument("--version", action=_Version, nargs=0,
+                        help="print it, and nothing else")
     parser.add_argument(
         "-o", "--output", metavar="OUT",
-        help="the file to write; its name ends with .json or .json.gz "
-             "(default: PROFILE.json.gz, or no file with --view)")
+        help="the file to write, in the format that its name says: .json or "
+             ".json.gz (the Firefox Profiler's), .txt (a table) or .md "
+             "(Markdown); - is standard output")
     parser.add_argument(
         "--view", action="store_true",
-        help="open the profile in the Firefox Profiler; the file is served "
-             "on this machine only, until Ctrl-C")
+        help="open the profile in the Firefox Profiler; it is served on this "
+             "machine only, until Ctrl-C")
     parser.add_argument(
+        "--to", metavar="FORMAT", choices=tuple(SUFFIXES),
+        help="%s; json is the table for programs (default: what the output's name "
+             "says, or a table)" % ", ".join(SUFFIXES))
+    of_firefox = parser.add_argument_group("for the Firefox Profiler")
+    of_firefox.add_argument(
         "--port", type=_port, default=0, metavar="PORT",
         help="serve it there, for example where a port is forwarded "
              "(default: any that is free)")
-    parser.add_argument(
+    of_firefox.add_argument(
         "--sources", action="store_true",
         help="put the text of the program's files into the profile, as far as "
              "this machine has them: it goes wherever the profile goes")
-    parser.add_argument(
+    of_firefox.add_argument(
         "--axis", choices=[firefox.TIME, firefox.BYTES], default=firefox.TIME,
         help="what the Profiler's x axis is: time, or bytes allocated since the "
              "start (default: time)")
     parser.add_argument(
         "--salvage", action="store_true",
         help="read a profile that was cut off in the middle of a record")
-    parser.add_argument(
-        "--report", action="store_true",
-        help="print who allocated how much, instead of writing a file")
-    report.add_options(parser.add_argument_group("with --report"))
+    report.add_filters(parser.add_argument_group("which samples, in all formats"))
+    report.add_options(parser.add_argument_group("of a report"))
     return parser
 
 
@@ -65,33 +94,102 @@ def _port(text: str) -> int:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options, with `to` filled in."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.report and (options.output is not None or options.view):
-        parser.error("--report is printed: it goes with neither --output nor "
-                     "--view")
-    if not options.report and report.are_given(options):
-        parser.error("these options go with --report: write it, too")
+    target: str | None = options.output
+    if options.form != report.TABLE and options.to not in (None, options.form):
+        parser.error("--%s is a format, and so is --to %s: write one of them"
+                     % (options.form, options.to))
+    if options.view and (options.to not in (None, FIREFOX)
+                         or options.form != report.TABLE or target == STANDARD):
+        parser.error("--view opens the Firefox Profiler, which shows no report: "
+                     "leave out --view, or what asks for one")
+    if options.to is None:
+        options.to = FIREFOX if options.view else options.form
+        if target not in (None, STANDARD) and options.form == report.TABLE:
+            options.to = _format_of(target or "")
+            if options.view and options.to != FIREFOX:
+                parser.error("%s: with --view, the output's name must end with %s"
+                             % (target, " or ".join(SUFFIXES[FIREFOX])))
+            if options.to is None:
+                parser.error(
+                    "%s: the output's name must end with %s; or say with --to what "
+                    "it is to be" % (target, " or ".join(
+                        suffix for suffixes in SUFFIXES.values()
+                        for suffix in suffixes)))
+    if options.to == FIREFOX:
+        options.form = report.TABLE
+        given = report.are_given(options)
+        if given:
+            parser.error("%s: this is for reports, and not for the Firefox Profiler"
+                         % ", ".join(given))
+    else:
+        options.form = options.to
+        if options.sources or options.axis != firefox.TIME:
+            parser.error("--sources and --axis are for the Firefox Profiler: write "
+                         "--view, --to firefox, or an output that ends with .json")
+    if len(options.profiles) > 1:
+        if options.profiles.count(STANDARD) > 1:
+            parser.error("standard input can be read once")
+        if options.view or (options.to == FIREFOX and target is not None):
+            parser.error("one file of the Firefox Profiler holds one profile: %d "
+                         "were named" % len(options.profiles))
     return options
 
 
-def _run(options: argparse.Namespace) -> None:
-    path: str = options.profile
-    target: str | None = options.output
-    if target is None and not options.view and not options.report:
-        target = path + ".json.gz"
-    # what else there is can block, or never end
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
-        raise ProfileError("is not a file")
-    if options.report:
-        _say(report.make(path, options, options.salvage).rstrip("\n"))
-        return
-    if target is not None:
-        output.check_target(target, path)
+def _format_of(name: str) -> str | None:
+    for format_, suffixes in SUFFIXES.items():
+        if name.endswith(suffixes) and suffixes:
+            return format_
+    return None
 
+
+def _run(options: argparse.Namespace) -> None:
+    target: str | None = options.output
+    if target == STANDARD:
+        target = None
+    paths: list[str] = options.profiles
+    for path in paths:
+        if path != STANDARD:
+            with _About(path):
+                _check_source(path)
+    if target is not None:
+        for path in paths:
+            output.check_target(target, path)
+    if options.to == FIREFOX:
+        for path in paths:
+            with _About(path):
+                _convert(path, target, options)
+        return
+    parts = []
+    seen_on = report.terminal() if target is None else report.file_()
+    for path in paths:
+        with _About(path):
+            text = report.make(_source(path), options, options.salvage, seen_on)
+        if len(paths) > 1 and options.form != report.JSON:
+            text = "%s:\n%s" % (printable(path), text)
+        parts.append(text)
+    text = "\n".join(parts)
+    if target is None:
+        _say(text.rstrip("\n"))
+    else:
+        output.write(target, text.encode("utf-8", "backslashreplace"))
+        _say("wrote %s" % target)
+
+
+def _convert(path: str, target: str | None, options: argparse.Namespace) -> None:
+    """To the Firefox Profiler's format."""
+    is_standard = options.output == STANDARD or path == STANDARD
+    if target is None and not options.view and not is_standard:
+        target = path + ".json.gz"
+        output.check_target(target, path)
+    # without what only filters need
+    from vmprof_convert.selection import select
     with progress_bar("reading", "B") as progress:
-        profile = readers.read(path, salvage=options.salvage, progress=progress)
+        profile = readers.read(_source(path), salvage=options.salvage,
+                               progress=progress)
+    profile = select(profile, report.selection(options))
     with progress_bar("converting", " stacks") as progress:
         converted = io.BytesIO()
         texts, missing = (source_text.read(profile) if options.sources
@@ -104,6 +202,28 @@ def _run(options: argparse.Namespace) -> None:
         _say("wrote %s" % target)
     if options.view:
         serve.view(data, firefox.query(profile), options.port)
+    elif target is None:
+        _write_out(data)
+
+
+def _check_source(path: str) -> None:
+    # what else there is can block, or never end
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+        raise ProfileError("is not a file")
+
+
+def _source(path: str) -> str | int:
+    return os.dup(sys.__stdin__.fileno()) if path == STANDARD and (
+        sys.__stdin__) else path
+
+
+def _write_out(data: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        _nobody_listens()
 
 
 def _say(text: str) -> None:
@@ -111,34 +231,64 @@ def _say(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # or Python would try again at the end
-        with open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        _nobody_listens()
 
 
-def _message(error: BaseException, path: str) -> str:
-    """One line that says what is wrong, with which file."""
-    if isinstance(error, ProfileError):
-        text = "%s: %s" % (path, error)
-    elif isinstance(error, MemoryError):
-        text = "%s: this machine's memory is too small for it" % path
-    elif isinstance(error, OSError):
-        text = "%s: %s" % (path, error.strerror)
-    else:
-        text = str(error)
-    # names of files may contain anything
-    return "".join(c if c.isprintable() else "?" for c in text)
+def _nobody_listens() -> None:
+    # or Python would try again at the end
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+class _About:
+    """Errors inside are about this file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = "standard input" if path == STANDARD else path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None,
+                 traceback: object) -> None:
+        if isinstance(error, ProfileError):
+            raise _Failed("%s: %s" % (self._path, error)) from error
+        if isinstance(error, MemoryError):
+            raise _Failed("%s: this machine's memory is too small for it"
+                          % self._path) from error
+        if isinstance(error, OSError):
+            raise _Failed("%s: %s" % (self._path, error.strerror)) from error
+
+
+class _Failed(Exception):
+    """The message says why, in one line."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # names may have characters that the terminal can't show
+        sys.stdout.reconfigure(errors="backslashreplace")
     options = _parse(arguments)
+    # nothing here makes cycles, and looking for them takes a seventh of the time; in
+    # PyPy this would keep all else that is dead, too
+    has_gc = sys.implementation.name == "cpython" and gc.isenabled()
+    if has_gc:
+        gc.disable()
     try:
         _run(options)
-    except (ProfileError, output.OutputError, OSError, MemoryError) as error:
-        print("vmprof-convert: %s" % _message(error, options.profile),
+    except (_Failed, output.OutputError) as error:
+        print("vmprof-convert: %s" % printable(str(error)), file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except OSError as error:
+        print("vmprof-convert: can't write to standard output: %s" % error.strerror,
               file=sys.stderr)
+        # what could not be written would be tried again at the end
+        _nobody_listens()
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    finally:
+        if has_gc:
+            gc.enable()
     return 0

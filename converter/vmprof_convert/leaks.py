@@ -49,7 +49,7 @@ from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Z, weight_bytes
-from vmprof_convert.model import ALIVE, FREED, LOST, UNTOLD, Function, Profile
+from vmprof_convert.model import ALIVE, FREED, LOST, UNTOLD, Frame, Function, Profile
 from vmprof_convert.program import Program
 from vmprof_convert.type_names import (
     CLASS,
@@ -146,6 +146,8 @@ class Site(NamedTuple):
     #: the innermost frames of the program, innermost first, of the stack that
     #: most of it came from
     places: tuple[Place, ...]
+    #: the innermost one of all code, of that stack
+    innermost: Place
     #: in each window, in bytes; and in both
     windows: tuple[float, float]
     growth: Growth
@@ -164,7 +166,12 @@ class Leak(NamedTuple):
     @property
     def places(self) -> tuple[Place, ...]:
         """Those of the site that grew most."""
-        return max(self.sites, key=lambda site: site.growth.value).places
+        return self.largest.places
+
+    @property
+    def largest(self) -> Site:
+        """That grew most."""
+        return max(self.sites, key=lambda site: site.growth.value)
 
 
 class Leaks(NamedTuple):
@@ -265,12 +272,14 @@ def _allocated(profile: Profile, time: int) -> int:
 
 
 def find(profile: Profile, objects: OldObjects, *,
-         group_storage: bool = False) -> Leaks:
-    """Raises ProfileError if the profile can't tell."""
+         own: Profile | None = None, group_storage: bool = False) -> Leaks:
+    """`own`: the profile with the program's own code only (own.py); then a site is
+    where that allocates, itself or in what it calls.  Raises ProfileError if the
+    profile can't tell."""
     everything = _Tally(0)
     windows = find_windows(profile)
     names = TypeNames(profile, group_storage=group_storage)
-    sites = _Sites(profile)
+    sites = _Sites(profile, own or profile)
     chosen = _snapshots(windows)
     tallies: dict[tuple[Place, Shown], _Tally] = {}
     for stack, type_, size, interval, collected, freed in zip(
@@ -328,8 +337,9 @@ def _snapshots(windows: Windows) -> list[int]:
 
 
 class _Sites:
-    def __init__(self, profile: Profile) -> None:
-        self._program = Program(profile)
+    def __init__(self, profile: Profile, own: Profile) -> None:
+        self._program = Program(own)
+        self._all = Program(profile)
         self._known: dict[int, tuple[Place, ...]] = {}
 
     def places(self, stack: int) -> tuple[Place, ...]:
@@ -337,11 +347,18 @@ class _Sites:
         found = self._known.get(stack)
         if found is None:
             frames = self._program.stack(stack)[-MAX_FRAMES:]
-            functions = map(self._program.function, frames)
             found = self._known[stack] = tuple(
-                Place(function, frame.line or function.line)
-                for frame, function in zip(frames, functions))[::-1]
+                _place(self._program, frame) for frame in reversed(frames))
         return found
+
+    def innermost(self, stack: int) -> Place:
+        """Of all code."""
+        return _place(self._all, self._all.stack(stack)[-1])
+
+
+def _place(program: Program, frame: Frame) -> Place:
+    function = program.function(frame)
+    return Place(function, frame.line or function.line)
 
 
 def _judge(profile: Profile, windows: Windows, sites: _Sites,
@@ -388,8 +405,8 @@ def _judge(profile: Profile, windows: Windows, sites: _Sites,
 
 def _site(sites: _Sites, shown: Shown, tally: _Tally, p: float) -> Site:
     stack = max(tally.stacks, key=lambda stack: (tally.stacks[stack], -stack))
-    return Site(shown, sites.places(stack), (tally.bytes[0], tally.bytes[1]),
-                _growth(tally), p)
+    return Site(shown, sites.places(stack), sites.innermost(stack),
+                (tally.bytes[0], tally.bytes[1]), _growth(tally), p)
 
 
 def _growth(tally: _Tally) -> Growth:

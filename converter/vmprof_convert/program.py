@@ -26,10 +26,14 @@ COMPILED = Function("[compiled code, function not known]", 0, "", LABEL)
 EMPTY = Function("[no frames]", 0, "", LABEL)
 #: stands for stacks that got lost
 LOST = Function("[stack lost]", 0, "", LABEL)
+#: stand for what is none of the program's code, where only that is shown (own.py):
+#: what importing costs; and what no function of the program's called
+IMPORT = Function("[import]", 0, "", LABEL)
+OUTSIDE = Function("[libraries alone]", 0, "", LABEL)
 
-_LABELS = (START, COMPILED, EMPTY, LOST)
+_LABELS = (START, COMPILED, EMPTY, LOST, IMPORT, OUTSIDE)
 #: a frame for each, whose address is its index
-_LABEL_FRAMES = {label: (Frame(i, LABEL, 0),) for i, label in enumerate(_LABELS)}
+LABEL_FRAMES = {label: Frame(i, LABEL, 0) for i, label in enumerate(_LABELS)}
 
 
 class Program:
@@ -44,16 +48,16 @@ class Program:
         """The frames of the stack of this number (-1: lost), outermost first,
         at least one: the frame of a label, if nothing else is left."""
         if number < 0:
-            return _LABEL_FRAMES[LOST]
+            return LABEL_FRAMES[LOST],
         stack = self._profile.stacks[number]
         frames = self.frames(stack)
         if frames:
             return frames
         if stack:
-            return _LABEL_FRAMES[START]
+            return LABEL_FRAMES[START],
         # PyPy's vmprof takes no sample of a stack without frames
-        return _LABEL_FRAMES[COMPILED if self._profile.interpreter == "pypy"
-                             else EMPTY]
+        return LABEL_FRAMES[COMPILED if self._profile.interpreter == "pypy"
+                            else EMPTY],
 
     def function(self, frame: Frame) -> Function:
         """Of a frame of stack()."""
@@ -69,6 +73,8 @@ class Program:
         """`stack` without the frames of PyPy's start-up, and of the command
         that ran the program; perhaps nothing."""
         for i, frame in enumerate(stack):
+            if frame.kind == LABEL:
+                return stack[i:]
             outside = self._known.get(frame.address)
             if outside is None:
                 outside = _is_outside(self._profile.function(frame.address))

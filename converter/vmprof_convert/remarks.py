@@ -8,9 +8,59 @@ import math
 
 from vmprof_convert.lifetimes import NOT_TOLD, WAS_LOST, WAS_PINNED
 from vmprof_convert.model import Profile
+from vmprof_convert.process import of_process
 from vmprof_convert.program import LOST
 from vmprof_convert.summary import LINE, TYPE, Choice, Summary
 from vmprof_convert.units import format_bytes, format_number
+
+
+def title(profile: Profile, summary: Summary, choice: Choice) -> str:
+    """The first line."""
+    if not (profile.settings or profile.moments):
+        return ("no allocation samples: the profile was taken without "
+                "--allocation-sampling")
+    return "allocated in %s (%s samples, %s):" % (
+        _seconds(profile, choice), summary.samples, _intervals(profile, summary))
+
+
+def sums(profile: Profile, summary: Summary, choice: Choice, *,
+         is_all: bool = True) -> str:
+    """All together, beside what the GC counted if that can be compared.  `is_all`:
+    no samples were left out."""
+    estimate = "estimated total: %s" % format_bytes(summary.bytes.value)
+    if profile.gaps != "fixed":
+        estimate += " (95 %%: %s .. %s)" % (
+            format_bytes(summary.bytes.low), format_bytes(summary.bytes.high))
+    if not profile.moments or choice.at is not None or not is_all:
+        return estimate
+    last = profile.moments[-1]
+    counted = "the GC itself counted: %s in %d minor collections" % (
+        format_bytes(last.allocated), last.collections)
+    if last.pressures:
+        counted += (" (and what was allocated shortly before %d memory "
+                    "pressures)" % last.pressures)
+    if last.surprises:
+        counted += (" (and what was allocated before %d collections that "
+                    "were not seen)" % last.surprises)
+    return "%s; %s" % (estimate, counted)
+
+
+def _intervals(profile: Profile, summary: Summary) -> str:
+    """How far samples were apart; under a limit, how far they came to be."""
+    limit = profile.settings.get("limit", "")
+    interval: float = profile.interval
+    if summary.samples and (limit or summary.varied):
+        interval = summary.bytes.value / summary.samples
+    text = "one per %s on average" % format_bytes(interval)
+    return "auto: " + text if limit else text
+
+
+def _seconds(profile: Profile, choice: Choice) -> str:
+    if choice.at is not None:
+        return "%.9g s" % (choice.at / 1e9)
+    if profile.moments:
+        return "%.2f s" % (profile.end / 1e9)
+    return "?"
 
 
 def of_run(profile: Profile) -> list[str]:
@@ -82,6 +132,7 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
             "missing: compiled code that resumes what waits in \"yield from\" or "
             "\"await\" doesn't show who waits; up to %s are missing from "
             "\"total\" of %s" % (format_bytes(summary.missing_bytes), names))
+    lines += of_process(profile)
     if summary.time_samples:
         lines.append("time samples: %d; vmprofshow and vmprof-convert show them"
                      % summary.time_samples)

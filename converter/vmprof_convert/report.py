@@ -1,7 +1,7 @@
 """The report: its options, and from a file to text.
 
-Two commands have it: `python -m vmprof_allocation report` and `vmprof-convert
---report`.  The first goes on in another process when it knows its options
+Two commands have it: `python -m vmprof_allocation report` and `vmprof-convert`.
+The first goes on in another process when it knows its options
 (with_little_memory): so what makes the report is imported when it is made.
 """
 from __future__ import annotations
@@ -10,27 +10,79 @@ import argparse
 import io
 import math
 import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
 
-DEFAULT_LIMIT = 25
+if TYPE_CHECKING:
+    from vmprof_convert.selection import Selection
+    from vmprof_convert.terminal import Terminal
 
-_BY = ("function", "line", "type")
+#: rows, of tables and of the parts of one function's
+DEFAULT_LIMIT, DEFAULT_PART = 25, 8
+#: of a terminal that is none
+DEFAULT_WIDTH = 100
+
+_PLACES = ("function", "line", "file", "module")
+_BY = (*_PLACES, "type")
 _SORT = ("self", "total", "objects", "alive")
+_FATES = ("allocated", "died-young", "freed-later", "alive")
+
+#: the forms of a report
+TABLE, JSON, MARKDOWN = "table", "json", "markdown"
+
+
+def add_filters(parser: argparse._ActionsContainer) -> None:
+    """Which samples, and which frames: options of all formats."""
+    parser.add_argument(
+        "--mine", action="store_true",
+        help="only the program's own code; what libraries allocate counts for who "
+             "calls them")
+    parser.add_argument(
+        "--time", type=_times, metavar="A..B",
+        help="what was allocated from A to B, in seconds after the start, such as "
+             "1.5..3 or 2..")
+    parser.add_argument(
+        "--thread", type=_thread, metavar="NUMBER", action="append",
+        help="what this thread allocated: its number in the kernel; more than once: "
+             "these threads; likewise with those below")
+    parser.add_argument(
+        "--function", metavar="NAME", action="append",
+        help="what this function allocated, and what it calls: a name, perhaps with "
+             "* or with its file (app.py:main)")
+    parser.add_argument(
+        "--file", metavar="PATH", action="append",
+        help="likewise, the functions of a file or folder: its end, or with *")
+    parser.add_argument(
+        "--type", metavar="NAME", action="append",
+        help="objects of this type; perhaps with *")
+    parser.add_argument(
+        "--fate", type=_fates, metavar="WHAT", action="append",
+        help="what became of the objects: %s" % ", ".join(_FATES))
 
 
 def add_options(parser: argparse._ActionsContainer) -> None:
+    """Those of the report alone."""
     parser.add_argument(
         "-n", "--limit", type=_positive, metavar="N",
         help="show the N largest rows (default: %d; with --json all)"
              % DEFAULT_LIMIT)
     parser.add_argument(
         "--by", type=_by, metavar="WHAT",
-        help="what a row is of: function (the default), line, type, or two of "
-             "these: function,type or line,type")
+        help="what a row is of: function, line, file, module or type; or one of "
+             "these and type: line,type (default: the lines of the program's own "
+             "code, as with --mine, or its functions where lines are not known)")
     parser.add_argument(
         "--sort", choices=_SORT,
-        help="what comes first: the bytes that a function allocated itself (the "
+        help="what comes first: the bytes that a row allocated itself (the "
              "default), or with what it calls; its objects; or what of it is "
              "still alive")
+    parser.add_argument(
+        "--focus", metavar="NAME",
+        help="one function: who calls it, and what it calls")
+    parser.add_argument(
+        "--tree", action="store_true",
+        help="who calls whom, from the outside in: the largest branches")
     parser.add_argument(
         "--at", type=_seconds, metavar="SECONDS",
         help="as though the profile ended so many seconds after its start: what "
@@ -45,58 +97,174 @@ def add_options(parser: argparse._ActionsContainer) -> None:
         "--leaks", action="store_true",
         help="instead of the table: what is held more and more, between marks, or "
              "in a run without its beginning")
-    parser.add_argument(
-        "--json", action="store_true",
-        help="for programs: the same rows, with every figure and bound")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--json", action="store_const", dest="form", const=JSON, default=TABLE,
+        help="for programs: the same, with every figure and bound")
+    form.add_argument(
+        "--markdown", action="store_const", dest="form", const=MARKDOWN,
+        help="the same as a table in Markdown")
 
 
-def are_given(options: argparse.Namespace) -> bool:
-    """Whether there are other options than the defaults."""
-    return any(getattr(options, name) not in (None, False) for name in (
-        "limit", "by", "sort", "at", "group_storage", "hide_internal", "leaks", "json"))
+def are_given(options: argparse.Namespace) -> list[str]:
+    """Those of add_options() that aren't as they are by default."""
+    given = ["--" + name.replace("_", "-") for name in (
+        "limit", "by", "sort", "focus", "tree", "at", "group_storage",
+        "hide_internal", "leaks") if getattr(options, name) not in (None, False)]
+    return given + ["--" + options.form] * (options.form != TABLE)
 
 
-def make(path: str | os.PathLike[str], options: argparse.Namespace,
-         salvage: bool = False) -> str:
-    """The report of the profile at `path`.  Raises ProfileError and OSError."""
+def selection(options: argparse.Namespace) -> Selection:
+    """That of add_filters()."""
+    from vmprof_convert.selection import Selection
+    return Selection(
+        options.time, tuple(options.thread or ()), tuple(options.function or ()),
+        tuple(options.file or ()), tuple(options.type or ()),
+        tuple(dict.fromkeys(fate for fates in options.fate or () for fate in fates)),
+        options.mine)
+
+
+def terminal() -> Terminal:
+    """That of stdout."""
+    from vmprof_convert.terminal import Terminal
+    out = sys.stdout
+    width = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
+    is_terminal = out.isatty()
+    try:
+        "\u00b1\u2026".encode(getattr(out, "encoding", None) or "ascii")
+        is_unicode = True
+    except (UnicodeError, LookupError):
+        is_unicode = False
+    return Terminal(
+        width, is_terminal and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb", is_unicode)
+
+
+def file_() -> Terminal:
+    """That of a file."""
+    from vmprof_convert.terminal import Terminal
+    return Terminal(shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
+                    if os.environ.get("COLUMNS") else DEFAULT_WIDTH)
+
+
+def make(path: str | os.PathLike[str] | int, options: argparse.Namespace,
+         salvage: bool = False, on: Terminal | None = None) -> str:
+    """The report of the profile at `path`; `on`: where it will be seen.  Raises
+    ProfileError and OSError."""
     if options.leaks:
-        return _make_leaks(path, options, salvage)
+        return _make_leaks(path, options, salvage, on)
     from vmprof_convert import readers
-    from vmprof_convert.summary import Choice, Tally
-    from vmprof_convert.writers import table
+    from vmprof_convert.delegation import missing
+    from vmprof_convert.origins import Origins
+    from vmprof_convert.own import has_own_code, only_own
+    from vmprof_convert.selection import Selected, SelectedRows
+    from vmprof_convert.sheet import View
+    from vmprof_convert.summary import Choice, Tally, has_lines, summarize
 
-    choice = Choice(by=options.by or ("function",), sort=options.sort or "self",
-                    at=options.at, group_storage=options.group_storage,
-                    hide_internal=options.hide_internal)
-    text = io.StringIO()
+    _check(options)
+    chosen = selection(options)
     # added up while they are read: a table of the samples takes more memory
-    tally = Tally(choice.at)
-    profile = readers.read_into(path, tally, salvage=salvage)
-    if options.json:
+    tally = Tally(options.at)
+    profile = readers.read_into(
+        path, tally if chosen.is_everything else SelectedRows(tally, chosen),
+        salvage=salvage)
+    origins = Origins(profile)
+    if not chosen.is_everything:
+        tally.keep(Selected(profile, chosen, origins))
+    gaps = missing(profile)
+    if not (options.by or options.tree or options.focus) and has_own_code(
+            profile, origins):
+        chosen = chosen._replace(mine=True)
+    by = options.by or (("line",) if has_lines(profile) and chosen.mine
+                        and not options.tree else ("function",))
+    if chosen.mine:
+        profile = only_own(profile, origins)
+    choice = Choice(by=by, sort=options.sort or "self", at=options.at,
+                    group_storage=options.group_storage,
+                    hide_internal=options.hide_internal)
+    summary = summarize(profile, tally, choice, origins=origins, gaps=gaps)
+    view = View(profile, summary, choice, origins, chosen, options.limit)
+    text = io.StringIO()
+    if options.form == JSON:
         from vmprof_convert.writers import table_json
-        table_json.write(profile, text, options.limit, choice, tally=tally)
+        if options.focus:
+            from vmprof_convert.focus import focus
+            table_json.write_focus(view, focus(
+                profile, tally, options.focus, choice, origins), text)
+        elif options.tree:
+            from vmprof_convert.tree import branches
+            table_json.write_tree(view, *branches(
+                profile, tally, choice, origins, options.limit), text)
+        else:
+            table_json.write(view, text)
+        return text.getvalue()
+    from vmprof_convert import sheet
+    if options.focus:
+        from vmprof_convert.focus import focus
+        page = sheet.of_focus(
+            view._replace(limit=options.limit or DEFAULT_PART),
+            focus(profile, tally, options.focus, choice, origins), options.focus)
+    elif options.tree:
+        from vmprof_convert.tree import branches
+        page = sheet.of_tree(view, *branches(
+            profile, tally, choice, origins, options.limit or DEFAULT_LIMIT))
     else:
-        table.write(profile, text, options.limit or DEFAULT_LIMIT, choice,
-                    tally=tally)
+        page = sheet.of_rows(view._replace(limit=options.limit or DEFAULT_LIMIT))
+    # no use any more, and what draws takes memory, too
+    del profile, tally, summary, view, origins, gaps
+    if options.form == MARKDOWN:
+        from vmprof_convert.writers import table_markdown
+        table_markdown.write(page, text)
+    else:
+        from vmprof_convert.writers import table
+        table.write(page, text, on or terminal())
     return text.getvalue()
 
 
-def _make_leaks(path: str | os.PathLike[str], options: argparse.Namespace,
-                salvage: bool) -> str:
+def _check(options: argparse.Namespace) -> None:
+    """Raises ProfileError if the options don't go together."""
+    from vmprof_convert.errors import ProfileError
+    for mode in "focus", "tree":
+        if not getattr(options, mode):
+            continue
+        if mode == "focus" and options.tree:
+            raise ProfileError("--focus and --tree are two reports: write one of "
+                               "them")
+        if options.by and (mode == "focus" or "type" in options.by):
+            raise ProfileError("--%s goes without --by%s: leave it out, or choose "
+                               "a type with --type" % (
+                                   mode, "" if mode == "focus" else " type"))
+        if options.hide_internal:
+            raise ProfileError("--%s goes without --hide-internal" % mode)
+
+
+def _make_leaks(path: str | os.PathLike[str] | int, options: argparse.Namespace,
+                salvage: bool, on: Terminal | None) -> str:
     from vmprof_convert import leaks, readers
     from vmprof_convert.errors import ProfileError
-    from vmprof_convert.writers import leaks as writer
+    from vmprof_convert.origins import Origins
+    from vmprof_convert.own import has_own_code, only_own
 
-    for name in "by", "sort", "at", "json":
-        if getattr(options, name) not in (None, False):
-            raise ProfileError("--leaks is another report: --%s is not for it"
-                               % name)
+    for given in are_given(options) + ["--" + name for name in (
+            "mine", "time", "thread", "function", "file", "type", "fate")
+            if getattr(options, name)]:
+        if given not in ("--limit", "--group-storage", "--leaks", "--json"):
+            raise ProfileError("--leaks is another report: %s is not for it"
+                               % given)
     text = io.StringIO()
     objects = leaks.OldObjects()
     profile = readers.read_into(path, objects, salvage=salvage)
-    writer.write(profile, leaks.find(
-        profile, objects, group_storage=options.group_storage), text,
-        options.limit or DEFAULT_LIMIT)
+    origins = Origins(profile)
+    own = only_own(profile, origins) if has_own_code(profile, origins) else None
+    found = leaks.find(profile, objects, own=own,
+                       group_storage=options.group_storage)
+    if options.form == JSON:
+        from vmprof_convert.writers import leaks_json
+        leaks_json.write(profile, found, text, options.limit)
+    else:
+        from vmprof_convert.writers import leaks as writer
+        writer.write(profile, found, text, options.limit or DEFAULT_LIMIT,
+                     origins=origins, terminal=on or terminal())
     return text.getvalue()
 
 
@@ -115,11 +283,42 @@ def _positive(text: str) -> int:
 def _by(text: str) -> tuple[str, ...]:
     words = text.split(",")
     known = [word for word in _BY if word in words]
-    if sorted(known) != sorted(words) or {"function", "line"} <= set(known):
+    if sorted(known) != sorted(words) or len(set(known) - {"type"}) > 1:
         raise argparse.ArgumentTypeError(
-            "%r is nothing that a row can be of: write function, line, type, "
-            "function,type or line,type" % text)
+            "%r is nothing that a row can be of: write function, line, file, module "
+            "or type, or one of these and type, such as line,type" % text)
     return tuple(known)
+
+
+def _times(text: str) -> tuple[int, int | None]:
+    """In nanoseconds."""
+    begin, dots, end = text.partition("..")
+    try:
+        first = _seconds(begin) if begin else 0
+        last = _seconds(end) if end else None
+    except argparse.ArgumentTypeError:
+        dots = ""
+    if not dots or text == ".." or (last is not None and last <= first):
+        raise argparse.ArgumentTypeError(
+            "%r is no time: write from..to in seconds, such as 1.5..3, 2.. or ..2.5"
+            % text)
+    return first, last
+
+
+def _thread(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise argparse.ArgumentTypeError(
+            "%r is no thread: write its number in the kernel, such as 4711" % text)
+    return int(text)
+
+
+def _fates(text: str) -> list[str]:
+    fates = text.split(",")
+    if not set(fates) <= set(_FATES):
+        raise argparse.ArgumentTypeError(
+            "%r is nothing that becomes of objects: write %s, or several of these "
+            "with commas" % (text, ", ".join(_FATES)))
+    return fates
 
 
 def _seconds(text: str) -> int:

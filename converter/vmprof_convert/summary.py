@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterable
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
-from vmprof_convert.delegation import missing
+from vmprof_convert.delegation import Missing, missing
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Estimate, Sum, probability
 from vmprof_convert.lifetimes import STILL_ALIVE, state
-from vmprof_convert.model import UNTOLD, Frame, Function, Profile
+from vmprof_convert.model import LABEL, UNTOLD, Frame, Function, Profile, Stacks
+from vmprof_convert.origins import Origins
 from vmprof_convert.program import Program
+from vmprof_convert.selection import Selected
 from vmprof_convert.type_names import CLASS, INTERNAL, UNNAMED, Shown, TypeNames
 
 #: what rows can be of
-FUNCTION, LINE, TYPE = "function", "line", "type"
+FUNCTION, LINE, FILE, MODULE, TYPE = "function", "line", "file", "module", "type"
 #: what they can be sorted by
 SELF, TOTAL, OBJECTS, ALIVE = "self", "total", "objects", "alive"
 
@@ -26,7 +28,7 @@ _MAX_GROUPS = 10000
 class Choice(NamedTuple):
     """What is to be shown, and how."""
 
-    #: FUNCTION or LINE, TYPE, or both
+    #: FUNCTION, LINE, FILE or MODULE; TYPE; or one of those and TYPE
     by: tuple[str, ...] = (FUNCTION,)
     sort: str = SELF
     #: nanoseconds after the start: as though the profile ended there
@@ -88,7 +90,15 @@ class Subject(NamedTuple):
     #: the executed one, or where that is not known the function's; 0: the row
     #: is of no line
     line: int
-    type: Shown | None
+    type: Shown | None = None
+    #: a file, with its folders, or a module; or, of what has none, a label
+    file: str = ""
+    module: str = ""
+
+    def of_type(self, type_: Shown | None) -> Subject:
+        if type_ is self.type:
+            return self
+        return Subject(self.function, self.line, type_, self.file, self.module)
 
 
 class Row(NamedTuple):
@@ -185,6 +195,11 @@ class Tally:
                                          interval)
         self._groups.clear()
 
+    def keep(self, selected: Selected) -> None:
+        """Forget what is not asked for."""
+        self._sums = {key: sum_ for key, sum_ in self.sums().items()
+                      if selected.sum(*key)}
+
     def sums(self) -> dict[tuple[int, int, str], Sum]:
         """For each stack, number -1 being the lost ones; type, of which -1 is
         not known; and state (lifetimes.py)."""
@@ -192,7 +207,7 @@ class Tally:
         return self._sums
 
 
-def _tally(profile: Profile, at: int | None) -> Tally:
+def tally_of(profile: Profile, at: int | None) -> Tally:
     tally = Tally(at)
     tally.begin(profile.settings)
     samples = profile.samples
@@ -221,16 +236,20 @@ def check(profile: Profile, choice: Choice) -> None:
 
 
 def summarize(profile: Profile, tally: Tally | None = None,
-              choice: Choice = BY_FUNCTION) -> Summary:
+              choice: Choice = BY_FUNCTION, *, origins: Origins | None = None,
+              gaps: Missing | None = None) -> Summary:
     """Add the allocation samples of `profile` up; or those of `tally`, if they
-    went there.
+    went there.  `origins`, `gaps`: of the profile as it was read, if this is a part
+    of it.
 
     A function that stands several times in a stack counts once in its total.
     Raises ProfileError if the profile can't tell what is asked.
     """
     check(profile, choice)
     if tally is None:
-        tally = _tally(profile, choice.at)
+        tally = tally_of(profile, choice.at)
+    if gaps is None:
+        gaps = missing(profile)
     names = TypeNames(profile, group_storage=choice.group_storage)
     interval = tally.largest_interval or profile.interval
     own: dict[Subject, Figures] = {}
@@ -240,8 +259,7 @@ def summarize(profile: Profile, tally: Tally | None = None,
         list)
     for (stack, type_, then), sum_ in tally.sums().items():
         by_stack[stack].append((type_, then, sum_))
-    places = _Places(profile, choice)
-    gaps = missing(profile)
+    places = Places(profile, choice.by, origins)
     lacking = Sum()
     for stack, parts in by_stack.items():
         of_stack = places.of(stack)
@@ -257,14 +275,13 @@ def summarize(profile: Profile, tally: Tally | None = None,
                 hidden.add(then, sum_)
                 continue
             of_row = shown if TYPE in choice.by else None
-            _figures(own, Subject(*innermost, of_row), interval).add(then, sum_)
+            figures_of(own, innermost.of_type(of_row), interval).add(then, sum_)
             for place in distinct:
-                _figures(total, Subject(*place, of_row), interval).add(
-                    then, sum_)
+                figures_of(total, place.of_type(of_row), interval).add(then, sum_)
     nothing = Figures(interval)
     rows = [Row(subject, own.get(subject, nothing), figures)
             for subject, figures in total.items()]
-    _sort(rows, choice.sort)
+    sort(rows, choice.sort)
     return Summary(rows, everything, tally.time_samples,
                    tally.smallest_interval != tally.largest_interval,
                    hidden, untyped, places.has_lines,
@@ -272,7 +289,7 @@ def summarize(profile: Profile, tally: Tally | None = None,
                    lacking.bytes(interval).value if lacking.samples else 0.0)
 
 
-def _figures(all_: dict[Subject, Figures], subject: Subject,
+def figures_of(all_: dict[Subject, Figures], subject: Subject,
              interval: int) -> Figures:
     found = all_.get(subject)
     if found is None:
@@ -281,34 +298,68 @@ def _figures(all_: dict[Subject, Figures], subject: Subject,
     return found
 
 
-#: a function and a line, as in Subject
-_Place = tuple[Optional[Function], int]
+class Places:
+    """What rows a stack counts in, but for types."""
 
-
-class _Places:
-    """Whose rows a stack counts in."""
-
-    def __init__(self, profile: Profile, choice: Choice) -> None:
+    def __init__(self, profile: Profile, by: tuple[str, ...],
+                 origins: Origins | None = None) -> None:
         self._program = Program(profile)
-        self._by = choice.by
+        self._origins = origins or Origins(profile)
+        self._by = by
         #: some line was known
         self.has_lines = False
+        self._known: dict[Frame, Subject] = {}
 
-    def of(self, stack: int) -> list[_Place]:
+    def of(self, stack: int) -> list[Subject]:
         """From the outermost frame on; at least one."""
-        if LINE in self._by:
-            return [self._line(frame) for frame in self._program.stack(stack)]
-        if FUNCTION in self._by:
-            return [(function, 0) for function in self._program.functions(stack)]
-        return [(None, 0)]
+        return list(map(self._subject, self._program.stack(stack)))
 
-    def _line(self, frame: Frame) -> _Place:
+    def _subject(self, frame: Frame) -> Subject:
+        found = self._known.get(frame)
+        if found is None:
+            found = self._known[frame] = self._new(frame)
+        return found
+
+    def _new(self, frame: Frame) -> Subject:
         function = self._program.function(frame)
-        self.has_lines |= frame.line > 0
-        return function, frame.line or function.line
+        if FUNCTION in self._by:
+            return Subject(function, 0)
+        if LINE in self._by:
+            self.has_lines |= frame.line > 0
+            return Subject(function, frame.line or function.line)
+        if FILE in self._by:
+            return Subject(None, 0, file=function.file or _no_file(function))
+        if MODULE in self._by:
+            return Subject(None, 0, module=_module(
+                self._origins.path(function.file)) or _no_file(function))
+        return Subject(None, 0)
 
 
-def _sort(rows: list[Row], by: str) -> None:
+def _no_file(function: Function) -> str:
+    """Where functions are counted that are in none."""
+    return function.name if function.kind == LABEL else "[no file]"
+
+
+def _module(path: str) -> str:
+    """app/views.py: app.views; without the folders that are none of it."""
+    if not path.endswith(".py"):
+        return path
+    parts = path[:-len(".py")].split("/")
+    while parts and parts[0] in ("", "..", "."):
+        del parts[0]
+    if len(parts) > 1 and parts[-1] == "__init__":
+        del parts[-1]
+    return ".".join(parts)
+
+
+def has_lines(profile: Profile) -> bool:
+    """Whether it is recorded which lines were executed."""
+    if isinstance(profile.stacks, Stacks):
+        return any(frame.line > 0 for frame in profile.stacks.frames)
+    return any(frame.line > 0 for stack in profile.stacks for frame in stack)
+
+
+def sort(rows: list[Row], by: str) -> None:
     def key(row: Row) -> tuple[float, ...]:
         own, total = row.own.sum(), row.total.sum()
         first: Iterable[float] = {

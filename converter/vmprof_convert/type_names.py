@@ -8,14 +8,12 @@ import re
 from typing import NamedTuple
 
 from vmprof_convert.model import Profile, Type
+from vmprof_convert.printable import MAX_NAME, shortened
 
 #: what a type is: a class of Python's; storage that belongs to one; what only
 #: the interpreter knows; what has no name but the GC's; or nobody knows
 CLASS, STORAGE, INTERNAL, LAYOUT, NOT_KNOWN = (
     "class", "storage", "internal", "layout", "not known")
-
-#: of a name so many characters are shown: it may be anything
-MAX_NAME = 200
 
 # pypy.objspace.std.listobject.W_ListObject { super, ... }
 _STRUCT = re.compile(r"(?:varsize )?(?:Gc)?(?:Struct|Array|Opaque)? ?([^\s{]+)")
@@ -52,25 +50,19 @@ class TypeNames:
 
     def _shown(self, type_: Type) -> Shown:
         if type_.python:
-            return Shown(_clean(type_.python), CLASS)
+            return Shown(shortened(type_.python), CLASS)
         if type_.owner:
             if self._group_storage:
-                return Shown(_clean(type_.owner), CLASS)
-            return Shown("%s (storage)" % _clean(type_.owner), STORAGE)
+                return Shown(shortened(type_.owner), CLASS)
+            return Shown("%s (storage)" % shortened(type_.owner), STORAGE)
         if type_.internal:
-            return Shown("<%s>" % _clean(type_.internal), INTERNAL)
-        short = _clean(_short(type_.layout))
+            return Shown("<%s>" % shortened(type_.internal), INTERNAL)
+        short = shortened(_short(type_.layout))
         if short:
             return Shown("<%s>" % short, LAYOUT)
         if type_.number >= 0:
             return Shown("<type %d>" % type_.number, LAYOUT)
         return UNNAMED
-
-
-def _clean(name: str) -> str:
-    """In one line."""
-    name = "".join(c if c.isprintable() else "?" for c in name[:MAX_NAME + 1])
-    return name if len(name) <= MAX_NAME else name[:MAX_NAME - 3] + "..."
 
 
 def _short(layout: str) -> str:

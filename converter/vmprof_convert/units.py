@@ -34,6 +34,28 @@ def format_range(low: float, number: float, high: float,
     return "%s-%s" % (_three_digits(low / scale), _three_digits(high / scale))
 
 
+def format_estimate(low: float, number: float, high: float,
+                    bytes_: bool = True) -> str:
+    """The number, and how far `low` and `high` are from it, at most, in the same
+    unit: 36.3 ±4.4 MiB; or if that is the number itself or more, what is above
+    it: 129 <20.3k."""
+    units = _BYTES if bytes_ else _COUNTS
+    scale, unit = _scale(number, units)
+    text = _three_digits(number / scale)
+    if unit and bytes_:
+        unit = " " + unit
+    off = max(high - number, number - low)
+    if off and off >= 0.995 * number:
+        return "%s%s <%s" % (text, unit, _with_letter(high, units))
+    if off:
+        digits = 0 if number / scale >= 99.95 else 1 if number / scale >= 9.995 else 2
+        # of what is very certain, one digit more
+        while digits < 4 and not float("%.*f" % (digits, off / scale)):
+            digits += 1
+        text += " \u00b1%.*f" % (digits, off / scale)
+    return text + unit
+
+
 def format_deviation(low: float, number: float, high: float,
                      bytes_: bool = True) -> str:
     """How far `low` and `high` are from `number`, at most: +-12%; or if that is

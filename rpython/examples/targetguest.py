@@ -81,7 +81,7 @@ def main(argv):
         return 0
     program = load(wishes.program)
     profile = Profile(wishes)
-    profile.start()
+    profile.start(program)
     try:
         return run(program, wishes.arguments)
     finally:

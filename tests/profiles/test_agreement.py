@@ -16,6 +16,7 @@ import pytest
 
 import firefox_rules
 import made_profiles
+import report_runs
 from conftest import PyPy
 from made_heap import Heap
 from made_profiles import LINES, PID, FrameSpec, Log, jit, machine_code, native
@@ -27,7 +28,7 @@ from vmprof_convert.program import Program
 from vmprof_convert.summary import FUNCTION, TYPE, Choice, Tally, summarize
 from vmprof_convert.type_names import TypeNames
 from vmprof_convert.units import format_bytes
-from vmprof_convert.writers import firefox, table
+from vmprof_convert.writers import firefox
 from vmprof_convert.writers.firefox.stacks import CUT
 
 MS = 1_000_000
@@ -126,9 +127,7 @@ def check(path: Path) -> Profile:
     tally = Tally()
     profile = readers.read_into(path, tally)
     summary = summarize(profile, tally)
-    out = io.StringIO()
-    table.write(profile, out, 10**9, tally=tally)
-    text = out.getvalue()
+    text = report_runs.text(profile, limit=None, tally=tally)
     whole = readers.read(path)
     shown = Shown(whole)
 
@@ -154,11 +153,13 @@ def check(path: Path) -> Profile:
 
     # what is written
     lines = text.splitlines()
+    origins = Origins(whole)
+    labels = {tuple(re.split(" {2,}", line)[-2 if ":" in line or ".py" in line
+                                            else -1:]) for line in lines}
     for name, file, line, _ in {(f.name, f.file, f.line, f.kind) for f in (
             row.function for row in summary.rows)}:
-        label = "  ".join([name, *([file] if file else [])])
-        label += ":%d" % line if file and line else ""
-        assert any(found.endswith("  " + label) for found in lines), label
+        place = "%s:%d" % (origins.path(file), line) if line else origins.path(file)
+        assert ((name, place) if file else (name,)) in labels, name
     said = re.search(r"\((\d+) samples", lines[0])
     assert shown.extra.get("Allocation samples", 0) == summary.samples == (
         int(said[1]) if said else 0)

@@ -101,7 +101,8 @@ def test_bad_input_is_one_line_and_no_output(
         what: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "bad").write_bytes(HOSTILE[what])
     (folder / "old.json").write_text("precious")
-    for arguments in (["-o", "old.json"], ["-o", "new.json.gz"], [], ["--view"]):
+    for arguments in (["-o", "old.json"], ["-o", "new.json.gz"],
+                      ["--to", "firefox"], ["--view"]):
         assert "bad: " in run_and_fail(folder, capsys, "bad", *arguments)
 
 
@@ -134,7 +135,7 @@ def test_an_unreadable_file(folder: Path, capsys: pytest.CaptureFixture[str],
     # root may read everything, and tests run as root sometimes
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", "app.vmprof")
-    monkeypatch.setattr(readers, "read", refuse)
+    monkeypatch.setattr(readers, "read_into", refuse)
     assert run_and_fail(folder, capsys, "app.vmprof") == (
         "vmprof-convert: app.vmprof: Permission denied\n")
 
@@ -143,8 +144,10 @@ def test_too_little_memory(folder: Path, capsys: pytest.CaptureFixture[str],
                            monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise MemoryError
-    monkeypatch.setattr(readers, "read", refuse)
+    monkeypatch.setattr(readers, "read_into", refuse)
     assert "memory" in run_and_fail(folder, capsys, "app.vmprof")
+    monkeypatch.setattr(readers, "read", refuse)
+    assert "memory" in run_and_fail(folder, capsys, "app.vmprof", "--view")
 
 
 def test_the_name_of_a_file_does_not_break_the_line(

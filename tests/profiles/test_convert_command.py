@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import gzip
+import importlib.metadata
 import io
+import json
 import math
 import os
 import stat
@@ -23,7 +25,17 @@ from vmprof_convert.writers import firefox
 folder = convert_runs.folder
 
 
-@pytest.mark.parametrize("arguments", [[], ["-o", "out.json"]])
+def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What is said of arguments that go with nothing."""
+    with pytest.raises(SystemExit) as raised:
+        cli.main(arguments)
+    assert raised.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    return str(err.splitlines()[-1].partition(": error: ")[2])
+
+
+@pytest.mark.parametrize("arguments", [["--to", "firefox"], ["-o", "out.json"]])
 def test_reader_of_stdout_that_leaves_is_no_error(
         folder: Path, arguments: list[str]) -> None:
     """The file is written all the same."""
@@ -36,12 +48,13 @@ def test_reader_of_stdout_that_leaves_is_no_error(
     finally:
         os.close(write)
     assert (done.returncode, done.stderr) == (0, "")
-    assert (folder / (arguments or ["", "app.vmprof.json.gz"])[1]).exists()
+    assert (folder / ("out.json" if "-o" in arguments
+                      else "app.vmprof.json.gz")).exists()
 
 
 def test_the_output_is_named_after_the_profile(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["app.vmprof"]) == 0
+    assert cli.main(["app.vmprof", "--to", "firefox"]) == 0
     assert names(folder) == ["app.vmprof", "app.vmprof.json.gz"]
     assert load(folder / "app.vmprof.json.gz") == converted(rich_log())
     assert capsys.readouterr() == ("wrote app.vmprof.json.gz\n", "")
@@ -67,7 +80,8 @@ def test_the_same_profile_makes_the_same_file(
 def test_gzipped_profiles_and_the_module_as_a_command(folder: Path) -> None:
     (folder / "zipped.vmprof").write_bytes(gzip.compress(rich_log().data()))
     done = subprocess.run(
-        [sys.executable, "-m", "vmprof_convert", "zipped.vmprof"],
+        [sys.executable, "-m", "vmprof_convert", "zipped.vmprof",
+         "--to", "firefox"],
         cwd=folder, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert load(folder / "zipped.vmprof.json.gz") == converted(rich_log())
@@ -149,13 +163,15 @@ def test_outputs_that_can_not_be(folder: Path,
     (folder / "in.json").write_bytes(rich_log().data())
     os.mkfifo(folder / "pipe.json")
     for source, target, message in (
-            ("app.vmprof", "a.txt", ".json or .json.gz"),
-            ("app.vmprof", "", ".json or .json.gz"),
             ("app.vmprof", "sub.json", "not a regular file"),
             ("app.vmprof", "pipe.json", "not a regular file"),
             ("app.vmprof", "no/a.json", "no such folder"),
             ("in.json", "in.json", "the profile itself")):
         assert message in run_and_fail(folder, capsys, source, "-o", target)
+    for target in "a.html", "":
+        assert wrong(capsys, "app.vmprof", "-o", target) == (
+            "%s: the output's name must end with .json or .json.gz or .txt or .md; "
+            "or say with --to what it is to be" % target)
 
 
 def test_nan_never_gets_into_a_file() -> None:
@@ -178,7 +194,103 @@ def test_a_bar_is_shown_on_terminals_only(
     monkeypatch.setattr(progress, "DELAY", 0)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys, "stderr", stderr)
-    assert cli.main(["app.vmprof"]) == 0
+    assert cli.main(["app.vmprof", "--to", "firefox"]) == 0
     shown = stderr.getvalue()
     assert ("reading" in shown and "converting" in shown) == terminal
     assert terminal or shown == ""
+
+
+# ________________________________________
+# formats
+
+
+@pytest.mark.parametrize("arguments,begin", [
+    ([], "allocated in "), (["-o", "-"], "allocated in "),
+    (["--to", "table"], "allocated in "), (["--json"], '{\n "schema"'),
+    (["--to", "json"], '{\n "schema"'), (["--json", "-o", "-"], '{\n "schema"'),
+    (["--to", "markdown"], "allocated in "), (["--markdown"], "allocated in "),
+    (["--to", "firefox", "-o", "-"], '{"meta":')])
+def test_what_goes_to_standard_output(folder: Path, arguments: list[str],
+                                      begin: str) -> None:
+    for source in ["app.vmprof"], ["-"]:
+        done = subprocess.run(
+            [sys.executable, "-m", "vmprof_convert", *source, *arguments],
+            cwd=folder, capture_output=True, input=rich_log().data())
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.decode().startswith(begin)
+        assert ("| allocated |" in done.stdout.decode()) == (
+            "markdown" in "".join(arguments))
+        assert names(folder) == ["app.vmprof"]
+
+
+def test_the_profilers_format_of_standard_input(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "vmprof_convert", "-", "--to", "firefox"],
+        cwd=folder, capture_output=True, input=rich_log().data())
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout) == converted(rich_log())
+
+
+@pytest.mark.parametrize("arguments,begin", [
+    (["-o", "a.txt"], "allocated in "), (["-o", "a.md"], "allocated in "),
+    (["-o", "a.json"], '{"meta":'), (["-o", "a.json", "--json"], '{\n "schema"'),
+    (["-o", "a.md", "--to", "json"], '{\n "schema"'),
+    (["-o", "a", "--to", "firefox"], '{"meta":')])
+def test_the_name_says_the_format(folder: Path, arguments: list[str], begin: str,
+                                  capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["app.vmprof", *arguments]) == 0
+    assert capsys.readouterr() == ("wrote %s\n" % arguments[1], "")
+    text = (folder / arguments[1]).read_text()
+    assert text.startswith(begin)
+    assert ("| :--- |" in text) == (arguments == ["-o", "a.md"])
+    assert names(folder) == [arguments[1], "app.vmprof"]
+
+
+def test_several_profiles(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "b.vmprof").write_bytes(rich_log().data())
+    assert cli.main(["app.vmprof", "b.vmprof"]) == 0
+    out = capsys.readouterr().out
+    assert [line for line in out.splitlines() if line.endswith(".vmprof:")] == [
+        "app.vmprof:", "b.vmprof:"]
+    assert out.count("allocated in ") == 2
+    assert cli.main(["app.vmprof", "b.vmprof", "--to", "firefox"]) == 0
+    assert capsys.readouterr().out == (
+        "wrote app.vmprof.json.gz\nwrote b.vmprof.json.gz\n")
+
+
+@pytest.mark.parametrize("arguments,why", [
+    (["app.vmprof", "--json", "--to", "table"], "--json is a format, and so is"),
+    (["app.vmprof", "--view", "--json"], "--view opens the Firefox Profiler"),
+    (["app.vmprof", "--view", "-o", "-"], "--view opens the Firefox Profiler"),
+    (["app.vmprof", "--view", "-o", "a.md"], "a.md: with --view, the output's"),
+    (["app.vmprof", "-o", "a.json", "--by", "type", "--tree"],
+     "--by, --tree: this is for reports"),
+    (["app.vmprof", "--view", "--leaks"], "--leaks: this is for reports"),
+    (["app.vmprof", "--sources"], "--sources and --axis are for the Firefox"),
+    (["app.vmprof", "app.vmprof", "--view"], "holds one profile: 2 were named"),
+    (["app.vmprof", "-", "-o", "a.json"], "holds one profile: 2 were named"),
+    (["-", "-"], "standard input can be read once"),
+    ([], "the following arguments are required: PROFILE"),
+])
+def test_arguments_that_do_not_go_together(
+        folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str],
+        why: str) -> None:
+    assert why in wrong(capsys, *arguments)
+    assert names(folder) == ["app.vmprof"]
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        cli.main(["--version"])
+    assert not raised.value.code
+    assert capsys.readouterr().out == "vmprof-convert %s\n" % (
+        importlib.metadata.version("vmprof-convert"))
+
+
+def test_bad_standard_input_is_named(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "vmprof_convert", "-"], cwd=folder,
+        capture_output=True, input=b"")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == (b"vmprof-convert: standard input: not a vmprof profile: "
+                           b"the file is empty\n")

@@ -55,7 +55,8 @@ def test_converter_needs_no_compiler_and_no_sampler(tmp_path: Path,
     log.settings()
     log.allocation([log.function("f")], size=24)
     (tmp_path / "app.vmprof").write_bytes(packed(log.data()))
-    done = subprocess.run([str(scripts / "vmprof-convert"), "app.vmprof"],
+    done = subprocess.run([str(scripts / "vmprof-convert"), "app.vmprof", "--to",
+                           "firefox"],
                           cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "wrote app.vmprof.json.gz\n"
@@ -93,8 +94,8 @@ def test_report_imports_what_it_needs(pypy: PyPy) -> None:
         sys.argv = ["vmprof_allocation", "report", "out.vmprof"]
         from vmprof_allocation import __main__
         __main__.main()
-        print(sorted({"tqdm", "json", "gzip", "http", "webbrowser", "tempfile",
-                      "numpy", "vmprof", "vmprof_convert.view",
+        print(sorted({"tqdm", "json", "pygments", "gzip", "http", "webbrowser",
+                      "tempfile", "numpy", "vmprof", "vmprof_convert.view",
                       "vmprof_convert.writers.firefox"} & set(sys.modules)))
     """)
     assert run.out.startswith("allocated in") and run.err == ""

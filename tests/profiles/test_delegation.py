@@ -1,7 +1,6 @@
 """What compiled code's stacks lack is said, and nothing else."""
 from __future__ import annotations
 
-import io
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +9,8 @@ import pytest
 
 from conftest import PyPy
 from made_profiles import FrameSpec, Log, jit
+from report_runs import text
 from vmprof_convert import delegation, readers, summary
-from vmprof_convert.writers import table
 
 SOURCE = """
     def make(): pass
@@ -69,9 +68,7 @@ def test_delegating_functions_that_compiled_code_lacks(
     assert sorted(program.missing()) == ["middle", "outer"]
     assert [len(program.profile.stacks[number]) for number in
             sorted(delegation.missing(program.profile).stacks)] == [3, 2]
-    out = io.StringIO()
-    table.write(program.profile, out)
-    (line,) = [line for line in out.getvalue().splitlines()
+    (line,) = [line for line in text(program.profile).splitlines()
                if line.startswith("missing: ")]
     # two samples of 16 bytes, one per 1000
     assert line.endswith('up to 1.97 KiB are missing from "total" of middle, '
@@ -161,6 +158,4 @@ def test_generator_that_delegates(pypy: PyPy, jit: str, body: str,
     rows = {row.function.name: row for row in summary.summarize(profile).rows}
     middle, leaf = rows["middle"].total.bytes(), rows["leaf"].total.bytes()
     assert (middle.value < 0.9 * leaf.value) == is_said
-    out = io.StringIO()
-    table.write(profile, out)
-    assert ("missing: " in out.getvalue()) == is_said
+    assert ("missing: " in text(profile)) == is_said

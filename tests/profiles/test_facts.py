@@ -1,13 +1,13 @@
 """What the garbage collector found out: blocks of facts, types, events, marks."""
 from __future__ import annotations
 
-import io
 import random
 
 import pytest
 
+import report_runs
 from made_profiles import Log, digits, entry, text
-from vmprof_convert import readers, summary
+from vmprof_convert import readers, sheet, summary
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import (
     ALIVE,
@@ -31,7 +31,6 @@ from vmprof_convert.type_names import (
     STORAGE,
     TypeNames,
 )
-from vmprof_convert.writers import table
 
 
 def sampled(*sizes: int, facts: str = "types,lifetimes") -> Log:
@@ -63,9 +62,7 @@ def rows(log: Log) -> list[Row]:
 
 
 def said(log: Log) -> str:
-    out = io.StringIO()
-    table.write(read(log), out)
-    return out.getvalue()
+    return report_runs.text(read(log))
 
 
 NONE = "[type not known]"
@@ -349,7 +346,7 @@ def test_entries_of_times_to_come() -> None:
 
 
 @pytest.mark.parametrize("kind,payload", [
-    *((kind, payload) for kind in ("facts", "types", "gc", "marks")
+    *((kind, payload) for kind in ("facts", "types", "gc", "marks", "figures")
       for payload in ("x", "hello", digits(0), digits(3, 1), digits(2**62, 1),
                       digits(1, 2**63), "~" * 10**6 + "A")),
     ("facts", digits(2, 1, 2)), ("facts", digits(1, 0)), ("facts", digits(1, 2)),
@@ -361,6 +358,7 @@ def test_entries_of_times_to_come() -> None:
     ("gc", digits(1, 1)), ("gc", digits(3, 1, 2, 3)),
     ("marks", digits(1, 1)), ("marks", digits(2, 1, 1)),
     ("marks", digits(4, 1, 1, 2, 65)),
+    ("figures", digits(1, 1)), ("figures", digits(2, 1, 5)),
 ])
 def test_hostile_entries(kind: str, payload: str) -> None:
     log = sampled(16)
@@ -399,7 +397,7 @@ def test_random_damage_never_ends_in_another_error() -> None:
         try:
             profile = readers.read_bytes(bytes(data))
             for by in (summary.FUNCTION,), (summary.TYPE,):
-                table.write(profile, io.StringIO(), 9, summary.Choice(by))
+                sheet.of(profile, summary.Choice(by))
         except ProfileError:
             refused += 1
     assert 0 < refused < 3000

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import random
 import struct
 from pathlib import Path
@@ -24,11 +23,11 @@ from made_profiles import (
     packed,
     word,
 )
+from report_runs import text
 from vmprof_convert import readers, summary
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import DIED, LOST, UNTOLD, Frame
 from vmprof_convert.readers import container
-from vmprof_convert.writers import table
 
 
 def small(blocks: int = 3) -> Log:
@@ -60,10 +59,9 @@ def test_lost_stack_costs_that_sample_alone() -> None:
     assert list(profile.samples.size) == [24, 48, 96, 8]
     assert profile.samples.stack[2] == -1
     assert profile.stacks[profile.samples.stack[3]][0].address == leaf
-    out = io.StringIO()
-    table.write(profile, out)
-    assert "lost: the stacks of 1 of 4 samples" in out.getvalue()
-    assert "[stack lost]" in out.getvalue()
+    said = text(profile)
+    assert "lost: the stacks of 1 of 4 samples" in said
+    assert "[stack lost]" in said
 
 
 def test_vmprofs_copy_of_the_samples_is_not_counted() -> None:
@@ -284,9 +282,7 @@ def test_log_without_a_trailer_is_a_killed_run() -> None:
     profile = readers.read_bytes(bytes(log.bytes))
     assert profile.end_time is None
     assert len(profile.samples) == 2
-    out = io.StringIO()
-    table.write(profile, out)
-    assert "did not end normally" in out.getvalue()
+    assert "did not end normally" in text(profile)
 
 
 def test_cut_anywhere_it_is_an_error_or_a_killed_run() -> None:
@@ -464,9 +460,7 @@ def test_machine_code_alone_has_a_label_of_its_own() -> None:
 def test_summary_of_a_profile_without_allocations() -> None:
     log = Log()
     log.raw_stack(log.words([log.function("f")]), 0)
-    out = io.StringIO()
-    table.write(readers.read_bytes(log.data()), out)
-    assert out.getvalue() == (
+    assert text(readers.read_bytes(log.data())) == (
         "no allocation samples: the profile was taken without "
         "--allocation-sampling\n"
         "time samples: 1; vmprofshow and vmprof-convert show them\n")

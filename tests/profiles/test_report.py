@@ -1,7 +1,6 @@
 """python -m vmprof_allocation report: what it says, takes and returns."""
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
@@ -12,16 +11,8 @@ import pytest
 
 from conftest import PYPY, PyPy
 from made_profiles import Log, large, packed
+from report_runs import report, text
 from vmprof_convert import readers
-from vmprof_convert.writers import table
-
-Done = subprocess.CompletedProcess[str]
-
-
-def report(path: Path, *arguments: str, python: str = sys.executable) -> Done:
-    return subprocess.run(
-        [python, "-m", "vmprof_allocation", "report", str(path), *arguments],
-        text=True, capture_output=True, timeout=300)
 
 
 def write(folder: Path, log: Log | bytes) -> Path:
@@ -301,6 +292,4 @@ def test_report_that_can_not_be_written(tmp_path: Path) -> None:
 
 def test_reports_of_a_table_and_of_a_stream_are_one(tmp_path: Path) -> None:
     path = write(tmp_path, large(5000, depth=20, distinct=300))
-    out = io.StringIO()
-    table.write(readers.read(path), out)
-    assert out.getvalue() == report(path).stdout != ""
+    assert text(readers.read(path)) == report(path, "--by", "function").stdout != ""

@@ -3,7 +3,6 @@ is not understood."""
 from __future__ import annotations
 
 import gzip
-import io
 import re
 import subprocess
 import sys
@@ -21,13 +20,14 @@ from made_profiles import (
     machine_code,
     packed,
 )
+from report_runs import text
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import LOST, Profile
 from vmprof_convert.program import Program
 from vmprof_convert.summary import summarize
 from vmprof_convert.units import format_bytes
-from vmprof_convert.writers import firefox, table
+from vmprof_convert.writers import firefox
 
 DATA = Path(__file__).with_name("data")
 
@@ -120,9 +120,7 @@ def test_what_is_no_block(block: str) -> None:
 
 def shown(profile: Profile) -> tuple[str, dict[str, object]]:
     """The table, and what the Firefox profile's info panel says."""
-    out = io.StringIO()
-    table.write(profile, out)
-    return out.getvalue(), {
+    return text(profile), {
         entry["label"]: entry["value"]
         for section in firefox.convert(profile)["meta"]["extra"]
         for entry in section["entries"]}
@@ -158,7 +156,7 @@ def test_the_room_for_what_comes_is_passed_over() -> None:
     room = text[text.index("\nRoom for what comes\n---"):
                 text.index("\nWhy it is so\n---")]
     kinds = re.findall("^``([a-z]+)``[:,]", room, re.MULTILINE)
-    assert kinds == ["figures", "processes"]
+    assert kinds == ["processes"]
     log = sampled()
     for kind in kinds:
         log.block(kind, digits(3, 1, 1, 7, 2, 99, 5))

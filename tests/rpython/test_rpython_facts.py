@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from fact_blocks import DIED, NOT_KNOWN, PROMOTED, FactBlocks
+from fact_blocks import DIED, GCS, NOT_KNOWN, PROMOTED, PYTHON, FactBlocks
 from rpython_tree import built
 from vmprof_convert import readers
 from vmprof_convert.estimator import probability
@@ -82,6 +82,12 @@ class Facts(FactBlocks):
         return {(key, which) for key, which, (_, type_, own) in self.objects()
                 if self.type_name(type_) == type_name
                 and self.size(key, own) == size}
+
+    def instances_of(self, class_name: str) -> set[tuple[int, int]]:
+        found = {(key, which) for key, which, (_, type_, own) in self.objects()
+                 if self.class_name(type_) == class_name}
+        assert found <= self.objects_of(OBJECT, OBJECT_SIZE)
+        return found
 
     def check_conservation(self) -> None:
         """What is sampled died young, was promoted, is not known, or is in the
@@ -165,6 +171,9 @@ def test_classes_in_one_trace(run: Run, every: int) -> None:
             (OBJECT, OBJECT_SIZE, 2 * count + wide)]:
         assert near(len(facts.objects_of(type_, size)), number * seen(facts),
                     size), (type_, size)
+    for class_, number in [("Cell", count), ("Narrow", count), ("Wide", wide)]:
+        assert near(len(facts.instances_of(class_)), number * seen(facts),
+                    OBJECT_SIZE), class_
 
 
 def test_churn(run: Run) -> None:
@@ -185,9 +194,32 @@ def test_all_types_are_named(run: Run) -> None:
     assert 0 not in known
     names = {facts.type_name(type_) for type_ in known}
     assert {OBJECT, FIELDS} <= names
-    for kind, gcs, _ in facts.types.values():
-        assert kind == 1 and gcs > 0
-    assert len(set(facts.types.values())) == len(facts.types)
+    for kinds in facts.types.values():
+        assert kinds[GCS][0] > 0
+    assert len({str(kinds) for kinds in facts.types.values()}) \
+        == len(facts.types)
+
+
+def test_instances_have_their_class(run: Run) -> None:
+    """All do, and nothing else does."""
+    facts = run(KEEP, 100000, 50, 2, expected=50000)
+    assert {facts.class_name(type_) for _, _, (_, type_, _) in facts.objects()
+            if facts.type_name(type_) == OBJECT} == {"Cell", "Narrow", "Wide"}
+    for number, kinds in facts.types.items():
+        if PYTHON in kinds:
+            assert facts.type_name(number) == OBJECT
+
+
+def test_thousands_of_classes(run: Run) -> None:
+    facts = run("\n".join(
+        ["class C%d { field a; }" % i for i in range(3000)] +
+        ["func f%d(list) { i = 0; while i < 10 { append(list, new C%d()); "
+         "i = i + 1; } }" % (i, i) for i in range(3000)] +
+        ["func main(arguments) { list = [];"] +
+        ["f%d(list);" % i for i in range(3000)] +
+        ["print(len(list)); }"]), expected=30000)
+    met = {facts.class_name(type_) for _, _, (_, type_, _) in facts.objects()}
+    assert len(met) > 300
 
 
 def test_what_is_not_known_was_never_made(
@@ -246,3 +278,17 @@ def test_the_settings_say_what_is_recorded(tmp_path: Path) -> None:
                    check=True, capture_output=True)
     settings = readers.read(tmp_path / "p.vmprof").settings
     assert settings["facts"] == "types,lifetimes"
+
+
+def test_without_lifetimes_there_are_types(tmp_path: Path) -> None:
+    (tmp_path / "p.guest").write_text(CHURN)
+    subprocess.run([built("guest"), "--allocation-sampling", "1000",
+                    "--no-lifetimes", "-o", "p.vmprof", "p.guest", "1000",
+                    "300000"], cwd=tmp_path, check=True, capture_output=True,
+                   env={"PYPY_GC_NURSERY": "256k"})
+    facts = Facts(tmp_path / "p.vmprof")
+    assert {outcome for _, _, (outcome, _, _) in facts.objects()} == {NOT_KNOWN}
+    assert facts.freed == facts.lost == set()
+    assert len(facts.instances_of("Cell")) > 1000
+    settings = readers.read(tmp_path / "p.vmprof").settings
+    assert settings["facts"] == "types"

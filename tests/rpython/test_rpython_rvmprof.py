@@ -80,6 +80,19 @@ def test_plain(run: Run) -> None:
     assert near(found["work"], 100000)
 
 
+def test_moments_have_names(run: Run) -> None:
+    run("marks")
+    assert (run.code, run.out, run.err) == (0, [], "")
+    profile = run.profile()
+    names = [mark.name for mark in profile.marks]
+    assert [name[:6] for name in names] == ["begun", "\xe4\ufffd;:xx", ""]
+    # longer ones are cut
+    assert 1000 < len(names[1]) <= 1024
+    first, second, third = (mark.time for mark in profile.marks)
+    samples = list(profile.samples.time)
+    assert first <= samples[0] < samples[-1] <= second <= third
+
+
 def test_errno_is_kept(run: Run) -> None:
     run("keeps_errno")
     assert (run.code, run.out) == (0, ["errno was lost 0 times"])

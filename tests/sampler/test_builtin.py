@@ -59,6 +59,10 @@ class Vmprof(types.ModuleType):
     def set_allocation_interval(self, interval: int) -> None:
         self.call("interval", interval)
 
+    def mark(self, name: str) -> None:
+        name.encode()
+        self.call("mark", name)
+
     def allocation_statistics(self) -> dict[str, int]:
         return {"allocated": 1000, "collections": 2, "samples": 30, "lost": 4,
                 "time_samples": 5, "dropped": 6}
@@ -108,6 +112,21 @@ def test_settings_are_vmprofs_arguments(
         "allocation_interval": 1000, "allocation_seed": 2**64 - 1,
         "allocation_fixed": fixed, "allocation_per_second": limit[0],
         "allocation_share": limit[1], "allocation_lifetimes": lifetimes})]
+
+
+def test_moments_are_named_while_it_samples(vmprof: Vmprof) -> None:
+    engine = chosen()
+    assert "marks" in engine.capabilities()
+    engine.mark("before")
+    engine.start(7, Settings(1000, 1))
+    del vmprof.calls[:]
+    engine.mark("warm")
+    engine.mark("a\ud800\xe4")
+    vmprof.enabled = False              # by the program
+    engine.mark("disabled")
+    engine.stop()
+    engine.mark("after")
+    assert vmprof.calls == [("mark", "warm"), ("mark", "a?\xe4")]
 
 
 def test_what_is_alive_cannot_be_asked_for(vmprof: Vmprof) -> None:

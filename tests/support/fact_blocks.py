@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 
 DIED, PROMOTED, PINNED, NOT_KNOWN = range(4)
+#: kinds of names
+GCS, PYTHON = 1, 2
 BLOCK = re.compile(rb"alloc:([^:]*):3:([a-z][a-z0-9-]*)")
 
 
@@ -45,14 +47,17 @@ class FactBlocks:
         self.lost: set[tuple[int, int]] = set()
         #: minor collections, in the order of the facts
         self.collections: list[int] = []
-        #: (kind, GC's number, name), by number
-        self.types: dict[int, tuple[int, int, str]] = {}
+        #: (GC's number, name), by number and kind
+        self.types: dict[int, dict[int, tuple[int, str]]] \
+            = collections.defaultdict(dict)
+        #: (time, name)
+        self.marks: list[tuple[int, str]] = []
         #: (kind, what it is about)
         self.events: list[tuple[int, int]] = []
         for payload, kind in BLOCK.findall(gzip.decompress(path.read_bytes())):
             if kind == b"samples":
                 self._samples(numbers(payload))
-            elif kind in (b"facts", b"types", b"gc"):
+            elif kind in (b"facts", b"types", b"gc", b"marks"):
                 for entry in entries(numbers(payload)):
                     getattr(self, "_" + kind.decode())(entry)
                 self._key = 0
@@ -94,12 +99,17 @@ class FactBlocks:
 
     def _types(self, entry: list[int]) -> None:
         kind, number, gcs, size, *text = entry
-        assert len(text) == size and number not in self.types
-        self.types[number] = kind, gcs - 1, bytes(text).decode()
+        assert len(text) == size and kind not in self.types[number]
+        self.types[number][kind] = gcs - 1, bytes(text).decode()
 
     def _gc(self, entry: list[int]) -> None:
         kind, _, _, value = entry
         self.events.append((kind, value))
+
+    def _marks(self, entry: list[int]) -> None:
+        kind, time, size, *text = entry
+        assert kind == 1 and len(text) == size
+        self.marks.append((time, bytes(text).decode()))
 
     def _check(self) -> None:
         """What ends was promoted; and was not said of twice."""
@@ -121,4 +131,9 @@ class FactBlocks:
 
     def type_name(self, number: int) -> str:
         """As the GC calls it, without its fields; empty: not known."""
-        return self.types[number][2].partition(" {")[0] if number else ""
+        return self.types[number][GCS][1].partition(" {")[0] if number else ""
+
+    def class_name(self, number: int) -> str:
+        """As the program calls it; empty: it is not an instance."""
+        return self.types[number][PYTHON][1] \
+            if number and PYTHON in self.types[number] else ""

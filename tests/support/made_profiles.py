@@ -113,8 +113,9 @@ class Log:
         self.last = [0, 0, 0, 0]
         #: samples before it
         self.written = 0
-        #: digits of the next blocks of facts, types, events and marks
-        self.facts = self.types = self.events = self.marks = self.names = ""
+        #: digits of the next blocks of facts, types, events, marks, figures, names
+        self.facts = self.types = self.events = self.marks = ""
+        self.figures = self.names = ""
         #: in this block of facts: time of the last collection, and last key
         self.last_fact = [0, 0]
         self.last_type = 0
@@ -284,6 +285,11 @@ class Log:
         self.marks += entry(1, time, *text(name))
         self.last_time = max(self.last_time, time)
 
+    def figure(self, kind: int, time: int, value: int) -> None:
+        """Kind 1: resident bytes; 4: processor time; 6, 7: page faults."""
+        self.figures += entry(kind, time, value)
+        self.last_time = max(self.last_time, time)
+
     def thread(self, tid: int, name: str) -> None:
         self.names += entry(1, tid, *text(name))
 
@@ -306,16 +312,17 @@ class Log:
         self.written = self.keys
         for kind, payload in (("types", self.types), ("facts", self.facts),
                               ("gc", self.events), ("marks", self.marks),
-                              ("names", self.names)):
+                              ("figures", self.figures), ("names", self.names)):
             if payload:
                 self.block(kind, payload)
-        self.types = self.facts = self.events = self.marks = self.names = ""
+        self.types = self.facts = self.events = self.marks = ""
+        self.figures = self.names = ""
         self.last_fact = [0, 0]
 
     def data(self) -> bytes:
         """The finished log, with its trailer."""
         if (self.pending or self.facts or self.types or self.events
-                or self.marks or self.names):
+                or self.marks or self.figures or self.names):
             self.flush()
         self._time(0x03, START + 1)
         return bytes(self.bytes)

@@ -32,8 +32,10 @@ READERS, MODEL, ERRORS, WRITERS, VIEW, CLI = (
     CONVERT + "." + name
     for name in ("readers", "model", "errors", "writers", "view", "cli"))
 MEANING = tuple(CONVERT + "." + name for name in (
-    "delegation", "estimator", "leaks", "lifetimes", "origins", "program", "remarks",
-    "summary", "type_names", "units"))
+    "delegation", "estimator", "focus", "leaks", "lifetimes", "origins", "own",
+    "printable", "program", "remarks", "selection", "sheet", "summary", "terminal",
+    "tree",
+    "type_names", "units"))
 FIREFOX = WRITERS + ".firefox"
 FORMAT = FIREFOX + ".format"
 SAMPLER = "vmprof_allocation"
@@ -96,7 +98,10 @@ PLANTED = {
         (MEANING[2], WRITERS + ".table"), (MEANING[3], CLI),
         (MEANING[4], READERS + ".vmprof"), (MEANING[5], WRITERS + ".table"),
         (MEANING[6], READERS), (MEANING[7], CLI),
-        (MEANING[8], READERS), (MEANING[9], VIEW)],
+        (MEANING[8], READERS), (MEANING[9], VIEW), (MEANING[10], CLI),
+        (MEANING[11], READERS), (MEANING[12], WRITERS + ".table"),
+        (MEANING[13], VIEW), (MEANING[14], READERS), (MEANING[15], CLI),
+        (MEANING[16], VIEW)],
     "writers get the model": [
         (WRITERS + ".table", READERS), (FIREFOX + ".convert", VIEW + ".serve")],
     "the writer firefox knows no other": [
@@ -105,6 +110,10 @@ PLANTED = {
         (WRITERS + ".table", FIREFOX + ".categories")],
     "the writer table_json knows no other": [
         (WRITERS + ".table_json", WRITERS + ".table")],
+    "the writer table_markdown knows no other": [
+        (WRITERS + ".table_markdown", WRITERS + ".table")],
+    "the writer leaks_json knows no other": [
+        (WRITERS + ".leaks_json", WRITERS + ".leaks")],
     "the writer leaks knows no other": [(WRITERS + ".leaks", WRITERS + ".table")],
     "the Firefox builder knows the format, and no profile": [
         (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".units"),

@@ -49,7 +49,7 @@ def report(options: argparse.Namespace, out: TextIO) -> int:
     from vmprof_convert.errors import ProfileError
     path: str = options.profile
     try:
-        text = report.make(path, options, options.salvage)
+        text = report.make(0 if path == "-" else path, options, options.salvage)
     except ProfileError as e:
         print("vmprof_allocation: %s: %s" % (path, e), file=sys.stderr)
         return 2
@@ -107,12 +107,14 @@ def main() -> int:
         "report", help="who allocated how much, according to a profile")
     missing: ImportError | None = None
     try:
-        from vmprof_convert.report import add_options
+        from vmprof_convert.report import add_filters, add_options
     except ImportError as e:
         missing = e
         report_.add_argument("anything", nargs=argparse.REMAINDER)
     else:
-        report_.add_argument("profile")
+        report_.add_argument("profile", help="what was written with -o; - is "
+                                             "standard input")
+        add_filters(report_)
         add_options(report_)
         report_.add_argument("--salvage", action="store_true",
                              help="read a profile that was cut off")

@@ -37,6 +37,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-lifetimes", action="store_true",
         help="Do not find out what becomes of the sampled objects")
+    group.add_argument(
+        "--view", action="store_true",
+        help="When the program has ended, open the profile in the Firefox Profiler; "
+             "with -o it stays")
 
 
 def _build_parser(build: Callable[[], argparse.ArgumentParser], *,
@@ -99,9 +103,9 @@ def _asks_for_us(arguments: list[str]) -> bool:
     try:
         found = probe.parse_args(arguments)
     except _WrongArguments:
-        return any(a.startswith(("--allocation-", "--no-lifetimes"))
+        return any(a.startswith(("--allocation-", "--no-lifetimes", "--view"))
                    for a in arguments)
-    return found.no_lifetimes or any(
+    return found.no_lifetimes or found.view or any(
         value is not None for name, value in vars(found).items()
         if name.startswith("allocation_"))
 
@@ -119,7 +123,7 @@ def _seed(text: str | None) -> int | None:
 def _check(args: Any) -> Settings:
     if args.allocation_sampling is None:
         raise AllocationSamplingError(
-            "--allocation-seed, --allocation-gaps and --no-lifetimes need "
+            "--allocation-seed, --allocation-gaps, --no-lifetimes and --view need "
             "--allocation-sampling")
     if args.web or args.web_auth:
         raise AllocationSamplingError(
@@ -137,12 +141,16 @@ def main(args: Any, original: list[str]) -> NoReturn:
     begin.py goes on there.  `original`: this process's command line."""
     try:
         settings = _check(args)
-        if args.output is None:
+        if args.output is None or args.view:
             _check_report()
         command = [*interpreter(original, len(sys.argv) - 1),
                    *find(args.program, args.module), *args.args]
         engine = _choose()
         held = _check_output(args.output, command)
+        if args.view and held != -1:
+            raise AllocationSamplingError(
+                "--view can't show what is written into the pipe %r: write -o and a "
+                "file, or leave it out" % args.output)
         jitlog = _open_jitlog(args)
         output = args.output or _make_temporary()
     except AllocationSamplingError as e:
@@ -151,21 +159,28 @@ def main(args: Any, original: list[str]) -> NoReturn:
         say("--lines: PyPy has no statistics of lines; the profile is written "
             "without")
     watcher = -1
-    if args.output is None:
+    if args.output is None and not args.view:
         from vmprof_allocation.watcher import start
         watcher = start(output)
     log = read_log_request()
     if log is not None:
         os.environ["PYPYLOG"] = log
-    os.environ[VARIABLE] = pack(
-        settings, output, knowledge=engine.knowledge(), held=held,
-        jitlog=jitlog, watcher=watcher)
-    try:
-        os.execv(sys.executable, command)
-    except OSError as e:
-        if args.output is None:
-            os.unlink(output)
-        refuse("can't start %s: %s" % (sys.executable, e.strerror))
+
+    def become() -> NoReturn:
+        os.environ[VARIABLE] = pack(
+            settings, output, knowledge=engine.knowledge(), held=held,
+            jitlog=jitlog, watcher=watcher)
+        try:
+            os.execv(sys.executable, command)
+        except OSError as e:
+            if args.output is None and not args.view:
+                os.unlink(output)
+            refuse("can't start %s: %s" % (sys.executable, e.strerror))
+
+    if args.view:
+        from vmprof_allocation import viewing
+        viewing.run(become, output, is_temporary=args.output is None)
+    become()
 
 
 def _check_report() -> None:

@@ -7,7 +7,14 @@ import os
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from vmprof_convert.model import Collection, Mark, Profile, Rows, Samples
+from vmprof_convert.model import (
+    Collection,
+    Figure,
+    Mark,
+    Profile,
+    Rows,
+    Samples,
+)
 from vmprof_convert.readers.container import Pieces
 from vmprof_convert.readers.vmprof import Log
 
@@ -34,12 +41,13 @@ def _profile(log: Log, torn: int, samples: Samples) -> Profile:
         moments=log.blocks.moments, types=log.blocks.facts.types,
         collections=sorted(log.blocks.facts.collections, key=_time),
         marks=sorted(log.blocks.facts.marks, key=_time),
+        figures=sorted(log.blocks.facts.figures, key=_time),
         misfits=log.collector.misfits, lost_stacks=log.collector.lost,
         cut_off=log.collector.stacks.cut(), torn=torn,
         threads=log.blocks.facts.threads, command=log.blocks.facts.command)
 
 
-def _time(event: Collection | Mark) -> int:
+def _time(event: Collection | Mark | Figure) -> int:
     return event.time
 
 
@@ -56,7 +64,7 @@ def _read_table(file: BinaryIO, size: int, salvage: bool,
     return _profile(log, torn, samples)
 
 
-def read_into(path: str | os.PathLike[str], rows: Rows, *,
+def read_into(path: str | os.PathLike[str] | int, rows: Rows, *,
               salvage: bool = False) -> Profile:
     """As read(), but the samples go to `rows`, and the profile's table of them
     is empty: for what needs no table of a million rows."""
@@ -70,6 +78,7 @@ def read_stacks(data: bytes) -> tuple[Profile, Sequence[int]]:
     Profile.stacks.  Raises ProfileError."""
     samples = Samples()
     log, torn = _read(io.BytesIO(data), samples, False)
+    samples.finish()
     return _profile(log, torn, samples), log.blocks.defined
 
 
@@ -79,9 +88,9 @@ def read_bytes(data: bytes, *, salvage: bool = False,
     return _read_table(io.BytesIO(data), len(data), salvage, progress)
 
 
-def read(path: str | os.PathLike[str], *, salvage: bool = False,
+def read(path: str | os.PathLike[str] | int, *, salvage: bool = False,
          progress: Callable[[int, int], None] | None = None) -> Profile:
-    """Read the profile at `path`.
+    """Read the profile at `path`, or from a descriptor, which is closed.
 
     `salvage` drops what is incomplete at the end, which otherwise is an
     error.  `progress(done, total)` is called now and then, with bytes of the

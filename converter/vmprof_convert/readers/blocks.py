@@ -117,7 +117,7 @@ class Blocks:
                                else self._read_definition_2)
         elif kind == "objects":
             self._read_objects(payload)
-        elif kind in ("facts", "types", "gc", "marks", "names"):
+        elif kind in ("facts", "types", "gc", "marks", "figures", "names"):
             self._read_entries(payload, kind)
         else:
             self.unknown[kind] = self.unknown.get(kind, 0) + 1
@@ -129,9 +129,12 @@ class Blocks:
             self.settings[key] = value
         self._collector.expect(self.settings.get("facts", ""))
 
-    def _all_numbers(self, payload: str, kind: str) -> Iterator[int]:
+    def _check_numbers(self, payload: str, kind: str) -> None:
         if not _NUMBERS.fullmatch(payload):
             raise Damaged("a block of %s that are none" % kind)
+
+    def _all_numbers(self, payload: str, kind: str) -> Iterator[int]:
+        self._check_numbers(payload, kind)
         return itertools.chain.from_iterable(self._some_numbers(payload))
 
     def _some_numbers(self, payload: str) -> Iterator[Iterator[int]]:
@@ -225,12 +228,17 @@ class Blocks:
             raise Damaged("a block of objects that are none") from None
 
     def _read_entries(self, payload: str, kind: str) -> None:
-        numbers = self._all_numbers(payload, kind)
-        read = {"facts": self.facts.read_facts, "types": self.facts.read_types,
-                "gc": self.facts.read_gc, "marks": self.facts.read_marks,
-                "names": self.facts.read_names}[kind]
+        self._check_numbers(payload, kind)
+        some = self._some_numbers(payload)
+        facts = self.facts
+        read = {"types": facts.read_types, "gc": facts.read_gc,
+                "marks": facts.read_marks, "figures": facts.read_figures,
+                "names": facts.read_names}
         try:
-            read(numbers)
+            if kind == "facts":
+                facts.read_facts(some)
+            else:
+                read[kind](itertools.chain.from_iterable(some))
         except (ValueError, IndexError):
             raise Damaged("a block of %s that are none" % kind) from None
 

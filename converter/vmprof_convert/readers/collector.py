@@ -40,18 +40,6 @@ _OUTCOMES = {0: DIED, 1: ALIVE, 2: PINNED, 4: PENDING}
 _Sample = tuple[int, int, int, int, int, int]
 
 
-class _Piece:
-    """What a sample turned out to be: one object, or several."""
-
-    __slots__ = ("left", "objects", "sample")
-
-    def __init__(self, sample: _Sample) -> None:
-        self.sample = sample
-        self.objects = 0
-        #: bytes that are none of these objects'
-        self.left = sample[3]
-
-
 class Collector:
     """Hands samples on, and keeps what a profile says of all of them."""
 
@@ -71,8 +59,9 @@ class Collector:
         self._has_types = self._has_lifetimes = False
         #: by their keys: those that no collection met
         self._pending: dict[int, _Sample] = {}
-        #: those that the present one met
-        self._pieces: dict[int, _Piece] = {}
+        #: those that the present one met: what each turned out to be, one object
+        #: or several, and how many of its bytes are none of theirs
+        self._pieces: dict[int, tuple[_Sample, int, int]] = {}
         #: those that were old after it: key, and which of its objects
         self._old: dict[tuple[int, int], tuple[_Sample, int, int]] = {}
         self._rows.begin(settings)
@@ -120,29 +109,29 @@ class Collector:
         """The next object of this sample has met its first minor collection.
         `size` None: it is that of the sample."""
         sample = self._pending.pop(key, None)
+        number = 0
         if sample is not None:
-            piece = self._pieces[key] = _Piece(sample)
+            left = sample[3]
         elif key in self._pieces:
-            piece = self._pieces[key]
-            sample = piece.sample
+            sample, number, left = self._pieces[key]
         else:
             self.misfits += 1
             return
-        number = piece.objects
-        piece.objects += 1
         fate = _OUTCOMES.get(outcome, UNKNOWN)
         if size is None:
             size = sample[3]
-        if 0 < size <= piece.left:
-            piece.left -= size
-            sample = (*sample[:3], size, *sample[4:])
+        if 0 < size <= left:
+            self._pieces[key] = sample, number + 1, left - size
         else:
+            self._pieces[key] = sample, number + 1, left
             self.misfits += 1
             if number:
                 return
-            fate, type_ = UNKNOWN, -1
+            fate, type_, size = UNKNOWN, -1, sample[3]
         if number:
             self._count_stack(sample[0])    # it is another row
+        if size != sample[3]:
+            sample = (*sample[:3], size, *sample[4:])
         if not self._has_lifetimes:
             self._rows.add(*sample, type_)
         elif fate == ALIVE:

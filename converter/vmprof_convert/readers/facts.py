@@ -1,13 +1,23 @@
-"""What the garbage collector found out, and what the program said: the blocks
-`facts`, `types`, `gc`, `marks` and `names`.  Their payloads are sequences of entries,
-of which each says how long it is, and what it is about."""
+"""What the garbage collector found out, what the program said, and what the
+kernel counts: the blocks `facts`, `types`, `gc`, `marks`, `figures` and `names`.
+Their payloads are sequences of entries, of which each says how long it is, and
+what it is about."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from vmprof_convert.model import Collection, Mark, Type
+from vmprof_convert.model import (
+    MAJOR_FAULTS,
+    MINOR_FAULTS,
+    PROCESSOR,
+    RESIDENT,
+    Collection,
+    Figure,
+    Mark,
+    Type,
+)
 from vmprof_convert.readers.collector import Collector
 
 _COLLECTION, _YOUNG, _FREED, _LOST = range(4)
@@ -16,8 +26,11 @@ _MARK = 1
 _THREAD, _COMMAND = 1, 2
 #: the kinds of names, and the fields of Type that they are
 _NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
+_FIGURES = {1: RESIDENT, 4: PROCESSOR, 6: MINOR_FAULTS, 7: MAJOR_FAULTS}
 #: no number in an entry is larger
 _LIMIT = 2**63
+#: numbers in an entry of `facts`; those that are written have six at most
+_LONGEST = 2**16
 
 
 def entries(numbers: Iterator[int]) -> Iterator[list[int]]:
@@ -41,7 +54,8 @@ def _text(numbers: Sequence[int]) -> str:
 
 class Facts:
     """Reads these blocks, in their order.  All read_...() get the numbers of
-    one, and raise ValueError or IndexError if it is damaged."""
+    one, read_facts() in parts, and raise ValueError or IndexError if it is
+    damaged."""
 
     def __init__(self, collector: Collector, unknown: dict[str, int]) -> None:
         """`unknown`: of what nothing is known, and how often it was there."""
@@ -50,6 +64,7 @@ class Facts:
         self.types: list[Type] = []
         self.collections: list[Collection] = []
         self.marks: list[Mark] = []
+        self.figures: list[Figure] = []
         #: names of threads, by the kernel's numbers; and the program's own
         self.threads: dict[int, str] = {}
         self.command = ""
@@ -57,6 +72,8 @@ class Facts:
         self.before = 0
         #: index of each type, by the file's number
         self._types: dict[int, int] = {}
+        #: in the block that is read: the last time, and the last key
+        self._place = [0, 0]
         #: of the collection that `facts` spoke of last
         self._time = self._number = 0
 
@@ -72,35 +89,72 @@ class Facts:
         name = "%s/%d" % (kind, number)
         self._unknown[name] = self._unknown.get(name, 0) + 1
 
-    def read_facts(self, numbers: Iterator[int]) -> None:
+    def read_facts(self, some: Iterator[Iterator[int]]) -> None:
+        """Of what is read there is most of this: `some` are a part of the numbers
+        each, and entries are taken from where they stand."""
+        rest: list[int] = []
+        self._place = [0, 0]
+        for part in some:
+            numbers = [*rest, *part]
+            if numbers and max(numbers) >= _LIMIT:
+                raise ValueError
+            rest = numbers[self._read_whole_facts(numbers):]
+            if len(rest) > _LONGEST:
+                raise ValueError
+        if rest:
+            raise ValueError
+
+    def _read_whole_facts(self, numbers: list[int]) -> int:
+        """Returns where the first entry begins that is not whole."""
         collector = self._collector
-        time = key = 0
-        for entry in entries(numbers):
-            kind = entry[0]
+        young, before, types = collector.young, self.before, self._types
+        time, key = self._place
+        at, end = 0, len(numbers)
+        while at < end:
+            length = numbers[at]
+            after = at + length + 1
+            if after > end:
+                break
+            if not length:
+                raise ValueError
+            kind = numbers[at + 1]
             if kind == _COLLECTION:
-                time += entry[1]
+                _, difference, number = numbers[at + 1:after][:3]
+                time += difference
                 if time >= _LIMIT:
                     raise ValueError
-                if (time, entry[2]) != (self._time, self._number):
+                if (time, number) != (self._time, self._number):
                     collector.begin_collection()
-                self._time, self._number = time, entry[2]
-                continue
-            if kind not in (_YOUNG, _FREED, _LOST):
+                self._time, self._number = time, number
+            elif kind > _LOST:
                 self._pass_over("facts", kind)
-                continue
-            difference = entry[1]
-            key += -(difference + 1 >> 1) if difference & 1 else difference >> 1
-            if 0 < key <= self.before:
-                continue            # an earlier part's sample: it is not here
-            at = key - self.before
-            if kind == _YOUNG:
-                collector.young(
-                    at, entry[2], self.type_index(entry[3]) if entry[3] else -1,
-                    entry[4] if len(entry) > 4 else None, self._time)
             else:
-                which = entry[2] if len(entry) > 2 else 0
-                (collector.freed if kind == _FREED else collector.lose)(
-                    at, which, self._time)
+                if length < 2:
+                    raise ValueError
+                difference = numbers[at + 2]
+                key += (-(difference + 1 >> 1) if difference & 1
+                        else difference >> 1)
+                if 0 < key <= before:
+                    pass            # an earlier part's sample: it is not here
+                elif kind == _YOUNG:
+                    if length < 4:
+                        raise ValueError
+                    type_ = numbers[at + 4]
+                    if type_:
+                        found = types.get(type_)
+                        type_ = (self.type_index(type_) if found is None
+                                 else found)
+                    else:
+                        type_ = -1
+                    young(key - before, numbers[at + 3], type_,
+                          numbers[at + 5] if length > 4 else None, self._time)
+                else:
+                    (collector.freed if kind == _FREED else collector.lose)(
+                        key - before, numbers[at + 3] if length > 2 else 0,
+                        self._time)
+            at = after
+        self._place = [time, key]
+        return at
 
     def read_types(self, numbers: Iterator[int]) -> None:
         for kind, number, gc_number, *text in entries(numbers):
@@ -134,6 +188,14 @@ class Facts:
                 self.marks.append(Mark(entry[1], _text(entry[2:])))
             else:
                 self._pass_over("marks", entry[0])
+
+    def read_figures(self, numbers: Iterator[int]) -> None:
+        for entry in entries(numbers):
+            kind = _FIGURES.get(entry[0])
+            if kind is None:
+                self._pass_over("figures", entry[0])
+            else:
+                self.figures.append(Figure(kind, entry[1], entry[2]))
 
     def read_names(self, numbers: Iterator[int]) -> None:
         for entry in entries(numbers):

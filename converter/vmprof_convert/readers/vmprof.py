@@ -22,11 +22,14 @@ FLAG_MEMORY, FLAG_LINES, FLAG_PYPY = 1, 2, 8
 #: no record is longer: vmprof's buffers have 8 KiB, ours 32, and meta data is
 #: what somebody typed
 MAX_RECORD = 2**26
+#: bytes of the shortest profile's beginning, and of the longest head
+_HEAD = 40
 #: bytes of vmprof's stacks that are known without looking at their frames
 MAX_RAW_STACKS = 2**22
 
-_WORD = struct.Struct("<q")
-_STACK_HEAD = struct.Struct("<qq")
+_WORD, _SHORT_WORD = struct.Struct("<q"), struct.Struct("<i")
+_TIME = struct.Struct("<qq")
+_SECONDS = struct.Struct("<d")
 # a native function's name may contain colons (C++'s do)
 _NAME = re.compile(r"([^:]*):(.*?):(-?[0-9]{1,9}):(.*)", re.DOTALL)
 
@@ -55,6 +58,12 @@ class Log:
         #: number of vmprof's stacks, as far as they are known
         self.raw_stacks: dict[bytes, int] = {}
         self.raw_size = 0
+        #: of C's types long, of lengths and counts, and of pointers: both have
+        #: eight bytes but on Windows, or with 32 bits
+        self.word = self.pointer = _WORD
+        #: of version 7: the time is in front of the stack, as a vmprof wrote it
+        #: that was never released; None: not known yet
+        self.has_time_first: bool | None = None
 
     def damaged(self, what: str) -> ProfileError:
         return ProfileError("damaged profile: %s at byte %d"
@@ -88,35 +97,38 @@ class Log:
         return size
 
     def read_head(self) -> None:
-        while len(self.data) < 40 and self.more():
+        while len(self.data) < _HEAD and self.more():
             pass
-        if len(self.data) < 40:
+        if len(self.data) < _HEAD:
             raise ProfileError("not a vmprof profile: %s" % (
                 "the file is empty" if not self.data else
                 "it has %d bytes, less than a head" % len(self.data)))
-        words = struct.unpack_from("<5q", self.data)
-        if words[:3] != (0, 3, 0) or words[4] != 0:
+        self.word, self.pointer = _words(self.data)
+        words = [self.word.unpack_from(self.data, i * self.word.size)[0]
+                 for i in range(5)]
+        if words[:3] != [0, 3, 0] or words[4] not in (0, 1):
             raise ProfileError(
-                "not a vmprof profile of a 64-bit Linux system: it begins "
-                "with %s" % self.data[:8].hex(" "))
+                "not a vmprof profile: it begins with %s"
+                % self.data[:16].hex(" "))
         self.period = words[3] / 1e6
-        self.at = 40
+        self.at = 5 * self.word.size
 
     # each of these reads one record whose marker is at self.at, and returns
     # where the next one begins; beyond the end of the data means that it is
     # not whole: then nothing was changed
 
     def _string(self, at: int) -> tuple[str, int]:
-        (length,) = _WORD.unpack_from(self.data, at)
-        end = at + 8 + length
+        (length,) = self.word.unpack_from(self.data, at)
+        start = at + self.word.size
+        end = start + length
         if length < 0:
             raise self.damaged("a string of %d bytes" % length)
         if end > len(self.data):
             return "", end
-        return self.data[at + 8:end].decode("utf-8", "replace"), end
+        return self.data[start:end].decode("utf-8", "replace"), end
 
     def _time(self, at: int) -> tuple[float, int]:
-        seconds, micro = _STACK_HEAD.unpack_from(self.data, at)
+        seconds, micro = _TIME.unpack_from(self.data, at)
         return seconds + micro / 1e6, at + 24
 
     def read_start(self) -> int:
@@ -147,33 +159,48 @@ class Log:
         self.flags = flags
         if self.interpreter == "pypy":
             self.flags |= FLAG_PYPY
-        # the words behind a stack: thread, memory, time stamp
-        self.has_memory = bool(self.flags & FLAG_MEMORY)
-        self.blocks.has_memory = self.has_memory
-        self.tail = 8 * (1 + self.has_memory + (self.version == 7))
+        self.blocks.has_memory = self.has_memory = bool(
+            self.flags & FLAG_MEMORY)
         return end
 
     def read_stack(self) -> int:
-        data, at = self.data, self.at
-        count: int
-        depth: int
-        count, depth = _STACK_HEAD.unpack_from(data, at + 1)
         if not self.version:
             raise self.damaged("a sample before the header")
+        data, at = self.data, self.at + 1
+        word, size = self.word, self.pointer.size
+        time = -1
+        (count,) = word.unpack_from(data, at)
+        if self.version == 7:
+            if self.has_time_first is None:
+                self.has_time_first = count != 1
+            if self.has_time_first:
+                time = self._nanoseconds(*_SECONDS.unpack_from(data, at))
+                count = 1
+        depth: int
+        (depth,) = word.unpack_from(data, at + word.size)
         if count != 1 or not 0 <= depth <= MAX_DEPTH:
             raise self.damaged("a sample that counts %d, of depth %d"
                                % (count, depth))
-        start = at + 17
-        end = start + 8 * depth
-        if end + self.tail > len(data) or self.blocks.are_there:
-            return end + self.tail
+        start = at + 2 * word.size
+        end = start + size * depth
+        # thread, memory, and the time
+        has_time = self.version == 7 and not self.has_time_first
+        after = end + size * (1 + self.has_memory) + 8 * has_time
+        if after > len(data) or self.blocks.are_there:
+            return after
+        if has_time:
+            (time,) = _WORD.unpack_from(data, after - 8)
         self.collector.add(
-            self.raw_stack(data[start:end]),
-            _WORD.unpack_from(data, end + self.tail - 8)[0]
-            if self.version == 7 else -1,
-            _WORD.unpack_from(data, end)[0], 0, 0,
-            _WORD.unpack_from(data, end + 8)[0] if self.has_memory else 0)
-        return end + self.tail
+            self.raw_stack(data[start:end]), time,
+            self.pointer.unpack_from(data, end)[0], 0, 0,
+            self.pointer.unpack_from(data, end + size)[0]
+            if self.has_memory else 0)
+        return after
+
+    def _nanoseconds(self, seconds: float) -> int:
+        if not 0 <= seconds < 1e9:
+            raise self.damaged("a sample at the time %r" % seconds)
+        return round(seconds * 1e9)
 
     def raw_stack(self, raw: bytes) -> int:
         """The number of vmprof's stack."""
@@ -187,7 +214,8 @@ class Log:
         return number
 
     def decode(self, raw: bytes) -> int:
-        words = struct.unpack("<%dq" % (len(raw) // 8), raw)
+        words = struct.unpack("<%d%s" % (len(raw) // self.pointer.size,
+                                         self.pointer.format[1:]), raw)
         stacks = self.collector.stacks
         node = 0
         if self.flags & FLAG_PYPY:
@@ -202,8 +230,8 @@ class Log:
         return self.collector.stack(node, len(words))
 
     def read_name(self) -> int:
-        (address,) = _WORD.unpack_from(self.data, self.at + 1)
-        name, end = self._string(self.at + 9)
+        (address,) = self.pointer.unpack_from(self.data, self.at + 1)
+        name, end = self._string(self.at + 1 + self.pointer.size)
         if end <= len(self.data):
             if address == blocks.ADDRESS:
                 try:
@@ -281,6 +309,15 @@ class Log:
                 functions[frame.address] = _function(
                     frame, self.names.get(frame.address))
         return functions
+
+
+def _words(head: bytes) -> tuple[struct.Struct, struct.Struct]:
+    """How long C's long and pointers were where the log was written: its second
+    word is 3, and the fifth tells 64-bit Windows."""
+    if _SHORT_WORD.unpack_from(head, 4)[0] != 3:
+        return _WORD, _WORD
+    return _SHORT_WORD, (_WORD if _SHORT_WORD.unpack_from(head, 16)[0]
+                         else _SHORT_WORD)
 
 
 def _kind(address: int) -> str:

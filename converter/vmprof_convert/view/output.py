@@ -5,9 +5,6 @@ import gzip
 import os
 import tempfile
 
-#: what the name of an output may end with
-SUFFIXES = (".json", ".json.gz")
-
 
 class OutputError(Exception):
     """The output can't be written there; the message is one line."""
@@ -16,9 +13,6 @@ class OutputError(Exception):
 def check_target(path: str, source: str) -> None:
     """Raises OutputError if `path` is no place for what comes from the file
     `source`: better before the work than after it."""
-    if not path.endswith(SUFFIXES):
-        raise OutputError("%s: the output's name must end with %s"
-                          % (path, " or ".join(SUFFIXES)))
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
         raise OutputError("%s: there is no such folder" % folder)

@@ -6,88 +6,128 @@ from typing import TextIO
 from vmprof_convert import remarks
 from vmprof_convert.leaks import CONFIDENCE, Growth, Leak, Leaks, Place
 from vmprof_convert.model import Profile
-from vmprof_convert.units import format_bytes, format_number, format_range
+from vmprof_convert.origins import Origins
+from vmprof_convert.printable import printable, shortened
+from vmprof_convert.sheet import place_of
+from vmprof_convert.terminal import DOTS, NO_TERMINAL, Terminal, plain, print_prose
+from vmprof_convert.units import format_bytes, format_estimate, format_number
 
 MEBIBYTE = 2.0**20
 #: of a leak so many are named in its first line
 MAX_TYPES = 4
 
 
-def write(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25) -> None:
+def write(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25, *,
+          origins: Origins | None = None,
+          terminal: Terminal = NO_TERMINAL) -> None:
     """Write what leaks.find() found, the `limit` largest of each kind."""
-    first, second = leaks.windows.seconds
-    for leak in leaks.leaks[:limit]:
-        print("leak: %s" % _what(leak), file=out)
-        print("      grows by %s" % _rate(leaks, leak.growth, leak.windows),
-              file=out)
-        if len(leak.sites) > 1:
-            print("      of which %s" % ", ".join(
-                "%s %s/s" % (site.type.name, _signed(
-                    site.growth.value / sum(leaks.windows.seconds)))
-                for site in leak.sites), file=out)
-    if len(leaks.leaks) > limit:
-        print("... and %d more" % (len(leaks.leaks) - limit), file=out)
-    if not leaks.leaks:
-        print("no leak was found: no place where objects are allocated held more "
-              "and more of them", file=out)
-        print("(%s had enough samples to tell; what one type at one place adds shows "
-              "from about %s/s on: of less, with a smaller interval or in a longer "
-              "run)" % (format_number(leaks.tested, "place"),
-                        format_bytes(leaks.limit)), file=out)
-    if leaks.slowing:
-        print(file=out)
-    for leak in leaks.slowing[:limit]:
-        print("slows down, like a cache that fills: %s" % _what(leak), file=out)
-        print("      grew by %s" % _rate(leaks, leak.growth, leak.windows),
-              file=out)
-    if len(leaks.slowing) > limit:
-        print("... and %d more" % (len(leaks.slowing) - limit), file=out)
-    print(file=out)
-    print("all together: what is held grew by %s" % _rate(
-        leaks, leaks.growth, leaks.windows_growth), file=out)
-    print("what major collections found alive at %.2f, %.2f and %.2f s: two windows "
-          "of %.2f and %.2f s" % (
-              *(leaks.windows.times[number] / 1e9 for number in (
-                  leaks.windows.first, leaks.windows.middle, leaks.windows.last)),
-              first, second), file=out)
-    if leaks.leaks:
-        print("of %s that had enough samples to tell; in %.0f of 100 runs without a "
-              "leak none is named, if objects come and go one by one" % (
-                  format_number(leaks.tested, "place"), 100 * CONFIDENCE), file=out)
-    if leaks.lost:
-        print("lost: what became of %s is not known"
-              % format_number(leaks.lost, "sampled object"), file=out)
-    for line in remarks.of_run(profile):
-        print(line, file=out)
+    _Writer(leaks, out, origins or Origins(profile), terminal).write(profile, limit)
 
 
-def _what(leak: Leak) -> str:
+class _Writer:
+    def __init__(self, leaks: Leaks, out: TextIO, origins: Origins,
+                 terminal: Terminal) -> None:
+        self._leaks = leaks
+        self._out = out
+        self._origins = origins
+        self._terminal = terminal
+
+    def write(self, profile: Profile, limit: int) -> None:
+        leaks = self._leaks
+        first, second = leaks.windows.seconds
+        self._write_all(leaks.leaks, limit, "leak", "grows")
+        if not leaks.leaks:
+            self._say("no leak was found: no place where objects are allocated held "
+                      "more and more of them")
+            self._say("(%s had enough samples to tell; what one type at one place adds "
+                      "shows from about %s/s on: of less, with a smaller interval or "
+                      "in a longer run)" % (format_number(leaks.tested, "place"),
+                                            format_bytes(leaks.limit)))
+        if leaks.slowing:
+            self._say("")
+        self._write_all(leaks.slowing, limit, "slows down, like a cache that fills",
+                        "grew")
+        self._say("")
+        self._say("all together: what is held grew by %s" % self._rate(
+            leaks.growth, leaks.windows_growth))
+        self._say("what major collections found alive at %.2f, %.2f and %.2f s: two "
+                  "windows of %.2f and %.2f s" % (
+                      *(leaks.windows.times[number] / 1e9 for number in (
+                          leaks.windows.first, leaks.windows.middle,
+                          leaks.windows.last)), first, second))
+        if leaks.leaks:
+            self._say("of %s that had enough samples to tell; in %.0f of 100 runs "
+                      "without a leak none is named, if objects come and go one by "
+                      "one" % (format_number(leaks.tested, "place"),
+                               100 * CONFIDENCE))
+        if leaks.lost:
+            self._say("lost: what became of %s is not known"
+                      % format_number(leaks.lost, "sampled object"))
+        for line in remarks.of_run(profile):
+            self._say(printable(line))
+
+    def _say(self, line: str) -> None:
+        print_prose(line, self._out, self._terminal)
+
+    def _write_all(self, leaks: list[Leak], limit: int, what: str,
+                   verb: str) -> None:
+        for leak in leaks[:limit]:
+            self._first_line("%s: %s" % (what, _types(leak)), leak.places)
+            self._say("      %s by %s" % (verb, self._rate(leak.growth, leak.windows)))
+            if len(leak.sites) > 1:
+                self._say("      of which %s" % ", ".join(
+                    "%s %s/s" % (site.type.name, _signed(
+                        site.growth.value / sum(self._leaks.windows.seconds)))
+                    for site in leak.sites))
+            inside = leak.largest.innermost
+            if inside != leak.places[0]:
+                self._say("      most of it in %s" % self._place(inside))
+        if len(leaks) > limit:
+            self._say("... and %d more" % (len(leaks) - limit))
+
+    def _first_line(self, text: str, places: tuple[Place, ...]) -> None:
+        """With as many callers as there is room for."""
+        from rich.cells import cell_len, set_cell_size
+        width = max(self._terminal.width, 8)
+        for number, place in enumerate(map(self._place, places)):
+            longer = "%s  %s%s" % (text, "<- " if number else "", place)
+            if cell_len(longer) > width:
+                if number:
+                    break
+                # the place tells more than the rest of the types
+                room = width - cell_len(place) - 3
+                if room < 12:
+                    print(plain(set_cell_size(text, min(width, cell_len(text))),
+                                self._terminal), file=self._out)
+                    return self._say("      " + place)
+                longer = "%s%s  %s" % (set_cell_size(text, room).rstrip(), DOTS, place)
+            text = longer
+        print(plain(text, self._terminal), file=self._out)
+        return None
+
+    def _place(self, place: Place) -> str:
+        name = shortened(place.function.name)
+        where = place_of(place.function, place.line, self._origins)
+        return "%s  %s" % (name, where) if where else name
+
+    def _rate(self, growth: Growth, windows: tuple[float, float]) -> str:
+        seconds = sum(self._leaks.windows.seconds)
+        allocated = sum(self._leaks.windows.allocated)
+        value, low, high = (bytes_ / seconds for bytes_ in growth)
+        rate = "%s/s" % (format_estimate(low, value, high) if value > 0
+                         else _signed(value))
+        if allocated > 0:
+            rate += ", %s for each MiB allocated" % _signed(
+                growth.value / allocated * MEBIBYTE)
+        return "%s: %s in the first window, %s in the second" % (
+            rate, _signed(windows[0]), _signed(windows[1]))
+
+
+def _types(leak: Leak) -> str:
     names = [site.type.name for site in leak.sites]
     if len(names) > MAX_TYPES:
         names[MAX_TYPES:] = ["and %d more" % (len(names) - MAX_TYPES)]
-    return "%s  %s" % (", ".join(names), "  <- ".join(map(_place, leak.places)))
-
-
-def _place(place: Place) -> str:
-    name, _, file, _ = place.function
-    if not file:
-        return name
-    return "%s  %s:%d" % (name, file, place.line) if place.line else (
-        "%s  %s" % (name, file))
-
-
-def _rate(leaks: Leaks, growth: Growth, windows: tuple[float, float]) -> str:
-    seconds = sum(leaks.windows.seconds)
-    allocated = sum(leaks.windows.allocated)
-    value, low, high = (bytes_ / seconds for bytes_ in growth)
-    rate = "%s/s (95 %%: %s)" % (
-        _signed(value), format_range(max(low, 0.0), max(value, 0.0),
-                                     max(high, 0.0)))
-    if allocated > 0:
-        rate += ", %s for each MiB allocated" % _signed(
-            growth.value / allocated * MEBIBYTE)
-    return "%s: %s in the first window, %s in the second" % (
-        rate, _signed(windows[0]), _signed(windows[1]))
+    return ", ".join(names)
 
 
 def _signed(bytes_: float) -> str:

@@ -2,12 +2,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from vmprof_convert import lifetimes, remarks
 from vmprof_convert.estimator import Estimate
+from vmprof_convert.focus import Focus
 from vmprof_convert.model import Profile
-from vmprof_convert.summary import Choice, Figures, Row, Tally, summarize
+from vmprof_convert.sheet import View
+from vmprof_convert.summary import Figures, Row, Subject
+from vmprof_convert.tree import Branch
 
 #: the name of this layout: what it means is in README.rst, and another one has
 #: another name.  New keys may come without
@@ -23,19 +27,72 @@ _STATES = {"died_young": lifetimes.DIED_YOUNG,
            "not_told_apart": lifetimes.NOT_TOLD}
 
 
-def write(profile: Profile, out: TextIO, limit: int | None, choice: Choice, *,
-          tally: Tally | None = None) -> None:
-    """Write the `limit` largest rows (None: all) as one JSON object; see
-    table.write()."""
-    summary = summarize(profile, tally, choice)
+def write(view: View, out: TextIO) -> None:
+    """The rows of the table as one JSON object, view.limit at most."""
+    rows = view.summary.rows
+    figures = _Figures(view.profile)
+    _write({**_head(view),
+            "rows_left_out": _left_out(rows, view.limit),
+            "rows": [figures.row(row) for row in rows[:view.limit]]}, out)
+
+
+def write_focus(view: View, focus: Focus, out: TextIO) -> None:
+    """One function, with who calls it and what it calls."""
+    figures = _Figures(view.profile)
+
+    def parts(rows: list[Row]) -> list[_Json]:
+        return [{**_subject(row.subject), "total": figures.of(row.total)}
+                for row in rows]
+
+    _write({**_head(view),
+            "functions": list(map(figures.row, focus.functions)),
+            "self": figures.of(focus.row.own), "total": figures.of(focus.row.total),
+            "callers": parts(focus.callers), "callees": parts(focus.callees),
+            "lines": parts(focus.lines), "types": parts(focus.types)}, out)
+
+
+def write_tree(view: View, branches: Sequence[Branch], left_out: int,
+               out: TextIO) -> None:
+    """The branches as a list, each behind the one that it is on: a tree of objects
+    may be too deep for who reads it."""
+    figures = _Figures(view.profile)
+    _write({**_head(view), "branches_left_out": left_out,
+            "branches": [{
+                "depth": branch.depth,
+                "parent": None if branch.parent < 0 else branch.parent,
+                "chain": list(map(_subject, branch.chain)),
+                "self": figures.of(branch.row.own),
+                "total": figures.of(branch.row.total)} for branch in branches]},
+           out)
+
+
+def _write(content: _Json, out: TextIO) -> None:
+    json.dump(content, out, indent=1)
+    out.write("\n")
+
+
+def _left_out(rows: list[Row], limit: int | None) -> int:
+    return 0 if limit is None else max(len(rows) - limit, 0)
+
+
+def _head(view: View) -> _Json:
+    profile, summary, choice = view.profile, view.summary, view.choice
+    chosen = view.selection
     last = profile.moments[-1] if profile.moments else None
     figures = _Figures(profile)
-    json.dump({
+    return {
         "schema": SCHEMA,
         "seconds": profile.end / 1e9,
         "at": None if choice.at is None else choice.at / 1e9,
         "by": list(choice.by),
         "sort": choice.sort,
+        "mine": chosen.mine,
+        "only": {
+            "time": None if chosen.time is None else [
+                None if time is None else time / 1e9 for time in chosen.time],
+            "thread": list(chosen.threads), "function": list(chosen.functions),
+            "file": list(chosen.files), "type": list(chosen.types),
+            "fate": list(chosen.fates)},
         "settings": profile.settings,
         "samples": summary.samples,
         "time_samples": summary.time_samples,
@@ -48,19 +105,13 @@ def write(profile: Profile, out: TextIO, limit: int | None, choice: Choice, *,
         "sum": figures.of(summary.figures),
         "hidden": figures.of(summary.hidden),
         "type_not_known": figures.of(summary.untyped),
-        "rows_left_out": (0 if limit is None
-                          else max(len(summary.rows) - limit, 0)),
-        "rows": [{**_subject(row), "self": figures.of(row.own),
-                  "total": figures.of(row.total)}
-                 for row in summary.rows[:limit]],
         "remarks": [*remarks.of_run(profile),
                     *remarks.of_figures(profile, summary, choice)],
-    }, out, indent=1)
-    out.write("\n")
+    }
 
 
-def _subject(row: Row) -> _Json:
-    function, line, type_ = row.subject
+def _subject(subject: Subject) -> _Json:
+    function, line, type_, file, module = subject
     result: _Json = {}
     if function is not None:
         result["function"] = {
@@ -70,6 +121,10 @@ def _subject(row: Row) -> _Json:
         result["line"] = line
     if type_ is not None:
         result["type"] = {"name": type_.name, "kind": type_.kind}
+    if file:
+        result["file"] = file
+    if module:
+        result["module"] = module
     return result
 
 
@@ -78,6 +133,10 @@ class _Figures:
         self._has_lifetimes = profile.has_lifetimes
         # of fixed gaps nobody knows
         self._has_bounds = profile.gaps != "fixed"
+
+    def row(self, row: Row) -> _Json:
+        return {**_subject(row.subject), "self": self.of(row.own),
+                "total": self.of(row.total)}
 
     def of(self, figures: Figures) -> _Json:
         """Of all objects, and of those in each state."""

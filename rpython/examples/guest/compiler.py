@@ -62,8 +62,9 @@ class Scope(object):
                 raise ProgramError("there is a field '%s' already" % name,
                                    definition.line)
             fields[name] = len(fields)
-        self.class_numbers[definition.name] = len(self.classes)
-        self.classes.append(Class(definition.name, fields, methods))
+        number = len(self.classes)
+        self.class_numbers[definition.name] = number
+        self.classes.append(Class(definition.name, number, fields, methods))
 
     def find_class(self, name, line):
         number = self.class_numbers.get(name, -1)

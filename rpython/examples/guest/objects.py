@@ -267,12 +267,13 @@ class W_List(W_Root):
 
 class Class(object):
     """Classes are no values: programs only name them."""
-    _immutable_fields_ = ["name", "size"]
+    _immutable_fields_ = ["name", "number", "size"]
 
-    def __init__(self, name, fields, methods):
-        """`fields` and `methods` map names to slots and to Codes, those of
-        the base class included."""
+    def __init__(self, name, number, fields, methods):
+        """`number`: of the program's classes, from 0 on; `fields` and `methods`
+        map names to slots and to Codes, those of the base class included."""
         self.name = name
+        self.number = number
         self.size = len(fields)
         self.fields = fields
         self.methods = methods

@@ -19,6 +19,7 @@ Runs a program of the guest language. FLAGS, all before PROGRAM:
                                 auto:NUMBER/s, no more samples a second
   --allocation-seed NUMBER      make a run repeatable: 0 to 2**64 - 1
   --allocation-gaps KIND        exponential (default) or fixed
+  --no-lifetimes                not what becomes of the sampled objects
   --period SECONDS              take time samples: 0.000001 to less than 1
   --memory                      record the process's memory with the samples
   --native                      record native frames, too; needs libunwind
@@ -50,6 +51,7 @@ class Options(object):
         # another one each time
         self.seed = intmask(int(time.time() * 1e6) ^ (os.getpid() << 42))
         self.fixed = False
+        self.lifetimes = True
         self.memory = False
         self.native = False
         self.output = ""
@@ -173,6 +175,10 @@ def parse(argv):
         if flag == "--help":
             options.help = True
             return options
+        if flag == "--no-lifetimes":
+            options.lifetimes = False
+            only_allocations = flag
+            continue
         if flag == "--memory":
             options.memory = True
             only_profiles = flag

@@ -1,10 +1,12 @@
 """The profile of one run: all that knows rvmprof's interface for it."""
 import os
 
-from rpython.rlib import rdynload, rvmprof
-from rpython.rtyper.lltypesystem import rffi
+from rpython.rlib import rdynload, rgc, rvmprof
+from rpython.rtyper.annlowlevel import llhelper
+from rpython.rtyper.lltypesystem import llmemory, rffi
 
 from guest.errors import UsageError
+from guest.objects import W_Object
 
 LAST_STANDARD_STREAM = 2
 
@@ -34,12 +36,26 @@ def check_libunwind():
                          "out" % why)
 
 
+@rgc.no_collect
+def class_of(address):
+    """Called by the GC, for an object of any type."""
+    w_object = rgc.try_cast_gcref_to_instance(
+        W_Object, llmemory.cast_adr_to_ptr(address, llmemory.GCREF))
+    if w_object is None:
+        return 0
+    class_ = w_object.class_
+    # one that was just born has none; but RPython believes what __init__ says
+    if not rgc.cast_instance_to_gcref(class_):
+        return 0
+    return class_.number + 1
+
+
 class Profile(object):
     def __init__(self, options):
         self.options = options
         self.fd = -1
 
-    def start(self):
+    def start(self, program):
         """Begin to sample if the options ask for it.  Raises UsageError."""
         options = self.options
         if not options.wants_profile():
@@ -67,11 +83,15 @@ class Profile(object):
                 native=int(options.native), real_time=0,
                 allocation_interval=options.interval,
                 allocation_seed=options.seed, allocation_fixed=options.fixed,
-                allocation_per_second=options.per_second)
+                allocation_per_second=options.per_second,
+                allocation_lifetimes=options.lifetimes,
+                allocation_class_of=llhelper(rgc.ALLOCATION_CLASS, class_of))
         except rvmprof.VMProfError as e:
             os.close(fd)
             raise UsageError("can't start the profile: %s" % e.msg)
         self.fd = fd
+        for class_ in program.classes:
+            rvmprof.name_class(class_.number + 1, class_.name)
 
     def stop(self):
         """End what start() began; what to tell the user, or nothing."""

@@ -103,6 +103,7 @@ class Run(object):
         self.immortal = set()           # old from the beginning
         self.sampled = llhelper(rgc.ALLOCATION_SAMPLED, self.on_sampled)
         self.fact = llhelper(rgc.ALLOCATION_FACT, self.on_fact)
+        self.class_of = llhelper(rgc.ALLOCATION_CLASS, self.on_class)
 
     # ________________________________________
     # what the GC calls
@@ -117,10 +118,16 @@ class Run(object):
         # allocations return in the order in which they were reserved
         return self.allocations + 1
 
-    def on_fact(self, what, key, which, type, size):
+    def on_class(self, address):
+        # of some types only
+        type = self.type_index(self.gc.get_type_id(address))
+        return type + 1000 if type % 2 else 0
+
+    def on_fact(self, what, key, which, type, size, class_):
         if what in OUTCOMES:
             # beside what is true of all parts of the piece
             parts = range(len(self.types[key]))
+            assert class_ == (type + 1000 if type > 0 and type % 2 else 0)
             self.facts.append(['young', key, which, OUTCOMES[what], type, size,
                                self.types[key],
                                [self.truth((key, part)) for part in parts]])
@@ -236,7 +243,7 @@ class Run(object):
     def op_start(self, interval, seed, fixed, follows):
         self.follows = follows
         self.totals = self.gc.start_allocation_sampling(
-            interval, seed, fixed, self.sampled, self.fact)
+            interval, seed, fixed, self.sampled, self.fact, self.class_of)
         assert self.totals
         self.total_before = len(self.events)
         self.events.append(['start', interval, seed, fixed, follows])

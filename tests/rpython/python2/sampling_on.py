@@ -9,7 +9,7 @@ from rpython.memory.gc.sampled_objects import (FACT_DIED, FACT_PROMOTED,
     FACT_NOT_KNOWN, FACT_FREED)
 from rpython.rlib import rgc
 from rpython.rtyper.annlowlevel import llhelper
-from rpython.rtyper.lltypesystem import llmemory
+from rpython.rtyper.lltypesystem import llmemory, lltype
 
 original_setup = IncrementalMiniMarkGC.setup.im_func
 
@@ -36,7 +36,7 @@ def sampled(size, address):
     return 1
 
 
-def fact(what, key, which, type, size):
+def fact(what, key, which, type, size, class_):
     if which == 0 and FACT_DIED <= what <= FACT_NOT_KNOWN:
         remembered.waiting -= 1
     if what == FACT_PROMOTED:
@@ -58,7 +58,8 @@ def setup(self):
     original_setup(self)
     self.start_allocation_sampling(
         100, 1, False, llhelper(rgc.ALLOCATION_SAMPLED, sampled),
-        llhelper(rgc.ALLOCATION_FACT, fact))
+        llhelper(rgc.ALLOCATION_FACT, fact),
+        lltype.nullptr(rgc.ALLOCATION_CLASS.TO))
 
 
 IncrementalMiniMarkGC.setup = setup

@@ -128,6 +128,19 @@ def plain(files):
     os.close(fd)
 
 
+def marks(files):
+    rvmprof.mark("before")
+    fd = open_profile(files[0])
+    enable(fd)
+    rvmprof.mark("begun")
+    allocate(new_code("work"), 100000)
+    rvmprof.mark("\xc3\xa4\xff;:" + "x" * 5000)
+    rvmprof.mark("")
+    rvmprof.disable()
+    rvmprof.mark("after")
+    os.close(fd)
+
+
 def keeps_errno(files):
     fd = open_profile(files[0])
     enable(fd, 64)
@@ -377,6 +390,8 @@ def entry_point(argv):
     name, files = argv[1], argv[2:]
     if name == "plain":
         plain(files)
+    elif name == "marks":
+        marks(files)
     elif name == "keeps_errno":
         keeps_errno(files)
     elif name == "signals":

@@ -39,8 +39,8 @@ class BuiltinEngine(Engine):
 
     def capabilities(self) -> tuple[str, ...]:
         # what vmprof_allocation.c, which knows no Python, writes itself
-        return ("lifetimes", "limits", "native-frames", "resident-memory",
-                "time-samples", "types")
+        return ("lifetimes", "limits", "marks", "native-frames",
+                "resident-memory", "time-samples", "types")
 
     def prepare(self, knowledge: str = "") -> None:
         if self._pid not in (0, os.getpid()):
@@ -94,6 +94,12 @@ class BuiltinEngine(Engine):
         with self._lock:
             if self._pid == os.getpid() and self._vmprof.is_enabled():
                 self._vmprof.set_allocation_interval(interval)
+
+    def mark(self, name: str) -> None:
+        with self._lock:
+            if self._pid == os.getpid() and self._vmprof.is_enabled():
+                # a surrogate is no character: the module takes UTF-8
+                self._vmprof.mark(name.encode("utf-8", "replace").decode())
 
     def stop(self) -> None:
         with self._lock:

@@ -15,6 +15,8 @@ enum { COLLECTION, YOUNG, FREED, LOST };
 #define MAX_TYPE        (MAX_NUMBERS * DIGITS_MAX + 2 * FACTS_NAME_MAX)
 #define MAX_EVENT       (MAX_NUMBERS * DIGITS_MAX)
 #define MAX_MARK        MAX_TYPE
+/* as many as there are of one time */
+#define MAX_FIGURES     (8 * MAX_NUMBERS * DIGITS_MAX)
 
 #define MAX_NAMED       MAX_TYPE
 
@@ -24,12 +26,13 @@ enum { COLLECTION, YOUNG, FREED, LOST };
 enum { THREAD = 1, COMMAND };
 
 static struct {
-    size_t facts_used, types_used, events_used, marks_used, names_used;
+    size_t facts_used, types_used, events_used, marks_used, names_used, figures_used;
     char facts[FACTS_SIZE];
     char types[FACTS_TYPES_SIZE];
     char events[FACTS_EVENTS_SIZE];
     char marks[FACTS_MARKS_SIZE];
     char names[FACTS_NAMES_SIZE];
+    char figures[FACTS_FIGURES_SIZE];
 
     /* in this block */
     int64_t last_key, last_time;
@@ -46,6 +49,7 @@ struct facts_payload facts_payload(int i)
         { "gc", waiting.events, waiting.events_used },
         { "marks", waiting.marks, waiting.marks_used },
         { "names", waiting.names, waiting.names_used },
+        { "figures", waiting.figures, waiting.figures_used },
     };
     return all[i];
 }
@@ -53,7 +57,8 @@ struct facts_payload facts_payload(int i)
 void facts_clear(void)
 {
     waiting.facts_used = waiting.types_used = 0;
-    waiting.events_used = waiting.marks_used = waiting.names_used = 0;
+    waiting.events_used = waiting.marks_used = waiting.names_used =
+        waiting.figures_used = 0;
     waiting.last_key = waiting.last_time = 0;
     waiting.has_collection = 0;
 }
@@ -62,7 +67,8 @@ int facts_are_empty(void)
 {
     return waiting.facts_used == 0 && waiting.types_used == 0 &&
            waiting.events_used == 0 && waiting.marks_used == 0 &&
-           waiting.names_used == 0;
+           waiting.names_used == 0 &&
+           waiting.figures_used == 0;
 }
 
 int facts_have_room(void)
@@ -71,7 +77,8 @@ int facts_have_room(void)
            waiting.types_used + MAX_TYPE <= FACTS_TYPES_SIZE &&
            waiting.events_used + MAX_EVENT <= FACTS_EVENTS_SIZE &&
            waiting.marks_used + MAX_MARK <= FACTS_MARKS_SIZE &&
-           waiting.names_used + MAX_NAMED <= FACTS_NAMES_SIZE;
+           waiting.names_used + MAX_NAMED <= FACTS_NAMES_SIZE &&
+           waiting.figures_used + MAX_FIGURES <= FACTS_FIGURES_SIZE;
 }
 
 static char *put_numbers(char *p, const int64_t *numbers, int count)
@@ -194,4 +201,13 @@ void facts_named(int64_t thread, const char *name, size_t size)
 
     waiting.names_used = (size_t)(end - waiting.names);
     INVARIANT(waiting.names_used <= FACTS_NAMES_SIZE);
+}
+
+void facts_figure(int kind, int64_t time, int64_t value)
+{
+    int64_t numbers[] = { kind, time, value };
+    char *end = put_numbers(waiting.figures + waiting.figures_used, numbers, 3);
+
+    waiting.figures_used = (size_t)(end - waiting.figures);
+    INVARIANT(waiting.figures_used <= FACTS_FIGURES_SIZE);
 }

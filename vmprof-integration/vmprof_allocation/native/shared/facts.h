@@ -1,6 +1,7 @@
 #pragma once
 /* What is known of sampled objects, and of the garbage collector, as payloads
- * of blocks: PROFILE.rst, ``types``, ``facts``, ``gc``, ``marks`` and ``names``.
+ * of blocks: PROFILE.rst, ``types``, ``facts``, ``gc``, ``marks``, ``names`` and
+ * ``figures``.
  *
  * These are buffers and no more: profile_log.c writes them as blocks when it
  * flushes, which it has to do before facts_have_room() says no.  Times are in
@@ -17,6 +18,7 @@
 #define FACTS_EVENTS_SIZE   4096
 #define FACTS_MARKS_SIZE    4096
 #define FACTS_NAMES_SIZE    4096
+#define FACTS_FIGURES_SIZE  4096
 #define FACTS_NAME_MAX      1024        /* bytes; what is longer is cut */
 
 struct facts_payload {
@@ -25,9 +27,9 @@ struct facts_payload {
     size_t size;
 };
 
-/* Of the five, in the order in which they are written, number 'i'; size 0: there
+/* Of the six, in the order in which they are written, number 'i'; size 0: there
    is nothing to say */
-#define FACTS_PAYLOADS      5
+#define FACTS_PAYLOADS      6
 struct facts_payload facts_payload(int i);
 
 /* They were written, or are not to be. */
@@ -86,5 +88,8 @@ void facts_mark(int64_t time, const char *name, size_t size);
 /* What the program calls a thread, as the kernel numbers it; or, if that is 0,
    itself: its command line. */
 void facts_named(int64_t thread, const char *name, size_t size);
+
+/* Of the whole process; 'kind' is PROFILE.rst's. */
+void facts_figure(int kind, int64_t time, int64_t value);
 
 #pragma GCC visibility pop

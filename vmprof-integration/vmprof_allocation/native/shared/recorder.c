@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "figures.h"
 #include "invariant.h"
 #include "pace.h"
 
@@ -392,8 +393,28 @@ static void expect_children(void)
 }
 
 /* ____________________________________________________________ */
+/* figures of the whole process */
+
+static void note_figures(int is_last)
+{
+    struct figure figures[FIGURES_KINDS];
+    int64_t now = now_ns();
+    int i, count;
+
+    if (!is_open || is_stopped)
+        return;
+    count = figures_read(figures, is_last);
+    if (count == 0 || !profile_log_fact(now))
+        return;
+    for (i = 0; i < count; i++)
+        facts_figure(figures[i].kind, profile_log_time(now), figures[i].value);
+}
+
+/* ____________________________________________________________ */
 /* A program that stopped allocating may be killed later: its last samples
    must not wait for the next one. */
+
+#define PERIOD          100000000       /* ns */
 
 static pthread_t flusher;
 static int has_flusher;
@@ -409,7 +430,7 @@ static void *run_flusher(void *ignored)
     pthread_mutex_lock(&flusher_mutex);
     while (!flusher_ends) {
         clock_gettime(CLOCK_MONOTONIC, &wake);
-        wake.tv_nsec += 200000000;
+        wake.tv_nsec += PERIOD;
         if (wake.tv_nsec >= 1000000000) {
             wake.tv_nsec -= 1000000000;
             wake.tv_sec++;
@@ -417,6 +438,7 @@ static void *run_flusher(void *ignored)
         pthread_cond_timedwait(&flusher_wakes, &flusher_mutex, &wake);
         recorder_lock();
         note_children();
+        note_figures(0);
         if (profile_log_due(now_ns()))
             profile_log_flush(now_ns());
         recorder_unlock();
@@ -482,6 +504,8 @@ int recorder_start(const char *settings)
     profile_log_settings(settings);
     profile_log_flush(now_ns());
     has_settings = 1;
+    figures_open();
+    note_figures(1);
     error = profile_log_error();
     recorder_unlock();
     return error != 0 ? error : start_flusher();
@@ -494,6 +518,7 @@ void recorder_stop(void)
     if (is_open && !is_stopped) {
         finish_time_sample(now_ns());
         note_children();
+        note_figures(1);
         profile_log_finish(now_ns());
         is_stopped = 1;
     }
@@ -507,8 +532,10 @@ int recorder_close(void)
     stop_flusher();
     recorder_lock();
     error = profile_log_close();
-    if (is_open)
+    if (is_open) {
         forget_children();
+        figures_close();
+    }
     is_open = 0;
     last_stack = 0;
     recorder_unlock();
@@ -526,6 +553,7 @@ int recorder_forget(void)
     if (!was_open)
         return 0;
     is_counted = 0;
+    figures_close();
     has_flusher = 0;
     pthread_mutex_init(&flusher_mutex, NULL);
     profile_log_forget();

@@ -32,8 +32,8 @@ are dead.  At that moment this is true of all old objects, those included that
 the minor collection just before has made old.  Nothing is kept alive by this,
 and an address is forgotten before somebody else can get it.
 
-All of it is told to fact(what, key, which, type, size), a function that was
-given to the GC.  It must not call back into the GC.
+All of it is told to fact(what, key, which, type, size, class), a function that
+was given to the GC.  It must not call back into the GC.
 
   FACTS_BEGIN     between this and FACTS_END, all that was found out at one
                   moment.  If it returns 0, nobody listens any more.
@@ -46,8 +46,10 @@ given to the GC.  It must not call back into the GC.
   FACT_PROMOTED   what sampled() has returned, 'which' counts the sampled objects
   FACT_PINNED     of this key, 'type' is an index into what
   FACT_NOT_KNOWN  rgc.get_typeids_z() describes, or -1, 'size' the object's in
-                  bytes, or 0: all of the sample's.  For FACT_PROMOTED, it
-                  returns 1 to hear of this object again.
+                  bytes, or 0: all of the sample's.  'class' is what
+                  class_of() has said of it, at the beginning of the minor
+                  collection; or 0.  For FACT_PROMOTED, it returns 1 to hear
+                  of this object again.
   FACT_FREED      'key' and 'which', of an object that was promoted
   FACT_LOST       likewise: it will not be heard of again, for lack of memory
 """
@@ -153,7 +155,7 @@ Waiting = make_table('allocation_waiting',
 Young = make_table('allocation_young',
     ('object', llmemory.Address),      # NULL: it is not known what it is
     ('key', lltype.Signed), ('which', lltype.Signed), ('type', lltype.Signed),
-    ('size', lltype.Signed))
+    ('size', lltype.Signed), ('class_', lltype.Signed))
 Followed = make_table('allocation_followed',
     ('object', llmemory.Address), ('key', lltype.Signed),
     ('which', lltype.Signed))
@@ -166,13 +168,15 @@ class SampledObjects(object):
     @not_rpython
     def __init__(self):
         self.fact = lltype.nullptr(rgc.ALLOCATION_FACT.TO)
+        self.class_of = lltype.nullptr(rgc.ALLOCATION_CLASS.TO)
         self.behind = Sampler()
         self.waiting = Waiting(MAX_WAITING)
         self.young = Young(MAX_WAITING)
         self.followed = Followed(MAX_FOLLOWED)
 
-    def start(self, seed, fixed, fact):
+    def start(self, seed, fixed, fact, class_of):
         self.fact = fact
+        self.class_of = class_of
         # not the sample point's own: the samples are the same without this
         self.behind.start(1, intmask(seed + 1), fixed)
 
@@ -202,9 +206,12 @@ class SampledObjects(object):
             llarena.arena_reset(address, size, 2)
 
     def tell_not_known(self, key):
-        if self.fact(FACTS_BEGIN, 0, 0, 0, 0):
-            self.fact(FACT_NOT_KNOWN, key, 0, -1, 0)
-            self.fact(FACTS_END, 0, 0, 0, 0)
+        if self.tell_of(FACTS_BEGIN):
+            self.fact(FACT_NOT_KNOWN, key, 0, -1, 0, 0)
+            self.tell_of(FACTS_END)
+
+    def tell_of(self, moment):
+        return self.fact(moment, 0, 0, 0, 0, 0)
 
     def shrink(self, gc, obj, totalsize):
         """The young array 'obj', which still has its length, is going to take
@@ -222,7 +229,7 @@ class SampledObjects(object):
     # ---------- at the beginning of a minor collection
 
     def find(self, gc):
-        self.fact(FACT_STARTED, 0, 0, 0, 0)
+        self.tell_of(FACT_STARTED)
         i = 0
         while i < self.waiting.length:
             self.find_in(gc, self.waiting.records[i])
@@ -274,10 +281,13 @@ class SampledObjects(object):
         record.size = size
         record.object = llmemory.NULL
         record.type = -1
+        record.class_ = 0
         if position >= 0:
             size_gc_header = gc.gcheaderbuilder.size_gc_header
             record.object = piece.address + position + size_gc_header
             record.type = gc.get_member_index(gc.get_type_id(record.object))
+            if self.class_of:
+                record.class_ = self.class_of(record.object)
 
     def is_whole(self, gc, piece):
         """Is the piece filled by objects, but for what was never made?"""
@@ -320,7 +330,7 @@ class SampledObjects(object):
 
     def tell(self, gc):
         """It is known which objects survive."""
-        if not self.fact(FACTS_BEGIN, 0, 0, 0, 0):
+        if not self.tell_of(FACTS_BEGIN):
             self.clear()
             return
         i = 0
@@ -328,8 +338,8 @@ class SampledObjects(object):
             self.tell_young(gc, self.young.records[i])
             i += 1
         self.young.length = 0
-        self.fact(FACT_ENDED, 0, 0, 0, 0)
-        self.fact(FACTS_END, 0, 0, 0, 0)
+        self.tell_of(FACT_ENDED)
+        self.tell_of(FACTS_END)
 
     def tell_young(self, gc, young):
         what = FACT_NOT_KNOWN
@@ -342,13 +352,14 @@ class SampledObjects(object):
                 what = FACT_PINNED
             else:
                 what = FACT_PROMOTED
-        if not self.fact(what, young.key, young.which, young.type, young.size):
+        if not self.fact(what, young.key, young.which, young.type, young.size,
+                         young.class_):
             return
         if what != FACT_PROMOTED:
             return
         record = self.followed.append()
         if not record:
-            self.fact(FACT_LOST, young.key, young.which, -1, 0)
+            self.fact(FACT_LOST, young.key, young.which, -1, 0, 0)
             return
         record.object = survivor
         record.key = young.key
@@ -357,20 +368,21 @@ class SampledObjects(object):
     def marking_ended(self, gc):
         """All marks are final, nothing is swept yet."""
         ll_assert(self.young.length == 0, "sampled objects without a fate")
-        if not self.fact(FACTS_BEGIN, 0, 0, 0, 0):
+        if not self.tell_of(FACTS_BEGIN):
             self.clear()
             return
-        self.fact(FACT_MARKED, 0, 0, 0, 0)
+        self.tell_of(FACT_MARKED)
         followed = self.followed
         kept = 0
         i = 0
         while i < followed.length:
             record = followed.records[i]
             if gc.is_marked(record.object):
-                followed.copy(record, followed.records[kept])
+                if kept != i:
+                    followed.copy(record, followed.records[kept])
                 kept += 1
             else:
-                self.fact(FACT_FREED, record.key, record.which, -1, 0)
+                self.fact(FACT_FREED, record.key, record.which, -1, 0, 0)
             i += 1
         followed.length = kept
-        self.fact(FACTS_END, 0, 0, 0, 0)
+        self.tell_of(FACTS_END)

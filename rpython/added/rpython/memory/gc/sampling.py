@@ -67,6 +67,8 @@ into the GC: it is in the middle of its work.
   fact(what, key, which, type, size)
                               what the GC has found out about an object of
                               this key, and when: see sampled_objects.py.
+  class_of(object)            a number for its class, of those that the program
+                              interprets, or 0; may be NULL.
 """
 import sys
 from rpython.rlib import rgc
@@ -166,13 +168,13 @@ class SamplePoint(Sampler):
 
     # ---------- called by the program
 
-    def begin(self, gc, interval, seed, fixed, sampled, fact):
+    def begin(self, gc, interval, seed, fixed, sampled, fact, class_of):
         """Begin to sample.  Returns the totals, which are kept up to date."""
         if interval <= 0 or interval > MAX_INTERVAL:
             return lltype.nullptr(rgc.ALLOCATION_TOTALS.TO)
         self.stop(gc)
         self.sampled = sampled
-        self.objects.start(seed, fixed, fact)
+        self.objects.start(seed, fixed, fact, class_of)
         self.totals.interval = interval
         self.totals.allocated = 0
         self.totals.collections = 0

@@ -1,4 +1,4 @@
-"""Allocation sampling as an RPython program sees it: the two functions in
+"""Allocation sampling as an RPython program sees it: the functions in
 rlib/rgc.py, with GCs that can sample and with others.  What exactly is
 sampled is tested in memory/gc/test/test_sampling_*.py.
 """
@@ -26,7 +26,8 @@ COUNTERS = lltype.Struct('counters',
     ('samples', lltype.Signed), ('bytes', lltype.Signed),
     ('last_key', lltype.Signed), ('reports', lltype.Signed),
     ('wrong_reports', lltype.Signed), ('survivors', lltype.Signed),
-    ('freed', lltype.Signed), ('answer', lltype.Signed))
+    ('freed', lltype.Signed), ('answer', lltype.Signed),
+    ('last_class', lltype.Signed))
 counters = lltype.malloc(COUNTERS, flavor='raw', immortal=True, zero=True)
 
 def sampled(size, address):
@@ -37,7 +38,7 @@ def sampled(size, address):
     counters.last_key += 10
     return counters.last_key
 
-def fact(what, key, which, type, size):
+def fact(what, key, which, type, size, class_):
     if what == FACT_FREED:
         counters.freed += 1
         return 0
@@ -46,11 +47,17 @@ def fact(what, key, which, type, size):
     counters.reports += 1
     # (not known: what was never made of a piece that the JIT has reserved)
     if not (0 < key <= counters.last_key and key % 10 == 0 and which >= 0 and
-            (type > 0 or what == FACT_NOT_KNOWN)):
+            (type > 0 or what == FACT_NOT_KNOWN) and
+            (class_ > 0) == (type > 0) and class_ <= counters.last_class):
         counters.wrong_reports += 1
     if what == FACT_PROMOTED:
         counters.survivors += 1
     return 1
+
+@rgc.no_collect
+def class_of(address):
+    counters.last_class += 1
+    return counters.last_class
 
 def start(interval, seed, fixed):
     counters.samples = 0
@@ -61,9 +68,11 @@ def start(interval, seed, fixed):
     counters.survivors = 0
     counters.freed = 0
     counters.answer = 0
+    counters.last_class = 0
     return rgc.start_allocation_sampling(
         interval, seed, fixed, llhelper(rgc.ALLOCATION_SAMPLED, sampled),
-        llhelper(rgc.ALLOCATION_FACT, fact))
+        llhelper(rgc.ALLOCATION_FACT, fact),
+        llhelper(rgc.ALLOCATION_CLASS, class_of))
 
 def make_list(count):
     node = None

@@ -117,6 +117,68 @@ class AppTestAllocationSampling(object):
         assert b'gaps=fixed' in profile
         assert b':the_function_to_find:' in profile
 
+    def w_names(self, block, kind, at):
+        """In the entries of this kind in such blocks, numbers as long as each
+        says, the texts from number 'at' on."""
+        import gzip, re
+        with gzip.open(self.tmpfilename, 'rb') as f:
+            log = f.read()
+        result = []
+        for payload in re.findall(b'alloc:([^:]*):3:' + block, log):
+            numbers, shift = [0], 0
+            for digit in bytearray(payload):
+                numbers[-1] |= (digit & 31) << shift
+                shift += 5
+                if digit < 0x60:
+                    numbers.append(0)
+                    shift = 0
+            while len(numbers) > 1:
+                entry = numbers[1:1 + numbers[0]]
+                del numbers[:1 + numbers[0]]
+                if entry[0] == kind:
+                    assert entry[at] == len(entry) - at - 1
+                    text = bytes(bytearray(entry[at + 1:]))
+                    result.append(text.decode('utf-8'))
+        return result
+
+    def test_classes_of_instances(self):
+        if not self.translated:
+            skip("needs a GC that can sample")
+        class Node(object):
+            pass
+        class Renamed(object):
+            pass
+        Renamed.__name__ = Renamed.__qualname__ = 'Late'
+        Node.__qualname__ = 'Node'
+        Node.__module__ = Renamed.__module__ = 'app.models'
+        class Never(object):
+            pass
+        never = Never()
+        def work():
+            for i in range(20000):
+                self.last = Node(), Renamed(), never
+        for i in range(3):
+            profile, counted = self.run(work, allocation_interval=1000)
+            names = self.names(b'types', 2, 3)
+            assert 'app.models.Node' in names
+            assert 'app.models.Late' in names
+            assert not [name for name in names if 'Never' in name]
+            assert len(names) == len(set(names))
+
+    def test_moments_have_names(self):
+        import _vmprof
+        _vmprof.mark('no profile')
+        if not self.translated:
+            skip("needs a GC that can sample")
+        def work():
+            _vmprof.mark('one')
+            _vmprof.mark('')
+            self.allocate()
+            _vmprof.mark('two;:')
+        profile, counted = self.run(work, allocation_interval=1000)
+        assert self.names(b'marks', 1, 2) == ['one', '', 'two;:']
+        raises(TypeError, _vmprof.mark, 5)
+
     def test_limits(self):
         if not self.translated:
             skip("needs a GC that can sample")

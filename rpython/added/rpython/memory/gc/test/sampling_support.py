@@ -120,10 +120,12 @@ class BaseSamplingTest(BaseDirectGCTest):
         self.gc.max_number_of_pinned_objects = 20
         self.sampled = llhelper(rgc.ALLOCATION_SAMPLED, self.on_sampled)
         self.fact = llhelper(rgc.ALLOCATION_FACT, self.on_fact)
+        self.class_of = lltype.nullptr(rgc.ALLOCATION_CLASS.TO)
         self.sizes = []          # of all the objects that were allocated
         self.samples = []        # (number, size, address, interval)
         self.fates = []          # (key, type, outcome)
         self.objects = []        # (key, which, size), beside 'fates'
+        self.classes = []        # likewise
         self.freed = []          # (key, which)
         self.lost = []           # (key, which)
         self.telling = None         # FACT_ENDED or FACT_MARKED, in between
@@ -156,7 +158,7 @@ class BaseSamplingTest(BaseDirectGCTest):
     def answer(self, number):
         return number + 1
 
-    def on_fact(self, what, key, which, type, size):
+    def on_fact(self, what, key, which, type, size, class_):
         if what == FACTS_BEGIN:
             assert self.telling is None
             if self.listens:
@@ -171,6 +173,7 @@ class BaseSamplingTest(BaseDirectGCTest):
         elif what in OUTCOMES:
             self.fates.append((key, type, OUTCOMES[what]))
             self.objects.append((key, which, size))
+            self.classes.append(class_)
         elif what == FACT_FREED:
             assert FACT_MARKED in self.telling
             self.freed.append((key, which))
@@ -185,7 +188,7 @@ class BaseSamplingTest(BaseDirectGCTest):
 
     def start(self, interval, seed=0, fixed=True):
         self.totals = self.gc.start_allocation_sampling(
-            interval, seed, fixed, self.sampled, self.fact)
+            interval, seed, fixed, self.sampled, self.fact, self.class_of)
         assert self.totals
         self.first = len(self.sizes)
         del self.samples[:]

@@ -182,7 +182,7 @@ class TestCallbacks(BaseSamplingTest):
         gc = self.gc
         for interval in [0, -1, -sys.maxint - 1, MAX_INTERVAL + 1, sys.maxint]:
             assert not gc.start_allocation_sampling(
-                interval, 0, True, self.sampled, self.fact)
+                interval, 0, True, self.sampled, self.fact, self.class_of)
             assert gc.sample_point.interval == 0
             assert self.real_top_words() == 32
         for i in range(10):
@@ -197,7 +197,8 @@ class TestCallbacks(BaseSamplingTest):
         for interval in [0, -1, -sys.maxint - 1, MAX_INTERVAL + 1, sys.maxint]:
             assert not self.gc.start_allocation_sampling(
                 interval, 0, False, llhelper(rgc.ALLOCATION_SAMPLED, never),
-                llhelper(rgc.ALLOCATION_FACT, never))
+                llhelper(rgc.ALLOCATION_FACT, never),
+                llhelper(rgc.ALLOCATION_CLASS, never))
             assert self.totals.interval == 10 * WORD
         for i in range(10):
             self.alloc()

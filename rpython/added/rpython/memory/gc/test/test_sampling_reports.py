@@ -9,7 +9,7 @@ from rpython.memory.gc.test.test_direct import S, VAR, WORD
 from rpython.memory.gctypelayout import WEAKREF
 from rpython.rlib import rgc
 from rpython.rtyper.annlowlevel import llhelper
-from rpython.rtyper.lltypesystem import lltype
+from rpython.rtyper.lltypesystem import llmemory, lltype
 
 
 class TestReports(BaseSamplingTest):
@@ -186,12 +186,12 @@ class TestReports(BaseSamplingTest):
         # marking and sweeping know other kinds of dead objects than these
         held = []                # of the roots, their numbers
         states = set()
-        def on_fact(what, key, which, type, size):
+        def on_fact(what, key, which, type, size, class_):
             if what in OUTCOMES:
                 states.add(self.gc.gc_state)
                 assert type == self.type_index(VAR)
                 assert OUTCOMES[what] == int(key - 1 in held)
-            return self.on_fact(what, key, which, type, size)
+            return self.on_fact(what, key, which, type, size, class_)
         self.fact = llhelper(rgc.ALLOCATION_FACT, on_fact)
         self.start(1)
         for i in range(100):
@@ -206,6 +206,90 @@ class TestReports(BaseSamplingTest):
         assert sorted(fate[0] for fate in self.fates) == range(1, 101)
         assert states >= set([STATE_SCANNING, STATE_MARKING, STATE_SWEEPING])
         assert 30 < sum(fate[2] for fate in self.fates) < 100
+
+    # ---------- classes
+
+    def class_of_everything(self):
+        asked = []
+        def class_of(address):
+            # as it is before anything moves: all can be read
+            p = llmemory.cast_adr_to_ptr(address, lltype.Ptr(S))
+            asked.append(p.x)
+            return p.x
+        self.class_of = llhelper(rgc.ALLOCATION_CLASS, class_of)
+        return asked
+
+    def test_class(self):
+        asked = self.class_of_everything()
+        self.start(1)
+        for i in range(4):
+            p = self.alloc()
+            p.x = 40 + i
+            if i % 2:
+                self.keep(p)
+        assert asked == []
+        self.gc.collect(0)
+        # of dead and of living ones
+        assert asked == self.classes == [40, 41, 42, 43]
+        # and once
+        self.gc.collect(2)
+        self.gc.collect(2)
+        assert asked == [40, 41, 42, 43]
+
+    def test_class_of_those_that_are_sampled(self):
+        asked = self.class_of_everything()
+        self.start(12 * WORD)
+        for i in range(6):
+            self.alloc().x = 40 + i
+        self.gc.collect(0)
+        assert asked == self.classes == [42, 45]
+
+    def test_class_of_large_objects(self):
+        # (what it is asked of may be anything)
+        asked = []
+        def class_of(address):
+            asked.append(self.gc.get_type_id(address))
+            return 7
+        self.class_of = llhelper(rgc.ALLOCATION_CLASS, class_of)
+        self.start(1)
+        self.alloc(VAR, 100)
+        self.gc.collect(0)
+        assert len(asked) == 1 and self.classes == [7]
+
+    def test_class_of_may_store(self):
+        # as one does that remembers what it met, in a list or an object
+        states = set()
+        def class_of(address):
+            states.add(self.gc.gc_state)
+            p = llmemory.cast_adr_to_ptr(address, lltype.Ptr(S))
+            self.write(self.stackroots[0], 'next', p)
+            self.writearray(self.stackroots[1], p.x % 25, p)
+            return p.x + 1
+        self.class_of = llhelper(rgc.ALLOCATION_CLASS, class_of)
+        self.keep(self.alloc())
+        self.keep(self.alloc(VAR, 25))
+        self.gc.collect(2)
+        self.start(1)
+        for i in range(100):
+            self.alloc().x = i
+            if i % 7 == 6:
+                self.gc.collect(0)
+                assert self.stackroots[0].next.x == i
+                assert self.stackroots[1][i % 25].x == i
+            if i % 3 == 0:
+                self.gc.debug_gc_step(1)
+        self.gc.collect(0)
+        self.gc.collect(2)
+        assert self.classes == range(1, 101)
+        assert set(fate[2] for fate in self.fates) == set([PROMOTED])
+        assert [p.x for p in self.stackroots[1]] == range(75, 100)
+        assert states >= set([STATE_SCANNING, STATE_MARKING, STATE_SWEEPING])
+
+    def test_nobody_knows_classes(self):
+        self.start(1)
+        self.alloc()
+        self.gc.collect(0)
+        assert self.classes == [0]
 
     # ---------- keys
 
@@ -425,13 +509,13 @@ class TestReports(BaseSamplingTest):
         def sampled(size, address):
             others.append(size)
             return 5
-        def fact(what, key, which, type, size):
+        def fact(what, key, which, type, size, class_):
             if what in OUTCOMES:
                 others.append((key, OUTCOMES[what]))
             return 1
         assert self.gc.start_allocation_sampling(
             4 * WORD, 0, True, llhelper(rgc.ALLOCATION_SAMPLED, sampled),
-            llhelper(rgc.ALLOCATION_FACT, fact))
+            llhelper(rgc.ALLOCATION_FACT, fact), self.class_of)
         self.alloc()
         self.gc.collect(0)
         assert self.numbers() == [0]

@@ -15,6 +15,12 @@ static char *copy;
 static struct line *lines;
 static int64_t count;
 
+/* Numbers of classes are behind those of all types. */
+#define CLASSES     ((int64_t)1 << 20)
+
+static char *classes;           /* by their numbers: was it met? */
+static int64_t room;
+
 /* "member12   GcStruct ...": without the number, that of the line */
 static void find_name(struct line *line, const char *start, const char *end)
 {
@@ -53,17 +59,55 @@ void type_names_begin(void)
 
     for (i = 0; i < count; i++)
         lines[i].is_written = 0;
+    free(classes);
+    classes = NULL;
+    room = 0;
 }
 
-void type_names_meet(int64_t type)
+static void write_type(int64_t number, int64_t type)
 {
-    struct line *line;
+    if (type < count)
+        recorder_type(number, FACTS_NAME_GCS, type, lines[type].name,
+                      lines[type].size);
+}
 
-    if (type < 0 || type >= count)
-        return;
-    line = &lines[type];
-    if (line->is_written)
-        return;
-    line->is_written = 1;
-    recorder_type(type + 1, FACTS_NAME_GCS, type, line->name, line->size);
+/* Was it met before?  Without memory, always: then it lacks the GC's name. */
+static int is_class_met(int64_t its_class)
+{
+    char *more;
+    int64_t wanted = its_class < 512 ? 1024 : 2 * its_class;
+
+    if (its_class >= room) {
+        more = realloc(classes, (size_t)wanted);
+        if (more == NULL)
+            return 1;
+        memset(more + room, 0, (size_t)(wanted - room));
+        classes = more;
+        room = wanted;
+    }
+    if (classes[its_class])
+        return 1;
+    classes[its_class] = 1;
+    return 0;
+}
+
+int64_t type_names_number(int64_t type, int64_t its_class)
+{
+    if (type < 0)
+        return 0;
+    if (its_class > 0) {
+        if (!is_class_met(its_class))
+            write_type(CLASSES + its_class, type);
+        return CLASSES + its_class;
+    }
+    if (type < count && !lines[type].is_written) {
+        lines[type].is_written = 1;
+        write_type(type + 1, type);
+    }
+    return type + 1;
+}
+
+void type_names_class(int64_t its_class, const char *name, size_t size)
+{
+    recorder_type(CLASSES + its_class, FACTS_NAME_PYTHON, -1, name, size);
 }

@@ -1,6 +1,7 @@
 #pragma once
-/* What the GC calls its types, written into the profile when one is first met:
-   in a profile of a program that is killed, those that it needs are there. */
+/* What the GC calls its types, and an interpreter its classes, written into the
+   profile when one is first met: in a profile of a program that is killed, those
+   that it needs are there. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +13,12 @@ void type_names_set(const char *text, size_t size);
 /* Another profile begins. */
 void type_names_begin(void);
 
-/* Between recorder_begin_facts() and its end: an object of the GC's type number
-   'type' is going to be told of, as type + 1. */
-void type_names_meet(int64_t type);
+/* The following ones between recorder_begin_facts() and its end. */
+
+/* The profile's number for objects of the GC's type number 'type', or, if
+   'its_class' is not 0, of a class of the interpreter's, whose instances are of
+   this type.  0 if 'type' is negative. */
+int64_t type_names_number(int64_t type, int64_t its_class);
+
+/* What the interpreter calls this class, in UTF-8 */
+void type_names_class(int64_t its_class, const char *name, size_t size);

@@ -26,8 +26,8 @@ int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame,
 
 /* What this engine can record, in words that PROFILE.rst defines; in the
    profile beside the settings, which say whether it was asked to */
-#define CAPABILITIES        "lifetimes,limits,native-frames,resident-memory," \
-                            "time-samples,types"
+#define CAPABILITIES        "lifetimes,limits,marks,native-frames," \
+                            "resident-memory,time-samples,types"
 
 /* rgc.ALLOCATION_TOTALS */
 struct allocation_totals {
@@ -150,7 +150,8 @@ static enum facts_outcome outcome(intptr_t what)
 }
 
 intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
-                                intptr_t type, intptr_t size)
+                                intptr_t type, intptr_t size,
+                                intptr_t its_class)
 {
     switch (what) {
     case GC_BEGIN:
@@ -175,10 +176,25 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
         recorder_lost(key, (int)which);
         break;
     default:
-        type_names_meet(type);
-        recorder_young(key, outcome(what), type + 1, size);
+        recorder_young(key, outcome(what), type_names_number(type, its_class),
+                       size);
     }
     return with_lifetimes;
+}
+
+void vmprof_allocation_class_name(intptr_t number, char *name, intptr_t size)
+{
+    if (is_open && gc_totals != NULL &&
+        recorder_begin_facts(gc_totals->collections)) {
+        type_names_class(number, name, (size_t)size);
+        recorder_end_facts();
+    }
+}
+
+void vmprof_allocation_mark(char *name)
+{
+    if (is_open)
+        (void)recorder_mark(name);
 }
 
 /* ____________________________________________________________ */

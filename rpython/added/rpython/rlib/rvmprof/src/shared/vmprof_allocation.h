@@ -24,6 +24,12 @@ RPY_EXTERN void vmprof_allocation_type_names(char *text, intptr_t size);
 /* After vmprof_enable().  'lifetimes': what becomes of the objects is to be
    known, not only of which type they are */
 RPY_EXTERN int vmprof_allocation_start(char *settings, int lifetimes);
+/* The name of a class to which vmprof_allocation_fact() gets this number.  It
+   may come later than the facts, or, in a process that is killed, never. */
+RPY_EXTERN void vmprof_allocation_class_name(intptr_t number, char *name,
+                                             intptr_t size);
+/* The program names this moment. */
+RPY_EXTERN void vmprof_allocation_mark(char *name);
 /* After vmprof_disable(), which calls it, or when vmprof_init() has failed */
 RPY_EXTERN int vmprof_allocation_close(void);
 /* What the GC counts: rgc.ALLOCATION_TOTALS.  NULL until it has begun. */
@@ -42,7 +48,7 @@ enum {
 };
 RPY_EXTERN intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key,
                                            intptr_t which, intptr_t type,
-                                           intptr_t size);
+                                           intptr_t size, intptr_t its_class);
 
 /* For the rest of vmprof */
 int vmprof_takes_time_samples(void);

@@ -1,0 +1,129 @@
+"""One function: who calls it, what it calls, and what of it is allocated where."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.estimator import Sum
+from vmprof_convert.model import LABEL, Function, Profile
+from vmprof_convert.origins import Origins
+from vmprof_convert.printable import shortened
+from vmprof_convert.program import Program
+from vmprof_convert.selection import is_called
+from vmprof_convert.summary import (
+    FUNCTION,
+    LINE,
+    Choice,
+    Figures,
+    Places,
+    Row,
+    Subject,
+    Tally,
+    figures_of,
+    has_lines,
+    sort,
+)
+from vmprof_convert.type_names import TypeNames
+
+#: in the place of a caller, and of a callee
+NO_CALLER = Function("[no caller]", 0, "", LABEL)
+ITSELF = Function("[itself]", 0, "", LABEL)
+
+#: figures of each subject
+_Rows = dict[Subject, Figures]
+
+
+class Focus(NamedTuple):
+    #: those of this name, by what they allocate; each with its figures
+    functions: list[Row]
+    #: of all of them together
+    row: Row
+    #: in each, `own` and `total` are both what passes that way: the callers' add
+    #: up to the total, and so do the callees', with ITSELF
+    callers: list[Row]
+    callees: list[Row]
+    #: its executed lines, with what they call, if lines are known
+    lines: list[Row]
+    #: what is allocated below it, if types are known
+    types: list[Row]
+
+
+def focus(profile: Profile, tally: Tally, name: str, choice: Choice,
+          origins: Origins) -> Focus:
+    """A function that is in a stack several times is called by who calls the
+    outermost one, and calls what the innermost one does.  Raises ProfileError if
+    none is called `name`."""
+    program = Program(profile)
+    places = Places(profile, (FUNCTION,), origins)
+    names = TypeNames(profile, group_storage=choice.group_storage)
+    interval = tally.largest_interval or profile.interval
+    knows_lines = has_lines(profile)
+    by_line = Places(profile, (LINE,), origins)
+    known: dict[Function, bool] = {}
+    own: _Rows = {}
+    total: _Rows = {}
+    callers: _Rows = {}
+    callees: _Rows = {}
+    lines: _Rows = {}
+    types: _Rows = {}
+    itself, everything = Figures(interval), Figures(interval)
+
+    def is_meant(function: Function) -> bool:
+        found = known.get(function)
+        if found is None:
+            found = known[function] = is_called(function, name, origins)
+        return found
+
+    for (stack, type_, then), sum_ in tally.sums().items():
+        path = places.of(stack)
+        at = [i for i, place in enumerate(path)
+              if place.function and is_meant(place.function)]
+        if not at:
+            continue
+        first, last = at[0], at[-1]
+
+        def add(rows: _Rows, subject: Subject,
+                then: str = then, sum_: Sum = sum_) -> None:
+            figures_of(rows, subject, interval).add(then, sum_)
+
+        for place in {path[i] for i in at}:
+            add(total, place)
+        everything.add(then, sum_)
+        add(callers, path[first - 1] if first else Subject(NO_CALLER, 0))
+        if last == len(path) - 1:
+            add(own, path[last])
+            itself.add(then, sum_)
+            add(callees, Subject(ITSELF, 0))
+        else:
+            add(callees, path[last + 1])
+        if knows_lines:
+            add(lines, by_line.of(stack)[last])
+        if profile.has_types:
+            add(types, Subject(None, 0, names.shown(type_)))
+    if not total:
+        raise ProfileError(
+            "no function that was sampled is called '%s': write --focus with its "
+            "name, with its file's (app.py:main), or with *%s" % (
+                shortened(name), _similar(profile, program, name)))
+    nothing = Figures(interval)
+    functions = [Row(subject, own.get(subject, nothing), figures)
+                 for subject, figures in total.items()]
+    sort(functions, choice.sort)
+    return Focus(functions, Row(functions[0].subject, itself, everything),
+                 *(_rows(rows, choice) for rows in (callers, callees, lines, types)))
+
+
+def _rows(all_: _Rows, choice: Choice) -> list[Row]:
+    rows = [Row(subject, figures, figures) for subject, figures in all_.items()]
+    sort(rows, choice.sort)
+    return rows
+
+
+def _similar(profile: Profile, program: Program, name: str) -> str:
+    """What may have been meant, in words."""
+    import difflib
+    names = {function.name for function in profile.functions.values()}
+    found = difflib.get_close_matches(name, sorted(names), 3)
+    if not found:
+        return ""
+    return "; there is %s" % ", ".join("'%s'" % shortened(n) for n in found)

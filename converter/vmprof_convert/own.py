@@ -1,0 +1,69 @@
+"""The program's own code: what libraries allocate counts for who called them."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import overload
+
+from vmprof_convert.model import Frame, Profile
+from vmprof_convert.origins import IMPORTING, NOWHERE, PROGRAM, Origins
+from vmprof_convert.program import IMPORT, LABEL_FRAMES, OUTSIDE, Program
+
+
+class OwnStacks(Sequence[tuple[Frame, ...]]):
+    """Each stack of a profile with the frames of the program's own functions, and
+    nothing else but a label at its end: what is imported counts for the import,
+    wherever it stands."""
+
+    def __init__(self, profile: Profile, origins: Origins) -> None:
+        self._count = len(profile.stacks)
+        self._program = Program(profile)
+        self._origins = origins
+        #: by kind and address
+        self._known: dict[tuple[str, int], str] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Frame, ...]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[Frame, ...]]: ...
+
+    def __getitem__(self, index: int | slice) -> (
+            tuple[Frame, ...] | list[tuple[Frame, ...]]):
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        own: list[Frame] = []
+        is_import = False
+        for frame in self._program.stack(range(self._count)[index]):
+            origin = self._origin(frame)
+            if origin in (PROGRAM, NOWHERE):
+                own.append(frame)
+                is_import = False
+            elif origin == IMPORTING:
+                is_import = True
+        if is_import:
+            own.append(LABEL_FRAMES[IMPORT])
+        return tuple(own) or (LABEL_FRAMES[OUTSIDE],)
+
+    def _origin(self, frame: Frame) -> str:
+        key = frame.kind, frame.address
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._origins.of(
+                self._program.function(frame))
+        return found
+
+
+def has_own_code(profile: Profile, origins: Origins) -> bool:
+    """Whether any function of the program's is in `profile`: it may be a package
+    that is installed."""
+    return any(origins.of(function) == PROGRAM
+               for function in profile.functions.values())
+
+
+def only_own(profile: Profile, origins: Origins) -> Profile:
+    """`profile` with nothing but the program's own code in its stacks."""
+    return dataclasses.replace(profile, stacks=OwnStacks(profile, origins))

@@ -1,0 +1,17 @@
+"""Names are data: what a profile says of them goes to no terminal as it is."""
+from __future__ import annotations
+
+#: of a name so many characters are shown: it may be anything
+MAX_NAME = 200
+
+
+def printable(text: str) -> str:
+    """`text` in one line: no control characters, which a terminal obeys, and none
+    that change the direction of what follows, or can't be seen."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def shortened(text: str, length: int = MAX_NAME) -> str:
+    """printable(), and no longer than that."""
+    text = printable(text[:length + 1])
+    return text if len(text) <= length else text[:length - 3] + "..."

@@ -1,0 +1,245 @@
+"""Which samples are looked at: those of a time, of a thread, of a function.
+
+All formats share it: what is chosen is chosen before a writer gets the profile.
+"""
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Callable
+from typing import NamedTuple
+
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.lifetimes import (
+    DIED_YOUNG,
+    FREED_LATER,
+    STILL_ALIVE,
+    state,
+)
+from vmprof_convert.model import UNTOLD, Frame, Function, Profile, Rows, Samples
+from vmprof_convert.origins import Origins
+from vmprof_convert.own import only_own
+from vmprof_convert.printable import shortened
+from vmprof_convert.program import Program
+from vmprof_convert.type_names import TypeNames
+
+#: as users write them; all objects are allocated
+FATES = {"allocated": None, "died-young": DIED_YOUNG, "freed-later": FREED_LATER,
+         "alive": STILL_ALIVE}
+
+
+class Selection(NamedTuple):
+    """What all of it has to be true of a sample; of each, one has to."""
+
+    #: nanoseconds after the start: from, and up to
+    time: tuple[int, int | None] | None = None
+    #: the kernel's numbers
+    threads: tuple[int, ...] = ()
+    #: a function of this name, or of this file, is in its stack
+    functions: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    #: of FATES
+    fates: tuple[str, ...] = ()
+    #: not which samples, but which frames: the program's own
+    mine: bool = False
+
+    @property
+    def is_everything(self) -> bool:
+        return self._replace(mine=False) == EVERYTHING
+
+    def __str__(self) -> str:
+        """As in a report, in one line."""
+        parts = []
+        if self.time is not None:
+            start, end = self.time
+            parts.append("time %.9g..%s s" % (
+                start / 1e9, "" if end is None else "%.9g" % (end / 1e9)))
+        for name, values in (
+                ("thread", map(str, self.threads)), ("function", self.functions),
+                ("file", self.files), ("type", self.types), ("fate", self.fates)):
+            text = " or ".join(values)
+            if text:
+                parts.append("%s %s" % (name, shortened(text)))
+        return ", ".join(parts)
+
+
+EVERYTHING = Selection()
+
+
+class SelectedRows:
+    """Hands on the rows of a time and of threads, while they are read
+    (model.Rows): what is known before the names are."""
+
+    def __init__(self, rows: Rows, selection: Selection) -> None:
+        self._rows = rows
+        self._matches = _rows_filter(selection)
+
+    def begin(self, settings: dict[str, str]) -> None:
+        self._rows.begin(settings)
+
+    def add(self, stack: int, time: int, thread: int, size: int,
+            interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
+            collected: int = -1, ended: int = -1) -> None:
+        if self._matches(time, thread):
+            self._rows.add(stack, time, thread, size, interval, memory, type_, fate,
+                           collected, ended)
+
+    def add_object(self, key: int, type_: int, survived: int) -> None:
+        # a number among all rows of the file
+        pass
+
+
+def _rows_filter(selection: Selection) -> Callable[[int, int], bool]:
+    start, end = selection.time or (0, None)
+    last = 2**63 if end is None else end
+    threads = frozenset(selection.threads)
+    first = start if selection.time else -1
+    return lambda time, thread: (
+        first <= time < last and (not threads or thread in threads))
+
+
+class Selected:
+    """What is known when all is read: which stacks, types and states are asked
+    for.  Raises ProfileError if the profile can't tell, or has none of that name:
+    it may be misspelt."""
+
+    def __init__(self, profile: Profile, selection: Selection,
+                 origins: Origins) -> None:
+        check(profile, selection)
+        self._profile = profile
+        self._origins = origins
+        self._program = Program(profile)
+        self._selection = selection
+        self._names = TypeNames(profile)
+        self._states = {FATES[fate] for fate in selection.fates}
+        self._stacks: dict[int, bool] = {}
+        self._types: dict[int, bool] = {}
+        found = [self._program.function(frame) for frame in _frames(
+            profile, self._program)] if (
+                selection.functions or selection.files) else []
+        for pattern in selection.functions:
+            if not any(is_called(function, pattern, origins) for function in found):
+                raise ProfileError("no function that was sampled is called %s: "
+                                   "write --function with the name of one, or with "
+                                   "*" % _quoted(pattern))
+        for pattern in selection.files:
+            if not any(is_in(function, pattern, origins) for function in found):
+                raise ProfileError("no function that was sampled is in %s: write "
+                                   "--file with a file, a folder, or *"
+                                   % _quoted(pattern))
+        for pattern in selection.types:
+            if not any(_matches(self._names.shown(number).name, pattern)
+                       for number in range(-1, len(profile.types))):
+                raise ProfileError("no type in this profile is called %s: write "
+                                   "--type with the name of one, or with *"
+                                   % _quoted(pattern))
+
+    def sum(self, stack: int, type_: int, then: str) -> bool:
+        """Whether samples of this stack, type and state are among them."""
+        return (self._state(then) and self._has_type(type_)
+                and self._has_stack(stack))
+
+    def _state(self, then: str) -> bool:
+        return not self._states or None in self._states or then in self._states
+
+    def _has_type(self, number: int) -> bool:
+        if not self._selection.types:
+            return True
+        found = self._types.get(number)
+        if found is None:
+            name = self._names.shown(number).name
+            found = self._types[number] = any(
+                _matches(name, pattern) for pattern in self._selection.types)
+        return found
+
+    def _has_stack(self, number: int) -> bool:
+        chosen = self._selection
+        if not (chosen.functions or chosen.files):
+            return True
+        found = self._stacks.get(number)
+        if found is None:
+            functions = set(self._program.functions(number))
+            found = self._stacks[number] = (
+                (not chosen.functions or any(
+                    is_called(function, pattern, self._origins)
+                    for function in functions for pattern in chosen.functions))
+                and (not chosen.files or any(
+                    is_in(function, pattern, self._origins)
+                    for function in functions for pattern in chosen.files)))
+        return found
+
+
+def _frames(profile: Profile, program: Program) -> set[Frame]:
+    return {frame for number in range(-1, len(profile.stacks))
+            for frame in program.stack(number)}
+
+
+def select(profile: Profile, selection: Selection) -> Profile:
+    """`profile` with these samples only, and with the program's own frames only
+    if that is asked.  Raises ProfileError."""
+    if not (selection.is_everything or not len(profile.samples)):
+        matches = _rows_filter(selection)
+        chosen = Selected(profile, selection, Origins(profile))
+        samples = Samples()
+        old = profile.samples
+        for row in zip(old.stack, old.time, old.thread, old.size, old.interval,
+                       old.memory, old.type, old.fate, old.collected, old.ended):
+            stack, time, thread, size, _, _, type_, fate, collected, ended = row
+            if matches(time, thread) and chosen.sum(
+                    stack, type_ if size else -1, state(fate, collected, ended)):
+                samples.add(*row)
+        samples.finish()
+        profile = dataclasses.replace(profile, samples=samples)
+    elif not selection.is_everything:
+        check(profile, selection)
+    if selection.mine:
+        profile = only_own(profile, Origins(profile))
+    return profile
+
+
+def check(profile: Profile, selection: Selection) -> None:
+    """Raises ProfileError if the profile can't tell."""
+    if selection.types and not profile.has_types:
+        raise ProfileError("there are no types of objects in this profile, which "
+                           "--type needs: it was taken without them")
+    if selection.fates and not profile.has_lifetimes:
+        raise ProfileError("nothing in this profile says what became of the "
+                           "objects, which --fate needs: it was taken without "
+                           "lifetimes")
+    if selection.time is not None and selection.time[0] > profile.end:
+        raise ProfileError(
+            "there is no --time %.9g..: the profile ends after %.9g seconds"
+            % (selection.time[0] / 1e9, profile.end / 1e9))
+
+
+def is_called(function: Function, pattern: str, origins: Origins) -> bool:
+    """`pattern`: a name, perhaps behind its file: `serving.py:execute`."""
+    if _matches(function.name, pattern):
+        return True
+    file, _, name = pattern.rpartition(":")
+    return bool(file) and _matches(function.name, name) and is_in(
+        function, file, origins)
+
+
+def is_in(function: Function, pattern: str, origins: Origins) -> bool:
+    """Whether the file is called so, or ends so, or is in such a folder."""
+    if not function.file:
+        return False
+    return any(_is_path(path, pattern)
+               for path in (origins.path(function.file), function.file))
+
+
+def _is_path(path: str, pattern: str) -> bool:
+    folder = pattern.rstrip("/") + "/"
+    return (_matches(path, pattern) or path.endswith("/" + pattern)
+            or path.startswith(folder) or "/" + folder in path)
+
+
+def _matches(text: str, pattern: str) -> bool:
+    # names have brackets, too
+    return text == pattern or fnmatch.fnmatchcase(text, pattern)
+
+
+def _quoted(pattern: str) -> str:
+    return "'%s'" % shortened(pattern)

@@ -1,0 +1,313 @@
+"""What a report shows: lines and tables of text, whoever draws them.
+
+All that comes from the profile is made printable here.
+"""
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from vmprof_convert import remarks
+from vmprof_convert.estimator import Estimate
+from vmprof_convert.focus import Focus
+from vmprof_convert.lifetimes import DIED_YOUNG, STILL_ALIVE
+from vmprof_convert.model import Function, Profile
+from vmprof_convert.origins import Origins
+from vmprof_convert.printable import printable, shortened
+from vmprof_convert.selection import Selection
+from vmprof_convert.summary import (
+    ALIVE,
+    BY_FUNCTION,
+    FILE,
+    FUNCTION,
+    LINE,
+    MODULE,
+    OBJECTS,
+    TOTAL,
+    TYPE,
+    Choice,
+    Figures,
+    Row,
+    Subject,
+    Summary,
+    Tally,
+    summarize,
+)
+from vmprof_convert.tree import Branch
+from vmprof_convert.units import format_bytes, format_count, format_estimate
+
+#: what is in a column: figures; names, of which the beginning tells most; places,
+#: of which the end does
+FIGURE, NAME, PLACE = "figure", "name", "place"
+
+#: of a path so many characters are kept
+_MAX_PATH = 1000
+
+
+class Column(NamedTuple):
+    title: str
+    kind: str
+    #: columns of figures: the larger it is, the sooner one is left out where there
+    #: is no room; 0: never
+    rank: int = 0
+
+
+class Table(NamedTuple):
+    #: above it; empty: nothing
+    title: str
+    columns: list[Column]
+    rows: list[tuple[str, ...]]
+    #: below it: what was left out; empty: nothing
+    rest: str = ""
+
+
+class Sheet(NamedTuple):
+    #: the first line, and what to know before reading on
+    head: list[str]
+    tables: list[Table]
+    #: what to know about the figures
+    notes: list[str]
+
+
+class View(NamedTuple):
+    """What is shown of which profile, and how."""
+
+    profile: Profile
+    summary: Summary
+    choice: Choice
+    origins: Origins
+    selection: Selection = Selection()
+    #: rows of a table, at most
+    limit: int | None = None
+
+
+def of(profile: Profile, choice: Choice = BY_FUNCTION, limit: int | None = 25, *,
+       tally: Tally | None = None) -> Sheet:
+    """The `limit` largest rows of `profile`; `tally`: of the samples, if they went
+    there.  Raises ProfileError if the profile can't tell what is asked."""
+    origins = Origins(profile)
+    summary = summarize(profile, tally, choice, origins=origins)
+    return of_rows(View(profile, summary, choice, origins, limit=limit))
+
+
+def of_rows(view: View) -> Sheet:
+    """The rows of the summary."""
+    choice, summary = view.choice, view.summary
+    rows = summary.rows[:view.limit]
+    title = ""
+    if view.selection.mine:
+        title = "the program's own code, with what it calls of libraries:"
+    left_out = len(summary.rows) - len(rows)
+    table = _Columns(view).table(title, rows, rest="" if not left_out else (
+        "... and %d %s%s more" % (left_out, _noun(choice),
+                                  "s" if left_out > 1 else "")))
+    return _sheet(view, [table] if rows else [])
+
+
+def of_focus(view: View, focus: Focus, name: str) -> Sheet:
+    columns = _Columns(view)
+    several = len(focus.functions) > 1
+    tables = [columns.table(
+        "%d functions are called %s; below, they are as one:" % (
+            len(focus.functions), shortened(name)) if several else "",
+        focus.functions[:view.limit],
+        rest=_more(focus.functions, view.limit))]
+    for title, rows, by in (("called by:", focus.callers, FUNCTION),
+                            ("calls:", focus.callees, FUNCTION),
+                            ("its lines, with what they call:", focus.lines, LINE),
+                            ("types, with what it calls:", focus.types, TYPE)):
+        if rows:
+            part = _Columns(view._replace(choice=view.choice._replace(by=(by,))),
+                            is_split=True)
+            tables.append(part.table(title, rows[:view.limit],
+                                     rest=_more(rows, view.limit)))
+    return _sheet(view, tables)
+
+
+def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> Sheet:
+    columns = _Columns(view._replace(choice=view.choice._replace(
+        sort=TOTAL if view.choice.sort not in (OBJECTS, ALIVE)
+        else view.choice.sort)), is_total=True)
+    table = columns.table(
+        "", [branch.row for branch in branches],
+        names=["%s%s" % (indent, _chain(branch.chain)) for indent, branch in zip(
+            _indents(branches), branches)],
+        rest="" if not left_out else "... and %d branch%s more" % (
+            left_out, "es" if left_out > 1 else ""))
+    return _sheet(view, [table] if branches else [])
+
+
+def _sheet(view: View, tables: list[Table]) -> Sheet:
+    profile, summary, choice = view.profile, view.summary, view.choice
+    head = [remarks.title(profile, summary, choice)]
+    if not view.selection.is_everything:
+        head.append("only %s" % printable(str(view.selection)))
+    head += remarks.of_run(profile)
+    notes = []
+    if profile.settings or profile.moments:
+        notes.append(remarks.sums(profile, summary, choice,
+                                  is_all=view.selection.is_everything))
+    notes += remarks.of_figures(profile, summary, choice)
+    return Sheet([printable(line) for line in head], tables,
+                 [printable(line) for line in notes])
+
+
+def _noun(choice: Choice) -> str:
+    return choice.by[0] if len(choice.by) == 1 else "row"
+
+
+def _more(rows: Sequence[Row], limit: int | None) -> str:
+    left_out = 0 if limit is None else max(len(rows) - limit, 0)
+    return "... and %d more" % left_out if left_out else ""
+
+
+def _indents(branches: Sequence[Branch]) -> Iterable[str]:
+    """What is shown alone on its branch stands below it, in the same column; what
+    isn't, is indented, with a hyphen."""
+    shown = collections.Counter(branch.parent for branch in branches)
+    depths: list[int] = []
+    for branch in branches:
+        is_alone = shown[branch.parent] == 1 or branch.parent < 0
+        depths.append((depths[branch.parent] if branch.parent >= 0 else 0)
+                      + (not is_alone))
+        yield "  " * (depths[-1] - (not is_alone)) + "- " * (not is_alone)
+
+
+def _chain(chain: list[Subject]) -> str:
+    """Those of a branch, in one cell."""
+    names = [_name(subject) for subject in chain]
+    if len(names) > 3:
+        names[1:-1] = ["%d more" % (len(names) - 2)]
+    return " > ".join(names)
+
+
+def _name(subject: Subject) -> str:
+    if subject.function is not None:
+        return shortened(subject.function.name)
+    return shortened(subject.module or subject.file)
+
+
+class _Columns:
+    """Which columns a table has."""
+
+    def __init__(self, view: View, *, is_split: bool = False,
+                 is_total: bool = False) -> None:
+        """`is_split`: each row has but one kind of figures."""
+        self._view = view
+        choice = view.choice
+        self._by = choice.by
+        # fixed gaps are not independent of what the program does: nobody knows
+        self._has_intervals = view.profile.gaps != "fixed"
+        self._all = view.summary.bytes.value
+        self._is_total = is_total or choice.sort == TOTAL
+        has_two = not is_split and choice.by != (TYPE,)
+        shown = ("total" if self._is_total else "self") if has_two else "allocated"
+        if view.selection.mine and shown == "self":
+            shown = "allocated"
+        self._figures: list[Column] = [Column(shown, FIGURE, 0),
+                                       Column("%", FIGURE, 1)]
+        self._kinds = ["bytes", "%"]
+        if choice.sort == OBJECTS:
+            self._add("objects", "objects", 2)
+        if choice.sort == ALIVE:
+            self._add("alive", _then(choice), 2)
+        if has_two:
+            self._add("other", "self" if self._is_total else "total", 3)
+        if view.profile.has_lifetimes and choice.sort != ALIVE:
+            self._add("alive", _then(choice), 4)
+        if choice.sort != OBJECTS:
+            self._add("objects", "objects", 5)
+        if view.profile.has_lifetimes:
+            self._add("died young", "died young", 6)
+
+    def _add(self, kind: str, title: str, rank: int) -> None:
+        self._kinds.append(kind)
+        self._figures.append(Column(title, FIGURE, rank))
+
+    def table(self, title: str, rows: Sequence[Row], *, rest: str = "",
+              names: Sequence[str] = ()) -> Table:
+        """`names`: instead of the subjects' own."""
+        columns = [*self._figures]
+        if TYPE in self._by:
+            columns.append(Column(TYPE, NAME))
+        place = next((by for by in (FUNCTION, LINE, FILE, MODULE)
+                      if by in self._by), None)
+        if place in (FUNCTION, LINE):
+            columns += [Column(FUNCTION, NAME), Column("where", PLACE)]
+        elif place is not None:
+            columns.append(Column(place, PLACE if place == FILE else NAME))
+        cells = []
+        for number, row in enumerate(rows):
+            labels = list(self._labels(row.subject, place))
+            if names:
+                labels[0] = names[number]
+            cells.append((*self._of(row), *labels))
+        return Table(title, columns, cells, rest)
+
+    def _labels(self, subject: Subject, place: str | None) -> Iterable[str]:
+        if TYPE in self._by:
+            yield "" if subject.type is None else subject.type.name
+        if place in (FUNCTION, LINE):
+            yield _name(subject)
+            yield self._place(subject)
+        elif place == FILE:
+            yield shortened(self._view.origins.path(subject.file) if "/" in subject.file
+                            else subject.file, _MAX_PATH)
+        elif place is not None:
+            yield shortened(subject.module, _MAX_PATH)
+
+    def _place(self, subject: Subject) -> str:
+        function = subject.function
+        if function is None:
+            return ""
+        return place_of(function, subject.line, self._view.origins)
+
+    def _of(self, row: Row) -> Iterable[str]:
+        shown, other = ((row.total, row.own) if self._is_total
+                        else (row.own, row.total))
+        for kind in self._kinds:
+            if kind == "bytes":
+                yield self._bytes(shown, None)
+            elif kind == "%":
+                yield self._share(shown.bytes()) if shown.sum().samples else ""
+            elif kind == "objects":
+                yield self._objects(shown)
+            elif kind == "other":
+                yield (format_bytes(other.bytes().value) if other.sum().samples
+                       else "-")
+            else:
+                yield self._bytes(shown, STILL_ALIVE if kind == "alive"
+                                  else DIED_YOUNG)
+
+    def _bytes(self, figures: Figures, state: str | None) -> str:
+        if not figures.sum(state).samples:
+            return "-"
+        return self._estimate(figures.bytes(state), True)
+
+    def _objects(self, figures: Figures) -> str:
+        if not figures.sum().samples:
+            return "-"
+        return self._estimate(figures.objects(), False)
+
+    def _estimate(self, estimate: Estimate, bytes_: bool) -> str:
+        if self._has_intervals:
+            return format_estimate(estimate.low, estimate.value, estimate.high,
+                                   bytes_)
+        return (format_bytes if bytes_ else format_count)(estimate.value)
+
+    def _share(self, estimate: Estimate) -> str:
+        return "%.1f" % (100 * estimate.value / self._all)
+
+
+def _then(choice: Choice) -> str:
+    return "alive" if choice.at is None else "alive at %.9g s" % (choice.at / 1e9)
+
+
+def place_of(function: Function, line: int, origins: Origins) -> str:
+    """app.py:12; `line` 0: that of its definition."""
+    if not function.file:
+        return ""
+    path = shortened(origins.path(function.file), _MAX_PATH)
+    line = line or function.line
+    return "%s:%d" % (path, line) if line else path

@@ -1,0 +1,52 @@
+"""The report of leaks for programs."""
+from __future__ import annotations
+
+import json
+from typing import Any, TextIO
+
+from vmprof_convert import remarks
+from vmprof_convert.leaks import Leak, Leaks, Place, Site
+from vmprof_convert.model import Profile
+
+#: the name of this layout: what it means is in README.rst
+SCHEMA = "vmprof-allocation-leaks-1"
+
+_Json = dict[str, Any]
+
+
+def write(profile: Profile, leaks: Leaks, out: TextIO,
+          limit: int | None = None) -> None:
+    """What leaks.find() found, the `limit` largest of each kind."""
+    windows = leaks.windows
+    json.dump({
+        "schema": SCHEMA,
+        "collections": [windows.times[number] / 1e9 for number in (
+            windows.first, windows.middle, windows.last)],
+        "seconds": list(windows.seconds), "allocated": list(windows.allocated),
+        "growth": leaks.growth._asdict(), "windows": list(leaks.windows_growth),
+        "leaks": list(map(_leak, leaks.leaks[:limit])),
+        "slowing": list(map(_leak, leaks.slowing[:limit])),
+        "places_tested": leaks.tested, "objects_lost": leaks.lost,
+        "seen_from_bytes_per_second": leaks.limit,
+        "remarks": remarks.of_run(profile),
+    }, out, indent=1)
+    out.write("\n")
+
+
+def _leak(leak: Leak) -> _Json:
+    return {"growth": leak.growth._asdict(), "windows": list(leak.windows),
+            "places": list(map(_place, leak.places)),
+            "types": list(map(_site, leak.sites))}
+
+
+def _site(site: Site) -> _Json:
+    return {"name": site.type.name, "kind": site.type.kind,
+            "growth": site.growth._asdict(), "windows": list(site.windows),
+            "innermost": _place(site.innermost), "p": site.p}
+
+
+def _place(place: Place) -> _Json:
+    function = place.function
+    return {"function": {"name": function.name, "file": function.file or None,
+                         "line": function.line or None, "kind": function.kind},
+            "line": place.line or None}

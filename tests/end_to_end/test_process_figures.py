@@ -1,0 +1,87 @@
+"""Figures of the whole process, in a run."""
+from __future__ import annotations
+
+from conftest import PyPy
+from vmprof_convert.model import (
+    MAJOR_FAULTS,
+    MINOR_FAULTS,
+    PROCESSOR,
+    RESIDENT,
+    Profile,
+)
+from vmprof_convert.process import readings
+
+MIB = 2**20
+
+
+def values(profile: Profile, kind: str) -> list[int]:
+    return [figure.value for figure in readings(profile, kind)]
+
+
+def test_memory_that_comes_and_goes(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample("""
+        import mmap, time
+        time.sleep(0.5)
+        map = mmap.mmap(-1, 200 << 20)
+        for at in range(0, len(map), 4096):
+            map[at] = 1
+        time.sleep(0.5)
+        map.close()
+        time.sleep(0.5)
+    """, "128k")
+    memory = values(run.profile(), RESIDENT)
+    assert max(memory) - memory[0] > 195 * MIB
+    assert max(memory) - memory[-1] > 195 * MIB
+    for kind in PROCESSOR, MINOR_FAULTS, MAJOR_FAULTS:
+        counted = values(run.profile(), kind)
+        assert counted == sorted(counted)
+    faults = values(run.profile(), MINOR_FAULTS)
+    assert faults[-1] - faults[0] > 0
+    times = [figure.time for figure in run.profile().figures]
+    assert times == sorted(times)
+    assert times[-1] <= run.profile().end
+
+
+def test_process_that_waits_writes_nothing(stock_pypy: PyPy) -> None:
+    """But the first reading and the last, and what its start changes."""
+    run = stock_pypy.sample("import time; time.sleep(4)", "128k")
+    assert 2 <= len(values(run.profile(), RESIDENT)) < 20
+
+
+def test_program_that_closes_all_files(stock_pypy: PyPy) -> None:
+    """And opens its own, which is not read instead."""
+    run = stock_pypy.sample("""
+        import os, time
+        time.sleep(0.3)
+        os.closerange(512, 2048)
+        with open("numbers", "w") as file:
+            file.write("1 " + "9" * 15 + " 3")
+        files = [os.dup2(os.open("numbers", os.O_RDONLY), 512 + i)
+                 for i in range(16)]
+        junk = [str(i) for i in range(1000000)]
+        time.sleep(0.5)
+        for file in files:
+            os.read(file, 1)
+        print("ok")
+    """, "128k")
+    assert "ok" in run.out
+
+
+def test_no_file_is_left_open(stock_pypy: PyPy) -> None:
+    run = stock_pypy.command("-c", """if 1:
+        import os, vmprof_allocation
+        def files():
+            return sorted(os.listdir("/proc/self/fd"))
+        before = files()
+        with vmprof_allocation.sample("out.vmprof", "64k"):
+            if os.fork() == 0:
+                statm = [link for link in map(
+                    lambda fd: os.readlink("/proc/self/fd/" + fd)
+                    if os.path.lexists("/proc/self/fd/" + fd) else "",
+                    files()) if link.endswith("statm")]
+                print(statm, flush=True)
+                os._exit(0)
+            os.wait()
+        print(files() == before)
+    """)
+    assert run.out == "[]\nTrue\n", run.err

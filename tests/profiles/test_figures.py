@@ -1,0 +1,80 @@
+"""What was read of the whole process: blocks of figures."""
+from __future__ import annotations
+
+import io
+import json
+
+import report_runs
+from made_profiles import Log, entry
+from vmprof_convert import readers, sheet
+from vmprof_convert.model import (
+    MAJOR_FAULTS,
+    MINOR_FAULTS,
+    PROCESSOR,
+    RESIDENT,
+    Figure,
+    Profile,
+)
+from vmprof_convert.origins import Origins
+from vmprof_convert.process import of_process
+from vmprof_convert.summary import Choice, summarize
+from vmprof_convert.writers import table_json
+
+
+def sampled() -> Log:
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=16, time=100)
+    return log
+
+
+def read(log: Log) -> Profile:
+    return readers.read_bytes(log.data())
+
+
+def test_figures_are_kept_by_time() -> None:
+    log = sampled()
+    log.figure(1, 500, 2**31)
+    log.figure(4, 500, 10**9)
+    log.figure(6, 500, 70)
+    log.figure(7, 500, 3)
+    log.figure(1, 50, 2**30)
+    assert read(log).figures == [
+        Figure(RESIDENT, 50, 2**30), Figure(RESIDENT, 500, 2**31),
+        Figure(PROCESSOR, 500, 10**9), Figure(MINOR_FAULTS, 500, 70),
+        Figure(MAJOR_FAULTS, 500, 3)]
+
+
+def test_figures_of_times_to_come() -> None:
+    log = sampled()
+    log.figures += entry(2, 5, 6) + entry(9) + entry(1, 7, 8, 9)
+    profile = read(log)
+    assert profile.figures == [Figure(RESIDENT, 7, 8)]
+    assert profile.unknown == {"figures/2": 1, "figures/9": 1}
+
+
+def test_the_peak_and_when() -> None:
+    log = sampled()
+    for second, mebibytes in enumerate((10, 300, 300, 40)):
+        log.figure(1, second * 10**9, mebibytes << 20)
+        log.figure(7, second * 10**9, 5 + second)
+    assert of_process(read(log)) == [
+        "resident memory: 10 MiB at the start, at most 300 MiB (at 1.00 s), 40 "
+        "MiB at the end; 3 pages had to be read from disk"]
+
+
+def test_in_every_report() -> None:
+    log = sampled()
+    log.figure(1, 50, 2**30)
+    profile = read(log)
+    line = ("resident memory: 1 GiB at the start, at most 1 GiB (at 0.00 s), 1 "
+            "GiB at the end")
+    assert line in report_runs.text(profile).splitlines()
+    out = io.StringIO()
+    table_json.write(sheet.View(profile, summarize(profile), Choice(),
+                                Origins(profile)), out)
+    assert line in json.loads(out.getvalue())["remarks"]
+
+
+def test_profile_without_figures() -> None:
+    assert of_process(read(sampled())) == []

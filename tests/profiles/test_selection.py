@@ -1,0 +1,264 @@
+"""Which samples: filters that all formats share, and --mine."""
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import calls
+import firefox_rules
+from made_heap import Heap
+from made_profiles import Log, packed
+from report_runs import COMMANDS, lines, refused, report
+from vmprof_convert import cli, readers
+from vmprof_convert.model import LABEL
+from vmprof_convert.origins import Origins
+from vmprof_convert.own import has_own_code, only_own
+from vmprof_convert.program import Program
+from vmprof_convert.selection import FATES, Selection, select
+from vmprof_convert.summary import Choice, summarize
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return calls.write(tmp_path_factory.mktemp("calls"))
+
+
+@pytest.fixture(scope="module")
+def heap(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With types and fates."""
+    made = Heap(interval=1, nursery=4000, minors=2)
+    for _ in range(100):
+        made.allocate("main", ("app.Kept", 64, math.inf), ("app.Short", 32, 10),
+                      ("list", 40, 9000))
+    made.collect()
+    path = tmp_path_factory.mktemp("heap") / "heap.vmprof"
+    path.write_bytes(packed(made.data()))
+    return path
+
+
+def as_json(path: Path, *options: str) -> dict[str, Any]:
+    done = report(path, "--json", *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def allocated(path: Path, *options: str) -> int:
+    found = as_json(path, "--by", "function", *options)
+    value: float = found["sum"]["allocated"]["bytes"]["value"]
+    return round(value)
+
+
+def in_firefox(path: Path, folder: Path, *options: str) -> int:
+    """Bytes that the Profiler shows."""
+    out = folder / "out.json"
+    assert cli.main([str(path), "-o", str(out), *options]) == 0
+    profile = json.loads(out.read_bytes())
+    assert firefox_rules.violations(profile) == []
+    return sum(int(weight) for thread in profile["threads"]
+               # without those that show all of them once more
+               if isinstance(thread["tid"], int)
+               for weight in thread.get("nativeAllocations", {"weight": []})["weight"]
+               if weight > 0)
+
+
+def of(*words: str) -> int:
+    return sum(size for stack, size in calls.CALLS.items()
+               if any(word in stack.split() for word in words))
+
+
+ALL = sum(calls.CALLS.values())
+
+
+@pytest.mark.parametrize("options,expected", [
+    ((), ALL),
+    (("--function", "index"), of("index")),
+    (("--function", "render"), of("render", "save")),
+    (("--function", "core.py:render"), of("render")),
+    (("--function", "jinja/core.py:render"), of("render")),
+    (("--function", "re*"), of("render", "save")),
+    (("--function", "index", "--function", "walk"), of("index", "walk")),
+    (("--function", "index", "--function", "[a-z]umps"), of("index", "dumps")),
+    (("--file", "views.py"), of("index", "views", "walk")),
+    (("--file", "jinja"), of("render", "save", "jinja")),
+    (("--file", "jinja/"), of("render", "save", "jinja")),
+    (("--file", calls.VIEWS), of("index", "views", "walk")),
+    (("--file", "json/*.py"), of("dumps")),
+    (("--file", "json", "--function", "core.py:render"), 4000),
+    (("--thread", "2000"), 5), (("--thread", "1000"), ALL - 5),
+    (("--thread", "1000", "--thread", "2000"), ALL),
+    (("--thread", "3"), 0),
+    (("--time", "0..1"), 1000), (("--time", "1..3"), 6000),
+    (("--time", "..2"), 3000), (("--time", "10.."), 5),
+    (("--time", "0..1", "--mine"), 1000),
+])
+def test_the_same_samples_in_all_formats(path: Path, tmp_path: Path,
+                                         options: tuple[str, ...],
+                                         expected: int) -> None:
+    assert allocated(path, *options) == expected
+    if expected:
+        assert in_firefox(path, tmp_path, *options) == expected
+
+
+def test_what_was_asked_for_is_said(path: Path) -> None:
+    found = lines(path, "--function", "index", "--time", "..3", "--thread", "1000")
+    assert found[1] == "  only time 0..3 s, thread 1000, function index"
+    assert not any("counted" in line for line in found)
+    assert as_json(path, "--file", "a*", "--time", "2..")["only"] == {
+        "time": [2.0, None], "thread": [], "function": [], "file": ["a*"],
+        "type": [], "fate": []}
+
+
+@pytest.mark.parametrize("options,expected", [
+    (("--type", "app.Kept"), 6400), (("--type", "app.*"), 9600),
+    (("--type", "list", "--type", "app.Short"), 7200),
+    (("--fate", "allocated"), 13600), (("--fate", "died-young"), None),
+    (("--fate", "alive,freed-later,died-young"), 13600),
+])
+def test_types_and_fates(heap: Path, tmp_path: Path, options: tuple[str, ...],
+                         expected: int | None) -> None:
+    found = allocated(heap, *options)
+    assert found == in_firefox(heap, tmp_path, *options)
+    if expected is None:
+        summary = summarize(readers.read(heap))
+        expected = round(summary.figures.bytes(FATES["died-young"]).value)
+        assert 0 < expected < 13600
+    assert found == expected
+
+
+def test_fates_at_a_time(heap: Path) -> None:
+    profile = readers.read(heap)
+    half = profile.end // 2
+    alive = summarize(profile, None, Choice(at=half)).figures.bytes("alive").value
+    assert allocated(heap, "--fate", "alive", "--at", "%.9f" % (half / 1e9)) == (
+        round(alive))
+    assert alive != summarize(profile).figures.bytes("alive").value
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("options,why", [
+    (("--function", "indx"), "no function that was sampled is called 'indx'"),
+    (("--function", "\x1b[2J\u202e"), "is called '?[2J?'"),
+    (("--file", "no.py"), "no function that was sampled is in 'no.py'"),
+    (("--type", "int"), "there are no types of objects in this profile"),
+    (("--fate", "alive"), "nothing in this profile says what became of the"),
+    (("--time", "99.."), "there is no --time 99..: the profile ends after 10"),
+    (("--focus", "rendr"), "no function that was sampled is called 'rendr': write "
+     "--focus with its name, with its file's (app.py:main), or with *; there is "
+     "'render'"),
+    (("--focus", "index", "--tree"), "are two reports"),
+    (("--focus", "index", "--by", "line"), "--focus goes without --by"),
+    (("--tree", "--by", "type"), "--tree goes without --by type"),
+    (("--leaks", "--mine"), "--leaks is another report: --mine is not for it"),
+])
+def test_what_can_not_be(path: Path, command: str, options: tuple[str, ...],
+                         why: str) -> None:
+    said = refused(path, *options, command=command)
+    assert why in said, said
+
+
+def test_a_type_that_nothing_is_of(heap: Path) -> None:
+    assert "no type in this profile is called 'int'" in refused(
+        heap, "--type", "int")
+
+
+@pytest.mark.parametrize("option,values", [
+    ("--time", ("", "..", "1", "2..1", "1..1", "a..b", "-1..2", "1..inf", "1..2..3")),
+    ("--thread", ("", "x", "-1", "1.5", "\u0663", "9" * 30)),
+    ("--fate", ("", "dead", "alive,", "alive,dead"))])
+def test_conditions_that_are_none(path: Path, option: str,
+                                  values: tuple[str, ...]) -> None:
+    for value in values:
+        said = refused(path, "%s=%s" % (option, value))
+        assert "argument %s: %r is no" % (option, value) in said, said
+
+
+# ________________________________________
+# the program's own code
+
+
+def own(path: Path) -> dict[str, tuple[int, int]]:
+    return {row["function"]["name"].replace("<module>", str(row["function"]["file"])): (
+        round(row["self"]["allocated"]["bytes"]["value"]),
+        round(row["total"]["allocated"]["bytes"]["value"]))
+        for row in as_json(path)["rows"]}
+
+
+def test_what_libraries_allocate_counts_for_who_calls_them(path: Path) -> None:
+    assert own(path) == {
+        "index": (of("index"), of("index")),
+        "walk": (of("walk"), of("walk")),
+        # what a module of the program's does when it is imported is its own
+        calls.VIEWS: (90, 90 + of("jinja") - 700),
+        calls.APP: (0, ALL - 5),
+        "serve": (0, of("serve")),
+        "[import]": (of("jinja"), of("jinja")),
+        "[libraries alone]": (5, 5)}
+
+
+def test_it_is_what_is_shown_if_nothing_is_asked(path: Path) -> None:
+    assert as_json(path)["mine"] is True
+    assert as_json(path) == as_json(path, "--mine") == as_json(
+        path, "--mine", "--by", "function")
+    assert as_json(path, "--by", "function")["mine"] is False
+    found = lines(path)
+    assert found[2] == "the program's own code, with what it calls of libraries:"
+    # what to change is in the first ten lines
+    assert found[4].endswith("  index              views.py:5")
+    assert " 88.8 " in found[4]
+
+
+def test_a_program_that_is_a_package_is_shown_whole(tmp_path: Path) -> None:
+    made = Log()
+    made.settings()
+    made.allocation([made.function("main", 3, calls.PACKAGES + "tool/__main__.py")],
+                    size=24)
+    path = tmp_path / "tool.vmprof"
+    path.write_bytes(packed(made.data()))
+    found = as_json(path)
+    assert found["mine"] is False
+    assert [row["function"]["name"] for row in found["rows"]] == ["main"]
+    profile = readers.read(path)
+    assert not has_own_code(profile, Origins(profile))
+    assert lines(path)[-3].endswith("  main      tool/__main__.py:3")
+    # if it is asked for
+    (row,) = as_json(path, "--mine")["rows"]
+    assert row["function"]["name"] == "[libraries alone]"
+
+
+def test_stacks_of_own_frames(path: Path) -> None:
+    profile = readers.read(path)
+    chosen = only_own(profile, Origins(profile))
+    program = Program(chosen)
+    assert len(chosen.stacks) == len(profile.stacks)
+    assert chosen.stacks[-1] == chosen.stacks[len(chosen.stacks) - 1]
+    assert chosen.stacks[:2] == [chosen.stacks[0], chosen.stacks[1]]
+    shown = [[program.function(frame).name for frame in stack]
+             for stack in chosen.stacks]
+    assert ["<module>", "serve", "index"] in shown
+    assert ["<module>", "[import]"] in shown
+    assert ["<module>", "<module>", "[import]"] in shown
+    assert ["[libraries alone]"] in shown
+    with pytest.raises(IndexError):
+        chosen.stacks[len(chosen.stacks)]
+
+
+def test_labels_stay_what_they_are(tmp_path: Path) -> None:
+    made = Log()
+    made.settings()
+    made.allocation(None, size=24)
+    made.allocation([made.function("f")], size=24)
+    profile = readers.read_bytes(made.data())
+    rows = summarize(select(profile, Selection(mine=True))).rows
+    assert {row.function.name for row in rows} == {"[stack lost]", "f"}
+    assert {row.function.kind for row in rows} == {LABEL, "python"}
+
+
+def test_mine_in_the_firefox_profiler(path: Path, tmp_path: Path) -> None:
+    assert in_firefox(path, tmp_path, "--mine") == ALL
+    text = (tmp_path / "out.json").read_text()
+    assert "[import]" in text and "dumps" not in text
