@@ -100,6 +100,9 @@ def focus(profile: Profile, tally: Tally, name: str, choice: Choice,
             add(lines, by_line.of(stack)[last])
         if profile.has_types:
             add(types, Subject(None, 0, names.shown(type_)))
+    if not tally.sums():
+        raise ProfileError("there are no allocation samples here, which --focus "
+                           "needs")
     if not total:
         raise ProfileError(
             "no function that was sampled is called '%s': write --focus with its "

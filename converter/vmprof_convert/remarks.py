@@ -134,7 +134,7 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
             "\"total\" of %s" % (format_bytes(summary.missing_bytes), names))
     lines += of_process(profile)
     if summary.time_samples:
-        lines.append("time samples: %d; vmprofshow and vmprof-convert show them"
+        lines.append("time samples: %d; vmprof-convert --view shows them"
                      % summary.time_samples)
     return lines
 

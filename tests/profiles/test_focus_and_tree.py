@@ -210,4 +210,16 @@ def test_without_samples(tmp_path: Path) -> None:
     assert lines(path, "--tree") == lines(path)
     assert as_json(path, "--tree")["branches"] == []
     done = report(path, "--focus", "f")
-    assert done.returncode == 2 and "no function that was sampled" in done.stderr
+    assert done.returncode == 2 and (
+        "there are no allocation samples here, which --focus needs" in done.stderr)
+
+
+def test_time_samples_alone(tmp_path: Path) -> None:
+    log = Log()
+    log.raw_stack(log.words([log.function("f")]), 0)
+    path = tmp_path / "time.vmprof"
+    path.write_bytes(log.data())
+    assert lines(path, "--tree") == lines(path) == [
+        "no allocation samples: the profile was taken without --allocation-sampling",
+        "time samples: 1; vmprof-convert --view shows them"]
+    assert "no allocation samples" in report(path, "--focus", "f").stderr

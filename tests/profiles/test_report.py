@@ -191,7 +191,7 @@ def test_time_samples_alone_ended_normally(tmp_path: Path,
     assert done.stdout == (
         "no allocation samples: the profile was taken without "
         "--allocation-sampling\n"
-        "time samples: 1; vmprofshow and vmprof-convert show them\n")
+        "time samples: 1; vmprof-convert --view shows them\n")
 
 
 def test_time_samples_of_pypy_alone(pypy: PyPy) -> None:

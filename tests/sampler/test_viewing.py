@@ -13,18 +13,18 @@ import pytest
 import firefox_rules
 from conftest import PYPY, PyPy
 
-#: what `webbrowser` starts: fetches the profile, and then presses Ctrl-C, of which
-#: it takes no notice itself
+#: what `webbrowser` starts, in a session of its own: fetches the profile, and then
+#: presses Ctrl-C where the command runs
 BROWSER = """\
-import os, signal, sys, urllib.parse, urllib.request
-address = urllib.parse.unquote(sys.argv[1].partition("/from-url/")[2])
+import os, re, signal, sys, urllib.parse, urllib.request
+place = sys.argv[1].partition("/from-url/")[2]
+address = urllib.parse.unquote(re.split("[/?]", place)[0])
 request = urllib.request.Request(address, headers={
     "Origin": "https://profiler.firefox.com"})
 data = urllib.request.urlopen(request).read()
 with open(sys.argv[2], "wb") as file:
     file.write(data)
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-os.killpg(0, signal.SIGINT)
+os.killpg(os.getpgid(os.getppid()), signal.SIGINT)
 """
 
 
