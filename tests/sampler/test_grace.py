@@ -38,3 +38,13 @@ def test_thread_that_stays_in_such_a_call(
         harness: pathlib.Path, what: str) -> None:
     """It is not in a short function, or it would have come back."""
     assert run(harness, what, 0) == "passed 0 0"
+
+
+def test_many_threads_that_compute(harness: pathlib.Path) -> None:
+    """All are waited for at once, not one after the other."""
+    assert run(harness, "crowd", 0) == "passed 0 0"
+
+
+def test_first_thread_has_ended(harness: pathlib.Path) -> None:
+    """The kernel keeps it in its list for as long as the process lives."""
+    assert run(harness, "leader", 0) == "passed 0 0"

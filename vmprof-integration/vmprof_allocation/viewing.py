@@ -23,14 +23,15 @@ def run(start: Callable[[], NoReturn], output: str, *,
         is_temporary: bool) -> NoReturn:
     """Have a child `start` the program, and show the profile `output` when it has
     ended; end as it did."""
+    # Ctrl-C is for the program
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     child = os.fork()
     if child == 0:
         try:
+            signal.signal(signal.SIGINT, interrupt)
             start()
         finally:
             os._exit(127)
-    # Ctrl-C is for the program
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def forward(number: int, _: FrameType | None) -> None:
         try:
@@ -38,11 +39,10 @@ def run(start: Callable[[], NoReturn], output: str, *,
         except ProcessLookupError:
             pass
 
-    for number in _FORWARDED:
-        signal.signal(number, forward)
+    _on_end(forward)
     _, status = os.waitpid(child, 0)
-    for number in _FORWARDED:
-        signal.signal(number, signal.SIG_DFL)
+    # what is temporary goes with us, and who serves it
+    _on_end(lambda number, _: sys.exit(128 + number))
     code = os.waitstatus_to_exitcode(status)
     try:
         if os.path.exists(output) and os.path.getsize(output):
@@ -56,9 +56,17 @@ def run(start: Callable[[], NoReturn], output: str, *,
     sys.exit(128 - code if code < 0 else code)
 
 
+def _on_end(handler: Callable[[int, FrameType | None], None]) -> None:
+    for number in _FORWARDED:
+        # nohup's children outlive the terminal
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
 def _show(output: str, salvage: bool) -> None:
     variables = {name: value for name, value in os.environ.items()
-                 if name not in ("PYPY_GC_NURSERY", "PYPY_GC_MAX")}
+                 # the program's limits, and its log
+                 if name not in ("PYPY_GC_NURSERY", "PYPY_GC_MAX", "PYPYLOG")}
     # not in the program's folder, where modules may have any name
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     subprocess.call(

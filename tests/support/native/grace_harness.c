@@ -9,6 +9,8 @@
  *   sleeps      is never inside, but sleeps for ever
  *   writes      is never inside, but writes to a pipe that nobody reads
  *   ends        inside, then it ends
+ *   crowd       computes, and fifteen others do, too
+ *   leader      waits; and the first thread has ended, this is another one
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -61,31 +63,49 @@ static void *thread(void *unused)
     while (strcmp(what, "writes") == 0)
         if (write(full[1], bytes, sizeof bytes) < 0)
             exit(3);
-    while (strcmp(what, "computes") == 0 && going)
+    while ((strcmp(what, "computes") == 0 || strcmp(what, "crowd") == 0) && going)
         ;
     while (going)
         (void)select(0, NULL, NULL, NULL, NULL);
     return NULL;
 }
 
-int main(int argc, char *argv[])
+static void *measure(void *leader)
 {
-    pthread_t other;
     int64_t begin;
     int error;
 
-    if (argc != 3 || pipe(full) < 0)
-        return 3;
-    what = argv[1];
-    inside_for = atoi(argv[2]);
-    if (pthread_create(&other, NULL, thread, NULL) != 0)
-        return 3;
-    while (!has_begun)
-        usleep(1);
+    if (leader != NULL)
+        usleep(100000);         /* it has ended by then */
     begin = now();
     error = grace_period(1000);
     printf("%s %d %d\n", error == 0 ? "passed" : strerror(error), is_inside,
            now() - begin > 1000);
     fflush(stdout);
     _exit(0);
+}
+
+int main(int argc, char *argv[])
+{
+    int count = 1, i;
+    pthread_t other;
+
+    if (argc != 3 || pipe(full) < 0)
+        return 3;
+    what = argv[1];
+    inside_for = atoi(argv[2]);
+    if (strcmp(what, "crowd") == 0)
+        count = 16;
+    for (i = 0; i < count; i++)
+        if (pthread_create(&other, NULL, thread, NULL) != 0)
+            return 3;
+    while (!has_begun)
+        usleep(1);
+    if (strcmp(what, "leader") == 0) {
+        if (pthread_create(&other, NULL, measure, &other) != 0)
+            return 3;
+        pthread_exit(NULL);
+    }
+    measure(NULL);
+    return 0;
 }

@@ -249,7 +249,10 @@ class HookEngine(Engine):
                         "its reader has left"
                         if error == errno.EPIPE else
                         "its reader reads no more"
-                        if error == errno.ETIMEDOUT else os.strerror(error)))
+                        if error == errno.ETIMEDOUT else
+                        "a thread is in vmprof and does not come back, so that "
+                        "vmprof stays enabled"
+                        if error == errno.EBUSY else os.strerror(error)))
             assert self._place is not None
             ended = self._place.ffi.string(self._lib.hook_ended())
             if ended:

@@ -57,8 +57,8 @@ static int64_t computed(const char *thread)
     return strtoll(text, NULL, 10);
 }
 
-/* Does a thread wait in a system call?  In one that short functions make, too,
-   it does not, unless it stays there. */
+/* Does a thread wait in a system call, or has it ended?  In a call that short
+   functions make, too, it does not wait, unless it stays there. */
 static int is_waiting(const char *thread, int64_t since)
 {
     char text[256], *end;
@@ -67,46 +67,82 @@ static int is_waiting(const char *thread, int64_t since)
     if (!read_of_thread(thread, "syscall", text, sizeof text))
         return now() - since > NOT_KNOWN;
     call = strtol(text, &end, 10);
-    if (end == text || call < 0)        /* "running", or amidst a page fault */
+    if (end == text)                    /* "running" */
         return 0;
+    if (call < 0)                       /* amidst a page fault; or of the first
+                                           thread, which stays when it ends */
+        return strtoull(end, NULL, 16) == 0;
     if (call == SYS_write || call == SYS_nanosleep ||
         call == SYS_clock_nanosleep)
         return now() - since > NAP;
     return 1;
 }
 
-static int await_thread(const char *thread, int64_t milliseconds)
-{
-    static const struct timespec pause = { 0, 100000 };
-    int64_t since = now(), first = computed(thread);
+struct other {
+    char name[16];
+    int64_t computed;           /* when it was first looked at; -1: not known */
+};
 
-    for (;;) {
-        int64_t time = computed(thread);
-        if (time < 0 && now() - since > NOT_KNOWN)
-            return 0;           /* or it has ended */
-        if (time - first > COMPUTED || is_waiting(thread, since))
-            return 0;
-        if (now() - since > milliseconds * MILLISECOND)
-            return ETIMEDOUT;
-        nanosleep(&pause, NULL);
+static int has_left(const struct other *thread, int64_t since)
+{
+    int64_t time = computed(thread->name);
+
+    if (time < 0 || thread->computed < 0)
+        return now() - since > NOT_KNOWN || is_waiting(thread->name, since);
+    return time - thread->computed > COMPUTED ||
+           is_waiting(thread->name, since);
+}
+
+/* All but this one, for free(); 'count' becomes how many they are. */
+static struct other *others(size_t *count)
+{
+    long self = syscall(SYS_gettid);
+    DIR *threads = opendir("/proc/self/task");
+    struct other *found = NULL;
+    struct dirent *entry;
+
+    *count = 0;
+    if (threads == NULL) {
+        static const struct timespec not_known = { 0, NOT_KNOWN };
+        nanosleep(&not_known, NULL);
     }
+    while (threads != NULL && (entry = readdir(threads)) != NULL) {
+        struct other *larger;
+        if (entry->d_name[0] == '.' || atol(entry->d_name) == self)
+            continue;
+        larger = realloc(found, (*count + 1) * sizeof *found);
+        if (larger == NULL)
+            break;
+        found = larger;
+        (void)snprintf(found[*count].name, sizeof found->name, "%.15s",
+                       entry->d_name);
+        found[*count].computed = computed(found[*count].name);
+        ++*count;
+    }
+    if (threads != NULL)
+        closedir(threads);
+    return found;
 }
 
 int grace_period(int milliseconds)
 {
-    static const struct timespec not_known = { 0, NOT_KNOWN };
-    long self = syscall(SYS_gettid);
-    DIR *threads = opendir("/proc/self/task");
-    struct dirent *thread;
-    int error = 0;
+    static const struct timespec pause = { 0, 100000 };
+    int64_t since = now();
+    size_t i, count;
+    struct other *threads = others(&count);
 
-    if (threads == NULL) {
-        nanosleep(&not_known, NULL);
-        return 0;
+    while (count > 0) {
+        /* those that have left are not looked at again */
+        for (i = 0; i < count; )
+            if (has_left(&threads[i], since))
+                threads[i] = threads[--count];
+            else
+                i++;
+        if (count > 0 && now() - since > milliseconds * (int64_t)MILLISECOND)
+            break;
+        if (count > 0)
+            nanosleep(&pause, NULL);
     }
-    while (error == 0 && (thread = readdir(threads)) != NULL)
-        if (thread->d_name[0] != '.' && atol(thread->d_name) != self)
-            error = await_thread(thread->d_name, milliseconds);
-    closedir(threads);
-    return error;
+    free(threads);
+    return count == 0 ? 0 : ETIMEDOUT;
 }

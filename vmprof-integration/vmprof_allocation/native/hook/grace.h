@@ -7,6 +7,6 @@
  * another system call, or has computed for longer than the function takes.
  */
 
-/* Returns 0; or ETIMEDOUT if a thread did nothing for 'milliseconds', in which
-   case it may still be there. */
+/* Returns 0; or ETIMEDOUT if a thread may still be there after so many
+   'milliseconds'. */
 int grace_period(int milliseconds);

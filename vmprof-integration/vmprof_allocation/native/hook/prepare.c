@@ -80,6 +80,8 @@ static int prepare_trampolines(void)
 
 static void prepare_diverts(void)
 {
+    typedef char same_number[
+        sizeof place.slot / sizeof *place.slot == DIVERTS ? 1 : -1];
     static const uintptr_t ours[DIVERTS] = {
         [DIVERT_WRITE] = (uintptr_t)vmprof_output_write,
         [DIVERT_MMAP] = (uintptr_t)vmprof_output_mmap,
@@ -96,6 +98,7 @@ static void prepare_diverts(void)
         [DIVERT_FREE] = (uintptr_t)objects_free,
     };
 
+    (void)sizeof(same_number);
     divert_prepare(place.slot, place.slots_read_only, ours);
 }
 

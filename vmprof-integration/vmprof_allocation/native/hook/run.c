@@ -191,6 +191,8 @@ int hook_close(void)
     (void)divert_set_all(0);
     if (error == 0)
         error = error_at_end;
+    if (error == 0 && vmprof_output_has_failed())
+        error = EBUSY;
     pthread_mutex_unlock(&ending);
     return error;
 }

@@ -41,6 +41,7 @@ static volatile int was_enabled;
 static struct vmprof_buffer *volatile buffers;  /* NULL: vmprof is disabled */
 static volatile int writing;                    /* threads: of its buffers */
 static volatile unsigned int writes;
+static volatile int has_failed;                 /* to be disabled */
 static unsigned int names_taken[BUFFERS];       /* bytes of it */
 static int64_t first_name[BUFFERS];             /* to tell a reuse */
 
@@ -79,7 +80,7 @@ int vmprof_output_open(void (*on_disabled)(const void *, size_t))
     memset(names_taken, 0, sizeof names_taken);
     memset(first_name, 0, sizeof first_name);
     buffers = NULL;
-    was_enabled = 0;
+    was_enabled = has_failed = 0;
     disabled = on_disabled;
     decoy_device = st.st_dev;
     decoy_inode = st.st_ino;
@@ -106,8 +107,14 @@ void vmprof_output_await_end(void)
     static const struct timespec millisecond = { 0, 1000000 };
     int tries;
 
-    for (tries = 0; was_enabled && decoy >= 0 && tries < 5000; tries++)
+    for (tries = 0; was_enabled && !has_failed && decoy >= 0 && tries < 5000;
+         tries++)
         nanosleep(&millisecond, NULL);
+}
+
+int vmprof_output_has_failed(void)
+{
+    return has_failed;
 }
 
 void vmprof_output_control(int on)
@@ -230,7 +237,6 @@ static void write_record(const void *data, size_t size)
 
 ssize_t vmprof_output_write(int fd, const void *data, size_t size)
 {
-
     if (buffer_index(data) < 0) {
         int is_trailer = buffers == NULL && size == TRAILER_SIZE &&
                          *(const char *)data == MARKER_TRAILER;
@@ -286,7 +292,8 @@ int vmprof_output_sigaction(int signal, const struct sigaction *action,
         vmprof_output_is_enabled())
         error = await_names();
     if (error != 0) {
-        errno = error;          /* vmprof stays enabled */
+        has_failed = 1;
+        errno = error;          /* the buffers stay mapped */
         return -1;
     }
     return sigaction(signal, action, before);

@@ -25,6 +25,9 @@ int vmprof_output_is_enabled(void);
    seconds at most.  vmprof would not stand being enabled meanwhile. */
 void vmprof_output_await_end(void);
 
+/* A thread is in vmprof, and doesn't come back: vmprof can't be disabled. */
+int vmprof_output_has_failed(void);
+
 /* Around vmprof's enable() and disable(), in the thread that calls them for
    us */
 void vmprof_output_control(int on);

@@ -59,7 +59,7 @@ static int64_t nanoseconds(struct timeval t)
     return t.tv_sec * (int64_t)1000000000 + t.tv_usec * (int64_t)1000;
 }
 
-int figures_read(struct figure figures[FIGURES_KINDS], int is_last)
+int figures_read(struct figure figures[FIGURES_KINDS], int always)
 {
     char text[128], *second;
     ssize_t length = is_ours() ? pread(statm, text, sizeof text - 1, 0) : -1;
@@ -73,8 +73,10 @@ int figures_read(struct figure figures[FIGURES_KINDS], int is_last)
     if (second == NULL)
         return 0;
     now = strtoll(second, NULL, 10) * sysconf(_SC_PAGESIZE);
+    if (now <= 0)
+        return 0;       /* the first thread has ended: the kernel says 0 */
     time = nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime);
-    if (!is_last && llabs(now - resident) <= resident / RESIDENT_PART &&
+    if (!always && llabs(now - resident) <= resident / RESIDENT_PART &&
         time - processor < PROCESSOR_TIME)
         return 0;
     resident = now;

@@ -31,7 +31,7 @@ void figures_open(void);
 void figures_close(void);
 
 /* Read all figures.  Returns how many of them, from the first on, are to be
-   told: all, or none; 'is_last': also if they hardly changed. */
-int figures_read(struct figure figures[FIGURES_KINDS], int is_last);
+   told: all, or none; 'always': also if they hardly changed. */
+int figures_read(struct figure figures[FIGURES_KINDS], int always);
 
 #pragma GCC visibility pop

@@ -395,16 +395,13 @@ static void expect_children(void)
 /* ____________________________________________________________ */
 /* figures of the whole process */
 
-static void note_figures(int is_last)
+/* What was read before: who samples should not wait for the kernel. */
+static void note_figures(const struct figure *figures, int count)
 {
-    struct figure figures[FIGURES_KINDS];
     int64_t now = now_ns();
-    int i, count;
+    int i;
 
-    if (!is_open || is_stopped)
-        return;
-    count = figures_read(figures, is_last);
-    if (count == 0 || !profile_log_fact(now))
+    if (count == 0 || !is_open || is_stopped || !profile_log_fact(now))
         return;
     for (i = 0; i < count; i++)
         facts_figure(figures[i].kind, profile_log_time(now), figures[i].value);
@@ -424,7 +421,9 @@ static int flusher_ends;
 
 static void *run_flusher(void *ignored)
 {
+    struct figure figures[FIGURES_KINDS];
     struct timespec wake;
+    int count;
 
     (void)ignored;
     pthread_mutex_lock(&flusher_mutex);
@@ -436,9 +435,10 @@ static void *run_flusher(void *ignored)
             wake.tv_sec++;
         }
         pthread_cond_timedwait(&flusher_wakes, &flusher_mutex, &wake);
+        count = figures_read(figures, 0);
         recorder_lock();
         note_children();
-        note_figures(0);
+        note_figures(figures, count);
         if (profile_log_due(now_ns()))
             profile_log_flush(now_ns());
         recorder_unlock();
@@ -498,14 +498,16 @@ void recorder_open(struct sink *sink, void (*totals)(struct profile_totals *))
 
 int recorder_start(const char *settings)
 {
-    int error;
+    struct figure figures[FIGURES_KINDS];
+    int count, error;
 
+    figures_open();
+    count = figures_read(figures, 1);
     recorder_lock();
     profile_log_settings(settings);
     profile_log_flush(now_ns());
     has_settings = 1;
-    figures_open();
-    note_figures(1);
+    note_figures(figures, count);
     error = profile_log_error();
     recorder_unlock();
     return error != 0 ? error : start_flusher();
@@ -513,12 +515,16 @@ int recorder_start(const char *settings)
 
 void recorder_stop(void)
 {
+    struct figure figures[FIGURES_KINDS];
+    int count;
+
     stop_flusher();
+    count = figures_read(figures, 1);
     recorder_lock();
     if (is_open && !is_stopped) {
         finish_time_sample(now_ns());
         note_children();
-        note_figures(1);
+        note_figures(figures, count);
         profile_log_finish(now_ns());
         is_stopped = 1;
     }
