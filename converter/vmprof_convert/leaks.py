@@ -50,7 +50,7 @@ from typing import NamedTuple
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Z, weight_bytes
 from vmprof_convert.model import ALIVE, FREED, LOST, UNTOLD, Frame, Function, Profile
-from vmprof_convert.program import Program
+from vmprof_convert.program import IMPORT, Program
 from vmprof_convert.type_names import (
     CLASS,
     INTERNAL,
@@ -246,7 +246,13 @@ def find_windows(profile: Profile) -> Windows:
                 "there")
     else:
         last = len(times) - 1
-        first = min(bisect.bisect_left(times, profile.end * WARM_UP), last - 2)
+        first = bisect.bisect_left(times, profile.end * WARM_UP)
+        if last - first < 2:
+            raise ProfileError(
+                "--leaks compares what three major collections found alive after "
+                "the first quarter of the run, which is warming up, and there were "
+                "%d: let it run longer, have it call gc.collect(), or name the "
+                "moments with vmprof_allocation.mark()" % (last - first + 1))
         half = (times[first] + times[last]) / 2
         center = min(range(first + 1, last),
                      key=lambda number: abs(times[number] - half))
@@ -292,7 +298,10 @@ def find(profile: Profile, objects: OldObjects, *,
         shown = names.shown(type_)
         if shown.kind == INTERNAL:
             continue        # the JIT warms up as long as a program runs
-        key = sites.places(stack)[0], shown
+        place = sites.places(stack)[0]
+        if place.function == IMPORT:
+            continue        # what importing keeps is kept once
+        key = place, shown
         tally = tallies.get(key)
         if tally is None:
             tally = tallies[key] = _Tally(len(chosen))

@@ -16,6 +16,8 @@ or start() and stop().  The profile is for `vmprof-convert`, for
 """
 from __future__ import annotations
 
+from vmprof_allocation.interrupts import Uninterrupted as _Uninterrupted
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vmprof_allocation.api import (
@@ -37,7 +39,9 @@ def __getattr__(name: str) -> object:
     # programs that the command line samples need none of it: see engines/base.py
     if name not in __all__:
         raise AttributeError("module %r has no attribute %r" % (__name__, name))
-    from vmprof_allocation import api
+    # a handler that wants one of these, too, would find half a module
+    with _Uninterrupted():
+        from vmprof_allocation import api
     value: object = getattr(api, name)
     globals()[name] = value
     return value

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.settings import Limit, Settings
@@ -132,7 +133,10 @@ def make_settings(interval: int | str, seed: int | None = None,
     limit = parse_limit(interval) if isinstance(interval, str) else None
     interval = FIRST_INTERVAL if limit else make_interval(interval)
     if seed is None:
-        seed = int.from_bytes(os.urandom(8), "little")
+        try:
+            seed = int.from_bytes(os.urandom(8), "little")
+        except NotImplementedError:     # there is no /dev: any other will do
+            seed = (os.getpid() << 40 ^ time.time_ns()) & MAX_SEED
     elif not 0 <= seed <= MAX_SEED:
         raise AllocationSamplingError(
             "the seed %d is out of range; it must be between 0 and 2**64 - 1"

@@ -60,8 +60,16 @@ def file_id(fd: int) -> tuple[int, int] | None:
 
 def mark_all(name: str) -> None:
     """In every session of this process, whoever started it."""
+    _check_mark(name)       # also if there is none: a program is not to fail
+                            # only because it is sampled
     for session in _running[:]:
         session.mark(name)
+
+
+def _check_mark(name: object) -> None:
+    if not isinstance(name, str):
+        raise AllocationSamplingError(
+            "the mark %r is no text; write for example \"warm\"" % (name,))
 
 
 class Session:
@@ -217,9 +225,7 @@ class Session:
     def mark(self, name: str) -> None:
         """Name this moment: `report --leaks` tells what was allocated between
         two of these.  Harmless while this session is not on."""
-        if not isinstance(name, str):
-            raise AllocationSamplingError(
-                "the mark %r is no text; write for example \"warm\"" % (name,))
+        _check_mark(name)
         with Section(_lock):
             if self._engine is not None and self.is_on:
                 self._engine.mark(name)

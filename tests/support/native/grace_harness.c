@@ -102,7 +102,7 @@ int main(int argc, char *argv[])
     while (!has_begun)
         usleep(1);
     if (strcmp(what, "leader") == 0) {
-        if (pthread_create(&other, NULL, measure, &other) != 0)
+        if (pthread_create(&other, NULL, measure, full) != 0)
             return 3;
         pthread_exit(NULL);
     }

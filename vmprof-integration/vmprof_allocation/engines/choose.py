@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from vmprof_allocation.engines.base import Engine
+from vmprof_allocation.interrupts import Uninterrupted
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -17,12 +18,14 @@ def choose(knowledge: str = "") -> Engine:
     """
     engine: Engine
     vmprof = sampling_vmprof()
-    if vmprof is not None:
-        from vmprof_allocation.engines import builtin
-        engine = builtin.engine(vmprof)
-    else:
-        from vmprof_allocation.engines.hook import engine as hook
-        engine = hook.engine()
+    # a handler that starts, too, would find half a module
+    with Uninterrupted():
+        if vmprof is not None:
+            from vmprof_allocation.engines import builtin
+            engine = builtin.engine(vmprof)
+        else:
+            from vmprof_allocation.engines.hook import engine as hook
+            engine = hook.engine()
     engine.prepare(knowledge)
     return engine
 

@@ -20,7 +20,7 @@ from vmprof_allocation.engines.base import (
 )
 from vmprof_allocation.engines.hook import names
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.interrupts import Lock, Section
+from vmprof_allocation.interrupts import Lock, Section, Uninterrupted
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -40,16 +40,23 @@ TYPES, LIFETIMES, IN_MEMORY = 1, 2, 4
 SNAPSHOT, CLEAR, RESET_PEAK = 1, 2, 3
 
 
+_FOR_THE_START = "process", "knowledge", "library", "cache"
+
+
 def _look(knowledge: str) -> tuple[Place, list[Finding], Callable[[], None]]:
     """process.look().  What only the start needs does not stay on the program's
     heap; that is why no method of it is called from here: PyPy would remember
     it with the call."""
     from vmprof_allocation.engines import hook
-    from vmprof_allocation.engines.hook import process
+    # a handler that starts, too, would find half a module
+    with Uninterrupted():
+        from vmprof_allocation.engines.hook import process
+        for name in _FOR_THE_START:
+            __import__("%s.%s" % (hook.__name__, name))
     try:
         return process.look(knowledge)
     finally:
-        for name in "process", "knowledge", "library", "cache":
+        for name in _FOR_THE_START:
             sys.modules.pop("%s.%s" % (hook.__name__, name), None)
             hook.__dict__.pop(name, None)
 
