@@ -9,7 +9,7 @@ import pytest
 
 import calls
 from made_profiles import LINES, Log, packed
-from report_runs import lines, report
+from report_runs import lines, refused, report
 from vmprof_convert import readers
 from vmprof_convert.focus import focus
 from vmprof_convert.origins import Origins
@@ -92,6 +92,21 @@ def test_parts_in_the_terminal(path: Path) -> None:
         "allocated in 10.00 s (11 samples, one per 1 B on average):",
         "called by:", "calls:"]
     assert any(line.rstrip().endswith("[itself]") for line in found)
+
+
+def test_a_name_that_mine_hides_is_not_suggested(path: Path) -> None:
+    why = refused(path, "--mine", "--focus", "dumps")
+    assert "is called 'dumps'" in why and "there is" not in why
+    assert why.endswith("; --mine hides one that is not of the program's own code")
+    # neither is what it is like
+    assert "dumps" not in refused(path, "--mine", "--focus", "dump").replace(
+        "'dump'", "")
+    assert refused(path, "--focus", "dump").endswith("there is 'dumps'")
+    assert refused(path, "--mine", "--focus", "serv").endswith("there is 'serve'")
+
+
+def test_only_what_was_searched_is_suggested(path: Path) -> None:
+    assert "there is" not in refused(path, "--thread", "2000", "--focus", "dumps")
 
 
 def test_focus_with_the_programs_own_code(path: Path) -> None:
