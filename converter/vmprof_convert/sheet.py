@@ -131,8 +131,8 @@ def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> Sheet:
         else view.choice.sort)), is_total=True)
     table = columns.table(
         "", [branch.row for branch in branches],
-        names=["%s%s" % (indent, _chain(branch.chain)) for indent, branch in zip(
-            _indents(branches), branches)],
+        names=["%s%s" % (indent, _chain(branch.chain, view.origins))
+               for indent, branch in zip(_indents(branches), branches)],
         rest="" if not left_out else "... and %d branch%s more" % (
             left_out, "es" if left_out > 1 else ""))
     return _sheet(view, [table] if branches else [])
@@ -174,18 +174,19 @@ def _indents(branches: Sequence[Branch]) -> Iterable[str]:
         yield "  " * (depths[-1] - (not is_alone)) + "- " * (not is_alone)
 
 
-def _chain(chain: list[Subject]) -> str:
+def _chain(chain: list[Subject], origins: Origins) -> str:
     """Those of a branch, in one cell."""
-    names = [_name(subject) for subject in chain]
+    names = [_name(subject, origins) for subject in chain]
     if len(names) > 3:
         names[1:-1] = ["%d more" % (len(names) - 2)]
     return " > ".join(names)
 
 
-def _name(subject: Subject) -> str:
+def _name(subject: Subject, origins: Origins) -> str:
+    """Of its function, file or module."""
     if subject.function is not None:
         return shortened(subject.function.name)
-    return shortened(subject.module or subject.file)
+    return shortened(subject.module or origins.path(subject.file), _MAX_PATH)
 
 
 class _Columns:
@@ -248,14 +249,10 @@ class _Columns:
     def _labels(self, subject: Subject, place: str | None) -> Iterable[str]:
         if TYPE in self._by:
             yield "" if subject.type is None else subject.type.name
+        if place is not None:
+            yield _name(subject, self._view.origins)
         if place in (FUNCTION, LINE):
-            yield _name(subject)
             yield self._place(subject)
-        elif place == FILE:
-            yield shortened(self._view.origins.path(subject.file) if "/" in subject.file
-                            else subject.file, _MAX_PATH)
-        elif place is not None:
-            yield shortened(subject.module, _MAX_PATH)
 
     def _place(self, subject: Subject) -> str:
         function = subject.function

@@ -189,6 +189,19 @@ def test_the_tree_in_the_terminal(path: Path) -> None:
     assert found[start + 5].strip().startswith("... and ")
 
 
+@pytest.mark.parametrize("by", ["file", "module"])
+def test_a_file_has_one_name_in_the_tree_and_in_the_table(path: Path, by: str) -> None:
+    def shown(*options: str) -> set[str]:
+        found = lines(path, "--by", by, *options)
+        start = next(i for i, line in enumerate(found) if line.endswith(by))
+        at = found[start].rindex(by)
+        return {part for line in found[start + 1:found.index("", start)]
+                for part in line[at:].strip().removeprefix("- ").split(" > ")}
+
+    assert ("app.py" if by == "file" else "app") in shown("--tree")
+    assert shown("--tree") == shown()
+
+
 def test_a_deep_recursion(tmp_path: Path) -> None:
     log = Log()
     log.settings(interval=1)
