@@ -226,6 +226,20 @@ def test_what_stands_between_is_all_that_there_is() -> None:
     assert REPORT not in MEANING
 
 
+def test_the_page_of_the_house_names_them() -> None:
+    page = (ROOT / "ARCHITECTURE.rst").read_text(encoding="utf-8")
+    words = set(re.findall(r"\w+", page))
+    assert [name for name in MEANING if name.rpartition(".")[2] not in words] == []
+
+
+def test_who_looks_for_a_crash_is_told_of_each_harness() -> None:
+    page = (ROOT / "CONTRIBUTING.rst").read_text(encoding="utf-8")
+    harnesses = [path.name[:-len("_harness.c")] for path in (
+        ROOT / "tests/support/native").glob("*_harness.c")]
+    assert "grace" in harnesses
+    assert [name for name in harnesses if name + "``" not in page] == []
+
+
 @pytest.mark.parametrize("name, importer, imported", [
     (name, *planted) for name, all_ in PLANTED.items() for planted in all_])
 def test_a_rule_finds_what_it_is_there_for(
