@@ -169,7 +169,7 @@ class Selected:
                                    "--type with the name of one, or with *"
                                    % _quoted(pattern))
 
-    def sum(self, stack: int, type_: int, then: str) -> bool:
+    def includes(self, stack: int, type_: int, then: str) -> bool:
         """Whether samples of this stack, type and state are among them."""
         return (self._state(then) and self._has_type(type_)
                 and self._has_stack(stack))
@@ -221,7 +221,7 @@ def select(profile: Profile, selection: Selection) -> Profile:
         for row in zip(old.stack, old.time, old.thread, old.size, old.interval,
                        old.memory, old.type, old.fate, old.collected, old.ended):
             stack, time, thread, size, _, _, type_, fate, collected, ended = row
-            if matches(time) and thread in threads and chosen.sum(
+            if matches(time) and thread in threads and chosen.includes(
                     stack, type_ if size else -1, state(fate, collected, ended)):
                 samples.add(*row)
         samples.finish()

@@ -208,7 +208,7 @@ class Tally:
     def keep(self, selected: Selected) -> None:
         """Forget what is not asked for."""
         self._sums = {key: sum_ for key, sum_ in self.sums().items()
-                      if selected.sum(*key)}
+                      if selected.includes(*key)}
 
     def sums(self) -> dict[tuple[int, int, str], Sum]:
         """For each stack, number -1 being the lost ones; type, of which -1 is
