@@ -26,7 +26,6 @@ DEFAULT_WIDTH = 100
 _PLACES = ("function", "line", "file", "module")
 _BY = (*_PLACES, "type")
 _SORT = ("self", "total", "objects", "alive")
-_FATES = ("allocated", "died-young", "freed-later", "alive")
 
 #: the forms of a report
 TABLE, JSON, MARKDOWN = "table", "json", "markdown"
@@ -34,6 +33,7 @@ TABLE, JSON, MARKDOWN = "table", "json", "markdown"
 
 def add_filters(parser: argparse._ActionsContainer) -> None:
     """Which samples, and which frames: options of all formats."""
+    from vmprof_convert.lifetimes import FATES
     parser.add_argument(
         "--mine", action="store_true",
         help="only the program's own code; what libraries allocate counts for who "
@@ -59,7 +59,7 @@ def add_filters(parser: argparse._ActionsContainer) -> None:
         help="objects of this type; perhaps with *")
     parser.add_argument(
         "--fate", type=_fates, metavar="WHAT", action="append",
-        help="what became of the objects: %s" % ", ".join(_FATES))
+        help="what became of the objects: %s" % ", ".join(FATES))
 
 
 def add_options(parser: argparse._ActionsContainer) -> None:
@@ -323,11 +323,12 @@ def _thread(text: str) -> str:
 
 
 def _fates(text: str) -> list[str]:
+    from vmprof_convert.lifetimes import FATES
     fates = text.split(",")
-    if not set(fates) <= set(_FATES):
+    if not set(fates) <= set(FATES):
         raise argparse.ArgumentTypeError(
             "%r is nothing that becomes of objects: write %s, or several of these "
-            "with commas" % (text, ", ".join(_FATES)))
+            "with commas" % (text, ", ".join(FATES)))
     return fates
 
 

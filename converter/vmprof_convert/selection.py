@@ -10,12 +10,7 @@ from collections.abc import Callable, Set
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.lifetimes import (
-    DIED_YOUNG,
-    FREED_LATER,
-    STILL_ALIVE,
-    state,
-)
+from vmprof_convert.lifetimes import FATES, state
 from vmprof_convert.model import UNTOLD, Frame, Function, Profile, Rows, Samples
 from vmprof_convert.origins import Origins
 from vmprof_convert.own import only_own
@@ -23,10 +18,6 @@ from vmprof_convert.printable import shortened
 from vmprof_convert.program import Program
 from vmprof_convert.thread_names import names
 from vmprof_convert.type_names import TypeNames
-
-#: as users write them; all objects are allocated
-FATES = {"allocated": None, "died-young": DIED_YOUNG, "freed-later": FREED_LATER,
-         "alive": STILL_ALIVE}
 
 #: so many threads are named
 _LISTED = 10
@@ -43,7 +34,7 @@ class Selection(NamedTuple):
     functions: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
-    #: of FATES
+    #: of lifetimes.FATES
     fates: tuple[str, ...] = ()
     #: not which samples, but which frames: the program's own
     mine: bool = False

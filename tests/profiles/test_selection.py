@@ -14,11 +14,12 @@ from made_heap import Heap
 from made_profiles import Log, packed
 from report_runs import COMMANDS, lines, refused, report
 from vmprof_convert import cli, readers
+from vmprof_convert.lifetimes import FATES
 from vmprof_convert.model import LABEL
 from vmprof_convert.origins import Origins
 from vmprof_convert.own import has_own_code, only_own
 from vmprof_convert.program import Program
-from vmprof_convert.selection import FATES, Selection, select
+from vmprof_convert.selection import Selection, select
 from vmprof_convert.summary import Choice, summarize
 
 
