@@ -72,8 +72,9 @@ def _parser() -> argparse.ArgumentParser:
              "(default: any that is free)")
     of_firefox.add_argument(
         "--sources", action="store_true",
-        help="put the text of the program's files into the profile, as far as "
-             "this machine has them: it goes wherever the profile goes")
+        help="put the text of the program's own *.py files into the profile, as "
+             "far as this machine has them where the profile says: it goes wherever "
+             "the profile goes")
     of_firefox.add_argument(
         "--axis", choices=[firefox.TIME, firefox.BYTES], default=firefox.TIME,
         help="what the Profiler's x axis is: time, or bytes allocated since the "

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Sum
 from vmprof_convert.model import LABEL, Function, Profile
-from vmprof_convert.origins import Origins
+from vmprof_convert.origins import PROGRAM, Origins
+from vmprof_convert.own import OwnStacks
 from vmprof_convert.printable import shortened
-from vmprof_convert.program import Program
 from vmprof_convert.selection import is_called
 from vmprof_convert.summary import (
     FUNCTION,
@@ -53,13 +53,13 @@ def focus(profile: Profile, tally: Tally, name: str, choice: Choice,
     """A function that is in a stack several times is called by who calls the
     outermost one, and calls what the innermost one does.  Raises ProfileError if
     none is called `name`."""
-    program = Program(profile)
     places = Places(profile, (FUNCTION,), origins)
     names = TypeNames(profile, group_storage=choice.group_storage)
     interval = tally.largest_interval or profile.interval
     knows_lines = has_lines(profile)
     by_line = Places(profile, (LINE,), origins)
     known: dict[Function, bool] = {}
+    met: set[str] = set()
     own: _Rows = {}
     total: _Rows = {}
     callers: _Rows = {}
@@ -72,6 +72,7 @@ def focus(profile: Profile, tally: Tally, name: str, choice: Choice,
         found = known.get(function)
         if found is None:
             found = known[function] = is_called(function, name, origins)
+            met.add(function.name)
         return found
 
     for (stack, type_, then), sum_ in tally.sums().items():
@@ -107,7 +108,7 @@ def focus(profile: Profile, tally: Tally, name: str, choice: Choice,
         raise ProfileError(
             "no function that was sampled is called '%s': write --focus with its "
             "name, with its file's (app.py:main), or with *%s" % (
-                shortened(name), _similar(profile, program, name)))
+                shortened(name), _similar(profile, name, met, origins)))
     nothing = Figures(interval)
     functions = [Row(subject, own.get(subject, nothing), figures)
                  for subject, figures in total.items()]
@@ -122,11 +123,15 @@ def _rows(all_: _Rows, choice: Choice) -> list[Row]:
     return rows
 
 
-def _similar(profile: Profile, program: Program, name: str) -> str:
-    """What may have been meant, in words."""
+def _similar(profile: Profile, name: str, met: set[str], origins: Origins) -> str:
+    """What may have been meant, in words; `met`: the names of those that were
+    looked at."""
+    if isinstance(profile.stacks, OwnStacks) and any(
+            is_called(function, name, origins) and origins.of(function) != PROGRAM
+            for function in profile.functions.values()):
+        return "; --mine hides one that is not of the program's own code"
     import difflib
-    names = {function.name for function in profile.functions.values()}
-    found = difflib.get_close_matches(name, sorted(names), 3)
+    found = difflib.get_close_matches(name, sorted(met), 3)
     if not found:
         return ""
     return "; there is %s" % ", ".join("'%s'" % shortened(n) for n in found)

@@ -15,6 +15,9 @@ from vmprof_convert.model import (
 #: It died before its first minor collection; a major collection found it dead
 #: later; none did, as far as that is known.
 DIED_YOUNG, FREED_LATER, STILL_ALIVE = "died young", "freed later", "alive"
+#: as users write them; all objects are allocated
+FATES = {"allocated": None, "died-young": DIED_YOUNG, "freed-later": FREED_LATER,
+         "alive": STILL_ALIVE}
 #: Nobody knows: it was pinned; it was old, and lost; the objects of its piece
 #: could not be told apart; no such thing was recorded.
 WAS_PINNED, WAS_LOST, NOT_TOLD, NOT_RECORDED = (

@@ -132,7 +132,7 @@ class Samples:
         self._waiting: list[tuple[int, ...]] = []
 
     def __len__(self) -> int:
-        return len(self.stack)
+        return len(self.stack) + len(self._waiting)
 
     def _columns(self) -> list[array.array[int]]:
         return [getattr(self, field.name) for field in dataclasses.fields(self)]

@@ -33,13 +33,18 @@ _PACKAGE = re.compile(
 # lib/pypy3.9/ and lib/python3.11/ everywhere but in PyPy before 3.8, which has
 # lib-python/3/ (or 2.7) and lib_pypy/; lib/python311.zip/; Windows: see below.
 _LIBRARY = re.compile(
-    r".*?/(?:lib(?:32|64)?/(?:pypy|python)\d+(?:\.\d+)?t?/"
+    r".*?/(?:lib(?:32|64)?/(?:pypy|python)\d+\.\d+t?/"
     r"|lib(?:32|64)?/(?:pypy|python)\d+\.zip/"
     r"|lib-python/(?:modified-)?\d+(?:\.\d+)*/|lib_pypy/)"
     r"(?:lib-dynload/)?(.*)", re.DOTALL)
 _WINDOWS = re.compile(r"[A-Za-z]:\\")
-_WINDOWS_LIBRARY = re.compile(r".*?/(?:python|pypy)[^/]*/lib/(.*)",
-                              re.DOTALL | re.IGNORECASE)
+# Python311, Python311-32, python-3.11.1.amd64, pypy3.9-v7.3.13-win64; and that of
+# Microsoft's store
+_WINDOWS_LIBRARY = re.compile(
+    r".*?/(?:(?:python|pypy)(?:-?\d+(?:\.\d+)*t?)?"
+    r"(?:[-.](?:32|64|amd64|arm64|win32|win64|v\d[\w.]*))*"
+    r"|PythonSoftwareFoundation\.Python\.[^/]*)/lib/(.*)",
+    re.DOTALL | re.IGNORECASE)
 _FROZEN = re.compile(r"<frozen ([^>]*)>|<builtin>/frozen (.*)", re.DOTALL)
 #: modules of the standard library that import others: `importlib.metadata` and
 #: `importlib.resources` look for files

@@ -26,7 +26,6 @@ DEFAULT_WIDTH = 100
 _PLACES = ("function", "line", "file", "module")
 _BY = (*_PLACES, "type")
 _SORT = ("self", "total", "objects", "alive")
-_FATES = ("allocated", "died-young", "freed-later", "alive")
 
 #: the forms of a report
 TABLE, JSON, MARKDOWN = "table", "json", "markdown"
@@ -34,6 +33,7 @@ TABLE, JSON, MARKDOWN = "table", "json", "markdown"
 
 def add_filters(parser: argparse._ActionsContainer) -> None:
     """Which samples, and which frames: options of all formats."""
+    from vmprof_convert.lifetimes import FATES
     parser.add_argument(
         "--mine", action="store_true",
         help="only the program's own code; what libraries allocate counts for who "
@@ -43,9 +43,10 @@ def add_filters(parser: argparse._ActionsContainer) -> None:
         help="what was allocated from A to B, in seconds after the start, such as "
              "1.5..3 or 2..")
     parser.add_argument(
-        "--thread", type=_thread, metavar="NUMBER", action="append",
-        help="what this thread allocated: its number in the kernel; more than once: "
-             "these threads; likewise with those below")
+        "--thread", type=_thread, metavar="NAME", action="append",
+        help="what this thread allocated: its name, perhaps with *, or its number "
+             "in the kernel; more than once: these threads; likewise with those "
+             "below")
     parser.add_argument(
         "--function", metavar="NAME", action="append",
         help="what this function allocated, and what it calls: a name, perhaps with "
@@ -58,7 +59,7 @@ def add_filters(parser: argparse._ActionsContainer) -> None:
         help="objects of this type; perhaps with *")
     parser.add_argument(
         "--fate", type=_fates, metavar="WHAT", action="append",
-        help="what became of the objects: %s" % ", ".join(_FATES))
+        help="what became of the objects: %s" % ", ".join(FATES))
 
 
 def add_options(parser: argparse._ActionsContainer) -> None:
@@ -157,18 +158,27 @@ def make(path: str | os.PathLike[str] | int, options: argparse.Namespace,
     from vmprof_convert.delegation import missing
     from vmprof_convert.origins import Origins
     from vmprof_convert.own import has_own_code, only_own
-    from vmprof_convert.selection import Selected, SelectedRows
+    from vmprof_convert.selection import Selected, SelectedRows, chosen_threads
     from vmprof_convert.sheet import View
-    from vmprof_convert.summary import Choice, Tally, has_lines, summarize
+    from vmprof_convert.summary import (
+        ByThread,
+        Choice,
+        Tally,
+        has_lines,
+        summarize,
+    )
 
     _check(options)
     chosen = selection(options)
     # added up while they are read: a table of the samples takes more memory
     tally = Tally(options.at)
+    parts = ByThread(tally)
+    rows = SelectedRows(parts if chosen.threads else tally, chosen)
     profile = readers.read_into(
-        path, tally if chosen.is_everything else SelectedRows(tally, chosen),
-        salvage=salvage)
+        path, tally if chosen.is_everything else rows, salvage=salvage)
     origins = Origins(profile)
+    if chosen.threads:
+        parts.keep(chosen_threads(profile, chosen, rows.threads))
     if not chosen.is_everything:
         tally.keep(Selected(profile, chosen, origins))
     gaps = missing(profile)
@@ -305,19 +315,20 @@ def _times(text: str) -> tuple[int, int | None]:
     return first, last
 
 
-def _thread(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
+def _thread(text: str) -> str:
+    if not text:
         raise argparse.ArgumentTypeError(
-            "%r is no thread: write its number in the kernel, such as 4711" % text)
-    return int(text)
+            "%r is no thread: write its name, or its number in the kernel" % text)
+    return text
 
 
 def _fates(text: str) -> list[str]:
+    from vmprof_convert.lifetimes import FATES
     fates = text.split(",")
-    if not set(fates) <= set(_FATES):
+    if not set(fates) <= set(FATES):
         raise argparse.ArgumentTypeError(
             "%r is nothing that becomes of objects: write %s, or several of these "
-            "with commas" % (text, ", ".join(_FATES)))
+            "with commas" % (text, ", ".join(FATES)))
     return fates
 
 

@@ -6,26 +6,21 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.lifetimes import (
-    DIED_YOUNG,
-    FREED_LATER,
-    STILL_ALIVE,
-    state,
-)
+from vmprof_convert.lifetimes import FATES, state
 from vmprof_convert.model import UNTOLD, Frame, Function, Profile, Rows, Samples
 from vmprof_convert.origins import Origins
 from vmprof_convert.own import only_own
 from vmprof_convert.printable import shortened
 from vmprof_convert.program import Program
+from vmprof_convert.thread_names import names
 from vmprof_convert.type_names import TypeNames
 
-#: as users write them; all objects are allocated
-FATES = {"allocated": None, "died-young": DIED_YOUNG, "freed-later": FREED_LATER,
-         "alive": STILL_ALIVE}
+#: so many threads are named
+_LISTED = 10
 
 
 class Selection(NamedTuple):
@@ -33,13 +28,13 @@ class Selection(NamedTuple):
 
     #: nanoseconds after the start: from, and up to
     time: tuple[int, int | None] | None = None
-    #: the kernel's numbers
-    threads: tuple[int, ...] = ()
+    #: the kernel's numbers, or names
+    threads: tuple[str, ...] = ()
     #: a function of this name, or of this file, is in its stack
     functions: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
-    #: of FATES
+    #: of lifetimes.FATES
     fates: tuple[str, ...] = ()
     #: not which samples, but which frames: the program's own
     mine: bool = False
@@ -56,7 +51,7 @@ class Selection(NamedTuple):
             parts.append("time %.9g..%s s" % (
                 start / 1e9, "" if end is None else "%.9g" % (end / 1e9)))
         for name, values in (
-                ("thread", map(str, self.threads)), ("function", self.functions),
+                ("thread", self.threads), ("function", self.functions),
                 ("file", self.files), ("type", self.types), ("fate", self.fates)):
             text = " or ".join(values)
             if text:
@@ -68,20 +63,24 @@ EVERYTHING = Selection()
 
 
 class SelectedRows:
-    """Hands on the rows of a time and of threads, while they are read
-    (model.Rows): what is known before the names are."""
+    """Hands on the rows of a time, while they are read (model.Rows): what is known
+    before the names are."""
 
     def __init__(self, rows: Rows, selection: Selection) -> None:
         self._rows = rows
-        self._matches = _rows_filter(selection)
+        self._matches = _time_filter(selection)
+        #: of all rows
+        self.threads: set[int] = set()
 
     def begin(self, settings: dict[str, str]) -> None:
         self._rows.begin(settings)
+        self.threads.clear()
 
     def add(self, stack: int, time: int, thread: int, size: int,
             interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
             collected: int = -1, ended: int = -1) -> None:
-        if self._matches(time, thread):
+        self.threads.add(thread)
+        if self._matches(time):
             self._rows.add(stack, time, thread, size, interval, memory, type_, fate,
                            collected, ended)
 
@@ -90,13 +89,39 @@ class SelectedRows:
         pass
 
 
-def _rows_filter(selection: Selection) -> Callable[[int, int], bool]:
+def _time_filter(selection: Selection) -> Callable[[int], bool]:
     start, end = selection.time or (0, None)
     last = 2**63 if end is None else end
-    threads = frozenset(selection.threads)
     first = start if selection.time else -1
-    return lambda time, thread: (
-        first <= time < last and (not threads or thread in threads))
+    return lambda time: first <= time < last
+
+
+def chosen_threads(profile: Profile, selection: Selection,
+                   sampled: Set[int]) -> Set[int]:
+    """The numbers of those that are asked for; `sampled`: of all that there are.
+    Raises ProfileError if one is none of them: it may be misspelt."""
+    if not selection.threads:
+        return sampled
+    named = names(profile)
+    known = {number: named.get(number, "") for number in {*sampled, *profile.threads}}
+    chosen = set()
+    for pattern in selection.threads:
+        found = {number for number, name in known.items()
+                 if str(number) == pattern or (name and _matches(name, pattern))}
+        if not found:
+            raise ProfileError("no thread of this profile is called %s: write "
+                               "--thread with the number or the name of one%s"
+                               % (_quoted(pattern), _listed(known)))
+        chosen |= found
+    return chosen
+
+
+def _listed(threads: dict[int, str]) -> str:
+    found = ["%d%s" % (number, " (%s)" % shortened(name) if name else "")
+             for number, name in sorted(threads.items()) if number]
+    more = len(found) - _LISTED
+    return "" if not found else ": " + ", ".join(found[:_LISTED]) + (
+        ", and %d more" % more if more > 0 else "")
 
 
 class Selected:
@@ -135,7 +160,7 @@ class Selected:
                                    "--type with the name of one, or with *"
                                    % _quoted(pattern))
 
-    def sum(self, stack: int, type_: int, then: str) -> bool:
+    def includes(self, stack: int, type_: int, then: str) -> bool:
         """Whether samples of this stack, type and state are among them."""
         return (self._state(then) and self._has_type(type_)
                 and self._has_stack(stack))
@@ -179,17 +204,21 @@ def select(profile: Profile, selection: Selection) -> Profile:
     """`profile` with these samples only, and with the program's own frames only
     if that is asked.  Raises ProfileError."""
     if not (selection.is_everything or not len(profile.samples)):
-        matches = _rows_filter(selection)
+        matches = _time_filter(selection)
         chosen = Selected(profile, selection, Origins(profile))
         samples = Samples()
         old = profile.samples
+        threads = chosen_threads(profile, selection, set(old.thread))
         for row in zip(old.stack, old.time, old.thread, old.size, old.interval,
                        old.memory, old.type, old.fate, old.collected, old.ended):
             stack, time, thread, size, _, _, type_, fate, collected, ended = row
-            if matches(time, thread) and chosen.sum(
+            if matches(time) and thread in threads and chosen.includes(
                     stack, type_ if size else -1, state(fate, collected, ended)):
                 samples.add(*row)
         samples.finish()
+        if not len(samples):
+            raise ProfileError("none of the %d samples is of what was asked for: %s"
+                               % (len(old), selection))
         profile = dataclasses.replace(profile, samples=samples)
     elif not selection.is_everything:
         check(profile, selection)

@@ -99,9 +99,7 @@ def of_rows(view: View) -> Sheet:
     if view.selection.mine:
         title = "the program's own code, with what it calls of libraries:"
     left_out = len(summary.rows) - len(rows)
-    table = _Columns(view).table(title, rows, rest="" if not left_out else (
-        "... and %d %s%s more" % (left_out, _noun(choice),
-                                  "s" if left_out > 1 else "")))
+    table = _Columns(view).table(title, rows, rest=_more(left_out, _noun(choice)))
     return _sheet(view, [table] if rows else [])
 
 
@@ -112,7 +110,7 @@ def of_focus(view: View, focus: Focus, name: str) -> Sheet:
         "%d functions are called %s; below, they are as one:" % (
             len(focus.functions), shortened(name)) if several else "",
         focus.functions[:view.limit],
-        rest=_more(focus.functions, view.limit))]
+        rest=_more(_beyond(focus.functions, view.limit)))]
     for title, rows, by in (("called by:", focus.callers, FUNCTION),
                             ("calls:", focus.callees, FUNCTION),
                             ("its lines, with what they call:", focus.lines, LINE),
@@ -121,7 +119,7 @@ def of_focus(view: View, focus: Focus, name: str) -> Sheet:
             part = _Columns(view._replace(choice=view.choice._replace(by=(by,))),
                             is_split=True)
             tables.append(part.table(title, rows[:view.limit],
-                                     rest=_more(rows, view.limit)))
+                                     rest=_more(_beyond(rows, view.limit))))
     return _sheet(view, tables)
 
 
@@ -131,10 +129,9 @@ def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> Sheet:
         else view.choice.sort)), is_total=True)
     table = columns.table(
         "", [branch.row for branch in branches],
-        names=["%s%s" % (indent, _chain(branch.chain)) for indent, branch in zip(
-            _indents(branches), branches)],
-        rest="" if not left_out else "... and %d branch%s more" % (
-            left_out, "es" if left_out > 1 else ""))
+        names=["%s%s" % (indent, _chain(branch.chain, view.origins))
+               for indent, branch in zip(_indents(branches), branches)],
+        rest=_more(left_out, "branch", "branches"))
     return _sheet(view, [table] if branches else [])
 
 
@@ -157,9 +154,17 @@ def _noun(choice: Choice) -> str:
     return choice.by[0] if len(choice.by) == 1 else "row"
 
 
-def _more(rows: Sequence[Row], limit: int | None) -> str:
-    left_out = 0 if limit is None else max(len(rows) - limit, 0)
-    return "... and %d more" % left_out if left_out else ""
+def _beyond(rows: Sequence[Row], limit: int | None) -> int:
+    return 0 if limit is None else max(len(rows) - limit, 0)
+
+
+def _more(left_out: int, noun: str = "", plural: str = "") -> str:
+    """Below a table; empty `noun`: what they are is said above it."""
+    if not left_out:
+        return ""
+    if noun and left_out > 1:
+        noun = plural or noun + "s"
+    return "... and %d%s more" % (left_out, " " + noun if noun else "")
 
 
 def _indents(branches: Sequence[Branch]) -> Iterable[str]:
@@ -174,18 +179,19 @@ def _indents(branches: Sequence[Branch]) -> Iterable[str]:
         yield "  " * (depths[-1] - (not is_alone)) + "- " * (not is_alone)
 
 
-def _chain(chain: list[Subject]) -> str:
+def _chain(chain: list[Subject], origins: Origins) -> str:
     """Those of a branch, in one cell."""
-    names = [_name(subject) for subject in chain]
+    names = [_name(subject, origins) for subject in chain]
     if len(names) > 3:
         names[1:-1] = ["%d more" % (len(names) - 2)]
     return " > ".join(names)
 
 
-def _name(subject: Subject) -> str:
+def _name(subject: Subject, origins: Origins) -> str:
+    """Of its function, file or module."""
     if subject.function is not None:
         return shortened(subject.function.name)
-    return shortened(subject.module or subject.file)
+    return shortened(subject.module or origins.path(subject.file), _MAX_PATH)
 
 
 class _Columns:
@@ -248,14 +254,10 @@ class _Columns:
     def _labels(self, subject: Subject, place: str | None) -> Iterable[str]:
         if TYPE in self._by:
             yield "" if subject.type is None else subject.type.name
+        if place is not None:
+            yield _name(subject, self._view.origins)
         if place in (FUNCTION, LINE):
-            yield _name(subject)
             yield self._place(subject)
-        elif place == FILE:
-            yield shortened(self._view.origins.path(subject.file) if "/" in subject.file
-                            else subject.file, _MAX_PATH)
-        elif place is not None:
-            yield shortened(subject.module, _MAX_PATH)
 
     def _place(self, subject: Subject) -> str:
         function = subject.function

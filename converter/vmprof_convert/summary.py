@@ -3,7 +3,7 @@ added up."""
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from vmprof_convert.delegation import Missing, missing
@@ -195,16 +195,58 @@ class Tally:
                                          interval)
         self._groups.clear()
 
+    def add_tally(self, other: Tally) -> None:
+        """Of other samples of the same profile."""
+        for key, sum_ in other.sums().items():
+            self._sums.setdefault(key, Sum()).add_sum(sum_)
+        self.time_samples += other.time_samples
+        self.largest_interval = max(self.largest_interval, other.largest_interval)
+        self.smallest_interval = min(
+            self.smallest_interval or other.smallest_interval,
+            other.smallest_interval or self.smallest_interval)
+
     def keep(self, selected: Selected) -> None:
         """Forget what is not asked for."""
         self._sums = {key: sum_ for key, sum_ in self.sums().items()
-                      if selected.sum(*key)}
+                      if selected.includes(*key)}
 
     def sums(self) -> dict[tuple[int, int, str], Sum]:
         """For each stack, number -1 being the lost ones; type, of which -1 is
         not known; and state (lifetimes.py)."""
         self._add_up()
         return self._sums
+
+
+class ByThread:
+    """Adds up each thread by itself (model.Rows), for `tally`: only when all is
+    read, it is known what they are called."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self.begin({})
+
+    def begin(self, settings: dict[str, str]) -> None:
+        self._settings = settings
+        self._tally.begin(settings)
+        self._parts: dict[int, Tally] = {}
+
+    def add(self, stack: int, time: int, thread: int, size: int,
+            interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
+            collected: int = -1, ended: int = -1) -> None:
+        part = self._parts.get(thread)
+        if part is None:
+            part = self._parts[thread] = Tally(self._tally.at)
+            part.begin(self._settings)
+        part.add(stack, time, thread, size, interval, memory, type_, fate,
+                 collected, ended)
+
+    def add_object(self, key: int, type_: int, survived: int) -> None:
+        pass
+
+    def keep(self, threads: Set[int]) -> None:
+        """These go into the tally."""
+        for thread in sorted(threads & self._parts.keys()):
+            self._tally.add_tally(self._parts[thread])
 
 
 def tally_of(profile: Profile, at: int | None) -> Tally:

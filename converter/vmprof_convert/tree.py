@@ -80,12 +80,12 @@ def branches(profile: Profile, tally: Tally, choice: Choice, origins: Origins,
         while node is not None:
             node.weight += weight
             node = node.parent
-    beside = _largest(root, limit)
-    _add_up(tally, ends, tally.largest_interval or profile.interval)
+    beside = _largest(root, limit, tally.largest_interval or profile.interval)
+    _add_up(tally, ends)
     return _listed(root), beside
 
 
-def _largest(root: _Node, limit: int | None) -> int:
+def _largest(root: _Node, limit: int | None, interval: int) -> int:
     """Mark what is shown; returns to how many more these branch."""
     number = 0
     waiting: list[tuple[float, int, _Node]] = []
@@ -105,21 +105,19 @@ def _largest(root: _Node, limit: int | None) -> int:
             (node,) = node.children.values()
             chain.append(node)
         node.chain = [link.subject for link in chain if link.subject]
-        node.figures, node.own = Figures(0), Figures(0)
+        node.figures, node.own = Figures(interval), Figures(interval)
         shown += 1
         offer(node)
     return len(waiting)
 
 
-def _add_up(tally: Tally, ends: dict[int, _Node], interval: int) -> None:
+def _add_up(tally: Tally, ends: dict[int, _Node]) -> None:
     for (stack, _, then), sum_ in tally.sums().items():
         node: _Node | None = ends[stack]
         if node is not None and node.own is not None:
-            node.own.interval = interval
             node.own.add(then, sum_)
         while node is not None:
             if node.figures is not None:
-                node.figures.interval = interval
                 node.figures.add(then, sum_)
             node = node.parent
 

@@ -142,9 +142,11 @@ def test_the_text_of_files_is_there_if_it_is_asked_for(tmp_path: Path) -> None:
     os.utime(source, (made_profiles.START - 5,) * 2)
     changed = tmp_path / "changed.py"
     changed.write_text("new\n")
+    folder = tmp_path / "folder.py"
+    folder.mkdir()
     log = Log()
     functions_ = [log.function("f", 1, str(path)) for path in (
-        source, changed, tmp_path / "gone.py", tmp_path)]
+        source, changed, tmp_path / "gone.py", folder)]
     log.settings()
     log.allocation(functions_, size=24)
     profile = readers.read_bytes(log.data())
@@ -155,3 +157,25 @@ def test_the_text_of_files_is_there_if_it_is_asked_for(tmp_path: Path) -> None:
     assert result["shared"]["sources"]["content"] == [
         "def f(): 'text'\n", None, None, None]
     assert any("the text of 3 files" in text for text in remarks(result))
+
+
+@pytest.mark.parametrize("name", [
+    "id_rsa", ".env", "app.py.key", "lib/pypy3.9/os.py",
+    "lib/pypy3.9/site-packages/six.py"])
+def test_a_hostile_profile_gets_no_text_of_other_files(
+        tmp_path: Path, name: str) -> None:
+    """Whoever converts it may publish the result."""
+    secret = tmp_path / name
+    secret.parent.mkdir(parents=True, exist_ok=True)
+    secret.write_text("secret = 1\n")
+    link = tmp_path / "link.py"
+    link.symlink_to(tmp_path / "secret")
+    (tmp_path / "secret").write_text("secret = 2\n")
+    for path in (secret, tmp_path / "secret"):
+        os.utime(path, (made_profiles.START - 5,) * 2)
+    log = Log()
+    functions_ = [log.function("f", 1, str(path)) for path in (secret, link)]
+    log.settings()
+    log.allocation(functions_, size=24)
+    # the link is named like a source, and is counted: it has none
+    assert source_text.read(readers.read_bytes(log.data())) == ({}, 1)

@@ -9,7 +9,7 @@ import pytest
 
 import calls
 from made_profiles import LINES, Log, packed
-from report_runs import lines, report
+from report_runs import lines, refused, report
 from vmprof_convert import readers
 from vmprof_convert.focus import focus
 from vmprof_convert.origins import Origins
@@ -94,6 +94,21 @@ def test_parts_in_the_terminal(path: Path) -> None:
     assert any(line.rstrip().endswith("[itself]") for line in found)
 
 
+def test_a_name_that_mine_hides_is_not_suggested(path: Path) -> None:
+    why = refused(path, "--mine", "--focus", "dumps")
+    assert "is called 'dumps'" in why and "there is" not in why
+    assert why.endswith("; --mine hides one that is not of the program's own code")
+    # neither is what it is like
+    assert "dumps" not in refused(path, "--mine", "--focus", "dump").replace(
+        "'dump'", "")
+    assert refused(path, "--focus", "dump").endswith("there is 'dumps'")
+    assert refused(path, "--mine", "--focus", "serv").endswith("there is 'serve'")
+
+
+def test_only_what_was_searched_is_suggested(path: Path) -> None:
+    assert "there is" not in refused(path, "--thread", "2000", "--focus", "dumps")
+
+
 def test_focus_with_the_programs_own_code(path: Path) -> None:
     found = as_json(path, "--focus", "serve", "--mine")
     assert names(found["callees"]) == {"index": 7300, "walk": 70}
@@ -172,6 +187,19 @@ def test_the_tree_in_the_terminal(path: Path) -> None:
         "- [import]",
         "- <module>  views.py:1"]
     assert found[start + 5].strip().startswith("... and ")
+
+
+@pytest.mark.parametrize("by", ["file", "module"])
+def test_a_file_has_one_name_in_the_tree_and_in_the_table(path: Path, by: str) -> None:
+    def shown(*options: str) -> set[str]:
+        found = lines(path, "--by", by, *options)
+        start = next(i for i, line in enumerate(found) if line.endswith(by))
+        at = found[start].rindex(by)
+        return {part for line in found[start + 1:found.index("", start)]
+                for part in line[at:].strip().removeprefix("- ").split(" > ")}
+
+    assert ("app.py" if by == "file" else "app") in shown("--tree")
+    assert shown("--tree") == shown()
 
 
 def test_a_deep_recursion(tmp_path: Path) -> None:

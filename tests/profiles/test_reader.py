@@ -26,8 +26,18 @@ from made_profiles import (
 from report_runs import text
 from vmprof_convert import readers, summary
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import DIED, LOST, UNTOLD, Frame
+from vmprof_convert.model import DIED, LOST, UNTOLD, Frame, Samples
 from vmprof_convert.readers import container
+
+
+@pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025])
+def test_rows_count_as_soon_as_they_are_added(count: int) -> None:
+    samples = Samples()
+    for number in range(count):
+        samples.add(0, number, 1, 24, 1000, 0)
+    assert len(samples) == count
+    samples.finish()
+    assert len(samples) == len(samples.time) == count
 
 
 def small(blocks: int = 3) -> Log:

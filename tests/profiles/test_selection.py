@@ -14,11 +14,12 @@ from made_heap import Heap
 from made_profiles import Log, packed
 from report_runs import COMMANDS, lines, refused, report
 from vmprof_convert import cli, readers
+from vmprof_convert.lifetimes import FATES
 from vmprof_convert.model import LABEL
 from vmprof_convert.origins import Origins
 from vmprof_convert.own import has_own_code, only_own
 from vmprof_convert.program import Program
-from vmprof_convert.selection import FATES, Selection, select
+from vmprof_convert.selection import Selection, select
 from vmprof_convert.summary import Choice, summarize
 
 
@@ -91,7 +92,6 @@ ALL = sum(calls.CALLS.values())
     (("--file", "json", "--function", "core.py:render"), 4000),
     (("--thread", "2000"), 5), (("--thread", "1000"), ALL - 5),
     (("--thread", "1000", "--thread", "2000"), ALL),
-    (("--thread", "3"), 0),
     (("--time", "0..1"), 1000), (("--time", "1..3"), 6000),
     (("--time", "..2"), 3000), (("--time", "10.."), 5),
     (("--time", "0..1", "--mine"), 1000),
@@ -166,9 +166,72 @@ def test_a_type_that_nothing_is_of(heap: Path) -> None:
         heap, "--type", "int")
 
 
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With two threads that have names; one of them never allocated."""
+    log = calls.log(pid=1000)
+    log.thread(2000, "pool-1")
+    log.thread(3000, "idle")
+    path = tmp_path_factory.mktemp("named") / "named.vmprof"
+    path.write_bytes(packed(log.data()))
+    return path
+
+
+@pytest.mark.parametrize("options,expected", [
+    (("--thread", "pool-1"), 5), (("--thread", "pool*"), 5),
+    (("--thread", "2000", "--thread", "pool-1"), 5),
+    (("--thread", "MainThread"), ALL - 5),
+    (("--thread", "MainThread", "--thread", "2000"), ALL),
+    (("--thread", "MainThread", "--time", "1..3"), 6000),
+    (("--thread", "MainThread", "--function", "index"), of("index")),
+])
+def test_a_thread_by_its_name(named: Path, tmp_path: Path,
+                              options: tuple[str, ...], expected: int) -> None:
+    assert allocated(named, *options) == expected
+    assert in_firefox(named, tmp_path, *options) == expected
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", ["7", "pool", "-1", "\u0663", "9" * 30])
+def test_a_thread_that_there_is_not(path: Path, named: Path, name: str,
+                                    command: str) -> None:
+    option = "--thread=" + name
+    why = "no thread of this profile is called '%s'" % name
+    said = refused(named, option, command=command)
+    assert why in said
+    assert said.endswith(": 1000 (MainThread), 2000 (pool-1), 3000 (idle)")
+    assert refused(path, option, command=command).endswith(": 1000, 2000")
+
+
+def test_so_many_threads_that_not_all_are_named(tmp_path: Path) -> None:
+    log = Log()
+    function = log.function("f")
+    log.settings()
+    for number in range(1, 21):
+        log.allocation([function], size=24, thread=number)
+    path = tmp_path / "many.vmprof"
+    path.write_bytes(packed(log.data()))
+    assert refused(path, "--thread", "x").endswith(
+        "of one: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, and 10 more")
+
+
+@pytest.mark.parametrize("options", [
+    ("--thread", "idle"), ("--thread", "2000", "--time", "..1"),
+    ("--thread", "2000", "--function", "index")])
+def test_no_sample_is_of_what_was_asked_for(
+        named: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
+    """It is there, and so it isn't misspelt."""
+    assert allocated(named, *options) == 0
+    said = refused(named, "-o", str(tmp_path / "out.json"), *options,
+                   command="convert")
+    assert "none of the 11 samples is of what was asked for: " in said
+    assert options[1] in said
+    assert not (tmp_path / "out.json").exists()
+
+
 @pytest.mark.parametrize("option,values", [
     ("--time", ("", "..", "1", "2..1", "1..1", "a..b", "-1..2", "1..inf", "1..2..3")),
-    ("--thread", ("", "x", "-1", "1.5", "\u0663", "9" * 30)),
+    ("--thread", ("",)),
     ("--fate", ("", "dead", "alive,", "alive,dead"))])
 def test_conditions_that_are_none(path: Path, option: str,
                                   values: tuple[str, ...]) -> None:

@@ -98,9 +98,10 @@ def test_cut_off_anywhere(system: tuple[str, str, int]) -> None:
     assert len(readers.read_bytes(data).samples) == 1
 
 
-def test_time_in_front_of_the_stack() -> None:
+@pytest.mark.parametrize("system", [WINDOWS_64, WINDOWS_32, LINUX])
+def test_time_in_front_of_the_stack(system: tuple[str, str, int]) -> None:
     """A vmprof that was never released called that version 7."""
-    log = Log(LINUX, version=7)
+    log = Log(system, version=7)
     log.name(0x100, "py:main:1:app.py")
     log.sample(0x100, seconds=451.25)
     log.sample(0x100, seconds=453.5)

@@ -31,11 +31,13 @@ CONVERT = "vmprof_convert"
 READERS, MODEL, ERRORS, WRITERS, VIEW, CLI = (
     CONVERT + "." + name
     for name in ("readers", "model", "errors", "writers", "view", "cli"))
-MEANING = tuple(CONVERT + "." + name for name in (
-    "delegation", "estimator", "focus", "leaks", "lifetimes", "origins", "own",
-    "printable", "program", "remarks", "selection", "sheet", "summary", "terminal",
-    "tree",
-    "type_names", "units"))
+#: has the options of all formats, and makes the report: from reader to writer
+REPORT = CONVERT + ".report"
+#: all that stands between: whatever else there is
+MEANING = tuple(sorted(
+    {CONVERT + "." + path.stem for path in (PACKAGES[CONVERT] / CONVERT).iterdir()
+     if path.suffix == ".py" and not path.name.startswith("_")}
+    - {MODEL, ERRORS, CLI, REPORT}))
 FIREFOX = WRITERS + ".firefox"
 FORMAT = FIREFOX + ".format"
 SAMPLER = "vmprof_allocation"
@@ -94,20 +96,14 @@ PLANTED = {
         (READERS + ".blocks", CONVERT + ".estimator"),
         (READERS + ".__init__", WRITERS)],
     "what samples mean does not depend on who reads or shows them": [
-        (MEANING[0], READERS), (MEANING[1], VIEW + ".output"),
-        (MEANING[2], WRITERS + ".table"), (MEANING[3], CLI),
-        (MEANING[4], READERS + ".vmprof"), (MEANING[5], WRITERS + ".table"),
-        (MEANING[6], READERS), (MEANING[7], CLI),
-        (MEANING[8], READERS), (MEANING[9], VIEW), (MEANING[10], CLI),
-        (MEANING[11], READERS), (MEANING[12], WRITERS + ".table"),
-        (MEANING[13], VIEW), (MEANING[14], READERS), (MEANING[15], CLI),
-        (MEANING[16], VIEW)],
+        (module, (READERS + ".vmprof", WRITERS + ".table", VIEW + ".output", CLI)[
+            number % 4]) for number, module in enumerate(MEANING)],
     "writers get the model": [
         (WRITERS + ".table", READERS), (FIREFOX + ".convert", VIEW + ".serve")],
     "the writer firefox knows no other": [
         (FIREFOX + ".convert", WRITERS + ".table")],
     "the writer table knows no other": [
-        (WRITERS + ".table", FIREFOX + ".categories")],
+        (WRITERS + ".table", FORMAT + ".categories")],
     "the writer table_json knows no other": [
         (WRITERS + ".table_json", WRITERS + ".table")],
     "the writer table_markdown knows no other": [
@@ -214,6 +210,34 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def test_each_rule_has_a_violation_planted() -> None:
     assert set(PLANTED) == set(RULES)
+
+
+def test_what_is_planted_is_there() -> None:
+    """Or a module that moved would be imported, and nobody would notice."""
+    names = {name.removesuffix(".__init__") for name, _ in modules(PACKAGES)}
+    assert [name for all_ in PLANTED.values() for planted in all_
+            for name in planted
+            if name.removesuffix(".__init__") not in names] == []
+
+
+def test_what_stands_between_is_all_that_there_is() -> None:
+    assert {CONVERT + "." + name for name in (
+        "process", "source_text", "summary", "terminal")} <= set(MEANING)
+    assert REPORT not in MEANING
+
+
+def test_the_page_of_the_house_names_them() -> None:
+    page = (ROOT / "ARCHITECTURE.rst").read_text(encoding="utf-8")
+    words = set(re.findall(r"\w+", page))
+    assert [name for name in MEANING if name.rpartition(".")[2] not in words] == []
+
+
+def test_who_looks_for_a_crash_is_told_of_each_harness() -> None:
+    page = (ROOT / "CONTRIBUTING.rst").read_text(encoding="utf-8")
+    harnesses = [path.name[:-len("_harness.c")] for path in (
+        ROOT / "tests/support/native").glob("*_harness.c")]
+    assert "grace" in harnesses
+    assert [name for name in harnesses if name + "``" not in page] == []
 
 
 @pytest.mark.parametrize("name, importer, imported", [

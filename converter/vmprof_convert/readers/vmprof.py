@@ -170,18 +170,21 @@ class Log:
         word, size = self.word, self.pointer.size
         time = -1
         (count,) = word.unpack_from(data, at)
+        at += word.size
         if self.version == 7:
             if self.has_time_first is None:
                 self.has_time_first = count != 1
             if self.has_time_first:
+                at = self.at + 1
                 time = self._nanoseconds(*_SECONDS.unpack_from(data, at))
+                at += _SECONDS.size
                 count = 1
         depth: int
-        (depth,) = word.unpack_from(data, at + word.size)
+        (depth,) = word.unpack_from(data, at)
         if count != 1 or not 0 <= depth <= MAX_DEPTH:
             raise self.damaged("a sample that counts %d, of depth %d"
                                % (count, depth))
-        start = at + 2 * word.size
+        start = at + word.size
         end = start + size * depth
         # thread, memory, and the time
         has_time = self.version == 7 and not self.has_time_first

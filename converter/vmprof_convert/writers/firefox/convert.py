@@ -14,6 +14,8 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import weight_bytes, weight_objects
 from vmprof_convert.model import Profile
 from vmprof_convert.origins import Origins
+from vmprof_convert.printable import printable
+from vmprof_convert.thread_names import names
 from vmprof_convert.writers.firefox import activity, info, lives, stacks
 from vmprof_convert.writers.firefox.axis import BYTES, TIME, Axis
 from vmprof_convert.writers.firefox.format import threads
@@ -99,10 +101,11 @@ class _Track(NamedTuple):
 class _Conversion:
     def __init__(self, profile: Profile, unit: str):
         self._profile = profile
+        self._names = names(profile)
         self._weights = _weights(profile, weight_bytes)
         self._axis = Axis(profile, self._weights, unit)
         self._origins = Origins(profile)
-        self._command = _printable(profile.command)
+        self._command = printable(profile.command)
         self._builder = self._make_builder()
 
     def _make_builder(self) -> ProfileBuilder:
@@ -182,11 +185,9 @@ class _Conversion:
         return tracks
 
     def _thread_name(self, tid: int) -> str:
-        name = _printable(self._profile.threads.get(tid, ""))
+        name = printable(self._names.get(tid, ""))
         if name:
             return name[:MAX_NAME]
-        if str(tid) == self._profile.settings.get("pid", ""):
-            return "MainThread"
         # PyPy's own time samples don't tell which thread they met
         return "Thread %d" % tid if tid else "All threads"
 
@@ -236,11 +237,6 @@ def _pick(column: Sequence[_T], rows: list[int]) -> list[_T]:
 
 def _ascending(rows: Iterable[int], times: list[float]) -> list[int]:
     return sorted(rows, key=times.__getitem__)
-
-
-def _printable(name: str) -> str:
-    """It may be anything."""
-    return "".join(c if c.isprintable() else "?" for c in name)
 
 
 def _weights(profile: Profile,

@@ -53,8 +53,8 @@ bytes since it was placed, and places it again afterwards.
 Objects of which the size is over 'nonlarge_max', or that have an old-style
 finalizer, don't go through the nursery; external_malloc() reports them.
 
-The GC knows nothing about profilers.  It calls two functions that were given
-to it, of the types that are defined in rlib/rgc.py.  Neither may call back
+The GC knows nothing about profilers.  It calls three functions that were given
+to it, of the types that are defined in rlib/rgc.py.  None may call back
 into the GC: it is in the middle of its work.
 
   sampled(size, address)      'size' bytes were reserved at 'address', GC
@@ -64,7 +64,7 @@ into the GC: it is in the middle of its work.
                               or a negative number to end the sampling.  May
                               store another interval into the totals, which
                               holds from the end of this object on.
-  fact(what, key, which, type, size)
+  fact(what, key, which, type, size, class)
                               what the GC has found out about an object of
                               this key, and when: see sampled_objects.py.
   class_of(object)            a number for its class, of those that the program
