@@ -101,7 +101,7 @@ def place(file: str, kind: str = PYTHON) -> tuple[str, str]:
     ("/srv/plugins/lib/python/x.py", PROGRAM, "/srv/plugins/lib/python/x.py"),
     ("/home/me/lib/python3/app.py", PROGRAM, "../lib/python3/app.py"),
     ("/home/me/lib/pypy3/app.py", PROGRAM, "../lib/pypy3/app.py"),
-    ("C:\\work\\pypy-work\\lib\\x.py", PROGRAM, "C:/made/pypy-work/lib/x.py"),
+    ("C:\\made\\pypy-work\\lib\\x.py", PROGRAM, "C:/made/pypy-work/lib/x.py"),
     ("C:\\pythonic\\Lib\\x.py", PROGRAM, "C:/pythonic/Lib/x.py"),
     ("C:\\python-3rd-party\\lib\\x.py", PROGRAM, "C:/python-3rd-party/lib/x.py"),
     ("./relative.py", PROGRAM, "relative.py"),
