@@ -307,7 +307,7 @@ def test_program_begins_with_next_to_nothing_of_ours(pypy: PyPy) -> None:
                       "threading", "typing", "vmprof", "vmprof.cli"}
     # what looks for the garbage collector is gone by now
     assert "vmprof_allocation.engines.hook.process" not in new
-    assert len(new) <= 20, new
+    assert len(new) <= 21, new
     assert int(run[1]) - int(plain[1]) < 400 * 1024
 
 

@@ -5,6 +5,7 @@ import collections
 import gzip
 import pathlib
 import re
+import zlib
 from collections.abc import Iterator
 
 DIED, PROMOTED, PINNED, NOT_KNOWN = range(4)
@@ -34,8 +35,22 @@ def entries(values: list[int]) -> Iterator[list[int]]:
     assert at == len(values)
 
 
+def whole_members(data: bytes) -> bytes:
+    """What the gzip members hold, without one at the end that is not whole: a
+    process may be killed while the kernel copies it."""
+    result = b""
+    while data:
+        unpacker = zlib.decompressobj(wbits=31)
+        text = unpacker.decompress(data)
+        if not unpacker.eof:
+            break
+        result += text
+        data = unpacker.unused_data
+    return result
+
+
 class FactBlocks:
-    def __init__(self, path: pathlib.Path) -> None:
+    def __init__(self, path: pathlib.Path, *, was_killed: bool = False) -> None:
         #: of the samples, from key 1 on; 0: a time sample
         self.sizes: list[int] = []
         #: the head of the last block of samples
@@ -54,7 +69,9 @@ class FactBlocks:
         self.marks: list[tuple[int, str]] = []
         #: (kind, what it is about)
         self.events: list[tuple[int, int]] = []
-        for payload, kind in BLOCK.findall(gzip.decompress(path.read_bytes())):
+        data = path.read_bytes()
+        for payload, kind in BLOCK.findall(
+                whole_members(data) if was_killed else gzip.decompress(data)):
             if kind == b"samples":
                 self._samples(numbers(payload))
             elif kind in (b"facts", b"types", b"gc", b"marks"):
