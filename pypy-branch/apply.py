@@ -1,4 +1,4 @@
-"""Put the series on a checkout of PyPy, as commits.
+"""Put the series on a checkout of PyPy, or of vmprof-python, as commits.
 
     python3 pypy-branch/apply.py CHECKOUT
 
@@ -6,6 +6,10 @@ CHECKOUT is a clean git checkout of pypy/pypy at one of the commits that
 README.rst names, or at a later one that left the files of the series as they
 were.  Each patch becomes a commit on the current branch, with what it says of
 itself as the message and with the new files that belong to it.
+
+PyPy's rvmprof/src/shared is to be equal to vmprof-python's src.  A checkout of
+vmprof-python gets what the series changes and adds there, as one commit, with
+vmprof-python.txt as the message.
 
 The patches are made of what is in patches/ and of RPython's: see complete.py.
 The RPython half of the new files is rpython/added, and the C that is shared
@@ -16,6 +20,7 @@ nothing is changed.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import shutil
 import subprocess
 import sys
@@ -35,6 +40,9 @@ NEW = {
     "06-vmprof-module.patch": ("pypy/module",),
     "07-documentation.patch": ("pypy/doc",),
 }
+#: of rvmprof, what PyPy shares with vmprof-python, which has it in src
+SHARED = "rpython/rlib/rvmprof/src/shared/"
+SOURCE = "src/"
 OURS = (tree.Ours(), complete.Ours(HERE / "patches", HERE / "added", shared=None))
 
 
@@ -54,6 +62,13 @@ def message(patch: tree.Patch) -> str:
     return patch.text.partition("\nindex ")[0] + "\n"
 
 
+@dataclasses.dataclass
+class Commit:
+    message: str
+    #: changed files, and new ones, by their places in the checkout
+    files: dict[str, bytes]
+
+
 def git(checkout: Path, *arguments: str, text: str | None = None) -> str:
     done = subprocess.run(["git", *arguments], cwd=checkout, input=text,
                           capture_output=True, text=True)
@@ -63,27 +78,61 @@ def git(checkout: Path, *arguments: str, text: str | None = None) -> str:
     return done.stdout
 
 
-def patched(checkout: Path, work: Path) -> dict[tree.Patch, dict[str, bytes]]:
-    """For each patch, the files that it changes, as they are then.  `work` is
-    an empty folder, where that is tried."""
-    result: dict[tree.Patch, dict[str, bytes]] = {}
-    for patch in OURS[1].series():
-        names = [name for name, _ in tree.git_hashes(patch)]
-        for name in names:
-            if not (checkout / name).is_file():
-                raise Problem("%s has no file %s: is it a checkout of PyPy?"
-                              % (checkout, name))
-            if not (work / name).exists():
-                (work / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(checkout / name, work / name)
-        try:
-            tree.apply(patch, work)
-        except Problem as problem:
-            raise Problem(
-                "%s\nCheck out one of the commits that %s names, run this "
-                "there, and rebase" % (problem, HERE / "README.rst")) from None
-        result[patch] = {name: (work / name).read_bytes() for name in names}
-    return result
+def try_out(patch: tree.Patch, checkout: Path, work: Path,
+            moved: tuple[str, str] = ("", "")) -> dict[str, bytes]:
+    """The changed files as they are then.  `work` is a folder of files that
+    were tried before.  `moved`: how the names in the patch begin, and how they
+    begin in the checkout."""
+    places = {name: moved[1] + name[len(moved[0]):]
+              for name, _ in tree.git_hashes(patch)}
+    for name, place in places.items():
+        if not (checkout / place).is_file():
+            raise Problem("%s has no file %s: is it a checkout of PyPy?"
+                          % (checkout, place))
+        if not (work / name).exists():
+            (work / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(checkout / place, work / name)
+    try:
+        tree.apply(patch, work)
+    except Problem as problem:
+        raise Problem(
+            "%s\nCheck out one of the commits that %s names, run this "
+            "there, and rebase" % (problem, HERE / "README.rst")) from None
+    return {place: (work / name).read_bytes() for name, place in places.items()}
+
+
+def pypys(checkout: Path) -> list[Commit]:
+    with tempfile.TemporaryDirectory() as work:
+        return [Commit(message(patch), {
+                    **try_out(patch, checkout, Path(work)),
+                    **{place: path.read_bytes()
+                       for place, path in new_files_of(patch).items()}})
+                for patch in OURS[1].series()]
+
+
+def shared_part(patch: tree.Patch) -> tree.Patch:
+    """Only what is about files that PyPy shares with vmprof-python."""
+    parts = ("\n" + patch.text).split("\nindex ")[1:]
+    return tree.Patch(patch.path, "".join(
+        "index " + part.rstrip("\n") + "\n" for part in parts
+        if "\n+++ b/" + SHARED in part))
+
+
+def shared_new_files() -> dict[str, Path]:
+    """The new ones among them, by their places in vmprof-python."""
+    return {SOURCE + place[len(SHARED):]: path
+            for place, path in new_files().items() if place.startswith(SHARED)}
+
+
+def vmprofs(checkout: Path) -> list[Commit]:
+    files = {place: path.read_bytes()
+             for place, path in shared_new_files().items()}
+    with tempfile.TemporaryDirectory() as work:
+        for patch in OURS[1].series():
+            part = shared_part(patch)
+            if part.text:
+                files |= try_out(part, checkout, Path(work), (SHARED, SOURCE))
+    return [Commit((HERE / "vmprof-python.txt").read_text(), files)]
 
 
 def apply(checkout: Path) -> int:
@@ -94,34 +143,33 @@ def apply(checkout: Path) -> int:
         raise Problem("%s has changes or files that are not committed: commit "
                       "or remove them" % checkout)
     git(checkout, "var", "GIT_COMMITTER_IDENT")
-    for place in new_files():
+    is_vmprofs = (checkout / "vmprof" / "__main__.py").exists()
+    added = shared_new_files() if is_vmprofs else new_files()
+    for place in added:
         if (checkout / place).exists():
             raise Problem("%s has a file %s already: is the series applied?"
                           % (checkout, place))
-    with tempfile.TemporaryDirectory() as work:
-        changes = patched(checkout, Path(work))
+    commits = vmprofs(checkout) if is_vmprofs else pypys(checkout)
     start = git(checkout, "rev-parse", "HEAD").strip()
     try:
-        for patch, files in changes.items():
-            for name, data in files.items():
-                (checkout / name).write_bytes(data)
-            added = new_files_of(patch)
-            for place, path in added.items():
+        for commit in commits:
+            for place, data in commit.files.items():
                 (checkout / place).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(path, checkout / place)
-            git(checkout, "add", "--", *files, *added)
-            git(checkout, "commit", "--quiet", "--file=-", text=message(patch))
+                (checkout / place).write_bytes(data)
+            git(checkout, "add", "--", *commit.files)
+            git(checkout, "commit", "--quiet", "--file=-", text=commit.message)
     except BaseException:
         git(checkout, "reset", "--hard", "--quiet", start)
-        for place in new_files():
+        for place in added:
             (checkout / place).unlink(missing_ok=True)  # not added yet
         raise
-    return len(changes)
+    return len(commits)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        description="Put the series on a checkout of PyPy, as commits.")
+        description="Put the series on a checkout of PyPy, or its part of it "
+        "on one of vmprof-python, as commits.")
     parser.add_argument("checkout", type=Path, metavar="CHECKOUT")
     checkout = parser.parse_args().checkout.resolve()
     try:
@@ -129,7 +177,7 @@ def main() -> int:
     except (Problem, OSError) as error:
         print("apply.py: error: %s" % error, file=sys.stderr)
         return 2
-    print("%s: %d commits" % (checkout, count))
+    print("%s: %d commit%s" % (checkout, count, "s" * (count != 1)))
     return 0
 
 

@@ -44,7 +44,7 @@ WHEEL = "rpython-0.2.1-py2-none-any.whl"
 SHA256 = "a8ab1e5d7baf95c27a7fdb4d55825d584b2e5fd153bdff42e9d8a7625e403feb"
 
 #: Where the C that the engines share is in a tree, beside rvmprof's own.
-SHARED_FOLDER = Path("rpython/rlib/rvmprof/src/shared")
+ALLOCATION_FOLDER = Path("rpython/rlib/rvmprof/src/allocation")
 
 #: The file in a tree that tells what it was made from.
 STAMP = ".made-from"
@@ -111,7 +111,7 @@ class Ours:
             raise Problem("there is no C in %s, which the engines share"
                           % self.shared)
         for path in shared:
-            yield path, SHARED_FOLDER / path.name
+            yield path, ALLOCATION_FOLDER / path.name
 
 
 def sha256(path: Path) -> str:

@@ -248,16 +248,49 @@ def test_failing_commit_is_undone(checkout: Checkout) -> None:
 
 def test_failing_copy_is_undone(checkout: Checkout,
                                 monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(source: Path, target: Path) -> None:
-        original(source, target)
+    def fail(target: Path, data: bytes) -> int:
+        size = original(target, data)
         if target.name == "page.rst":
             raise OSError("no space left")
+        return size
 
-    original = apply.shutil.copy
-    monkeypatch.setattr(apply.shutil, "copy", fail)
+    original = Path.write_bytes
+    monkeypatch.setattr(Path, "write_bytes", fail)
     with pytest.raises(OSError, match="no space left"):
         apply.apply(checkout.path)
     assert checkout.state() == checkout.before
+
+
+def test_vmprof_gets_what_it_shares_with_pypy(checkout: Checkout) -> None:
+    added = apply.OURS[1].added
+    for name, text in (("shared/new.h", "int new;\n"), ("allocation/own.c", "")):
+        (added / RVMPROF / "src" / name).parent.mkdir(parents=True)
+        (added / RVMPROF / "src" / name).write_text(text)
+    (checkout.path / "vmprof").mkdir()
+    (checkout.path / "src").mkdir()
+    checkout.write("vmprof/__main__.py", "")
+    checkout.write("src/unix.c", "a\nb\n")    # as gc.py: one hash for both
+    checkout.commit("vmprof-python")
+    for patch in apply.OURS[1].series():
+        text = patch.text.replace("gc.py", apply.SHARED + "unix.c")
+        module = "index 1111111..2222222 100644\n--- a/x.py\n+++ b/x.py\n" \
+            "@@ -1 +1 @@\n-x\n+y\n"
+        patch.path.write_text(text + module)
+    assert apply.apply(checkout.path) == 1
+    assert checkout.git("show", "--format=%s", "--name-only").split("\n", 1) == [
+        (apply.HERE / "vmprof-python.txt").read_text().splitlines()[0],
+        "\nsrc/new.h\nsrc/unix.c\n"]
+    assert (checkout.path / "src/unix.c").read_text() == "a\nnew\nb\nlast\n"
+    checkout.refuses("is the series applied")
+
+
+def test_shared_files_are_vmprofs_own_and_one_header(
+        series: list[Patch]) -> None:
+    """PyPy compares them with vmprof-python's (rvmprof/test/test_file.py)."""
+    assert {name[len(apply.SHARED):] for patch in series for name in patch.files
+            if name.startswith(apply.SHARED)} \
+        == {"compat.c", "vmprof_mt.c", "vmprof_unix.c"}
+    assert list(apply.shared_new_files()) == ["src/vmprof_allocation.h"]
 
 
 def test_command_line_ends_with_2(tmp_path: Path) -> None:

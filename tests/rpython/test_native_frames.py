@@ -11,7 +11,7 @@ from rpython_tree import PATCHED, ROOT
 
 pytestmark = pytest.mark.python2
 
-ADDED = ROOT / "rpython/added/rpython/rlib/rvmprof/src/shared"
+ADDED = ROOT / "rpython/added/rpython/rlib/rvmprof/src/allocation"
 SOURCES = PATCHED / "rpython/rlib/rvmprof/src"
 
 

@@ -92,7 +92,7 @@ def test_tree_has_patches_added_files_and_shared_c(project: Project) -> None:
     assert project.build()
     assert project.text() == project.gc.replace("line 5\n", "five\n")
     assert project.text("rpython/memory/gc/sampler.py") == "pass\n"
-    assert project.text("rpython/rlib/rvmprof/src/shared/log.c") == "int log;\n"
+    assert project.text("rpython/rlib/rvmprof/src/allocation/log.c") == "int log;\n"
 
 
 @pytest.mark.python2
@@ -230,7 +230,7 @@ def test_added_file_that_is_in_the_wheel_is_an_error(project: Project) -> None:
 
 
 def test_file_that_is_both_added_and_shared_is_an_error(project: Project) -> None:
-    project.write("added/%s/log.c" % layout.SHARED_FOLDER, "")
+    project.write("added/%s/log.c" % layout.ALLOCATION_FOLDER, "")
     project.fails("is put at .* twice")
 
 
@@ -502,7 +502,7 @@ def test_facts_have_the_same_numbers_in_the_gc_and_in_c() -> None:
     python = re.findall(r"^FACTS?_(\w+) = (\d+)$", (
         added / "memory/gc/sampled_objects.py").read_text(), re.MULTILINE)
     enum = re.search(r"enum \{([^}]*)\}", (
-        added / "rlib/rvmprof/src/shared/vmprof_allocation.h").read_text())
+        added / "rlib/rvmprof/src/allocation/rvmprof_allocation.h").read_text())
     assert enum
     names = re.findall(r"GC_(\w+)", enum.group(1))
     assert [(name, int(number)) for name, number in python] \

@@ -64,7 +64,7 @@ from rpython.rtyper.lltypesystem import (lltype, llmemory, llarena, llgroup,
 from rpython.rtyper.lltypesystem.lloperation import llop
 from rpython.rtyper.lltypesystem.llmemory import raw_malloc_usage
 
-# In C: vmprof_allocation.h
+# In C: rvmprof_allocation.h
 FACTS_BEGIN = 0
 FACTS_END = 1
 FACT_STARTED = 2

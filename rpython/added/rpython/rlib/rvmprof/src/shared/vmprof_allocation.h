@@ -1,68 +1,26 @@
 #pragma once
-/* Allocation samples: see rpython/memory/gc/sampling.py for what the GC does,
-   recorder.h for how a sample is taken, profile_log.h for what is written. */
+/* What vmprof asks where PyPy samples allocations, too; elsewhere, and in
+   vmprof's own package, there are time samples only. */
 
 #include "vmprof.h"
 
 #include <stddef.h>
-#include <stdint.h>
 
 #if defined(RPYTHON_VMPROF) && defined(VMPROF_LINUX)
 
-/* For rvmprof.py.  Those that return something return 0, or -1 and an errno.
- */
+#include <sys/types.h>
 
-/* Before vmprof_init(): write the profile on 'fd' by way of the recorder.
-   'take_time_samples' keeps vmprof's timer; 'memory' as for vmprof_init(). */
-RPY_EXTERN int vmprof_allocation_open(int fd, int take_time_samples,
-                                      int memory);
-/* No more samples than so many a second, or than a share of the time in
-   millionths: see pace.h */
-RPY_EXTERN void vmprof_allocation_limit(intptr_t per_second, intptr_t share);
-/* What the GC calls its types: type_names.h.  Once in a process will do. */
-RPY_EXTERN void vmprof_allocation_type_names(char *text, intptr_t size);
-/* After vmprof_enable().  'lifetimes': what becomes of the objects is to be
-   known, not only of which type they are */
-RPY_EXTERN int vmprof_allocation_start(char *settings, int lifetimes);
-/* The name of a class to which vmprof_allocation_fact() gets this number.  It
-   may come later than the facts, or, in a process that is killed, never. */
-RPY_EXTERN void vmprof_allocation_class_name(intptr_t number, char *name,
-                                             intptr_t size);
-/* The program names this moment. */
-RPY_EXTERN void vmprof_allocation_mark(char *name);
-/* After vmprof_disable(), which calls it, or when vmprof_init() has failed */
-RPY_EXTERN int vmprof_allocation_close(void);
-/* What the GC counts: rgc.ALLOCATION_TOTALS.  NULL until it has begun. */
-RPY_EXTERN void vmprof_allocation_totals(void *totals);
-/* Since the last start: bytes allocated, minor collections, samples, samples
-   without a stack, time samples, time samples that met another sample, bytes
-   that the GC has taken for sampled objects, at most */
-RPY_EXTERN void vmprof_allocation_statistics(intptr_t counts[7]);
-
-/* For the GC */
-RPY_EXTERN intptr_t vmprof_allocation_sampled(intptr_t size, void *address);
-/* 'what': as in sampled_objects.py */
-enum {
-    GC_BEGIN, GC_END, GC_STARTED, GC_ENDED, GC_MARKED, GC_DIED, GC_PROMOTED,
-    GC_PINNED, GC_NOT_KNOWN, GC_FREED, GC_LOST
-};
-RPY_EXTERN intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key,
-                                           intptr_t which, intptr_t type,
-                                           intptr_t size, intptr_t its_class);
-
-/* For the rest of vmprof */
 int vmprof_takes_time_samples(void);
 void vmprof_allocation_stop(void);              /* no more samples */
+/* After vmprof_disable(), which calls it, or when vmprof_init() has failed.
+   Returns 0, or -1 and an errno. */
+RPY_EXTERN int vmprof_allocation_close(void);
 void vmprof_allocation_forget(void);            /* in a forked child */
 ssize_t vmprof_allocation_write(int fd, const void *records, size_t size);
 int vmprof_begin_time_sample(void);
 void vmprof_end_time_sample(void);
 
-/* in vmprof_common.c and vmprof_unix.c */
-PY_STACK_FRAME_T *get_vmprof_stack(void);
-long vmprof_times_ignored(void);
-
-#else       /* no allocation samples */
+#else
 
 #define vmprof_takes_time_samples()     1
 #define vmprof_allocation_stop()        ((void)0)

@@ -1,4 +1,4 @@
-#include "vmprof_allocation.h"
+#include "rvmprof_allocation.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,0 +1,54 @@
+#pragma once
+/* Allocation samples: see rpython/memory/gc/sampling.py for what the GC does,
+   recorder.h for how a sample is taken, profile_log.h for what is written. */
+
+#include "vmprof_allocation.h"
+
+#include <stdint.h>
+
+#if defined(RPYTHON_VMPROF) && defined(VMPROF_LINUX)
+
+/* For rvmprof.py.  Those that return something return 0, or -1 and an errno.
+ */
+
+/* Before vmprof_init(): write the profile on 'fd' by way of the recorder.
+   'take_time_samples' keeps vmprof's timer; 'memory' as for vmprof_init(). */
+RPY_EXTERN int vmprof_allocation_open(int fd, int take_time_samples,
+                                      int memory);
+/* No more samples than so many a second, or than a share of the time in
+   millionths: see pace.h */
+RPY_EXTERN void vmprof_allocation_limit(intptr_t per_second, intptr_t share);
+/* What the GC calls its types: type_names.h.  Once in a process will do. */
+RPY_EXTERN void vmprof_allocation_type_names(char *text, intptr_t size);
+/* After vmprof_enable().  'lifetimes': what becomes of the objects is to be
+   known, not only of which type they are */
+RPY_EXTERN int vmprof_allocation_start(char *settings, int lifetimes);
+/* The name of a class to which vmprof_allocation_fact() gets this number.  It
+   may come later than the facts, or, in a process that is killed, never. */
+RPY_EXTERN void vmprof_allocation_class_name(intptr_t number, char *name,
+                                             intptr_t size);
+/* The program names this moment. */
+RPY_EXTERN void vmprof_allocation_mark(char *name);
+/* What the GC counts: rgc.ALLOCATION_TOTALS.  NULL until it has begun. */
+RPY_EXTERN void vmprof_allocation_totals(void *totals);
+/* Since the last start: bytes allocated, minor collections, samples, samples
+   without a stack, time samples, time samples that met another sample, bytes
+   that the GC has taken for sampled objects, at most */
+RPY_EXTERN void vmprof_allocation_statistics(intptr_t counts[7]);
+
+/* For the GC */
+RPY_EXTERN intptr_t vmprof_allocation_sampled(intptr_t size, void *address);
+/* 'what': as in sampled_objects.py */
+enum {
+    GC_BEGIN, GC_END, GC_STARTED, GC_ENDED, GC_MARKED, GC_DIED, GC_PROMOTED,
+    GC_PINNED, GC_NOT_KNOWN, GC_FREED, GC_LOST
+};
+RPY_EXTERN intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key,
+                                           intptr_t which, intptr_t type,
+                                           intptr_t size, intptr_t its_class);
+
+/* in vmprof_common.c and vmprof_unix.c */
+PY_STACK_FRAME_T *get_vmprof_stack(void);
+long vmprof_times_ignored(void);
+
+#endif
