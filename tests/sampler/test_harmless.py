@@ -2,11 +2,13 @@
 behaviour, and everything put back when it stops."""
 from __future__ import annotations
 
+import os
 import struct
+import subprocess
 
 import pytest
 
-from conftest import PyPy
+from conftest import PYPY, PyPy
 from made_profiles import BLOCK_ADDRESS
 from peek import PEEK
 from truth import innermost
@@ -286,6 +288,22 @@ def test_no_proc_is_a_refusal(stock_pypy: PyPy) -> None:
     run = stock_pypy.command(str(script))
     assert (run.code, run.err) == (1, "")
     assert "needs /proc/self/maps: No such file" in run.out
+
+
+def test_command_line_without_proc(stock_pypy: PyPy) -> None:
+    """vmprof itself said that it knows no --allocation-sampling."""
+    script = stock_pypy.script("print('ran')")
+    done = subprocess.run(
+        ["unshare", *["--map-root-user"] * (os.getuid() != 0), "--mount", "sh", "-ec",
+         'mount -t tmpfs none /proc; exec "$@"', "sh", PYPY, "-m", "vmprof",
+         "--allocation-sampling", "128k", "-o", "out.vmprof", str(script)],
+        env=stock_pypy.environment, cwd=stock_pypy.folder, text=True,
+        capture_output=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "vmprof: PyPy's command line can't be read from /proc/self/cmdline; is "
+        "/proc mounted? (mount -t proc proc /proc)\n")
+    assert not (stock_pypy.folder / "out.vmprof").exists()
 
 
 def test_program_with_its_own_profiling_timer_gets_it_back(pypy: PyPy) -> None:

@@ -1,11 +1,16 @@
 """Intervals and limits, as users write them."""
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.parsing import (
     check_interval,
+    check_output,
+    make_settings,
     parse_interval,
     parse_limit,
 )
@@ -74,3 +79,39 @@ def test_bad_limits(text: str) -> None:
 def test_out_of_range(number: int) -> None:
     with pytest.raises(AllocationSamplingError, match=str(number)):
         check_interval(number)
+
+
+@pytest.mark.parametrize("settings,kind,words", [
+    ({"seed": "x"}, TypeError, "the seed 'x' is no integer; write"),
+    ({"seed": -1}, ValueError, "the seed -1 is out of range; it must be"),
+    ({"period": "x"}, TypeError, "the period 'x' is no number; write"),
+    ({"period": float("nan")}, ValueError, "the period nan is out of range; it"),
+    ({"gaps": ("fixed", 1)}, ValueError, "the gaps ('fixed', 1) are not known; "),
+    ({"interval": None}, TypeError, "the sample interval None is neither an"),
+    ({"interval": 0}, ValueError, "the sample interval 0 is too small; it must"),
+])
+def test_settings_that_make_no_sense(settings: dict[str, Any],
+                                     kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind) as caught:
+        make_settings(**{"interval": 1024, **settings})
+    assert isinstance(caught.value, AllocationSamplingError)
+    assert str(caught.value).startswith(words)
+
+
+@pytest.mark.parametrize("output,kind,words", [
+    ("a\0b", ValueError, "the output 'a\\x00b' contains a zero byte; write"),
+    (b"a\0b", ValueError, "the output b'a\\x00b' contains a zero byte; write"),
+    ("", ValueError, "the output '' is empty; write"),
+    (3, TypeError, "the output 3 is no file's name; write"),
+    (None, TypeError, "the output None is no file's name; write"),
+])
+def test_outputs_that_are_no_files(output: object, kind: type[Exception],
+                                   words: str) -> None:
+    with pytest.raises(kind) as caught:
+        check_output(output)
+    assert isinstance(caught.value, AllocationSamplingError)
+    assert str(caught.value).startswith(words)
+
+
+def test_outputs_that_are_files() -> None:
+    assert check_output(b"a.vmprof") == check_output(Path("a.vmprof")) == "a.vmprof"

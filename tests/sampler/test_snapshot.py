@@ -103,6 +103,19 @@ def test_dump_and_load(tmp_path: pathlib.Path) -> None:
         ours.Snapshot.load(file)
 
 
+@pytest.mark.parametrize("content", [
+    b"", b"print(1)\n", b"\x1f\x8b\x08\x00", b"\x80\x04\x95", b"\x80\x04h\x07."])
+def test_load_of_what_is_no_snapshot(tmp_path: pathlib.Path,
+                                     content: bytes) -> None:
+    """PyPy's pickle raises KeyError, IndexError and others."""
+    file = tmp_path / "other"
+    file.write_bytes(content)
+    with pytest.raises(pickle.UnpicklingError, match="other' holds no snapshot: "):
+        ours.Snapshot.load(file)
+    with pytest.raises(FileNotFoundError):
+        ours.Snapshot.load(tmp_path / "none")
+
+
 def test_a_recursion_counts_once() -> None:
     """CPython's counts it as often as a line is in the traceback.  Here all
     frames of a function have one line: it would be as often as it is deep."""

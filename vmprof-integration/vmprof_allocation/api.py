@@ -3,11 +3,12 @@ from __future__ import annotations
 
 from vmprof_allocation.engines.base import Statistics
 from vmprof_allocation.errors import AllocationSamplingError, UnknownBuild
-from vmprof_allocation.parsing import make_settings
+from vmprof_allocation.parsing import check_output, make_settings
 from vmprof_allocation.session import Session, mark_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from vmprof_allocation.engines.base import Engine
     from vmprof_allocation.session import Path
     from vmprof_allocation.settings import Gaps
 
@@ -17,6 +18,17 @@ __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
 DEFAULT_INTERVAL = "128k"
 
 _session: Session | None = None
+
+
+class _Started(Session):
+    """One that stop() ends."""
+
+    def _start(self, engine: Engine, fifo: int) -> None:
+        global _session
+        super()._start(engine, fifo)
+        # still in the section: a handler may start and stop others before
+        # start() returns, and this one would hide them from stop()
+        _session = self
 
 
 def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
@@ -36,25 +48,17 @@ def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
     Raises AllocationSamplingError, here or on entry, if that can't be done;
     nothing was changed then.
     """
-    if output is None:
-        raise AllocationSamplingError(
-            "the output None is no file; write for example \"app.vmprof\"")
     return Session(make_settings(interval, seed, gaps, period,
-                                 lifetimes=lifetimes), output)
+                                 lifetimes=lifetimes), check_output(output))
 
 
 def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
           seed: int | None = None, gaps: Gaps = "exponential",
           period: float | None = None, lifetimes: bool = True) -> Session:
     """Begin what stop() ends; see sample()."""
-    global _session
-    session = sample(output, interval, seed=seed, gaps=gaps, period=period,
-                     lifetimes=lifetimes)
-    if _session is None or not _session.is_on:
-        # before it is on: what is on, stop() can end
-        _session = session
+    session = _Started(make_settings(interval, seed, gaps, period,
+                                     lifetimes=lifetimes), check_output(output))
     session.start()
-    _session = session      # another thread may have tried meanwhile
     return session
 
 

@@ -43,6 +43,10 @@ def _read(path: str) -> list[str]:
 def interpreter(original: list[str], arguments: int) -> list[str]:
     """The interpreter and its own flags: what stands before `-m vmprof` and
     its `arguments` in the command line `original`."""
+    if not original:
+        raise AllocationSamplingError(
+            "PyPy's command line can't be read from /proc/self/cmdline; is /proc "
+            "mounted? (mount -t proc proc /proc)")
     flags = original[:len(original) - arguments]
     # -m vmprof, -mvmprof, -Om vmprof, -Omvmprof
     letters, _, _ = (flags or [""]).pop().rpartition("vmprof")

@@ -10,6 +10,14 @@ class AllocationSamplingError(Exception):
     """
 
 
+class WrongType(AllocationSamplingError, TypeError):
+    """A setting of a type that makes no sense."""
+
+
+class WrongValue(AllocationSamplingError, ValueError):
+    """A setting of a value that makes no sense."""
+
+
 class SamplingBusy(AllocationSamplingError):
     """Sampling is just being started or stopped, by code that this was called
     from (a finalizer, a tracing function): nothing was done."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 import time
 
-from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.errors import WrongType, WrongValue
 from vmprof_allocation.settings import Limit, Settings
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ def parse_limit(text: str) -> Limit | None:
     whole, point, fraction = number.partition(".")
     if not (_are_digits(whole + fraction)
             and (value.endswith("%") or (value.endswith("/s") and not point))):
-        raise AllocationSamplingError(
+        raise WrongValue(
             "the limit %r is not understood; %s" % (text, LIMIT_FORMS))
     if len(number) > _MAX_DIGITS:
         raise _limit_out_of_range(text)
@@ -66,8 +66,8 @@ def parse_limit(text: str) -> Limit | None:
     return limit
 
 
-def _limit_out_of_range(text: str) -> AllocationSamplingError:
-    return AllocationSamplingError(
+def _limit_out_of_range(text: str) -> WrongValue:
+    return WrongValue(
         "the limit %r is out of range; it must be 1 to %d samples a second, "
         "or 0.001%% to 50%% of the time in steps of 0.0001%%"
         % (text, MAX_PER_SECOND))
@@ -87,7 +87,7 @@ def parse_interval(text: str) -> int:
     whole, point, fraction = digits.partition(".")
     if not (unit and _are_digits(whole + fraction)
             and (unit > 1 or not point)):
-        raise AllocationSamplingError(
+        raise WrongValue(
             "the sample interval %r is not a number of bytes; write for "
             "example 131072, 128k, 128KiB or 1.5M (all powers of 1024), or "
             "auto" % text)
@@ -105,8 +105,9 @@ def make_interval(interval: int | str) -> int:
     """The sample interval in bytes, given as such or as text; raises
     AllocationSamplingError."""
     if type(interval) not in (int, str):
-        raise AllocationSamplingError(
-            "the sample interval %r is neither an integer nor text" % (interval,))
+        raise WrongType(
+            "the sample interval %r is neither an integer nor text; write for "
+            "example 131072 or \"128k\"" % (interval,))
     return (parse_interval(interval) if isinstance(interval, str)
             else check_interval(interval))
 
@@ -114,7 +115,7 @@ def make_interval(interval: int | str) -> int:
 def check_interval(interval: int, text: str | None = None) -> int:
     """`interval` if it is one, else AllocationSamplingError."""
     if not 1 <= interval <= MAX_INTERVAL:
-        raise AllocationSamplingError(
+        raise WrongValue(
             "the sample interval %s is too %s; it must be between 1 byte and "
             "2**62 bytes" % (interval if text is None else repr(text),
                              "small" if interval < 1 else "large"))
@@ -137,20 +138,44 @@ def make_settings(interval: int | str, seed: int | None = None,
             seed = int.from_bytes(os.urandom(8), "little")
         except NotImplementedError:     # there is no /dev: any other will do
             seed = (os.getpid() << 40 ^ time.time_ns()) & MAX_SEED
+    elif not isinstance(seed, int):
+        raise WrongType(
+            "the seed %r is no integer; write for example 1, or leave it out"
+            % (seed,))
     elif not 0 <= seed <= MAX_SEED:
-        raise AllocationSamplingError(
+        raise WrongValue(
             "the seed %d is out of range; it must be between 0 and 2**64 - 1"
             % seed)
     if gaps not in ("exponential", "fixed"):
-        raise AllocationSamplingError(
-            "the gaps %r are not known; they are exponential or fixed" % gaps)
+        raise WrongValue(
+            "the gaps %r are not known; they are exponential or fixed" % (gaps,))
+    if period is not None and not isinstance(period, (int, float)):
+        raise WrongType(
+            "the period %r is no number; write the seconds between two time "
+            "samples, for example 0.001, or leave it out" % (period,))
     # vmprof's own limits
     if period is not None and not 1e-6 <= period < 1.0:
-        raise AllocationSamplingError(
+        raise WrongValue(
             "the period %r is out of range; it must be at least 0.000001 and "
             "less than 1.0 seconds" % period)
     if limit is not None and gaps == "fixed":
-        raise AllocationSamplingError(
+        raise WrongValue(
             "fixed gaps can't follow a limit: choosing every n-th byte while n "
             "changes is not fair to all bytes; leave --allocation-gaps out")
     return Settings(interval, seed, gaps, period, memory, limit, lifetimes)
+
+
+def check_output(output: object) -> str:
+    """The profile's path if it is one; raises AllocationSamplingError."""
+    try:
+        path = os.fspath(output)  # type: ignore[call-overload]
+    except TypeError:
+        raise WrongType(
+            "the output %r is no file's name; write for example \"app.vmprof\""
+            % (output,)) from None
+    zero = b"\0" if isinstance(path, bytes) else "\0"
+    if not path or zero in path:
+        raise WrongValue(
+            "the output %r %s; write for example \"app.vmprof\"" % (
+                output, "contains a zero byte" if path else "is empty"))
+    return os.fsdecode(path)

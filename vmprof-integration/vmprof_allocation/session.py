@@ -99,18 +99,21 @@ class Session:
         if engine is None:
             engine = choose()
         fifo = self._open_fifo()
+        has_begun = False
         try:
             with Section(_lock):
                 self._start(engine, fifo)
+                has_begun = True
         except SamplingBusy:
             raise
         except BaseException:
-            # also if it is that of a handler that had to wait
-            self.stop()
+            if has_begun:
+                self.stop()     # it is that of a handler that had to wait
             self._discard()
             raise
 
     def _start(self, engine: Engine, fifo: int) -> None:
+        engine.prepare()        # a handler may have started another meanwhile
         self._is_new = False
         if fifo < 0:
             fifo, self._is_new = self._open()

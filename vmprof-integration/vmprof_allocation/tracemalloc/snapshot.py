@@ -302,7 +302,16 @@ class Snapshot:
         trusted."""
         import pickle
         with open(filename, "rb") as file:
-            snapshot = pickle.load(file)
+            try:
+                snapshot = pickle.load(file)
+            except OSError:
+                raise
+            except Exception as e:
+                # PyPy's pickle raises whatever comes
+                raise pickle.UnpicklingError(
+                    "%r holds no snapshot: %s; give load() what dump() wrote"
+                    % (os.fspath(filename), e if isinstance(e, pickle.UnpicklingError)
+                       else repr(e))) from e
         if not isinstance(snapshot, Snapshot):
             raise ValueError("%r holds no snapshot, but a %s" % (
                 filename, type(snapshot).__name__))

@@ -98,8 +98,16 @@ class HookEngine(Engine):
         return self._place.layout.text() if self._place is not None else ""
 
     def prepare(self, knowledge: str = "") -> None:
-        # takes its time, and can be interrupted
-        found = _look(knowledge) if self._place is None else None
+        found = None
+        if self._place is None:
+            try:
+                # takes its time, and can be interrupted
+                found = _look(knowledge)
+            except AllocationSamplingError:
+                # what interrupted it may have found all, and have set hooks:
+                # the code then looks unknown
+                if self._place is None:
+                    raise
         with self._section():
             if self._place is None:
                 assert found is not None

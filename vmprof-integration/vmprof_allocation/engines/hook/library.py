@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.interrupts import Uninterrupted
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -16,9 +17,13 @@ LIBRARY = os.path.join(os.path.dirname(__file__), "_hook.so")
 def load() -> tuple[Any, Any]:
     """Returns cffi's FFI, and the library.  Raises AllocationSamplingError."""
     try:
-        # made by setup.py
-        from ._hook_abi import ffi  # type: ignore[import-not-found,unused-ignore]
-        library = ffi.dlopen(LIBRARY)
+        # a handler that starts, too, would find half a module
+        with Uninterrupted():
+            # made by setup.py
+            from ._hook_abi import (  # type: ignore[import-not-found,unused-ignore]
+                ffi,
+            )
+            library = ffi.dlopen(LIBRARY)
     except ImportError:
         raise AllocationSamplingError(
             "the native part of vmprof-allocation is missing in %s: "
