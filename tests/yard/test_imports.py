@@ -31,13 +31,14 @@ CONVERT = "vmprof_convert"
 READERS, MODEL, ERRORS, WRITERS, VIEW, CLI = (
     CONVERT + "." + name
     for name in ("readers", "model", "errors", "writers", "view", "cli"))
-#: has the options of all formats, and makes the report: from reader to writer
-REPORT = CONVERT + ".report"
+#: has the options of all formats, and makes the report: from reader to writer; and
+#: names all writers
+REPORT, FORMATS = CONVERT + ".report", CONVERT + ".formats"
 #: all that stands between: whatever else there is
 MEANING = tuple(sorted(
     {CONVERT + "." + path.stem for path in (PACKAGES[CONVERT] / CONVERT).iterdir()
      if path.suffix == ".py" and not path.name.startswith("_")}
-    - {MODEL, ERRORS, CLI, REPORT}))
+    - {MODEL, ERRORS, CLI, REPORT, FORMATS}))
 FIREFOX = WRITERS + ".firefox"
 FORMAT = FIREFOX + ".format"
 SAMPLER = "vmprof_allocation"

@@ -1,0 +1,72 @@
+"""The formats that profiles can be written in: a row for each.
+
+A writer of profiles gets those of one run, with the samples that were asked for: one
+for each process, of which the first began it.  A form of the report has no writer
+here: what it is made of is added up while a profile is read (report.py).
+"""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, NamedTuple, Optional
+
+from vmprof_convert import report
+from vmprof_convert.model import Profile
+
+#: progress(done, total) is called now and then; None: nobody looks
+Progress = Optional[Callable[[int, int], None]]
+#: Writes the profiles to the stream.  Returns what of them the format could not hold,
+#: a line each, for who reads it.  Raises ProfileError if it can hold nothing of them.
+Write = Callable[[Sequence[Profile], BinaryIO, argparse.Namespace, Progress],
+                 Sequence[str]]
+
+FIREFOX = "firefox"
+
+
+class Format(NamedTuple):
+    name: str
+    #: what files of this format end with; .gz: what is written gets compressed
+    suffixes: tuple[str, ...]
+    #: whose or what it is, in the help: "the Firefox Profiler's"
+    what: str
+    #: None: a form of the report
+    write: Write | None = None
+    #: what is behind the profile's name, where no output is named; empty: it goes to
+    #: standard output
+    default: str = ""
+    #: options that no other format has, as argparse names them
+    options: tuple[str, ...] = ()
+    #: whether a file can hold several processes
+    several: bool = True
+
+
+# Writers are imported when they write: most runs need none of them.
+
+
+def _firefox(profiles: Sequence[Profile], out: BinaryIO, options: argparse.Namespace,
+             progress: Progress) -> Sequence[str]:
+    from vmprof_convert import source_text
+    from vmprof_convert.writers import firefox
+    profile, = profiles
+    texts, missing = (source_text.read(profile) if options.sources else (None, 0))
+    firefox.write(profile, out, progress, unit=options.axis, texts=texts,
+                  missing_texts=missing)
+    return ()
+
+
+FORMATS = {format_.name: format_ for format_ in (
+    Format(FIREFOX, (".json", ".json.gz"), "the Firefox Profiler's", _firefox,
+           default=".json.gz", options=("sources", "axis"), several=False),
+    Format(report.TABLE, (".txt",), "a table"),
+    Format(report.MARKDOWN, (".md",), "Markdown"),
+    # other JSON is the Profiler's, so that this has to be asked for
+    Format(report.JSON, (), "the table for programs"),
+)}
+
+
+def of_name(name: str) -> Format | None:
+    """That of a file of this name; None: it says nothing."""
+    found = [(len(suffix), format_.name) for format_ in FORMATS.values()
+             for suffix in format_.suffixes if name.endswith(suffix)]
+    # .speedscope.json is more than .json
+    return FORMATS[max(found)[1]] if found else None
