@@ -75,6 +75,10 @@ def _parser() -> argparse.ArgumentParser:
         "--axis", choices=[firefox.TIME, firefox.BYTES], default=firefox.TIME,
         help="what the Profiler's x axis is: time, or bytes allocated since the "
              "start (default: time)")
+    parser.add_argument_group("for flamegraph.pl").add_argument(
+        "--weight", choices=("bytes", "objects", "time"),
+        help="what the numbers behind the stacks are (default: bytes, or time samples "
+             "where there are no others)")
     parser.add_argument(
         "--salvage", action="store_true",
         help="read a profile that was cut off in the middle of a record")

@@ -54,9 +54,40 @@ def _firefox(profiles: Sequence[Profile], out: BinaryIO, options: argparse.Names
     return ()
 
 
+def _pprof(profiles: Sequence[Profile], out: BinaryIO, options: argparse.Namespace,
+           progress: Progress) -> Sequence[str]:
+    from vmprof_convert.writers import pprof
+    return pprof.write(profiles, out)
+
+
+def _speedscope(profiles: Sequence[Profile], out: BinaryIO,
+                options: argparse.Namespace, progress: Progress) -> Sequence[str]:
+    from vmprof_convert.writers import speedscope
+    return speedscope.write(profiles, out)
+
+
+def _collapsed(profiles: Sequence[Profile], out: BinaryIO,
+               options: argparse.Namespace, progress: Progress) -> Sequence[str]:
+    from vmprof_convert.writers import collapsed
+    return collapsed.write(profiles, out, options.weight or "")
+
+
+def _chrome(profiles: Sequence[Profile], out: BinaryIO, options: argparse.Namespace,
+            progress: Progress) -> Sequence[str]:
+    from vmprof_convert.writers import chrome
+    return chrome.write(profiles, out)
+
+
 FORMATS = {format_.name: format_ for format_ in (
     Format(FIREFOX, (".json", ".json.gz"), "the Firefox Profiler's", _firefox,
            default=".json.gz", options=("sources", "axis"), several=False),
+    Format("pprof", (".pb.gz", ".pb"), "pprof's", _pprof, default=".pb.gz"),
+    Format("speedscope", (".speedscope.json", ".speedscope.json.gz"), "speedscope's",
+           _speedscope, default=".speedscope.json"),
+    Format("collapsed", (".collapsed", ".folded"), "flamegraph.pl's", _collapsed,
+           options=("weight",)),
+    Format("chrome", (".heapprofile",), "that of Chrome's DevTools", _chrome,
+           default=".heapprofile"),
     Format(report.TABLE, (".txt",), "a table"),
     Format(report.MARKDOWN, (".md",), "Markdown"),
     # other JSON is the Profiler's, so that this has to be asked for

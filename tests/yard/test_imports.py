@@ -112,6 +112,9 @@ PLANTED = {
     "the writer leaks_json knows no other": [
         (WRITERS + ".leaks_json", WRITERS + ".leaks")],
     "the writer leaks knows no other": [(WRITERS + ".leaks", WRITERS + ".table")],
+    **{"the writer %s knows no other" % name: [
+        (WRITERS + "." + name, WRITERS + ".table")]
+       for name in ("chrome", "collapsed", "pprof", "speedscope")},
     "the Firefox builder knows the format, and no profile": [
         (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".units"),
         (FORMAT + ".threads", FIREFOX + ".convert")],
