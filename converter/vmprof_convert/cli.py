@@ -139,8 +139,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if len(options.profiles) > 1:
         if options.profiles.count(STANDARD) > 1:
             parser.error("standard input can be read once")
-        if options.view or (format_.write is not None and target is not None
-                            and not format_.several):
+        if options.view or (format_.write is not None and target is not None):
             parser.error("one file of %s holds one profile: %d were named"
                          % (format_.what, len(options.profiles)))
     return options
@@ -160,8 +159,8 @@ def _run(options: argparse.Namespace) -> None:
             output.check_target(target, path)
     format_ = FORMATS[options.to]
     if format_.write is not None:
-        for group in [paths] if format_.several else [[path] for path in paths]:
-            _convert(group, target, options, format_)
+        for path in paths:
+            _convert(path, target, options, format_)
         return
     parts = []
     seen_on = report.terminal() if target is None else report.file_()
@@ -179,26 +178,24 @@ def _run(options: argparse.Namespace) -> None:
         _say("wrote %s" % target)
 
 
-def _convert(paths: list[str], target: str | None, options: argparse.Namespace,
+def _convert(path: str, target: str | None, options: argparse.Namespace,
              format_: Format) -> None:
     """To a format that is no report."""
-    is_standard = options.output == STANDARD or STANDARD in paths
+    is_standard = STANDARD in (options.output, path)
     if target is None and not options.view and not is_standard and format_.default:
-        target = paths[0] + format_.default
-        for path in paths:
-            output.check_target(target, path)
+        target = path + format_.default
+        output.check_target(target, path)
     # without what only filters need
     from vmprof_convert.selection import select
-    profiles = []
-    for path in paths:
-        with _About(path), progress_bar("reading", "B") as progress:
-            profiles.append(select(readers.read(
-                _source(path), salvage=options.salvage, progress=progress),
-                report.selection(options)))
     converted = io.BytesIO()
     assert format_.write is not None
-    with _About(paths[0]), progress_bar("converting", " stacks") as progress:
-        left_out = format_.write(profiles, converted, options, progress)
+    with _About(path):
+        with progress_bar("reading", "B") as progress:
+            profile = readers.read(_source(path), salvage=options.salvage,
+                                   progress=progress)
+        profile = select(profile, report.selection(options))
+        with progress_bar("converting", " stacks") as progress:
+            left_out = format_.write(profile, converted, options, progress)
     data = converted.getvalue()
     if target is not None:
         output.write(target, data)
@@ -206,7 +203,7 @@ def _convert(paths: list[str], target: str | None, options: argparse.Namespace,
     for line in left_out:
         print("vmprof-convert: %s" % printable(line), file=sys.stderr)
     if options.view:
-        serve.view(data, firefox.query(profiles[0]), options.port)
+        serve.view(data, firefox.query(profile), options.port)
     elif target is None:
         _write_out(data)
 

@@ -1,8 +1,8 @@
 """The formats that profiles can be written in: a row for each.
 
-A writer of profiles gets those of one run, with the samples that were asked for: one
-for each process, of which the first began it.  A form of the report has no writer
-here: what it is made of is added up while a profile is read (report.py).
+A writer gets a profile with the samples that were asked for; if it is of several
+processes, Profile.processes says which.  A form of the report has no writer here:
+what it is made of is added up while a profile is read (report.py).
 """
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from vmprof_convert.model import Profile
 
 #: progress(done, total) is called now and then; None: nobody looks
 Progress = Optional[Callable[[int, int], None]]
-#: Writes the profiles to the stream.  Returns what of them the format could not hold,
-#: a line each, for who reads it.  Raises ProfileError if it can hold nothing of them.
-Write = Callable[[Sequence[Profile], BinaryIO, argparse.Namespace, Progress],
-                 Sequence[str]]
+#: Writes the profile to the stream.  Returns what of it the format could not hold, a
+#: line each, for who reads it.  Raises ProfileError if it can hold nothing of it.
+Write = Callable[[Profile, BinaryIO, argparse.Namespace, Progress], Sequence[str]]
 
 FIREFOX = "firefox"
 
@@ -36,51 +35,48 @@ class Format(NamedTuple):
     default: str = ""
     #: options that no other format has, as argparse names them
     options: tuple[str, ...] = ()
-    #: whether a file can hold several processes
-    several: bool = True
 
 
 # Writers are imported when they write: most runs need none of them.
 
 
-def _firefox(profiles: Sequence[Profile], out: BinaryIO, options: argparse.Namespace,
+def _firefox(profile: Profile, out: BinaryIO, options: argparse.Namespace,
              progress: Progress) -> Sequence[str]:
     from vmprof_convert import source_text
     from vmprof_convert.writers import firefox
-    profile, = profiles
     texts, missing = (source_text.read(profile) if options.sources else (None, 0))
     firefox.write(profile, out, progress, unit=options.axis, texts=texts,
                   missing_texts=missing)
     return ()
 
 
-def _pprof(profiles: Sequence[Profile], out: BinaryIO, options: argparse.Namespace,
+def _pprof(profile: Profile, out: BinaryIO, options: argparse.Namespace,
            progress: Progress) -> Sequence[str]:
     from vmprof_convert.writers import pprof
-    return pprof.write(profiles, out)
+    return pprof.write(profile, out)
 
 
-def _speedscope(profiles: Sequence[Profile], out: BinaryIO,
+def _speedscope(profile: Profile, out: BinaryIO,
                 options: argparse.Namespace, progress: Progress) -> Sequence[str]:
     from vmprof_convert.writers import speedscope
-    return speedscope.write(profiles, out)
+    return speedscope.write(profile, out)
 
 
-def _collapsed(profiles: Sequence[Profile], out: BinaryIO,
+def _collapsed(profile: Profile, out: BinaryIO,
                options: argparse.Namespace, progress: Progress) -> Sequence[str]:
     from vmprof_convert.writers import collapsed
-    return collapsed.write(profiles, out, options.weight or "")
+    return collapsed.write(profile, out, options.weight or "")
 
 
-def _chrome(profiles: Sequence[Profile], out: BinaryIO, options: argparse.Namespace,
+def _chrome(profile: Profile, out: BinaryIO, options: argparse.Namespace,
             progress: Progress) -> Sequence[str]:
     from vmprof_convert.writers import chrome
-    return chrome.write(profiles, out)
+    return chrome.write(profile, out)
 
 
 FORMATS = {format_.name: format_ for format_ in (
     Format(FIREFOX, (".json", ".json.gz"), "the Firefox Profiler's", _firefox,
-           default=".json.gz", options=("sources", "axis"), several=False),
+           default=".json.gz", options=("sources", "axis")),
     Format("pprof", (".pb.gz", ".pb"), "pprof's", _pprof, default=".pb.gz"),
     Format("speedscope", (".speedscope.json", ".speedscope.json.gz"), "speedscope's",
            _speedscope, default=".speedscope.json"),

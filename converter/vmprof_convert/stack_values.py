@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
@@ -165,40 +165,35 @@ def tick_seconds(profile: Profile) -> float:
     return seconds if 0 < seconds < _MAX_PERIOD else 0.0
 
 
-def process_name(profile: Profile) -> str:
-    """Of one among several."""
-    return "process %s" % shortened(profile.settings.get("pid", "") or "?")
-
-
 def thread_name(profile: Profile, thread: int) -> str:
     """MainThread, or the kernel's number; empty: not known."""
     name = names(profile).get(thread, "")
     return shortened(name) if name else str(thread) if thread else ""
 
 
-def check_samples(profiles: Sequence[Profile]) -> None:
+def check_samples(profile: Profile) -> None:
     """Raises ProfileError if there are none."""
-    if not any(len(profile.samples) for profile in profiles):
+    if not len(profile.samples):
         raise ProfileError("there are no samples in it, and so nothing to write")
 
 
-def left_out(profiles: Sequence[Profile], *lacking: str) -> list[str]:
-    """What of the profiles a format has no place for, in a line, if it is anything:
+def left_out(profile: Profile, *lacking: str) -> list[str]:
+    """What of the profile a format has no place for, in a line, if it is anything:
     `lacking` are THREADS to OBJECTS; none of these formats has times."""
     words = []
     if TICKS in lacking:
-        ticks = sum(profile.samples.size.count(0) for profile in profiles)
+        ticks = profile.samples.size.count(0)
         words += [format_number(ticks, "time sample")] if ticks else []
     if THREADS in lacking:
-        threads = sum(len(set(profile.samples.thread)) for profile in profiles)
+        threads = len(set(profile.samples.thread))
         words += ["which of %d threads it was" % threads] if threads > 1 else []
-    if TYPES in lacking and any(profile.has_types for profile in profiles):
+    if TYPES in lacking and profile.has_types:
         words.append("types")
     if OBJECTS in lacking:
         words.append("numbers of objects")
-    if FATES in lacking and any(profile.has_lifetimes for profile in profiles):
+    if FATES in lacking and profile.has_lifetimes:
         words.append("what became of objects (--fate chooses)")
-    marks = sum(len(profile.marks) for profile in profiles)
+    marks = len(profile.marks)
     words += [format_number(marks, "mark")] if marks else []
     return [printable("not in there, as the format has no place for it: %s"
                       % ", ".join([*words, "times"]))]

@@ -87,7 +87,7 @@ def test_each_function_s_bytes_and_objects(pprof: Run) -> None:
     profile = a_heap()
     heap = summarize(profile, choice=Choice((FUNCTION, TYPE)))
     out = io.BytesIO()
-    writer.write([profile], out)
+    writer.write(profile, out)
     Path("app.pb").write_bytes(out.getvalue())
     samples = raw(pprof("-raw", "app.pb"))
     sums: dict[tuple[str, str], dict[str, int]] = collections.defaultdict(
@@ -155,18 +155,6 @@ def test_a_difference(pprof: Run) -> None:
     after = write(one(90_000), name="after")
     text = pprof("-top", "-unit=B", "-diff_base", before, after)
     assert flat(text) == {"grows (app.py:1)": 70_000}
-
-
-def test_several_processes_have_a_label(pprof: Run) -> None:
-    for pid in (11, 12):
-        log = Log()
-        log.settings(pid=pid)
-        log.allocation([log.function("f")], size=pid * 1000)
-        Path("%d.vmprof" % pid).write_bytes(log.data())
-    assert cli.main(["11.vmprof", "12.vmprof", "-o", "both.pb.gz"]) == 0
-    assert [(sample.labels["process"], sample.values["alloc_space"])
-            for sample in raw(pprof("-raw", "both.pb.gz"))] == [
-                ("11", 11_000), ("12", 12_000)]
 
 
 def test_what_the_profile_does_not_have_is_no_sample_type(pprof: Run) -> None:

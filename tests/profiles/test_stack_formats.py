@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
@@ -108,23 +108,10 @@ def test_a_stack_that_is_deeper_than_json_allows() -> None:
     log.allocation([f] * 20_000, size=100_000)
     profile = readers.read_bytes(log.data())
     out = io.BytesIO()
-    chrome.write([profile], out)
+    chrome.write(profile, out)
     # with the root, and that of stacks without their callers
     assert out.getvalue().count(b'"selfSize"') == 20_002
     assert sum(read_collapsed(profile).values()) == 100_000
-
-
-def test_several_processes_are_roots() -> None:
-    logs = []
-    for pid in (11, 12):
-        log = Log()
-        log.settings(pid=pid)
-        log.allocation([log.function("f")], size=pid * 1000)
-        logs.append(readers.read_bytes(log.data()))
-    expected = {("process %d" % pid, "f (app.py:1)"): pid * 1000 for pid in (11, 12)}
-    assert read_collapsed(*logs) == expected
-    assert read_chrome(*logs) == expected
-    assert read_speedscope("allocated bytes", *logs) == expected
 
 
 @pytest.fixture
@@ -153,7 +140,7 @@ def test_speedscope_s_schema(speedscope_schema: Json,
         jsonschema.validate(found, speedscope_schema)
 
 
-WRITERS: dict[str, Callable[[Sequence[Profile], io.BytesIO], list[str]]] = {
+WRITERS: dict[str, Callable[[Profile, io.BytesIO], list[str]]] = {
     "collapsed": collapsed.write, "speedscope": speedscope.write,
     "chrome": chrome.write, "pprof": pprof.write}
 
@@ -164,7 +151,7 @@ def test_nothing_to_write(name: str) -> None:
     log.settings()
     out = io.BytesIO()
     with pytest.raises(ProfileError, match="no samples"):
-        WRITERS[name]([readers.read_bytes(log.data())], out)
+        WRITERS[name](readers.read_bytes(log.data()), out)
     assert out.getvalue() == b""
 
 
@@ -176,7 +163,7 @@ def test_nothing_to_write(name: str) -> None:
 ])
 def test_what_a_format_cannot_hold_is_said(name: str, said: str) -> None:
     profile = readers.read_bytes(rich_log().data())
-    assert WRITERS[name]([profile], io.BytesIO()) == [
+    assert WRITERS[name](profile, io.BytesIO()) == [
         "not in there, as the format has no place for it: " + said]
 
 
@@ -186,7 +173,7 @@ def test_types_marks_and_fates_that_are_left_out() -> None:
     heap.collect()
     heap.log.mark(heap.now, "x")
     profile = readers.read_bytes(heap.data())
-    line, = chrome.write([profile], io.BytesIO())
+    line, = chrome.write(profile, io.BytesIO())
     assert line.endswith("types, numbers of objects, what became of objects (--fate "
                          "chooses), 1 mark, times")
 
@@ -196,7 +183,7 @@ def test_names_are_data(name: str) -> None:
     """No character that a terminal obeys, or that ends a line."""
     profile = readers.read_bytes(hostile_names.log().data())
     out = io.BytesIO()
-    WRITERS[name]([profile], out)
+    WRITERS[name](profile, out)
     data = out.getvalue()
     if name == "pprof":
         return      # its own reader checks that: test_pprof.py

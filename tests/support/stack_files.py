@@ -34,9 +34,9 @@ def a_heap() -> Profile:
     return readers.read_bytes(heap.data())
 
 
-def read_collapsed(*profiles: Profile, weight: str = "bytes") -> dict[Stack, int]:
+def read_collapsed(profile: Profile, weight: str = "bytes") -> dict[Stack, int]:
     out = io.BytesIO()
-    collapsed.write(profiles, out, weight)
+    collapsed.write(profile, out, weight)
     result = {}
     for line in out.getvalue().decode("utf-8").split("\n")[:-1]:
         # as flamegraph.pl does
@@ -53,15 +53,15 @@ def text_of(frame: Json) -> str:
         "file" in frame) else str(frame["name"])
 
 
-def speedscope_json(*profiles: Profile) -> Json:
+def speedscope_json(profile: Profile) -> Json:
     out = io.BytesIO()
-    speedscope.write(profiles, out)
+    speedscope.write(profile, out)
     found: Json = json.loads(out.getvalue())
     return found
 
 
-def read_speedscope(name: str, *profiles: Profile) -> dict[Stack, int]:
-    found = speedscope_json(*profiles)
+def read_speedscope(name: str, profile: Profile) -> dict[Stack, int]:
+    found = speedscope_json(profile)
     shown, = (one for one in found["profiles"] if one["name"] == name)
     result: dict[Stack, int] = collections.Counter()
     for stack, weight in zip(shown["samples"], shown["weights"]):
@@ -71,9 +71,9 @@ def read_speedscope(name: str, *profiles: Profile) -> dict[Stack, int]:
     return dict(result)
 
 
-def read_chrome(*profiles: Profile) -> dict[Stack, int]:
+def read_chrome(profile: Profile) -> dict[Stack, int]:
     out = io.BytesIO()
-    chrome.write(profiles, out)
+    chrome.write(profile, out)
     found = json.loads(out.getvalue())
     result: dict[Stack, int] = {}
     numbers = {}

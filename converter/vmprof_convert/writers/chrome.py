@@ -3,7 +3,6 @@ tree (Profiler protocol, HeapProfiler.SamplingHeapProfile)."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import BinaryIO
 
 from vmprof_convert import stack_values
@@ -23,32 +22,28 @@ class _Node:
         self.children: dict[Place, _Node] = {}
 
 
-def write(profiles: Sequence[Profile], out: BinaryIO) -> list[str]:
+def write(profile: Profile, out: BinaryIO) -> list[str]:
     """Returns what is left out.  Raises ProfileError."""
-    stack_values.check_samples(profiles)
-    if not any(any(profile.samples.size) for profile in profiles):
+    stack_values.check_samples(profile)
+    if not any(profile.samples.size):
         raise ProfileError("has no allocation samples, and a .heapprofile holds "
                            "nothing else")
     root = _Node(1, Place("(root)"))
     count = 1
-    for profile in profiles:
-        places = Places(profile)
-        all_ = values(profile)
-        outer = [Place(stack_values.process_name(profile))] if (
-            len(profiles) > 1) else []
-        for part, bytes_ in zip(all_, whole(
-                value.bytes for value in all_.values())):
-            node = root
-            for place in outer + places.of(part.stack):
-                child = node.children.get(place)
-                if child is None:
-                    count += 1
-                    child = node.children[place] = _Node(count, place)
-                node = child
-            node.bytes += bytes_
+    places = Places(profile)
+    all_ = values(profile)
+    for part, bytes_ in zip(all_, whole(value.bytes for value in all_.values())):
+        node = root
+        for place in places.of(part.stack):
+            child = node.children.get(place)
+            if child is None:
+                count += 1
+                child = node.children[place] = _Node(count, place)
+            node = child
+        node.bytes += bytes_
     _write(root, out)
     return stack_values.left_out(
-        profiles, stack_values.THREADS, stack_values.TYPES, stack_values.OBJECTS,
+        profile, stack_values.THREADS, stack_values.TYPES, stack_values.OBJECTS,
         stack_values.FATES, stack_values.TICKS)
 
 

@@ -5,7 +5,7 @@ each with its number and kind, which is a number (a varint) or bytes.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import BinaryIO
 
 from vmprof_convert import remarks, stack_values
@@ -32,26 +32,24 @@ TICKS = (("samples", "count"),)
 CPU = (("cpu", "nanoseconds"),)
 
 
-def write(profiles: Sequence[Profile], out: BinaryIO) -> list[str]:
+def write(profile: Profile, out: BinaryIO) -> list[str]:
     """Not compressed.  Returns what is left out.  Raises ProfileError."""
-    stack_values.check_samples(profiles)
-    file = _File(profiles)
-    for profile in profiles:
-        file.add(profile, is_one=len(profiles) == 1)
+    stack_values.check_samples(profile)
+    file = _File(profile)
+    file.add_samples()
     file.write(out)
-    return stack_values.left_out(profiles)
+    return stack_values.left_out(profile)
 
 
 class _File:
-    def __init__(self, profiles: Sequence[Profile]) -> None:
-        sizes = [size for profile in profiles for size in set(profile.samples.size)]
+    def __init__(self, profile: Profile) -> None:
+        sizes = set(profile.samples.size)
         self._has_allocations = any(sizes)
-        self._has_lifetimes = self._has_allocations and all(
-            profile.has_lifetimes for profile in profiles)
+        self._has_lifetimes = self._has_allocations and profile.has_lifetimes
         self._has_time = 0 in sizes
         # of a time that isn't known there is no sum
-        self._has_seconds = self._has_time and all(map(tick_seconds, profiles))
-        self._profiles = profiles
+        self._has_seconds = self._has_time and tick_seconds(profile) > 0
+        self._profile = profile
         self._strings = {"": 0}
         self._functions: dict[Place, int] = {}
         self._locations: dict[tuple[Place, int], bytes] = {}
@@ -65,11 +63,10 @@ class _File:
         return [*ALLOCATIONS * self._has_allocations, *IN_USE * self._has_lifetimes,
                 *TICKS * self._has_time, *CPU * self._has_seconds]
 
-    def add(self, profile: Profile, *, is_one: bool) -> None:
+    def add_samples(self) -> None:
+        profile = self._profile
         places, type_names = Places(profile), TypeNames(profile)
         of_frames = _Locations(self, places)
-        labels = {} if is_one else {"process": stack_values.process_name(
-            profile).removeprefix("process ")}
         period = 1e9 * tick_seconds(profile)
         stacks: dict[int, bytes] = {}
         known: dict[tuple[int, int], bytes] = {}
@@ -86,16 +83,13 @@ class _File:
             label = known.get(part[1:])
             if label is None:
                 thread = stack_values.thread_name(profile, part.thread)
-                if thread:
-                    labels["thread"] = thread
-                labels.pop("type", None)
+                labels = {"thread": thread} if thread else {}
                 if profile.has_types and part.type != stack_values.NONE:
                     labels["type"] = type_names.shown(part.type).name
                 label = known[part[1:]] = b"".join(
                     _bytes(3, _number(1, self._string(key))
                            + _number(2, self._string(text)))
                     for key, text in sorted(labels.items()))
-                labels.pop("thread", None)
             self._samples.append((locations, label))
             for column, number in zip(self._columns, self._numbers(value, period)):
                 column.append(number)
@@ -139,27 +133,26 @@ class _File:
         return self._strings.setdefault(text, len(self._strings))
 
     def write(self, out: BinaryIO) -> None:
-        first = self._profiles[0]
+        profile = self._profile
         types = self._types()
         head = b"".join(_bytes(_SAMPLE_TYPE, self._value_type(*type_))
                         for type_ in types)
         # there are names, files and lines: pprof need not look for them
         head += _bytes(_MAPPING, _number(1, 1) + _number(5, self._string(
-            shortened(first.command.partition(" ")[0]) or first.interpreter))
+            shortened(profile.command.partition(" ")[0]) or profile.interpreter))
             + b"".join(_number(field, 1) for field in (7, 8, 9, 10)))
-        if first.start_time:
-            head += _number(_TIME, round(first.start_time * 1e9))
-        head += _number(_DURATION, max(profile.end for profile in self._profiles))
+        if profile.start_time:
+            head += _number(_TIME, round(profile.start_time * 1e9))
+        head += _number(_DURATION, profile.end)
         head += _bytes(_PERIOD_TYPE, self._value_type(
             *("space", "bytes") if self._has_allocations else CPU[0]))
-        head += _number(_PERIOD, first.interval if self._has_allocations
-                        else round(1e9 * tick_seconds(first)))
+        head += _number(_PERIOD, profile.interval if self._has_allocations
+                        else round(1e9 * tick_seconds(profile)))
         head += _number(_DEFAULT, self._string(
             types[1 if self._has_allocations else -1][0]))
-        for profile in self._profiles:
-            for line in [shortened(profile.command, 1000)] + remarks.of_run(profile):
-                if line:
-                    head += _number(_COMMENT, self._string(printable(line)))
+        for line in [shortened(profile.command, 1000), *remarks.of_run(profile)]:
+            if line:
+                head += _number(_COMMENT, self._string(printable(line)))
         out.write(head)
         numbers = zip(*map(whole, self._columns))
         for (locations, label), row in zip(self._samples, numbers):

@@ -4,7 +4,7 @@ package speedscope."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
 
 from vmprof_convert import stack_values
@@ -29,24 +29,21 @@ _KINDS = (
     _Kind("time samples", "none", lambda value: value.ticks))
 
 
-def write(profiles: Sequence[Profile], out: BinaryIO) -> list[str]:
+def write(profile: Profile, out: BinaryIO) -> list[str]:
     """Returns what is left out.  Raises ProfileError."""
-    stack_values.check_samples(profiles)
+    stack_values.check_samples(profile)
     frames = _Frames()
     stacks: list[list[int]] = []
     rows: list[Value] = []
-    for profile in profiles:
-        root = [frames.number(Place(stack_values.process_name(profile)))] if (
-            len(profiles) > 1) else []
-        _add(profile, root, frames, stacks, rows)
+    _add(profile, frames, stacks, rows)
     shown = [_profile(kind, stacks, rows) for kind in _KINDS
              if any(map(kind.of, rows))]
     out.write(json.dumps({
         "$schema": SCHEMA, "exporter": "vmprof-convert", "activeProfileIndex": 0,
-        "name": shortened(profiles[0].command) or "allocations",
+        "name": shortened(profile.command) or "allocations",
         "shared": {"frames": frames.json}, "profiles": shown,
     }, separators=(",", ":")).encode("ascii"))
-    return stack_values.left_out(profiles, stack_values.THREADS)
+    return stack_values.left_out(profile, stack_values.THREADS)
 
 
 class _Frames:
@@ -67,14 +64,14 @@ class _Frames:
         return found
 
 
-def _add(profile: Profile, root: list[int], frames: _Frames,
-         stacks: list[list[int]], rows: list[Value]) -> None:
+def _add(profile: Profile, frames: _Frames, stacks: list[list[int]],
+         rows: list[Value]) -> None:
     places, type_names = Places(profile), TypeNames(profile)
     known: dict[int, list[int]] = {}
     for part, value in values(profile, types=profile.has_types).items():
         stack = known.get(part.stack)
         if stack is None:
-            stack = known[part.stack] = root + list(
+            stack = known[part.stack] = list(
                 map(frames.number, places.of(part.stack)))
         if profile.has_types and part.type != stack_values.NONE:
             stack = [*stack, frames.number(
