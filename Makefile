@@ -25,7 +25,7 @@ WORKERS := 2
 IN_PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 ENVIRONMENTS := .build/pypy .build/python .build/test .build/bench .build/node \
 	.build/python2 .build/rpython/tree .build/rpython/pristine \
-	.build/system-rpython .build/system-suites
+	.build/system-rpython .build/system-suites .build/system-go
 
 INTEGRATION := $(shell find vmprof-integration -name '*.py' -o -name '*.[ch]' \
 	-o -name '*.toml' -o -name '*.pth' -o -name '*.rst')
@@ -60,7 +60,7 @@ run: .build/pypy .build/python
 # Linters, types, and the tests that start no other interpreter
 check: .build/pypy .build/python .build/test lint
 	.venv/bin/pytest tests $(IN_PARALLEL) -q \
-		-m "not (pypy or node or python2 or translated or slow or hard)"
+		-m "not (pypy or node or go or python2 or translated or slow or hard)"
 
 # All but what is marked `hard`.  What has to be translated is translated
 # meanwhile (tests/rpython/test_translations.py).
@@ -152,6 +152,13 @@ endef
 	@need=; \
 	$(PYPY) -c 'import test.test_weakset' 2>/dev/null || \
 		need="$$need pypy3-lib-testsuite"; \
+	$(call apt_install,$$need)
+	@touch $@
+
+# pprof, which opens what we write for it.
+.build/system-go: | .build/system-suites
+	@need=; \
+	command -v go >/dev/null || need="$$need golang-go"; \
 	$(call apt_install,$$need)
 	@touch $@
 

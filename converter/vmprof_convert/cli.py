@@ -10,8 +10,9 @@ import stat
 import sys
 from collections.abc import Sequence
 
-from vmprof_convert import readers, report, source_text
+from vmprof_convert import formats, readers, report
 from vmprof_convert.errors import ProfileError
+from vmprof_convert.formats import FIREFOX, FORMATS, Format
 from vmprof_convert.printable import printable
 from vmprof_convert.view import output, serve
 from vmprof_convert.view.progress import progress_bar
@@ -22,12 +23,6 @@ EXIT_INTERRUPTED = 130
 
 #: standard input, or output
 STANDARD = "-"
-
-FIREFOX = "firefox"
-#: what names of each format's files end with; those of a report for programs are no
-#: other than the Profiler's, so that one has to be asked for
-SUFFIXES = {FIREFOX: (".json", ".json.gz"), report.TABLE: (".txt",),
-            report.MARKDOWN: (".md",), report.JSON: ()}
 
 
 class _Version(argparse.Action):
@@ -54,17 +49,18 @@ def _parser() -> argparse.ArgumentParser:
                         help="print it, and nothing else")
     parser.add_argument(
         "-o", "--output", metavar="OUT",
-        help="the file to write, in the format that its name says: .json or "
-             ".json.gz (the Firefox Profiler's), .txt (a table) or .md "
-             "(Markdown); - is standard output")
+        help="the file to write, in the format that its name says: %s; - is "
+             "standard output" % ", ".join(
+                 "%s (%s)" % (" or ".join(format_.suffixes), format_.what)
+                 for format_ in FORMATS.values() if format_.suffixes))
     parser.add_argument(
         "--view", action="store_true",
         help="open the profile in the Firefox Profiler; it is served on this "
              "machine only, until Ctrl-C")
     parser.add_argument(
-        "--to", metavar="FORMAT", choices=tuple(SUFFIXES),
-        help="%s; json is the table for programs (default: what the output's name "
-             "says, or a table)" % ", ".join(SUFFIXES))
+        "--to", metavar="FORMAT", choices=tuple(FORMATS),
+        help="%s (default: what the output's name says, or a table)" % ", ".join(
+            "%s (%s)" % (format_.name, format_.what) for format_ in FORMATS.values()))
     of_firefox = parser.add_argument_group("for the Firefox Profiler")
     of_firefox.add_argument(
         "--port", type=_port, default=0, metavar="PORT",
@@ -79,6 +75,10 @@ def _parser() -> argparse.ArgumentParser:
         "--axis", choices=[firefox.TIME, firefox.BYTES], default=firefox.TIME,
         help="what the Profiler's x axis is: time, or bytes allocated since the "
              "start (default: time)")
+    parser.add_argument_group("for flamegraph.pl").add_argument(
+        "--weight", choices=("bytes", "objects", "time"),
+        help="what the numbers behind the stacks are (default: bytes, or time samples "
+             "where there are no others)")
     parser.add_argument(
         "--salvage", action="store_true",
         help="read a profile that was cut off in the middle of a record")
@@ -109,41 +109,40 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.to is None:
         options.to = FIREFOX if options.view else options.form
         if target not in (None, STANDARD) and options.form == report.TABLE:
-            options.to = _format_of(target or "")
-            if options.view and options.to != FIREFOX:
+            found = formats.of_name(target or "")
+            if options.view and (found is None or found.name != FIREFOX):
                 parser.error("%s: with --view, the output's name must end with %s"
-                             % (target, " or ".join(SUFFIXES[FIREFOX])))
-            if options.to is None:
+                             % (target, " or ".join(FORMATS[FIREFOX].suffixes)))
+            if found is None:
                 parser.error(
                     "%s: the output's name must end with %s; or say with --to what "
                     "it is to be" % (target, " or ".join(
-                        suffix for suffixes in SUFFIXES.values()
-                        for suffix in suffixes)))
-    if options.to == FIREFOX:
+                        suffix for format_ in FORMATS.values()
+                        for suffix in format_.suffixes)))
+            options.to = found.name
+    format_ = FORMATS[options.to]
+    if format_.write is None:
+        options.form = options.to
+    else:
         options.form = report.TABLE
         given = report.are_given(options)
         if given:
-            parser.error("%s: this is for reports, and not for the Firefox Profiler"
-                         % ", ".join(given))
-    else:
-        options.form = options.to
-        if options.sources or options.axis != firefox.TIME:
-            parser.error("--sources and --axis are for the Firefox Profiler: write "
-                         "--view, --to firefox, or an output that ends with .json")
+            parser.error("%s: this is for reports, and not for %s (%s)" % (
+                ", ".join(given), format_.what, format_.name))
+    for other in FORMATS.values():
+        for name in other.options:
+            if getattr(options, name) != parser.get_default(name) and (
+                    name not in format_.options):
+                parser.error("--%s is for %s: write --to %s, or an output that ends "
+                             "with %s" % (name, other.what, other.name,
+                                          " or ".join(other.suffixes)))
     if len(options.profiles) > 1:
         if options.profiles.count(STANDARD) > 1:
             parser.error("standard input can be read once")
-        if options.view or (options.to == FIREFOX and target is not None):
-            parser.error("one file of the Firefox Profiler holds one profile: %d "
-                         "were named" % len(options.profiles))
+        if options.view or (format_.write is not None and target is not None):
+            parser.error("one file of %s holds one profile: %d were named"
+                         % (format_.what, len(options.profiles)))
     return options
-
-
-def _format_of(name: str) -> str | None:
-    for format_, suffixes in SUFFIXES.items():
-        if name.endswith(suffixes) and suffixes:
-            return format_
-    return None
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -158,10 +157,10 @@ def _run(options: argparse.Namespace) -> None:
     if target is not None:
         for path in paths:
             output.check_target(target, path)
-    if options.to == FIREFOX:
+    format_ = FORMATS[options.to]
+    if format_.write is not None:
         for path in paths:
-            with _About(path):
-                _convert(path, target, options)
+            _convert(path, target, options, format_)
         return
     parts = []
     seen_on = report.terminal() if target is None else report.file_()
@@ -179,28 +178,30 @@ def _run(options: argparse.Namespace) -> None:
         _say("wrote %s" % target)
 
 
-def _convert(path: str, target: str | None, options: argparse.Namespace) -> None:
-    """To the Firefox Profiler's format."""
-    is_standard = options.output == STANDARD or path == STANDARD
-    if target is None and not options.view and not is_standard:
-        target = path + ".json.gz"
+def _convert(path: str, target: str | None, options: argparse.Namespace,
+             format_: Format) -> None:
+    """To a format that is no report."""
+    is_standard = STANDARD in (options.output, path)
+    if target is None and not options.view and not is_standard and format_.default:
+        target = path + format_.default
         output.check_target(target, path)
     # without what only filters need
     from vmprof_convert.selection import select
-    with progress_bar("reading", "B") as progress:
-        profile = readers.read(_source(path), salvage=options.salvage,
-                               progress=progress)
-    profile = select(profile, report.selection(options))
-    with progress_bar("converting", " stacks") as progress:
-        converted = io.BytesIO()
-        texts, missing = (source_text.read(profile) if options.sources
-                          else (None, 0))
-        firefox.write(profile, converted, progress, unit=options.axis,
-                      texts=texts, missing_texts=missing)
+    converted = io.BytesIO()
+    assert format_.write is not None
+    with _About(path):
+        with progress_bar("reading", "B") as progress:
+            profile = readers.read(_source(path), salvage=options.salvage,
+                                   progress=progress)
+        profile = select(profile, report.selection(options))
+        with progress_bar("converting", " stacks") as progress:
+            left_out = format_.write(profile, converted, options, progress)
     data = converted.getvalue()
     if target is not None:
         output.write(target, data)
         _say("wrote %s" % target)
+    for line in left_out:
+        print("vmprof-convert: %s" % printable(line), file=sys.stderr)
     if options.view:
         serve.view(data, firefox.query(profile), options.port)
     elif target is None:

@@ -26,6 +26,8 @@ COMPILED = Function("[compiled code, function not known]", 0, "", LABEL)
 EMPTY = Function("[no frames]", 0, "", LABEL)
 #: stands for stacks that got lost
 LOST = Function("[stack lost]", 0, "", LABEL)
+#: the root of stacks whose outermost frames are missing, where stacks are shown
+CUT = "[callers cut off]"
 #: stand for what is none of the program's code, where only that is shown (own.py):
 #: what importing costs; and what no function of the program's called
 IMPORT = Function("[import]", 0, "", LABEL)

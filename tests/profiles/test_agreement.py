@@ -24,12 +24,11 @@ from vmprof_convert import readers
 from vmprof_convert.lifetimes import STILL_ALIVE, state
 from vmprof_convert.model import PYTHON, Function, Profile
 from vmprof_convert.origins import Origins
-from vmprof_convert.program import Program
+from vmprof_convert.program import CUT, Program
 from vmprof_convert.summary import FUNCTION, TYPE, Choice, Tally, summarize
 from vmprof_convert.type_names import TypeNames
 from vmprof_convert.units import format_bytes
 from vmprof_convert.writers import firefox
-from vmprof_convert.writers.firefox.stacks import CUT
 
 MS = 1_000_000
 

@@ -168,10 +168,11 @@ def test_outputs_that_can_not_be(folder: Path,
             ("app.vmprof", "no/a.json", "no such folder"),
             ("in.json", "in.json", "the profile itself")):
         assert message in run_and_fail(folder, capsys, source, "-o", target)
-    for target in "a.html", "":
-        assert wrong(capsys, "app.vmprof", "-o", target) == (
-            "%s: the output's name must end with .json or .json.gz or .txt or .md; "
-            "or say with --to what it is to be" % target)
+    for target in "a.xls", "":
+        said = wrong(capsys, "app.vmprof", "-o", target)
+        assert said.startswith("%s: the output's name must end with .json or .json.gz "
+                               "or .pb.gz or " % target)
+        assert said.endswith(" or .txt or .md; or say with --to what it is to be")
 
 
 def test_nan_never_gets_into_a_file() -> None:
@@ -266,7 +267,9 @@ def test_several_profiles(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     (["app.vmprof", "-o", "a.json", "--by", "type", "--tree"],
      "--by, --tree: this is for reports"),
     (["app.vmprof", "--view", "--leaks"], "--leaks: this is for reports"),
-    (["app.vmprof", "--sources"], "--sources and --axis are for the Firefox"),
+    (["app.vmprof", "--sources"], "--sources is for the Firefox Profiler's: write"),
+    (["app.vmprof", "--axis", "bytes", "--json"],
+     "--axis is for the Firefox Profiler's: write"),
     (["app.vmprof", "app.vmprof", "--view"], "holds one profile: 2 were named"),
     (["app.vmprof", "-", "-o", "a.json"], "holds one profile: 2 were named"),
     (["-", "-"], "standard input can be read once"),

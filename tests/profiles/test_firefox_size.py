@@ -10,9 +10,9 @@ import made_profiles
 from firefox_profiles import allocated, converted
 from made_profiles import PID, Log
 from vmprof_convert import readers
+from vmprof_convert.program import CUT
 from vmprof_convert.writers import firefox
 from vmprof_convert.writers.firefox import convert
-from vmprof_convert.writers.firefox.stacks import CUT
 
 
 def calls(function: Callable[[], object]) -> int:

@@ -21,8 +21,7 @@ from made_heap import Heap
 from made_profiles import PID, FrameSpec, Log, jit, native
 from vmprof_convert import cli, lifetimes, readers, summary
 from vmprof_convert.estimator import weight_bytes
-from vmprof_convert.program import LOST
-from vmprof_convert.writers.firefox.stacks import CUT
+from vmprof_convert.program import CUT, LOST
 
 PROGRAM = (ROOT / ".node" / "node_modules" / "@firefox-devtools"
            / "profiler-cli" / "dist" / "profiler-cli.js")

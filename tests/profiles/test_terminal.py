@@ -16,6 +16,8 @@ import pytest
 from rich.cells import cell_len
 
 import calls
+import hostile_names
+from hostile_names import HOSTILE
 from made_heap import Heap
 from made_profiles import Log, packed
 from report_runs import COMMANDS, report
@@ -25,18 +27,6 @@ from vmprof_convert.summary import Choice
 from vmprof_convert.terminal import Terminal
 from vmprof_convert.writers import table
 from vmprof_convert.writers.table_markdown import escaped
-
-HOSTILE = [
-    "\x1b[2J\x1b]0;title\x07", "a\rb\nc", "\u202egnp.exe", "\u2066x\u2069",
-    "\u200b", "[bold red]x[/]", "[link=http://e.example]x", ":smile:",
-    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "&lt;b&gt;",
-    "[x](http://e.example)", "![x](http://e.example/y.png)", "http://e.example",
-    "www.e.example", "a@e.example", "@somebody", "#1", "a|b", "a\\|b", "`", "``|``",
-    "a`b", "`a", "|", "\\", "**x**", "__x__", "~~x~~", "-", "- x", "1. x", "# x",
-    "> x", "---", "    x", " ", "", "\"", "'", "{{x}}", "$(x)", "%s%n", "\u65e5\u672c",
-    "e\u0301" * 20, "\U0001f40d" * 30, "x" * 5000, "\x00", "\x7f\x9b31m", "\ufeff",
-    "\u0000</td>", "</code>", "<!--", "-->", "~",
-]
 
 
 @pytest.fixture(scope="module")
@@ -56,20 +46,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Functions, files, types and settings of all kinds of names."""
-    log = Log()
-    log.settings(facts="types,lifetimes", ended="\x1b[2J\u202e <b>x</b> `a`|b [c](d)")
-    types = [log.type(name) for name in HOSTILE]
-    for number, name in enumerate(HOSTILE):
-        # names in a log end at a colon
-        f = log.function(name.replace(":", ";"), 7, "/srv/%s/%s.py" % (name, name))
-        log.allocation([f, log.function("g%d" % number, 1, name)],
-                       size=10_000 - number)
-    log.collection(5)
-    for number, type_ in enumerate(types):
-        log.young(number + 1, 1, type_)
-    log.mark(7, HOSTILE[0])
     path = tmp_path_factory.mktemp("hostile") / "hostile.vmprof"
-    path.write_bytes(packed(log.data()))
+    path.write_bytes(packed(hostile_names.log().data()))
     return path
 
 

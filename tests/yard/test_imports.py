@@ -31,13 +31,14 @@ CONVERT = "vmprof_convert"
 READERS, MODEL, ERRORS, WRITERS, VIEW, CLI = (
     CONVERT + "." + name
     for name in ("readers", "model", "errors", "writers", "view", "cli"))
-#: has the options of all formats, and makes the report: from reader to writer
-REPORT = CONVERT + ".report"
+#: has the options of all formats, and makes the report: from reader to writer; and
+#: names all writers
+REPORT, FORMATS = CONVERT + ".report", CONVERT + ".formats"
 #: all that stands between: whatever else there is
 MEANING = tuple(sorted(
     {CONVERT + "." + path.stem for path in (PACKAGES[CONVERT] / CONVERT).iterdir()
      if path.suffix == ".py" and not path.name.startswith("_")}
-    - {MODEL, ERRORS, CLI, REPORT}))
+    - {MODEL, ERRORS, CLI, REPORT, FORMATS}))
 FIREFOX = WRITERS + ".firefox"
 FORMAT = FIREFOX + ".format"
 SAMPLER = "vmprof_allocation"
@@ -111,6 +112,9 @@ PLANTED = {
     "the writer leaks_json knows no other": [
         (WRITERS + ".leaks_json", WRITERS + ".leaks")],
     "the writer leaks knows no other": [(WRITERS + ".leaks", WRITERS + ".table")],
+    **{"the writer %s knows no other" % name: [
+        (WRITERS + "." + name, WRITERS + ".table")]
+       for name in ("chrome", "collapsed", "pprof", "speedscope")},
     "the Firefox builder knows the format, and no profile": [
         (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".units"),
         (FORMAT + ".threads", FIREFOX + ".convert")],

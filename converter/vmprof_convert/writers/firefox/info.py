@@ -3,11 +3,11 @@ from __future__ import annotations
 
 from vmprof_convert import remarks
 from vmprof_convert.model import Profile
+from vmprof_convert.program import CUT
 from vmprof_convert.summary import TYPE, Choice, summarize
 from vmprof_convert.units import format_bytes
 from vmprof_convert.writers.firefox.format.builder import ProfileBuilder
 from vmprof_convert.writers.firefox.format.extra import Entry
-from vmprof_convert.writers.firefox.stacks import CUT
 
 #: of the settings, those that tell something to people
 _SETTINGS = {"interval": "Mean bytes between two samples, at the beginning",

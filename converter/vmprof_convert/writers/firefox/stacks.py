@@ -7,14 +7,12 @@ from typing import NamedTuple
 from vmprof_convert import origins, type_names
 from vmprof_convert.model import LABEL, NATIVE, PYTHON, Frame, Function, Profile
 from vmprof_convert.origins import Origins
-from vmprof_convert.program import Program
+from vmprof_convert.program import CUT, Program
 from vmprof_convert.type_names import TypeNames
 from vmprof_convert.writers.firefox.format import categories
 from vmprof_convert.writers.firefox.format.builder import ProfileBuilder
 from vmprof_convert.writers.firefox.format.categories import Category
 
-#: the root of stacks whose outermost frames are missing
-CUT = "[callers cut off]"
 #: where a track shows that nothing was sampled
 IDLE = "[nothing sampled]"
 

@@ -1,0 +1,99 @@
+"""The formats that profiles can be written in: a row for each.
+
+A writer gets a profile with the samples that were asked for; if it is of several
+processes, Profile.processes says which.  A form of the report has no writer here:
+what it is made of is added up while a profile is read (report.py).
+"""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, NamedTuple, Optional
+
+from vmprof_convert import report
+from vmprof_convert.model import Profile
+
+#: progress(done, total) is called now and then; None: nobody looks
+Progress = Optional[Callable[[int, int], None]]
+#: Writes the profile to the stream.  Returns what of it the format could not hold, a
+#: line each, for who reads it.  Raises ProfileError if it can hold nothing of it.
+Write = Callable[[Profile, BinaryIO, argparse.Namespace, Progress], Sequence[str]]
+
+FIREFOX = "firefox"
+
+
+class Format(NamedTuple):
+    name: str
+    #: what files of this format end with; .gz: what is written gets compressed
+    suffixes: tuple[str, ...]
+    #: whose or what it is, in the help: "the Firefox Profiler's"
+    what: str
+    #: None: a form of the report
+    write: Write | None = None
+    #: what is behind the profile's name, where no output is named; empty: it goes to
+    #: standard output
+    default: str = ""
+    #: options that no other format has, as argparse names them
+    options: tuple[str, ...] = ()
+
+
+# Writers are imported when they write: most runs need none of them.
+
+
+def _firefox(profile: Profile, out: BinaryIO, options: argparse.Namespace,
+             progress: Progress) -> Sequence[str]:
+    from vmprof_convert import source_text
+    from vmprof_convert.writers import firefox
+    texts, missing = (source_text.read(profile) if options.sources else (None, 0))
+    firefox.write(profile, out, progress, unit=options.axis, texts=texts,
+                  missing_texts=missing)
+    return ()
+
+
+def _pprof(profile: Profile, out: BinaryIO, options: argparse.Namespace,
+           progress: Progress) -> Sequence[str]:
+    from vmprof_convert.writers import pprof
+    return pprof.write(profile, out)
+
+
+def _speedscope(profile: Profile, out: BinaryIO,
+                options: argparse.Namespace, progress: Progress) -> Sequence[str]:
+    from vmprof_convert.writers import speedscope
+    return speedscope.write(profile, out)
+
+
+def _collapsed(profile: Profile, out: BinaryIO,
+               options: argparse.Namespace, progress: Progress) -> Sequence[str]:
+    from vmprof_convert.writers import collapsed
+    return collapsed.write(profile, out, options.weight or "")
+
+
+def _chrome(profile: Profile, out: BinaryIO, options: argparse.Namespace,
+            progress: Progress) -> Sequence[str]:
+    from vmprof_convert.writers import chrome
+    return chrome.write(profile, out)
+
+
+FORMATS = {format_.name: format_ for format_ in (
+    Format(FIREFOX, (".json", ".json.gz"), "the Firefox Profiler's", _firefox,
+           default=".json.gz", options=("sources", "axis")),
+    Format("pprof", (".pb.gz", ".pb"), "pprof's", _pprof, default=".pb.gz"),
+    Format("speedscope", (".speedscope.json", ".speedscope.json.gz"), "speedscope's",
+           _speedscope, default=".speedscope.json"),
+    Format("collapsed", (".collapsed", ".folded"), "flamegraph.pl's", _collapsed,
+           options=("weight",)),
+    Format("chrome", (".heapprofile",), "that of Chrome's DevTools", _chrome,
+           default=".heapprofile"),
+    Format(report.TABLE, (".txt",), "a table"),
+    Format(report.MARKDOWN, (".md",), "Markdown"),
+    # other JSON is the Profiler's, so that this has to be asked for
+    Format(report.JSON, (), "the table for programs"),
+)}
+
+
+def of_name(name: str) -> Format | None:
+    """That of a file of this name; None: it says nothing."""
+    found = [(len(suffix), format_.name) for format_ in FORMATS.values()
+             for suffix in format_.suffixes if name.endswith(suffix)]
+    # .speedscope.json is more than .json
+    return FORMATS[max(found)[1]] if found else None

@@ -1,0 +1,80 @@
+"""A .heapprofile for the memory panel of Chrome's DevTools: bytes per function, as a
+tree (Profiler protocol, HeapProfiler.SamplingHeapProfile)."""
+from __future__ import annotations
+
+import json
+from typing import BinaryIO
+
+from vmprof_convert import stack_values
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.model import Profile
+from vmprof_convert.stack_values import Place, Places, values, whole
+
+
+class _Node:
+    __slots__ = ("bytes", "children", "number", "place")
+
+    def __init__(self, number: int, place: Place) -> None:
+        #: from 1 on
+        self.number = number
+        self.place = place
+        self.bytes = 0
+        self.children: dict[Place, _Node] = {}
+
+
+def write(profile: Profile, out: BinaryIO) -> list[str]:
+    """Returns what is left out.  Raises ProfileError."""
+    stack_values.check_samples(profile)
+    if not any(profile.samples.size):
+        raise ProfileError("has no allocation samples, and a .heapprofile holds "
+                           "nothing else")
+    root = _Node(1, Place("(root)"))
+    count = 1
+    places = Places(profile)
+    all_ = values(profile)
+    for part, bytes_ in zip(all_, whole(value.bytes for value in all_.values())):
+        node = root
+        for place in places.of(part.stack):
+            child = node.children.get(place)
+            if child is None:
+                count += 1
+                child = node.children[place] = _Node(count, place)
+            node = child
+        node.bytes += bytes_
+    _write(root, out)
+    return stack_values.left_out(
+        profile, stack_values.THREADS, stack_values.TYPES, stack_values.OBJECTS,
+        stack_values.FATES, stack_values.TICKS)
+
+
+def _write(root: _Node, out: BinaryIO) -> None:
+    """The tree may be too deep for json."""
+    out.write(b'{"head":')
+    samples = []
+    stack = [(root, True)]
+    is_first = True
+    while stack:
+        node, is_new = stack.pop()
+        if not is_new:
+            out.write(b"]}")
+            is_first = False
+            continue
+        samples += [node] if node.bytes else []
+        head = json.dumps({
+            "callFrame": {
+                # DevTools counts lines from 0 on, and columns
+                "functionName": node.place.name, "scriptId": "0",
+                "url": node.place.path, "lineNumber": node.place.line - 1,
+                "columnNumber": -1},
+            "selfSize": node.bytes, "id": node.number}, separators=(",", ":"))
+        out.write(b"%s%s,\"children\":[" % (
+            b"" if is_first else b",", head[:-1].encode("ascii")))
+        is_first = True
+        stack.append((node, False))
+        stack += [(child, True) for child in reversed(node.children.values())]
+    out.write(b',"samples":')
+    out.write(json.dumps([
+        {"size": node.bytes, "nodeId": node.number, "ordinal": ordinal}
+        for ordinal, node in enumerate(samples, 1)],
+        separators=(",", ":")).encode("ascii"))
+    out.write(b"}")

@@ -1,0 +1,211 @@
+"""pprof itself opens what we write for it: `go tool pprof`."""
+from __future__ import annotations
+
+import collections
+import io
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import hostile_names
+from firefox_profiles import rich_log
+from made_heap import Heap
+from made_profiles import Log
+from stack_files import a_heap, label, labelled_log
+from vmprof_convert import cli, readers
+from vmprof_convert.estimator import weight_bytes
+from vmprof_convert.summary import FUNCTION, TYPE, Choice, summarize
+from vmprof_convert.type_names import TypeNames
+from vmprof_convert.writers import pprof as writer
+
+
+class Sample(NamedTuple):
+    #: outermost first
+    functions: tuple[str, ...]
+    lines: tuple[int, ...]
+    values: dict[str, int]
+    labels: dict[str, str]
+
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def pprof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs it, in a folder of its own; it must be content."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.fail("go is missing: run `make test`, which installs it")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PPROF_TMPDIR", str(tmp_path))
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run([go, "tool", "pprof", *arguments], text=True,
+                              capture_output=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+    return run
+
+
+def write(log: bytes, *options: str, name: str = "app") -> str:
+    """With the command; the file's name."""
+    Path(name + ".vmprof").write_bytes(log)
+    assert cli.main([name + ".vmprof", "-o", name + ".pb.gz", *options]) == 0
+    return name + ".pb.gz"
+
+
+def raw(text: str) -> list[Sample]:
+    """What `pprof -raw` prints, which is all that there is."""
+    head, samples, locations, _ = re.split(
+        r"^(?:Samples|Locations|Mappings)\n?:?\n?", text, flags=re.MULTILINE)
+    del head
+    places = {int(number): (name, int(line)) for number, name, line in re.findall(
+        r"^ *(\d+): 0x0 M=1 (.*) \S* ?[^\n]*?:(\d+)(?::\d+)? s=\d+(?:\(\))?$",
+        locations, re.MULTILINE)}
+    types, *rows = samples.strip("\n").split("\n")
+    names = [name.partition("/")[0] for name in types.split()]
+    found: list[Sample] = []
+    for row in rows:
+        match = re.fullmatch(r" *((?:\d+ +)*\d+): ((?:\d+ ?)+)", row)
+        if match:
+            values = dict(zip(names, map(int, match[1].split())))
+            stack = [places[int(number)] for number in reversed(match[2].split())]
+            found.append(Sample(tuple(name for name, _ in stack),
+                                tuple(line for _, line in stack), values, {}))
+        else:
+            found[-1].labels.update(re.findall(r"(\w+):\[(.*?)\](?= \w+:\[|$)",
+                                               row.strip()))
+    return found
+
+
+def test_each_function_s_bytes_and_objects(pprof: Run) -> None:
+    profile = a_heap()
+    heap = summarize(profile, choice=Choice((FUNCTION, TYPE)))
+    out = io.BytesIO()
+    writer.write(profile, out)
+    Path("app.pb").write_bytes(out.getvalue())
+    samples = raw(pprof("-raw", "app.pb"))
+    sums: dict[tuple[str, str], dict[str, int]] = collections.defaultdict(
+        lambda: collections.defaultdict(int))
+    for sample in samples:
+        assert sample.labels["thread"] == "MainThread"
+        for name, value in sample.values.items():
+            sums[sample.functions[-1], sample.labels["type"]][name] += value
+    rows = {(label(row.function), row.subject.type.name): row.own
+            for row in heap.rows
+            if row.subject.type is not None and row.own.sum().samples}
+    assert sums.keys() == rows.keys() and len(rows) == 9
+    off = len(samples)
+    for key, figures in rows.items():
+        for name, estimate in (("alloc_space", figures.bytes()),
+                            ("alloc_objects", figures.objects()),
+                            ("inuse_space", figures.bytes("alive")),
+                            ("inuse_objects", figures.objects("alive"))):
+            assert sums[key][name] == pytest.approx(estimate.value, abs=off)
+    total = sum(sample.values["alloc_space"] for sample in samples)
+    assert total == pytest.approx(heap.bytes.value, abs=0.5)
+
+
+def flat(text: str) -> dict[str, int]:
+    """What `pprof -top -unit=B` says of each function itself."""
+    return {name: int(value) for value, name in re.findall(
+        r"^ *(-?\d+)B? +\S+% +\S+% +\S+ +\S+% +(.*)$", text, re.MULTILINE)
+        if int(value)}
+
+
+def test_top(pprof: Run) -> None:
+    """Bytes that were allocated are what it begins with."""
+    log = labelled_log()
+    name = write(log.data())
+    text = pprof("-top", "-unit=B", name)
+    assert "Type: alloc_space\n" in text
+    assert flat(text) == {"work (work.py:11)": 80_000, "[stack lost]": 50_000,
+                          "[starting and ending the run]": 60_000}
+    text = pprof("-top", "-sample_index=cpu", name)
+    assert re.search(r"20ms +100% +100% +20ms +100% +work \(work.py:11\)", text)
+    assert flat(pprof("-top", "-unit=B", "-tagfocus=thread=worker;1", name)) == {
+        "work (work.py:11)": 40_000}
+
+
+def test_executed_lines_and_files(pprof: Run) -> None:
+    log = Log(flags=4 | 2)
+    f = log.function("f", 10, "/srv/app/app.py")
+    log.settings()
+    log.raw_stack([f, 1, 0], thread=4321)
+    log.allocation([f], size=24)
+    text = pprof("-raw", write(log.data()))
+    assert "f (app.py:10) /srv/app/app.py:10" in text
+
+
+def test_a_difference(pprof: Run) -> None:
+    """As pprof computes it, of two files."""
+    def one(size: int) -> bytes:
+        log = Log()
+        main, grows, same = map(log.function, ("main", "grows", "same"))
+        log.settings()
+        log.allocation([main, grows], size=size)
+        log.allocation([main, same], size=30_000)
+        return log.data()
+    before = write(one(20_000), name="before")
+    after = write(one(90_000), name="after")
+    text = pprof("-top", "-unit=B", "-diff_base", before, after)
+    assert flat(text) == {"grows (app.py:1)": 70_000}
+
+
+def test_what_the_profile_does_not_have_is_no_sample_type(pprof: Run) -> None:
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=24)
+    assert raw(pprof("-raw", write(log.data())))[0].values.keys() == {
+        "alloc_objects", "alloc_space"}
+    log = Log(interpreter="cpython", period=2000)
+    log.raw_stack([log.function("f")], thread=5)
+    sample, = raw(pprof("-raw", write(log.data())))
+    assert sample.values == {"samples": 1, "cpu": 2_000_000}
+    # nobody knows how far apart these are
+    log = Log()
+    log.settings(period="soon")
+    log.tick([log.function("f")], time=5)
+    sample, = raw(pprof("-raw", write(log.data())))
+    assert sample.values == {"samples": 1}
+
+
+def test_comments_say_what_is_missing(pprof: Run) -> None:
+    log = rich_log()
+    log.settings(ended="vmprof.disable()")
+    log.command("app.py --secret")
+    text = pprof("-comments", write(log.data()))
+    assert "app.py --secret" in text and "ends before the program did" in text
+
+
+def test_names_are_data(pprof: Run) -> None:
+    data = hostile_names.log().data()
+    profile = readers.read_bytes(data)
+    text = pprof("-raw", write(data))
+    assert all(line.replace("\t", "").isprintable() for line in text.split("\n"))
+    for command in ("-top", "-traces", "-tags", "-tree"):
+        text = pprof(command, "-nodecount=1000", "app.pb.gz")
+        assert "\x1b" not in text
+    shown = TypeNames(profile)
+    text = pprof("-tags", "-nodecount=1000", "app.pb.gz")
+    missing = [name for name in (shown.shown(number).name
+                                 for number in range(len(profile.types)))
+               if name not in text]
+    assert missing == []
+
+
+def test_an_object_is_no_more_than_it_stands_for(pprof: Run) -> None:
+    """The weight of a sample is that of the estimator."""
+    heap = Heap(interval=1000)
+    heap.allocate("main", ("x", 24, 1))
+    heap.log.allocation(heap._stack(["other"]), size=24, interval=1000, time=heap.now)
+    heap.collect()
+    found = raw(pprof("-raw", write(heap.data())))
+    other, = (sample for sample in found if sample.functions == ("other (app.py:1)",))
+    assert other.values["alloc_space"] == pytest.approx(
+        weight_bytes(24, 1000, "exponential"), abs=1)

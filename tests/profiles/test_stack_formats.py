@@ -1,0 +1,272 @@
+"""What pprof, speedscope, flamegraph.pl and DevTools get: the same stacks, labels and
+sums as the report, and what the formats themselves allow."""
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import hostile_names
+from conftest import ROOT
+from convert_runs import run_and_fail
+from firefox_profiles import OTHER_TID, rich_log
+from made_heap import Heap
+from made_profiles import PID, Log
+from stack_files import (
+    Json,
+    Stack,
+    a_heap,
+    label,
+    labelled_log,
+    own,
+    read_chrome,
+    read_collapsed,
+    read_speedscope,
+    speedscope_json,
+)
+from vmprof_convert import cli, readers
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.model import Profile
+from vmprof_convert.program import CUT, LOST
+from vmprof_convert.summary import FUNCTION, TYPE, Choice, Figures, summarize
+from vmprof_convert.type_names import TypeNames
+from vmprof_convert.writers import chrome, collapsed, pprof, speedscope
+
+SCHEMA = (ROOT / ".node" / "node_modules" / "speedscope" / "dist" / "release"
+          / "file-format-schema.json")
+
+
+def test_all_agree_with_the_report() -> None:
+    """In the bytes of each function and type, and of what is alive."""
+    profile = a_heap()
+    rows = {label(row.function): row
+            for row in summarize(profile, choice=Choice((FUNCTION,))).rows}
+    typed: dict[Stack, Figures] = {(label(row.function), row.subject.type.name): row.own
+             for row in summarize(profile, choice=Choice((FUNCTION, TYPE))).rows
+             if row.subject.type is not None and row.own.sum().samples}
+    assert len(typed) == 9
+    # each stack's number is rounded
+    off = len(profile.stacks)
+    for found in (read_collapsed(profile),
+                  read_speedscope("allocated bytes", profile)):
+        assert own(found, 2).keys() == typed.keys()
+        for key, number in own(found, 2).items():
+            assert number == pytest.approx(typed[key].bytes().value, abs=off)
+    for found in (read_collapsed(profile, weight="objects"),
+                  read_speedscope("allocated objects", profile)):
+        for key, number in own(found, 2).items():
+            assert number == pytest.approx(typed[key].objects().value, abs=off)
+    for key, number in own(read_speedscope("bytes alive", profile), 2).items():
+        assert number == pytest.approx(typed[key].bytes("alive").value, abs=off)
+    in_chrome = own(read_chrome(profile))
+    assert {key for key, in in_chrome} == {
+        key for key, row in rows.items() if row.own.sum().samples}
+    for (name,), number in in_chrome.items():
+        assert number == pytest.approx(rows[name].own.bytes().value, abs=off)
+    # of all together it is half a byte
+    total = summarize(profile).bytes.value
+    for whole in (read_collapsed(profile), read_chrome(profile),
+                  read_speedscope("allocated bytes", profile)):
+        assert sum(whole.values()) == pytest.approx(total, abs=0.5)
+
+
+def test_labels_and_short_paths() -> None:
+    profile = readers.read_bytes(labelled_log().data())
+    assert read_collapsed(profile) == {
+        ("main (main.py:1)", "work (work.py:11)"): 80_000,
+        (LOST.name,): 50_000, ("[starting and ending the run]",): 60_000}
+    assert read_collapsed(profile) == read_chrome(profile) == read_speedscope(
+        "allocated bytes", profile)
+    ticks = {("main (main.py:1)", "work (work.py:11)"): 2}
+    assert read_collapsed(profile, weight="time") == ticks
+    assert read_speedscope("time samples", profile) == ticks
+
+
+def test_stacks_that_lost_their_callers_have_a_root_of_their_own() -> None:
+    log = Log()
+    main, deep = log.function("main"), log.function("deep", 2)
+    log.settings()
+    log.allocation([main, deep], size=10_000)
+    log.allocation([deep] * 100, size=20_000)
+    profile = readers.read_bytes(log.data())
+    profile.cut_off = {1: 1}
+    for found in (read_collapsed(profile), read_chrome(profile),
+                  read_speedscope("allocated bytes", profile)):
+        assert found == {("main (app.py:1)", "deep (app.py:2)"): 10_000,
+                         (CUT, *["deep (app.py:2)"] * 100): 20_000}
+
+
+def test_a_stack_that_is_deeper_than_json_allows() -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings()
+    log.allocation([f] * 20_000, size=100_000)
+    profile = readers.read_bytes(log.data())
+    out = io.BytesIO()
+    chrome.write(profile, out)
+    # with the root, and that of stacks without their callers
+    assert out.getvalue().count(b'"selfSize"') == 20_002
+    assert sum(read_collapsed(profile).values()) == 100_000
+
+
+@pytest.fixture
+def speedscope_schema() -> Json:
+    """As speedscope's own package has it."""
+    if not SCHEMA.exists():
+        pytest.fail("%s is missing: run `make test`, which installs it"
+                    % SCHEMA.relative_to(ROOT))
+    found: Json = json.loads(SCHEMA.read_text())
+    return found
+
+
+@pytest.mark.parametrize("log", [rich_log, labelled_log, hostile_names.log])
+def test_speedscope_s_schema(speedscope_schema: Json,
+                             log: Callable[[], Log]) -> None:
+    found = speedscope_json(readers.read_bytes(log().data()))
+    jsonschema.validate(found, speedscope_schema)
+    # the schema does not say what the numbers mean
+    frames = len(found["shared"]["frames"])
+    for shown in found["profiles"]:
+        assert len(shown["samples"]) == len(shown["weights"])
+        assert all(0 <= frame < frames
+                   for stack in shown["samples"] for frame in stack)
+    del found["profiles"][0]["weights"]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(found, speedscope_schema)
+
+
+WRITERS: dict[str, Callable[[Profile, io.BytesIO], list[str]]] = {
+    "collapsed": collapsed.write, "speedscope": speedscope.write,
+    "chrome": chrome.write, "pprof": pprof.write}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_nothing_to_write(name: str) -> None:
+    log = Log()
+    log.settings()
+    out = io.BytesIO()
+    with pytest.raises(ProfileError, match="no samples"):
+        WRITERS[name](readers.read_bytes(log.data()), out)
+    assert out.getvalue() == b""
+
+
+@pytest.mark.parametrize("name, said", [
+    ("collapsed", "1 time sample, which of 2 threads it was, times"),
+    ("speedscope", "which of 2 threads it was, times"),
+    ("pprof", "times"),
+    ("chrome", "1 time sample, which of 2 threads it was, numbers of objects, times"),
+])
+def test_what_a_format_cannot_hold_is_said(name: str, said: str) -> None:
+    profile = readers.read_bytes(rich_log().data())
+    assert WRITERS[name](profile, io.BytesIO()) == [
+        "not in there, as the format has no place for it: " + said]
+
+
+def test_types_marks_and_fates_that_are_left_out() -> None:
+    heap = Heap()
+    heap.allocate("main", ("list", 100_000, 1))
+    heap.collect()
+    heap.log.mark(heap.now, "x")
+    profile = readers.read_bytes(heap.data())
+    line, = chrome.write(profile, io.BytesIO())
+    assert line.endswith("types, numbers of objects, what became of objects (--fate "
+                         "chooses), 1 mark, times")
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_names_are_data(name: str) -> None:
+    """No character that a terminal obeys, or that ends a line."""
+    profile = readers.read_bytes(hostile_names.log().data())
+    out = io.BytesIO()
+    WRITERS[name](profile, out)
+    data = out.getvalue()
+    if name == "pprof":
+        return      # its own reader checks that: test_pprof.py
+    text = data.decode("utf-8")
+    lines = text.split("\n")
+    if name == "collapsed":
+        assert lines.pop() == ""
+    assert all(line.isprintable() for line in lines)
+    types = {TypeNames(profile).shown(number).name
+             for number in range(len(profile.types))}
+    if name == "collapsed":
+        found = read_collapsed(profile)
+        # a file's name may look like another's, when what can't be seen is left out
+        assert all(len(stack) == 3 for stack in found)
+        assert len(found) == len(hostile_names.HOSTILE)
+        assert {stack[-1] for stack in found} == {
+            name.replace(";", ":").strip() or "?" for name in types}
+    elif name == "speedscope":
+        assert types <= {frame["name"]
+                         for frame in json.loads(text)["shared"]["frames"]}
+    else:
+        assert len(read_chrome(profile)) == len(hostile_names.HOSTILE)
+
+
+# ____________________________________________________________
+# the command
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "app.vmprof").write_bytes(rich_log().data())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name, format_", [
+    ("app.collapsed", "collapsed"), ("app.folded", "collapsed"),
+    ("app.speedscope.json", "speedscope"), ("app.speedscope.json.gz", "speedscope"),
+    ("app.heapprofile", "chrome"), ("app.pb.gz", "pprof"), ("app.pb", "pprof")])
+def test_the_output_s_name_says_the_format(
+        folder: Path, capsys: pytest.CaptureFixture[str], name: str,
+        format_: str) -> None:
+    assert cli.main(["app.vmprof", "-o", name]) == 0
+    out, err = capsys.readouterr()
+    assert out == "wrote %s\n" % name
+    assert re.fullmatch("vmprof-convert: not in there, .* times\n", err)
+    written = (folder / name).read_bytes()
+    assert cli.main(["app.vmprof", "--to", format_, "-o", "other" + (
+        ".gz" if name.endswith(".gz") else "")]) == 0
+    other, = folder.glob("other*")
+    assert other.read_bytes() == written
+
+
+def test_filters_are_shared(folder: Path,
+                            capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["app.vmprof", "--to", "collapsed", "--thread",
+                     str(OTHER_TID)]) == 0
+    assert re.fullmatch(r"work \(lib.py:10\) \d+\n", capsys.readouterr().out)
+    assert cli.main(["app.vmprof", "--to", "collapsed", "--weight", "time", "--thread",
+                     str(PID)]) == 0
+    assert capsys.readouterr().out == "main (app.py:1);work (lib.py:10) 1\n"
+
+
+def test_no_samples_of_that_kind(folder: Path,
+                                 capsys: pytest.CaptureFixture[str]) -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings()
+    log.allocation([f], size=24)
+    (folder / "app.vmprof").write_bytes(log.data())
+    assert "has no time samples: leave out --weight time" in run_and_fail(
+        folder, capsys, "app.vmprof", "-o", "x.folded", "--weight", "time")
+    log = Log(interpreter="cpython")
+    log.tick([log.function("f")], time=5)
+    (folder / "app.vmprof").write_bytes(log.data())
+    assert "has no allocation samples" in run_and_fail(
+        folder, capsys, "app.vmprof", "-o", "x.heapprofile")
+    assert cli.main(["app.vmprof", "--to", "collapsed"]) == 0
+    assert capsys.readouterr().out == "f (app.py:1) 1\n"
+
+
+def test_weight_is_for_collapsed_stacks(folder: Path,
+                                        capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["app.vmprof", "-o", "x.pb.gz", "--weight", "time"])
+    assert "--weight is for flamegraph.pl" in capsys.readouterr().err
