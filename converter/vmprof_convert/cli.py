@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Sequence
 
-from vmprof_convert import formats, readers, report
+from vmprof_convert import formats, judge_command, readers, report
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.formats import FIREFOX, FORMATS, Format
 from vmprof_convert.printable import printable
@@ -271,6 +271,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # names may have characters that the terminal can't show
         sys.stdout.reconfigure(errors="backslashreplace")
+    if arguments is None:
+        arguments = sys.argv[1:]
+    # a profile of this name is ./diff
+    if arguments and arguments[0] in judge_command.COMMANDS:
+        return judge_command.main(arguments)
     options = _parse(arguments)
     # nothing here makes cycles, and looking for them takes a seventh of the time; in
     # PyPy this would keep all else that is dead, too

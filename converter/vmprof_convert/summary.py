@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vmprof_convert.delegation import Missing, missing
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.estimator import Estimate, Sum, probability
+from vmprof_convert.estimator import SMALLEST_OBJECT, Estimate, Sum, Z, probability
 from vmprof_convert.lifetimes import STILL_ALIVE, state
 from vmprof_convert.model import LABEL, UNTOLD, Frame, Function, Profile, Stacks
 from vmprof_convert.origins import Origins
@@ -63,24 +63,25 @@ class Figures:
             of_state = self._states[state] = Sum()
         of_state.add_sum(sum_)
 
+    def add_figures(self, other: Figures) -> None:
+        """Of other samples."""
+        self.interval = max(self.interval, other.interval)
+        self._all.add_sum(other._all)
+        for then, sum_ in other._states.items():
+            self._states.setdefault(then, Sum()).add_sum(sum_)
+
     def sum(self, state: str | None = None) -> Sum:
         """Of the objects in this state (lifetimes.py), or of all."""
         if state is None:
             return self._all
         return self._states.get(state) or Sum()
 
-    def bytes(self, state: str | None = None) -> Estimate:
-        return self._estimate(self.sum(state), True)
+    def bytes(self, state: str | None = None, z: float = Z) -> Estimate:
+        return self.sum(state).bytes(self.interval, z)
 
-    def objects(self, state: str | None = None) -> Estimate:
-        return self._estimate(self.sum(state), False)
-
-    def _estimate(self, sum_: Sum, bytes_: bool) -> Estimate:
-        if bytes_:
-            return sum_.bytes(self.interval)
-        if self._is_one_class and self._all.smallest:
-            return sum_.objects(self.interval, self._all.smallest)
-        return sum_.objects(self.interval)
+    def objects(self, state: str | None = None, z: float = Z) -> Estimate:
+        smallest = self._all.smallest if self._is_one_class else 0
+        return self.sum(state).objects(self.interval, smallest or SMALLEST_OBJECT, z)
 
 
 class Subject(NamedTuple):

@@ -56,6 +56,27 @@ def format_estimate(low: float, number: float, high: float,
     return text + unit
 
 
+def format_difference(low: float, number: float, high: float,
+                      bytes_: bool = True) -> str:
+    """With its sign, and how far `low` and `high` are from it, at most, in the same
+    unit: +36.3 \u00b14.4 MiB."""
+    units = _BYTES if bytes_ else _COUNTS
+    off = max(high - number, number - low)
+    # rather 0.31 \u00b11.10 MiB than 317 \u00b11126 KiB
+    scale, unit = _scale(max(abs(number), off), units)
+    digits = 0 if abs(number) / scale >= 99.95 else 1 if abs(
+        number) / scale >= 9.995 else 2
+    if not unit or unit == "B":
+        digits = 0
+    text = "%+.*f" % (digits, number / scale)
+    if off:
+        while unit not in ("", "B") and digits < 4 and not float(
+                "%.*f" % (digits, off / scale)):
+            digits += 1
+        text += " \u00b1%.*f" % (digits, off / scale)
+    return text + (" " + unit if unit and bytes_ else unit)
+
+
 def format_deviation(low: float, number: float, high: float,
                      bytes_: bool = True) -> str:
     """How far `low` and `high` are from `number`, at most: +-12%; or if that is

@@ -34,11 +34,12 @@ READERS, MODEL, ERRORS, WRITERS, VIEW, CLI = (
 #: has the options of all formats, and makes the report: from reader to writer; and
 #: names all writers
 REPORT, FORMATS = CONVERT + ".report", CONVERT + ".formats"
+JUDGE = CONVERT + ".judge_command"
 #: all that stands between: whatever else there is
 MEANING = tuple(sorted(
     {CONVERT + "." + path.stem for path in (PACKAGES[CONVERT] / CONVERT).iterdir()
      if path.suffix == ".py" and not path.name.startswith("_")}
-    - {MODEL, ERRORS, CLI, REPORT, FORMATS}))
+    - {MODEL, ERRORS, CLI, REPORT, FORMATS, JUDGE}))
 FIREFOX = WRITERS + ".firefox"
 FORMAT = FIREFOX + ".format"
 SAMPLER = "vmprof_allocation"
@@ -114,7 +115,7 @@ PLANTED = {
     "the writer leaks knows no other": [(WRITERS + ".leaks", WRITERS + ".table")],
     **{"the writer %s knows no other" % name: [
         (WRITERS + "." + name, WRITERS + ".table")]
-       for name in ("chrome", "collapsed", "pprof", "speedscope")},
+       for name in ("chrome", "collapsed", "diff_json", "pprof", "speedscope")},
     "the Firefox builder knows the format, and no profile": [
         (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".units"),
         (FORMAT + ".threads", FIREFOX + ".convert")],
