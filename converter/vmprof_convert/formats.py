@@ -10,8 +10,8 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import BinaryIO, NamedTuple, Optional
 
-from vmprof_convert import report
 from vmprof_convert.model import Profile
+from vmprof_convert.options import JSON, MARKDOWN, TABLE
 
 #: progress(done, total) is called now and then; None: nobody looks
 Progress = Optional[Callable[[int, int], None]]
@@ -53,10 +53,10 @@ def _firefox(profile: Profile, out: BinaryIO, options: argparse.Namespace,
 FORMATS = {format_.name: format_ for format_ in (
     Format(FIREFOX, (".json", ".json.gz"), "the Firefox Profiler's", _firefox,
            default=".json.gz", options=("sources", "axis")),
-    Format(report.TABLE, (".txt",), "a table"),
-    Format(report.MARKDOWN, (".md",), "Markdown"),
+    Format(TABLE, (".txt",), "a table"),
+    Format(MARKDOWN, (".md",), "Markdown"),
     # other JSON is the Profiler's, so that this has to be asked for
-    Format(report.JSON, (), "the table for programs"),
+    Format(JSON, (), "the table for programs"),
 )}
 
 
