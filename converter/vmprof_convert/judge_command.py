@@ -8,11 +8,19 @@ import argparse
 import io
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from vmprof_convert import report, verdicts
-from vmprof_convert.errors import ProfileError
+from vmprof_convert import verdicts
+from vmprof_convert.errors import ProfileError, about
 from vmprof_convert.model import Profile
+from vmprof_convert.options import (
+    DEFAULT_LIMIT,
+    JSON,
+    MARKDOWN,
+    TABLE,
+    add_filters,
+    add_options,
+)
 from vmprof_convert.printable import printable
 from vmprof_convert.verdicts import Condition
 from vmprof_convert.view import output
@@ -20,45 +28,42 @@ from vmprof_convert.view import output
 if TYPE_CHECKING:
     from vmprof_convert import diff
 
-EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
+EXIT_FAILED = 1
 #: the first argument of vmprof-convert
-DIFF, CHECK = COMMANDS = ("diff", "check")
+DIFF, CHECK = "diff", "check"
 
 _STACKS = ("collapsed", "pprof", "speedscope")
 #: what a file's name ends with; the longest one counts
-_SUFFIXES = {".txt": report.TABLE, ".md": report.MARKDOWN, ".json": report.JSON,
+_SUFFIXES = {".txt": TABLE, ".md": MARKDOWN, ".json": JSON,
              ".collapsed": "collapsed", ".folded": "collapsed", ".pb.gz": "pprof",
              ".pb": "pprof", ".speedscope.json": "speedscope",
              ".speedscope.json.gz": "speedscope"}
 
 
-def main(arguments: Sequence[str]) -> int:
-    """`arguments`: from the command's name on.  Returns the exit code."""
+def run(arguments: Sequence[str]) -> int:
+    """`arguments`: from the command's name on.  Returns the exit code.  Raises
+    FileError, ProfileError or OutputError."""
     name, *rest = arguments
     options = _parse(name, rest)
-    try:
-        failed = (_diff if name == DIFF else _check)(options)
-    except (ProfileError, output.OutputError) as error:
-        return _complain(str(error))
-    except OSError as error:
-        return _complain("%s: %s" % (error.filename, error.strerror)
-                         if error.filename else str(error.strerror))
+    failed = (_diff if name == DIFF else _check)(options)
     return EXIT_FAILED if failed else 0
 
 
-def _complain(text: str) -> int:
-    print("vmprof-convert: %s" % printable(text), file=sys.stderr)
-    return EXIT_BAD_INPUT
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ProfileError(message)
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
     if name == CHECK:
-        parser = argparse.ArgumentParser(
+        parser = _Parser(
             prog="vmprof-convert check",
             description="Say whether a run keeps within limits.")
         parser.add_argument("profiles", metavar="PROFILE", nargs=1)
     else:
-        parser = argparse.ArgumentParser(
+        parser = _Parser(
             prog="vmprof-convert diff",
             description="Say what grew and what shrank between two profiles, or "
                         "between two moments of one, and whether that is more than "
@@ -77,7 +82,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
             "--to", metavar="FORMAT", choices=sorted(set(_SUFFIXES.values())),
             help="%s (default: what the output's name says, or a table)"
                  % ", ".join(sorted(set(_SUFFIXES.values()))))
-        report.add_options(parser.add_argument_group("of the table"))
+        add_options(parser.add_argument_group("of the table"))
     parser.add_argument(
         "--fail-if", metavar="CONDITION", type=_condition, action="append",
         required=name == CHECK, default=[] if name == DIFF else None,
@@ -89,7 +94,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
     parser.add_argument("--salvage", action="store_true",
                         help="read a profile that was cut off in the middle of a "
                              "record")
-    report.add_filters(parser.add_argument_group("which samples"))
+    add_filters(parser.add_argument_group("which samples"))
     return parser
 
 
@@ -127,14 +132,19 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _read(path: str, options: argparse.Namespace) -> Profile:
-    """With the samples that are asked for."""
-    from vmprof_convert import readers
-    from vmprof_convert.selection import select
-    try:
-        return select(readers.read(path, salvage=options.salvage),
-                      report.selection(options))
-    except ProfileError as error:
-        raise ProfileError("%s: %s" % (path, error)) from error
+    """That of the run, with the samples that are asked for."""
+    from vmprof_convert import run_files
+    from vmprof_convert.cli import profile_of
+    found = run_files.find([path])
+    for line in found.left_out:
+        _complain(line)
+    with about(path):
+        return profile_of(found.files, options)
+
+
+def _complain(text: str) -> None:
+    if sys.stderr is not None:
+        print("vmprof-convert: %s" % printable(text), file=sys.stderr)
 
 
 def _check(options: argparse.Namespace) -> bool:
@@ -151,10 +161,8 @@ def _check(options: argparse.Namespace) -> bool:
 def _check_conditions(options: argparse.Namespace, paths: list[str],
                       profiles: list[Profile]) -> None:
     for path, profile in zip(paths, profiles):
-        try:
+        with about(path):
             verdicts.check(options.fail_if, profile, len(profiles) > 1)
-        except ProfileError as error:
-            raise ProfileError("%s: %s" % (path, error)) from error
 
 
 def _diff(options: argparse.Namespace) -> bool:
@@ -183,33 +191,32 @@ def _diff(options: argparse.Namespace) -> bool:
     by = options.by or ("function",)
     choice = Choice(by=by, sort=options.sort or "self",
                     group_storage=options.group_storage)
-    try:
+    with about(" and ".join(options.profiles)):
         difference = diff.compare(sides, choice)
-    except ProfileError as error:
-        raise ProfileError("%s: %s" % (" and ".join(options.profiles), error)) from None
     found = verdicts.of(options.fail_if, difference)
     text = io.StringIO()
     data, left_out = io.BytesIO(), []
     if options.to in _STACKS:
         left_out = _write_stacks(options.to, sides, data)
         text.write("".join("%s\n" % (verdict,) for verdict in found))
-    elif options.to == report.JSON:
+    elif options.to == JSON:
         from vmprof_convert.writers import diff_json
         diff_json.write(difference, found, text, options.limit)
     else:
-        sheet = diff_sheet.of(difference, options.limit or report.DEFAULT_LIMIT,
+        sheet = diff_sheet.of(difference, options.limit or DEFAULT_LIMIT,
                               (names[0], names[1]))
         sheet = sheet._replace(notes=[*sheet.notes, *map(str, found)])
-        if options.to == report.MARKDOWN:
+        if options.to == MARKDOWN:
             from vmprof_convert.writers import table_markdown
             table_markdown.write(sheet, text)
         else:
+            from vmprof_convert import report
             from vmprof_convert.writers import table
             table.write(sheet, text,
                         report.file_() if options.output else report.terminal())
     _write(options, text.getvalue(), data.getvalue())
     for line in left_out:
-        print("vmprof-convert: %s" % line, file=sys.stderr)
+        _complain(line)
     return any(verdict.failed for verdict in found)
 
 

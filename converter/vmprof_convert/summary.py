@@ -196,9 +196,12 @@ class Tally:
                                          interval)
         self._groups.clear()
 
-    def add_tally(self, other: Tally) -> None:
-        """Of other samples of the same profile."""
-        for key, sum_ in other.sums().items():
+    def add_tally(self, other: Tally, stacks: int = 0, types: int = 0) -> None:
+        """Of other samples of the same profile; or of one whose first stack and
+        type have these numbers here."""
+        for (stack, type_, then), sum_ in other.sums().items():
+            key = (stack + stacks if stack >= 0 else stack,
+                   type_ + types if type_ >= 0 else type_, then)
             self._sums.setdefault(key, Sum()).add_sum(sum_)
         self.time_samples += other.time_samples
         self.largest_interval = max(self.largest_interval, other.largest_interval)
@@ -210,6 +213,13 @@ class Tally:
         """Forget what is not asked for."""
         self._sums = {key: sum_ for key, sum_ in self.sums().items()
                       if selected.includes(*key)}
+
+    def figures(self) -> Figures:
+        """Of all together."""
+        result = Figures(self.largest_interval)
+        for (_, _, then), sum_ in self.sums().items():
+            result.add(then, sum_)
+        return result
 
     def sums(self) -> dict[tuple[int, int, str], Sum]:
         """For each stack, number -1 being the lost ones; type, of which -1 is

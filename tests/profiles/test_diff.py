@@ -388,9 +388,7 @@ def test_names_are_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_arguments_that_make_no_sense(
         folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str],
         said: str) -> None:
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["diff", *arguments])
-    assert caught.value.code == 2 and said in capsys.readouterr().err
+    assert said in run_and_fail(folder, capsys, "diff", *arguments)
 
 
 def test_profiles_that_can_not_be_compared(

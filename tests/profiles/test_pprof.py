@@ -157,6 +157,21 @@ def test_a_difference(pprof: Run) -> None:
     assert flat(text) == {"grows (app.py:1)": 70_000}
 
 
+def test_several_processes_have_a_label(pprof: Run) -> None:
+    for pid in (11, 12):
+        log = Log()
+        log.settings(pid=pid, run="r")
+        log.command("worker.py")
+        log.allocation([log.function("f")], size=pid * 1000, thread=pid)
+        Path("%d.vmprof" % pid).write_bytes(log.data())
+    assert cli.main(["11.vmprof", "12.vmprof", "-o", "both.pb.gz"]) == 0
+    assert sorted((sample.labels["process"], sample.labels["thread"],
+                   sample.values["alloc_space"])
+                  for sample in raw(pprof("-raw", "both.pb.gz"))) == [
+                      ("11 worker.py", "MainThread", 11_000),
+                      ("12 worker.py", "MainThread", 12_000)]
+
+
 def test_our_difference_is_pprof_s(pprof: Run) -> None:
     """Of what shrank, too; and of the sample types that both have."""
     def one(*sizes: int) -> bytes:

@@ -253,6 +253,5 @@ def test_no_samples_of_that_kind(folder: Path,
 
 def test_weight_is_for_collapsed_stacks(folder: Path,
                                         capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["app.vmprof", "-o", "x.pb.gz", "--weight", "time"])
-    assert "--weight is for flamegraph.pl" in capsys.readouterr().err
+    assert "--weight is for flamegraph.pl" in run_and_fail(
+        folder, capsys, "app.vmprof", "-o", "x.pb.gz", "--weight", "time")

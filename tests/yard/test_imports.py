@@ -35,11 +35,13 @@ READERS, MODEL, ERRORS, WRITERS, VIEW, CLI = (
 #: names all writers
 REPORT, FORMATS = CONVERT + ".report", CONVERT + ".formats"
 JUDGE = CONVERT + ".judge_command"
+#: finds files, and reads how they begin
+RUN_FILES = CONVERT + ".run_files"
 #: all that stands between: whatever else there is
 MEANING = tuple(sorted(
     {CONVERT + "." + path.stem for path in (PACKAGES[CONVERT] / CONVERT).iterdir()
      if path.suffix == ".py" and not path.name.startswith("_")}
-    - {MODEL, ERRORS, CLI, REPORT, FORMATS, JUDGE}))
+    - {MODEL, ERRORS, CLI, REPORT, FORMATS, RUN_FILES, JUDGE}))
 FIREFOX = WRITERS + ".firefox"
 FORMAT = FIREFOX + ".format"
 SAMPLER = "vmprof_allocation"
@@ -227,7 +229,7 @@ def test_what_is_planted_is_there() -> None:
 
 def test_what_stands_between_is_all_that_there_is() -> None:
     assert {CONVERT + "." + name for name in (
-        "process", "source_text", "summary", "terminal")} <= set(MEANING)
+        "processes", "source_text", "summary", "terminal")} <= set(MEANING)
     assert REPORT not in MEANING
 
 

@@ -28,7 +28,7 @@ def write(profile: Profile, out: BinaryIO, weight: str = "") -> list[str]:
             lines[line] for line in ordered)):
         if count:
             out.write(b"%s %d\n" % (line.encode("utf-8"), count))
-    lacking = {stack_values.THREADS, stack_values.FATES}
+    lacking = {stack_values.THREADS, stack_values.PROCESSES, stack_values.FATES}
     if weight != TIME:
         lacking.add(stack_values.TICKS)
     return stack_values.left_out(profile, *lacking)
@@ -45,7 +45,8 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO,
         if any(counts):
             out.write(b"%s %d %d\n" % (line.encode("utf-8"), *counts))
     return stack_values.left_out(
-        after, stack_values.THREADS, stack_values.FATES, stack_values.TICKS)
+        after, stack_values.THREADS, stack_values.PROCESSES, stack_values.FATES,
+        stack_values.TICKS)
 
 
 def _lines(profile: Profile, weight: str) -> dict[str, float]:

@@ -81,6 +81,7 @@ class _File:
         """`more`: labels of all samples."""
         places, type_names = Places(profile), TypeNames(profile)
         of_frames = _Locations(self, places)
+        of_thread = stack_values.processes(profile)
         period = 1e9 * tick_seconds(profile)
         stacks: dict[int, bytes] = {}
         known: dict[tuple[int, int], bytes] = {}
@@ -98,6 +99,8 @@ class _File:
             if label is None:
                 thread = stack_values.thread_name(profile, part.thread)
                 labels = {**(more or {}), **({"thread": thread} if thread else {})}
+                if part.thread in of_thread:
+                    labels["process"] = of_thread[part.thread]
                 if profile.has_types and part.type != stack_values.NONE:
                     labels["type"] = type_names.shown(part.type).name
                 label = known[part[1:]] = b"".join(
