@@ -27,10 +27,12 @@ from experiments import (
     fresh,
     profilers,
     toolchain,
+    verdicts,
 )
 
 EXPERIMENTS = {module.NAME: module for module in (
-    depth, accuracy, coverage, costs, fresh, profilers, builtin, toolchain)}
+    depth, accuracy, coverage, costs, fresh, profilers, builtin, toolchain,
+    verdicts)}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

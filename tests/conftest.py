@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import os
 import subprocess
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +69,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if getattr(item, "originalname", None) in SLOW:
             item.add_marker("slow")
     items.sort(key=order)
+
+
+SPEEDSCOPE_SCHEMA = (ROOT / ".node" / "node_modules" / "speedscope" / "dist" / "release"
+          / "file-format-schema.json")
+
+
+@pytest.fixture
+def speedscope_schema() -> dict[str, Any]:
+    """As speedscope's own package has it."""
+    if not SPEEDSCOPE_SCHEMA.exists():
+        pytest.fail("%s is missing: run `make test`, which installs it"
+                    % SPEEDSCOPE_SCHEMA.relative_to(ROOT))
+    found: dict[str, Any] = json.loads(SPEEDSCOPE_SCHEMA.read_text())
+    return found
 
 
 @dataclasses.dataclass

@@ -1,4 +1,4 @@
-"""The command vmprof-convert."""
+"""The command vmprof-convert, which is also `python -m vmprof_allocation report`."""
 from __future__ import annotations
 
 import argparse
@@ -6,23 +6,32 @@ import gc
 import io
 import os
 import re
-import stat
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
-from vmprof_convert import formats, readers, report
-from vmprof_convert.errors import ProfileError
+from vmprof_convert import formats, judge_command, options, run_files
+from vmprof_convert.errors import FileError, ProfileError, about
 from vmprof_convert.formats import FIREFOX, FORMATS, Format
+from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable
-from vmprof_convert.view import output, serve
-from vmprof_convert.view.progress import progress_bar
-from vmprof_convert.writers import firefox
+from vmprof_convert.run_files import STANDARD, File
+from vmprof_convert.view import output
+from vmprof_convert.writers.firefox import BYTES, TIME
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
-#: standard input, or output
-STANDARD = "-"
+
+class _Failed(Exception):
+    """The message says why, in one line."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _Failed(message)
 
 
 class _Version(argparse.Action):
@@ -36,15 +45,16 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="vmprof-convert",
+def _parser(command: str) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=command,
         description="Say what is in a vmprof profile, with or without allocation "
                     "samples: as a table in the terminal, or in the Firefox "
                     "Profiler.")
     parser.add_argument("profiles", metavar="PROFILE", nargs="+",
                         help="what vmprof wrote, gzipped or not; - is standard "
-                             "input")
+                             "input. Of a run of several processes, the first one's "
+                             "(the others are found beside it), or those of some")
     parser.add_argument("--version", action=_Version, nargs=0,
                         help="print it, and nothing else")
     parser.add_argument(
@@ -72,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
              "far as this machine has them where the profile says: it goes wherever "
              "the profile goes")
     of_firefox.add_argument(
-        "--axis", choices=[firefox.TIME, firefox.BYTES], default=firefox.TIME,
+        "--axis", choices=[TIME, BYTES], default=TIME,
         help="what the Profiler's x axis is: time, or bytes allocated since the "
              "start (default: time)")
     parser.add_argument_group("for flamegraph.pl").add_argument(
@@ -82,8 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--salvage", action="store_true",
         help="read a profile that was cut off in the middle of a record")
-    report.add_filters(parser.add_argument_group("which samples, in all formats"))
-    report.add_options(parser.add_argument_group("of a report"))
+    options.add_filters(parser.add_argument_group("which samples, in all formats"))
+    options.add_options(parser.add_argument_group("of a report"))
     return parser
 
 
@@ -94,23 +104,24 @@ def _port(text: str) -> int:
         "%r is no port: write a number from 1 to 65535" % text)
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _parse(parser: argparse.ArgumentParser,
+           arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options, with `to` filled in."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    target: str | None = options.output
-    if options.form != report.TABLE and options.to not in (None, options.form):
+    # a profile may stand behind an option
+    asked = parser.parse_intermixed_args(arguments)
+    target: str | None = asked.output
+    if asked.form != options.TABLE and asked.to not in (None, asked.form):
         parser.error("--%s is a format, and so is --to %s: write one of them"
-                     % (options.form, options.to))
-    if options.view and (options.to not in (None, FIREFOX)
-                         or options.form != report.TABLE or target == STANDARD):
+                     % (asked.form, asked.to))
+    if asked.view and (asked.to not in (None, FIREFOX)
+                       or asked.form != options.TABLE or target == STANDARD):
         parser.error("--view opens the Firefox Profiler, which shows no report: "
                      "leave out --view, or what asks for one")
-    if options.to is None:
-        options.to = FIREFOX if options.view else options.form
-        if target not in (None, STANDARD) and options.form == report.TABLE:
+    if asked.to is None:
+        asked.to = FIREFOX if asked.view else asked.form
+        if target not in (None, STANDARD) and asked.form == options.TABLE:
             found = formats.of_name(target or "")
-            if options.view and (found is None or found.name != FIREFOX):
+            if asked.view and (found is None or found.name != FIREFOX):
                 parser.error("%s: with --view, the output's name must end with %s"
                              % (target, " or ".join(FORMATS[FIREFOX].suffixes)))
             if found is None:
@@ -119,105 +130,101 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                     "it is to be" % (target, " or ".join(
                         suffix for format_ in FORMATS.values()
                         for suffix in format_.suffixes)))
-            options.to = found.name
-    format_ = FORMATS[options.to]
+            asked.to = found.name
+    format_ = FORMATS[asked.to]
     if format_.write is None:
-        options.form = options.to
+        asked.form = asked.to
     else:
-        options.form = report.TABLE
-        given = report.are_given(options)
+        asked.form = options.TABLE
+        given = options.are_given(asked)
         if given:
             parser.error("%s: this is for reports, and not for %s (%s)" % (
                 ", ".join(given), format_.what, format_.name))
     for other in FORMATS.values():
         for name in other.options:
-            if getattr(options, name) != parser.get_default(name) and (
+            if getattr(asked, name) != parser.get_default(name) and (
                     name not in format_.options):
                 parser.error("--%s is for %s: write --to %s, or an output that ends "
                              "with %s" % (name, other.what, other.name,
                                           " or ".join(other.suffixes)))
-    if len(options.profiles) > 1:
-        if options.profiles.count(STANDARD) > 1:
-            parser.error("standard input can be read once")
-        if options.view or (format_.write is not None and target is not None):
-            parser.error("one file of %s holds one profile: %d were named"
-                         % (format_.what, len(options.profiles)))
-    return options
+    if asked.profiles.count(STANDARD) > 0 and len(asked.profiles) > 1:
+        parser.error("standard input holds one profile: where there are several, each "
+                     "has to be a file")
+    return asked
 
 
-def _run(options: argparse.Namespace) -> None:
-    target: str | None = options.output
+def _run(asked: argparse.Namespace, name: str) -> None:
+    target: str | None = asked.output
     if target == STANDARD:
         target = None
-    paths: list[str] = options.profiles
-    for path in paths:
-        if path != STANDARD:
-            with _About(path):
-                _check_source(path)
+    format_ = FORMATS[asked.to]
+    found = run_files.find(asked.profiles)
+    if (target is None and format_.default and not asked.view
+            and STANDARD not in (asked.output, asked.profiles[0])):
+        target = asked.profiles[0] + format_.default
     if target is not None:
-        for path in paths:
-            output.check_target(target, path)
-    format_ = FORMATS[options.to]
-    if format_.write is not None:
-        for path in paths:
-            _convert(path, target, options, format_)
-        return
-    parts = []
-    seen_on = report.terminal() if target is None else report.file_()
-    for path in paths:
-        with _About(path):
-            text = report.make(_source(path), options, options.salvage, seen_on)
-        if len(paths) > 1 and options.form != report.JSON:
-            text = "%s:\n%s" % (printable(path), text)
-        parts.append(text)
-    text = "\n".join(parts)
-    if target is None:
-        _say(text.rstrip("\n"))
-    else:
-        output.write(target, text.encode("utf-8", "backslashreplace"))
-        _say("wrote %s" % target)
-
-
-def _convert(path: str, target: str | None, options: argparse.Namespace,
-             format_: Format) -> None:
-    """To a format that is no report."""
-    is_standard = STANDARD in (options.output, path)
-    if target is None and not options.view and not is_standard and format_.default:
-        target = path + format_.default
-        output.check_target(target, path)
-    # without what only filters need
-    from vmprof_convert.selection import select
-    converted = io.BytesIO()
-    assert format_.write is not None
-    with _About(path):
-        with progress_bar("reading", "B") as progress:
-            profile = readers.read(_source(path), salvage=options.salvage,
-                                   progress=progress)
-        profile = select(profile, report.selection(options))
-        with progress_bar("converting", " stacks") as progress:
-            left_out = format_.write(profile, converted, options, progress)
-    data = converted.getvalue()
+        for file in found.files:
+            output.check_target(target, file.path)
+    elif sys.stdout is None and not asked.view:
+        raise _Failed("can't write to standard output: it is closed")
+    left_out = found.left_out
+    with about(found.files[0].name):
+        if format_.write is None:
+            data = _report(found.files, asked, target).encode(
+                "utf-8", "backslashreplace")
+        else:
+            profile = profile_of(found.files, asked)
+            data, not_held = _converted(profile, asked, format_)
+            left_out = [*left_out, *not_held]
     if target is not None:
         output.write(target, data)
         _say("wrote %s" % target)
     for line in left_out:
-        print("vmprof-convert: %s" % printable(line), file=sys.stderr)
-    if options.view:
-        serve.view(data, firefox.query(profile), options.port)
+        _complain(name, line)
+    if asked.view:
+        from vmprof_convert.view import serve
+        from vmprof_convert.writers.firefox import query
+        serve.view(data, query(profile), asked.port)
     elif target is None:
-        _write_out(data)
+        if format_.write is None:
+            # in what characters the terminal has
+            _say(data.decode().rstrip("\n"))
+        else:
+            _write_out(data)
 
 
-def _check_source(path: str) -> None:
-    # what else there is can block, or never end
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
-        raise ProfileError("is not a file")
+def _report(files: Sequence[File], asked: argparse.Namespace,
+            target: str | None) -> str:
+    from vmprof_convert import report
+    return report.make(files, asked, report.terminal() if target is None
+                       else report.file_())
 
 
-def _source(path: str) -> str | int:
-    return os.dup(sys.__stdin__.fileno()) if path == STANDARD and (
-        sys.__stdin__) else path
+def profile_of(files: Sequence[File], asked: argparse.Namespace) -> Profile:
+    """That of all, with the samples that were asked for."""
+    from vmprof_convert import processes, readers
+    from vmprof_convert.selection import select
+    from vmprof_convert.view.progress import progress_bar
+    parts = []
+    for file in files:
+        with about(file.name), progress_bar("reading", "B") as progress:
+            parts.append(processes.Read(readers.read(
+                file.source, salvage=asked.salvage, progress=progress), file.path,
+                file.begin))
+    selection = options.selection(asked)
+    return select(processes.merge(processes.chosen(
+        parts, selection.processes)).profile, selection)
+
+
+def _converted(profile: Profile, asked: argparse.Namespace,
+               format_: Format) -> tuple[bytes, Sequence[str]]:
+    """What is written, and what the format could not hold."""
+    from vmprof_convert.view.progress import progress_bar
+    out = io.BytesIO()
+    assert format_.write is not None
+    with progress_bar("converting", " stacks") as progress:
+        not_held = format_.write(profile, out, asked, progress)
+    return out.getvalue(), not_held
 
 
 def _write_out(data: bytes) -> None:
@@ -230,10 +237,19 @@ def _write_out(data: bytes) -> None:
 
 def _say(text: str) -> None:
     """On stdout, if anybody listens: the work is done, anyway."""
+    if sys.stdout is None:
+        return
     try:
         print(text, flush=True)
     except BrokenPipeError:
         _nobody_listens()
+
+
+def _complain(name: str, text: str) -> None:
+    """On stderr, in one line."""
+    # with None, print() would take stdout
+    if sys.stderr is not None:
+        print("%s: %s" % (name, printable(text)), file=sys.stderr)
 
 
 def _nobody_listens() -> None:
@@ -242,49 +258,30 @@ def _nobody_listens() -> None:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
-class _About:
-    """Errors inside are about this file."""
-
-    def __init__(self, path: str) -> None:
-        self._path = "standard input" if path == STANDARD else path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None,
-                 traceback: object) -> None:
-        if isinstance(error, ProfileError):
-            raise _Failed("%s: %s" % (self._path, error)) from error
-        if isinstance(error, MemoryError):
-            raise _Failed("%s: this machine's memory is too small for it"
-                          % self._path) from error
-        if isinstance(error, OSError):
-            raise _Failed("%s: %s" % (self._path, error.strerror)) from error
-
-
-class _Failed(Exception):
-    """The message says why, in one line."""
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # names may have characters that the terminal can't show
-        sys.stdout.reconfigure(errors="backslashreplace")
-    options = _parse(arguments)
+def main(arguments: Sequence[str] | None = None, *,
+         command: str = "vmprof-convert", name: str = "vmprof-convert") -> int:
+    """Returns the exit code.  `command`: how it was called; `name`: who complains."""
+    for stream in sys.stdout, sys.stderr:
+        if isinstance(stream, io.TextIOWrapper):
+            # names may have characters that the terminal can't show
+            stream.reconfigure(errors="backslashreplace")
     # nothing here makes cycles, and looking for them takes a seventh of the time; in
     # PyPy this would keep all else that is dead, too
     has_gc = sys.implementation.name == "cpython" and gc.isenabled()
     if has_gc:
         gc.disable()
+    if arguments is None:
+        arguments = sys.argv[1:]
     try:
-        _run(options)
-    except (_Failed, output.OutputError) as error:
-        print("vmprof-convert: %s" % printable(str(error)), file=sys.stderr)
+        # a profile of this name is ./diff
+        if arguments and arguments[0] in (judge_command.DIFF, judge_command.CHECK):
+            return judge_command.run(arguments)
+        _run(_parse(_parser(command), arguments), name)
+    except (_Failed, FileError, ProfileError, output.OutputError) as error:
+        _complain(name, str(error))
         return EXIT_BAD_INPUT
     except OSError as error:
-        print("vmprof-convert: can't write to standard output: %s" % error.strerror,
-              file=sys.stderr)
+        _complain(name, "can't write to standard output: %s" % error.strerror)
         # what could not be written would be tried again at the end
         _nobody_listens()
         return EXIT_BAD_INPUT

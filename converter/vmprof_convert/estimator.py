@@ -49,9 +49,10 @@ class Estimate(NamedTuple):
     high: float
 
 
-def interval_95(observed: float, unseen: float, variance: float,
-                extra: float) -> Estimate:
-    """The 95 % interval of a sum of independent weighted counts.
+def interval_of(observed: float, unseen: float, variance: float,
+                extra: float, z: float = Z) -> Estimate:
+    """The 95 % interval of a sum of independent weighted counts; or that of another
+    quantile `z`.
 
     What was sampled is there: `observed`, bytes or objects, is certain.  What
     is estimated is the rest, `unseen`, with this `variance`.  (If k of n
@@ -71,11 +72,11 @@ def interval_95(observed: float, unseen: float, variance: float,
     """
     value = observed + unseen
     if variance > 0.0 and unseen > 0.0:
-        low = observed + _gamma_quantile(unseen, variance, -Z)
+        low = observed + _gamma_quantile(unseen, variance, -z)
     else:
         low = observed
     high = observed + _gamma_quantile(unseen + extra / 2,
-                                      variance + extra * extra / 2, Z)
+                                      variance + extra * extra / 2, z)
     return Estimate(value, min(low, value), max(high, value))
 
 
@@ -151,15 +152,15 @@ class Sum:
     # many objects that are, nobody knows: where most bytes are in large
     # objects, the many small ones may not have been met at all.
 
-    def bytes(self, interval: int) -> Estimate:
+    def bytes(self, interval: int, z: float = Z) -> Estimate:
         """`interval` is the largest one that was in force in the run."""
-        return interval_95(
+        return interval_of(
             self._observed, max(self._bytes - self._observed, 0.0),
-            self._bytes_variance, interval)
+            self._bytes_variance, interval, z)
 
     def objects(self, interval: int,
-                smallest: int = SMALLEST_OBJECT) -> Estimate:
+                smallest: int = SMALLEST_OBJECT, z: float = Z) -> Estimate:
         """Likewise; no object can have been smaller than `smallest` bytes."""
-        return interval_95(
+        return interval_of(
             self.samples, max(self._objects - self.samples, 0.0),
-            self._objects_variance, interval / smallest)
+            self._objects_variance, interval / smallest, z)

@@ -34,6 +34,8 @@ _Rows = dict[Subject, Figures]
 
 
 class Focus(NamedTuple):
+    #: what was asked for
+    name: str
     #: those of this name, by what they allocate; each with its figures
     functions: list[Row]
     #: of all of them together
@@ -113,7 +115,7 @@ def focus(profile: Profile, tally: Tally, name: str, choice: Choice,
     functions = [Row(subject, own.get(subject, nothing), figures)
                  for subject, figures in total.items()]
     sort(functions, choice.sort)
-    return Focus(functions, Row(functions[0].subject, itself, everything),
+    return Focus(name, functions, Row(functions[0].subject, itself, everything),
                  *(_rows(rows, choice) for rows in (callers, callees, lines, types)))
 
 

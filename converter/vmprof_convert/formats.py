@@ -10,8 +10,8 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import BinaryIO, NamedTuple, Optional
 
-from vmprof_convert import report
 from vmprof_convert.model import Profile
+from vmprof_convert.options import JSON, MARKDOWN, TABLE
 
 #: progress(done, total) is called now and then; None: nobody looks
 Progress = Optional[Callable[[int, int], None]]
@@ -84,10 +84,10 @@ FORMATS = {format_.name: format_ for format_ in (
            options=("weight",)),
     Format("chrome", (".heapprofile",), "that of Chrome's DevTools", _chrome,
            default=".heapprofile"),
-    Format(report.TABLE, (".txt",), "a table"),
-    Format(report.MARKDOWN, (".md",), "Markdown"),
+    Format(TABLE, (".txt",), "a table"),
+    Format(MARKDOWN, (".md",), "Markdown"),
     # other JSON is the Profiler's, so that this has to be asked for
-    Format(report.JSON, (), "the table for programs"),
+    Format(JSON, (), "the table for programs"),
 )}
 
 

@@ -45,6 +45,7 @@ from __future__ import annotations
 import array
 import bisect
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
@@ -92,6 +93,7 @@ class OldObjects:
         self.collected = array.array("q")
         #: when it was freed; -1: it was not
         self.freed = array.array("q")
+        self.thread = array.array("q")
         #: those that were lost sight of
         self.lost = 0
 
@@ -108,6 +110,7 @@ class OldObjects:
         self.interval.append(interval)
         self.collected.append(collected)
         self.freed.append(ended)
+        self.thread.append(thread)
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
         pass
@@ -216,11 +219,16 @@ class _Tally:
         self.variance[window] += weight * weight
 
 
-def find_windows(profile: Profile) -> Windows:
+def find_windows(profile: Profile,
+                 part: tuple[int, int | None] | None = None) -> Windows:
     """Those between the last three marks, or the halves of what is between two
-    marks or behind one; or of the run, without its beginning.  Raises
-    ProfileError if there are too few major collections."""
-    times = [c.time for c in profile.collections if c.is_major]
+    marks or behind one; or of the run, without its beginning; or of that `part` of
+    it, from and up to.  Raises ProfileError if there are too few major
+    collections."""
+    start, stop = part or (0, None)
+    stop = profile.end + 1 if stop is None else stop
+    times = [c.time for c in profile.collections
+             if c.is_major and (part is None or start <= c.time < stop)]
     if not profile.has_lifetimes:
         raise ProfileError(
             "nothing in this profile says what became of the objects, which "
@@ -228,12 +236,13 @@ def find_windows(profile: Profile) -> Windows:
     if len(times) < 3:
         raise ProfileError(
             "--leaks compares what three major collections found alive, and there "
-            "were %d in this run: let it run longer, or have it call gc.collect()"
-            % len(times))
-    marks = [mark.time for mark in profile.marks]
+            "were %d in %s: let it run longer, or have it call gc.collect()"
+            % (len(times), "this run" if part is None else "that time"))
+    marks = [mark.time for mark in profile.marks
+             if part is None or start <= mark.time < stop]
     if marks:
         begin, *rest = marks[-3:]
-        end = rest[-1] if rest else profile.end
+        end = rest[-1] if rest else min(profile.end, stop)
         middle = rest[0] if len(rest) == 2 else (begin + end) // 2
         # the program may collect before it sets a mark, or behind it
         first, center, last = (_nearest(times, time)
@@ -246,7 +255,8 @@ def find_windows(profile: Profile) -> Windows:
                 "there")
     else:
         last = len(times) - 1
-        first = bisect.bisect_left(times, profile.end * WARM_UP)
+        # who names a part knows what warming up is
+        first = 0 if part else bisect.bisect_left(times, profile.end * WARM_UP)
         if last - first < 2:
             raise ProfileError(
                 "--leaks compares what three major collections found alive after "
@@ -278,22 +288,27 @@ def _allocated(profile: Profile, time: int) -> int:
 
 
 def find(profile: Profile, objects: OldObjects, *,
-         own: Profile | None = None, group_storage: bool = False) -> Leaks:
+         own: Profile | None = None, group_storage: bool = False,
+         part: tuple[int, int | None] | None = None,
+         includes: Callable[[int, int, int], bool] | None = None) -> Leaks:
     """`own`: the profile with the program's own code only (own.py); then a site is
-    where that allocates, itself or in what it calls.  Raises ProfileError if the
-    profile can't tell."""
+    where that allocates, itself or in what it calls.  `part`: see find_windows();
+    `includes`: whether objects of this stack, type and thread are looked at.  Raises
+    ProfileError if the profile can't tell."""
     everything = _Tally(0)
-    windows = find_windows(profile)
+    windows = find_windows(profile, part)
     names = TypeNames(profile, group_storage=group_storage)
     sites = _Sites(profile, own or profile)
     chosen = _snapshots(windows)
     tallies: dict[tuple[Place, Shown], _Tally] = {}
-    for stack, type_, size, interval, collected, freed in zip(
+    for stack, type_, size, interval, collected, freed, thread in zip(
             objects.stack, objects.type, objects.size, objects.interval,
-            objects.collected, objects.freed):
+            objects.collected, objects.freed, objects.thread):
         since = bisect.bisect_right(windows.times, collected)
         until = _NEVER if freed < 0 else _nearest(windows.times, freed)
         if since > windows.last or until <= max(windows.first, since):
+            continue
+        if includes is not None and not includes(stack, type_, thread):
             continue
         shown = names.shown(type_)
         if shown.kind == INTERNAL:

@@ -348,6 +348,21 @@ class Stacks(Sequence[tuple[Frame, ...]]):
         return self.frames[self._frame[outermost]].address if outermost else None
 
 
+class Process(NamedTuple):
+    """One of the processes that a profile is of."""
+
+    #: its own profile as it was read, but without the samples
+    profile: Profile
+    #: the file's name
+    source: str
+    #: nanoseconds after the start of the whole
+    begin: int
+    #: its threads' numbers in the whole, and the kernel's: two processes' may be
+    #: the same, one after the other
+    threads: dict[int, int]
+
+
+
 @dataclasses.dataclass
 class Profile:
     interpreter: str
@@ -392,6 +407,8 @@ class Profile:
     threads: dict[int, str] = dataclasses.field(default_factory=dict)
     #: the script and its arguments; empty: not known
     command: str = ""
+    #: if there are several, which: the first one began the run (processes.py)
+    processes: list[Process] = dataclasses.field(default_factory=list)
 
     @property
     def cut_stacks(self) -> int:
@@ -402,9 +419,28 @@ class Profile:
     def interval(self) -> int:
         """Mean bytes between two samples when sampling started; 0: not
         known."""
-        text = self.settings.get("interval", "")
+        return self._setting("interval")
+
+    def _setting(self, name: str) -> int:
+        """A number; 0: not known."""
+        text = self.settings.get(name, "")
         # of a damaged profile it may be anything
-        return int(text) if re.fullmatch("[0-9]{1,19}", text) else 0
+        return int(text) if re.fullmatch("[0-9]{1,19}", text, re.ASCII) else 0
+
+    @property
+    def pid(self) -> int:
+        """The kernel's number of the process; 0: not known."""
+        return self._setting("pid")
+
+    @property
+    def parent(self) -> int:
+        """Of the process that began this one, if that is of the run; or 0."""
+        return self._setting("parent")
+
+    @property
+    def run(self) -> str:
+        """The same in all profiles of a run; empty: not known."""
+        return self.settings.get("run", "")
 
     @property
     def engine(self) -> str:
@@ -435,8 +471,7 @@ class Profile:
     @property
     def children(self) -> int:
         """Processes that the program forked, and that were not sampled."""
-        text = self.settings.get("children", "")
-        return int(text) if re.fullmatch("[0-9]{1,18}", text) else 0
+        return self._setting("children")
 
     @property
     def passed_over(self) -> str:

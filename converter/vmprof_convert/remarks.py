@@ -5,13 +5,17 @@ All reports ask here, so that they agree.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from vmprof_convert.lifetimes import NOT_TOLD, WAS_LOST, WAS_PINNED
-from vmprof_convert.model import Profile
-from vmprof_convert.process import of_process
+from vmprof_convert.model import Process, Profile
 from vmprof_convert.program import LOST
+from vmprof_convert.resident import of_process
 from vmprof_convert.summary import LINE, TYPE, Choice, Summary
 from vmprof_convert.units import format_bytes, format_number
+
+#: so many processes are named
+_LISTED = 3
 
 
 def title(profile: Profile, summary: Summary, choice: Choice) -> str:
@@ -19,8 +23,9 @@ def title(profile: Profile, summary: Summary, choice: Choice) -> str:
     if not (profile.settings or profile.moments):
         return ("no allocation samples: the profile was taken without "
                 "--allocation-sampling")
-    return "allocated in %s (%s samples, %s):" % (
-        _seconds(profile, choice), summary.samples, _intervals(profile, summary))
+    return "allocated in %s%s (%s samples, %s):" % (
+        _seconds(profile, choice), " by %d processes" % len(profile.processes)
+        if profile.processes else "", summary.samples, _intervals(profile, summary))
 
 
 def sums(profile: Profile, summary: Summary, choice: Choice, *,
@@ -34,7 +39,8 @@ def sums(profile: Profile, summary: Summary, choice: Choice, *,
     if not profile.moments or choice.at is not None or not is_all:
         return estimate
     last = profile.moments[-1]
-    counted = "the GC itself counted: %s in %d minor collections" % (
+    counted = "the %s counted: %s in %d minor collections" % (
+        "processes' GCs" if profile.processes else "GC itself",
         format_bytes(last.allocated), last.collections)
     if last.pressures:
         counted += (" (and what was allocated shortly before %d memory "
@@ -65,6 +71,8 @@ def _seconds(profile: Profile, choice: Choice) -> str:
 
 def of_run(profile: Profile) -> list[str]:
     """What of the run is not in the profile."""
+    if profile.processes:
+        return _of_each(profile.processes)
     lines = []
     if profile.end_time is None:
         lines.append("the run did not end normally; this is what it had "
@@ -83,6 +91,23 @@ def of_run(profile: Profile) -> list[str]:
             % (profile.children, *(
                 ("es were", "they") if profile.children > 1 else
                 (" was", "it"))))
+    return lines
+
+
+def _of_each(processes: Sequence[Process]) -> list[str]:
+    """What is true of several is said once."""
+    about: dict[str, list[str]] = {}
+    for process in processes:
+        for line in of_run(process.profile):
+            about.setdefault(line, []).append(
+                str(process.profile.pid or process.source))
+    lines = []
+    for line, of_which in about.items():
+        names = ", ".join(of_which[:_LISTED])
+        if len(of_which) > _LISTED:
+            names += " and %d more" % (len(of_which) - _LISTED)
+        lines.append("process%s %s: %s" % (
+            "" if len(of_which) == 1 else "es", names, line))
     return lines
 
 
@@ -147,6 +172,10 @@ def _samples(summary: Summary, state: str) -> str:
 
 def _alive(profile: Profile, choice: Choice) -> str:
     """As of when."""
+    if profile.processes:
+        return ("alive: what is old is judged by each process's own last major "
+                "collection; what became old since counts as alive (--process says "
+                "more of one)")
     end = profile.end if choice.at is None else choice.at
     majors = [collection.time for collection in profile.collections
               if collection.is_major and collection.time <= end]

@@ -1,128 +1,41 @@
-"""The report: its options, and from a file to text.
+"""The report: from the files to text.
 
-Two commands have it: `python -m vmprof_allocation report` and `vmprof-convert`.
-The first goes on in another process when it knows its options
-(with_little_memory): so what makes the report is imported when it is made.
+What makes it is imported when it is made: the command line is checked before.
 """
 from __future__ import annotations
 
 import argparse
 import io
-import math
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+
+from vmprof_convert.options import (
+    DEFAULT_LIMIT,
+    DEFAULT_PART,
+    JSON,
+    MARKDOWN,
+    are_given,
+    check,
+    selection,
+)
 
 if TYPE_CHECKING:
+    from vmprof_convert.focus import Focus
+    from vmprof_convert.leaks import Leaks, OldObjects
+    from vmprof_convert.model import Profile
+    from vmprof_convert.processes import Read
+    from vmprof_convert.run_files import File
     from vmprof_convert.selection import Selection
+    from vmprof_convert.sheet import View
+    from vmprof_convert.summary import ByThread, Figures, Tally
     from vmprof_convert.terminal import Terminal
 
-#: rows, of tables and of the parts of one function's
-DEFAULT_LIMIT, DEFAULT_PART = 25, 8
 #: of a terminal that is none
 DEFAULT_WIDTH = 100
-
-_PLACES = ("function", "line", "file", "module")
-_BY = (*_PLACES, "type")
-_SORT = ("self", "total", "objects", "alive")
-
-#: the forms of a report
-TABLE, JSON, MARKDOWN = "table", "json", "markdown"
-
-
-def add_filters(parser: argparse._ActionsContainer) -> None:
-    """Which samples, and which frames: options of all formats."""
-    from vmprof_convert.lifetimes import FATES
-    parser.add_argument(
-        "--mine", action="store_true",
-        help="only the program's own code; what libraries allocate counts for who "
-             "calls them")
-    parser.add_argument(
-        "--time", type=_times, metavar="A..B",
-        help="what was allocated from A to B, in seconds after the start, such as "
-             "1.5..3 or 2..")
-    parser.add_argument(
-        "--thread", type=_thread, metavar="NAME", action="append",
-        help="what this thread allocated: its name, perhaps with *, or its number "
-             "in the kernel; more than once: these threads; likewise with those "
-             "below")
-    parser.add_argument(
-        "--function", metavar="NAME", action="append",
-        help="what this function allocated, and what it calls: a name, perhaps with "
-             "* or with its file (app.py:main)")
-    parser.add_argument(
-        "--file", metavar="PATH", action="append",
-        help="likewise, the functions of a file or folder: its end, or with *")
-    parser.add_argument(
-        "--type", metavar="NAME", action="append",
-        help="objects of this type; perhaps with *")
-    parser.add_argument(
-        "--fate", type=_fates, metavar="WHAT", action="append",
-        help="what became of the objects: %s" % ", ".join(FATES))
-
-
-def add_options(parser: argparse._ActionsContainer) -> None:
-    """Those of the report alone."""
-    parser.add_argument(
-        "-n", "--limit", type=_positive, metavar="N",
-        help="show the N largest rows (default: %d; with --json all)"
-             % DEFAULT_LIMIT)
-    parser.add_argument(
-        "--by", type=_by, metavar="WHAT",
-        help="what a row is of: function, line, file, module or type; or one of "
-             "these and type: line,type (default: the lines of the program's own "
-             "code, as with --mine, or its functions where lines are not known)")
-    parser.add_argument(
-        "--sort", choices=_SORT,
-        help="what comes first: the bytes that a row allocated itself (the "
-             "default), or with what it calls; its objects; or what of it is "
-             "still alive")
-    parser.add_argument(
-        "--focus", metavar="NAME",
-        help="one function: who calls it, and what it calls")
-    parser.add_argument(
-        "--tree", action="store_true",
-        help="who calls whom, from the outside in: the largest branches")
-    parser.add_argument(
-        "--at", type=_seconds, metavar="SECONDS",
-        help="as though the profile ended so many seconds after its start: what "
-             "was alive then")
-    parser.add_argument(
-        "--group-storage", action="store_true",
-        help="count storage, such as the items of a list, as what it belongs to")
-    parser.add_argument(
-        "--hide-internal", action="store_true",
-        help="leave out what only the interpreter knows, such as <JIT frame>")
-    parser.add_argument(
-        "--leaks", action="store_true",
-        help="instead of the table: what is held more and more, between marks, or "
-             "in a run without its beginning")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--json", action="store_const", dest="form", const=JSON, default=TABLE,
-        help="for programs: the same, with every figure and bound")
-    form.add_argument(
-        "--markdown", action="store_const", dest="form", const=MARKDOWN,
-        help="the same as a table in Markdown")
-
-
-def are_given(options: argparse.Namespace) -> list[str]:
-    """Those of add_options() that aren't as they are by default."""
-    given = ["--" + name.replace("_", "-") for name in (
-        "limit", "by", "sort", "focus", "tree", "at", "group_storage",
-        "hide_internal", "leaks") if getattr(options, name) not in (None, False)]
-    return given + ["--" + options.form] * (options.form != TABLE)
-
-
-def selection(options: argparse.Namespace) -> Selection:
-    """That of add_filters()."""
-    from vmprof_convert.selection import Selection
-    return Selection(
-        options.time, tuple(options.thread or ()), tuple(options.function or ()),
-        tuple(options.file or ()), tuple(options.type or ()),
-        tuple(dict.fromkeys(fate for fates in options.fate or () for fate in fates)),
-        options.mine)
 
 
 def terminal() -> Terminal:
@@ -148,197 +61,219 @@ def file_() -> Terminal:
                     if os.environ.get("COLUMNS") else DEFAULT_WIDTH)
 
 
-def make(path: str | os.PathLike[str] | int, options: argparse.Namespace,
-         salvage: bool = False, on: Terminal | None = None) -> str:
-    """The report of the profile at `path`; `on`: where it will be seen.  Raises
-    ProfileError and OSError."""
+class _Form(NamedTuple):
+    """What makes each report, and what writes it."""
+
+    of_rows: Callable[[View], Any]
+    of_focus: Callable[[View, Focus], Any]
+    of_tree: Callable[..., Any]
+    write: Callable[[Any, TextIO], None]
+
+
+def _form(options: argparse.Namespace, on: Terminal | None) -> _Form:
+    if options.form == JSON:
+        from vmprof_convert.writers import table_json
+        return _Form(table_json.of_rows, table_json.of_focus, table_json.of_tree,
+                     table_json.write)
+    from vmprof_convert import sheet
+    shapes = sheet.of_rows, sheet.of_focus, sheet.of_tree
+    if options.form == MARKDOWN:
+        from vmprof_convert.writers import table_markdown
+        return _Form(*shapes, table_markdown.write)
+    from vmprof_convert.writers import table
+    return _Form(*shapes, partial(table.write, terminal=on or terminal()))
+
+
+def make(files: Sequence[File], options: argparse.Namespace,
+         on: Terminal | None = None) -> str:
+    """The report of these profiles, of one run; `on`: where it will be seen.
+    Raises ProfileError, or FileError if that is about one of them."""
     if options.leaks:
-        return _make_leaks(path, options, salvage, on)
-    from vmprof_convert import readers
+        return _make_leaks(files, options, on)
+    check(options)
+    form = _form(options, on)
+    limit = options.limit or (None if options.form == JSON else
+                              DEFAULT_PART if options.focus else DEFAULT_LIMIT)
+    view, tally = _view(files, options, limit)
+    # what is added up is no use any more when it is drawn, which takes memory, too
+    if options.focus:
+        from vmprof_convert.focus import focus
+        page = form.of_focus(view, focus(view.profile, tally, options.focus,
+                                         view.choice, view.origins))
+    elif options.tree:
+        from vmprof_convert.tree import branches
+        page = form.of_tree(view, *branches(
+            view.profile, tally, view.choice, view.origins, limit))
+    else:
+        page = form.of_rows(view)
+    del view, tally
+    text = io.StringIO()
+    form.write(page, text)
+    return text.getvalue()
+
+
+def _view(files: Sequence[File], options: argparse.Namespace,
+          limit: int | None) -> tuple[View, Tally]:
+    from vmprof_convert import processes
     from vmprof_convert.delegation import missing
     from vmprof_convert.origins import Origins
     from vmprof_convert.own import has_own_code, only_own
-    from vmprof_convert.selection import Selected, SelectedRows, chosen_threads
+    from vmprof_convert.selection import Selected, chosen_threads
     from vmprof_convert.sheet import View
-    from vmprof_convert.summary import (
-        ByThread,
-        Choice,
-        Tally,
-        has_lines,
-        summarize,
-    )
+    from vmprof_convert.summary import Choice, Tally, has_lines, summarize
 
-    _check(options)
-    chosen = selection(options)
+    asked = selection(options)
     # added up while they are read: a table of the samples takes more memory
-    tally = Tally(options.at)
-    parts = ByThread(tally)
-    rows = SelectedRows(parts if chosen.threads else tally, chosen)
-    profile = readers.read_into(
-        path, tally if chosen.is_everything else rows, salvage=salvage)
+    read = [_read(file, options, asked) for file in files]
+    chosen = processes.chosen([part.read for part in read], asked.processes)
+    read = [part for part in read if part.read in chosen]
+    whole = processes.merge([part.read for part in read])
+    profile = whole.profile
     origins = Origins(profile)
-    if chosen.threads:
-        parts.keep(chosen_threads(profile, chosen, rows.threads))
-    if not chosen.is_everything:
-        tally.keep(Selected(profile, chosen, origins))
+    selected = None if asked.is_everything else Selected(profile, asked, origins)
+    threads = processes.numbered(profile, [part.read for part in read])
+    keep = chosen_threads(profile, asked, set().union(*threads))
+    of_processes: list[Figures] = []
+    tally = Tally(options.at) if profile.processes else read[0].tally
+    for number, part in enumerate(read):
+        if asked.threads:
+            part.by_thread.keep({tid for number, tid in threads[number].items()
+                                 if number in keep})
+        of_process = part.tally
+        if profile.processes:
+            of_process = Tally(options.at)
+            of_process.begin(profile.settings)
+            of_process.add_tally(part.tally, whole.stacks[number],
+                                 whole.types[number])
+        if selected is not None:
+            of_process.keep(selected)
+        if profile.processes:
+            of_processes.append(of_process.figures())
+            tally.add_tally(of_process)
+    del read
     gaps = missing(profile)
     if not (options.by or options.tree or options.focus) and has_own_code(
             profile, origins):
-        chosen = chosen._replace(mine=True)
-    by = options.by or (("line",) if has_lines(profile) and chosen.mine
+        asked = asked._replace(mine=True)
+    by = options.by or (("line",) if has_lines(profile) and asked.mine
                         and not options.tree else ("function",))
-    if chosen.mine:
+    if asked.mine:
         profile = only_own(profile, origins)
     choice = Choice(by=by, sort=options.sort or "self", at=options.at,
                     group_storage=options.group_storage,
                     hide_internal=options.hide_internal)
     summary = summarize(profile, tally, choice, origins=origins, gaps=gaps)
-    view = View(profile, summary, choice, origins, chosen, options.limit)
+    return View(profile, summary, choice, origins, asked, limit, of_processes), tally
+
+
+class _Part(NamedTuple):
+    """Of one process."""
+
+    read: Read
+    tally: Tally
+    by_thread: ByThread
+
+
+def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
+    from vmprof_convert import readers
+    from vmprof_convert.errors import about
+    from vmprof_convert.processes import Read
+    from vmprof_convert.selection import SelectedRows
+    from vmprof_convert.summary import ByThread, Tally
+
+    tally = Tally(None if options.at is None else options.at - file.begin)
+    by_thread = ByThread(tally)
+    rows = SelectedRows(by_thread if asked.threads else tally,
+                        asked.after(file.begin))
+    with about(file.name):
+        profile = readers.read_into(
+            file.source, tally if asked.is_everything else rows,
+            salvage=options.salvage)
+    return _Part(Read(profile, file.path, file.begin, frozenset(rows.threads)),
+                 tally, by_thread)
+
+
+#: of the options, those that --leaks has, beside the filters
+_OF_LEAKS = ("--limit", "--group-storage", "--leaks", "--json", "--focus")
+
+
+def _make_leaks(files: Sequence[File], options: argparse.Namespace,
+                on: Terminal | None) -> str:
+    from vmprof_convert import processes
+    from vmprof_convert.errors import ProfileError
+    from vmprof_convert.writers import leaks as writer
+    from vmprof_convert.writers import leaks_json
+
+    for given in are_given(options):
+        if given not in _OF_LEAKS:
+            raise ProfileError("--leaks is another report: %s is not for it" % given)
+    asked = selection(options)
+    if asked.fates:
+        raise ProfileError("--leaks compares what came with what went: leave out "
+                           "--fate, which leaves one of them out")
+    if options.focus:
+        asked = asked._replace(functions=(*asked.functions, options.focus))
+    read = [_read_old(file, options.salvage) for file in files]
+    chosen = processes.chosen([part for part, _ in read], asked.processes)
+    read = [(part, objects) for part, objects in read if part in chosen]
+    found: list[tuple[Profile, Leaks | str]] = []
+    for part, objects in read:
+        try:
+            found.append((part.profile, _leaks_of(part, objects, options, asked)))
+        except ProfileError as error:
+            if len(read) == 1:
+                raise
+            found.append((part.profile, str(error)))
     text = io.StringIO()
     if options.form == JSON:
-        from vmprof_convert.writers import table_json
-        if options.focus:
-            from vmprof_convert.focus import focus
-            table_json.write_focus(view, focus(
-                profile, tally, options.focus, choice, origins), text)
-        elif options.tree:
-            from vmprof_convert.tree import branches
-            table_json.write_tree(view, *branches(
-                profile, tally, choice, origins, options.limit), text)
-        else:
-            table_json.write(view, text)
+        (profile, leaks), *more = found
+        leaks_json.write(
+            leaks_json.of_processes(found, options.limit)
+            if more or isinstance(leaks, str)
+            else leaks_json.of_process(profile, leaks, options.limit), text)
         return text.getvalue()
-    from vmprof_convert import sheet
-    if options.focus:
-        from vmprof_convert.focus import focus
-        page = sheet.of_focus(
-            view._replace(limit=options.limit or DEFAULT_PART),
-            focus(profile, tally, options.focus, choice, origins), options.focus)
-    elif options.tree:
-        from vmprof_convert.tree import branches
-        page = sheet.of_tree(view, *branches(
-            profile, tally, choice, origins, options.limit or DEFAULT_LIMIT))
-    else:
-        page = sheet.of_rows(view._replace(limit=options.limit or DEFAULT_LIMIT))
-    # no use any more, and what draws takes memory, too
-    del profile, tally, summary, view, origins, gaps
-    if options.form == MARKDOWN:
-        from vmprof_convert.writers import table_markdown
-        table_markdown.write(page, text)
-    else:
-        from vmprof_convert.writers import table
-        table.write(page, text, on or terminal())
+    for number, ((part, _), (profile, leaks)) in enumerate(zip(read, found)):
+        if len(found) > 1:
+            print("%s%s:" % ("\n" * (number > 0), part.name), file=text)
+        if isinstance(leaks, str):
+            print(leaks, file=text)
+        else:
+            writer.write(profile, leaks, text, options.limit or DEFAULT_LIMIT,
+                         terminal=on or terminal(), only=str(asked))
     return text.getvalue()
 
 
-def _check(options: argparse.Namespace) -> None:
-    """Raises ProfileError if the options don't go together."""
-    from vmprof_convert.errors import ProfileError
-    for mode in "focus", "tree":
-        if not getattr(options, mode):
-            continue
-        if mode == "focus" and options.tree:
-            raise ProfileError("--focus and --tree are two reports: write one of "
-                               "them")
-        if options.by and (mode == "focus" or "type" in options.by):
-            raise ProfileError("--%s goes without --by%s: leave it out, or choose "
-                               "a type with --type" % (
-                                   mode, "" if mode == "focus" else " type"))
-        if options.hide_internal:
-            raise ProfileError("--%s goes without --hide-internal" % mode)
+def _read_old(file: File, salvage: bool) -> tuple[Read, OldObjects]:
+    from vmprof_convert import readers
+    from vmprof_convert.errors import about
+    from vmprof_convert.leaks import OldObjects
+    from vmprof_convert.processes import Read
+
+    objects = OldObjects()
+    with about(file.name):
+        profile = readers.read_into(file.source, objects, salvage=salvage)
+    return Read(profile, file.path, file.begin, frozenset(objects.thread)), objects
 
 
-def _make_leaks(path: str | os.PathLike[str] | int, options: argparse.Namespace,
-                salvage: bool, on: Terminal | None) -> str:
-    from vmprof_convert import leaks, readers
-    from vmprof_convert.errors import ProfileError
+def _leaks_of(part: Read, objects: OldObjects, options: argparse.Namespace,
+              asked: Selection) -> Leaks:
+    from vmprof_convert import leaks
+    from vmprof_convert.lifetimes import NOT_RECORDED
     from vmprof_convert.origins import Origins
     from vmprof_convert.own import has_own_code, only_own
+    from vmprof_convert.selection import Selected, chosen_threads
 
-    for given in are_given(options) + ["--" + name for name in (
-            "mine", "time", "thread", "function", "file", "type", "fate")
-            if getattr(options, name)]:
-        if given not in ("--limit", "--group-storage", "--leaks", "--json"):
-            raise ProfileError("--leaks is another report: %s is not for it"
-                               % given)
-    text = io.StringIO()
-    objects = leaks.OldObjects()
-    profile = readers.read_into(path, objects, salvage=salvage)
+    profile = part.profile
     origins = Origins(profile)
     own = only_own(profile, origins) if has_own_code(profile, origins) else None
-    found = leaks.find(profile, objects, own=own,
-                       group_storage=options.group_storage)
-    if options.form == JSON:
-        from vmprof_convert.writers import leaks_json
-        leaks_json.write(profile, found, text, options.limit)
-    else:
-        from vmprof_convert.writers import leaks as writer
-        writer.write(profile, found, text, options.limit or DEFAULT_LIMIT,
-                     origins=origins, terminal=on or terminal())
-    return text.getvalue()
+    asked = asked.after(part.begin)
+    includes = None
+    if not asked._replace(time=None).is_everything:
+        selected = Selected(profile, asked, origins)
+        threads = chosen_threads(profile, asked, part.threads)
 
+        def includes(stack: int, type_: int, thread: int) -> bool:
+            return thread in threads and selected.includes(stack, type_, NOT_RECORDED)
 
-def _positive(text: str) -> int:
-    """A number of rows."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(
-            "%r is no number of functions: write 1 or more" % text)
-    return number
-
-
-def _by(text: str) -> tuple[str, ...]:
-    words = text.split(",")
-    known = [word for word in _BY if word in words]
-    if sorted(known) != sorted(words) or len(set(known) - {"type"}) > 1:
-        raise argparse.ArgumentTypeError(
-            "%r is nothing that a row can be of: write function, line, file, module "
-            "or type, or one of these and type, such as line,type" % text)
-    return tuple(known)
-
-
-def _times(text: str) -> tuple[int, int | None]:
-    """In nanoseconds."""
-    begin, dots, end = text.partition("..")
-    try:
-        first = _seconds(begin) if begin else 0
-        last = _seconds(end) if end else None
-    except argparse.ArgumentTypeError:
-        dots = ""
-    if not dots or text == ".." or (last is not None and last <= first):
-        raise argparse.ArgumentTypeError(
-            "%r is no time: write from..to in seconds, such as 1.5..3, 2.. or ..2.5"
-            % text)
-    return first, last
-
-
-def _thread(text: str) -> str:
-    if not text:
-        raise argparse.ArgumentTypeError(
-            "%r is no thread: write its name, or its number in the kernel" % text)
-    return text
-
-
-def _fates(text: str) -> list[str]:
-    from vmprof_convert.lifetimes import FATES
-    fates = text.split(",")
-    if not set(fates) <= set(FATES):
-        raise argparse.ArgumentTypeError(
-            "%r is nothing that becomes of objects: write %s, or several of these "
-            "with commas" % (text, ", ".join(FATES)))
-    return fates
-
-
-def _seconds(text: str) -> int:
-    """In nanoseconds."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < 1e9:
-        raise argparse.ArgumentTypeError(
-            "%r is no number of seconds: write 0 or more, such as 2.5" % text)
-    return round(seconds * 1e9)
+    return leaks.find(profile, objects, own=own, part=asked.time, includes=includes,
+                      group_storage=options.group_storage)

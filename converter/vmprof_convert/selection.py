@@ -38,10 +38,21 @@ class Selection(NamedTuple):
     fates: tuple[str, ...] = ()
     #: not which samples, but which frames: the program's own
     mine: bool = False
+    #: which processes: those are chosen before they are one profile (processes.py)
+    processes: tuple[str, ...] = ()
 
     @property
     def is_everything(self) -> bool:
-        return self._replace(mine=False) == EVERYTHING
+        """No sample of the profile is left out."""
+        return self._replace(mine=False, processes=()) == EVERYTHING
+
+    def after(self, begin: int) -> Selection:
+        """The same, of a profile that begins so many nanoseconds later."""
+        if self.time is None:
+            return self
+        start, end = self.time
+        return self._replace(time=(
+            start - begin, None if end is None else end - begin))
 
     def __str__(self) -> str:
         """As in a report, in one line."""
@@ -51,8 +62,9 @@ class Selection(NamedTuple):
             parts.append("time %.9g..%s s" % (
                 start / 1e9, "" if end is None else "%.9g" % (end / 1e9)))
         for name, values in (
-                ("thread", self.threads), ("function", self.functions),
-                ("file", self.files), ("type", self.types), ("fate", self.fates)):
+                ("process", self.processes), ("thread", self.threads),
+                ("function", self.functions), ("file", self.files),
+                ("type", self.types), ("fate", self.fates)):
             text = " or ".join(values)
             if text:
                 parts.append("%s %s" % (name, shortened(text)))

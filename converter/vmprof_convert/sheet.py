@@ -12,9 +12,10 @@ from vmprof_convert import remarks
 from vmprof_convert.estimator import Estimate
 from vmprof_convert.focus import Focus
 from vmprof_convert.lifetimes import DIED_YOUNG, STILL_ALIVE
-from vmprof_convert.model import Function, Profile
+from vmprof_convert.model import RESIDENT, Function, Profile
 from vmprof_convert.origins import Origins
 from vmprof_convert.printable import printable, shortened
+from vmprof_convert.resident import readings
 from vmprof_convert.selection import Selection
 from vmprof_convert.summary import (
     ALIVE,
@@ -24,6 +25,7 @@ from vmprof_convert.summary import (
     LINE,
     MODULE,
     OBJECTS,
+    SELF,
     TOTAL,
     TYPE,
     Choice,
@@ -34,6 +36,7 @@ from vmprof_convert.summary import (
     Tally,
     summarize,
 )
+from vmprof_convert.thread_names import process_name
 from vmprof_convert.tree import Branch
 from vmprof_convert.units import format_bytes, format_count, format_estimate
 
@@ -43,6 +46,8 @@ FIGURE, NAME, PLACE = "figure", "name", "place"
 
 #: of a path so many characters are kept
 _MAX_PATH = 1000
+#: so many processes have rows
+MAX_PROCESSES = 12
 
 
 class Column(NamedTuple):
@@ -80,6 +85,8 @@ class View(NamedTuple):
     selection: Selection = Selection()
     #: rows of a table, at most
     limit: int | None = None
+    #: what each of the profile's processes allocated
+    of_processes: Sequence[Figures] = ()
 
 
 def of(profile: Profile, choice: Choice = BY_FUNCTION, limit: int | None = 25, *,
@@ -103,12 +110,12 @@ def of_rows(view: View) -> Sheet:
     return _sheet(view, [table] if rows else [])
 
 
-def of_focus(view: View, focus: Focus, name: str) -> Sheet:
+def of_focus(view: View, focus: Focus) -> Sheet:
     columns = _Columns(view)
     several = len(focus.functions) > 1
     tables = [columns.table(
         "%d functions are called %s; below, they are as one:" % (
-            len(focus.functions), shortened(name)) if several else "",
+            len(focus.functions), shortened(focus.name)) if several else "",
         focus.functions[:view.limit],
         rest=_more(_beyond(focus.functions, view.limit)))]
     for title, rows, by in (("called by:", focus.callers, FUNCTION),
@@ -138,7 +145,7 @@ def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> Sheet:
 def _sheet(view: View, tables: list[Table]) -> Sheet:
     profile, summary, choice = view.profile, view.summary, view.choice
     head = [remarks.title(profile, summary, choice)]
-    if not view.selection.is_everything:
+    if str(view.selection):
         head.append("only %s" % printable(str(view.selection)))
     head += remarks.of_run(profile)
     notes = []
@@ -146,8 +153,33 @@ def _sheet(view: View, tables: list[Table]) -> Sheet:
         notes.append(remarks.sums(profile, summary, choice,
                                   is_all=view.selection.is_everything))
     notes += remarks.of_figures(profile, summary, choice)
+    if profile.processes:
+        tables = [_processes(view), *tables]
     return Sheet([printable(line) for line in head], tables,
                  [printable(line) for line in notes])
+
+
+def _processes(view: View) -> Table:
+    """What each allocated, the most first."""
+    of_each = sorted(zip(view.of_processes, view.profile.processes),
+                     key=lambda pair: -pair[0].sum().value_bytes)
+    shown = of_each[:MAX_PROCESSES]
+    choice = view.choice._replace(by=(FUNCTION,), sort=SELF)
+    # objects need no column: how much, and whose, is the question
+    columns = _Columns(view._replace(choice=choice), is_split=True)
+    peaks = [max((figure.value for figure in readings(process.profile, RESIDENT)),
+                 default=0) for _, process in shown]
+    has_peaks = any(peaks)
+    rows = []
+    for (figures, process), peak in zip(shown, peaks):
+        rows.append((*columns.of(Row(Subject(None, 0), figures, figures)),
+                     *((format_bytes(peak) if peak else "",) if has_peaks else ()),
+                     shortened(process_name(process.profile, process.source)),
+                     shortened(process.source, _MAX_PATH)))
+    return Table("by process:", [
+        *columns.figures, *[Column("peak resident", FIGURE, 4)] * has_peaks,
+        Column("process", NAME), Column("file", PLACE)], rows,
+        _more(len(of_each) - len(shown), "process", "processes"))
 
 
 def _noun(choice: Choice) -> str:
@@ -211,7 +243,7 @@ class _Columns:
         shown = ("total" if self._is_total else "self") if has_two else "allocated"
         if view.selection.mine and shown == "self":
             shown = "allocated"
-        self._figures: list[Column] = [Column(shown, FIGURE, 0),
+        self.figures: list[Column] = [Column(shown, FIGURE, 0),
                                        Column("%", FIGURE, 1)]
         self._kinds = ["bytes", "%"]
         if choice.sort == OBJECTS:
@@ -229,12 +261,12 @@ class _Columns:
 
     def _add(self, kind: str, title: str, rank: int) -> None:
         self._kinds.append(kind)
-        self._figures.append(Column(title, FIGURE, rank))
+        self.figures.append(Column(title, FIGURE, rank))
 
     def table(self, title: str, rows: Sequence[Row], *, rest: str = "",
               names: Sequence[str] = ()) -> Table:
         """`names`: instead of the subjects' own."""
-        columns = [*self._figures]
+        columns = [*self.figures]
         if TYPE in self._by:
             columns.append(Column(TYPE, NAME))
         place = next((by for by in (FUNCTION, LINE, FILE, MODULE)
@@ -248,7 +280,7 @@ class _Columns:
             labels = list(self._labels(row.subject, place))
             if names:
                 labels[0] = names[number]
-            cells.append((*self._of(row), *labels))
+            cells.append((*self.of(row), *labels))
         return Table(title, columns, cells, rest)
 
     def _labels(self, subject: Subject, place: str | None) -> Iterable[str]:
@@ -265,7 +297,7 @@ class _Columns:
             return ""
         return place_of(function, subject.line, self._view.origins)
 
-    def _of(self, row: Row) -> Iterable[str]:
+    def of(self, row: Row) -> Iterable[str]:
         shown, other = ((row.total, row.own) if self._is_total
                         else (row.own, row.total))
         for kind in self._kinds:

@@ -17,7 +17,7 @@ from vmprof_convert.model import LABEL, UNKNOWN, UNTOLD, Frame, Profile
 from vmprof_convert.origins import Origins
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.program import CUT, Program
-from vmprof_convert.thread_names import names
+from vmprof_convert.thread_names import names, process_name
 from vmprof_convert.units import format_number
 
 #: of a path so many characters are kept
@@ -26,8 +26,8 @@ _MAX_PATH = 1000
 _MAX_PERIOD = 1e6
 
 #: what a format may have no place for
-THREADS, TYPES, FATES, TICKS, OBJECTS = (
-    "threads", "types", "fates", "ticks", "objects")
+THREADS, PROCESSES, TYPES, FATES, TICKS, OBJECTS = (
+    "threads", "processes", "types", "fates", "ticks", "objects")
 #: instead of a type: time samples are of none
 NONE = -2
 
@@ -165,6 +165,12 @@ def tick_seconds(profile: Profile) -> float:
     return seconds if 0 < seconds < _MAX_PERIOD else 0.0
 
 
+def processes(profile: Profile) -> dict[int, str]:
+    """For each thread of several processes the name of its own; of one: nothing."""
+    return {thread: shortened(process_name(process.profile, process.source))
+            for process in profile.processes for thread in process.threads}
+
+
 def thread_name(profile: Profile, thread: int) -> str:
     """MainThread, or the kernel's number; empty: not known."""
     name = names(profile).get(thread, "")
@@ -179,7 +185,7 @@ def check_samples(profile: Profile) -> None:
 
 def left_out(profile: Profile, *lacking: str) -> list[str]:
     """What of the profile a format has no place for, in a line, if it is anything:
-    `lacking` are THREADS to OBJECTS; none of these formats has times."""
+    `lacking` are some of THREADS to OBJECTS; none of these formats has times."""
     words = []
     if TICKS in lacking:
         ticks = profile.samples.size.count(0)
@@ -187,6 +193,8 @@ def left_out(profile: Profile, *lacking: str) -> list[str]:
     if THREADS in lacking:
         threads = len(set(profile.samples.thread))
         words += ["which of %d threads it was" % threads] if threads > 1 else []
+    if PROCESSES in lacking and profile.processes:
+        words.append("which of %d processes it was" % len(profile.processes))
     if TYPES in lacking and profile.has_types:
         words.append("types")
     if OBJECTS in lacking:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vmprof_convert.delegation import Missing, missing
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.estimator import Estimate, Sum, probability
+from vmprof_convert.estimator import SMALLEST_OBJECT, Estimate, Sum, Z, probability
 from vmprof_convert.lifetimes import STILL_ALIVE, state
 from vmprof_convert.model import LABEL, UNTOLD, Frame, Function, Profile, Stacks
 from vmprof_convert.origins import Origins
@@ -63,24 +63,25 @@ class Figures:
             of_state = self._states[state] = Sum()
         of_state.add_sum(sum_)
 
+    def add_figures(self, other: Figures) -> None:
+        """Of other samples."""
+        self.interval = max(self.interval, other.interval)
+        self._all.add_sum(other._all)
+        for then, sum_ in other._states.items():
+            self._states.setdefault(then, Sum()).add_sum(sum_)
+
     def sum(self, state: str | None = None) -> Sum:
         """Of the objects in this state (lifetimes.py), or of all."""
         if state is None:
             return self._all
         return self._states.get(state) or Sum()
 
-    def bytes(self, state: str | None = None) -> Estimate:
-        return self._estimate(self.sum(state), True)
+    def bytes(self, state: str | None = None, z: float = Z) -> Estimate:
+        return self.sum(state).bytes(self.interval, z)
 
-    def objects(self, state: str | None = None) -> Estimate:
-        return self._estimate(self.sum(state), False)
-
-    def _estimate(self, sum_: Sum, bytes_: bool) -> Estimate:
-        if bytes_:
-            return sum_.bytes(self.interval)
-        if self._is_one_class and self._all.smallest:
-            return sum_.objects(self.interval, self._all.smallest)
-        return sum_.objects(self.interval)
+    def objects(self, state: str | None = None, z: float = Z) -> Estimate:
+        smallest = self._all.smallest if self._is_one_class else 0
+        return self.sum(state).objects(self.interval, smallest or SMALLEST_OBJECT, z)
 
 
 class Subject(NamedTuple):
@@ -195,9 +196,12 @@ class Tally:
                                          interval)
         self._groups.clear()
 
-    def add_tally(self, other: Tally) -> None:
-        """Of other samples of the same profile."""
-        for key, sum_ in other.sums().items():
+    def add_tally(self, other: Tally, stacks: int = 0, types: int = 0) -> None:
+        """Of other samples of the same profile; or of one whose first stack and
+        type have these numbers here."""
+        for (stack, type_, then), sum_ in other.sums().items():
+            key = (stack + stacks if stack >= 0 else stack,
+                   type_ + types if type_ >= 0 else type_, then)
             self._sums.setdefault(key, Sum()).add_sum(sum_)
         self.time_samples += other.time_samples
         self.largest_interval = max(self.largest_interval, other.largest_interval)
@@ -209,6 +213,13 @@ class Tally:
         """Forget what is not asked for."""
         self._sums = {key: sum_ for key, sum_ in self.sums().items()
                       if selected.includes(*key)}
+
+    def figures(self) -> Figures:
+        """Of all together."""
+        result = Figures(self.largest_interval)
+        for (_, _, then), sum_ in self.sums().items():
+            result.add(then, sum_)
+        return result
 
     def sums(self) -> dict[tuple[int, int, str], Sum]:
         """For each stack, number -1 being the lost ones; type, of which -1 is

@@ -37,8 +37,8 @@ def format_range(low: float, number: float, high: float,
 def format_estimate(low: float, number: float, high: float,
                     bytes_: bool = True) -> str:
     """The number, and how far `low` and `high` are from it, at most, in the same
-    unit: 36.3 ±4.4 MiB; or if that is the number itself or more, what is above
-    it: 129 <20.3k."""
+    unit: 36.3 ±4.4 MiB, 894k ±34k; or if that is the number itself or more, what is
+    above it: 129 <20.3k."""
     units = _BYTES if bytes_ else _COUNTS
     scale, unit = _scale(number, units)
     text = _three_digits(number / scale)
@@ -52,8 +52,40 @@ def format_estimate(low: float, number: float, high: float,
         # of what is very certain, one digit more
         while digits < 4 and not float("%.*f" % (digits, off / scale)):
             digits += 1
-        text += " \u00b1%.*f" % (digits, off / scale)
+        error = " \u00b1%.*f" % (digits, off / scale)
+        # 36.3 +-4.4 MiB, but 894k +-34k: k is part of the number
+        text += error if bytes_ else unit + error
     return text + unit
+
+
+def format_difference(low: float, number: float, high: float,
+                      bytes_: bool = True) -> str:
+    """With its sign, and how far `low` and `high` are from it, at most, in the same
+    unit: +36.3 \u00b14.4 MiB."""
+    units = _BYTES if bytes_ else _COUNTS
+    off = max(high - number, number - low)
+    # rather 0.31 \u00b11.10 MiB than 317 \u00b11126 KiB
+    scale, unit = _scale(max(abs(number), off), units)
+    digits = 0 if abs(number) / scale >= 99.95 else 1 if abs(
+        number) / scale >= 9.995 else 2
+    if not unit or unit == "B":
+        digits = 0
+    text = "%+.*f" % (digits, number / scale)
+    if off:
+        while unit not in ("", "B") and digits < 4 and not float(
+                "%.*f" % (digits, off / scale)):
+            digits += 1
+        text += " \u00b1%.*f" % (digits, off / scale)
+    return text + (" " + unit if unit and bytes_ else unit)
+
+
+def format_change(number: float, deviation: float) -> str:
+    """Bytes, more or fewer, and how far off that may be: -36.3 ±4.4 MiB."""
+    scale, unit = _scale(max(abs(number), deviation), _BYTES)
+    digits = 0 if max(abs(number), deviation) / scale >= 99.95 else 1
+    return "%s%s \u00b1%s %s" % (
+        "-" if number < 0 else "", _three_digits(abs(number) / scale),
+        "%.*f" % (digits, deviation / scale), unit)
 
 
 def format_deviation(low: float, number: float, high: float,

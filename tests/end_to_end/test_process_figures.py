@@ -9,7 +9,7 @@ from vmprof_convert.model import (
     RESIDENT,
     Profile,
 )
-from vmprof_convert.process import readings
+from vmprof_convert.resident import readings
 
 MIB = 2**20
 

@@ -8,7 +8,7 @@ import pytest
 
 from vmprof_convert.estimator import (
     Sum,
-    interval_95,
+    interval_of,
     probability,
     weight_bytes,
     weight_objects,
@@ -83,7 +83,7 @@ def test_sums_of_sums_are_sums() -> None:
 
 def test_what_was_observed_is_certain() -> None:
     """Of large objects none is missed; of small ones, some may be."""
-    assert interval_95(1000.0, 0.0, 0.0, 0.0) == (1000.0, 1000.0, 1000.0)
+    assert interval_of(1000.0, 0.0, 0.0, 0.0) == (1000.0, 1000.0, 1000.0)
     total = Sum()
     total.add(2**30, probability(2**30, 4096, "exponential"), 3)
     low, high = total.bytes(4096)[1:]

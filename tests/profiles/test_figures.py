@@ -16,7 +16,7 @@ from vmprof_convert.model import (
     Profile,
 )
 from vmprof_convert.origins import Origins
-from vmprof_convert.process import of_process
+from vmprof_convert.resident import of_process
 from vmprof_convert.summary import Choice, summarize
 from vmprof_convert.writers import table_json
 
@@ -71,8 +71,8 @@ def test_in_every_report() -> None:
             "GiB at the end")
     assert line in report_runs.text(profile).splitlines()
     out = io.StringIO()
-    table_json.write(sheet.View(profile, summarize(profile), Choice(),
-                                Origins(profile)), out)
+    table_json.write(table_json.of_rows(sheet.View(
+        profile, summarize(profile), Choice(), Origins(profile))), out)
     assert line in json.loads(out.getvalue())["remarks"]
 
 

@@ -356,7 +356,7 @@ def test_without_a_leak_it_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [
     ("--by", "type"), ("--at", "1"), ("--sort", "alive"), ("--markdown",),
-    ("--mine",), ("--thread", "1")])
+    ("--tree",), ("--hide-internal",)])
 def test_options_that_are_the_tables(tmp_path: Path,
                                      options: tuple[str, ...]) -> None:
     path = tmp_path / "app.vmprof"

@@ -157,6 +157,41 @@ def test_a_difference(pprof: Run) -> None:
     assert flat(text) == {"grows (app.py:1)": 70_000}
 
 
+def test_several_processes_have_a_label(pprof: Run) -> None:
+    for pid in (11, 12):
+        log = Log()
+        log.settings(pid=pid, run="r")
+        log.command("worker.py")
+        log.allocation([log.function("f")], size=pid * 1000, thread=pid)
+        Path("%d.vmprof" % pid).write_bytes(log.data())
+    assert cli.main(["11.vmprof", "12.vmprof", "-o", "both.pb.gz"]) == 0
+    assert sorted((sample.labels["process"], sample.labels["thread"],
+                   sample.values["alloc_space"])
+                  for sample in raw(pprof("-raw", "both.pb.gz"))) == [
+                      ("11 worker.py", "MainThread", 11_000),
+                      ("12 worker.py", "MainThread", 12_000)]
+
+
+def test_our_difference_is_pprof_s(pprof: Run) -> None:
+    """Of what shrank, too; and of the sample types that both have."""
+    def one(*sizes: int) -> bytes:
+        log = Log()
+        main = log.function("main")
+        log.settings()
+        for name, size in zip(("grows", "shrinks", "same"), sizes):
+            log.allocation([main, log.function(name)], size=size)
+        return log.data()
+    write(one(20_000, 90_000, 30_000), name="before")
+    write(one(90_000, 50_000, 30_000), name="after")
+    assert cli.main(["diff", "before.vmprof", "after.vmprof", "-o", "d.pb.gz"]) == 0
+    ours = pprof("-top", "-unit=B", "d.pb.gz")
+    assert flat(ours) == {"grows (app.py:1)": 70_000, "shrinks (app.py:1)": -40_000}
+    theirs = pprof("-top", "-unit=B", "-diff_base", "before.pb.gz", "after.pb.gz")
+    assert flat(ours) == flat(theirs)
+    # shares are of what there was before
+    assert re.search(r"70000B 50.00% .* grows", ours), ours
+
+
 def test_what_the_profile_does_not_have_is_no_sample_type(pprof: Run) -> None:
     log = Log()
     log.settings()

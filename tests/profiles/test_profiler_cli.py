@@ -78,7 +78,7 @@ class Session:
                 for function in answer["functions"]}
 
 
-Opener = Callable[[bytes], Session]
+Opener = Callable[..., Session]
 
 
 @pytest.fixture
@@ -96,11 +96,14 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
     home = tmp_path_factory.mktemp("h")
     sessions: list[Session] = []
 
-    def open_(log: bytes) -> Session:
+    def open_(*logs: bytes) -> Session:
         session = Session(node, home)
-        (home / "app.vmprof").write_bytes(log)
+        paths = []
+        for number, log in enumerate(logs):
+            paths.append(home / ("app%d.vmprof" % number))
+            paths[-1].write_bytes(log)
         target = home / (session.name + ".json.gz")
-        assert cli.main([str(home / "app.vmprof"), "-o", str(target)]) == 0
+        assert cli.main([*map(str, paths), "-o", str(target)]) == 0
         sessions.append(session)
         session.load(target)
         return session
@@ -333,3 +336,20 @@ def test_a_real_run_shows_what_the_report_shows(
         # each sample's weight is rounded to whole bytes
         assert theirs[name] == pytest.approx(
             numbers, abs=len(run.profile().samples)), name
+
+
+def test_several_processes(opened: Opener) -> None:
+    """All of them, and then each."""
+    logs = []
+    for pid in 1, 2:
+        log = Log()
+        log.settings(pid=pid, run="r", clock=pid * 1000 * MS)
+        for size in 100, 20_000 * pid:
+            log.allocation([log.function("f%d" % pid)], size=size, time=MS)
+        logs.append(log.data())
+    session = opened(*logs)
+    table = "native-allocations"
+    found = [session.functions(number, table) for number in range(3)]
+    assert found[0] == {**found[1], **found[2]}
+    assert set(found[1]) == {"f2"} and set(found[2]) == {"f1"}
+    assert "All processes" in session.run("profile", "info")

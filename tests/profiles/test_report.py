@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import report_runs
 from conftest import PYPY, PyPy
 from made_profiles import Log, large, packed
 from report_runs import report, text
@@ -257,7 +258,7 @@ def test_number_of_functions_that_is_none(tmp_path: Path, number: str) -> None:
     done = report(write(tmp_path, sampled()), "-n", number)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1].endswith(
-        "%r is no number of functions: write 1 or more" % number)
+        "%r is no number of rows: write 1 or more" % number)
     assert "Traceback" not in done.stderr
 
 
@@ -266,7 +267,7 @@ def test_number_of_functions_that_is_none(tmp_path: Path, number: str) -> None:
                          ids=["cpython", "pypy"])
 def test_reader_that_leaves_is_no_error(tmp_path: Path, python: str,
                                         command: str) -> None:
-    """As with other tools: `cat` dies of it, and says nothing."""
+    """Nothing is said of it; and only what is written nowhere else is lost."""
     arguments = [str(write(tmp_path, sampled()))] if command == "report" else []
     read, write_ = os.pipe()
     os.close(read)
@@ -276,7 +277,8 @@ def test_reader_that_leaves_is_no_error(tmp_path: Path, python: str,
             stdout=write_, stderr=subprocess.PIPE, text=True, timeout=300)
     finally:
         os.close(write_)
-    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+    assert (done.returncode, done.stderr) == (
+        0 if command == "report" else -signal.SIGPIPE, "")
 
 
 def test_report_that_can_not_be_written(tmp_path: Path) -> None:
@@ -286,7 +288,51 @@ def test_report_that_can_not_be_written(tmp_path: Path) -> None:
             [sys.executable, "-m", "vmprof_allocation", "report", str(path)],
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (
-        2, "vmprof_allocation: can't write the report: No space left on "
+        2, "vmprof_allocation: can't write to standard output: No space left on "
+        "device\n")
+
+
+@pytest.mark.parametrize("options", [[], ["-o", "-"], ["--to", "firefox", "-o", "-"]])
+@pytest.mark.parametrize("command", report_runs.COMMANDS.values())
+def test_standard_output_that_is_closed(tmp_path: Path, command: list[str],
+                                        options: list[str]) -> None:
+    path = write(tmp_path, sampled())
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", *command, str(path),
+         *options], stderr=subprocess.PIPE, text=True, timeout=300)
+    assert done.returncode == 2
+    assert done.stderr.endswith(": can't write to standard output: it is closed\n")
+    assert done.stderr.count("\n") == 1
+    # what goes elsewhere is none of its business
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", *command, str(path),
+         "-o", str(tmp_path / "a.md")], stderr=subprocess.PIPE, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "a.md").read_text().startswith("allocated in ")
+
+
+def test_standard_input_and_errors_that_are_closed(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "vmprof_convert",
+         "-"], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "vmprof-convert: standard input: it is closed\n"
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "vmprof_convert",
+         str(tmp_path / "no")], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("options", [[], ["--to", "firefox"]])
+def test_a_full_disk_behind_standard_output(tmp_path: Path,
+                                            options: list[str]) -> None:
+    path = write(tmp_path, sampled())
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "vmprof_convert", str(path), "-o", "-", *options],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (
+        2, "vmprof-convert: can't write to standard output: No space left on "
         "device\n")
 
 

@@ -70,9 +70,9 @@ def test_what_was_allocated_died_and_is_alive(path: Path) -> None:
         "allocated % total alive objects died young function where")
     keep, make = rows(found)[:2]
     assert words(keep) == (
-        "211 ±19 KiB 44.4 211 KiB 211 ±19 KiB 1.82 ±0.27k - keep app.py:2")
+        "211 ±19 KiB 44.4 211 KiB 211 ±19 KiB 1.82k ±0.27k - keep app.py:2")
     assert words(make) == (
-        "185 ±19 KiB 39.0 185 KiB - 2.96 ±0.32k 185 ±19 KiB make app.py:3")
+        "185 ±19 KiB 39.0 185 KiB - 2.96k ±0.32k 185 ±19 KiB make app.py:3")
     assert any(re.match(r"alive: what is old is judged by the last of \d+ major "
                         "collections, whose marking ended at 0.00 s", line)
                for line in found)
@@ -306,7 +306,8 @@ def test_the_keys_are_documented() -> None:
                 "time_samples", "seconds", "at", "by", "sort", "function", "line",
                 "file", "module", "mine", "only", "functions", "callers", "callees",
                 "lines", "types", "branches", "branches_left_out", "chain", "depth",
-                "parent", "type", "value", "low", "high", "bytes", "objects"):
+                "parent", "processes", "pid", "source", "command", "begin", "type",
+                "value", "low", "high", "bytes", "objects"):
         assert "``%s``" % key in readme, key
 
 

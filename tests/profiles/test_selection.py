@@ -109,8 +109,8 @@ def test_what_was_asked_for_is_said(path: Path) -> None:
     assert found[1] == "  only time 0..3 s, thread 1000, function index"
     assert not any("counted" in line for line in found)
     assert as_json(path, "--file", "a*", "--time", "2..")["only"] == {
-        "time": [2.0, None], "thread": [], "function": [], "file": ["a*"],
-        "type": [], "fate": []}
+        "time": [2.0, None], "process": [], "thread": [], "function": [],
+        "file": ["a*"], "type": [], "fate": []}
 
 
 @pytest.mark.parametrize("options,expected", [
@@ -153,7 +153,8 @@ def test_fates_at_a_time(heap: Path) -> None:
     (("--focus", "index", "--tree"), "are two reports"),
     (("--focus", "index", "--by", "line"), "--focus goes without --by"),
     (("--tree", "--by", "type"), "--tree goes without --by type"),
-    (("--leaks", "--mine"), "--leaks is another report: --mine is not for it"),
+    (("--leaks", "--tree"), "--leaks is another report: --tree is not for it"),
+    (("--leaks", "--fate", "alive"), "--leaks compares what came with what went"),
 ])
 def test_what_can_not_be(path: Path, command: str, options: tuple[str, ...],
                          why: str) -> None:

@@ -34,11 +34,14 @@ READERS, MODEL, ERRORS, WRITERS, VIEW, CLI = (
 #: has the options of all formats, and makes the report: from reader to writer; and
 #: names all writers
 REPORT, FORMATS = CONVERT + ".report", CONVERT + ".formats"
+JUDGE = CONVERT + ".judge_command"
+#: finds files, and reads how they begin
+RUN_FILES = CONVERT + ".run_files"
 #: all that stands between: whatever else there is
 MEANING = tuple(sorted(
     {CONVERT + "." + path.stem for path in (PACKAGES[CONVERT] / CONVERT).iterdir()
      if path.suffix == ".py" and not path.name.startswith("_")}
-    - {MODEL, ERRORS, CLI, REPORT, FORMATS}))
+    - {MODEL, ERRORS, CLI, REPORT, FORMATS, RUN_FILES, JUDGE}))
 FIREFOX = WRITERS + ".firefox"
 FORMAT = FIREFOX + ".format"
 SAMPLER = "vmprof_allocation"
@@ -114,7 +117,7 @@ PLANTED = {
     "the writer leaks knows no other": [(WRITERS + ".leaks", WRITERS + ".table")],
     **{"the writer %s knows no other" % name: [
         (WRITERS + "." + name, WRITERS + ".table")]
-       for name in ("chrome", "collapsed", "pprof", "speedscope")},
+       for name in ("chrome", "collapsed", "diff_json", "pprof", "speedscope")},
     "the Firefox builder knows the format, and no profile": [
         (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".units"),
         (FORMAT + ".threads", FIREFOX + ".convert")],
@@ -226,7 +229,7 @@ def test_what_is_planted_is_there() -> None:
 
 def test_what_stands_between_is_all_that_there_is() -> None:
     assert {CONVERT + "." + name for name in (
-        "process", "source_text", "summary", "terminal")} <= set(MEANING)
+        "processes", "source_text", "summary", "terminal")} <= set(MEANING)
     assert REPORT not in MEANING
 
 

@@ -1,4 +1,7 @@
-"""python -m vmprof_allocation doctor | report PROFILE"""
+"""python -m vmprof_allocation doctor | report PROFILE
+
+`report` is vmprof-convert by another name, for who has this PyPy at hand.
+"""
 from __future__ import annotations
 
 import argparse
@@ -7,7 +10,7 @@ import os
 import platform
 import signal
 import sys
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from vmprof_allocation.engines.choose import sampling_vmprof
 from vmprof_allocation.errors import (
@@ -41,23 +44,6 @@ def doctor(out: TextIO) -> int:
         print("  %-4s %s: %s" % ("ok" if good else "BAD", what, value), file=out)
     print(problem or "allocations can be sampled here", file=out)
     return 1 if problem else 0
-
-
-def report(options: argparse.Namespace, out: TextIO) -> int:
-    """Print the summary of a profile."""
-    from vmprof_convert import report
-    from vmprof_convert.errors import ProfileError
-    path: str = options.profile
-    try:
-        text = report.make(0 if path == "-" else path, options, options.salvage)
-    except ProfileError as e:
-        print("vmprof_allocation: %s: %s" % (path, e), file=sys.stderr)
-        return 2
-    except OSError as e:
-        print("vmprof_allocation: can't read %s: %s" % (path, e.strerror),
-              file=sys.stderr)
-        return 2
-    return write(text, out)
 
 
 def write(text: str, out: TextIO) -> int:
@@ -94,41 +80,43 @@ def with_little_memory() -> None:
         pass            # then it takes more
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, "vmprof_allocation: %s\n" % message)
+
+
 def main() -> int:
     for stream in sys.stdout, sys.stderr:
         if isinstance(stream, io.TextIOWrapper):
             # names may have characters that the terminal can't show
             stream.reconfigure(errors="backslashreplace")
-    parser = argparse.ArgumentParser(prog="python -m vmprof_allocation")
+    if sys.argv[1:2] == ["report"]:
+        return report(sys.argv[2:])
+    parser = _Parser(prog="python -m vmprof_allocation")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(
         "doctor", help="what the sampler finds in this PyPy")
-    report_ = commands.add_parser(
-        "report", help="who allocated how much, according to a profile")
-    missing: ImportError | None = None
+    commands.add_parser(
+        "report", help="who allocated how much, according to a profile; and all else "
+                       "that vmprof-convert does")
+    parser.parse_args()
+    text = io.StringIO()
+    code = doctor(text)
+    return write(text.getvalue(), sys.stdout) or code
+
+
+def report(arguments: list[str]) -> int:
     try:
-        from vmprof_convert.report import add_filters, add_options
+        from vmprof_convert import cli
     except ImportError as e:
-        missing = e
-        report_.add_argument("anything", nargs=argparse.REMAINDER)
-    else:
-        report_.add_argument("profile", help="what was written with -o; - is "
-                                             "standard input")
-        add_filters(report_)
-        add_options(report_)
-        report_.add_argument("--salvage", action="store_true",
-                             help="read a profile that was cut off")
-    options = parser.parse_args()
-    if options.command == "doctor":
-        text = io.StringIO()
-        code = doctor(text)
-        return write(text.getvalue(), sys.stdout) or code
-    if missing is not None:
         print("vmprof_allocation: the report is made by vmprof-convert (%s); "
-              "install it into this environment" % missing, file=sys.stderr)
+              "install it into this environment" % e, file=sys.stderr)
         return 2
     with_little_memory()
-    return report(options, sys.stdout)
+    return cli.main(arguments, command="python -m vmprof_allocation report",
+                    name="vmprof_allocation")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Iterator, Sequence
+from typing import BinaryIO, NamedTuple
 
 from vmprof_convert.model import (
     Collection,
@@ -18,7 +18,15 @@ from vmprof_convert.model import (
 from vmprof_convert.readers.container import Pieces
 from vmprof_convert.readers.vmprof import Log
 
-__all__ = ["read", "read_bytes", "read_into", "read_stacks"]
+__all__ = ["Head", "read", "read_bytes", "read_head", "read_into", "read_stacks"]
+
+
+class Head(NamedTuple):
+    """What a profile says before its first sample."""
+
+    settings: dict[str, str]
+    #: seconds since 1970; 0.0: not known
+    start_time: float
 
 
 def _read(file: BinaryIO, rows: Rows, salvage: bool,
@@ -70,6 +78,22 @@ def read_into(path: str | os.PathLike[str] | int, rows: Rows, *,
     is empty: for what needs no table of a million rows."""
     with open(path, "rb") as file:
         return _profile(*_read(file, rows, salvage), Samples())
+
+
+def read_head(path: str | os.PathLike[str]) -> Head:
+    """As much of the profile at `path` as it takes.  Raises ProfileError and
+    OSError."""
+    with open(path, "rb") as file:
+        def first() -> Iterator[bytes]:
+            for piece in Pieces(file, True, None):
+                yield piece
+                if log.blocks.settings or log.collector.count:
+                    break
+
+        log = Log(first(), Samples())
+        # what follows is no part of it
+        log.read(True)
+        return Head(log.blocks.settings, log.start_time)
 
 
 def read_stacks(data: bytes) -> tuple[Profile, Sequence[int]]:

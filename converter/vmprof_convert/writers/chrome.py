@@ -43,8 +43,8 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
         node.bytes += bytes_
     _write(root, out)
     return stack_values.left_out(
-        profile, stack_values.THREADS, stack_values.TYPES, stack_values.OBJECTS,
-        stack_values.FATES, stack_values.TICKS)
+        profile, stack_values.THREADS, stack_values.PROCESSES, stack_values.TYPES,
+        stack_values.OBJECTS, stack_values.FATES, stack_values.TICKS)
 
 
 def _write(root: _Node, out: BinaryIO) -> None:

@@ -18,8 +18,39 @@ def write(profile: Profile, out: BinaryIO, weight: str = "") -> list[str]:
     """`weight`: one of WEIGHTS; empty: bytes, or time samples if there are no
     others.  Returns what is left out.  Raises ProfileError."""
     stack_values.check_samples(profile)
-    has_allocations = any(profile.samples.size)
-    weight = weight or (BYTES if has_allocations else TIME)
+    weight = weight or (BYTES if any(profile.samples.size) else TIME)
+    lines = _lines(profile, weight)
+    if not lines:
+        raise ProfileError("has no %s samples: leave out --weight %s" % (
+            "time" if weight == TIME else "allocation", weight))
+    ordered = sorted(lines)
+    for line, count in zip(ordered, stack_values.whole(
+            lines[line] for line in ordered)):
+        if count:
+            out.write(b"%s %d\n" % (line.encode("utf-8"), count))
+    lacking = {stack_values.THREADS, stack_values.PROCESSES, stack_values.FATES}
+    if weight != TIME:
+        lacking.add(stack_values.TICKS)
+    return stack_values.left_out(profile, *lacking)
+
+
+def write_diff(before: Profile, after: Profile, out: BinaryIO,
+               weight: str = BYTES) -> list[str]:
+    """Two numbers a line, as difffolded.pl writes them: flamegraph.pl colours what
+    grew, and what shrank.  Returns what is left out."""
+    old, new = _lines(before, weight), _lines(after, weight)
+    ordered = sorted({*old, *new})
+    for line, *counts in zip(ordered, *(stack_values.whole(
+            side.get(line, 0.0) for line in ordered) for side in (old, new))):
+        if any(counts):
+            out.write(b"%s %d %d\n" % (line.encode("utf-8"), *counts))
+    return stack_values.left_out(
+        after, stack_values.THREADS, stack_values.PROCESSES, stack_values.FATES,
+        stack_values.TICKS)
+
+
+def _lines(profile: Profile, weight: str) -> dict[str, float]:
+    """The number of each line."""
     lines: dict[str, float] = {}
     places, type_names = Places(profile), TypeNames(profile)
     texts: dict[int, str] = {}
@@ -34,18 +65,7 @@ def write(profile: Profile, out: BinaryIO, weight: str = "") -> list[str]:
         if profile.has_types and part.type != stack_values.NONE:
             text += ";" + _escaped(type_names.shown(part.type).name)
         lines[text] = lines.get(text, 0.0) + number
-    if not lines:
-        raise ProfileError("has no %s samples: leave out --weight %s" % (
-            "time" if weight == TIME else "allocation", weight))
-    ordered = sorted(lines)
-    for line, count in zip(ordered, stack_values.whole(
-            lines[line] for line in ordered)):
-        if count:
-            out.write(b"%s %d\n" % (line.encode("utf-8"), count))
-    lacking = {stack_values.THREADS, stack_values.FATES}
-    if weight != TIME:
-        lacking.add(stack_values.TICKS)
-    return stack_values.left_out(profile, *lacking)
+    return lines
 
 
 def _weight(value: Value, weight: str) -> float:

@@ -10,7 +10,7 @@ from vmprof_convert.origins import Origins
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.sheet import place_of
 from vmprof_convert.terminal import DOTS, NO_TERMINAL, Terminal, plain, print_prose
-from vmprof_convert.units import format_bytes, format_estimate, format_number
+from vmprof_convert.units import format_bytes, format_change, format_number
 
 MEBIBYTE = 2.0**20
 #: of a leak so many are named in its first line
@@ -19,8 +19,11 @@ MAX_TYPES = 4
 
 def write(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25, *,
           origins: Origins | None = None,
-          terminal: Terminal = NO_TERMINAL) -> None:
-    """Write what leaks.find() found, the `limit` largest of each kind."""
+          terminal: Terminal = NO_TERMINAL, only: str = "") -> None:
+    """Write what leaks.find() found, the `limit` largest of each kind; `only`: of
+    which objects."""
+    if only:
+        print_prose("only " + printable(only), out, terminal)
     _Writer(leaks, out, origins or Origins(profile), terminal).write(profile, limit)
 
 
@@ -37,19 +40,13 @@ class _Writer:
         first, second = leaks.windows.seconds
         self._write_all(leaks.leaks, limit, "leak", "grows")
         if not leaks.leaks:
-            self._say("no leak was found: no place where objects are allocated held "
-                      "more and more of them")
-            self._say("(%s had enough samples to tell; what one type at one place adds "
-                      "shows from about %s/s on: of less, with a smaller interval or "
-                      "in a longer run)" % (format_number(leaks.tested, "place"),
-                                            format_bytes(leaks.limit)))
+            self._write_none()
         if leaks.slowing:
             self._say("")
         self._write_all(leaks.slowing, limit, "slows down, like a cache that fills",
                         "grew")
         self._say("")
-        self._say("all together: what is held grew by %s" % self._rate(
-            leaks.growth, leaks.windows_growth))
+        self._say("all together: what is held %s" % self._total())
         self._say("what major collections found alive at %.2f, %.2f and %.2f s: two "
                   "windows of %.2f and %.2f s" % (
                       *(leaks.windows.times[number] / 1e9 for number in (
@@ -65,6 +62,31 @@ class _Writer:
                       % format_number(leaks.lost, "sampled object"))
         for line in remarks.of_run(profile):
             self._say(printable(line))
+
+    def _write_none(self) -> None:
+        leaks = self._leaks
+        self._say("no leak was found: no place where objects are allocated held more "
+                  "and more of them")
+        enough = ("%s had enough samples to tell; what one type at one place adds "
+                  "shows from about %s/s on: of less, with a smaller interval or in a "
+                  "longer run" % (format_number(leaks.tested, "place"),
+                           format_bytes(leaks.limit)))
+        if leaks.growth.low > 0:
+            # what the total says, and no place
+            self._say("but what is held, all together, grew: where nothing slows down, "
+                      "many places may add too little each to be told (%s)" % enough)
+        else:
+            self._say("(%s)" % enough)
+
+    def _total(self) -> str:
+        """What it does: it may do nothing that is more than chance."""
+        growth = self._leaks.growth
+        rate = self._rate(growth, self._leaks.windows_growth)
+        if growth.low > 0:
+            return "grew by %s" % rate
+        if growth.high < 0:
+            return "shrank, by %s" % rate
+        return "neither grew nor shrank more than by chance: %s" % rate
 
     def _say(self, line: str) -> None:
         print_prose(line, self._out, self._terminal)
@@ -113,9 +135,8 @@ class _Writer:
     def _rate(self, growth: Growth, windows: tuple[float, float]) -> str:
         seconds = sum(self._leaks.windows.seconds)
         allocated = sum(self._leaks.windows.allocated)
-        value, low, high = (bytes_ / seconds for bytes_ in growth)
-        rate = "%s/s" % (format_estimate(low, value, high) if value > 0
-                         else _signed(value))
+        rate = "%s/s" % format_change(
+            growth.value / seconds, (growth.high - growth.low) / 2 / seconds)
         if allocated > 0:
             rate += ", %s for each MiB allocated" % _signed(
                 growth.value / allocated * MEBIBYTE)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from vmprof_convert import remarks
@@ -14,11 +15,15 @@ SCHEMA = "vmprof-allocation-leaks-1"
 _Json = dict[str, Any]
 
 
-def write(profile: Profile, leaks: Leaks, out: TextIO,
-          limit: int | None = None) -> None:
+def write(content: _Json, out: TextIO) -> None:
+    json.dump(content, out, indent=1)
+    out.write("\n")
+
+
+def of_process(profile: Profile, leaks: Leaks, limit: int | None = None) -> _Json:
     """What leaks.find() found, the `limit` largest of each kind."""
     windows = leaks.windows
-    json.dump({
+    return {
         "schema": SCHEMA,
         "collections": [windows.times[number] / 1e9 for number in (
             windows.first, windows.middle, windows.last)],
@@ -29,8 +34,16 @@ def write(profile: Profile, leaks: Leaks, out: TextIO,
         "places_tested": leaks.tested, "objects_lost": leaks.lost,
         "seen_from_bytes_per_second": leaks.limit,
         "remarks": remarks.of_run(profile),
-    }, out, indent=1)
-    out.write("\n")
+    }
+
+
+def of_processes(found: Sequence[tuple[Profile, Leaks | str]],
+                 limit: int | None = None) -> _Json:
+    """Of each by itself; or why it can't be told."""
+    return {"schema": SCHEMA, "processes": [{
+        "pid": profile.pid or None, "command": profile.command,
+        **({"error": leaks} if isinstance(leaks, str)
+           else of_process(profile, leaks, limit))} for profile, leaks in found]}
 
 
 def _leak(leak: Leak) -> _Json:

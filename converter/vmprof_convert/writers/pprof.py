@@ -36,20 +36,33 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
     """Not compressed.  Returns what is left out.  Raises ProfileError."""
     stack_values.check_samples(profile)
     file = _File(profile)
-    file.add_samples()
+    file.add(profile)
     file.write(out)
     return stack_values.left_out(profile)
 
 
+def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
+    """As `pprof -diff_base` makes it: less what there was before, which is labelled
+    so that shares are of that.  Returns what is left out."""
+    file = _File(before, after)
+    file.add(after)
+    file.add(before, -1, {"pprof::base": "true"})
+    file.write(out)
+    return stack_values.left_out(after)
+
+
 class _File:
-    def __init__(self, profile: Profile) -> None:
-        sizes = set(profile.samples.size)
+    def __init__(self, *profiles: Profile) -> None:
+        """Only of what all of them have; the last one tells of the run."""
+        sizes = {size for profile in profiles for size in set(profile.samples.size)}
         self._has_allocations = any(sizes)
-        self._has_lifetimes = self._has_allocations and profile.has_lifetimes
+        self._has_lifetimes = self._has_allocations and all(
+            profile.has_lifetimes for profile in profiles)
         self._has_time = 0 in sizes
         # of a time that isn't known there is no sum
-        self._has_seconds = self._has_time and tick_seconds(profile) > 0
-        self._profile = profile
+        self._has_seconds = self._has_time and all(
+            tick_seconds(profile) > 0 for profile in profiles)
+        self._profile = profiles[-1]
         self._strings = {"": 0}
         self._functions: dict[Place, int] = {}
         self._locations: dict[tuple[Place, int], bytes] = {}
@@ -63,10 +76,12 @@ class _File:
         return [*ALLOCATIONS * self._has_allocations, *IN_USE * self._has_lifetimes,
                 *TICKS * self._has_time, *CPU * self._has_seconds]
 
-    def add_samples(self) -> None:
-        profile = self._profile
+    def add(self, profile: Profile, sign: int = 1,
+            more: dict[str, str] | None = None) -> None:
+        """`more`: labels of all samples."""
         places, type_names = Places(profile), TypeNames(profile)
         of_frames = _Locations(self, places)
+        of_thread = stack_values.processes(profile)
         period = 1e9 * tick_seconds(profile)
         stacks: dict[int, bytes] = {}
         known: dict[tuple[int, int], bytes] = {}
@@ -83,7 +98,9 @@ class _File:
             label = known.get(part[1:])
             if label is None:
                 thread = stack_values.thread_name(profile, part.thread)
-                labels = {"thread": thread} if thread else {}
+                labels = {**(more or {}), **({"thread": thread} if thread else {})}
+                if part.thread in of_thread:
+                    labels["process"] = of_thread[part.thread]
                 if profile.has_types and part.type != stack_values.NONE:
                     labels["type"] = type_names.shown(part.type).name
                 label = known[part[1:]] = b"".join(
@@ -92,7 +109,7 @@ class _File:
                     for key, text in sorted(labels.items()))
             self._samples.append((locations, label))
             for column, number in zip(self._columns, self._numbers(value, period)):
-                column.append(number)
+                column.append(sign * number)
 
     def _numbers(self, value: Value, period: float) -> Iterable[float]:
         if self._has_allocations:
@@ -182,9 +199,10 @@ class _Locations(dict[Frame, bytes]):
 
 
 def _varint(number: int) -> bytes:
-    """Not negative; seven bits each, the lowest first."""
-    if number < 128:
+    """Seven bits each, the lowest first; a negative one has 64 bits."""
+    if 0 <= number < 128:
         return bytes((number,))
+    number %= 2**64
     result = bytearray()
     while number > 127:
         result.append(number & 127 | 128)

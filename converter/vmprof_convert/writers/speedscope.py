@@ -8,12 +8,17 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
 
 from vmprof_convert import stack_values
+from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import Profile
 from vmprof_convert.printable import shortened
 from vmprof_convert.stack_values import Place, Places, Value, values, whole
 from vmprof_convert.type_names import TypeNames
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+
+
+#: numbers of frames, outermost first
+_Stack = tuple[int, ...]
 
 
 class _Kind(NamedTuple):
@@ -33,17 +38,42 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
     """Returns what is left out.  Raises ProfileError."""
     stack_values.check_samples(profile)
     frames = _Frames()
-    stacks: list[list[int]] = []
-    rows: list[Value] = []
-    _add(profile, frames, stacks, rows)
-    shown = [_profile(kind, stacks, rows) for kind in _KINDS
-             if any(map(kind.of, rows))]
+    sums = _sums(profile, frames)
+    _write(profile, frames, [
+        _profile(kind, kind.name, {stack: kind.of(value)
+                                   for stack, value in sums.items()})
+        for kind in _KINDS if any(map(kind.of, sums.values()))], out)
+    return stack_values.left_out(profile, stack_values.THREADS, stack_values.PROCESSES)
+
+
+def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
+    """What grew and what shrank as profiles of their own: there are no negative
+    numbers.  Returns what is left out."""
+    frames = _Frames()
+    old, new = _sums(before, frames), _sums(after, frames)
+    nothing = Value()
+    shown = []
+    for kind in _KINDS:
+        changes = {stack: kind.of(new.get(stack, nothing))
+                   - kind.of(old.get(stack, nothing)) for stack in {**old, **new}}
+        for sign, name in ((1, "grew: "), (-1, "shrank: ")):
+            part = {stack: sign * change for stack, change in changes.items()
+                    if sign * change > 0}
+            if part:
+                shown.append(_profile(kind, name + kind.name, part))
+    if not shown:
+        raise ProfileError("there is no difference to write")
+    _write(after, frames, shown, out)
+    return stack_values.left_out(after, stack_values.THREADS, stack_values.PROCESSES)
+
+
+def _write(profile: Profile, frames: _Frames, shown: list[dict[str, Any]],
+           out: BinaryIO) -> None:
     out.write(json.dumps({
         "$schema": SCHEMA, "exporter": "vmprof-convert", "activeProfileIndex": 0,
         "name": shortened(profile.command) or "allocations",
         "shared": {"frames": frames.json}, "profiles": shown,
     }, separators=(",", ":")).encode("ascii"))
-    return stack_values.left_out(profile, stack_values.THREADS)
 
 
 class _Frames:
@@ -64,27 +94,30 @@ class _Frames:
         return found
 
 
-def _add(profile: Profile, frames: _Frames, stacks: list[list[int]],
-         rows: list[Value]) -> None:
+def _sums(profile: Profile, frames: _Frames) -> dict[_Stack, Value]:
+    """Of each stack, as it is shown."""
     places, type_names = Places(profile), TypeNames(profile)
-    known: dict[int, list[int]] = {}
+    known: dict[int, _Stack] = {}
+    result: dict[_Stack, Value] = {}
     for part, value in values(profile, types=profile.has_types).items():
         stack = known.get(part.stack)
         if stack is None:
-            stack = known[part.stack] = list(
+            stack = known[part.stack] = tuple(
                 map(frames.number, places.of(part.stack)))
         if profile.has_types and part.type != stack_values.NONE:
-            stack = [*stack, frames.number(
-                Place(type_names.shown(part.type).name))]
-        stacks.append(stack)
-        rows.append(value)
+            stack = (*stack, frames.number(Place(type_names.shown(part.type).name)))
+        found = result.get(stack)
+        if found is None:
+            result[stack] = value
+        else:
+            found.add(value)
+    return result
 
 
-def _profile(kind: _Kind, stacks: list[list[int]],
-             rows: list[Value]) -> dict[str, Any]:
-    weights = whole(map(kind.of, rows))
-    chosen = [number for number, weight in enumerate(weights) if weight]
-    return {"type": "sampled", "name": kind.name, "unit": kind.unit,
+def _profile(kind: _Kind, name: str, sums: dict[_Stack, float]) -> dict[str, Any]:
+    weights = whole(sums.values())
+    chosen = [(stack, weight) for stack, weight in zip(sums, weights) if weight]
+    return {"type": "sampled", "name": name, "unit": kind.unit,
             "startValue": 0, "endValue": sum(weights),
-            "samples": [stacks[number] for number in chosen],
-            "weights": [weights[number] for number in chosen]}
+            "samples": [stack for stack, _ in chosen],
+            "weights": [weight for _, weight in chosen]}

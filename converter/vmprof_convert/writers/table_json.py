@@ -27,16 +27,21 @@ _STATES = {"died_young": lifetimes.DIED_YOUNG,
            "not_told_apart": lifetimes.NOT_TOLD}
 
 
-def write(view: View, out: TextIO) -> None:
-    """The rows of the table as one JSON object, view.limit at most."""
+def write(content: _Json, out: TextIO) -> None:
+    json.dump(content, out, indent=1)
+    out.write("\n")
+
+
+def of_rows(view: View) -> _Json:
+    """The rows of the table, view.limit at most."""
     rows = view.summary.rows
     figures = _Figures(view.profile)
-    _write({**_head(view),
+    return {**_head(view),
             "rows_left_out": _left_out(rows, view.limit),
-            "rows": [figures.row(row) for row in rows[:view.limit]]}, out)
+            "rows": [figures.row(row) for row in rows[:view.limit]]}
 
 
-def write_focus(view: View, focus: Focus, out: TextIO) -> None:
+def of_focus(view: View, focus: Focus) -> _Json:
     """One function, with who calls it and what it calls."""
     figures = _Figures(view.profile)
 
@@ -44,31 +49,24 @@ def write_focus(view: View, focus: Focus, out: TextIO) -> None:
         return [{**_subject(row.subject), "total": figures.of(row.total)}
                 for row in rows]
 
-    _write({**_head(view),
+    return {**_head(view),
             "functions": list(map(figures.row, focus.functions)),
             "self": figures.of(focus.row.own), "total": figures.of(focus.row.total),
             "callers": parts(focus.callers), "callees": parts(focus.callees),
-            "lines": parts(focus.lines), "types": parts(focus.types)}, out)
+            "lines": parts(focus.lines), "types": parts(focus.types)}
 
 
-def write_tree(view: View, branches: Sequence[Branch], left_out: int,
-               out: TextIO) -> None:
+def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> _Json:
     """The branches as a list, each behind the one that it is on: a tree of objects
     may be too deep for who reads it."""
     figures = _Figures(view.profile)
-    _write({**_head(view), "branches_left_out": left_out,
+    return {**_head(view), "branches_left_out": left_out,
             "branches": [{
                 "depth": branch.depth,
                 "parent": None if branch.parent < 0 else branch.parent,
                 "chain": list(map(_subject, branch.chain)),
                 "self": figures.of(branch.row.own),
-                "total": figures.of(branch.row.total)} for branch in branches]},
-           out)
-
-
-def _write(content: _Json, out: TextIO) -> None:
-    json.dump(content, out, indent=1)
-    out.write("\n")
+                "total": figures.of(branch.row.total)} for branch in branches]}
 
 
 def _left_out(rows: list[Row], limit: int | None) -> int:
@@ -90,24 +88,37 @@ def _head(view: View) -> _Json:
         "only": {
             "time": None if chosen.time is None else [
                 None if time is None else time / 1e9 for time in chosen.time],
-            "thread": list(chosen.threads), "function": list(chosen.functions),
+            "process": list(chosen.processes), "thread": list(chosen.threads),
+            "function": list(chosen.functions),
             "file": list(chosen.files), "type": list(chosen.types),
             "fate": list(chosen.fates)},
         "settings": profile.settings,
         "samples": summary.samples,
         "time_samples": summary.time_samples,
-        "allocated_counted_by_gc": last.allocated if last else None,
+        "allocated_counted_by_gc": _counted(profile),
         "minor_collections": last.collections if last else None,
         "major_collections": [c.time / 1e9 for c in profile.collections
                               if c.is_major],
         "has_types": profile.has_types,
         "has_lifetimes": profile.has_lifetimes,
+        "processes": [{
+            "pid": process.profile.pid or None,
+            "parent": process.profile.parent or None,
+            "source": process.source, "command": process.profile.command,
+            "begin": process.begin / 1e9, "seconds": process.profile.end / 1e9,
+            "allocated_counted_by_gc": _counted(process.profile),
+            "sum": figures.of(of_process)}
+            for process, of_process in zip(profile.processes, view.of_processes)],
         "sum": figures.of(summary.figures),
         "hidden": figures.of(summary.hidden),
         "type_not_known": figures.of(summary.untyped),
         "remarks": [*remarks.of_run(profile),
                     *remarks.of_figures(profile, summary, choice)],
     }
+
+
+def _counted(profile: Profile) -> int | None:
+    return profile.moments[-1].allocated if profile.moments else None
 
 
 def _subject(subject: Subject) -> _Json:

@@ -12,10 +12,11 @@ from typing import BinaryIO, NamedTuple, TypeVar, Union
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import weight_bytes, weight_objects
-from vmprof_convert.model import Profile
+from vmprof_convert.model import RESIDENT, Profile
 from vmprof_convert.origins import Origins
 from vmprof_convert.printable import printable
-from vmprof_convert.thread_names import names
+from vmprof_convert.resident import readings
+from vmprof_convert.thread_names import names, process_name
 from vmprof_convert.writers.firefox import activity, info, lives, stacks
 from vmprof_convert.writers.firefox.axis import BYTES, TIME, Axis
 from vmprof_convert.writers.firefox.format import threads
@@ -88,9 +89,23 @@ def query(profile: Profile) -> str:
     return "ctSummary=native-allocations" if any(profile.samples.size) else ""
 
 
+class _Process(NamedTuple):
+    """One, or all of them."""
+
+    #: as the Profiler has it, and its name there
+    pid: str
+    name: str
+    #: its own profile, and when that began; None: those of all
+    profile: Profile | None
+    begin: int
+    #: numbers of its threads, and the kernel's
+    threads: Mapping[int, int]
+
+
 class _Track(NamedTuple):
     """A thread, or all of them."""
 
+    process: _Process
     name: str
     tid: Union[int, str]
     #: rows of the samples, by time
@@ -106,17 +121,16 @@ class _Conversion:
         self._axis = Axis(profile, self._weights, unit)
         self._origins = Origins(profile)
         self._command = printable(profile.command)
+        self._product = _PRODUCTS.get(profile.interpreter,
+                                      profile.interpreter or "vmprof")
         self._builder = self._make_builder()
 
     def _make_builder(self) -> ProfileBuilder:
         profile = self._profile
         last = profile.moments[-1] if profile.moments else None
-        product = _PRODUCTS.get(profile.interpreter,
-                                profile.interpreter or "vmprof")
         return ProfileBuilder(
             product=(self._command or posixpath.basename(self._origins.main)
-                     or product)[:MAX_NAME],
-            process=product, pid=profile.settings.get("pid", "") or "0",
+                     or self._product)[:MAX_NAME],
             interval=self._axis.interval,
             start=(profile.start_time * 1e3
                    if 0.0 < profile.start_time < END_OF_TIME else 0.0),
@@ -132,6 +146,9 @@ class _Conversion:
             builder.set_sources(texts)
         everything = _ascending(range(len(times)), times)
         tracks = self._tracks(everything)
+        processes = list({track.process.pid: track.process
+                          for track in tracks}.values())
+        rows = self._rows(processes, everything)
         found = stacks.add(
             profile, builder, self._origins, progress,
             has_idle=any(track.allocations for track in tracks))
@@ -139,7 +156,7 @@ class _Conversion:
                 if profile.has_lifetimes else {})
         end = max(builder.end, times[everything[-1]])
         for track in tracks:
-            thread = Thread(track.name, track.tid, main=not builder.has_threads)
+            thread = self._thread(track.process, track.name, track.tid)
             if track.ticks:
                 thread.set_samples(_pick(times, track.ticks),
                                    _pick(found.code, track.ticks))
@@ -147,25 +164,54 @@ class _Conversion:
                 self._draw(thread, track.allocations, found.code, self._weights,
                            threads.BYTES, end, found)
             self._set_allocations(thread, track.allocations, found, ends)
-            if thread.main:
-                markers = lives.find_markers(profile, self._axis, self._weights)
+            process = track.process
+            if thread.main and process.profile:
+                markers = lives.find_markers(
+                    process.profile, process.begin, profile.samples,
+                    rows[process.pid], self._axis, self._weights)
                 thread.set_markers(markers, [builder.string(marker.name)
                                              for marker in markers])
             builder.add_thread(thread)
         allocations = [row for row in everything if profile.samples.size[row]]
         if allocations:
-            thread = Thread("Objects (number)", "objects", main=False)
+            thread = self._thread(tracks[0].process, "Objects (number)", "objects")
             self._draw(thread, allocations, found.typed,
                        _weights(profile, weight_objects), threads.SAMPLES, end,
                        found, _OBJECT_BINS)
             builder.add_thread(thread)
-        self._add_counters(everything, allocations, ends)
+        for process in processes:
+            self._add_counters(process, rows[process.pid], ends)
         info.describe(profile, builder, missing_texts)
         return builder.build()
 
+    def _thread(self, process: _Process, name: str, tid: Union[int, str]) -> Thread:
+        return Thread(name, tid, main=not self._builder.has_process(process.pid),
+                      pid=process.pid, process=process.name)
+
+    def _processes(self) -> list[_Process]:
+        """All of them, if there are several; then each."""
+        profile = self._profile
+        if not profile.processes:
+            return [_Process(str(profile.pid), self._product, profile, 0,
+                             {tid: tid for tid in profile.samples.thread})]
+        result = [_Process("all", "All processes", None, 0, {
+            number: tid for process in profile.processes
+            for number, tid in process.threads.items()})]
+        pids: set[str] = set()
+        for process in profile.processes:
+            pid = str(process.profile.pid)
+            if pid in pids:
+                # the kernel gave its number again
+                pid += "-%d" % len(pids)
+            pids.add(pid)
+            result.append(_Process(pid, printable(process_name(
+                process.profile, process.source))[:MAX_NAME], process.profile,
+                process.begin, process.threads))
+        return result
+
     def _tracks(self, everything: list[int]) -> list[_Track]:
-        """All threads, if there are several; then each, what allocated most
-        first."""
+        """All threads of each process, if there are several; then each, what
+        allocated most first."""
         profile = self._profile
         sizes = profile.samples.size
         rows: dict[int, tuple[list[int], list[int]]] = collections.defaultdict(
@@ -175,17 +221,35 @@ class _Conversion:
             tid = profile.samples.thread[row]
             rows[tid][sizes[row] > 0].append(row)
             bytes_[tid] += self._weights[row]
-        tracks = [_Track(self._thread_name(tid), tid, *rows[tid])
-                  for tid in sorted(rows, key=lambda tid: (
-                      -bytes_[tid], -len(rows[tid][0])))]
-        if len(tracks) > 1:
-            tracks.insert(0, _Track(
-                "All threads", "all", [row for row in everything if not sizes[row]],
-                [row for row in everything if sizes[row]]))
+
+        def rank(number: int) -> tuple[int, int]:
+            return -bytes_[number], -len(rows[number][0])
+
+        first, *each = self._processes()
+        each = sorted(
+            (process for process in each if rows.keys() & process.threads.keys()),
+            key=lambda process: tuple(map(sum, zip(*(
+                rank(number) for number in process.threads if number in rows)))))
+        tracks = []
+        for process in first, *each:
+            numbers = sorted(rows.keys() & process.threads.keys(),
+                             key=lambda number: (*rank(number), number))
+            if len(numbers) > 1 or process.profile is None:
+                chosen = set(numbers)
+                all_ = [row for row in everything
+                        if profile.samples.thread[row] in chosen]
+                tracks.append(_Track(
+                    process, "All threads" if process.profile else process.name,
+                    "all", [row for row in all_ if not sizes[row]],
+                    [row for row in all_ if sizes[row]]))
+            if process.profile:
+                tracks += [_Track(process, self._thread_name(
+                    number, process.threads[number]), process.threads[number],
+                    *rows[number]) for number in numbers]
         return tracks
 
-    def _thread_name(self, tid: int) -> str:
-        name = printable(self._names.get(tid, ""))
+    def _thread_name(self, number: int, tid: int) -> str:
+        name = printable(self._names.get(number, ""))
         if name:
             return name[:MAX_NAME]
         # PyPy's own time samples don't tell which thread they met
@@ -211,24 +275,50 @@ class _Conversion:
             thread.set_allocations(_pick(times, rows), _pick(found.typed, rows),
                                    _pick(self._weights, rows))
 
-    def _add_counters(self, everything: list[int], allocations: list[int],
+    def _rows(self, processes: list[_Process],
+              everything: list[int]) -> dict[str, list[int]]:
+        """Of each process, by its number."""
+        if len(processes) == 1:
+            return {processes[0].pid: everything}
+        result: dict[str, list[int]] = {process.pid: [] for process in processes}
+        of_thread = {number: result[process.pid] for process in processes
+                     if process.profile for number in process.threads}
+        for row in everything:
+            of_thread[self._profile.samples.thread[row]].append(row)
+        return {**result, processes[0].pid: everything}
+
+    def _add_counters(self, process: _Process, rows: list[int],
                       ends: dict[int, End]) -> None:
-        times, weights, memory = (
-            self._axis.samples, self._weights, self._profile.samples.memory)
+        """`rows`: of its samples, by time."""
+        times, weights, sizes = (self._axis.samples, self._weights,
+                                 self._profile.samples.size)
+        allocations = [row for row in rows if sizes[row]]
         # over bytes, the rate of bytes is 1
         if allocations and self._axis.unit == TIME:
             self._builder.add_counter(Counter.rate(
-                _pick(times, allocations), _pick(weights, allocations)))
+                _pick(times, allocations), _pick(weights, allocations)), process.pid)
         if allocations and self._profile.has_lifetimes:
             changes = sorted([
                 *((times[row], weights[row]) for row in allocations),
-                *((end[0], -weights[row]) for row, end in ends.items())],
-                key=operator.itemgetter(0))
-            self._builder.add_counter(Counter.held(*map(list, zip(*changes))))
-        resident = [row for row in everything if memory[row] > 0]
+                *((ends[row][0], -weights[row]) for row in allocations
+                  if row in ends)], key=operator.itemgetter(0))
+            self._builder.add_counter(Counter.held(*map(list, zip(*changes))),
+                                      process.pid)
+        resident = self._resident(process, rows)
         if resident:
-            self._builder.add_counter(Counter.resident(
-                _pick(times, resident), [memory[row] * 1024 for row in resident]))
+            self._builder.add_counter(Counter.resident(*map(list, zip(*resident))),
+                                      process.pid)
+
+    def _resident(self, process: _Process, rows: list[int]) -> list[tuple[float, int]]:
+        """Times and bytes: as they were read now and then, or else with samples."""
+        if process.profile is None:
+            return []       # what processes share would count for each
+        read = readings(process.profile, RESIDENT)
+        if read:
+            return [(self._axis.at(figure.time + process.begin), figure.value)
+                    for figure in read]
+        memory, times = self._profile.samples.memory, self._axis.samples
+        return [(times[row], memory[row] * 1024) for row in rows if memory[row] > 0]
 
 
 def _pick(column: Sequence[_T], rows: list[int]) -> list[_T]:

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable
 
 from vmprof_convert import lifetimes
-from vmprof_convert.model import ALIVE, FREED, LOST, PINNED, Profile
+from vmprof_convert.model import ALIVE, FREED, LOST, PINNED, Profile, Samples
 from vmprof_convert.writers.firefox.axis import Axis
 from vmprof_convert.writers.firefox.format import categories
 from vmprof_convert.writers.firefox.format.markers import Marker
@@ -51,18 +51,19 @@ def births_and_deaths(rows: list[int], times: list[float], stacks: list[int],
     return sorted(births + deaths, key=operator.itemgetter(0))
 
 
-def find_markers(profile: Profile, axis: Axis, weights: list[int]) -> list[Marker]:
-    """Collections, and what the program marked, by time."""
-    samples = profile.samples
-    minors = [c for c in profile.collections if not c.is_major]
-    majors = [c for c in profile.collections if c.is_major]
+def find_markers(profile: Profile, begin: int, samples: Samples, rows: Iterable[int],
+                 axis: Axis, weights: list[int]) -> list[Marker]:
+    """Collections of the process of `profile`, which began at `begin`, and what it
+    marked, by time; its samples are the `rows` of `samples`."""
+    collections = [c._replace(time=c.time + begin) for c in profile.collections]
+    minors = [c for c in collections if not c.is_major]
+    majors = [c for c in collections if c.is_major]
+    fates, collected, ended = samples.fate, samples.collected, samples.ended
+    old = [row for row in rows if fates[row] in (ALIVE, FREED, LOST, PINNED)]
     promoted = _by_event([c.time + c.duration for c in minors], (
-        (collected, weight) for fate, collected, weight in zip(
-            samples.fate, samples.collected, weights)
-        if fate in (ALIVE, FREED, LOST, PINNED)))
+        (collected[row], weights[row]) for row in old))
     freed = _by_event([c.time for c in majors], (
-        (ended, weight) for fate, ended, weight in zip(
-            samples.fate, samples.ended, weights) if fate == FREED))
+        (ended[row], weights[row]) for row in old if fates[row] == FREED))
     result = [
         *(Marker("MinorCollection", "Minor collection", axis.at(c.time),
                  axis.at(c.time + c.duration),
@@ -72,7 +73,8 @@ def find_markers(profile: Profile, axis: Axis, weights: list[int]) -> list[Marke
                  axis.at(c.time + c.duration) if c.duration else None,
                  {"number": c.number, "freed": bytes_}, categories.COLLECTOR)
           for c, bytes_ in zip(majors, freed)),
-        *(Marker("Mark", "Mark", axis.at(mark.time), None, {"text": mark.name})
+        *(Marker("Mark", "Mark", axis.at(mark.time + begin), None,
+                 {"text": mark.name})
           for mark in profile.marks)]
     return sorted(result, key=lambda marker: marker.start)
 

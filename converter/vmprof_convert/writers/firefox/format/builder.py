@@ -31,31 +31,28 @@ _NO_INTERVAL = 1e-9
 
 
 class ProfileBuilder:
-    """Collects one process's functions, stacks, threads and counters.
+    """Collects functions, stacks, threads and counters.
 
     Ask for functions, then for frames of them; what is asked for twice is
     there once.  Then set the stacks, and then add threads and counters.
     """
 
-    def __init__(self, *, product: str, pid: str, interval: float,
-                 start: float, end: float = 0.0, arguments: str = "",
-                 system: str = "", source: str = "", process: str = "",
-                 unit: str = "ms"):
-        """`product` is the title; `process` its process's name.  `interval` is
+    def __init__(self, *, product: str, interval: float, start: float,
+                 end: float = 0.0, arguments: str = "", system: str = "",
+                 source: str = "", unit: str = "ms"):
+        """`product` is the title.  `interval` is
         the time between two time samples, 0.0: there is none; and `end` the
         length of the run, in milliseconds; the profile gets longer when its
         samples are.  `start` is milliseconds since 1970, 0.0: not known.
         `source` names the tool that took the profile.  If `unit` is "bytes", all
         times are bytes allocated instead."""
         self._product = product
-        self._pid = pid
         self._interval = interval or _NO_INTERVAL
         self._start = start
         self._end = end
         self._arguments = arguments
         self._system = system
         self._source = source
-        self._process = process or product
         self._unit = unit
         self._strings = StringTable()
         self._sources = SourceTable(self._strings)
@@ -63,6 +60,8 @@ class ProfileBuilder:
         self._frames = FrameTable()
         self._stacks = StackTable()
         self._threads: list[Thread] = []
+        #: of each process, among them
+        self._main_threads: dict[str, int] = {}
         self._counters: list[Counter] = []
         self._extra: list[Json] = []
 
@@ -90,10 +89,12 @@ class ProfileBuilder:
         return self._stacks.fill(stacks)
 
     def add_thread(self, thread: Thread) -> None:
-        """Threads appear in the order in which they are added; the main
-        thread comes first."""
-        if thread.main != (not self._threads):
-            raise ValueError("the first thread, and no other, is the main one")
+        """Threads appear in the order in which they are added; of each process
+        the main thread comes first."""
+        if thread.main != (thread.pid not in self._main_threads):
+            raise ValueError("the first thread of a process, and no other, is its "
+                             "main one")
+        self._main_threads.setdefault(thread.pid, len(self._threads))
         self._threads.append(thread)
 
     @property
@@ -101,11 +102,13 @@ class ProfileBuilder:
         """Of the run, as it was given."""
         return self._end
 
-    @property
-    def has_threads(self) -> bool:
-        return bool(self._threads)
+    def has_process(self, pid: str) -> bool:
+        """Whether there is a thread of it."""
+        return pid in self._main_threads
 
-    def add_counter(self, counter: Counter) -> None:
+    def add_counter(self, counter: Counter, pid: str) -> None:
+        """Of a process that has threads."""
+        counter.pid, counter.main_thread = pid, self._main_threads[pid]
         self._counters.append(counter)
 
     def add_extra(self, label: str, entries: list[Entry]) -> None:
@@ -123,8 +126,7 @@ class ProfileBuilder:
             "meta": self._build_meta(),
             "libs": [],
             "pages": [],
-            "counters": [counter.build(self._pid, 0)
-                         for counter in self._counters],
+            "counters": [counter.build() for counter in self._counters],
             "shared": {
                 "stringArray": self._strings.build(),
                 "sources": self._sources.build(),
@@ -139,8 +141,7 @@ class ProfileBuilder:
                     "length": 0, "libIndex": [], "address": [], "name": [],
                     "functionSize": []},
             },
-            "threads": [thread.build(self._pid, self._process)
-                        for thread in self._threads],
+            "threads": [thread.build() for thread in self._threads],
         }
 
     def _build_meta(self) -> Json:

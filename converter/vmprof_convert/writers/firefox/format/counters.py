@@ -40,6 +40,9 @@ class Counter:
     #: bytes, each the change since the row before
     counts: Sequence[int]
     display: Json
+    #: of the process, whose main thread is that one
+    pid: str = ""
+    main_thread: int = 0
 
     @classmethod
     def rate(cls, times: Sequence[float], counts: Sequence[int]) -> Counter:
@@ -108,13 +111,13 @@ class Counter:
                 ],
             })
 
-    def build(self, pid: str, main_thread: int) -> Json:
+    def build(self) -> Json:
         return {
             "name": self.name,
             "category": self.category,
             "description": self.description,
-            "pid": pid,
-            "mainThreadIndex": main_thread,
+            "pid": self.pid,
+            "mainThreadIndex": self.main_thread,
             "samples": {
                 "length": len(self.times),
                 "time": list(self.times),

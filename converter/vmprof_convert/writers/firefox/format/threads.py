@@ -16,11 +16,15 @@ class Thread:
     """One track.  Times are milliseconds since the start, ascending; stacks
     are indices in the stack table."""
 
-    def __init__(self, name: str, tid: Union[int, str], *, main: bool):
-        """`tid`: a text for what is no thread."""
+    def __init__(self, name: str, tid: Union[int, str], *, main: bool, pid: str,
+                 process: str):
+        """`tid`: a text for what is no thread.  `pid` and `process`: number and name
+        of its process, of which it is the `main` one, or is not."""
         self.name = name
         self.tid = tid
         self.main = main
+        self.pid = pid
+        self._process = process
         self._sample_times: Sequence[float] = ()
         self._sample_stacks: Sequence[int] = ()
         self._sample_weights: Sequence[int] | None = None
@@ -62,18 +66,18 @@ class Thread:
             *(marker.start if marker.end is None else marker.end
               for marker in self._markers), 0.0])
 
-    def build(self, pid: str, process: str) -> Json:
+    def build(self) -> Json:
         thread: Json = {
             "name": self.name,
             "isMainThread": self.main,
             "processType": "default",
-            "processName": process,
+            "processName": self._process,
             "processStartupTime": 0,
             "processShutdownTime": None,
             "registerTime": 0,
             "unregisterTime": None,
             "pausedRanges": [],
-            "pid": pid,
+            "pid": self.pid,
             "tid": self.tid,
             "samples": {
                 "length": len(self._sample_stacks),

@@ -1,0 +1,251 @@
+"""vmprof-convert diff and vmprof-convert check: what changed, and whether it may.
+
+Both return EXIT_FAILED if a condition of --fail-if is met.
+"""
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from vmprof_convert import verdicts
+from vmprof_convert.errors import ProfileError, about
+from vmprof_convert.model import Profile
+from vmprof_convert.options import (
+    DEFAULT_LIMIT,
+    JSON,
+    MARKDOWN,
+    TABLE,
+    add_filters,
+    add_options,
+)
+from vmprof_convert.printable import printable
+from vmprof_convert.verdicts import Condition
+from vmprof_convert.view import output
+
+if TYPE_CHECKING:
+    from vmprof_convert import diff
+
+EXIT_FAILED = 1
+#: the first argument of vmprof-convert
+DIFF, CHECK = "diff", "check"
+
+_STACKS = ("collapsed", "pprof", "speedscope")
+#: what a file's name ends with; the longest one counts
+_SUFFIXES = {".txt": TABLE, ".md": MARKDOWN, ".json": JSON,
+             ".collapsed": "collapsed", ".folded": "collapsed", ".pb.gz": "pprof",
+             ".pb": "pprof", ".speedscope.json": "speedscope",
+             ".speedscope.json.gz": "speedscope"}
+
+
+def run(arguments: Sequence[str]) -> int:
+    """`arguments`: from the command's name on.  Returns the exit code.  Raises
+    FileError, ProfileError or OutputError."""
+    name, *rest = arguments
+    options = _parse(name, rest)
+    failed = (_diff if name == DIFF else _check)(options)
+    return EXIT_FAILED if failed else 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ProfileError(message)
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    if name == CHECK:
+        parser = _Parser(
+            prog="vmprof-convert check",
+            description="Say whether a run keeps within limits.")
+        parser.add_argument("profiles", metavar="PROFILE", nargs=1)
+    else:
+        parser = _Parser(
+            prog="vmprof-convert diff",
+            description="Say what grew and what shrank between two profiles, or "
+                        "between two moments of one, and whether that is more than "
+                        "chance.")
+        parser.add_argument("profiles", metavar="PROFILE", nargs="+",
+                            help="one from before, one from after; or, with "
+                                 "--between, one alone")
+        parser.add_argument(
+            "--between", metavar="A..B",
+            help="two marks of one run, or seconds after its start: warm..done")
+        parser.add_argument(
+            "-o", "--output", metavar="OUT",
+            help="the file to write, in the format that its name says: %s"
+                 % ", ".join(_SUFFIXES))
+        parser.add_argument(
+            "--to", metavar="FORMAT", choices=sorted(set(_SUFFIXES.values())),
+            help="%s (default: what the output's name says, or a table)"
+                 % ", ".join(sorted(set(_SUFFIXES.values()))))
+        add_options(parser.add_argument_group("of the table"))
+    parser.add_argument(
+        "--fail-if", metavar="CONDITION", type=_condition, action="append",
+        required=name == CHECK, default=[] if name == DIFF else None,
+        help="end with exit code 1 if it is so beyond doubt (%.4g %%): 'alive > 10M', "
+             "'objects > 2M'%s; more than once: if one of them is" % (
+                 100 * verdicts.CONFIDENCE,
+                 ", 'alive growth > 1M', 'allocated growth > 5%%'"
+                 if name == DIFF else ""))
+    parser.add_argument("--salvage", action="store_true",
+                        help="read a profile that was cut off in the middle of a "
+                             "record")
+    add_filters(parser.add_argument_group("which samples"))
+    return parser
+
+
+def _condition(text: str) -> Condition:
+    try:
+        return verdicts.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _parser(name)
+    options = parser.parse_args(arguments)
+    if name == CHECK:
+        return options
+    wanted = 1 if options.between else 2
+    if len(options.profiles) != wanted:
+        parser.error("%d profiles were named: a difference is of two, or of one with "
+                     "--between" % len(options.profiles))
+    for given in "focus", "tree", "leaks", "at", "hide_internal":
+        if getattr(options, given) not in (None, False):
+            parser.error("--%s is for reports, and not for a difference"
+                         % given.replace("_", "-"))
+    if options.to is None:
+        options.to = options.form
+        if options.output:
+            found = max((suffix for suffix in _SUFFIXES
+                         if options.output.endswith(suffix)), key=len, default=None)
+            if found is None:
+                parser.error("%s: the output's name must end with %s; or say with "
+                             "--to what it is to be" % (
+                                 options.output, " or ".join(_SUFFIXES)))
+            options.to = _SUFFIXES[found]
+    return options
+
+
+def _read(path: str, options: argparse.Namespace) -> Profile:
+    """That of the run, with the samples that are asked for."""
+    from vmprof_convert import run_files
+    from vmprof_convert.cli import profile_of
+    found = run_files.find([path])
+    for line in found.left_out:
+        _complain(line)
+    with about(path):
+        return profile_of(found.files, options)
+
+
+def _complain(text: str) -> None:
+    if sys.stderr is not None:
+        print("vmprof-convert: %s" % printable(text), file=sys.stderr)
+
+
+def _check(options: argparse.Namespace) -> bool:
+    """Whether the run failed."""
+    from vmprof_convert.summary import summarize
+    path, = options.profiles
+    profile = _read(path, options)
+    _check_conditions(options, [path], [profile])
+    found = verdicts.judge(options.fail_if, summarize(profile).figures)
+    _say("\n".join(map(str, found)))
+    return any(verdict.failed for verdict in found)
+
+
+def _check_conditions(options: argparse.Namespace, paths: list[str],
+                      profiles: list[Profile]) -> None:
+    for path, profile in zip(paths, profiles):
+        with about(path):
+            verdicts.check(options.fail_if, profile, len(profiles) > 1)
+
+
+def _diff(options: argparse.Namespace) -> bool:
+    """Whether the second one failed."""
+    from vmprof_convert import diff, diff_sheet
+    from vmprof_convert.summary import Choice
+    paths = options.profiles
+    if options.output:
+        for path in paths:
+            output.check_target(options.output, path)
+    profiles = [_read(path, options) for path in paths]
+    names = tuple(paths)
+    if options.between:
+        profile, = profiles
+        first, dots, second = options.between.partition("..")
+        begin = diff.find_moment(profile, first)
+        end = diff.find_moment(profile, second, is_last=True)
+        if not dots or end <= begin:
+            raise ProfileError("--between %s: write A..B, of which A is before B"
+                               % (options.between,))
+        sides, names = diff.of_moments(profile, begin, end), (first, second)
+        paths = paths * 2
+    else:
+        sides = diff.of_runs(*profiles)
+    _check_conditions(options, paths, [sides.before, sides.after])
+    by = options.by or ("function",)
+    choice = Choice(by=by, sort=options.sort or "self",
+                    group_storage=options.group_storage)
+    with about(" and ".join(options.profiles)):
+        difference = diff.compare(sides, choice)
+    found = verdicts.of(options.fail_if, difference)
+    text = io.StringIO()
+    data, left_out = io.BytesIO(), []
+    if options.to in _STACKS:
+        left_out = _write_stacks(options.to, sides, data)
+        text.write("".join("%s\n" % (verdict,) for verdict in found))
+    elif options.to == JSON:
+        from vmprof_convert.writers import diff_json
+        diff_json.write(difference, found, text, options.limit)
+    else:
+        sheet = diff_sheet.of(difference, options.limit or DEFAULT_LIMIT,
+                              (names[0], names[1]))
+        sheet = sheet._replace(notes=[*sheet.notes, *map(str, found)])
+        if options.to == MARKDOWN:
+            from vmprof_convert.writers import table_markdown
+            table_markdown.write(sheet, text)
+        else:
+            from vmprof_convert import report
+            from vmprof_convert.writers import table
+            table.write(sheet, text,
+                        report.file_() if options.output else report.terminal())
+    _write(options, text.getvalue(), data.getvalue())
+    for line in left_out:
+        _complain(line)
+    return any(verdict.failed for verdict in found)
+
+
+def _write_stacks(form: str, sides: diff.Sides, out: io.BytesIO) -> list[str]:
+    if form == "pprof":
+        from vmprof_convert.writers import pprof
+        return pprof.write_diff(sides.before, sides.after, out)
+    if form == "speedscope":
+        from vmprof_convert.writers import speedscope
+        return speedscope.write_diff(sides.before, sides.after, out)
+    from vmprof_convert.writers import collapsed
+    return collapsed.write_diff(sides.before, sides.after, out)
+
+
+def _write(options: argparse.Namespace, text: str, data: bytes) -> None:
+    """`data`, of formats that are no text; of those `text` is what was found."""
+    if options.output:
+        output.write(options.output, data or text.encode("utf-8", "backslashreplace"))
+        _say("wrote %s" % options.output)
+        if data:
+            _say(text.rstrip("\n"))
+    elif data:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        print(text, end="", file=sys.stderr)
+    else:
+        _say(text.rstrip("\n"))
+
+
+def _say(text: str) -> None:
+    if text:
+        print(text, flush=True)

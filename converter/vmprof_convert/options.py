@@ -1,0 +1,207 @@
+"""The options of the report, and of all formats: what is asked for."""
+from __future__ import annotations
+
+import argparse
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vmprof_convert.selection import Selection
+
+_PLACES = ("function", "line", "file", "module")
+_BY = (*_PLACES, "type")
+_SORT = ("self", "total", "objects", "alive")
+
+#: rows, of tables and of the parts of one function's
+DEFAULT_LIMIT, DEFAULT_PART = 25, 8
+
+#: the forms of a report
+TABLE, JSON, MARKDOWN = "table", "json", "markdown"
+
+
+def add_filters(parser: argparse._ActionsContainer) -> None:
+    """Which samples, and which frames: options of all formats."""
+    from vmprof_convert.lifetimes import FATES
+    parser.add_argument(
+        "--mine", action="store_true",
+        help="only the program's own code; what libraries allocate counts for who "
+             "calls them")
+    parser.add_argument(
+        "--time", type=_times, metavar="A..B",
+        help="what was allocated from A to B, in seconds after the start, such as "
+             "1.5..3 or 2..")
+    parser.add_argument(
+        "--process", type=_process, metavar="NAME", action="append",
+        help="of several processes, what this one allocated: its number, its "
+             "command or its file, perhaps with *; more than once: these processes")
+    parser.add_argument(
+        "--thread", type=_thread, metavar="NAME", action="append",
+        help="what this thread allocated: its name, perhaps with *, or its number "
+             "in the kernel; more than once: these threads; likewise with those "
+             "below")
+    parser.add_argument(
+        "--function", metavar="NAME", action="append",
+        help="what this function allocated, and what it calls: a name, perhaps with "
+             "* or with its file (app.py:main)")
+    parser.add_argument(
+        "--file", metavar="PATH", action="append",
+        help="likewise, the functions of a file or folder: its end, or with *")
+    parser.add_argument(
+        "--type", metavar="NAME", action="append",
+        help="objects of this type; perhaps with *")
+    parser.add_argument(
+        "--fate", type=_fates, metavar="WHAT", action="append",
+        help="what became of the objects: %s" % ", ".join(FATES))
+
+
+def add_options(parser: argparse._ActionsContainer) -> None:
+    """Those of the report alone."""
+    parser.add_argument(
+        "-n", "--limit", type=_positive, metavar="N",
+        help="show the N largest rows (default: %d; with --json all)"
+             % DEFAULT_LIMIT)
+    parser.add_argument(
+        "--by", type=_by, metavar="WHAT",
+        help="what a row is of: function, line, file, module or type; or one of "
+             "these and type: line,type (default: the lines of the program's own "
+             "code, as with --mine, or its functions where lines are not known)")
+    parser.add_argument(
+        "--sort", choices=_SORT,
+        help="what comes first: the bytes that a row allocated itself (the "
+             "default), or with what it calls; its objects; or what of it is "
+             "still alive")
+    parser.add_argument(
+        "--focus", metavar="NAME",
+        help="one function: who calls it, and what it calls")
+    parser.add_argument(
+        "--tree", action="store_true",
+        help="who calls whom, from the outside in: the largest branches")
+    parser.add_argument(
+        "--at", type=_seconds, metavar="SECONDS",
+        help="as though the profile ended so many seconds after its start: what "
+             "was alive then")
+    parser.add_argument(
+        "--group-storage", action="store_true",
+        help="count storage, such as the items of a list, as what it belongs to")
+    parser.add_argument(
+        "--hide-internal", action="store_true",
+        help="leave out what only the interpreter knows, such as <JIT frame>")
+    parser.add_argument(
+        "--leaks", action="store_true",
+        help="instead of the table: what is held more and more, between marks, or "
+             "in a run without its beginning")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--json", action="store_const", dest="form", const=JSON, default=TABLE,
+        help="for programs: the same, with every figure and bound")
+    form.add_argument(
+        "--markdown", action="store_const", dest="form", const=MARKDOWN,
+        help="the same as a table in Markdown")
+
+
+def are_given(options: argparse.Namespace) -> list[str]:
+    """Those of add_options() that aren't as they are by default."""
+    given = ["--" + name.replace("_", "-") for name in (
+        "limit", "by", "sort", "focus", "tree", "at", "group_storage",
+        "hide_internal", "leaks") if getattr(options, name) not in (None, False)]
+    return given + ["--" + options.form] * (options.form != TABLE)
+
+
+def selection(options: argparse.Namespace) -> Selection:
+    """That of add_filters()."""
+    from vmprof_convert.selection import Selection
+    return Selection(
+        options.time, tuple(options.thread or ()), tuple(options.function or ()),
+        tuple(options.file or ()), tuple(options.type or ()),
+        tuple(dict.fromkeys(fate for fates in options.fate or () for fate in fates)),
+        options.mine, tuple(options.process or ()))
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raises ProfileError if the options don't go together."""
+    from vmprof_convert.errors import ProfileError
+    for mode in "focus", "tree":
+        if not getattr(options, mode):
+            continue
+        if mode == "focus" and options.tree:
+            raise ProfileError("--focus and --tree are two reports: write one of "
+                               "them")
+        if options.by and (mode == "focus" or "type" in options.by):
+            raise ProfileError("--%s goes without --by%s: leave it out, or choose "
+                               "a type with --type" % (
+                                   mode, "" if mode == "focus" else " type"))
+        if options.hide_internal:
+            raise ProfileError("--%s goes without --hide-internal" % mode)
+
+
+def _positive(text: str) -> int:
+    """A number of rows."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(
+            "%r is no number of rows: write 1 or more" % text)
+    return number
+
+
+def _by(text: str) -> tuple[str, ...]:
+    words = text.split(",")
+    known = [word for word in _BY if word in words]
+    if sorted(known) != sorted(words) or len(set(known) - {"type"}) > 1:
+        raise argparse.ArgumentTypeError(
+            "%r is nothing that a row can be of: write function, line, file, module "
+            "or type, or one of these and type, such as line,type" % text)
+    return tuple(known)
+
+
+def _times(text: str) -> tuple[int, int | None]:
+    """In nanoseconds."""
+    begin, dots, end = text.partition("..")
+    try:
+        first = _seconds(begin) if begin else 0
+        last = _seconds(end) if end else None
+    except argparse.ArgumentTypeError:
+        dots = ""
+    if not dots or text == ".." or (last is not None and last <= first):
+        raise argparse.ArgumentTypeError(
+            "%r is no time: write from..to in seconds, such as 1.5..3, 2.. or ..2.5"
+            % text)
+    return first, last
+
+
+def _thread(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError(
+            "%r is no thread: write its name, or its number in the kernel" % text)
+    return text
+
+
+def _process(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError(
+            "%r is no process: write its number, its command or its file" % text)
+    return text
+
+
+def _fates(text: str) -> list[str]:
+    from vmprof_convert.lifetimes import FATES
+    fates = text.split(",")
+    if not set(fates) <= set(FATES):
+        raise argparse.ArgumentTypeError(
+            "%r is nothing that becomes of objects: write %s, or several of these "
+            "with commas" % (text, ", ".join(FATES)))
+    return fates
+
+
+def _seconds(text: str) -> int:
+    """In nanoseconds."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < 1e9:
+        raise argparse.ArgumentTypeError(
+            "%r is no number of seconds: write 0 or more, such as 2.5" % text)
+    return round(seconds * 1e9)

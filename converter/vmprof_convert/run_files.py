@@ -1,0 +1,127 @@
+"""Which files are the profiles of a run: those that are named, or the first one,
+and what lies beside it."""
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vmprof_convert import processes, readers
+from vmprof_convert.errors import ProfileError, about
+from vmprof_convert.readers import Head
+
+#: standard input, or output
+STANDARD = "-"
+
+#: app.vmprof, and a child's: app.4711.vmprof
+_CHILD = re.compile(r"(?:\.\d+)+", re.ASCII)
+
+
+class File(NamedTuple):
+    path: str
+    #: nanoseconds after the start of the first
+    begin: int = 0
+
+    @property
+    def name(self) -> str:
+        return "standard input" if self.path == STANDARD else self.path
+
+    @property
+    def source(self) -> str | int:
+        """For who opens it; what is closed then is a copy of standard input."""
+        if self.path != STANDARD:
+            return self.path
+        if sys.__stdin__ is None:
+            raise ProfileError("it is closed")
+        return os.dup(sys.__stdin__.fileno())
+
+
+class Found(NamedTuple):
+    files: list[File]
+    #: why others that seem to belong to them are not among them, a line each
+    left_out: list[str]
+
+
+def find(paths: Sequence[str]) -> Found:
+    """The profiles of the run that `paths` are of.  Raises FileError, or ProfileError
+    if they are not of one run."""
+    for path in paths:
+        if path != STANDARD:
+            with about(path):
+                _check(path)
+    left_out: list[str] = []
+    if len(paths) == 1:
+        paths = [*paths, *_beside(paths[0], left_out)]
+    if len(paths) == 1:
+        return Found([File(paths[0])], left_out)
+    if len(set(map(_identity, paths))) < len(paths):
+        raise ProfileError("a profile was named twice")
+    heads = [_head(path) for path in paths]
+    runs = {head.settings.get("run", "") for head in heads} - {""}
+    if len(runs) > 1:
+        raise ProfileError("the %d profiles are of %d runs: look at each run alone"
+                           % (len(heads), len(runs)))
+    begins = processes.begins([(_number(head.settings.get("clock", "")),
+                                head.start_time) for head in heads])
+    return Found(list(map(File, paths, begins)), left_out)
+
+
+def _check(path: str) -> None:
+    # what else there is can block, or never end
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+        raise ProfileError("is not a file")
+
+
+def _identity(path: str) -> object:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def _number(text: str) -> int:
+    return int(text) if re.fullmatch("[0-9]{1,19}", text, re.ASCII) else 0
+
+
+def _head(path: str) -> Head:
+    with about(path):
+        if not os.path.isfile(path):
+            raise ProfileError("is read once, from its beginning to its end: where "
+                               "there are several profiles, each has to be a file")
+        return readers.read_head(path)
+
+
+def _beside(path: str, left_out: list[str]) -> list[str]:
+    """If the profile at `path` is that of the process that began a run, the other
+    ones of the run."""
+    if not os.path.isfile(path):
+        return []
+    stem, suffix = os.path.splitext(path)
+    names = sorted(
+        name for name in glob.glob(glob.escape(stem) + ".*" + glob.escape(suffix))
+        if _CHILD.fullmatch(name[len(stem):len(name) - len(suffix)])
+        and os.path.isfile(name) and name != path)
+    if not names:
+        return []
+    try:
+        settings = readers.read_head(path).settings
+    except (ProfileError, OSError):
+        return []           # who reads all of it says why
+    run = settings.get("run", "")
+    if not run or settings.get("parent"):
+        return []
+    found = []
+    for name in names:
+        try:
+            if readers.read_head(name).settings.get("run") == run:
+                found.append(name)
+        except ProfileError as error:
+            left_out.append("%s may be of this run, and is left out: %s"
+                            % (name, error))
+        except OSError as error:
+            left_out.append("%s may be of this run, and is left out: %s"
+                            % (name, error.strerror))
+    return found

@@ -1,0 +1,151 @@
+"""Conditions that a run must not meet, for continuous integration: `alive > 10M`,
+`allocated growth > 5%`.
+
+One is met where the figure is above the limit beyond doubt: where its interval at
+CONFIDENCE, one-sided and shared among all conditions, is above it as a whole.  So a
+run that is within its limits fails once in ten thousand times, or less often: how
+often that is, and how large an excess is found, benchmarks/experiments/verdicts.py
+measures.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+from vmprof_convert import diff
+from vmprof_convert.diff import Difference, difference, figure
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.estimator import Estimate
+from vmprof_convert.model import Profile
+from vmprof_convert.summary import Figures
+from vmprof_convert.units import format_bytes, format_count
+
+#: of all conditions together
+CONFIDENCE = 0.9999
+
+ALLOCATED, ALIVE, OBJECTS = "allocated", "alive", "objects"
+#: as users write them, and as differences have them
+_MEASURES = {ALLOCATED: diff.ALLOCATED, ALIVE: diff.ALIVE_BYTES, OBJECTS: diff.OBJECTS}
+
+_CONDITION = re.compile(
+    r"\s*(%s)(\s+growth)?\s*>\s*(\d+(?:\.\d*)?|\.\d+)\s*([kKMGT]?)(i?[bB])?(%%)?\s*"
+    % "|".join(_MEASURES), re.ASCII)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+class Condition(NamedTuple):
+    measure: str
+    #: of the second run, beside the first
+    is_growth: bool
+    #: bytes or objects, or a share of what the first had
+    limit: float
+    is_share: bool
+    text: str
+
+
+class Verdict(NamedTuple):
+    condition: Condition
+    #: of what the condition is about, in bytes or objects, with its interval
+    estimate: Estimate
+    limit: float
+
+    @property
+    def failed(self) -> bool:
+        return self.estimate.low > self.limit
+
+    def __str__(self) -> str:
+        condition, estimate = self.condition, self.estimate
+        what = condition.measure + (" growth" if condition.is_growth else "")
+        text = "%s: %s: %s is %s, %s to %s" % (
+            "failed" if self.failed else "passed", condition.text, what,
+            *(self._number(number) for number in estimate))
+        if not self.failed and estimate.high > self.limit:
+            text += "; that it is less than the limit is not certain"
+        return text
+
+    def _number(self, number: float) -> str:
+        form = format_count if self.condition.measure == OBJECTS else format_bytes
+        return ("-" if number < 0 else "") + form(abs(number))
+
+
+def parse(text: str) -> Condition:
+    """Raises ValueError, with a message."""
+    match = _CONDITION.fullmatch(text)
+    if match is None or (match[6] and (match[4] or match[5] or not match[2])) or (
+            match[5] and match[1] == OBJECTS):
+        raise ValueError(
+            "%r is no condition: write allocated, alive or objects, perhaps growth, "
+            "and a limit, such as 'alive > 10M', 'alive growth > 1M' or 'allocated "
+            "growth > 5%%'" % text)
+    measure, growth, number, unit, _, percent = match.groups()
+    # as in reports: bytes are counted in powers of 1024, objects in those of 1000
+    base = 1000.0 if measure == OBJECTS else 1024.0
+    scale = 0.01 if percent else base ** _POWERS[unit.upper()]
+    return Condition(measure, bool(growth), float(number) * scale, bool(percent),
+                     " ".join(text.split()))
+
+
+def check(conditions: Sequence[Condition], profile: Profile,
+          has_other: bool) -> None:
+    """Raises ProfileError if the profile can't tell; `has_other`: there is another to
+    compare it with."""
+    for condition in conditions:
+        if profile.gaps == "fixed":
+            raise ProfileError(
+                "was taken with --allocation-gaps fixed: nobody knows how sure its "
+                "figures are, which --fail-if needs")
+        if not profile.settings and not profile.moments:
+            raise ProfileError("has no allocation samples, which --fail-if needs: it "
+                               "was taken without --allocation-sampling")
+        if condition.measure == ALIVE and not profile.has_lifetimes:
+            raise ProfileError(
+                "nothing in this profile says what became of the objects, which "
+                "'%s' needs: it was taken without lifetimes" % condition.text)
+        if condition.is_growth and not has_other:
+            raise ProfileError("'%s' is about two profiles, or two moments: write "
+                               "vmprof-convert diff" % condition.text)
+
+
+def of(conditions: Sequence[Condition], difference: Difference) -> list[Verdict]:
+    everything = difference.everything
+    is_one_run = difference.sides.is_one_run
+    return [verdict for condition in conditions for verdict in judge(
+        [condition], everything.after, everything.gained,
+        # nothing is allocated less often than before
+        Figures(everything.lost.interval)
+        if is_one_run and condition.measure != ALIVE else difference.lost.figures,
+        everything.before, len(conditions))]
+
+
+def judge(conditions: Sequence[Condition], after: Figures,
+          gained: Figures | None = None, lost: Figures | None = None,
+          before: Figures | None = None, count: int = 0) -> list[Verdict]:
+    """`after`: of the run; of a difference, what came and what went, and what there
+    was before.  `count`: of all conditions, if these are some of them."""
+    z = quantile(count or len(conditions))
+    verdicts = []
+    for condition in conditions:
+        estimate = figure(after, _MEASURES[condition.measure], z)
+        limit = condition.limit
+        if condition.is_growth:
+            assert gained is not None and lost is not None and before is not None
+            came, went = (figure(side, _MEASURES[condition.measure], z)
+                          for side in (gained, lost))
+            estimate = difference(came, went)
+            if condition.is_share:
+                old = figure(before, _MEASURES[condition.measure], z)
+                limit *= old.value
+                if went == old:
+                    # of two runs, the limit is no more certain than the first
+                    sure = difference(came, went, 1 + condition.limit)
+                    estimate = Estimate(
+                        estimate.value, sure.low + limit, sure.high + limit)
+        verdicts.append(Verdict(condition, estimate, limit))
+    return verdicts
+
+
+def quantile(conditions: int) -> float:
+    """The normal quantile of each of so many conditions."""
+    return NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / max(conditions, 1))

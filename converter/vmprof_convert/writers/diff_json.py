@@ -1,0 +1,63 @@
+"""A difference for programs."""
+from __future__ import annotations
+
+import json
+from typing import Any, TextIO
+
+from vmprof_convert import diff, remarks
+from vmprof_convert.diff import Change, Difference
+from vmprof_convert.diff_sheet import verdict
+from vmprof_convert.summary import Subject
+from vmprof_convert.verdicts import Verdict
+
+#: the name of this layout: what it means is in README.rst
+SCHEMA = "vmprof-allocation-diff-1"
+
+_Json = dict[str, Any]
+
+
+def write(difference: Difference, verdicts: list[Verdict], out: TextIO,
+          limit: int | None = None) -> None:
+    """The `limit` largest changes."""
+    measure = difference.measure
+    json.dump({
+        "schema": SCHEMA, "by": list(difference.choice.by), "measure": measure,
+        "one_run": difference.sides.is_one_run,
+        "everything": _change(difference.everything, measure),
+        "changes": [{**_subject(change.subject), **_change(change, measure)}
+                    for change in difference.changes[:limit]],
+        "changes_left_out": max(len(difference.changes) - limit, 0)
+        if limit is not None else 0,
+        "remarks": {"before": remarks.of_run(difference.sides.before),
+                    "after": remarks.of_run(difference.sides.after)},
+        "verdicts": [{
+            "condition": one.condition.text, "failed": one.failed,
+            "limit": one.limit, **one.estimate._asdict()} for one in verdicts],
+    }, out, indent=1)
+    out.write("\n")
+
+
+def _change(change: Change, measure: str) -> _Json:
+    return {"is": verdict(change, measure), "p": change.p,
+            "change": change.estimate(measure)._asdict(),
+            "before": diff.figure(change.before, measure)._asdict(),
+            "after": diff.figure(change.after, measure)._asdict()}
+
+
+def _subject(subject: Subject | None) -> _Json:
+    result: _Json = {}
+    if subject is None:
+        return result
+    if subject.function is not None:
+        function = subject.function
+        result["function"] = {"name": function.name, "file": function.file or None,
+                              "line": function.line or None, "kind": function.kind}
+    if subject.line:
+        result["line"] = subject.line
+    if subject.type is not None:
+        result["type"] = {"name": subject.type.name, "kind": subject.type.kind}
+    if subject.file:
+        result["file"] = subject.file
+    if subject.module:
+        result["module"] = subject.module
+    return result

@@ -1,0 +1,412 @@
+"""What changed between two profiles, or two moments of one."""
+from __future__ import annotations
+
+import io
+import json
+import math
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import hostile_names
+from convert_runs import run_and_fail
+from made_heap import Heap
+from made_profiles import Log
+from stack_files import Json, label
+from vmprof_convert import cli, diff, readers
+from vmprof_convert.diff import compare, difference, find_moment, of_moments, of_runs
+from vmprof_convert.diff_sheet import GREW, NOISE, SAME, SHRANK, verdict
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.estimator import Estimate
+from vmprof_convert.model import Profile
+from vmprof_convert.summary import FUNCTION, LINE, MODULE, TYPE, Choice, summarize
+from vmprof_convert.writers import collapsed, speedscope
+
+MS = 1_000_000
+
+
+def a_run(seed: int, interval: int = 2000, *, more: int = 0,
+          leak: int = 0) -> Profile:
+    """Random samples of a program that does the same each time; `more`: objects of
+    `grows` beside, and `leak`: of those that stay."""
+    heap = Heap(interval=interval, seed=seed)
+    for number in range(2000):
+        heap.allocate("main f", ("list", 64 + number % 3 * 16, 100))
+        heap.allocate("main g h", ("app.Node", 320, 1e12 if number % 20 == 0 else 10))
+    for _ in range(more):
+        heap.allocate("main grows", ("str", 400, 10))
+    for _ in range(leak):
+        heap.allocate("main leaks", ("str", 400, math.inf))
+    heap.collect()
+    return readers.read_bytes(heap.data())
+
+
+def found(before: Profile, after: Profile, by: tuple[str, ...] = (FUNCTION,),
+          measure: str = "self") -> dict[str, tuple[str, float]]:
+    """What is said of each row, and what it grew by."""
+    result = compare(of_runs(before, after), Choice(by=by, sort=measure))
+    rows = {}
+    for change in result.changes:
+        assert change.subject is not None
+        function, type_ = change.subject.function, change.subject.type
+        name = (function.name if function else change.subject.module) or (
+            type_.name if type_ else "")
+        rows[name] = (verdict(change, measure), change.estimate(measure).value)
+    rows["everything"] = (verdict(result.everything, measure),
+                          result.everything.estimate(measure).value)
+    return rows
+
+
+def test_a_profile_and_itself_do_not_differ() -> None:
+    profile = a_run(1)
+    for measure in ("self", "total", "objects", "alive"):
+        assert set(found(profile, profile, measure=measure).values()) == {(SAME, 0.0)}
+
+
+def test_what_grew_and_what_shrank() -> None:
+    rows = found(a_run(1), a_run(2, more=500))
+    assert rows.pop("grows")[0] == GREW
+    assert rows.pop("everything")[0] == GREW
+    assert {said for said, _ in rows.values()} == {NOISE}
+    back = found(a_run(2, more=500), a_run(1))
+    assert back["grows"][0] == SHRANK and back["grows"][1] == pytest.approx(
+        -200_000, rel=0.5)
+
+
+def test_the_difference_of_each_measure_is_that_of_the_sums() -> None:
+    before, after = a_run(3), a_run(4, more=300, leak=50)
+    for measure in ("self", "total", "objects", "alive"):
+        rows = found(before, after, measure=measure)
+        old, new = summarize(before).figures, summarize(after).figures
+        assert rows["everything"][1] == pytest.approx(
+            diff.figure(new, measure).value - diff.figure(old, measure).value)
+    assert found(before, after, (TYPE,), "alive")["str"][0] == GREW
+
+
+def test_what_was_sampled_as_a_whole_is_certain() -> None:
+    """At an interval of one byte, there is no chance."""
+    rows = found(a_run(1, 1), a_run(2, 1, more=1))
+    assert rows["grows"] == (GREW, 400.0)
+    assert rows["f"] == (SAME, 0.0)
+
+
+def estimate_of(count: int, interval: int = 1000) -> Estimate:
+    """Of so many samples of small objects."""
+    from vmprof_convert.estimator import Sum, probability
+    sum_ = Sum()
+    sum_.add(64, probability(64, interval, "exponential"), count)
+    return sum_.bytes(interval)
+
+
+def test_intervals_hold_the_difference() -> None:
+    """Of two sides, with few samples and with many; 95 of 100, or more."""
+    rng = random.Random(7)
+    for before, after in ((3, 5), (20, 30), (200, 200)):
+        held = 0
+        runs = 2000
+        for _ in range(runs):
+            old, new = (estimate_of(_poisson(rng, mean)) for mean in (before, after))
+            made = difference(new, old)
+            truth = (after - before) * 1032.3
+            held += made.low <= truth <= made.high
+        # 4 sigma below 95 %
+        assert held > runs * 0.95 - 4 * math.sqrt(runs * 0.95 * 0.05)
+
+
+def _poisson(rng: random.Random, mean: float) -> int:
+    count, at = 0, rng.expovariate(1)
+    while at < mean:
+        count += 1
+        at += rng.expovariate(1)
+    return count
+
+
+def test_of_a_hundred_pairs_that_are_alike_95_have_no_row_that_changed() -> None:
+    """Here of 200, with 30 functions each."""
+    wrong = 0
+    rng = random.Random(9)
+    for _ in range(200):
+        profiles = []
+        for _ in range(2):
+            log = Log()
+            log.settings()
+            for number in range(30):
+                f = log.function("f%d" % number, number + 1)
+                for _ in range(_poisson(rng, 3 + number)):
+                    log.allocation([f], size=64)
+            profiles.append(readers.read_bytes(log.data()))
+        result = compare(of_runs(*profiles), Choice())
+        wrong += any(change.has_changed for change in result.changes)
+    # 5 % is 10, and 4 sigma is 12
+    assert wrong <= 22
+
+
+# ____________________________________________________________
+# what is the same
+
+
+def _program(folder: str, functions: Sequence[tuple[str, int, int]]) -> Profile:
+    """Name, line and size of each."""
+    log = Log()
+    main = log.function("<module>", 1, folder + "/app.py")
+    log.settings()
+    for name, line, size in functions:
+        log.allocation([main, log.function(name, line, folder + "/app.py")], size=size)
+    return readers.read_bytes(log.data())
+
+
+def test_functions_that_moved_are_the_same() -> None:
+    """To other lines, and with their file to another folder."""
+    before = _program("/srv/old", [("f", 10, 50_000), ("__init__", 20, 60_000),
+                                   ("__init__", 40, 70_000)])
+    after = _program("/srv/new", [("f", 12, 50_000), ("__init__", 25, 60_000),
+                                  ("__init__", 45, 90_000)])
+    result = compare(of_runs(before, after), Choice())
+    moved = {(change.subject.function.name, change.subject.function.line):
+             change.estimate("self").value for change in result.changes
+             if change.subject is not None and change.subject.function is not None}
+    assert moved == {("f", 12): 0.0, ("__init__", 25): 0.0, ("__init__", 45): 20_000}
+
+
+def test_lines_move_with_their_function() -> None:
+    profiles = []
+    for first, folder in ((10, "/a"), (30, "/b")):
+        log = Log(flags=4 | 2)
+        f = log.function("f", first, folder + "/app.py")
+        main = log.function("<module>", 1, folder + "/app.py")
+        log.settings()
+        log.allocation([main, f], size=50_000)
+        profile = readers.read_bytes(log.data())
+        profile.stacks = [tuple(
+            frame._replace(line=first + 5) if frame.address == f else frame
+            for frame in stack) for stack in profile.stacks]
+        profiles.append(profile)
+    change, = compare(of_runs(*profiles), Choice(by=(LINE,))).changes
+    assert change.subject is not None and change.subject.line == 35
+    assert change.estimate("self").value == 0.0
+
+
+def test_functions_of_one_name_that_nobody_can_tell_apart_are_one_row() -> None:
+    before = _program("/a", [("__init__", 10, 50_000)])
+    after = _program("/a", [("__init__", 12, 50_000), ("__init__", 30, 70_000)])
+    change, = compare(of_runs(before, after), Choice()).changes
+    assert change.subject is not None and change.subject.function is not None
+    assert (change.subject.function.name, change.subject.function.line) == (
+        "__init__", 0)
+    assert change.estimate("self").value == 70_000
+
+
+def test_modules_and_types() -> None:
+    before = _program("/a", [("f", 10, 50_000)])
+    after = _program("/b", [("f", 10, 90_000)])
+    assert found(before, after, (MODULE,)) == {
+        "app": (GREW, 40_000), "everything": (GREW, 40_000)}
+
+
+# ____________________________________________________________
+# two moments of one run
+
+
+def marked(seed: int = 1, interval: int = 3000) -> Heap:
+    """What `f` makes goes at once, of what `keeps` makes each is kept between the
+    marks; `cache` has what it has before."""
+    heap = Heap(interval=interval, seed=seed)
+    for _ in range(500):
+        heap.allocate("main cache", ("dict", 400, 1e12))
+    heap.collect()
+    heap.log.mark(heap.now, "warm")
+    heap.run(1)
+    for _ in range(1000):
+        heap.allocate("main f", ("list", 200, 10))
+        heap.allocate("main keeps", ("str", 100, 1e12))
+    heap.collect()
+    heap.log.mark(heap.now, "done")
+    heap.run(1)
+    for _ in range(1000):
+        heap.allocate("main later", ("list", 200, 1e12))
+    return heap
+
+
+def test_what_is_held_at_both_marks_is_no_difference() -> None:
+    profile = readers.read_bytes(marked().data())
+    sides = of_moments(profile, find_moment(profile, "warm"),
+                       find_moment(profile, "done", is_last=True))
+    result = compare(sides, Choice(sort="alive"))
+    rows = {change.subject.function.name: change for change in result.changes
+            if change.subject is not None and change.subject.function is not None}
+    assert verdict(rows["keeps"], "alive") == GREW
+    # however few samples say how large it is
+    value, low, high = rows["cache"].estimate("alive")
+    # what can't be excluded is two samples more
+    assert (value, low) == (0.0, -high) and high == pytest.approx(7400, rel=0.1)
+    assert verdict(rows["cache"], "alive") == SAME
+    assert "later" not in rows
+    grown = result.everything.estimate("alive")
+    assert grown.low < 100_000 < grown.high
+
+
+def test_what_is_allocated_between_marks_is_what_changed() -> None:
+    profile = readers.read_bytes(marked(interval=1).data())
+    first, second = (find_moment(profile, name) for name in ("warm", "done"))
+    result = compare(of_moments(profile, first, second), Choice())
+    assert {label(change.subject.function): change.estimate("self").value
+            for change in result.changes
+            if change.subject is not None and change.subject.function is not None} == {
+        "f (app.py:3)": 200_000, "keeps (app.py:4)": 100_000, "cache (app.py:2)": 0}
+    assert result.everything.estimate("self").value == 300_000
+
+
+def test_what_was_freed_between_marks_shrank() -> None:
+    heap = Heap(interval=1)
+    for _ in range(10):
+        heap.allocate("main f", ("list", 400, 10_000))
+    heap.collect_minor()
+    heap.log.mark(heap.now, "full")
+    heap.run(20_000)
+    heap.collect()
+    heap.log.mark(heap.now, "empty")
+    profile = readers.read_bytes(heap.data())
+    sides = of_moments(profile, *(find_moment(profile, name)
+                                  for name in ("full", "empty")))
+    change, = compare(sides, Choice(sort="alive")).changes
+    assert verdict(change, "alive") == SHRANK
+    assert change.estimate("alive").value == -4000
+
+
+def test_a_moment_that_is_not_there() -> None:
+    profile = readers.read_bytes(marked().data())
+    assert find_moment(profile, "0.0000001") == 100
+    for text in ("cold", "-1", "nan", "1e9", ""):
+        with pytest.raises(ProfileError, match=r"no mark '.*the marks are: warm, done"):
+            find_moment(profile, text)
+
+
+# ____________________________________________________________
+# formats and the command
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With a.vmprof and b.vmprof, in which `grows` grows by 200 KB."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for name, seed, more in (("a", 1, 0), ("b", 2, 500)):
+        heap = Heap(interval=500, seed=seed)
+        for _ in range(1000):
+            heap.allocate("main f", ("list", 64, 100))
+        for _ in range(more):
+            heap.allocate("main grows", ("str", 400, 1e12))
+        heap.collect()
+        (tmp_path / (name + ".vmprof")).write_bytes(heap.data())
+    return tmp_path
+
+
+def test_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["diff", "a.vmprof", "b.vmprof"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "what changed: from a.vmprof to b.vmprof"
+    row, = (line for line in lines if "app.py:3" in line)
+    assert re.fullmatch(r" *\+\d+ ±\d+ KiB +grew +- +\d+ KiB +grows +app.py:3", row)
+    row, = (line for line in lines if line.endswith("app.py:2"))
+    assert re.fullmatch(r" *[-+][\d.]+ ±[\d.]+ KiB +noise +.*", row)
+    assert any(re.fullmatch(r".* grew .* alive", line) for line in lines)
+
+
+def test_the_other_forms(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["diff", "a.vmprof", "b.vmprof", "--by", "type", "--markdown"]) == 0
+    assert re.search(r"\| grew \| - \| .* \| `str` \|\n", capsys.readouterr().out)
+    assert cli.main(["diff", "a.vmprof", "b.vmprof", "-o", "x.json", "--sort",
+                     "alive"]) == 0
+    found: dict[str, Any] = json.loads((folder / "x.json").read_text())
+    assert found["schema"] == "vmprof-allocation-diff-1"
+    assert found["changes"][0]["function"]["name"] == "grows"
+    assert found["changes"][0]["is"] == "grew" == found["everything"]["is"]
+    assert found["changes"][0]["change"]["low"] > 100_000
+    # what is called json for programs goes to standard output, too
+    capsys.readouterr()
+    assert cli.main(["diff", "a.vmprof", "b.vmprof", "--json", "-n", "1"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (len(found["changes"]), found["changes_left_out"]) == (1, 1)
+
+
+def test_collapsed_stacks_have_two_numbers(folder: Path) -> None:
+    assert cli.main(["diff", "a.vmprof", "b.vmprof", "-o", "x.folded"]) == 0
+    lines = (folder / "x.folded").read_text().splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert re.fullmatch(r"main \(app.py:1\);\w+ \(app.py:\d\);\w+ \d+ \d+", line)
+    grows, = (line for line in lines if "grows" in line)
+    assert grows.split()[-2] == "0" and int(grows.split()[-1]) > 100_000
+
+
+def test_speedscope_has_what_grew_and_what_shrank() -> None:
+    out = io.BytesIO()
+    speedscope.write_diff(a_run(1, 1), a_run(2, 1, more=2), out)
+    shown = {one["name"]: one for one in json.loads(out.getvalue())["profiles"]}
+    assert {name for name in shown if "allocated" in name} == {
+        "grew: allocated bytes", "grew: allocated objects"}
+    assert shown["grew: allocated bytes"]["endValue"] == 800
+    out = io.BytesIO()
+    with pytest.raises(ProfileError, match="no difference"):
+        speedscope.write_diff(a_run(1, 1), a_run(2, 1), out)
+
+
+def test_speedscope_s_schema_of_a_difference(speedscope_schema: Json) -> None:
+    out = io.BytesIO()
+    speedscope.write_diff(a_run(1), a_run(2, more=50, leak=50), out)
+    jsonschema.validate(json.loads(out.getvalue()), speedscope_schema)
+
+
+def test_names_are_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = tmp_path / "a.vmprof", tmp_path / "b.vmprof"
+    before.write_bytes(hostile_names.log().data())
+    log = hostile_names.log()
+    log.allocation([log.function("\x1b[2J", 1, "\u202e")], size=10)
+    after.write_bytes(log.data())
+    for options in (["--by", "line,type"], ["--by", "file", "--markdown"],
+                    ["--by", "module"], ["--to", "collapsed"], ["--json"]):
+        assert cli.main(["diff", str(before), str(after), *options, "-n", "999"]) == 0
+        out = capsys.readouterr().out
+        assert all(line.isprintable() for line in out.split("\n"))
+    out_ = io.BytesIO()
+    collapsed.write_diff(readers.read(before), readers.read(after), out_)
+    assert len(out_.getvalue().splitlines()) == len(hostile_names.HOSTILE) + 1
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["a.vmprof"], "1 profiles were named: a difference is of two"),
+    (["a.vmprof", "b.vmprof", "--between", "x..y"], "2 profiles were named"),
+    (["a.vmprof", "b.vmprof", "-o", "x.svg"], "the output's name must end with .txt"),
+    (["a.vmprof", "b.vmprof", "--tree"], "--tree is for reports"),
+    (["a.vmprof", "b.vmprof", "--fail-if", "alive >"], "'alive >' is no condition"),
+])
+def test_arguments_that_make_no_sense(
+        folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str],
+        said: str) -> None:
+    assert said in run_and_fail(folder, capsys, "diff", *arguments)
+
+
+def test_profiles_that_can_not_be_compared(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = Log()
+    log.settings(gaps="fixed")
+    log.allocation([log.function("f")], size=24)
+    (folder / "fixed.vmprof").write_bytes(log.data())
+    log = Log()
+    log.settings()
+    (folder / "none.vmprof").write_bytes(log.data())
+    for arguments, said in (
+            (["a.vmprof", "fixed.vmprof"], "--allocation-gaps fixed"),
+            (["none.vmprof", "none.vmprof"], "no allocation samples to compare"),
+            (["a.vmprof", "no.vmprof"], "no.vmprof: No such file or directory"),
+            (["none.vmprof", "a.vmprof", "--sort", "alive"], "without lifetimes"),
+            (["a.vmprof", "b.vmprof", "--function", "x"], "a.vmprof: no function"),
+            (["a.vmprof", "--between", "x..y"], "there is no mark 'x'"),
+            (["a.vmprof", "b.vmprof", "-o", "a.vmprof", "--to", "table"],
+             "is the profile itself")):
+        assert said in run_and_fail(folder, capsys, "diff", *arguments)

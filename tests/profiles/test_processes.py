@@ -1,0 +1,335 @@
+"""Several processes of a run: each by itself, and all together."""
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import firefox_rules
+from firefox_profiles import Json, allocated, functions
+from made_heap import Heap
+from made_profiles import Log, packed
+from report_runs import lines, refused, report
+from vmprof_convert import cli, processes, readers
+from vmprof_convert.estimator import Sum, probability
+from vmprof_convert.processes import Read
+from vmprof_convert.selection import Selection, select
+from vmprof_convert.summary import summarize
+
+SECOND = 10**9
+
+
+def log(pid: int, parent: int | None = None, *, clock: int = 0, run: str = "r1",
+        command: str = "", **settings: object) -> Log:
+    made = Log()
+    made.settings(pid=pid, run=run, clock=(100 + clock) * SECOND,
+                  **({} if parent is None else {"parent": parent}), **settings)
+    if command:
+        made.command(command)
+    return made
+
+
+def allocate(made: Log, name: str, *sizes: int, thread: int = 1,
+             time: int = SECOND) -> None:
+    function = made.function(name, file=name + ".py")
+    for size in sizes:
+        made.allocation([function], size=size, thread=thread, time=time)
+        made.allocated += size
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A process and two children: the second began three seconds later."""
+    first, second, third = (
+        log(10, command="app.py serve"), log(11, 10, clock=0, command="app.py serve"),
+        log(12, 10, clock=3, command="other.py"))
+    first.thread(10, "MainThread")
+    allocate(first, "shared", 5000, thread=10)
+    # the same address means something else in each
+    allocate(second, "worker", 6000, 6000, thread=11)
+    allocate(second, "shared", 5000, thread=11)
+    # of another process, which has ended: the kernel gave the number again
+    allocate(third, "late", 70_000, thread=10)
+    for name, made in (("app.vmprof", first), ("app.11.vmprof", second),
+                       ("app.12.vmprof", third)):
+        (tmp_path / name).write_bytes(packed(made.data()))
+    return tmp_path / "app.vmprof"
+
+
+def as_json(path: Path, *options: str) -> dict[str, Any]:
+    done = report(path, "--json", *options, command="convert")
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_others_are_found_beside_the_first_one(run: Path) -> None:
+    found = lines(run, "--by", "function")
+    assert found[0] == ("allocated in 4.00 s by 3 processes (5 samples, one per 1000 B "
+                        "on average):")
+    assert found[2] == "by process:"
+    rows = found[4:7]
+    assert [row.split("  ")[-1] for row in rows] == [
+        str(run.parent / "app.12.vmprof"), str(run.parent / "app.11.vmprof"), str(run)]
+    assert "12 other.py" in rows[0] and "11 app.py serve" in rows[1]
+    assert [row.split()[-2] for row in found[9:12]] == ["late", "worker", "shared"]
+    assert any("the processes' GCs counted: 89.8 KiB" in line for line in found)
+
+
+def test_all_named_are_the_same(run: Path) -> None:
+    two, three = run.with_name("app.11.vmprof"), run.with_name("app.12.vmprof")
+    assert as_json(run, str(two), str(three))["rows"] == as_json(run)["rows"]
+    # of some, those; and a child alone is one process
+    assert as_json(run, str(three))["samples"] == 2
+    assert as_json(two)["samples"] == 3
+    assert as_json(two)["processes"] == []
+
+
+def test_what_is_of_another_run_is_left_alone(run: Path) -> None:
+    other = log(13, 10, run="r2")
+    allocate(other, "f", 100)
+    path = run.with_name("app.13.vmprof")
+    path.write_bytes(packed(other.data()))
+    run.with_name("app.x.vmprof").write_bytes(packed(other.data()))
+    assert as_json(run)["samples"] == 5
+    assert refused(run, str(path), command="convert").endswith(
+        "the 2 profiles are of 2 runs: look at each run alone")
+
+
+def test_what_can_not_be_read_beside_it_is_named(run: Path) -> None:
+    run.with_name("app.14.vmprof").write_bytes(b"")
+    done = report(run)
+    assert done.returncode == 0 and "by 3 processes" in done.stdout
+    assert done.stderr == (
+        "vmprof_allocation: %s may be of this run, and is left out: not a vmprof "
+        "profile: the file is empty\n" % run.with_name("app.14.vmprof"))
+    # what was asked for has to be there
+    assert "app.14.vmprof: not a vmprof profile" in refused(
+        run, str(run.with_name("app.14.vmprof")))
+
+
+@pytest.mark.parametrize("options,samples", [
+    (("--process", "12"), 1), (("--process", "app.py*"), 4),
+    (("--process", "10", "--process", "11"), 4), (("--process", "other.py"), 1),
+    (("--process", "*/app.11.vmprof"), 3), (("--time", "..2"), 4),
+    (("--time", "3.5.."), 1), (("--thread", "11"), 3), (("--function", "shared"), 2),
+    (("--thread", "MainThread"), 4), (("--file", "late.py"), 1)])
+def test_filters(run: Path, tmp_path: Path, options: tuple[str, ...],
+                 samples: int) -> None:
+    assert as_json(run, *options)["samples"] == samples
+    target = tmp_path / "a.json"
+    assert cli.main([str(run), "-o", str(target), *options]) == 0
+    firefox = json.loads(target.read_text())
+    counts = {entry["label"]: entry["value"] for section in firefox["meta"]["extra"]
+              for entry in section["entries"]}
+    assert counts["Allocation samples"] == samples
+
+
+def test_at_a_time_is_on_the_clock_of_all(tmp_path: Path) -> None:
+    paths = []
+    for number, begin in (1, 0), (2, 5):
+        heap = Heap(interval=500)
+        for _ in range(100):
+            heap.allocate("main", ("a", 1000, math.inf))
+        heap.collect()
+        data = heap.data().replace(b"pid=4321", b"pid=%d;clock=%d;run=r" % (
+            number, (begin + 1) * SECOND))
+        path = tmp_path / ("%d.vmprof" % number)
+        path.write_bytes(packed(made_again(data)))
+        paths.append(path)
+    second = str(paths[1])
+    end = as_json(paths[0])["seconds"]
+    assert end < 5
+    alone = as_json(paths[0])["samples"]
+    assert as_json(paths[0], second)["samples"] == 2 * alone
+    assert as_json(paths[0], second, "--at", "4.9")["samples"] == alone
+    assert as_json(paths[0], second)["seconds"] == 5 + end
+
+
+def made_again(data: bytes) -> bytes:
+    """A log whose block of settings has become longer: its length has to be right."""
+    at = data.index(b"alloc:") if b"alloc:" in data else 0
+    end = data.index(b":settings", at) + len(b":settings")
+    return data[:at - 8] + (end - at).to_bytes(8, "little") + data[at:]
+
+
+def test_process_that_is_none(run: Path) -> None:
+    assert refused(run, "--process", "99").endswith(
+        "no process of this run is called '99': write --process with the number or "
+        "the name of one: 10 (app.py serve), 11 (app.py serve), 12 (other.py)")
+
+
+def test_bounds_of_all_are_those_of_their_samples(run: Path) -> None:
+    """As though one process had made them."""
+    sum_ = Sum()
+    for size in 5000, 6000, 6000, 5000, 70_000:
+        sum_.add(size, probability(size, 1000, "exponential"))
+    found = as_json(run)
+    expected = sum_.bytes(1000)
+    assert found["sum"]["allocated"]["bytes"] == pytest.approx(expected._asdict())
+    assert [(process["pid"], process["parent"], process["begin"],
+             process["sum"]["allocated"]["samples"])
+            for process in found["processes"]] == [
+                (10, None, 0, 1), (11, 10, 0, 3), (12, 10, 3, 1)]
+    assert [row["function"]["name"] for row in found["rows"]] == [
+        "late", "worker", "shared"]
+
+
+def test_merged_tables_have_all_rows(run: Path) -> None:
+    parts = [Read(readers.read(path), str(path), begin) for path, begin in (
+        (run, 0), (run.with_name("app.11.vmprof"), 0),
+        (run.with_name("app.12.vmprof"), 3 * SECOND))]
+    whole = processes.merge(parts)
+    profile = whole.profile
+    assert len(profile.samples) == 5 and len(profile.stacks) == 4
+    assert list(profile.samples.time) == [SECOND] * 4 + [4 * SECOND]
+    names = [profile.function(profile.stacks[stack][-1].address).name
+             for stack in profile.samples.stack]
+    assert names == ["shared", "worker", "worker", "shared", "late"]
+    assert profile.stacks[-1] == profile.stacks[3]
+    with pytest.raises(IndexError):
+        profile.stacks[4]
+    # two threads of one number are two
+    assert len(set(profile.samples.thread)) == 3
+    assert [list(process.threads.values()) for process in profile.processes] == [
+        [10], [11], [10]]
+    assert summarize(profile).bytes.value == pytest.approx(
+        sum(summarize(part.profile).bytes.value for part in parts))
+    late = select(profile, Selection(time=(2 * SECOND, None)))
+    assert len(late.samples) == 1
+
+
+def test_without_clocks_the_start_of_each_counts() -> None:
+    assert processes.begins([(0, 7.5), (0, 6.0)]) == [1_500_000_000, 0]
+    assert processes.begins([(5, 7.5), (0, 6.0)]) == [1_500_000_000, 0]
+    assert processes.begins([(5, 0.0), (9, 6.0)]) == [0, 4]
+    assert processes.begins([(0, 0.0), (9, 6.0)]) == [0, 0]
+
+
+def test_gaps_that_differ_can_not_be_added_up(tmp_path: Path) -> None:
+    paths = []
+    for number, gaps in enumerate(("fixed", "exponential")):
+        made = log(number + 1, gaps=gaps)
+        allocate(made, "f", 100)
+        paths.append(tmp_path / ("%d.vmprof" % number))
+        paths[-1].write_bytes(packed(made.data()))
+    assert refused(paths[0], str(paths[1])).endswith(
+        "some of these profiles have gaps of a fixed size, others have not: look at "
+        "each alone")
+
+
+def test_what_several_lack_is_said_once(tmp_path: Path) -> None:
+    paths = []
+    for number in range(6):
+        made = log(number + 1, ended="it was tired")
+        allocate(made, "f", 100)
+        paths.append(tmp_path / ("%d.vmprof" % number))
+        paths[-1].write_bytes(packed(made.data()))
+    found = lines(paths[0], *map(str, paths[1:]))
+    assert ("  processes 1, 2, 3 and 3 more: the profile ends before the program did: "
+            "it was tired") in found
+
+
+def test_leaks_of_each(tmp_path: Path) -> None:
+    paths = []
+    for number in 1, 2:
+        heap = Heap(interval=100)
+        for step in range(4000):
+            heap.allocate("main keep" if number == 2 else "main drop",
+                          ("app.Leaf", 64, math.inf if number == 2 else 100))
+            if step % 400 == 0:
+                heap.collect()
+        heap.collect()
+        path = tmp_path / ("%d.vmprof" % number)
+        path.write_bytes(packed(heap.data()))
+        paths.append(path)
+    found = lines(paths[0], str(paths[1]), "--leaks")
+    assert found[0] == "4321:" and found[1].startswith("no leak was found")
+    second = found.index("4321:", 1)
+    assert found[second + 1].startswith("leak: app.Leaf  keep")
+    both = as_json(paths[0], str(paths[1]), "--leaks")
+    assert [len(process["leaks"]) for process in both["processes"]] == [0, 1]
+
+
+def test_a_pipe_is_no_file_of_several(run: Path) -> None:
+    pipe = run.with_name("pipe")
+    os.mkfifo(pipe)
+    assert "each has to be a file" in refused(run, str(pipe))
+
+
+# ________________________________________
+# in the Firefox Profiler
+
+
+def in_firefox(path: Path, *more: str) -> Json:
+    target = path.parent / "a.json"
+    assert cli.main([str(path), *more, "-o", str(target)]) == 0
+    found: Json = json.loads(target.read_text())
+    assert firefox_rules.violations(found) == []
+    return found
+
+
+def test_all_processes_first_and_then_each(run: Path) -> None:
+    found = in_firefox(run)
+    threads = [(thread["pid"], thread["processName"], thread["name"],
+                thread["isMainThread"]) for thread in found["threads"]]
+    assert threads == [
+        ("all", "All processes", "All processes", True),
+        ("12", "12 other.py", "Thread 10", True),
+        ("11", "11 app.py serve", "MainThread", True),
+        ("10", "10 app.py serve", "MainThread", True),
+        ("all", "All processes", "Objects (number)", False)]
+    totals = [sum(allocated(found, number).values()) for number in range(4)]
+    assert totals[0] == pytest.approx(sum(totals[1:]), abs=3)
+    assert found["threads"][1]["nativeAllocations"]["time"] == [4000]
+    assert found["threads"][2]["nativeAllocations"]["time"] == [1000] * 3
+    # of one name is one function, wherever its code is
+    assert [name for name, _, _ in functions(found)].count("shared") == 1
+    assert [(counter["pid"], counter["name"]) for counter in found["counters"]] == [
+        (pid, "allocation-rate") for pid in ("all", "12", "11", "10")]
+
+
+def test_each_process_has_its_collections_and_its_memory(tmp_path: Path) -> None:
+    paths = []
+    for number in 1, 2:
+        made = log(number, clock=number)
+        allocate(made, "f", 100, 100)
+        made.event(1, SECOND, 10**6, 200)
+        made.event(3, SECOND, 0, 1)
+        made.mark(SECOND, "here")
+        made.figure(1, SECOND, number * 2**20)
+        paths.append(tmp_path / ("%d.vmprof" % number))
+        paths[-1].write_bytes(packed(made.data()))
+    found = in_firefox(paths[0], str(paths[1]))
+    starts = [thread["markers"]["startTime"] for thread in found["threads"]]
+    assert starts == [[], [1000] * 3, [2000] * 3, []]
+    resident = [counter for counter in found["counters"]
+                if counter["name"] == "resident-memory"]
+    assert [(counter["pid"], counter["samples"]["time"], counter["samples"]["count"])
+            for counter in resident] == [
+                ("1", [1000], [2**20]), ("2", [2000], [2 * 2**20])]
+    rows = lines(paths[0], str(paths[1]))[3:6]
+    assert "peak resident" in rows[0]
+    assert sorted(re.findall(r"\d MiB", "".join(rows[1:]))) == ["1 MiB", "2 MiB"]
+
+
+def test_one_number_of_two_processes(tmp_path: Path) -> None:
+    paths = []
+    for number in 1, 2:
+        made = log(7, clock=number)
+        allocate(made, "f", 100)
+        paths.append(tmp_path / ("%d.vmprof" % number))
+        paths[-1].write_bytes(packed(made.data()))
+    found = in_firefox(paths[0], str(paths[1]))
+    assert [thread["pid"] for thread in found["threads"]] == ["all", "7", "7-1", "all"]
+
+
+def test_one_process_is_as_it_was(run: Path) -> None:
+    found = in_firefox(run.with_name("app.11.vmprof"))
+    assert {thread["pid"] for thread in found["threads"]} == {"11"}
+    assert {thread["processName"] for thread in found["threads"]} == {"PyPy"}

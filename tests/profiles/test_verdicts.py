@@ -1,0 +1,185 @@
+"""Conditions for continuous integration: what they mean, and how often they are
+wrong."""
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from convert_runs import run_and_fail
+from made_heap import Heap
+from made_profiles import Log
+from vmprof_convert import cli, verdicts
+from vmprof_convert.estimator import Sum, probability
+from vmprof_convert.lifetimes import STILL_ALIVE
+from vmprof_convert.summary import Figures
+from vmprof_convert.verdicts import judge, parse
+
+
+@pytest.mark.parametrize("text, measure, is_growth, limit, is_share", [
+    ("alive > 10M", "alive", False, 10 * 2**20, False),
+    ("alive>1.5 MiB", "alive", False, 1.5 * 2**20, False),
+    ("allocated > 100", "allocated", False, 100, False),
+    (" allocated   growth > 5% ", "allocated", True, 0.05, True),
+    ("alive growth > 64kB", "alive", True, 65536, False),
+    ("objects > 2M", "objects", False, 2e6, False),
+    ("objects growth > .5k", "objects", True, 500, False),
+    ("alive growth > 0", "alive", True, 0, False),
+])
+def test_conditions(text: str, measure: str, is_growth: bool, limit: float,
+                    is_share: bool) -> None:
+    found = parse(text)
+    assert (found.measure, found.is_growth, found.is_share) == (
+        measure, is_growth, is_share)
+    assert found.limit == pytest.approx(limit)
+    assert found.text == " ".join(text.split())
+
+
+@pytest.mark.parametrize("text", [
+    "", "alive", "alive < 10M", "alive > -1", "alive > 10X", "live > 10M",
+    "alive > 5%", "alive > 10M%", "objects > 5MB", "alive > 1e9", "alive > ٣",
+    "alive > 10M; rm", "alive growth 5", "growth > 1M"])
+def test_what_is_no_condition(text: str) -> None:
+    with pytest.raises(ValueError, match="is no condition: write allocated, alive"):
+        parse(text)
+
+
+def figures(samples: int, alive: int = 0, interval: int = 1000) -> Figures:
+    result = Figures(interval)
+    for count, state in ((samples, "died young"), (alive, STILL_ALIVE)):
+        sum_ = Sum()
+        if count:
+            sum_.add(64, probability(64, interval, "exponential"), count)
+        result.add(state, sum_)
+    return result
+
+
+def judged(text: str, after: Figures, before: Figures | None = None) -> bool:
+    verdict, = judge([parse(text)], after, after, before, before)
+    assert str(verdict).startswith("failed: " if verdict.failed else "passed: ")
+    return verdict.failed
+
+
+def test_only_what_is_beyond_doubt_fails() -> None:
+    """100 samples are some 103 KB, give or take 20."""
+    run = figures(0, 100)
+    assert judged("alive > 60k", run)
+    assert not judged("alive > 95k", run)
+    assert not judged("alive > 200k", run)
+    verdict, = judge([parse("alive > 95k")], run)
+    assert "that it is less than the limit is not certain" in str(verdict)
+    verdict, = judge([parse("alive > 200k")], run)
+    assert "not certain" not in str(verdict)
+
+
+def test_growth() -> None:
+    assert judged("allocated growth > 10k", figures(400), figures(200))
+    assert not judged("allocated growth > 10k", figures(210), figures(200))
+    assert judged("allocated growth > 20%", figures(4000), figures(2000))
+    assert not judged("allocated growth > 20%", figures(2500), figures(2000))
+    assert not judged("allocated growth > 20%", figures(0), figures(2000))
+    # of nothing, everything is more; but one sample may be chance
+    assert judged("alive growth > 5%", figures(0, 100), figures(100))
+    assert not judged("alive growth > 5%", figures(0, 1), figures(100))
+
+
+def test_conditions_share_the_doubt() -> None:
+    assert verdicts.quantile(1) == pytest.approx(3.719, abs=1e-3)
+    assert verdicts.quantile(100) > verdicts.quantile(2) > verdicts.quantile(1)
+
+
+def poisson(rng: random.Random, mean: float) -> int:
+    count, at = 0, rng.expovariate(1)
+    while at < mean:
+        count += 1
+        at += rng.expovariate(1)
+    return count
+
+
+@pytest.mark.parametrize("mean", [2, 30, 300])
+def test_a_run_at_its_limit_seldom_fails(mean: int) -> None:
+    """That is the worst case: of 3000, 0.3 are to be expected."""
+    rng = random.Random(3)
+    limit = mean * 1000 / probability(64, 1000, "exponential") * 64 / 1000
+    text = "alive > %d" % math.ceil(limit)
+    wrong = sum(judged(text, figures(0, poisson(rng, mean))) for _ in range(3000))
+    assert wrong <= 4
+
+
+def test_equal_runs_seldom_fail() -> None:
+    rng = random.Random(4)
+    for mean in (5, 100):
+        wrong = sum(judged("alive growth > 0", figures(0, poisson(rng, mean)),
+                           figures(0, poisson(rng, mean))) for _ in range(1500))
+        assert wrong <= 3
+
+
+# ____________________________________________________________
+# the command
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """a.vmprof holds 400 KB, and b.vmprof 800."""
+    monkeypatch.chdir(tmp_path)
+    for name, seed, count in (("a", 1, 1000), ("b", 2, 2000)):
+        heap = Heap(interval=1000, seed=seed)
+        for _ in range(count):
+            heap.allocate("main f", ("list", 400, 1e12))
+        for _ in range(1000):
+            heap.allocate("main g", ("str", 100, 10))
+        heap.collect()
+        (tmp_path / (name + ".vmprof")).write_bytes(heap.data())
+    return tmp_path
+
+
+@pytest.mark.parametrize("arguments, code, said", [
+    (["check", "a.vmprof", "--fail-if", "alive > 300k"], 1,
+     "failed: alive > 300k: alive is "),
+    (["check", "a.vmprof", "--fail-if", "alive > 1M"], 0, "passed: alive > 1M"),
+    (["check", "b.vmprof", "--fail-if", "alive > 10M", "--fail-if", "objects > 1"], 1,
+     "passed: alive > 10M"),
+    (["check", "b.vmprof", "--fail-if", "alive > 10", "--type", "str"], 0, "passed"),
+    (["diff", "a.vmprof", "b.vmprof", "--fail-if", "alive growth > 50%"], 1,
+     "failed: alive growth > 50%: alive growth is "),
+    (["diff", "a.vmprof", "b.vmprof", "--fail-if", "alive > 600k"], 1,
+     "failed: alive > 600k"),
+    (["diff", "b.vmprof", "a.vmprof", "--fail-if", "alive growth > 0"], 0,
+     "alive growth is -"),
+])
+def test_the_exit_code(folder: Path, capsys: pytest.CaptureFixture[str],
+                       arguments: list[str], code: int, said: str) -> None:
+    assert cli.main(arguments) == code
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_file_of_another_format_is_written_all_the_same(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["diff", "a.vmprof", "b.vmprof", "-o", "x.pb.gz", "--fail-if",
+                     "alive growth > 50%"]) == 1
+    assert (folder / "x.pb.gz").exists()
+    assert "failed: alive growth" in capsys.readouterr().out
+
+
+def test_what_can_not_be_judged(folder: Path,
+                                capsys: pytest.CaptureFixture[str]) -> None:
+    log = Log()
+    log.settings(gaps="fixed")
+    log.allocation([log.function("f")], size=24)
+    (folder / "fixed.vmprof").write_bytes(log.data())
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=24)
+    (folder / "old.vmprof").write_bytes(log.data())
+    stock = Log(interpreter="cpython")
+    stock.raw_stack([stock.function("f")], thread=5)
+    (folder / "stock.vmprof").write_bytes(stock.data())
+    for name, condition, said in (
+            ("fixed", "objects > 1", "nobody knows how sure"),
+            ("old", "alive > 1", "taken without lifetimes"),
+            ("stock", "objects > 1", "no allocation samples, which --fail-if needs"),
+            ("a", "alive growth > 1", "about two profiles, or two moments")):
+        assert said in run_and_fail(folder, capsys, "check", name + ".vmprof",
+                                    "--fail-if", condition)
