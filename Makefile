@@ -16,6 +16,18 @@ SHELL := /bin/bash
 PYPY := pypy3
 PYTHON := python3
 
+# PYPY=pypy: a PyPy 2.7, in an environment of its own; what is for Python 3 there
+# is pypy3's
+PYPY2 := .build/py2/python2
+ifneq ($(PYPY),pypy3)
+ifeq ($(shell $(PYPY) -c 'import sys; print(sys.version_info[0])' 2>/dev/null),2)
+PYPY2 := $(PYPY)
+override PYPY := pypy3
+SAMPLED := .venv-pypy27/bin/pypy
+endif
+endif
+SAMPLED ?= .venv-pypy/bin/pypy3
+
 APP := benchmarks/programs/gcbench.py 10
 RATE := 128k
 PROFILE := app.vmprof
@@ -24,7 +36,7 @@ PROFILE := app.vmprof
 WORKERS := 2
 IN_PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 ENVIRONMENTS := .build/pypy .build/python .build/test .build/bench .build/node \
-	.build/python2 .build/rpython/tree .build/rpython/pristine \
+	.build/python2 .build/pypy27 .build/rpython/tree .build/rpython/pristine \
 	.build/system-rpython .build/system-suites .build/system-go
 
 INTEGRATION := $(shell find vmprof-integration -name '*.py' -o -name '*.[ch]' \
@@ -40,11 +52,11 @@ RPYTHON := rpython/tree.py rpython/python2.py \
 	$(filter vmprof-integration/vmprof_allocation/native/shared/%, \
 		$(INTEGRATION))
 
-.PHONY: run check test lint guest guest-jit pictures bench hard clean
+.PHONY: run check test lint guest guest-jit pictures bench hard clean always
 .DELETE_ON_ERROR:
 
-run: .build/pypy .build/python
-	.venv-pypy/bin/pypy3 -m vmprof --allocation-sampling $(RATE) -o $(PROFILE) $(APP)
+run: .build/pypy .build/python $(if $(findstring 27,$(SAMPLED)),.build/pypy27)
+	$(SAMPLED) -m vmprof --allocation-sampling $(RATE) -o $(PROFILE) $(APP)
 	.venv-pypy/bin/pypy3 -m vmprof_allocation report --limit 15 $(PROFILE) \
 		>$(PROFILE).txt
 	@cat $(PROFILE).txt
@@ -71,7 +83,8 @@ test:
 
 lint: .build/test
 	.venv/bin/ruff check .
-	.venv/bin/mypy vmprof-integration/vmprof_allocation converter/vmprof_convert \
+	.venv/bin/mypy vmprof-integration/vmprof_allocation \
+		vmprof-integration/python2 converter/vmprof_convert \
 		rpython/*.py pypy-branch/*.py benchmarks tests
 
 PROFILER := https://profiler.firefox.com
@@ -84,7 +97,7 @@ pictures: .build/pictures
 		node .node/pictures/take.mjs .build/shop.json.gz converter/pictures $(PROFILER)
 
 bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \
-		.build/python2 .build/rpython/pristine
+		.build/pypy27 .build/rpython/pristine
 	.venv/bin/python benchmarks/study.py
 
 hard: $(ENVIRONMENTS) .build/system-hard
@@ -98,7 +111,7 @@ guest: .build/rpython/guest .build/python
 guest-jit: .build/rpython/guest-jit .build/python
 
 clean:
-	rm -rf .build .venv .venv-pypy .node
+	rm -rf .build .venv .venv-pypy .venv-pypy27 .node
 
 # $(call apt_install,PACKAGES), in a shell command: install them, if any
 define apt_install
@@ -245,6 +258,21 @@ PYPERFORMANCE := pyperformance==1.11.0
 	.build/pictures-pypy/bin/pypy3 $(PIP_INSTALL) -r converter/pictures/requirements.txt
 	$(call install,.build/pictures-pypy/bin/pypy3,$(PACKAGES))
 	@touch $@
+
+# PyPy 2.7 with our package: the wheel for it is made out of that for Python 3
+.build/pypy27: $(INTEGRATION) .build/pypy .build/test \
+		$(if $(filter .build/py2/%,$(PYPY2)),.build/python2) \
+		$(if $(filter $(PYPY2),$(shell cat .build/pypy27 2>/dev/null)),,always)
+	copy=$$(mktemp -d .build/install.XXXXXX) && trap "rm -rf $$copy" EXIT && \
+		cp -R vmprof-integration $$copy && \
+		.venv/bin/python -m pip wheel -q --disable-pip-version-check --no-deps \
+			-w $$copy $$copy/vmprof-integration && \
+		wheel=$$(.venv/bin/python vmprof-integration/python2/make_wheel.py \
+			$$copy/*.whl) && \
+		.venv/bin/python vmprof-integration/python2/make_environment.py \
+			$(PYPY2) $$wheel .venv-pypy/bin/pypy3 .venv-pypy27
+	@sha256sum $(filter %.c %.h,$(INTEGRATION)) >$@.c
+	@echo $(PYPY2) >$@
 
 # Python 2.7 for RPython, and RPython itself, with our patches and without
 .build/python2: rpython/python2.py rpython/requirements-python2.txt | .venv

@@ -71,7 +71,7 @@ export PYPY_GC_NURSERY="${PYPY_GC_NURSERY:-4M}"
 export PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH="$here/lib${PYTHONPATH:+:$PYTHONPATH}"
 # one of RPython's tests starts a Python without PYTHONPATH
-export PYTHONUSERBASE="$here/user"
+export PYTHONUSERBASE="${PYTHONUSERBASE:-$here/user}"
 %(libraries)sexec %(command)s "$@"
 """
 

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import subprocess
 import tempfile
@@ -17,6 +16,8 @@ from test_start_stop import FAIL_AT, INTERRUPTS
 
 HERE = Path(__file__).parent
 PYTHON2 = ROOT / ".build" / "py2" / "python2"
+#: the same with our package
+SAMPLED2 = ROOT / ".venv-pypy27" / "bin" / "pypy"
 #: seconds
 TIMEOUT = 3600.0
 
@@ -46,29 +47,21 @@ def run(build: Build, name: str, script: Path, *arguments: str) -> Done:
                 is_good)
 
 
-def soak27(build: Build) -> Done:
-    """PyPy 2.7 under benchmarks/sampled27.py: it prints what it prints
-    without."""
-    sampled27 = ROOT / "benchmarks" / "sampled27.py"
-    package = build.say("-c", "import vmprof_allocation as package; "
-                        "print(package.__path__[0])")
-
+def soak27() -> Done:
+    """PyPy 2.7 prints what it prints without."""
     def say(*command: str | Path) -> str:
-        return subprocess.run([PYTHON2, *command], text=True, timeout=TIMEOUT,
+        return subprocess.run(command, text=True, timeout=TIMEOUT,
                               stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT).stdout
 
+    program = (ROOT / "tests" / "rpython" / "python2" / "soak.py", "1", "1000")
     with tempfile.TemporaryDirectory(prefix="hard") as scratch:
-        layout = Path(scratch) / "layout"
-        layout.write_text(str(json.loads(build.say(
-            "-m", "vmprof_allocation.engines.hook.find",
-            say(sampled27, package).strip()))["layout"]))
-        program = (ROOT / "tests" / "rpython" / "python2" / "soak.py", "1", "1000")
-        plain = say(*program)
+        plain = say(PYTHON2, *program)
         # what differs, by intervals
         differing = [interval for interval in ("64", "4096", "1048576")
-                     if say(sampled27, package, layout, interval, "",
-                            Path(scratch) / "out.vmprof", *program) != plain]
+                     if say(SAMPLED2, "-m", "vmprof", "--allocation-sampling",
+                            interval, "-o", Path(scratch) / "out.vmprof",
+                            *program) != plain]
     lines = len(plain.splitlines())
     good = lines == 1000 and not differing
     return Done("PyPy 2.7, %d random pieces of work" % lines,
@@ -92,4 +85,4 @@ def programs(build: Build) -> Iterator[Done]:
             done, result="nothing is left behind" if done.result == "True"
             else done.result, is_good=done.result == "True")
     if build.root is None:
-        yield soak27(build)
+        yield soak27()

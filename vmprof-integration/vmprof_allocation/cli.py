@@ -17,6 +17,23 @@ from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.parsing import make_settings
 from vmprof_allocation.settings import Limit, Settings
 
+SEARCHING = ("looking for the garbage collector in this build of PyPy, once; that "
+             "takes a second or more")
+
+
+class Target:
+    """The interpreter that is to run the program: this one."""
+
+    executable = sys.executable
+
+    def find(self, program: str, is_module: bool) -> list[str]:
+        """See command.find()."""
+        return find(program, is_module)
+
+    def knowledge(self) -> str:
+        """What the engine found out.  Raises AllocationSamplingError."""
+        return _choose().knowledge()
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
@@ -110,7 +127,7 @@ def _asks_for_us(arguments: list[str]) -> bool:
         if name.startswith("allocation_"))
 
 
-def _seed(text: str | None) -> int | None:
+def seed(text: str | None) -> int | None:
     if text is None:
         return None
     try:
@@ -130,22 +147,24 @@ def _check(args: Any) -> Settings:
             "--allocation-sampling can't be used with --web or --web-auth: "
             "the server knows no allocations; write a file with -o")
     return make_settings(
-        args.allocation_sampling, _seed(args.allocation_seed),
+        args.allocation_sampling, seed(args.allocation_seed),
         args.allocation_gaps or "exponential", args.period, bool(args.mem),
         not args.no_lifetimes)
 
 
-def main(args: Any, original: list[str]) -> NoReturn:
+def main(args: Any, original: list[str],
+         target: Target | None = None) -> NoReturn:
     """Check everything that can be checked before anything is touched, and
     become the interpreter that runs the program, as its user would start it;
     begin.py goes on there.  `original`: this process's command line."""
+    target = target or Target()
     try:
         settings = _check(args)
         if args.output is None or args.view:
             _check_report()
         command = [*interpreter(original, len(sys.argv) - 1),
-                   *find(args.program, args.module), *args.args]
-        engine = _choose()
+                   *target.find(args.program, args.module), *args.args]
+        knowledge = target.knowledge()
         held = _check_output(args.output, command)
         if args.view and held != -1:
             raise AllocationSamplingError(
@@ -168,14 +187,14 @@ def main(args: Any, original: list[str]) -> NoReturn:
 
     def become() -> NoReturn:
         os.environ[VARIABLE] = pack(
-            settings, output, knowledge=engine.knowledge(), held=held,
-            jitlog=jitlog, watcher=watcher)
+            settings, output, knowledge=knowledge, held=held, jitlog=jitlog,
+            watcher=watcher)
         try:
-            os.execv(sys.executable, command)
+            os.execv(target.executable, command)
         except OSError as e:
             if args.output is None and not args.view:
                 os.unlink(output)
-            refuse("can't start %s: %s" % (sys.executable, e.strerror))
+            refuse("can't start %s: %s" % (target.executable, e.strerror))
 
     if args.view:
         from vmprof_allocation import viewing
@@ -257,8 +276,7 @@ def _choose() -> Engine:
 
     def searching(cached: str | None) -> None:
         searched.append(cached)
-        say("looking for the garbage collector in this build of PyPy, once; "
-            "that takes a second or more")
+        say(SEARCHING)
 
     knowledge.searching = searching
     engine = choose()

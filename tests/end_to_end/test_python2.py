@@ -1,0 +1,396 @@
+"""PyPy 2.7, sampled with the package in vmprof-integration/python2: what it samples
+is right, the program doesn't notice, and what it doesn't know it leaves alone."""
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import PYPY, ROOT
+from rpython_tree import PYTHON2
+from truth import bytes_by_function
+from vmprof_allocation.begin import VARIABLE
+from vmprof_convert import readers
+
+pytestmark = pytest.mark.python2
+
+#: .build/py2/python2 with our package
+SAMPLED = ROOT / ".venv-pypy27" / "bin" / "pypy"
+FLAG = ("-m", "vmprof", "--allocation-sampling")
+
+PROGRAM = """\
+import os, sys
+
+def small(count):
+    return [str(i) for i in range(count)]
+
+def large(count):
+    return ["x" * (1000 + i % 2) for i in range(count)]
+
+for i in range(20):
+    small(20000)
+    large(2000)
+print(sys.argv, __name__, __file__, sys.path[0],
+      sys.modules["__main__"].small is small)
+sys.stderr.write("to stderr\\n")
+"""
+
+#: a program that looks at its own memory, during the run and behind it
+PEEK = """\
+import atexit, ctypes, sys
+
+fields = dict(line.split("=") for line in %(layout)r.splitlines())
+
+def maps():
+    with open("/proc/self/maps") as file:
+        for line in file:
+            words = line.split(None, 5) + [""]
+            start, end = [int(word, 16) for word in words[0].split("-")]
+            yield start, end, words[1], words[5].strip()
+
+base = min(start for start, _, _, path in maps() if path == %(library)r)
+
+def addresses(name):
+    return [base + int(word) for word in fields[name].split(",")]
+
+def word(address):
+    return ctypes.c_uint64.from_address(address).value
+
+def mapping(address):
+    return [(permissions, path) for start, end, permissions, path in maps()
+            if start <= address < end][0]
+
+def handled():
+    "Whether SIGPROF, the 27th, is caught or ignored"
+    with open("/proc/self/status") as file:
+        return any(int(line.split()[1], 16) >> 26 & 1 for line in file
+                   if line.startswith(("SigCgt", "SigIgn")))
+
+def look():
+    codes = fields["code"].split(",")
+    slots = [slot for slot in addresses("slot") if slot != base]
+    print([ctypes.string_at(entry, len(code) // 2).encode("hex") == code
+           for entry, code in zip(addresses("entry"), codes)],
+          set(mapping(entry) for entry in addresses("entry"))
+              == set([("r-xp", %(library)r)]),
+          any(mapping(word(slot))[1].endswith("/_hook.so") for slot in slots),
+          handled(),
+          word(addresses("nursery_top")[0]) %% 8 == 0)
+
+# the last of all: ours was the first to be registered
+atexit._exithandlers.insert(0, (look, (), {}))
+garbage = [str(i) for i in range(100000)]
+look()
+"""
+
+
+def run(folder: Path, *command: str | Path, **environment: str
+        ) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=folder, text=True, capture_output=True,
+                          timeout=300, env={**os.environ, **environment})
+
+
+def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """What the Python 3 says that is asked."""
+    return run(ROOT, PYPY, "-I", "-m", "vmprof_allocation.python2", *arguments)
+
+
+@pytest.fixture(scope="module")
+def library() -> str:
+    done = run(ROOT, SAMPLED, "-c", "from vmprof_allocation import process\n"
+               "print process.Process().path")
+    return done.stdout.rstrip("\n")
+
+
+@pytest.fixture(scope="module")
+def layout(library: str) -> str:
+    done = asked("settings", library, "16k", "", "exponential", "", "True")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\t", 13)[12]
+
+
+class Starter:
+    def __init__(self, folder: Path, layout: str):
+        self.folder = folder
+        self.layout = layout
+        self.profile = folder / "out.vmprof"
+
+    def script(self, source: str) -> str:
+        (self.folder / "app.py").write_text(textwrap.dedent(source))
+        return "app.py"
+
+    def __call__(self, source: str, *arguments: str, rate: str = "16k",
+                 flags: tuple[str, ...] = ()
+                 ) -> subprocess.CompletedProcess[str]:
+        return run(self.folder, SAMPLED, *FLAG, rate, *flags, "-o",
+                   self.profile, self.script(source), *arguments)
+
+    def told(self, source: str) -> subprocess.CompletedProcess[str]:
+        """With self.layout, whatever that is."""
+        fields = "\t".join(("%d", "16384", "1", "exponential", "", "0", "1",
+                            "0", "0", "-1", "-1", "-1",
+                            self.layout.replace("%", "%%"), str(self.profile)))
+        script = 'value=$(printf %s "$$"); export %s="$value"; exec %s %s' % (
+            shlex.quote(fields), VARIABLE, SAMPLED, self.script(source))
+        return run(self.folder, "sh", "-c", script)
+
+
+@pytest.fixture
+def starter(tmp_path: Path, layout: str) -> Starter:
+    return Starter(tmp_path, layout)
+
+
+def test_samples_name_the_programs_functions(starter: Starter) -> None:
+    done = starter(PROGRAM)
+    assert done.returncode == 0, done.stderr
+    profile = readers.read(starter.profile)
+    assert profile.end_time is not None and profile.lost_stacks == 0
+    assert profile.settings["engine"] == "hook"
+    assert profile.settings["interval"] == "16384"
+    found = bytes_by_function(profile)
+    total, moment = sum(found.values()), profile.moments[-1]
+    assert len(profile.samples) > 2500 and moment.surprises == 0
+    # ten standard deviations or more
+    assert abs(total / moment.allocated - 1) < 0.2
+    # strings of 1000 and 1001 characters, with what is around them
+    assert 40000 * 1032 * 0.8 < found["large"] < 40000 * 1100 * 1.2
+    assert found["large"] + found["small"] > 0.9 * total
+
+
+@pytest.mark.parametrize("rate,limit", [("auto:1000/s", "1000/s"),
+                                        ("auto:0.5%", "5000ppm")])
+def test_interval_follows_a_limit(starter: Starter, rate: str,
+                                  limit: str) -> None:
+    assert starter(PROGRAM, rate=rate).returncode == 0
+    profile = readers.read(starter.profile)
+    assert profile.settings["limit"] == limit
+    assert len(set(profile.samples.interval)) > 1
+
+
+ENDS = {
+    "end": "",
+    "sys.exit(3)": "sys.exit(3)",
+    "sys.exit with a message": "sys.exit('message')",
+    "exception": "1 / 0",
+    "forked child": "child = os.fork()\n"
+                    "if not child:\n"
+                    "    small(100000); print('child'); sys.exit(4)\n"
+                    "print(os.waitpid(child, 0)[1])\n"
+                    "small(10000)\n",
+    "other program": "import subprocess\n"
+                     "print(subprocess.call(['sh', '-c', 'exit 6']))\n",
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_output_and_exit_code_are_the_programs(starter: Starter,
+                                               end: str) -> None:
+    source = PROGRAM + end
+    sampled = starter(source, "a", "-o", rate="1k")
+    plain = run(starter.folder, PYTHON2, starter.script(source), "a", "-o")
+    assert (sampled.returncode, sampled.stdout, sampled.stderr) == (
+        plain.returncode, plain.stdout, plain.stderr)
+    profile = readers.read(starter.profile)
+    assert profile.end_time is not None and len(profile.samples) > 10000
+
+
+@pytest.mark.parametrize("end", ["", "1 / 0", "sys.exit(1)"])
+def test_every_byte_is_put_back(starter: Starter, library: str, layout: str,
+                                end: str) -> None:
+    done = starter(PEEK % {"library": library, "layout": layout} + end)
+    assert done.stdout.splitlines() == [
+        "([False, False, False], True, True, False, False)",
+        "([True, True, True], True, False, False, True)"], done.stderr
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], said: str) -> None:
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("vmprof: ")
+    assert said in done.stderr
+
+
+def refuses(starter: Starter, pattern: str, new: str, said: str) -> None:
+    starter.layout, count = re.subn(pattern, new, starter.layout, count=1)
+    assert count == 1
+    assert_refused(starter.told(PROGRAM), said)
+    assert not starter.profile.exists()
+
+
+def test_layout_that_is_told_is_used(starter: Starter) -> None:
+    assert starter.told(PROGRAM).returncode == 0
+    assert len(readers.read(starter.profile).samples) > 2500
+
+
+def test_layout_of_another_build_is_refused(starter: Starter) -> None:
+    refuses(starter, "build_id=..", "build_id=00", "another build")
+
+
+@pytest.mark.parametrize("before", ["", "[0-9a-f]+,", "[0-9a-f]+,[0-9a-f]+,"])
+def test_other_code_in_memory_is_refused(starter: Starter,
+                                         before: str) -> None:
+    refuses(starter, "code=(%s).." % before, r"code=\g<1>00",
+            "is not what the layout says")
+
+
+def test_word_that_is_not_nursery_free_is_refused(starter: Starter) -> None:
+    top = re.findall("nursery_top=([0-9]+)", starter.layout)[0]
+    refuses(starter, "nursery_free=[0-9]+", "nursery_free=" + top,
+            "takes for nursery_free")
+
+
+def test_nursery_top_below_nursery_free_is_refused(starter: Starter) -> None:
+    refuses(starter, "nursery_top=[0-9]+", "nursery_top=8",
+            "takes for nursery_free")
+
+
+@pytest.mark.parametrize("pattern,new", [
+    ("entry=.*\n", ""), ("type_info=.*\n", ""), ("nursery_top=.", "nursery_top=x"),
+    ("build_id=.", "build_id="), ("code=.*", "code="), ("code=[0-9a-f]*,", "code="),
+    ("(.*\n)*", "{}")])
+def test_damaged_layout_is_refused(starter: Starter, pattern: str,
+                                   new: str) -> None:
+    refuses(starter, pattern, new, "can't be used")
+
+
+# the command line -------------------------------------------------------------
+
+def test_profile_that_cannot_be_written_is_refused(starter: Starter) -> None:
+    starter.profile = starter.folder / "none" / "out.vmprof"
+    assert_refused(starter(PROGRAM), "can't write the profile")
+
+
+@pytest.mark.parametrize("rate,said", [
+    ("none", "the sample interval 'none' is not a number of bytes"),
+    ("auto:x", "auto:x")])
+def test_bad_rate_is_refused(starter: Starter, rate: str, said: str) -> None:
+    assert_refused(starter(PROGRAM, rate=rate), said)
+    assert not starter.profile.exists()
+
+
+def test_program_that_is_not_there_is_refused(starter: Starter) -> None:
+    assert_refused(run(starter.folder, SAMPLED, *FLAG, "1M", "nosuch.py"),
+                   "can't open the program 'nosuch.py'")
+
+
+def test_report_comes_at_the_end_without_an_output(starter: Starter) -> None:
+    done = run(starter.folder, SAMPLED, *FLAG, "16k", starter.script(PROGRAM),
+               TMPDIR=str(starter.folder))
+    assert done.returncode == 0 and done.stdout.startswith("(['app.py'], ")
+    said, _, report = done.stderr.partition("\n")
+    assert said == "to stderr" and "the GC itself counted" in report
+    assert re.search(r" large +app\.py:6", report)
+    assert [path.name for path in starter.folder.iterdir()] == ["app.py"]
+
+
+def test_report_comes_after_a_signal(starter: Starter) -> None:
+    source = PROGRAM + "os.kill(os.getpid(), 15)\n"
+    done = run(starter.folder, SAMPLED, *FLAG, "16k", starter.script(source),
+               TMPDIR=str(starter.folder))
+    assert done.returncode == -15
+    for _ in range(300):        # it is made by somebody else
+        if [path.name for path in starter.folder.iterdir()] == ["app.py"]:
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("the temporary profile is still there")
+
+
+def test_modules_and_the_interpreters_flags(starter: Starter) -> None:
+    starter.script("import sys\nprint(__name__, sys.argv[1:], sys.flags.optimize,"
+                   " [str(i) for i in range(100000)][-1])")
+    done = run(starter.folder, SAMPLED, "-O", "-mvmprof", "--allocation-sampling",
+               "16k", "-o", starter.profile, "-m", "app", "-x")
+    assert done.stdout == "('__main__', ['-x'], 1, '99999')\n", done.stderr
+    assert len(readers.read(starter.profile).samples) > 50
+
+
+def test_time_samples(starter: Starter) -> None:
+    assert starter(PROGRAM, flags=("--period", "0.001")).returncode == 0
+    assert any(size == 0 for size in readers.read(starter.profile).samples.size)
+
+
+def test_flags_behind_the_program_are_its_own(starter: Starter) -> None:
+    """vmprof itself is not there: it would have to run the program."""
+    done = run(starter.folder, SAMPLED, "-m", "vmprof", starter.script(PROGRAM),
+               "--allocation-sampling", "1M")
+    assert done.returncode == 1
+    assert done.stderr.endswith(": No module named vmprof\n")
+
+
+def test_variable_of_another_process_is_left_alone(starter: Starter) -> None:
+    done = run(starter.folder, SAMPLED, starter.script(
+        "import os\nprint(os.environ.get(%r))" % VARIABLE), **{VARIABLE: "1\t2"})
+    assert (done.stdout, done.stderr) == ("None\n", "")
+
+
+def test_without_a_python_3_it_says_what_to_do(starter: Starter) -> None:
+    command = (SAMPLED, "-c", "import os; del os.environ"
+               "['VMPROF_ALLOCATION_PYTHON3']; os.execv(%r, %r)" % (
+                   str(PYTHON2), [str(PYTHON2), *FLAG, "1M", "app.py"]))
+    starter.script(PROGRAM)
+    path = starter.folder / "bin"
+    path.mkdir()
+    for name in "sh", "dirname", "readlink":
+        (path / name).symlink_to("/usr/bin/" + name)
+    assert_refused(run(starter.folder, *command, PATH=str(path)),
+                   "needs a pypy3 on PATH that has vmprof-allocation")
+
+
+def test_profile_whose_file_the_program_closed_is_reported(
+        starter: Starter) -> None:
+    done = starter(PROGRAM + "os.closerange(3, 2000)\n")
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[-1] \
+        == "vmprof: the profile is not complete: the program closed its file"
+
+
+# from code -------------------------------------------------------------------
+
+API = """\
+import sys
+import vmprof_allocation
+
+def work():
+    return [str(i) for i in range(100000)]
+
+%s
+"""
+
+
+def test_profiles_from_code(starter: Starter) -> None:
+    done = run(starter.folder, SAMPLED, starter.script(API % """
+with vmprof_allocation.sample("a.vmprof", "16k", seed=1):
+    work()
+    vmprof_allocation.mark("middle")
+vmprof_allocation.start("b.vmprof", 16384, period=0.001)
+work()
+vmprof_allocation.stop()
+"""))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    first, second = (readers.read(starter.folder / name)
+                     for name in ("a.vmprof", "b.vmprof"))
+    assert first.settings["seed"] == "1" and len(first.samples) > 50
+    assert [mark.name for mark in first.marks] == ["middle"]
+    assert second.end_time is not None
+    assert sum(bytes_by_function(second).values()) > 1e6
+
+
+@pytest.mark.parametrize("code,said", [
+    ('vmprof_allocation.stop()', "is not on"),
+    ('vmprof_allocation.start("x", "bad")', "'bad' is not a number of bytes"),
+    ('vmprof_allocation.start("none/x")', "can't write the profile"),
+    ('vmprof_allocation.mark(5)', "the mark 5 is no text"),
+    ('vmprof_allocation.start("x"); vmprof_allocation.start("y")', "already"),
+])
+def test_errors_from_code(starter: Starter, code: str, said: str) -> None:
+    done = run(starter.folder, SAMPLED, starter.script(
+        API % ("try:\n    %s\nexcept vmprof_allocation.AllocationSamplingError "
+               "as e:\n    print(e)" % code)))
+    assert said in done.stdout, done.stderr
+    assert done.returncode == 0

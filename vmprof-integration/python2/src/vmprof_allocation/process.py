@@ -1,0 +1,140 @@
+"""PyPy's code and data in this process, and what was found out about this build
+of it.  Runs on PyPy 2.7."""
+import os
+import struct
+import sys
+
+#: the loader's kind of a segment with notes, and the kind of a build id
+PT_NOTE, NT_GNU_BUILD_ID = 4, 3
+PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engines",
+                       "hook")
+
+_filler = "x" * 10000
+#: what is stored here was really allocated, whatever the JIT thinks
+_sink = [None]
+
+
+class Refused(Exception):
+    """The program can't be sampled; nothing was changed."""
+
+
+class Process(object):
+    """Addresses are relative to where PyPy is loaded, as in a layout."""
+
+    def __init__(self):
+        if not hasattr(sys, "pypy_version_info") or sys.version_info[0] != 2:
+            raise Refused("this needs PyPy 2.7, and %s is not one"
+                          % sys.executable)
+        try:
+            abi = {}
+            # not an import: the module would be one more in the program
+            with open(os.path.join(PACKAGE, "_hook_abi.py")) as file:
+                exec(file.read(), abi)
+            self.ffi = abi["ffi"]
+            with open("/proc/self/maps") as file:
+                maps = [line.split(None, 5) for line in file]
+        except EnvironmentError as e:
+            raise Refused("sampling a stock PyPy needs %s: %s" % (
+                e.filename, e.strerror))
+        inside = int(self.ffi.cast("uintptr_t", self.ffi.addressof(
+            self.ffi.dlopen(None), "pypy_main_startup")))
+        starts = {}
+        for fields in maps:
+            start, end = (int(part, 16) for part in fields[0].split("-"))
+            path = fields[5].rstrip("\n") if len(fields) > 5 else ""
+            starts.setdefault(path, start)      # the maps are in order
+            if start <= inside < end:
+                self.path, self.base = path, starts[path]
+
+    def bytes_at(self, address, size):
+        return self.ffi.buffer(
+            self.ffi.cast("char *", self.base + address), size)[:]
+
+    def word(self, address):
+        """A pointer: a store through it is one instruction, made while the
+        interpreter holds the GIL."""
+        return self.ffi.cast("uint64_t *", self.base + address)
+
+    def notes(self):
+        """From the ELF header in memory: this is what runs, whatever the file
+        holds by now."""
+        head = self.bytes_at(0, 64)
+        if head[:6] != b"\x7fELF\x02\x01":
+            raise Refused("%s has no 64-bit ELF header in memory" % self.path)
+        table, = struct.unpack_from("<Q", head, 32)
+        entry_size, entries = struct.unpack_from("<HH", head, 54)
+        for i in range(entries):
+            kind, _, _, address, _, size = struct.unpack_from(
+                "<IIQQQQ", self.bytes_at(table + i * entry_size, 56))
+            if kind == PT_NOTE:
+                yield self.bytes_at(address, size)
+
+
+class Layout(object):
+    """vmprof_allocation.engines.hook.layout of Python 3's package, from its
+    text."""
+
+    #: in struct hook_place these become addresses of the process; 0 stays 0
+    ADDRESSES = ("nursery_free", "nursery_top", "entry", "slot", "type_info")
+    OTHERS = ("moved", "slots_read_only", "type_fixed_size", "type_item_size")
+
+    def __init__(self, text):
+        try:
+            fields = dict(line.split("=", 1) for line in text.splitlines())
+            self.build_id = bytearray.fromhex(fields["build_id"])
+            self.code = [bytearray.fromhex(code)
+                         for code in fields["code"].split(",")]
+            self.numbers = {name: [int(number)
+                                   for number in fields[name].split(",")]
+                            for name in self.ADDRESSES + self.OTHERS}
+            self.entry = self.numbers["entry"]
+            self.nursery_free, = self.numbers["nursery_free"]
+            self.nursery_top, = self.numbers["nursery_top"]
+            if len(self.entry) != 3 or map(len, self.code) != [16] * 3:
+                raise ValueError("it needs 16 bytes of code of 3 functions")
+        except (ValueError, KeyError) as e:
+            raise Refused("what was found out about this build of PyPy can't be "
+                          "used: %r" % (e,))
+
+    def check(self, process):
+        """Raise Refused unless this is the layout of `process`."""
+        note = struct.pack("<III", 4, len(self.build_id), NT_GNU_BUILD_ID)
+        if not any(note + b"GNU\0" + self.build_id in found
+                   for found in process.notes()):
+            raise Refused("the layout is that of another build than %s"
+                          % process.path)
+        for address, code in zip(self.entry, self.code):
+            if process.bytes_at(address, len(code)) != code:
+                raise Refused("the code at 0x%x in %s is not what the layout "
+                              "says (does another tool patch this process?)"
+                              % (address, process.path))
+        free = process.word(self.nursery_free)
+        top = process.word(self.nursery_top)
+        # the only difference between the two is the size of one object;
+        # again, if a collection came between
+        if not (self.nursery_free < self.nursery_top and free[0] <= top[0]
+                and any(_moved(free, 8016) - _moved(free, 16) == 8000
+                        for _ in range(20))):
+            raise Refused("allocating does not move the word at 0x%x in %s, "
+                          "which the layout takes for nursery_free, towards "
+                          "that at 0x%x" % (self.nursery_free, process.path,
+                                            self.nursery_top))
+
+    def place(self, process):
+        """As native/hook/hook.h has it."""
+        place = process.ffi.new("struct hook_place *")
+        place.base = process.base
+        # what nobody looked for: types, and what becomes of objects
+        place.gc_state = place.type_info_bits = place.type_length = -1
+        for name, numbers in self.numbers.items():
+            if name in self.ADDRESSES:
+                numbers = [number and process.base + number
+                           for number in numbers]
+            setattr(place, name, numbers if len(numbers) > 1 else numbers[0])
+        return place
+
+
+def _moved(free, size):
+    before = free[0]
+    _sink[0] = _filler[:size]
+    return free[0] - before

@@ -1,0 +1,154 @@
+"""Python 3's package of the same name, asked to do what needs no PyPy 2.7; and
+the program's own process, in which sampling begins.  Runs on PyPy 2.7.
+
+`pypy -m vmprof --allocation-sampling 128k app.py` becomes (exec) a Python 3, which
+reads the arguments, finds what there is to know about this build, and becomes the
+PyPy that runs the program, with one variable in the environment
+(vmprof_allocation/python2.py and begin.py there).  vmprof_allocation.pth calls
+hand_over() in the first process, begin() in the last.
+"""
+import atexit
+import os
+import subprocess
+import sys
+
+from vmprof_allocation.process import Process, Refused
+from vmprof_allocation.sampler import Run
+
+VARIABLE = "VMPROF_ALLOCATION"
+#: names a Python 3 that has vmprof-allocation
+PYTHON3 = "VMPROF_ALLOCATION_PYTHON3"
+MODULE = "vmprof_allocation.python2"
+EXIT_BAD_INPUT = 2
+#: begin.py's, in this order; the last two are free text
+FIELDS = ("pid", "interval", "seed", "gaps", "period", "memory", "lifetimes",
+          "per_second", "share", "held", "jitlog", "watcher", "knowledge",
+          "output")
+
+
+def say(message):
+    sys.stderr.write("vmprof: %s\n" % message)
+
+
+def python3():
+    """The command of a Python 3 that has our package.  Raises Refused."""
+    named = os.environ.get(PYTHON3)
+    tried = [named] if named else [
+        os.path.join(folder, name) for name in ("pypy3", "python3")
+        for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)]
+    for path in tried:
+        # isolated: PYTHONPATH and the folder are those of the program
+        command = [path, "-I"]
+        if os.access(path, os.X_OK):
+            with open(os.devnull, "r+") as null:
+                if not subprocess.call(command + ["-c", "import " + MODULE],
+                                       stdin=null, stdout=null, stderr=null):
+                    return command
+    raise Refused(
+        "%s has no vmprof-allocation; install it there, or name another Python 3"
+        % named if named else
+        "sampling PyPy 2.7 needs a pypy3 on PATH that has vmprof-allocation, too "
+        "(pypy3 -m pip install vmprof-allocation), or the path of one in %s"
+        % PYTHON3)
+
+
+def _command_line():
+    with open("/proc/self/cmdline") as file:
+        return file.read()[:-1].split("\0")
+
+
+def hand_over():
+    """Become a Python 3 that starts the program; return if this process runs
+    something else than `-m vmprof`."""
+    try:
+        try:
+            line = _command_line()
+        except EnvironmentError:
+            raise Refused("PyPy's command line can't be read from "
+                          "/proc/self/cmdline; is /proc mounted?")
+        behind = line[len(line) - len(sys.argv):]
+        if not behind or not (
+                (behind[0].startswith("-") and behind[0].endswith("mvmprof"))
+                or (behind[0] == "vmprof" and line[-len(behind) - 1][:1] == "-"
+                and line[-len(behind) - 1].endswith("m"))):
+            return
+        command = python3() + ["-m", MODULE, "run", Process().path,
+                               sys.executable, str(len(behind) - 1)] + line
+        os.execv(command[0], command)
+    except Refused as e:
+        _refuse(str(e))
+    except EnvironmentError as e:
+        _refuse("can't start %s: %s" % (command[0], e.strerror))
+
+
+def settings(*arguments):
+    """Those of a run in this process, by name.  Raises Refused."""
+    process = subprocess.Popen(
+        python3() + ["-m", MODULE, "settings", Process().path]
+        + ["" if argument is None else str(argument)
+           for argument in arguments],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, error = process.communicate()
+    if process.returncode:
+        raise Refused(error.strip().split("\n")[-1].replace("vmprof: ", "", 1))
+    return dict(zip(FIELDS, out.split("\t", len(FIELDS) - 1)))
+
+
+def begin():
+    """Start what the variable asks this process for.  Does not return if that
+    fails: the program must not run unnoticed without."""
+    fields = dict(zip(FIELDS, os.environ.pop(VARIABLE).split(
+        "\t", len(FIELDS) - 1)))
+    if fields["pid"] != str(os.getpid()):
+        return
+    try:
+        _Program(fields)
+    except Refused as e:
+        _refuse(str(e))
+    except Exception as e:
+        _refuse("allocation sampling can't be started: %r" % (e,))
+
+
+class _Program(object):
+    """From its beginning to its end."""
+
+    def __init__(self, fields):
+        import fcntl
+        self.output, self.watcher = fields["output"], int(fields["watcher"])
+        self.is_watched = self.watcher != -1
+        if self.watcher >= 0:
+            fcntl.fcntl(self.watcher, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+            self.watcher_id = os.fstat(self.watcher)[:3]
+        self.run = Run(fields, self.output)
+        if int(fields["held"]) >= 0:
+            os.close(int(fields["held"]))
+        if int(fields["jitlog"]) >= 0:
+            import _jitlog
+            _jitlog.enable(int(fields["jitlog"]))
+        # the first to be registered, the last to be called
+        atexit.register(self.end)
+
+    def end(self):
+        if os.getpid() != self.run.pid:
+            return
+        try:
+            self.run.stop()
+        except Refused as e:
+            say(str(e))
+        if self.watcher >= 0:
+            try:
+                is_ours = os.fstat(self.watcher)[:3] == self.watcher_id
+            except OSError:
+                is_ours = False         # that was the program's end for it
+            if is_ours:
+                sys.stdout.flush()
+                self.run.lib.hook_wait_at_exit(self.watcher)
+        elif self.is_watched:
+            say("the report could not be made; the profile is in %r"
+                % self.output)
+
+
+def _refuse(message):
+    say(message)
+    # an exception would only end the import of `site`
+    os._exit(EXIT_BAD_INPUT)

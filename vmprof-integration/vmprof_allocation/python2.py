@@ -1,0 +1,84 @@
+"""What a PyPy 2.7 asks a Python 3 to do for it: read the arguments, and find out
+where the garbage collector is in its build.  ../python2 has its side.
+
+    python -m vmprof_allocation.python2 run LIBRARY EXECUTABLE COUNT COMMAND...
+    python -m vmprof_allocation.python2 settings LIBRARY INTERVAL SEED GAPS
+                                                 PERIOD LIFETIMES
+
+LIBRARY is the file that holds PyPy's code.  The first form is the COMMAND line of
+an EXECUTABLE with `-m vmprof` and COUNT arguments, and becomes it, as cli.py does
+for this interpreter.  The second one prints the settings of a session, as they
+stand in begin.py's variable.
+"""
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+from vmprof_allocation import cli
+from vmprof_allocation.begin import VARIABLE, refuse, say
+from vmprof_allocation.engines.hook import find, knowledge
+from vmprof_allocation.errors import AllocationSamplingError, Evidence
+from vmprof_allocation.parsing import make_settings
+
+
+class Python2(cli.Target):
+    """A PyPy 2.7."""
+
+    def __init__(self, library: str, executable: str) -> None:
+        self.executable = executable
+        self._library = library
+
+    def find(self, program: str, is_module: bool) -> list[str]:
+        if is_module:
+            return ["-m", program]      # its modules are not ours to look at
+        path = program
+        if not os.path.exists(program) and program and os.sep not in program:
+            path = shutil.which(program) or program
+        if not os.access(path, os.R_OK):
+            raise AllocationSamplingError(
+                "can't open the program %r; is there such a file?" % program)
+        return [os.path.join(os.curdir, path) if path.startswith("-") else path]
+
+    def knowledge(self) -> str:
+        try:
+            with open(self._library, "rb") as file:
+                build_id = find.Image(file).build_id()
+        except OSError as e:
+            raise AllocationSamplingError("can't read PyPy's code in %r: %s" % (
+                self._library, e.strerror)) from None
+        evidence = Evidence()
+        layout = knowledge.known(evidence, build_id, "")
+        if layout is None:
+            layout = knowledge.search(evidence, self._library, build_id)
+        return layout.text()
+
+
+def main(arguments: list[str]) -> None:
+    what, library, *rest = arguments
+    if what == "settings":
+        interval, seed, gaps, period, lifetimes = rest
+        try:
+            settings = make_settings(
+                interval, cli.seed(seed or None),
+                gaps,  # type: ignore[arg-type,unused-ignore]
+                float(period) if period else None,
+                lifetimes=lifetimes != "False")
+            print(cli.pack(settings, "", held=-1, jitlog=-1, watcher=-1,
+                           knowledge=Python2(library, "").knowledge()), end="")
+        except (AllocationSamplingError, ValueError) as e:
+            refuse(str(e))
+        return
+    executable, count, *command = rest
+    sys.argv = ["vmprof", *command[len(command) - int(count):]]
+    args = cli.parse(sys.argv[1:])
+    if args is None:        # our flags are the program's
+        os.environ[VARIABLE] = "-"
+        os.execv(executable, command)
+    knowledge.searching = lambda _: say(cli.SEARCHING)
+    cli.main(args, command, Python2(library, executable))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
