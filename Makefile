@@ -37,7 +37,7 @@ WORKERS := 2
 IN_PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 ENVIRONMENTS := .build/pypy .build/python .build/test .build/bench .build/node \
 	.build/python2 .build/pypy27 .build/rpython/tree .build/rpython/pristine \
-	.build/system-rpython .build/system-suites .build/system-go
+	.build/page .build/system-rpython .build/system-suites .build/system-go
 
 INTEGRATION := $(shell find vmprof-integration -name '*.py' -o -name '*.[ch]' \
 	-o -name '*.toml' -o -name '*.pth' -o -name '*.rst')
@@ -242,6 +242,26 @@ PYPERFORMANCE := pyperformance==1.11.0
 	mkdir -p .node
 	cp tests/package.json .node/
 	PATH="$$PWD/.venv/bin:$$PATH" npm install --silent --no-audit --no-fund --prefix .node
+	@touch $@
+
+# What the page of --to html is drawn by.  Functions keep their names, as
+# d3-flame-graph looks at one
+.build/page: $(wildcard converter/page/*) .build/pypy .build/test
+	mkdir -p .node/page
+	cp converter/page/package.json .node/page/
+	PATH="$$PWD/.venv/bin:$$PATH" npm install --silent --no-audit --no-fund \
+		--prefix .node/page
+	cp converter/page/page.js converter/page/page.css .node/page/
+	PATH="$$PWD/.venv/bin:$$PATH" .node/page/node_modules/.bin/esbuild \
+		.node/page/page.js --bundle --minify --keep-names --format=iife \
+		--loader:.css=text --charset=ascii --log-level=warning \
+		--legal-comments=none --outfile=.node/page/bundle.js \
+		--banner:js="/* with d3-flame-graph 5.0.0 (Apache-2.0) and d3 (ISC) */"
+	for python in .venv/bin/python .venv-pypy/bin/pypy3; do \
+		cp .node/page/bundle.js "$$($$python -I -c 'import os, \
+			vmprof_convert.writers.html as html; \
+			print(os.path.dirname(html.__file__))')" || exit 1; \
+	done
 	@touch $@
 
 # A browser, what drives it, and the program of the pictures

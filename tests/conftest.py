@@ -31,7 +31,7 @@ CACHE = os.environ.get("XDG_CACHE_HOME", str(ROOT / ".build" / "cache"))
 
 #: markers of the tests that have these fixtures
 MARKERS = {"pypy": "pypy", "pprof": "go", "speedscope_schema": "node",
-           "opened": "node", "wheels": "slow"}
+           "opened": "node", "page": "node", "wheels": "slow"}
 #: tests that take a second or more of a core, for the marker `slow`
 SLOW = {
     "test_deep_stacks_in_turn_are_defined_once",

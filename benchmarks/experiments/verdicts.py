@@ -32,7 +32,7 @@ CLEAN, PLANTED = 1000, 100
 LEAK, WORKING_SET = 0.02, 0.01
 LEAKY = "leaky"
 #: of verdict_worker.py
-REAL_INTERVALS = ("32k", "8k")
+REAL_INTERVALS = ("32k", "8k", "4k")
 
 _SMALL = (Kind("big", 64, 0.7), Kind("mid", 32, 0.29), Kind("rare", 48, 0.01))
 _HEAVY = (Kind("tiny", 32, 0.98), Kind("heavy", 4096, 0.02),

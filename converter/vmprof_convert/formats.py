@@ -76,9 +76,16 @@ def _chrome(profile: Profile, out: BinaryIO, options: argparse.Namespace,
     return chrome.write(profile, out)
 
 
+def _html(profile: Profile, out: BinaryIO, options: argparse.Namespace,
+          progress: Progress) -> Sequence[str]:
+    from vmprof_convert.writers import html
+    return html.write(profile, out, progress)
+
+
 FORMATS = {format_.name: format_ for format_ in (
     Format(FIREFOX, (".json", ".json.gz"), "the Firefox Profiler's", _firefox,
            default=".json.gz", options=("sources", "axis")),
+    Format("html", (".html",), "a page", _html, default=".html"),
     Format("pprof", (".pb.gz", ".pb"), "pprof's", _pprof, default=".pb.gz"),
     Format("speedscope", (".speedscope.json", ".speedscope.json.gz"), "speedscope's",
            _speedscope, default=".speedscope.json"),

