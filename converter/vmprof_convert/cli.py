@@ -288,7 +288,8 @@ def main(arguments: Sequence[str] | None = None, *,
     try:
         # a profile of this name is ./diff
         if arguments and arguments[0] in (judge_command.DIFF, judge_command.CHECK):
-            return judge_command.run(arguments)
+            with _writing():
+                return judge_command.run(arguments)
         _run(_parse(_parser(command), arguments), name)
     except (_Failed, FileError, ProfileError) as error:
         _complain(name, str(error))

@@ -74,7 +74,7 @@ RULES = {
     "only who chooses or tells asks for one by its name": Rule(
         (SAMPLER,), (HOOK, BUILTIN),
         excepted=(HOOK, BUILTIN, ENGINES + ".choose", SAMPLER + ".__main__",
-                  SAMPLER + ".cli")),
+                  SAMPLER + ".cli", SAMPLER + ".python2")),
     # nor whatever else uses engines: what is not named here
     "no engine knows the session": Rule(
         (ENGINES,), (SAMPLER,),

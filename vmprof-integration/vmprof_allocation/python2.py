@@ -18,7 +18,6 @@ import sys
 
 from vmprof_allocation import cli
 from vmprof_allocation.begin import VARIABLE, refuse, say
-from vmprof_allocation.engines.hook import find, knowledge
 from vmprof_allocation.errors import AllocationSamplingError, Evidence
 from vmprof_allocation.parsing import make_settings
 
@@ -42,6 +41,7 @@ class Python2(cli.Target):
         return [os.path.join(os.curdir, path) if path.startswith("-") else path]
 
     def knowledge(self) -> str:
+        from vmprof_allocation.engines.hook import find, knowledge
         try:
             with open(self._library, "rb") as file:
                 build_id = find.Image(file).build_id()
@@ -51,6 +51,7 @@ class Python2(cli.Target):
         evidence = Evidence()
         layout = knowledge.known(evidence, build_id, "")
         if layout is None:
+            say(cli.SEARCHING)
             layout = knowledge.search(evidence, self._library, build_id)
         return layout.text()
 
@@ -76,7 +77,6 @@ def main(arguments: list[str]) -> None:
     if args is None:        # our flags are the program's
         os.environ[VARIABLE] = "-"
         os.execv(executable, command)
-    knowledge.searching = lambda _: say(cli.SEARCHING)
     cli.main(args, command, Python2(library, executable))
 
 
