@@ -213,8 +213,10 @@ endef
 	@touch $@
 
 # what draws the study's plots, too: its types are checked
-.build/test: tests/requirements.txt benchmarks/requirements/study.txt | .build/python
-	.venv/bin/python $(PIP_INSTALL) $(addprefix -r ,$^)
+.build/test: tests/requirements.txt benchmarks/requirements/study.txt \
+		tests/requirements-pypy.txt | .build/python .build/pypy
+	.venv/bin/python $(PIP_INSTALL) $(addprefix -r ,$(filter-out %-pypy.txt,$^))
+	.venv-pypy/bin/pypy3 $(PIP_INSTALL) -r tests/requirements-pypy.txt
 	@touch $@
 
 # Environments for the study, with what its programs need and other profilers:

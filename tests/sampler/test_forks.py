@@ -1,5 +1,5 @@
-"""Processes that a sampled program makes are not sampled, not disturbed, and
-counted."""
+"""Processes that a sampled program makes are not disturbed; with --no-follow, they
+are not sampled, and counted.  (test_processes.py: those that are.)"""
 from __future__ import annotations
 
 import os
@@ -28,7 +28,7 @@ def test_forked_child_writes_nothing_and_samples_nothing(pypy: PyPy) -> None:
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         parent()
         print(code)
-    """, "4k")
+    """, "4k", "--no-follow")
     assert run.out == "7\n"
     assert run.err == ""
     profile = run.profile()
@@ -151,7 +151,7 @@ def test_child_processes_are_counted(pypy: PyPy) -> None:
             os.wait()
         # what becomes another program at once is none of ours
         subprocess.run(["true"])
-    """, "64k")
+    """, "64k", "--no-follow")
     assert run.profile().settings["children"] == "3"
 
 
@@ -227,7 +227,7 @@ def test_children_of_a_process_that_is_killed_are_counted(
         time.sleep(60)
     """)
     process = subprocess.Popen(
-        [PYPY, "-m", "vmprof", "--allocation-sampling", "16k", "-o",
+        [PYPY, "-m", "vmprof", "--allocation-sampling", "16k", "--no-follow", "-o",
          "out.vmprof", str(script)], cwd=stock_pypy.folder,
         env=stock_pypy.environment, stdout=subprocess.PIPE)
     assert process.stdout is not None

@@ -79,7 +79,7 @@ RULES = {
     "no engine knows the session": Rule(
         (ENGINES,), (SAMPLER,),
         allowed=(ENGINES, *(SAMPLER + "." + name for name in (
-            "errors", "interrupts", "settings")))),
+            "errors", "interrupts", "processes", "settings")))),
     "a program that is sampled loads no reader": Rule(
         (SAMPLER,), (CONVERT,), is_lazy=True),
     "only who shows a report asks for one": Rule(

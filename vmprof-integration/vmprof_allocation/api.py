@@ -33,7 +33,8 @@ class _Started(Session):
 
 def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
            seed: int | None = None, gaps: Gaps = "exponential",
-           period: float | None = None, lifetimes: bool = True) -> Session:
+           period: float | None = None, lifetimes: bool = True,
+           follow: bool = True) -> Session:
     """A context manager that writes allocation samples to `output`.
 
     `interval`: mean number of bytes between two samples, or text such as
@@ -42,22 +43,27 @@ def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
     2**64 - 1) makes a run repeatable; `gaps` ``fixed`` takes exactly every
     `interval`-th byte, which aliases with loops.  `period`: seconds between
     two time samples, which are not taken otherwise.  `lifetimes`: find out what
-    becomes of the sampled objects.  Entered again, it begins
-    the file anew.
+    becomes of the sampled objects.  `follow`: sample the children of this process,
+    too, where the engine can: process 123 writes ``app.123.vmprof`` beside
+    ``app.vmprof``, if it has a sample; sampling that such a child begins takes its
+    place.  Entered again, it begins the file anew.
 
     Raises AllocationSamplingError, here or on entry, if that can't be done;
     nothing was changed then.
     """
     return Session(make_settings(interval, seed, gaps, period,
-                                 lifetimes=lifetimes), check_output(output))
+                                 lifetimes=lifetimes, follow=follow),
+                   check_output(output))
 
 
 def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
           seed: int | None = None, gaps: Gaps = "exponential",
-          period: float | None = None, lifetimes: bool = True) -> Session:
+          period: float | None = None, lifetimes: bool = True,
+          follow: bool = True) -> Session:
     """Begin what stop() ends; see sample()."""
     session = _Started(make_settings(interval, seed, gaps, period,
-                                     lifetimes=lifetimes), check_output(output))
+                                     lifetimes=lifetimes, follow=follow),
+                       check_output(output))
     session.start()
     return session
 

@@ -16,6 +16,7 @@ from _thread import get_ident
 from vmprof_allocation import session as _session
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.processes import VARIABLE as RUN
 from vmprof_allocation.settings import Limit, Settings
 
 # nothing that is not needed: see engines/base.py
@@ -36,7 +37,8 @@ _PYPY = "<builtin>/app_main.py"
 def begin() -> None:
     """Start what the variable asks this process for.  Does not return if that
     fails: the program must not run unnoticed without."""
-    fields = os.environ.pop(VARIABLE).split("\t", 13)
+    os.environ.pop(RUN, None)       # a run in a run
+    fields = os.environ.pop(VARIABLE).split("\t", 14)
     if fields[0] != str(os.getpid()):
         return
     problem = ""
@@ -47,12 +49,25 @@ def begin() -> None:
     except Exception as e:
         problem = "allocation sampling can't be started: %r" % e
     if problem:
-        if int(fields[11]) == NO_WATCHER:
+        if int(fields[12]) == NO_WATCHER:
             try:
-                os.unlink(fields[13])
+                os.unlink(fields[14])
             except OSError:
                 pass
         refuse(problem)
+
+
+def follow() -> None:
+    """This process is a child of one that is sampled, and became this interpreter
+    by exec: go on.  If that can't be, it runs as it would without us."""
+    try:
+        from vmprof_allocation.children import own_path, unpack
+        processes, settings, knowledge = unpack(os.environ.pop(RUN))
+        if os.path.exists(processes.first):
+            _session.Session(settings, own_path(processes), processes).start(
+                choose(knowledge))
+    except Exception:
+        pass
 
 
 class _Run:
@@ -60,13 +75,13 @@ class _Run:
 
     def __init__(self, fields: list[str]) -> None:
         (_, interval, seed, gaps, period, memory, lifetimes, per_second, share,
-         held, jitlog, watcher, knowledge, output) = fields
+         follow, held, jitlog, watcher, knowledge, output) = fields
         limit = Limit(int(per_second), int(share))
         settings = Settings(
             int(interval), int(seed), gaps,  # type: ignore[arg-type,unused-ignore]
             float(period) if period else None, memory == "1",
             limit if limit.per_second or limit.share else None,
-            lifetimes == "1")
+            lifetimes == "1", follow=follow == "1")
         self._watcher = int(watcher)
         self._watcher_id = _session.file_id(self._watcher)
         if self._watcher >= 0:

@@ -55,6 +55,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--no-lifetimes", action="store_true",
         help="Do not find out what becomes of the sampled objects")
     group.add_argument(
+        "--no-follow", action="store_true",
+        help="Do not sample the processes that the program makes")
+    group.add_argument(
         "--view", action="store_true",
         help="When the program has ended, open the profile in the Firefox Profiler; "
              "with -o it stays")
@@ -120,9 +123,10 @@ def _asks_for_us(arguments: list[str]) -> bool:
     try:
         found = probe.parse_args(arguments)
     except _WrongArguments:
-        return any(a.startswith(("--allocation-", "--no-lifetimes", "--view"))
+        return any(a.startswith(("--allocation-", "--no-lifetimes", "--no-follow",
+                                 "--view"))
                    for a in arguments)
-    return found.no_lifetimes or found.view or any(
+    return found.no_lifetimes or found.no_follow or found.view or any(
         value is not None for name, value in vars(found).items()
         if name.startswith("allocation_"))
 
@@ -140,8 +144,8 @@ def seed(text: str | None) -> int | None:
 def _check(args: Any) -> Settings:
     if args.allocation_sampling is None:
         raise AllocationSamplingError(
-            "--allocation-seed, --allocation-gaps, --no-lifetimes and --view need "
-            "--allocation-sampling")
+            "--allocation-seed, --allocation-gaps, --no-lifetimes, --no-follow and "
+            "--view need --allocation-sampling")
     if args.web or args.web_auth:
         raise AllocationSamplingError(
             "--allocation-sampling can't be used with --web or --web-auth: "
@@ -149,7 +153,7 @@ def _check(args: Any) -> Settings:
     return make_settings(
         args.allocation_sampling, seed(args.allocation_seed),
         args.allocation_gaps or "exponential", args.period, bool(args.mem),
-        not args.no_lifetimes)
+        not args.no_lifetimes, not args.no_follow)
 
 
 def main(args: Any, original: list[str],
@@ -226,8 +230,8 @@ def pack(settings: Settings, output: str, *, knowledge: str, held: int,
         str(os.getpid()), str(settings.interval), str(settings.seed),
         settings.gaps, "" if settings.period is None else repr(settings.period),
         str(int(settings.memory)), str(int(settings.lifetimes)),
-        str(limit.per_second), str(limit.share), str(held), str(jitlog),
-        str(watcher), knowledge, output))
+        str(limit.per_second), str(limit.share), str(int(settings.follow)),
+        str(held), str(jitlog), str(watcher), knowledge, output))
 
 
 def _check_output(path: str | None, command: list[str]) -> int:

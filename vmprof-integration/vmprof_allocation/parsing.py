@@ -124,7 +124,8 @@ def check_interval(interval: int, text: str | None = None) -> int:
 
 def make_settings(interval: int | str, seed: int | None = None,
                   gaps: Gaps = "exponential", period: float | None = None,
-                  memory: bool = False, lifetimes: bool = True) -> Settings:
+                  memory: bool = False, lifetimes: bool = True,
+                  follow: bool = True) -> Settings:
     """Check what the user asks for; see :class:`settings.Settings`.
 
     `interval` may be text such as ``128k``, or a limit such as ``auto``, which
@@ -162,7 +163,8 @@ def make_settings(interval: int | str, seed: int | None = None,
         raise WrongValue(
             "fixed gaps can't follow a limit: choosing every n-th byte while n "
             "changes is not fair to all bytes; leave --allocation-gaps out")
-    return Settings(interval, seed, gaps, period, memory, limit, lifetimes)
+    return Settings(interval, seed, gaps, period, memory, limit, lifetimes,
+                    follow=follow)
 
 
 def check_output(output: object) -> str:

@@ -8,6 +8,7 @@ import stat
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 from vmprof_allocation.interrupts import Lock, Section
+from vmprof_allocation.processes import Processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +32,23 @@ _lock = Lock()
 def _stop_all() -> None:
     for session in _running[:]:
         session.stop()
+
+
+def _go_on() -> None:
+    """In a forked child."""
+    for session in _running:
+        session.go_on()
+
+
+def end_inherited() -> None:
+    """A forked child that is followed, and that begins to sample by itself: what it
+    began with ends."""
+    for session in _running[:]:
+        if session.is_inherited:
+            session.stop()
+
+
+os.register_at_fork(after_in_child=_go_on)
 
 
 def move_up(fd: int) -> int:
@@ -76,9 +94,11 @@ class Session:
     """Samples from start() to stop(), in the process that called start().
     A context manager that does both."""
 
-    def __init__(self, settings: Settings, output: Path | None = None):
+    def __init__(self, settings: Settings, output: Path | None = None,
+                 processes: Processes | None = None):
         """`output` is where the profile goes; None: a temporary file, which
-        belongs to the caller."""
+        belongs to the caller.  `processes`: a run that there is already; this is
+        a child of its."""
         self.settings = settings
         #: the profile's path; after start() never None
         self.output = None if output is None else os.fspath(output)
@@ -87,6 +107,9 @@ class Session:
         self._file: tuple[int, int] | None = None
         self._pid = 0
         self._is_new = False
+        self._processes = processes
+        #: this is a forked child, and goes on as its parent
+        self.is_inherited = False
 
     def start(self, engine: Engine | None = None) -> None:
         """Begin to sample, with choose()'s engine, which may be given; a
@@ -96,6 +119,7 @@ class Session:
         `output` held is still there if the request, the interpreter or the
         file were refused, that is before any hook is set.
         """
+        end_inherited()
         if engine is None:
             engine = choose()
         fifo = self._open_fifo()
@@ -117,28 +141,39 @@ class Session:
         self._is_new = False
         if fifo < 0:
             fifo, self._is_new = self._open()
-        self._fd, self._pid = move_up(fifo), os.getpid()
-        status = os.fstat(self._fd)
-        self._file = status.st_dev, status.st_ino
-        if stat.S_ISREG(status.st_mode):
-            self._lock_file()
-        else:
-            # a reader that stalls must not stall the program for ever
-            os.set_blocking(self._fd, False)
+        self._fd, self._pid = fifo, os.getpid()
+        try:
+            self._fd = move_up(fifo)
+            processes = self._look_at_file()
+        except BaseException:
+            os.close(self._fd)
+            raise
         self._engine = engine
         _running.append(self)
         try:
-            engine.start(self._fd, self.settings)
+            engine.start(self._fd, self.settings, processes)
         except BaseException:
             self._close()
             raise
+
+    def _look_at_file(self) -> Processes | None:
+        """Make sure of it.  Returns what belongs together with it, unless it is a
+        pipe."""
+        status = os.fstat(self._fd)
+        self._file = status.st_dev, status.st_ino
+        if not stat.S_ISREG(status.st_mode):
+            # a reader that stalls must not stall the program for ever
+            os.set_blocking(self._fd, False)
+            return None
+        self._lock_file()
+        assert self.output is not None
+        return self._processes or Processes(self.output)
 
     def _lock_file(self) -> None:
         import fcntl
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(self._fd)
             raise AllocationSamplingError(
                 "another process writes its profile to %r; choose another "
                 "file" % self.output) from None
@@ -205,8 +240,16 @@ class Session:
 
     @property
     def is_parent(self) -> bool:
-        """False in a forked child of the process that called start()."""
-        return self._pid == os.getpid()
+        """False in a forked child of the process that called start(), followed
+        or not."""
+        return self._pid == os.getpid() and not self.is_inherited
+
+    def go_on(self) -> None:
+        """In a forked child: if its engine goes on, so does this."""
+        if self._engine is not None and self._engine.followed():
+            self._pid = os.getpid()
+            self._fd = -1           # the engine has one of its own
+            self.is_inherited = True
 
     def __enter__(self) -> Session:
         self.start()
@@ -250,10 +293,8 @@ class Session:
             if engine is None:
                 return
             try:
-                if self.is_parent:
-                    engine.stop()
-                    if file_id(self._fd) == self._file:
-                        self._check_file()
+                if self._pid == os.getpid():
+                    self._end(engine)
             except SamplingBusy:
                 raise
             except AllocationSamplingError:
@@ -262,10 +303,21 @@ class Session:
             # after any other exception it can be tried again
             self._close()
 
+    def _end(self, engine: Engine) -> None:
+        samples = engine.statistics().samples
+        if self.is_inherited:
+            self.output = engine.followed_path() or self.output
+        engine.stop()
+        if file_id(self._fd) == self._file:
+            self._check_file()
+            if self._processes is not None and samples == 0:
+                self._is_new = True     # a child that has nothing to tell
+                self._discard()
+
     def _close(self) -> None:
         if self._engine is None:
             return              # another thread has done it
         self._engine = None
         _running.remove(self)
-        if self.is_parent and file_id(self._fd) == self._file:
+        if self._pid == os.getpid() and file_id(self._fd) == self._file:
             os.close(self._fd)

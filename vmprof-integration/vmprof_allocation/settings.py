@@ -28,13 +28,13 @@ class Limit:
 class Settings:
     """What the user asks for."""
 
-    __slots__ = ("gaps", "in_memory", "interval", "lifetimes", "limit",
+    __slots__ = ("follow", "gaps", "in_memory", "interval", "lifetimes", "limit",
                  "memory", "period", "seed")
 
     def __init__(self, interval: int, seed: int, gaps: Gaps = "exponential",
                  period: float | None = None, memory: bool = False,
                  limit: Limit | None = None, lifetimes: bool = True,
-                 in_memory: bool = False):
+                 in_memory: bool = False, follow: bool = True):
         #: mean number of bytes between two samples, 1 to 2**62
         self.interval = interval
         #: if not None, the interval is only the first one, and follows this
@@ -51,3 +51,5 @@ class Settings:
         #: the profile holds no samples, only what their stacks and types are:
         #: Engine.alive() says which objects there are
         self.in_memory = in_memory
+        #: children, where the engine can: see processes.py
+        self.follow = follow

@@ -137,7 +137,10 @@ def report_script(profile: str) -> str:
     flags = "".join(flag for flag, is_set in (
         (" -I", sys.flags.isolated), (" -E", sys.flags.ignore_environment),
         (" -s", sys.flags.no_user_site)) if is_set)
+    path, suffix = os.path.splitext(profile)
     return _REPORT % {"folder": _quote(folder), "profile": _quote(profile),
+                      # processes.py
+                      "children": _quote(path) + ".*" + _quote(suffix),
                       "interpreter": _quote(sys.executable) + flags}
 
 
@@ -147,7 +150,7 @@ cd %(folder)s
 if [ ! -s %(profile)s ] ||
         %(interpreter)s -m vmprof_allocation report $salvage %(profile)s; then
     PATH=$PATH:/usr/bin:/bin
-    rm -f %(profile)s
+    rm -f %(profile)s %(children)s
 else
     echo "vmprof: the report could not be made; the profile is in" %(profile)s
     exit 3

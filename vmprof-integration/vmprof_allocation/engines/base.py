@@ -17,6 +17,7 @@ from vmprof_allocation.errors import AllocationSamplingError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from vmprof_allocation.processes import Processes
     from vmprof_allocation.settings import Settings
 
 
@@ -95,9 +96,11 @@ class Engine:
         """What prepare() found out, for a process that goes on."""
         return ""
 
-    def start(self, fd: int, settings: Settings) -> None:
+    def start(self, fd: int, settings: Settings,
+              processes: Processes | None = None) -> None:
         """Empty the file `fd`, enable vmprof, and begin to sample.  After
-        prepare().
+        prepare().  `processes`: the profile is one of these, and children are
+        followed, if this engine can.
 
         Raises AllocationSamplingError, after having put everything back.
         """
@@ -159,6 +162,14 @@ class Engine:
         a byte to the socket `fd` and wait until the other side closes it.
         Returns False if this engine can't do that."""
         return False
+
+    def followed(self) -> bool:
+        """In a forked child: it is sampled, as its parent was; stop() ends it."""
+        return False
+
+    def followed_path(self) -> str:
+        """There, the profile; empty: there is none, as there is no sample."""
+        return ""
 
     def statistics(self) -> Statistics:
         """Since start(); after stop() of the run that ended."""

@@ -24,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from vmprof_allocation.processes import Processes
     from vmprof_allocation.settings import Settings
 
 
@@ -61,7 +62,8 @@ class BuiltinEngine(Engine):
             return str(e)
         return ""
 
-    def start(self, fd: int, settings: Settings) -> None:
+    def start(self, fd: int, settings: Settings,
+              processes: Processes | None = None) -> None:
         limit = settings.limit or Limit()
         if settings.in_memory:
             raise AllocationSamplingError(

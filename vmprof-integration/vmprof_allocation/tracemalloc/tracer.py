@@ -13,7 +13,7 @@ from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.parsing import make_settings
-from vmprof_allocation.session import file_id, move_up
+from vmprof_allocation.session import end_inherited, file_id, move_up
 from vmprof_allocation.tracemalloc.frames import RawTraceback
 from vmprof_allocation.tracemalloc.snapshot import RawTrace
 
@@ -48,6 +48,7 @@ class Tracer:
         import vmprof_convert.estimator
         import vmprof_convert.program
         import vmprof_convert.readers  # noqa: F401
+        end_inherited()
         self._engine: Engine = choose()
         if "lifetimes" not in self._engine.capabilities():
             raise AllocationSamplingError(

@@ -21,6 +21,7 @@ from vmprof_allocation.engines.base import (
 from vmprof_allocation.engines.hook import names
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.interrupts import Lock, Section, Uninterrupted
+from vmprof_allocation.processes import VARIABLE
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from vmprof_allocation.engines.hook.place import Place
     from vmprof_allocation.errors import Finding
+    from vmprof_allocation.processes import Processes
     from vmprof_allocation.settings import Settings
 
 #: bytes of an object that PyPy makes with external_malloc(), whatever its
@@ -38,6 +40,8 @@ KNOCK = 2**18
 #: native/hook/hook.h: what is recorded of objects, and what is asked for
 TYPES, LIFETIMES, IN_MEMORY = 1, 2, 4
 SNAPSHOT, CLEAR, RESET_PEAK = 1, 2, 3
+#: hook_is_followed()
+WITH_PROFILE = 2
 
 
 _FOR_THE_START = "process", "knowledge", "library", "cache"
@@ -136,7 +140,8 @@ class HookEngine(Engine):
                 "%s failed: %s; nothing is being sampled" % (
                     what, os.strerror(error)))
 
-    def start(self, fd: int, settings: Settings) -> None:
+    def start(self, fd: int, settings: Settings,
+              processes: Processes | None = None) -> None:
         import _vmprof
         with self._section():
             self._prepare()
@@ -152,11 +157,13 @@ class HookEngine(Engine):
                 _vmprof.enable(decoy, settings.period or 0.99,
                                int(settings.memory), 0, 0, 0)
                 self._check(self._lib.hook_enabled(
-                    self._describe(settings).encode("ascii"),
+                    self._describe(settings, processes).encode("ascii"),
                     settings.period is not None), "beginning the profile")
                 if settings.limit is not None:
                     self._lib.hook_limit(settings.limit.per_second,
                                          settings.limit.share)
+                if processes is not None and settings.follow:
+                    self._follow(settings, processes)
                 if not settings.in_memory:
                     self._name(0, names.of_command())
                 self._hook(settings)
@@ -166,6 +173,31 @@ class HookEngine(Engine):
             except BaseException:
                 self._undo()
                 raise
+
+    def _follow(self, settings: Settings, processes: Processes) -> None:
+        """Where that can't be, children are counted, as without."""
+        if settings.memory:
+            return              # vmprof would read this process's, in each
+        self._lib.hook_follow(*map(os.fsencode, (
+            processes.path, processes.suffix,
+            ";".join("%s=%s" % pair for pair in
+                     self._common(settings, None, processes.run)),
+            "%s=%s" % (VARIABLE, processes.pack(settings, self.knowledge())),
+            sys.executable)), settings.seed)
+
+    def followed(self) -> bool:
+        if not self._pid or not self._lib.hook_is_followed():
+            return False
+        self._pid = os.getpid()
+        self._lock = Lock()
+        return True
+
+    def followed_path(self) -> str:
+        if self._lib.hook_is_followed() != WITH_PROFILE:
+            return ""
+        assert self._place is not None
+        return os.fsdecode(self._place.ffi.string(
+            self._lib.hook_followed_path()))
 
     def _hook(self, settings: Settings) -> None:
         assert self._place is not None
@@ -229,19 +261,30 @@ class HookEngine(Engine):
         self._pid = 0       # at last: what was interrupted can be done again
         return error
 
-    def _describe(self, settings: Settings) -> str:
+    def _describe(self, settings: Settings,
+                  processes: Processes | None) -> str:
         """The settings as the profile holds them: PROFILE.rst."""
+        run = "" if processes is None else processes.run
+        own = [("seed", settings.seed), ("pid", os.getpid()),
+               ("clock", self._lib.hook_started())]
+        if processes is not None and processes.parent:
+            own.append(("parent", processes.parent))
         return ";".join("%s=%s" % pair for pair in (
+            *self._common(settings, settings.period, run), *own))
+
+    def _common(self, settings: Settings, period: float | None,
+                run: str) -> list[tuple[str, object]]:
+        """Of these, what all processes of a run have in common."""
+        return [
             ("engine", self.name),
             ("interval", settings.interval),
             ("gaps", settings.gaps),
-            ("seed", settings.seed),
-            ("period", "" if settings.period is None else settings.period),
-            ("pid", os.getpid()),
+            ("period", "" if period is None else period),
             ("limit", settings.limit or ""),
             ("capabilities", ",".join(self.capabilities())),
             ("facts", ",".join(self._facts(settings))),
-        ))
+            ("run", run),
+        ]
 
     def set_interval(self, interval: int) -> None:
         with self._section():
@@ -253,7 +296,9 @@ class HookEngine(Engine):
         with self._section():
             if self._pid == 0:
                 return
-            error = self._undo()
+            is_followed = self._lib.hook_is_followed()
+            error = self._undo(bool(is_followed)
+                               and is_followed != WITH_PROFILE)
             if error:
                 raise AllocationSamplingError(
                     "PyPy's code can't be put back, and does what it did"

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/time.h>
 
+#include "follow.h"
 #include "recorder.h"
 #include "run.h"
 #include "signals.h"
@@ -22,6 +23,7 @@ static void before_fork(void)
 {
     if (is_program_timer())
         (void)getitimer(ITIMER_PROF, &timer_at_fork);
+    follow_before_fork();
 }
 
 /* vmprof stops the process's timer, and starts its own again. */
@@ -33,12 +35,15 @@ static void after_fork_in_parent(void)
 
 static void after_fork_in_child(void)
 {
+    int is_followed = follow_is_wanted();
+
     run_forked();
     if (recorder_forget()) {
         vmprof_output_forget();
         signals_forget();
     }
-    start_stop_forked();
+    if (!is_followed || follow_begin() != 0)
+        start_stop_forked();
 }
 
 int forks_watch(void)

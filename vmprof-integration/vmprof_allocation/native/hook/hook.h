@@ -99,6 +99,24 @@ int hook_knows_objects(void);
    samples, only what stacks and types are, for who asks what is alive */
 enum { HOOK_TYPES = 1, HOOK_LIFETIMES = 2, HOOK_IN_MEMORY = 4 };
 
+/* Between hook_enabled() and hook_hook(): follow this process's children.  A
+   forked one writes 'path', a dot, its pid and 'suffix', with 'settings' to
+   which its own are added; one that becomes this same interpreter, which is the
+   file 'interpreter', finds 'variable' in its environment ("name=value").
+   Returns 0 or an errno: its children are not sampled then. */
+int hook_follow(const char *path, const char *suffix, const char *settings,
+                const char *variable, const char *interpreter, uint64_t seed);
+
+/* This is a forked child that is sampled as its parent was: 1; 2: and it has
+   begun its profile, as there were samples.  0: it is not. */
+int hook_is_followed(void);
+
+/* Its profile */
+const char *hook_followed_path(void);
+
+/* When the profile began, in nanoseconds of CLOCK_MONOTONIC */
+int64_t hook_started(void);
+
 /* Requests, carried out when the calling thread knocks (the last one also
    when somebody else does, or when the GC is next entered):
    open the door before the first one.  It returns 0 or an errno. */

@@ -9,8 +9,10 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "follow.h"
 #include "hook.h"
 #include "recorder.h"
+#include "run.h"
 #include "signals.h"
 
 void process_end_note(const char *why)
@@ -23,7 +25,10 @@ void process_end_note(const char *why)
 
 void process_end_exit(int code)
 {
-    process_end_note("the program called os._exit()");
+    if (follow_is_child())
+        run_end();              /* multiprocessing's children end like that */
+    else
+        process_end_note("the program called os._exit()");
     _exit(code);
 }
 
@@ -72,19 +77,24 @@ static int failed_exec(int result, const struct itimerval *timer)
 
 int process_end_execv(const char *path, char *const arguments[])
 {
-    struct itimerval timer;
-
-    before_exec(&timer);
-    return failed_exec(execv(path, arguments), &timer);
+    return process_end_execve(path, arguments, environ);
 }
 
 int process_end_execve(const char *path, char *const arguments[],
                        char *const environment[])
 {
+    size_t count = 0;
     struct itimerval timer;
 
-    before_exec(&timer);
-    return failed_exec(execve(path, arguments, environment), &timer);
+    while (environment != NULL && environment[count] != NULL)
+        count++;
+    {
+        char *followed[count + 2];
+
+        follow_environment(path, environment, count, followed);
+        before_exec(&timer);
+        return failed_exec(execve(path, arguments, followed), &timer);
+    }
 }
 
 /* ____________________________________________________________ */

@@ -9,8 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "code_names.h"
 #include "divert.h"
 #include "file_sink.h"
+#include "follow.h"
 #include "forks.h"
 #include "hook.h"
 #include "process_end.h"
@@ -57,9 +59,7 @@ static void on_disabled(const void *trailer, size_t size)
     pthread_mutex_unlock(&ending);
 }
 
-/* The interpreter has ended, and nobody has stopped the sampling: the program
-   has cleared its exit functions, and ours with them. */
-static void on_exit_of_process(void)
+void run_end(void)
 {
     struct timespec now;
     char trailer[25] = { 0x03 };
@@ -83,6 +83,13 @@ static void on_exit_of_process(void)
     pthread_mutex_unlock(&ending);
 }
 
+/* The interpreter has ended, and nobody has stopped the sampling: the program
+   has cleared its exit functions, and ours with them. */
+static void on_exit_of_process(void)
+{
+    run_end();
+}
+
 static int watch_exit(void)
 {
     static int is_registered;
@@ -104,6 +111,7 @@ int hook_open(int fd)
     error = file_sink_open(&file, fd);
     if (error != 0)
         return -error;
+    code_names_begin();
     recorder_open(&file.sink, statistics_totals);
     decoy = vmprof_output_open(on_disabled);
     error = decoy < 0 ? errno : divert_set_all(1);
@@ -154,6 +162,7 @@ int hook_enabled(const char *settings, int take_time_samples)
 void hook_limit(int64_t per_second, int64_t share)
 {
     recorder_limit(per_second, share);
+    follow_limit(per_second, share);
 }
 
 int hook_disabling(void)
@@ -181,10 +190,15 @@ void hook_await_end(void)
 
 int hook_close(void)
 {
-    int error;
+    int error, is_child;
 
     pthread_mutex_lock(&ending);
+    is_child = follow_is_child();
+    follow_end();
     error = recorder_close();
+    if (is_child)
+        file.sink.forget(&file.sink);   /* who opened it was no Python code */
+    code_names_end();
     running = 0;
     signals_restore();
     vmprof_output_close();
@@ -197,9 +211,42 @@ int hook_close(void)
     return error;
 }
 
+int64_t hook_started(void)
+{
+    return -profile_log_time(0);
+}
+
 const char *hook_ended(void)
 {
     return ended;
+}
+
+pid_t run_process(void)
+{
+    return running;
+}
+
+int run_follow(int fd, int64_t started, const char *settings)
+{
+    int error = file_sink_open(&file, fd);
+
+    if (error == 0)
+        error = vmprof_output_follow();
+    if (error == 0)
+        error = watch_exit();
+    if (error != 0)
+        return error;
+    ended = "";
+    error_at_end = 0;
+    recorder_open(&file.sink, statistics_totals);
+    recorder_lock();
+    profile_log_began(started);
+    code_names_tell_head();
+    recorder_unlock();
+    error = recorder_start(settings);
+    if (error == 0)
+        running = getpid();
+    return error;
 }
 
 void run_forked(void)

@@ -1,5 +1,18 @@
 #pragma once
 /* One run, from hook_open() to hook_close(): the profile, and vmprof. */
 
+#include <stdint.h>
+#include <sys/types.h>
+
+/* The process whose profile is being written; 0: none is */
+pid_t run_process(void);
+
+/* In a forked child: go on with a profile of its own, which goes to 'fd' and
+   began at 'started', as recorder_now() has it.  Returns 0 or an errno. */
+int run_follow(int fd, int64_t started, const char *settings);
+
+/* Write the end of the profile, if it is this process's. */
+void run_end(void);
+
 /* In a forked child, where nobody else ends the run */
 void run_forked(void);

@@ -56,6 +56,11 @@ int signals_learn_vmprofs(void)
     return vmprof_action.sa_flags & SA_SIGINFO ? 0 : ENOTSUP;
 }
 
+uintptr_t signals_vmprofs_handler(void)
+{
+    return (uintptr_t)vmprof_action.sa_sigaction;
+}
+
 int signals_begin_time_samples(void)
 {
     struct sigaction action = vmprof_action;

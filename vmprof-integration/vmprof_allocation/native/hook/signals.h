@@ -6,6 +6,7 @@
  */
 
 #include <signal.h>
+#include <stdint.h>
 
 /* What the program does with them, as far as it is not vmprof's or ours */
 void signals_save(void);
@@ -15,6 +16,8 @@ void signals_restore(void);
 
 /* Learn vmprof's handler, which it has just set.  Returns 0 or an errno. */
 int signals_learn_vmprofs(void);
+
+uintptr_t signals_vmprofs_handler(void);
 
 /* Have vmprof's handler take a sample: of what 'context' interrupts, ... */
 void signals_call_vmprof(siginfo_t *info, void *context);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "follow.h"
 #include "hook.h"
 #include "nursery.h"
 #include "objects.h"
@@ -171,6 +172,7 @@ int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts)
 void hook_set_interval(int64_t interval)
 {
     recorder_limit(0, 0);
+    follow_limit(0, 0);
     nursery.new_interval = interval;
     if (__sync_bool_compare_and_swap(&request, NOTHING, UPDATE))
         knocks = 1;
@@ -211,6 +213,8 @@ int hook_mark(const char *name)
 void hook_named(int64_t thread, const char *name)
 {
     recorder_named(thread, name);
+    if (thread == 0)
+        follow_command(name);
 }
 
 void hook_flush(void)
@@ -252,6 +256,26 @@ void start_stop_end(void)
 {
     if (hook_is_hooked())
         request = UNHOOK;
+}
+
+int start_stop_may_follow(void)
+{
+    return nursery.phase == NURSERY_RUNNING && !nursery.inside &&
+           !is_obeying && request == NOTHING && !knocks;
+}
+
+int start_stop_follow(uint64_t seed)
+{
+    int error = 0;
+
+    settings.seed = seed;
+    nursery_stop();
+    if (settings.facts != 0)
+        error = objects_begin(seed, settings.fixed,
+                              settings.facts & HOOK_LIFETIMES);
+    if (error == 0)
+        nursery_start(nursery.sampler.interval, seed, settings.fixed);
+    return error;
 }
 
 void start_stop_forked(void)

@@ -13,6 +13,13 @@ void *start_stop_external_malloc(void *gc, uintptr_t type, intptr_t length,
 /* Unhook when the GC is next entered: nobody knocks for it. */
 void start_stop_end(void);
 
+/* The process is sampled, and no request waits: a child can go on. */
+int start_stop_may_follow(void);
+
+/* In a forked child, with the GIL: sample it from now on, as its parent, with
+   another seed.  Returns 0 or an errno. */
+int start_stop_follow(uint64_t seed);
+
 /* In a forked child, which is not sampled.  Most children become another
    program at once: what takes more than a few system calls is left to the next
    entry. */

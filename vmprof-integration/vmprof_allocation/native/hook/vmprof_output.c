@@ -11,8 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "code_names.h"
 #include "grace.h"
 #include "recorder.h"
+#include "vmprof_file.h"
 
 #define MARKER_NAME     '\x02'
 #define MARKER_TRAILER  '\x03'
@@ -45,6 +47,8 @@ static volatile int has_failed;                 /* to be disabled */
 static unsigned int names_taken[BUFFERS];       /* bytes of it */
 static int64_t first_name[BUFFERS];             /* to tell a reuse */
 
+static int is_followed;                         /* this is a child that goes on */
+
 static char probe[BUFFER_SIZE];
 static size_t probe_size;
 static int is_probing;
@@ -64,7 +68,7 @@ static int move_up(int fd)
     return high;
 }
 
-int vmprof_output_open(void (*on_disabled)(const void *, size_t))
+static int open_decoy(void)
 {
     struct stat st;
     int fd = memfd_create("vmprof", MFD_CLOEXEC);
@@ -77,15 +81,20 @@ int vmprof_output_open(void (*on_disabled)(const void *, size_t))
         close(fd);
         return -1;
     }
-    memset(names_taken, 0, sizeof names_taken);
-    memset(first_name, 0, sizeof first_name);
-    buffers = NULL;
-    was_enabled = has_failed = 0;
-    disabled = on_disabled;
     decoy_device = st.st_dev;
     decoy_inode = st.st_ino;
     decoy = fd;
     return fd;
+}
+
+int vmprof_output_open(void (*on_disabled)(const void *, size_t))
+{
+    memset(names_taken, 0, sizeof names_taken);
+    memset(first_name, 0, sizeof first_name);
+    buffers = NULL;
+    was_enabled = has_failed = is_followed = 0;
+    disabled = on_disabled;
+    return open_decoy();
 }
 
 static int is_decoy(int fd)
@@ -95,6 +104,11 @@ static int is_decoy(int fd)
     /* the program may have closed it, and opened one of its own */
     return fd >= 0 && fd == decoy && fstat(fd, &st) == 0 &&
            st.st_dev == decoy_device && st.st_ino == decoy_inode;
+}
+
+int vmprof_output_decoy(void)
+{
+    return decoy;
 }
 
 int vmprof_output_is_enabled(void)
@@ -144,6 +158,19 @@ void vmprof_output_forget(void)
     decoy = -1;
 }
 
+int vmprof_output_follow(void)
+{
+    int fd;
+
+    if (buffers == NULL)
+        return ENOTSUP;
+    fd = open_decoy();
+    if (fd < 0)
+        return errno;
+    is_followed = 1;
+    return vmprof_file_set(fd);
+}
+
 /* ____________________________________________________________ */
 /* names */
 
@@ -161,6 +188,7 @@ static void take_names(int i, unsigned int size)
         names_taken[i] = 0;
     }
     profile_log_bytes(b->data + names_taken[i], size - names_taken[i]);
+    code_names_keep(b->data + names_taken[i], size - names_taken[i]);
     names_taken[i] = size;
 }
 
@@ -218,6 +246,8 @@ static void take_record(int i, const char *data, size_t size)
     }
     if (!recorder_stack(data, size))
         profile_log_bytes(data, size);
+    else if (is_followed)
+        code_names_tell(data, size);
 }
 
 static void write_record(const void *data, size_t size)
@@ -229,8 +259,10 @@ static void write_record(const void *data, size_t size)
     i = buffer_index(data);             /* they may be gone by now */
     if (i >= 0)
         take_record(i, data, size);
-    else
+    else {
         profile_log_bytes(data, size);  /* header, trailer */
+        code_names_keep_head(data, size);
+    }
     if (!held)
         recorder_unlock();
 }

@@ -18,6 +18,9 @@
    with its last record.  Returns the descriptor, or -1 and sets errno. */
 int vmprof_output_open(void (*on_disabled)(const void *trailer, size_t size));
 
+/* Its descriptor; -1: there is none */
+int vmprof_output_decoy(void);
+
 /* True while vmprof is enabled on the decoy */
 int vmprof_output_is_enabled(void);
 
@@ -34,6 +37,11 @@ void vmprof_output_control(int on);
 
 /* Forget vmprof's buffers and close the decoy; harmless if that was done. */
 void vmprof_output_close(void);
+
+/* In a forked child, after vmprof_output_forget(): go on, with a decoy of its
+   own.  Stacks come with the names that they need (code_names.h).  Returns 0 or
+   an errno. */
+int vmprof_output_follow(void);
 
 /* In a forked child: close the decoy.  vmprof does not know that it has no
    file any more, and writes the names of new functions; when 20 buffers are

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <time.h>
 
+#include "follow.h"
 #include "hook.h"
 #include "objects.h"
 #include "recorder.h"
@@ -71,6 +72,7 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
 
     if (is_ignored)
         return sample->interval;
+    follow_open();
     key = recorder_allocation(sample->size, sample->interval, stack_key(),
                               walk_stack);
     if (key == 0)

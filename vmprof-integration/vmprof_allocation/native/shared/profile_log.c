@@ -463,6 +463,11 @@ void profile_log_open(struct sink *sink, int64_t now,
     stack_table_reset();
 }
 
+void profile_log_began(int64_t started)
+{
+    log.started = log.last_time = started;
+}
+
 void profile_log_without_samples(void)
 {
     log.holds_samples = 0;

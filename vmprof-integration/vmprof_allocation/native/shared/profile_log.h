@@ -44,6 +44,9 @@ struct profile_totals {
 void profile_log_open(struct sink *sink, int64_t now,
                       void (*totals)(struct profile_totals *));
 
+/* It began at this time already, before anything was written. */
+void profile_log_began(int64_t started);
+
 /* From now on, until it is closed, the log holds no samples and no facts: only
    what their stacks are, and the names.  The caller keeps the samples that are
    of use to it, by their keys and the numbers of their stacks. */

@@ -1,0 +1,24 @@
+"""code_names.c: what a followed child's profile gets of what vmprof wrote once."""
+from __future__ import annotations
+
+import pathlib
+import subprocess
+
+import pytest
+
+from native_build import build
+
+
+@pytest.fixture(scope="session")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return build(tmp_path_factory.mktemp("names"), "names_harness",
+                 "hook/code_names.c")
+
+
+@pytest.mark.parametrize("count", [0, 2, 1000, 30000])
+def test_each_name_once_a_profile(harness: pathlib.Path, count: int) -> None:
+    done = subprocess.run([harness, str(count)], text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "head 77 0 0" if count else "head 117 0 0", "time 1", "told %d" % count,
+        "unknown 0", "again 1", "ended 0"]

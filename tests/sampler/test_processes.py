@@ -1,0 +1,409 @@
+"""Children of a sampled program are sampled, too, each into a profile of its own:
+forked ones, and those that become the same interpreter."""
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from conftest import PYPY, PyPy
+from run_profiles import children, functions
+from truth import SIGMAS, sigmas
+
+WORK = """
+    import os, subprocess, sys
+    def in_parent():
+        return [str(i) for i in range(100000)]
+    def in_child():
+        return [str(i) for i in range(200000)]
+"""
+
+
+def test_forked_children_and_theirs(stock_pypy: PyPy) -> None:
+    """Each begins clean, and counts what the GC counts from the fork on."""
+    run = stock_pypy.sample(WORK + """
+    in_parent()
+    for i in range(2):
+        child = os.fork()
+        if child == 0:
+            in_child()
+            if i == 1:
+                grandchild = os.fork()
+                if grandchild == 0:
+                    in_child()
+                    os._exit(0)
+                print(os.getpid(), grandchild, flush=True)
+                os.wait()
+            sys.exit()
+        os.wait()
+        in_parent()
+    print(os.getpid())
+    """, "4k")
+    parent, grandparent = (line.split() for line in run.out.splitlines())
+    first = run.profile()
+    found = children(run.path)
+    assert run.err == ""
+    assert len(found) == 3
+    assert first.settings["pid"] == grandparent[0]
+    assert "parent" not in first.settings
+    for profile in found:
+        is_grandchild = profile.settings["pid"] == parent[1]
+        assert profile.settings["parent"] == (parent if is_grandchild
+                                              else grandparent)[0]
+        assert profile.end_time is not None
+        assert profile.command == first.command
+        assert abs(sigmas(profile)) < SIGMAS
+        assert "in_child" in functions(profile)
+        assert "in_parent" not in functions(profile)
+        assert profile.lost_stacks == 0
+        assert profile.has_lifetimes
+        assert int(profile.settings["clock"]) > int(first.settings["clock"])
+        assert min(profile.samples.time) >= 0
+    assert len({p.settings["seed"] for p in [first, *found]}) == 4
+    assert "in_child" not in functions(first)
+    assert abs(sigmas(first)) < SIGMAS
+    assert "children" not in first.settings
+
+
+def test_no_follow(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(WORK + """
+    if os.fork() == 0:
+        in_child()
+        os._exit(0)
+    os.wait()
+    subprocess.run([sys.executable, "-c", "print(len([str(i) for i in range(99)]))"])
+    """, "4k", "--no-follow")
+    assert run.out == "99\n"
+    assert children(run.path) == []
+    assert run.profile().settings["children"] == "1"
+
+
+def test_a_thousand_short_children(stock_pypy: PyPy) -> None:
+    """Who makes no sample leaves no file."""
+    run = stock_pypy.sample("""
+        import os
+        for i in range(1000):
+            if os.fork() == 0:
+                os._exit(len([None] * i) > 1000)
+            assert os.wait()[1] == 0
+        print("end")
+    """, "1G")
+    assert run.out == "end\n"
+    assert [path.name for path in stock_pypy.folder.glob("*.vmprof")] == [
+        "out.vmprof"]
+
+
+def test_children_that_become_this_interpreter(stock_pypy: PyPy) -> None:
+    """By subprocess, with any environment and flags, or by exec; they see no
+    variable, and none is left to theirs."""
+    (stock_pypy.folder / "child.py").write_text("""if True:
+        import os, sys
+        def in_child():
+            return [str(i) for i in range(100000)]
+        in_child()
+        print(sorted(name for name in os.environ if "VMPROF" in name))
+    """)
+    run = stock_pypy.sample("""
+        import os, subprocess, sys
+        child = [sys.executable, "child.py"]
+        subprocess.run(child)
+        subprocess.run(child, env={"A": "1"})
+        subprocess.run([sys.executable, "-I", "child.py"])
+        sys.stdout.flush()
+        if os.fork() == 0:
+            os.execv(sys.executable, child)
+        os.wait()
+        os.execve(sys.executable, child, {"PATH": "/bin"})
+    """, "4k")
+    assert run.out == "[]\n" * 5
+    found = children(run.path)
+    first = run.profile()
+    assert first.ended == "the process became another program"
+    programs = [p for p in found if "in_child" in functions(p)]
+    assert len(programs) == 5
+    for profile in programs:
+        assert profile.end_time is not None
+        assert abs(sigmas(profile)) < SIGMAS
+    # the exec of itself
+    assert first.settings["pid"] in {p.settings["pid"] for p in programs}
+
+
+def test_other_programs_see_no_variable(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample("""
+        import subprocess
+        subprocess.run(["env"])
+    """, "4k")
+    assert "VMPROF" not in run.out
+    assert "PATH=" in run.out
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing(stock_pypy: PyPy, method: str) -> None:
+    run = stock_pypy.sample("""
+        import multiprocessing, os, sys
+        def work(n):
+            return len([str(i) for i in range(50000)])
+        if __name__ == "__main__":
+            context = multiprocessing.get_context(sys.argv[1])
+            with context.Pool(2) as pool:
+                print(sum(pool.map(work, range(20), chunksize=1)))
+                pool.close()
+                pool.join()
+    """, "4k", arguments=(method,))
+    assert run.out == "1000000\n", run.err
+    found = children(run.path)
+    workers = [p for p in found if "work" in functions(p)]
+    assert 1 <= len(workers) <= 2
+    for profile in [run.profile(), *found]:
+        assert abs(sigmas(profile)) < SIGMAS
+        assert profile.end_time is not None
+
+
+@pytest.mark.parametrize("end", [
+    "os._exit(0)", "os.kill(os.getpid(), signal.SIGTERM)", "os.abort()",
+    "os.execv('/bin/true', ['true'])"])
+def test_ends_of_a_child(stock_pypy: PyPy, end: str) -> None:
+    run = stock_pypy.sample(WORK + """
+    import signal
+    if os.fork() == 0:
+        in_child()
+        %s
+    os.wait()
+    """ % end, "4k")
+    profile, = children(run.path)
+    assert abs(sigmas(profile)) < SIGMAS
+    assert len(profile.samples) > 1000
+    if "_exit" in end:
+        assert profile.end_time is not None
+        assert profile.ended == ""
+    else:
+        assert profile.ended
+
+
+def test_child_that_is_killed(stock_pypy: PyPy) -> None:
+    """It loses what the last flush lacks, as its parent would."""
+    run = stock_pypy.sample(WORK + """
+    import signal, time
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        in_child()
+        time.sleep(1.5)
+        os.write(writer, b"x")
+        time.sleep(60)
+    os.read(reader, 1)
+    os.kill(0, signal.SIGCONT)
+    child = [int(name.split(".")[1]) for name in os.listdir(".")
+             if name.startswith("out.") and name != "out.vmprof"]
+    os.kill(child[0], signal.SIGKILL)
+    os.wait()
+    """, "4k")
+    profile, = children(run.path, salvage=True)
+    assert profile.end_time is None
+    assert len(profile.samples) > 1000
+    assert abs(sigmas(profile)) < SIGMAS
+
+
+def test_child_that_samples_itself(stock_pypy: PyPy) -> None:
+    """What it began with ends; so does its profile."""
+    script = stock_pypy.script(WORK + """
+    import vmprof_allocation
+    with vmprof_allocation.sample("out.vmprof", "4k") as session:
+        for allocates in False, True:
+            if os.fork() == 0:
+                if allocates:
+                    in_parent()
+                with vmprof_allocation.sample("own%d.vmprof" % allocates, "4k"):
+                    in_child()
+                print(session.is_on, flush=True)
+                os._exit(0)
+            os.wait()
+    """)
+    run = stock_pypy.command(str(script))
+    assert (run.out, run.err) == ("False\n" * 2, "")
+    found = children(run.path)
+    assert sum("in_parent" in functions(profile) for profile in found) == 1
+    for profile in found:
+        assert "in_child" not in functions(profile)
+        assert profile.end_time is not None
+    for name in "own0.vmprof", "own1.vmprof":
+        run.path = stock_pypy.folder / name
+        assert "in_child" in functions(run.profile())
+        assert abs(sigmas(run.profile())) < SIGMAS
+
+
+def test_child_ends_the_session_that_it_has(stock_pypy: PyPy) -> None:
+    """stop() there ends the child's profile, and only that."""
+    script = stock_pypy.script(WORK + """
+    import vmprof_allocation
+    session = vmprof_allocation.start("out.vmprof", "4k")
+    if os.fork() == 0:
+        in_child()
+        vmprof_allocation.mark("here")
+        vmprof_allocation.stop()
+        print(os.path.basename(session.output) == "out.%d.vmprof" % os.getpid(),
+              session.is_on, flush=True)
+        in_parent()
+        os._exit(0)
+    os.wait()
+    in_parent()
+    vmprof_allocation.stop()
+    """)
+    run = stock_pypy.command(str(script))
+    assert (run.out, run.err) == ("True False\n", "")
+    profile, = children(run.path)
+    assert [mark.name for mark in profile.marks] == ["here"]
+    assert "in_parent" not in functions(profile)
+    assert "in_parent" in functions(run.profile())
+
+
+def test_forks_of_threads_and_threads_of_children(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(WORK + """
+    import threading
+    def fork():
+        if os.fork() == 0:
+            threads = [threading.Thread(target=in_child) for i in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            os._exit(0)
+        os.wait()
+    stop = False
+    def allocate():
+        while not stop:
+            in_parent()
+    beside = threading.Thread(target=allocate)
+    beside.start()
+    for i in range(5):
+        forking = threading.Thread(target=fork)
+        forking.start()
+        forking.join()
+    stop = True
+    beside.join()
+    """, "4k")
+    found = children(run.path)
+    assert len(found) == 5
+    for profile in found:
+        assert abs(sigmas(profile)) < SIGMAS
+        assert len(set(profile.samples.thread)) >= 3
+        assert "in_parent" not in functions(profile)
+
+
+def test_child_elsewhere_and_functions_of_its_own(stock_pypy: PyPy) -> None:
+    """The profile's path does not depend on the current folder; functions that
+    the parent does not have are named."""
+    run = stock_pypy.sample(WORK + """
+    if os.fork() == 0:
+        os.chdir("/")
+        scope = {}
+        exec("def made_later():\\n return [str(i) for i in range(100000)]", scope)
+        scope["made_later"]()
+        os._exit(0)
+    os.wait()
+    """, "4k")
+    profile, = children(run.path)
+    assert "made_later" in functions(profile)
+
+
+def test_child_that_may_not_write_there_is_counted(stock_pypy: PyPy) -> None:
+    """Its privileges are gone, or the disk is full: it runs on, unsampled."""
+    run = stock_pypy.sample(WORK + """
+    here = os.getcwd()
+    os.rename(here, here + "-moved")
+    if os.fork() == 0:
+        os._exit(len(in_child()) == 200000)
+    print(os.wait()[1] >> 8)
+    os.rename(here + "-moved", here)
+    """, "4k")
+    assert run.out == "1\n"
+    assert children(run.path) == []
+    assert run.profile().settings["children"] == "1"
+
+
+def test_time_samples_are_the_first_processs(stock_pypy: PyPy) -> None:
+    """vmprof's timer does not go on in a child."""
+    run = stock_pypy.sample(WORK + """
+    if os.fork() == 0:
+        for i in range(20):
+            in_child()
+        os._exit(0)
+    os.wait()
+    for i in range(20):
+        in_parent()
+    """, "64k", "--period", "0.001")
+    profile, = children(run.path)
+    assert profile.settings["period"] == ""
+    assert 0 not in profile.samples.size
+    assert 0 in run.profile().samples.size
+
+
+def test_nothing_is_left_without_an_output(stock_pypy: PyPy) -> None:
+    (stock_pypy.folder / "tmp").mkdir()
+    run = stock_pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "4k",
+        str(stock_pypy.script(WORK + """
+    if os.fork() == 0:
+        in_child()
+        os._exit(0)
+    os.wait()
+    subprocess.run([sys.executable, "-c", "[str(i) for i in range(99999)]"])
+    """)), TMPDIR=str(stock_pypy.folder / "tmp"))
+    assert run.code == 0
+    assert "allocated in" in run.err
+    assert list((stock_pypy.folder / "tmp").iterdir()) == []
+
+
+def test_gunicorn(stock_pypy: PyPy) -> None:
+    """Its workers do the work; SIGTERM to the first process ends all."""
+    (stock_pypy.folder / "app.py").write_text("""if True:
+        def view():
+            return [str(i) for i in range(20000)]
+        def app(environ, start_response):
+            text = b"%d" % len(view())
+            start_response("200 OK", [("Content-Length", str(len(text)))])
+            return [text]
+    """)
+    server = subprocess.Popen(
+        [PYPY, "-m", "vmprof", "--allocation-sampling", "16k", "-o", "out.vmprof",
+         "-m", "gunicorn", "-w", "2", "-b", "unix:socket", "--pythonpath", ".",
+         "app:app"], cwd=stock_pypy.folder, env=stock_pypy.environment,
+        stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        asked = stock_pypy.command(str(stock_pypy.script("""
+            import socket, time
+            def ask():
+                end = time.monotonic() + 60
+                while True:
+                    client = socket.socket(socket.AF_UNIX)
+                    try:
+                        client.connect("socket")
+                        break
+                    except OSError:
+                        client.close()
+                        assert time.monotonic() < end
+                        time.sleep(0.1)
+                client.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+                answer = b""
+                while piece := client.recv(4096):
+                    answer += piece
+                client.close()
+                return answer.endswith(b"20000")
+            print(sum(ask() for i in range(60)))
+        """, "ask.py")))
+        assert asked.out == "60\n", asked.err
+        server.send_signal(signal.SIGTERM)
+        _, err = server.communicate(timeout=60)
+    finally:
+        if server.poll() is None:
+            os.killpg(server.pid, signal.SIGKILL)
+    assert server.returncode == 0, err
+    first = stock_pypy.profile()
+    found = children(stock_pypy.folder / "out.vmprof")
+    assert len(found) == 2
+    assert any("view" in functions(profile) for profile in found)
+    assert "view" not in functions(first)
+    for profile in [first, *found]:
+        assert abs(sigmas(profile)) < SIGMAS
+        assert profile.end_time is not None

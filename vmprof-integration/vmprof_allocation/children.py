@@ -1,0 +1,47 @@
+"""What a child finds that became this interpreter by exec, and where the profiles
+of children are."""
+from __future__ import annotations
+
+import os
+
+from vmprof_allocation.processes import MAX_SEED, Processes
+from vmprof_allocation.settings import Limit, Settings
+
+# nothing that is not needed: see engines/base.py
+
+#: of another process there may be a file, if the system has begun to count anew
+_TRIES = 100
+
+
+def unpack(value: str) -> tuple[Processes, Settings, str]:
+    """The opposite of pack(), in a child.  Its seed is another one."""
+    (run, interval, seed, gaps, lifetimes, per_second, share, knowledge,
+     first) = value.split("\t", 8)
+    limit = Limit(int(per_second), int(share))
+    processes = Processes(first, run, os.getppid())
+    settings = Settings(
+        int(interval), (int(seed) + (os.getpid() << 32)) & MAX_SEED,
+        gaps,  # type: ignore[arg-type,unused-ignore]
+        limit=limit if limit.per_second or limit.share else None,
+        lifetimes=lifetimes == "1")
+    return processes, settings, knowledge
+
+
+def own_path(processes: Processes) -> str:
+    """Of this process, a child: a file that is not there yet."""
+    for i in range(1, _TRIES):
+        path = "%s.%d%s%s" % (processes.path, os.getpid(), "-%d" % i * (i > 1),
+                              processes.suffix)
+        if not os.path.exists(path):
+            break
+    return path
+
+
+def children_of(first: str) -> list[str]:
+    """The profiles beside the first process's, of a run that is over; `first` is a
+    name that no other run had."""
+    path, suffix = os.path.splitext(os.path.abspath(first))
+    folder, name = os.path.split(path)
+    return [os.path.join(folder, other) for other in os.listdir(folder)
+            if other.startswith(name + ".") and other.endswith(suffix)
+            and other != name + suffix]

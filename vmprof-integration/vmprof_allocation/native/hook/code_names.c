@@ -1,0 +1,273 @@
+#define _GNU_SOURCE
+#include "code_names.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include "profile_log.h"
+#include "table.h"
+
+#define MARKER_NAME     '\x02'
+#define MARKER_HEADER   '\x05'
+#define MARKER_TIME     '\x06'
+#define FILE_HEAD       (5 * sizeof(int64_t))
+#define RECORD_HEAD     (1 + 2 * sizeof(int64_t))
+
+/* what is beyond has no name in a child's profile */
+#define MOST_FUNCTIONS  ((size_t)1 << 20)
+#define MOST_TEXT       ((size_t)1 << 26)
+#define MAX_TEXT        8192            /* of one name: vmprof's buffers */
+
+/* A name is "py:function:line:file"; functions of one file come together. */
+struct function {
+    int64_t number;                     /* vmprof's */
+    uint32_t text, text_size;           /* where its name begins */
+    uint32_t file, file_size;           /* and where the rest of it is */
+};
+
+static struct {
+    int is_kept;
+    char head[2048];
+    size_t head_size;
+    struct function *functions;
+    size_t functions_count, functions_room;
+    char *text;
+    size_t text_count, text_room;
+    uint32_t *slots;                    /* by number: a function's index + 1 */
+    size_t slots_count;
+    uint32_t file, file_size;           /* the last one */
+    unsigned char *told;                /* by index: this profile has it */
+    size_t told_size;
+} names;
+
+/* ____________________________________________________________ */
+/* memory */
+
+static void *get_room(size_t size)
+{
+    void *room = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return room == MAP_FAILED ? NULL : room;
+}
+
+void code_names_end(void)
+{
+    table_give_back(names.functions, names.functions_room,
+                    sizeof *names.functions);
+    table_give_back(names.text, names.text_room, 1);
+    table_give_back(names.slots, names.slots_count, sizeof *names.slots);
+    table_give_back(names.told, names.told_size, 1);
+    memset(&names, 0, sizeof names);
+}
+
+void code_names_begin(void)
+{
+    code_names_end();
+    names.is_kept = 1;
+}
+
+/* Returns where 'size' bytes are now, or 0 if there is no room for them. */
+static uint32_t keep_text(const char *text, size_t size)
+{
+    uint32_t at;
+
+    if (names.text_count == 0)
+        names.text_count = 1;           /* nothing is at 0 */
+    if (!table_has_room((void **)&names.text, &names.text_room,
+                        names.text_count, 1, MOST_TEXT))
+        return 0;
+    while (names.text_count + size > names.text_room)
+        if (!table_has_room((void **)&names.text, &names.text_room,
+                            names.text_room, 1, MOST_TEXT))
+            return 0;
+    at = (uint32_t)names.text_count;
+    memcpy(names.text + at, text, size);
+    names.text_count += size;
+    return at;
+}
+
+/* ____________________________________________________________ */
+/* functions, by their numbers */
+
+static size_t first_slot(int64_t number)
+{
+    uint64_t hash = (uint64_t)number * 0x9e3779b97f4a7c15u;
+
+    return (size_t)(hash >> 20) & (names.slots_count - 1);
+}
+
+/* Where it is, or would be; there has to be room. */
+static uint32_t *find_slot(int64_t number)
+{
+    size_t i = first_slot(number);
+
+    while (names.slots[i] != 0 &&
+           names.functions[names.slots[i] - 1].number != number)
+        i = (i + 1) & (names.slots_count - 1);
+    return &names.slots[i];
+}
+
+static int have_slots(void)
+{
+    size_t count = names.slots_count == 0 ? 1024 : 2 * names.slots_count, i;
+    uint32_t *before = names.slots;
+    size_t before_count = names.slots_count;
+    uint32_t *slots;
+
+    if (2 * names.functions_count < names.slots_count)
+        return 1;
+    slots = get_room(count * sizeof *slots);
+    if (slots == NULL)
+        return 0;
+    names.slots = slots;
+    names.slots_count = count;
+    for (i = 0; i < names.functions_count; i++)
+        *find_slot(names.functions[i].number) = (uint32_t)i + 1;
+    table_give_back(before, before_count, sizeof *before);
+    return 1;
+}
+
+static void keep(int64_t number, const char *text, size_t size)
+{
+    const char *colon = memrchr(text, ':', size);
+    size_t front = colon == NULL ? size : (size_t)(colon + 1 - text);
+    struct function *function;
+    uint32_t *slot;
+
+    if (size > MAX_TEXT || !have_slots() ||
+        !table_has_room((void **)&names.functions, &names.functions_room,
+                        names.functions_count, sizeof *names.functions,
+                        MOST_FUNCTIONS))
+        return;
+    slot = find_slot(number);
+    if (*slot != 0)
+        return;
+    function = &names.functions[names.functions_count];
+    function->number = number;
+    function->text_size = (uint32_t)front;
+    function->text = keep_text(text, front);
+    if (names.file == 0 || names.file_size != size - front ||
+        memcmp(names.text + names.file, text + front, size - front) != 0) {
+        names.file_size = (uint32_t)(size - front);
+        names.file = keep_text(text + front, size - front);
+    }
+    function->file = names.file;
+    function->file_size = names.file_size;
+    if (function->text != 0 && function->file != 0)
+        *slot = (uint32_t)++names.functions_count;
+}
+
+void code_names_keep(const char *records, size_t size)
+{
+    int64_t word[2];
+
+    while (names.is_kept && size >= RECORD_HEAD && *records == MARKER_NAME) {
+        memcpy(word, records + 1, sizeof word);
+        if (word[1] < 0 || (size_t)word[1] > size - RECORD_HEAD)
+            return;
+        keep(word[0], records + RECORD_HEAD, (size_t)word[1]);
+        records += RECORD_HEAD + (size_t)word[1];
+        size -= RECORD_HEAD + (size_t)word[1];
+    }
+}
+
+void code_names_keep_head(const void *records, size_t size)
+{
+    if (!names.is_kept || names.functions_count > 0 ||
+        names.head_size + size > sizeof names.head)
+        return;
+    memcpy(names.head + names.head_size, records, size);
+    names.head_size += size;
+}
+
+/* ____________________________________________________________ */
+/* another profile */
+
+/* Where the time stands in the head; 0: it is not where it should be */
+static size_t time_in_head(void)
+{
+    size_t at = FILE_HEAD;
+
+    if (names.head_size > at + 5 && names.head[at] == MARKER_HEADER)
+        at += 5 + (unsigned char)names.head[at + 4];
+    if (names.head_size >= at + 1 + 2 * sizeof(int64_t) &&
+        names.head[at] == MARKER_TIME)
+        return at + 1;
+    return 0;
+}
+
+void code_names_tell_head(void)
+{
+    size_t at = time_in_head();
+    struct timespec now;
+    int64_t time[2];
+
+    table_give_back(names.told, names.told_size, 1);
+    names.told = NULL;
+    names.told_size = 0;
+    clock_gettime(CLOCK_REALTIME, &now);
+    time[0] = now.tv_sec;
+    time[1] = now.tv_nsec / 1000;
+    if (at != 0)
+        memcpy(names.head + at, time, sizeof time);
+    profile_log_bytes(names.head, names.head_size);
+}
+
+static int has_told(size_t index)
+{
+    size_t size = names.functions_room / 8 + 1;
+    unsigned char *told;
+
+    if (index / 8 >= names.told_size) {
+        told = get_room(size);
+        if (told == NULL)
+            return 1;
+        if (names.told_size > 0)
+            memcpy(told, names.told, names.told_size);
+        table_give_back(names.told, names.told_size, 1);
+        names.told = told;
+        names.told_size = size;
+    }
+    return names.told[index / 8] & (1u << index % 8);
+}
+
+static void tell(size_t index)
+{
+    static char record[RECORD_HEAD + 2 * MAX_TEXT];
+    const struct function *function = &names.functions[index];
+    int64_t word[2] = { function->number,
+                        (int64_t)function->text_size + function->file_size };
+    char *p = record;
+
+    names.told[index / 8] |= (unsigned char)(1u << index % 8);
+    *p = MARKER_NAME;
+    memcpy(p + 1, word, sizeof word);
+    p += RECORD_HEAD;
+    memcpy(p, names.text + function->text, function->text_size);
+    p += function->text_size;
+    memcpy(p, names.text + function->file, function->file_size);
+    p += function->file_size;
+    profile_log_bytes(record, (size_t)(p - record));
+}
+
+void code_names_tell(const void *stack_sample, size_t size)
+{
+    const char *p = stack_sample;
+    int64_t depth, number;
+    uint32_t index;
+
+    if (names.slots_count == 0 || size < RECORD_HEAD)
+        return;
+    memcpy(&depth, p + 1 + sizeof depth, sizeof depth);
+    if (depth < 0 || RECORD_HEAD + (size_t)depth * sizeof number > size)
+        return;
+    /* pairs: kind, number */
+    for (p += RECORD_HEAD; depth >= 2; depth -= 2, p += 2 * sizeof number) {
+        memcpy(&number, p + sizeof number, sizeof number);
+        index = *find_slot(number);
+        if (index != 0 && !has_told(index - 1))
+            tell(index - 1);
+    }
+}

@@ -1,0 +1,25 @@
+#pragma once
+/* What vmprof writes once, when it is enabled or a function is made, and what
+ * the profiles of followed children need, too (follow.h): the log's head, and
+ * which function has which number.
+ *
+ * A child writes the names that its stacks need, and no others.  All this
+ * belongs to one thread at a time: call it with the recorder's lock.
+ */
+
+#include <stddef.h>
+
+/* Keep nothing so far, and from now on what comes. */
+void code_names_begin(void);
+/* Give the memory back; from now on nothing is kept. */
+void code_names_end(void);
+
+/* vmprof's records before any name */
+void code_names_keep_head(const void *records, size_t size);
+/* Whole records, names */
+void code_names_keep(const char *records, size_t size);
+
+/* Another profile begins: write the head, with the time that it is now. */
+void code_names_tell_head(void);
+/* Write the names of this stack's functions which this profile hasn't yet. */
+void code_names_tell(const void *stack_sample, size_t size);

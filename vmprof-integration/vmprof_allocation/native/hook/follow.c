@@ -1,0 +1,236 @@
+#define _GNU_SOURCE
+#include "follow.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "hook.h"
+#include "recorder.h"
+#include "run.h"
+#include "signals.h"
+#include "start_stop.h"
+#include "vmprof_file.h"
+#include "vmprof_output.h"
+
+#define SETTINGS_SIZE   2048
+#define OWN_SETTINGS    160
+#define VARIABLE_SIZE   8192
+#define COMMAND_SIZE    2048    /* a longer one is not told */
+#define TRIES           100     /* files of other processes with this pid */
+
+static struct {
+    int is_on;
+    int is_child;
+    int is_waiting;             /* for the first sample */
+    int has_file;
+    pid_t parent;
+    int64_t forked;
+    uint64_t seed;              /* of the next child */
+    char path[PATH_MAX], suffix[64], own_path[PATH_MAX];
+    char settings[SETTINGS_SIZE], variable[VARIABLE_SIZE];
+    char command[COMMAND_SIZE];
+    dev_t device;               /* of the interpreter */
+    ino_t inode;
+    int64_t per_second, share;
+} follow;
+
+int hook_follow(const char *path, const char *suffix, const char *settings,
+                const char *variable, const char *interpreter, uint64_t seed)
+{
+    struct stat st;
+    int error;
+
+    if (strlen(path) + strlen(suffix) + 32 > sizeof follow.path ||
+        strlen(suffix) >= sizeof follow.suffix ||
+        strlen(settings) + OWN_SETTINGS > sizeof follow.settings ||
+        strlen(variable) >= sizeof follow.variable)
+        return ENAMETOOLONG;
+    if (stat(interpreter, &st) < 0)
+        return errno;
+    error = vmprof_file_learn(signals_vmprofs_handler(), vmprof_output_decoy());
+    if (error != 0)
+        return error;
+    memset(&follow, 0, sizeof follow);
+    strcpy(follow.path, path);
+    strcpy(follow.suffix, suffix);
+    strcpy(follow.settings, settings);
+    strcpy(follow.variable, variable);
+    follow.device = st.st_dev;
+    follow.inode = st.st_ino;
+    follow.seed = seed;
+    follow.is_on = 1;
+    return 0;
+}
+
+int hook_is_followed(void)
+{
+    return follow.is_child ? 1 + follow.has_file : 0;
+}
+
+const char *hook_followed_path(void)
+{
+    return follow.own_path;
+}
+
+int follow_is_child(void)
+{
+    return follow.is_child;
+}
+
+void follow_end(void)
+{
+    follow.is_on = follow.is_waiting = follow.is_child = 0;
+}
+
+void follow_limit(int64_t per_second, int64_t share)
+{
+    follow.per_second = per_second;
+    follow.share = share;
+}
+
+void follow_command(const char *command)
+{
+    if (strlen(command) < sizeof follow.command)
+        strcpy(follow.command, command);
+}
+
+/* ____________________________________________________________ */
+/* forks */
+
+/* of splitmix64: another seed, as good as any */
+static uint64_t another(uint64_t seed)
+{
+    seed += 0x9e3779b97f4a7c15u;
+    seed = (seed ^ seed >> 30) * 0xbf58476d1ce4e5b9u;
+    seed = (seed ^ seed >> 27) * 0x94d049bb133111ebu;
+    return seed ^ seed >> 31;
+}
+
+void follow_before_fork(void)
+{
+    if (!follow.is_on)
+        return;
+    follow.parent = getpid();
+    follow.seed = another(follow.seed);
+}
+
+int follow_is_wanted(void)
+{
+    return follow.is_on && start_stop_may_follow() &&
+           (follow.is_waiting || run_process() == follow.parent);
+}
+
+int follow_begin(void)
+{
+    int error;
+
+    follow.is_child = follow.is_waiting = 1;
+    follow.has_file = 0;
+    follow.own_path[0] = '\0';
+    follow.forked = recorder_now();
+    /* its own children have others */
+    follow.seed = another(~follow.seed);
+    error = start_stop_follow(follow.seed);
+    if (error != 0)
+        follow.is_on = follow.is_child = follow.is_waiting = 0;
+    return error;
+}
+
+/* ____________________________________________________________ */
+/* the child's profile */
+
+static int open_file(void)
+{
+    int i, fd = -1, high;
+    size_t size = sizeof follow.own_path;
+
+    /* the run's first profile: nobody waits for more if it is gone */
+    if ((size_t)snprintf(follow.own_path, size, "%s%s", follow.path,
+                         follow.suffix) >= size ||
+        access(follow.own_path, F_OK) < 0)
+        return -1;
+    for (i = 1; i <= TRIES; i++) {
+        char number[16] = "";
+        if (i > 1)
+            snprintf(number, sizeof number, "-%d", i);
+        if ((size_t)snprintf(follow.own_path, size, "%s.%d%s%s", follow.path,
+                             (int)getpid(), number, follow.suffix) >= size)
+            return -1;
+        fd = open(follow.own_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST)
+            break;
+    }
+    if (fd < 0)
+        return -1;
+    /* out of the way of the program's own descriptors */
+    high = fcntl(fd, F_DUPFD_CLOEXEC, 512);
+    if (high < 0)
+        return fd;
+    close(fd);
+    return high;
+}
+
+static int open_profile(void)
+{
+    char settings[SETTINGS_SIZE];
+    int fd = open_file(), error = ENAMETOOLONG;
+
+    if (fd < 0)
+        return errno;
+    if ((size_t)snprintf(
+            settings, sizeof settings,
+            "%s;seed=%llu;pid=%d;parent=%d;clock=%lld", follow.settings,
+            (unsigned long long)follow.seed, (int)getpid(), (int)follow.parent,
+            (long long)follow.forked) < sizeof settings)
+        error = run_follow(fd, follow.forked, settings);
+    if (error != 0) {
+        (void)unlink(follow.own_path);
+        close(fd);
+        return error;
+    }
+    recorder_limit(follow.per_second, follow.share);
+    if (follow.command[0] != '\0')
+        recorder_named(0, follow.command);
+    return 0;
+}
+
+void follow_open(void)
+{
+    int saved_errno = errno;
+
+    if (!follow.is_waiting)
+        return;
+    follow.is_waiting = 0;
+    follow.has_file = open_profile() == 0;
+    if (!follow.has_file) {
+        /* it may not write there any more: count it as not sampled */
+        follow.is_on = follow.is_child = 0;
+        (void)recorder_forget();
+        start_stop_forked();
+    }
+    errno = saved_errno;
+}
+
+/* ____________________________________________________________ */
+/* exec */
+
+void follow_environment(const char *path, char *const environment[],
+                        size_t count, char *followed[])
+{
+    int saved_errno = errno;
+    struct stat st;
+
+    if (count > 0)
+        memcpy(followed, environment, count * sizeof *followed);
+    if (follow.is_on && stat(path, &st) == 0 && st.st_dev == follow.device &&
+        st.st_ino == follow.inode)
+        followed[count++] = follow.variable;
+    followed[count] = NULL;
+    errno = saved_errno;
+}

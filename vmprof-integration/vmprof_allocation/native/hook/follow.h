@@ -1,0 +1,44 @@
+#pragma once
+/* Forked children of the sampled process are sampled, too, each into a profile of
+ * its own.
+ *
+ * At the fork, only the sampler begins anew; the file, and all that a profile
+ * takes, come with the child's first sample: most children make none, or become
+ * another program at once.  vmprof is not enabled again, which takes milliseconds:
+ * what it wrote in the parent is known (code_names.h).
+ *
+ * One that becomes the same interpreter by exec finds a variable in its
+ * environment.  No other program does, and none of this one's code.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What sampling may take at most: recorder_limit() */
+void follow_limit(int64_t per_second, int64_t share);
+
+/* What the program was called with */
+void follow_command(const char *command);
+
+/* The profile ends, and with it this. */
+void follow_end(void);
+
+/* Before a fork */
+void follow_before_fork(void);
+
+/* In a forked child, before anything else: is it one that can go on? */
+int follow_is_wanted(void);
+/* Then: sample it.  Returns 0 or an errno. */
+int follow_begin(void);
+
+/* A sample is about to be taken: open the child's profile if it is the first.
+   With the GIL. */
+void follow_open(void);
+
+/* True in a forked child that is sampled */
+int follow_is_child(void);
+
+/* The environment with which 'path' is executed, in 'followed', which has room
+   for two more than 'count' */
+void follow_environment(const char *path, char *const environment[],
+                        size_t count, char *followed[]);

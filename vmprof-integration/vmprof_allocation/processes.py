@@ -1,0 +1,58 @@
+"""The processes of a run: the one that was asked for, and its children, which are
+followed into profiles of their own.
+
+``app.vmprof`` is that of the first, ``app.123.vmprof`` that of process 123. Forked
+ones go on natively (native/hook/follow.h), and session.py hears of it; one that
+becomes this interpreter anew, by exec, finds VARIABLE (children.py).
+"""
+from __future__ import annotations
+
+import os
+
+from vmprof_allocation.settings import Limit
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vmprof_allocation.settings import Settings
+
+#: of the environment of a program that runs in this same interpreter
+VARIABLE = "VMPROF_ALLOCATION_RUN"
+MAX_SEED = 2**64 - 1
+
+
+class Processes:
+    """What is common to all profiles of a run."""
+
+    __slots__ = ("parent", "path", "run", "suffix")
+
+    def __init__(self, output: str, run: str = "", parent: int = 0):
+        """`output` is the first process's profile; `parent` a pid, or 0: this is
+        the first."""
+        path, self.suffix = os.path.splitext(os.path.abspath(output))
+        #: without what comes behind the pid
+        self.path = path
+        #: the same in all of its profiles, and in no others
+        self.run = run or "%016x" % _random()
+        self.parent = parent
+
+    @property
+    def first(self) -> str:
+        """The first process's profile."""
+        return self.path + self.suffix
+
+    def pack(self, settings: Settings, knowledge: str) -> str:
+        """VARIABLE's value for the children."""
+        limit = settings.limit or Limit()
+        return "\t".join((
+            self.run, str(settings.interval), str(settings.seed), settings.gaps,
+            str(int(settings.lifetimes)), str(limit.per_second),
+            str(limit.share), knowledge, self.first))
+
+
+def _random() -> int:
+    try:
+        return int.from_bytes(os.urandom(8), "little")
+    except NotImplementedError:     # there is no /dev
+        import time
+        return (os.getpid() << 40 ^ time.time_ns()) & MAX_SEED
