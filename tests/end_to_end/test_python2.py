@@ -112,7 +112,7 @@ def library() -> str:
 def layout(library: str) -> str:
     done = asked("settings", library, "16k", "", "exponential", "", "True")
     assert done.returncode == 0, done.stderr
-    return done.stdout.split("\t", 13)[12]
+    return done.stdout.split("\t", 14)[13]
 
 
 class Starter:
@@ -134,7 +134,7 @@ class Starter:
     def told(self, source: str) -> subprocess.CompletedProcess[str]:
         """With self.layout, whatever that is."""
         fields = "\t".join(("%d", "16384", "1", "exponential", "", "0", "1",
-                            "0", "0", "-1", "-1", "-1",
+                            "0", "0", "0", "-1", "-1", "-1",
                             self.layout.replace("%", "%%"), str(self.profile)))
         script = 'value=$(printf %s "$$"); export %s="$value"; exec %s %s' % (
             shlex.quote(fields), VARIABLE, SAMPLED, self.script(source))
