@@ -29,7 +29,7 @@ INSTRUCTIONS = [bytes.fromhex(text) for text in (
 @pytest.fixture(scope="session")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return build(tmp_path_factory.mktemp("jit_stub"), "jit_stub_harness",
-                 "shared/jit_stub.c")
+                 "hook/jit_stub.c")
 
 
 def ask(harness: pathlib.Path, *lines: str) -> list[str]:

@@ -36,8 +36,7 @@ Key = Callable[..., int]
 
 @pytest.fixture(scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
-    library = load(tmp_path_factory.mktemp("stack_nodes"), "jit_stub",
-                   "stack_nodes")
+    library = load(tmp_path_factory.mktemp("stack_nodes"), "stack_nodes")
     library.stack_nodes_key.restype = ctypes.c_uint64
 
     def key(pairs: Sequence[Pair], state: int = 0) -> int:

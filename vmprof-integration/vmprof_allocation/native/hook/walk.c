@@ -7,6 +7,7 @@
 
 #include "follow.h"
 #include "hook.h"
+#include "jit_stub.h"
 #include "objects.h"
 #include "recorder.h"
 #include "signals.h"
@@ -28,16 +29,19 @@ void walk_prepare(uintptr_t base, long (*enter_signal)(void),
 
 static void walk_stack(void)
 {
-    uintptr_t back, stub = 0;
-    uintptr_t *return_address = stack_nodes_stub(vmprof_stack_innermost(),
-                                                 &back);
+    const struct stack_node *innermost = vmprof_stack_innermost();
+    uintptr_t *return_address = NULL;
+    uintptr_t back = 0, stub = 0;
 
-    if (return_address != NULL) {
+    if (innermost != NULL && innermost->kind == NODE_JITTED) {
+        return_address = stack_nodes_return_address(innermost);
         stub = *return_address;
-        *return_address = back;
+        back = jit_stub_back(stub);
     }
+    if (back != 0)
+        *return_address = back;
     signals_call_vmprof_now();
-    if (return_address != NULL)
+    if (back != 0)
         *return_address = stub;
     if (recorder_has_new_stacks())
         vmprof_output_take_names();

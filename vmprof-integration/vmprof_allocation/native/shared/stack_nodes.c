@@ -2,14 +2,7 @@
 
 #include <stddef.h>
 
-#include "jit_stub.h"
-
 #define MAX_NODES       512     /* vmprof's samples hold 509 frames */
-
-static uintptr_t *return_address(const struct stack_node *node)
-{
-    return (uintptr_t *)node->value - 1;
-}
 
 uint64_t stack_nodes_key(const struct stack_node *node, uint64_t state)
 {
@@ -26,19 +19,11 @@ uint64_t stack_nodes_key(const struct stack_node *node, uint64_t state)
         if (nodes == MAX_NODES)
             return 0;
         if (node->kind == NODE_JITTED)
-            value = *return_address(node);
+            value = *stack_nodes_return_address(node);
         else if (node->kind != NODE_CODE)
             return 0;
         key = (key ^ (value << 3 | (uint64_t)node->kind)) * factor;
         key ^= key >> 32;
     }
     return key;
-}
-
-uintptr_t *stack_nodes_stub(const struct stack_node *node, uintptr_t *back)
-{
-    if (node == NULL || node->kind != NODE_JITTED)
-        return NULL;
-    *back = jit_stub_back(*return_address(node));
-    return *back == 0 ? NULL : return_address(node);
 }

@@ -26,10 +26,12 @@ struct stack_node {
    is empty, longer than vmprof's samples can be, or holds other kinds. */
 uint64_t stack_nodes_key(const struct stack_node *innermost, uint64_t state);
 
-/* If the innermost node is a piece of the JIT's code that called from a stub
-   (jit_stub.h): the place of the return address on the machine stack, and in
-   'back' where the program goes on.  Otherwise NULL. */
-uintptr_t *stack_nodes_stub(const struct stack_node *innermost,
-                            uintptr_t *back);
+/* Of a piece of the JIT's code (NODE_JITTED): where on the machine stack the
+   return address of its last call is. */
+static inline uintptr_t *stack_nodes_return_address(
+    const struct stack_node *node)
+{
+    return (uintptr_t *)node->value - 1;
+}
 
 #pragma GCC visibility pop

@@ -93,17 +93,8 @@ static void walk(void)
     /* A profile whose process gets killed needs the names of the functions
        in it. */
     flush_codes();
-    if (vmprof_enter_signal() == 0 && stack != NULL) {
-        uintptr_t back, stub = 0;
-        uintptr_t *return_address = stack_nodes_stub(nodes(stack), &back);
-        if (return_address != NULL) {
-            stub = *return_address;
-            *return_address = back;
-        }
+    if (vmprof_enter_signal() == 0 && stack != NULL)
         record_stack(stack);
-        if (return_address != NULL)
-            *return_address = stub;
-    }
     vmprof_exit_signal();
 }
 

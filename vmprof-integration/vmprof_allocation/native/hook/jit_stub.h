@@ -19,7 +19,8 @@
  *
  * so that the sample would be charged to whatever the piece ends with.  The
  * jump says where the program really is.  (A list that grows is called from
- * a stub like this one, too.)
+ * a stub like this one, too.)  A PyPy with our patches needs none of this: its
+ * table knows about stubs.
  */
 
 #include <stdint.h>
