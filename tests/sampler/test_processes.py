@@ -139,6 +139,55 @@ def test_other_programs_see_no_variable(stock_pypy: PyPy) -> None:
     assert "PATH=" in run.out
 
 
+def test_other_programs_are_named(stock_pypy: PyPy) -> None:
+    """Not those that are tried in vain along the PATH."""
+    run = stock_pypy.sample("""
+        import os, subprocess, sys
+        for i in range(3):
+            subprocess.run(["true"])
+        subprocess.run("exit 0", shell=True)
+        try:
+            subprocess.run(["there-is-no-such-program"])
+        except FileNotFoundError:
+            pass
+        subprocess.run([sys.executable, "-c", ""])
+        if os.fork() == 0:
+            os.execv("/bin/true", ["a"])
+        os.wait()
+    """, "64k")
+    assert run.profile().settings["programs"] == "4 true,1 sh"
+    report = stock_pypy.command("-m", "vmprof_allocation", "report", "out.vmprof")
+    assert ("children that became other programs were not sampled: 4 true, 1 sh"
+            in report.out)
+
+
+def test_forks_beside_time_samples(stock_pypy: PyPy) -> None:
+    """A child that waited for another thread's sample, in vmprof's handler, would
+    never end."""
+    run = stock_pypy.sample(WORK + """
+    import threading
+    stop = False
+    def compute():
+        while not stop:
+            sum(range(1000))
+    threads = [threading.Thread(target=compute) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for i in range(100):
+        if os.fork() == 0:
+            in_child()
+            sys.exit()
+        assert os.wait()[1] == 0
+    stop = True
+    print("end")
+    """, "64k", "--period", "0.001")
+    assert run.out == "end\n"
+    found = children(run.path)
+    assert len(found) == 100
+    for profile in found:
+        assert profile.end_time is not None
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing(stock_pypy: PyPy, method: str) -> None:
     run = stock_pypy.sample("""

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "hook.h"
+#include "programs.h"
 #include "recorder.h"
 #include "run.h"
 #include "signals.h"
@@ -65,6 +66,7 @@ int hook_follow(const char *path, const char *suffix, const char *settings,
     follow.inode = st.st_ino;
     follow.seed = seed;
     follow.is_on = 1;
+    programs_begin();
     return 0;
 }
 
@@ -86,6 +88,7 @@ int follow_is_child(void)
 void follow_end(void)
 {
     follow.is_on = follow.is_waiting = follow.is_child = 0;
+    programs_end();
 }
 
 void follow_limit(int64_t per_second, int64_t share)
@@ -212,6 +215,7 @@ void follow_open(void)
         /* it may not write there any more: count it as not sampled */
         follow.is_on = follow.is_child = 0;
         (void)recorder_forget();
+        vmprof_output_unfollow();
         start_stop_forked();
     }
     errno = saved_errno;
@@ -220,17 +224,20 @@ void follow_open(void)
 /* ____________________________________________________________ */
 /* exec */
 
-void follow_environment(const char *path, char *const environment[],
-                        size_t count, char *followed[])
+int follow_environment(const char *path, char *const environment[],
+                       size_t count, char *followed[])
 {
-    int saved_errno = errno;
+    int saved_errno = errno, is_same = 0;
     struct stat st;
 
     if (count > 0)
         memcpy(followed, environment, count * sizeof *followed);
     if (follow.is_on && stat(path, &st) == 0 && st.st_dev == follow.device &&
         st.st_ino == follow.inode)
+        is_same = 1;
+    if (is_same)
         followed[count++] = follow.variable;
     followed[count] = NULL;
     errno = saved_errno;
+    return is_same;
 }

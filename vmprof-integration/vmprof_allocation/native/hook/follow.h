@@ -39,6 +39,6 @@ void follow_open(void);
 int follow_is_child(void);
 
 /* The environment with which 'path' is executed, in 'followed', which has room
-   for two more than 'count' */
-void follow_environment(const char *path, char *const environment[],
-                        size_t count, char *followed[]);
+   for two more than 'count'.  Returns 1 if it is this same interpreter. */
+int follow_environment(const char *path, char *const environment[],
+                       size_t count, char *followed[]);

@@ -14,6 +14,8 @@
 static __thread __attribute__((tls_model("initial-exec")))
 struct itimerval timer_at_fork;
 
+static __thread __attribute__((tls_model("initial-exec"))) int is_locked;
+
 static int is_program_timer(void)
 {
     return vmprof_output_is_enabled() && !signals_take_time_samples();
@@ -23,12 +25,21 @@ static void before_fork(void)
 {
     if (is_program_timer())
         (void)getitimer(ITIMER_PROF, &timer_at_fork);
+    /* No thread is in vmprof's handler while this one has the lock: a child would
+       wait for it for ever. */
+    if (signals_take_time_samples() && !recorder_has_lock()) {
+        recorder_lock();
+        is_locked = 1;
+    }
     follow_before_fork();
 }
 
 /* vmprof stops the process's timer, and starts its own again. */
 static void after_fork_in_parent(void)
 {
+    if (is_locked)
+        recorder_unlock();
+    is_locked = 0;
     if (is_program_timer())
         (void)setitimer(ITIMER_PROF, &timer_at_fork, NULL);
 }
@@ -37,6 +48,7 @@ static void after_fork_in_child(void)
 {
     int is_followed = follow_is_wanted();
 
+    is_locked = 0;              /* recorder_forget() unlocks it */
     run_forked();
     if (recorder_forget()) {
         vmprof_output_forget();

@@ -11,6 +11,7 @@
 
 #include "follow.h"
 #include "hook.h"
+#include "programs.h"
 #include "recorder.h"
 #include "run.h"
 #include "signals.h"
@@ -19,6 +20,8 @@ void process_end_note(const char *why)
 {
     char note[128] = "ended=";
 
+    if (!follow_is_child())
+        programs_note();
     strncat(note, why, sizeof note - sizeof "ended=");
     recorder_note(note);
 }
@@ -90,10 +93,17 @@ int process_end_execve(const char *path, char *const arguments[],
         count++;
     {
         char *followed[count + 2];
+        int is_other = !follow_environment(path, environment, count, followed) &&
+                       follow_is_child();
+        int result;
 
-        follow_environment(path, environment, count, followed);
+        if (is_other)
+            programs_count(path, 1);
         before_exec(&timer);
-        return failed_exec(execve(path, arguments, followed), &timer);
+        result = failed_exec(execve(path, arguments, followed), &timer);
+        if (is_other)
+            programs_count(path, -1);
+        return result;
     }
 }
 

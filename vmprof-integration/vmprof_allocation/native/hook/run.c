@@ -16,6 +16,7 @@
 #include "forks.h"
 #include "hook.h"
 #include "process_end.h"
+#include "programs.h"
 #include "recorder.h"
 #include "signals.h"
 #include "start_stop.h"
@@ -71,6 +72,8 @@ void run_end(void)
         pthread_mutex_trylock(&ending) != 0)
         return;
     signals_end_time_samples();
+    if (!follow_is_child())
+        programs_note();
     recorder_lock();
     /* vmprof.disable() would have written them */
     vmprof_output_take_names();
@@ -169,6 +172,8 @@ int hook_disabling(void)
 {
     int is_enabled;
 
+    if (!follow_is_child())
+        programs_note();
     pthread_mutex_lock(&ending);
     running = 0;                /* the calling thread ends it */
     signals_end_time_samples();
@@ -229,11 +234,17 @@ pid_t run_process(void)
 int run_follow(int fd, int64_t started, const char *settings)
 {
     int error = file_sink_open(&file, fd);
+    const char *record;
 
     if (error == 0)
         error = vmprof_output_follow();
     if (error == 0)
         error = watch_exit();
+    /* A thread of the parent's may have been in vmprof's buffers, which stay locked
+       then, and fill up. */
+    if (error == 0 &&
+        vmprof_output_probe(signals_call_vmprof_now, &record) == 0)
+        error = ENOTSUP;
     if (error != 0)
         return error;
     ended = "";

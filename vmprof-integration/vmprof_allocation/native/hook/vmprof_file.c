@@ -12,6 +12,7 @@
 #define HANDLER_SIZE    192     /* bytes of its code that are looked at */
 
 static int *file;
+static int is_set;
 
 /* Copy memory that may not be there: a pipe refuses it politely. */
 static int copy(const int pipe_fds[2], uintptr_t address, void *to, size_t size)
@@ -74,6 +75,7 @@ int vmprof_file_learn(uintptr_t handler, int fd)
     int pipe_fds[2], error;
 
     file = NULL;
+    is_set = 0;
     if (fd < 3)
         return ENOTSUP;         /* many words hold a small number */
     if (pipe2(pipe_fds, O_CLOEXEC) < 0)
@@ -90,5 +92,13 @@ int vmprof_file_set(int fd)
     if (file == NULL || *file != -1)
         return ENOTSUP;
     *file = fd;
+    is_set = 1;
     return 0;
+}
+
+void vmprof_file_take_back(void)
+{
+    if (is_set)
+        *file = -1;
+    is_set = 0;
 }

@@ -11,3 +11,5 @@ int vmprof_file_learn(uintptr_t handler, int fd);
 
 /* In a forked child: this is its file.  Returns 0 or an errno. */
 int vmprof_file_set(int fd);
+/* It has none any more; harmless if nothing was set. */
+void vmprof_file_take_back(void);

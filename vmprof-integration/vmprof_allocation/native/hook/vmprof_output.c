@@ -171,6 +171,13 @@ int vmprof_output_follow(void)
     return vmprof_file_set(fd);
 }
 
+void vmprof_output_unfollow(void)
+{
+    vmprof_file_take_back();
+    is_followed = 0;
+    vmprof_output_forget();
+}
+
 /* ____________________________________________________________ */
 /* names */
 

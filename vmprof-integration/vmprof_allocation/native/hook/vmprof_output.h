@@ -43,6 +43,9 @@ void vmprof_output_close(void);
    an errno. */
 int vmprof_output_follow(void);
 
+/* The opposite: it does not go on. */
+void vmprof_output_unfollow(void);
+
 /* In a forked child: close the decoy.  vmprof does not know that it has no
    file any more, and writes the names of new functions; when 20 buffers are
    full that can't be written, it waits 40 seconds, and raises an exception.

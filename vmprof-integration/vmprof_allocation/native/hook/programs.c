@@ -1,0 +1,96 @@
+#define _GNU_SOURCE
+#include "programs.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "recorder.h"
+
+#define MOST            16      /* further names are counted as one */
+#define NAME_SIZE       28
+
+struct program {
+    volatile int state;         /* 0: free, 1: its name is being written, 2 */
+    volatile int count;
+    char name[NAME_SIZE];
+};
+
+static struct program *programs;
+static int noted;
+
+void programs_end(void)
+{
+    if (programs != NULL)
+        munmap(programs, MOST * sizeof *programs);
+    programs = NULL;
+}
+
+void programs_begin(void)
+{
+    void *map = mmap(NULL, MOST * sizeof *programs, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    programs_end();
+    noted = 0;
+    if (map != MAP_FAILED)
+        programs = map;
+}
+
+/* What settings can hold (PROFILE.rst) */
+static void clean_name(const char *path, char *name)
+{
+    const char *slash = strrchr(path, '/');
+    size_t i;
+
+    memset(name, 0, NAME_SIZE);
+    path = slash == NULL ? path : slash + 1;
+    for (i = 0; i < NAME_SIZE - 1 && path[i] != '\0'; i++)
+        name[i] = path[i] > ' ' && path[i] < 127 && strchr(",;:", path[i]) == NULL
+                      ? path[i] : '?';
+}
+
+void programs_count(const char *path, int by)
+{
+    char name[NAME_SIZE];
+    int i;
+
+    if (programs == NULL)
+        return;
+    clean_name(path, name);
+    for (i = 0; i < MOST; i++) {
+        struct program *program = &programs[i];
+        if (i == MOST - 1)
+            strcpy(name, "others");
+        if (__sync_bool_compare_and_swap(&program->state, 0, 1)) {
+            memcpy(program->name, name, NAME_SIZE);
+            __sync_synchronize();
+            program->state = 2;
+        }
+        /* one that is being written may be this one: then it has two places */
+        if (program->state == 2 && memcmp(program->name, name, NAME_SIZE) == 0) {
+            __sync_fetch_and_add(&program->count, by);
+            return;
+        }
+    }
+}
+
+void programs_note(void)
+{
+    char text[MOST * (NAME_SIZE + 16)] = "programs=";
+    size_t used = strlen(text);
+    int i, all = 0;
+
+    for (i = 0; programs != NULL && i < MOST; i++) {
+        int count = programs[i].state == 2 ? programs[i].count : 0;
+        if (count <= 0)
+            continue;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d %s",
+                                 all > 0 ? "," : "", count, programs[i].name);
+        all += count;
+    }
+    if (all != noted)
+        recorder_note(text);
+    noted = all;
+}
