@@ -25,7 +25,7 @@ WORKERS := 2
 IN_PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 ENVIRONMENTS := .build/pypy .build/python .build/test .build/bench .build/node \
 	.build/python2 .build/rpython/tree .build/rpython/pristine \
-	.build/page .build/system-rpython .build/system-suites .build/system-go
+	.build/page .build/pytest .build/system-rpython .build/system-suites .build/system-go
 
 INTEGRATION := $(shell find vmprof-integration -name '*.py' -o -name '*.[ch]' \
 	-o -name '*.toml' -o -name '*.pth' -o -name '*.rst')
@@ -197,6 +197,11 @@ endef
 
 .build/python: $(INTEGRATION) $(CONVERTER) | .venv
 	$(call install,.venv/bin/python,$(PACKAGES))
+	@touch $@
+
+# pytest for PyPy, for tests of its plugin: nothing of it is among PyPy's packages
+.build/pytest: tests/requirements-pypy.txt | .venv-pypy
+	.venv-pypy/bin/pypy3 $(PIP_INSTALL) --target .build/pytest-pypy --upgrade -r $<
 	@touch $@
 
 # what draws the study's plots, too: its types are checked
