@@ -2,25 +2,26 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
-from vmprof_convert import formats, judge_command, options, run_files
+from vmprof_convert import formats, options, run_files
 from vmprof_convert.errors import FileError, ProfileError, about
-from vmprof_convert.formats import FIREFOX, FORMATS, Format
+from vmprof_convert.formats import AXES, FIREFOX, FORMATS, Format
 from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable
 from vmprof_convert.run_files import STANDARD, File
-from vmprof_convert.view import output
-from vmprof_convert.writers.firefox import BYTES, TIME
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+#: commands of judge_command.py; a profile of this name is ./diff
+JUDGING = ("diff", "check")
 
 
 class _Failed(Exception):
@@ -82,7 +83,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
              "far as this machine has them where the profile says: it goes wherever "
              "the profile goes")
     of_firefox.add_argument(
-        "--axis", choices=[TIME, BYTES], default=TIME,
+        "--axis", choices=AXES, default=AXES[0],
         help="what the Profiler's x axis is: time, or bytes allocated since the "
              "start (default: time)")
     parser.add_argument_group("for flamegraph.pl").add_argument(
@@ -163,8 +164,10 @@ def _run(asked: argparse.Namespace, name: str) -> None:
             and STANDARD not in (asked.output, asked.profiles[0])):
         target = asked.profiles[0] + format_.default
     if target is not None:
-        for file in found.files:
-            output.check_target(target, file.path)
+        from vmprof_convert.view import output
+        with _writing():
+            for file in found.files:
+                output.check_target(target, file.path)
     elif sys.stdout is None and not asked.view:
         raise _Failed("can't write to standard output: it is closed")
     left_out = found.left_out
@@ -177,14 +180,16 @@ def _run(asked: argparse.Namespace, name: str) -> None:
             data, not_held = _converted(profile, asked, format_)
             left_out = [*left_out, *not_held]
     if target is not None:
-        output.write(target, data)
+        with _writing():
+            output.write(target, data)
         _say("wrote %s" % target)
     for line in left_out:
         _complain(name, line)
     if asked.view:
         from vmprof_convert.view import serve
         from vmprof_convert.writers.firefox import query
-        serve.view(data, query(profile), asked.port)
+        with _writing():
+            serve.view(data, query(profile), asked.port)
     elif target is None:
         if format_.write is None:
             # in what characters the terminal has
@@ -225,6 +230,16 @@ def _converted(profile: Profile, asked: argparse.Namespace,
     with progress_bar("converting", " stacks") as progress:
         not_held = format_.write(profile, out, asked, progress)
     return out.getvalue(), not_held
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    # takes memory, which a report in the terminal need not
+    from vmprof_convert.view.output import OutputError
+    try:
+        yield
+    except OutputError as error:
+        raise _Failed(str(error)) from error
 
 
 def _write_out(data: bytes) -> None:
@@ -273,11 +288,12 @@ def main(arguments: Sequence[str] | None = None, *,
     if arguments is None:
         arguments = sys.argv[1:]
     try:
-        # a profile of this name is ./diff
-        if arguments and arguments[0] in (judge_command.DIFF, judge_command.CHECK):
+        if arguments and arguments[0] in JUDGING:
+            # without what only it needs
+            from vmprof_convert import judge_command
             return judge_command.run(arguments)
         _run(_parse(_parser(command), arguments), name)
-    except (_Failed, FileError, ProfileError, output.OutputError) as error:
+    except (_Failed, FileError, ProfileError) as error:
         _complain(name, str(error))
         return EXIT_BAD_INPUT
     except OSError as error:

@@ -20,6 +20,8 @@ Progress = Optional[Callable[[int, int], None]]
 Write = Callable[[Profile, BinaryIO, argparse.Namespace, Progress], Sequence[str]]
 
 FIREFOX = "firefox"
+#: what the Profiler's x axis can be; the first one if nothing is asked
+AXES = ("time", "bytes")
 
 
 class Format(NamedTuple):

@@ -51,7 +51,7 @@ from typing import NamedTuple
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Z, weight_bytes
 from vmprof_convert.model import ALIVE, FREED, LOST, UNTOLD, Frame, Function, Profile
-from vmprof_convert.program import IMPORT, Program
+from vmprof_convert.program import IMPORT, UNCAUGHT, Program
 from vmprof_convert.type_names import (
     CLASS,
     INTERNAL,
@@ -314,7 +314,7 @@ def find(profile: Profile, objects: OldObjects, *,
         if shown.kind == INTERNAL:
             continue        # the JIT warms up as long as a program runs
         place = sites.places(stack)[0]
-        if place.function == IMPORT:
+        if place.function in (IMPORT, UNCAUGHT):
             continue        # what importing keeps is kept once
         key = place, shown
         tally = tallies.get(key)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 _PLACES = ("function", "line", "file", "module")
 _BY = (*_PLACES, "type")
+#: what a report adds up
+BYTES, TIME, RESIDENT = _OF = ("bytes", "time", "rss")
 _SORT = ("self", "total", "objects", "alive")
 
 #: rows, of tables and of the parts of one function's
@@ -61,6 +63,11 @@ def add_options(parser: argparse._ActionsContainer) -> None:
         help="show the N largest rows (default: %d; with --json all)"
              % DEFAULT_LIMIT)
     parser.add_argument(
+        "--of", choices=_OF,
+        help="what is added up: bytes allocated; time, as far as there are time "
+             "samples; or what resident memory grew by (default: bytes, or time where "
+             "no allocations were sampled)")
+    parser.add_argument(
         "--by", type=_by, metavar="WHAT",
         help="what a row is of: function, line, file, module or type; or one of "
              "these and type: line,type (default: the lines of the program's own "
@@ -102,7 +109,7 @@ def add_options(parser: argparse._ActionsContainer) -> None:
 def are_given(options: argparse.Namespace) -> list[str]:
     """Those of add_options() that aren't as they are by default."""
     given = ["--" + name.replace("_", "-") for name in (
-        "limit", "by", "sort", "focus", "tree", "at", "group_storage",
+        "limit", "of", "by", "sort", "focus", "tree", "at", "group_storage",
         "hide_internal", "leaks") if getattr(options, name) not in (None, False)]
     return given + ["--" + options.form] * (options.form != TABLE)
 
@@ -120,6 +127,16 @@ def selection(options: argparse.Namespace) -> Selection:
 def check(options: argparse.Namespace) -> None:
     """Raises ProfileError if the options don't go together."""
     from vmprof_convert.errors import ProfileError
+    if options.of in (TIME, RESIDENT):
+        for given in ("focus", "tree", "at", "hide_internal", "leaks"):
+            if getattr(options, given) not in (None, False):
+                raise ProfileError("--%s is about bytes: leave out --of %s" % (
+                    given.replace("_", "-"), options.of))
+        if options.sort in ("objects", "alive"):
+            raise ProfileError("--sort %s is about bytes: write self or total, or "
+                               "leave out --of %s" % (options.sort, options.of))
+        if options.of == TIME and "type" in (options.by or ()):
+            raise ProfileError("time is of no type: leave out --by type")
     for mode in "focus", "tree":
         if not getattr(options, mode):
             continue

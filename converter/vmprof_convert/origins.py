@@ -30,6 +30,9 @@ _STEPS_UP = 2
 # installs for a folder (PEP 582) has its own name.
 _PACKAGE = re.compile(
     r".*/(?:(?:site|dist)-packages|__pypackages__/[\d.]+/lib)/(.*)", re.DOTALL)
+#: a command that came with a package, lib/python3.11/site-packages/black/: bin/black
+_PREFIX = re.compile(
+    r"(.*)/lib(?:32|64)?/(?:pypy|python)\d[\d.]*t?/(?:site|dist)-packages/", re.DOTALL)
 # lib/pypy3.9/ and lib/python3.11/ everywhere but in PyPy before 3.8, which has
 # lib-python/3/ (or 2.7) and lib_pypy/; lib/python311.zip/; Windows: see below.
 _LIBRARY = re.compile(
@@ -93,13 +96,17 @@ class Origins:
 
     def __init__(self, profile: Profile):
         self._known: dict[str, tuple[str, str]] = {}
+        #: where environments and systems have the commands of their packages
+        self._commands = {match[1] + "/bin" for match in (
+            _PREFIX.match(function.file) for function in profile.functions.values())
+            if match}
         #: the file that the program begins with; empty: not known
         self.main = main = _main_file(profile)
         if main in _GIVEN:
             self._known[main] = PROGRAM, main
         #: where the program's own files are, as far as that can be told; empty:
         #: it can't
-        self.folder = _folder(main, profile)
+        self.folder = _folder("" if self._is_command(main) else main, profile)
 
     def of(self, function: Function) -> str:
         """One of ORIGINS; NOWHERE if it is a label."""
@@ -120,10 +127,17 @@ class Origins:
         found = self._known.get(file)
         if found is None:
             origin, path = _classify(file)
-            if origin == PROGRAM:
+            if origin == PROGRAM and self._is_command(path):
+                origin, path = PACKAGES, posixpath.basename(path)
+            elif origin == PROGRAM:
                 path = self._from_folder(path)
             found = self._known[file] = origin, path
         return found
+
+    def _is_command(self, path: str) -> bool:
+        """Whether it came with a package: a script that pip made."""
+        folder, name = posixpath.split(path)
+        return folder in self._commands and not name.endswith(".py")
 
     def _from_folder(self, path: str) -> str:
         # a path that is not absolute, or on another drive, has no place there

@@ -7,7 +7,14 @@ from typing import overload
 
 from vmprof_convert.model import Frame, Profile
 from vmprof_convert.origins import IMPORTING, NOWHERE, PROGRAM, Origins
-from vmprof_convert.program import IMPORT, LABEL_FRAMES, OUTSIDE, Program
+from vmprof_convert.program import (
+    IMPORT,
+    LABEL_FRAMES,
+    OUTSIDE,
+    UNCAUGHT,
+    Program,
+    shows_an_exception,
+)
 
 
 class OwnStacks(Sequence[tuple[Frame, ...]]):
@@ -37,7 +44,13 @@ class OwnStacks(Sequence[tuple[Frame, ...]]):
             return [self[i] for i in range(*index.indices(len(self)))]
         own: list[Frame] = []
         is_import = False
-        for frame in self._program.stack(range(self._count)[index]):
+        stack = self._program.stack(range(self._count)[index])
+        if shows_an_exception(self._program.function(stack[0])):
+            own.append(LABEL_FRAMES[UNCAUGHT])
+            # no import of the program's
+            stack = tuple(frame for frame in stack
+                          if self._origin(frame) != IMPORTING)
+        for frame in stack:
             origin = self._origin(frame)
             if origin in (PROGRAM, NOWHERE):
                 own.append(frame)

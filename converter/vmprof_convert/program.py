@@ -14,6 +14,8 @@ _OURS = "/vmprof_allocation/"
 #: PyPy's own, "<builtin>/...": it starts and ends a run; and the functions that
 #: run what is the program's
 _START_UP = ("/app_main.py", "/app_atexit.py")
+#: PyPy's sys.excepthook
+_SHOWS = ("<builtin>/sys/app.py", "excepthook")
 _PROGRAM = ("run_toplevel", "run_exitfuncs")
 
 #: stands for stacks of which nothing is left
@@ -33,7 +35,11 @@ CUT = "[callers cut off]"
 IMPORT = Function("[import]", 0, "", LABEL)
 OUTSIDE = Function("[libraries alone]", 0, "", LABEL)
 
-_LABELS = (START, COMPILED, EMPTY, LOST, IMPORT, OUTSIDE)
+#: likewise: the interpreter's own code shows an exception that nobody caught, or
+#: Ctrl-C; it imports much for it
+UNCAUGHT = Function("[showing an exception]", 0, "", LABEL)
+
+_LABELS = (START, COMPILED, EMPTY, LOST, IMPORT, OUTSIDE, UNCAUGHT)
 #: a frame for each, whose address is its index
 LABEL_FRAMES = {label: Frame(i, LABEL, 0) for i, label in enumerate(_LABELS)}
 
@@ -92,6 +98,11 @@ class Program:
         return (bool(callers) and last.name != "<module>"
                 and all(_is_start_up(f.file) and f.name not in _PROGRAM
                         for f in callers))
+
+
+def shows_an_exception(function: Function) -> bool:
+    """Whether it is what PyPy calls when nobody caught one."""
+    return (function.file, function.name) == _SHOWS
 
 
 def _is_outside(function: Function) -> bool:

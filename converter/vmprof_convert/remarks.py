@@ -159,7 +159,7 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
             "\"total\" of %s" % (format_bytes(summary.missing_bytes), names))
     lines += of_process(profile)
     if summary.time_samples:
-        lines.append("time samples: %d; vmprof-convert --view shows them"
+        lines.append("time samples: %d; --of time adds them up, and --view shows them"
                      % summary.time_samples)
     return lines
 

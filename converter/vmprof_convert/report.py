@@ -18,6 +18,8 @@ from vmprof_convert.options import (
     DEFAULT_PART,
     JSON,
     MARKDOWN,
+    RESIDENT,
+    TIME,
     are_given,
     check,
     selection,
@@ -27,10 +29,11 @@ if TYPE_CHECKING:
     from vmprof_convert.focus import Focus
     from vmprof_convert.leaks import Leaks, OldObjects
     from vmprof_convert.model import Profile
+    from vmprof_convert.origins import Origins
     from vmprof_convert.processes import Read
     from vmprof_convert.run_files import File
     from vmprof_convert.selection import Selection
-    from vmprof_convert.sheet import View
+    from vmprof_convert.sheet import AmountsView, View
     from vmprof_convert.summary import ByThread, Figures, Tally
     from vmprof_convert.terminal import Terminal
 
@@ -67,6 +70,7 @@ class _Form(NamedTuple):
     of_rows: Callable[[View], Any]
     of_focus: Callable[[View, Focus], Any]
     of_tree: Callable[..., Any]
+    of_amounts: Callable[[AmountsView], Any]
     write: Callable[[Any, TextIO], None]
 
 
@@ -74,9 +78,9 @@ def _form(options: argparse.Namespace, on: Terminal | None) -> _Form:
     if options.form == JSON:
         from vmprof_convert.writers import table_json
         return _Form(table_json.of_rows, table_json.of_focus, table_json.of_tree,
-                     table_json.write)
+                     table_json.of_amounts, table_json.write)
     from vmprof_convert import sheet
-    shapes = sheet.of_rows, sheet.of_focus, sheet.of_tree
+    shapes = sheet.of_rows, sheet.of_focus, sheet.of_tree, sheet.of_amounts
     if options.form == MARKDOWN:
         from vmprof_convert.writers import table_markdown
         return _Form(*shapes, table_markdown.write)
@@ -88,15 +92,23 @@ def make(files: Sequence[File], options: argparse.Namespace,
          on: Terminal | None = None) -> str:
     """The report of these profiles, of one run; `on`: where it will be seen.
     Raises ProfileError, or FileError if that is about one of them."""
+    check(options)
     if options.leaks:
         return _make_leaks(files, options, on)
-    check(options)
     form = _form(options, on)
     limit = options.limit or (None if options.form == JSON else
                               DEFAULT_PART if options.focus else DEFAULT_LIMIT)
+    text = io.StringIO()
+    if options.of == RESIDENT:
+        form.write(form.of_amounts(_resident(files, options, limit)), text)
+        return text.getvalue()
     view, tally = _view(files, options, limit)
     # what is added up is no use any more when it is drawn, which takes memory, too
-    if options.focus:
+    is_timed = not (view.profile.settings or view.profile.moments)
+    if options.of == TIME or (is_timed and tally.ticks and not any(
+            (options.of, options.focus, options.tree))):
+        page = form.of_amounts(_time(view, tally))
+    elif options.focus:
         from vmprof_convert.focus import focus
         page = form.of_focus(view, focus(view.profile, tally, options.focus,
                                          view.choice, view.origins))
@@ -107,7 +119,6 @@ def make(files: Sequence[File], options: argparse.Namespace,
     else:
         page = form.of_rows(view)
     del view, tally
-    text = io.StringIO()
     form.write(page, text)
     return text.getvalue()
 
@@ -117,10 +128,10 @@ def _view(files: Sequence[File], options: argparse.Namespace,
     from vmprof_convert import processes
     from vmprof_convert.delegation import missing
     from vmprof_convert.origins import Origins
-    from vmprof_convert.own import has_own_code, only_own
+    from vmprof_convert.own import only_own
     from vmprof_convert.selection import Selected, chosen_threads
     from vmprof_convert.sheet import View
-    from vmprof_convert.summary import Choice, Tally, has_lines, summarize
+    from vmprof_convert.summary import Choice, Tally, summarize
 
     asked = selection(options)
     # added up while they are read: a table of the samples takes more memory
@@ -152,11 +163,7 @@ def _view(files: Sequence[File], options: argparse.Namespace,
             tally.add_tally(of_process)
     del read
     gaps = missing(profile)
-    if not (options.by or options.tree or options.focus) and has_own_code(
-            profile, origins):
-        asked = asked._replace(mine=True)
-    by = options.by or (("line",) if has_lines(profile) and asked.mine
-                        and not options.tree else ("function",))
+    asked, by = _by(profile, options, origins, asked)
     if asked.mine:
         profile = only_own(profile, origins)
     choice = Choice(by=by, sort=options.sort or "self", at=options.at,
@@ -164,6 +171,71 @@ def _view(files: Sequence[File], options: argparse.Namespace,
                     hide_internal=options.hide_internal)
     summary = summarize(profile, tally, choice, origins=origins, gaps=gaps)
     return View(profile, summary, choice, origins, asked, limit, of_processes), tally
+
+
+def _by(profile: Profile, options: argparse.Namespace, origins: Origins,
+        asked: Selection) -> tuple[Selection, tuple[str, ...]]:
+    """What rows are of: if nothing is asked for, of the program's own code."""
+    from vmprof_convert.own import has_own_code
+    from vmprof_convert.summary import has_lines
+
+    if not (options.by or options.tree or options.focus) and has_own_code(
+            profile, origins):
+        asked = asked._replace(mine=True)
+    return asked, options.by or (
+        ("line",) if has_lines(profile) and asked.mine and not options.tree
+        else ("function",))
+
+
+def _time(view: View, tally: Tally) -> AmountsView:
+    from vmprof_convert import amounts
+    from vmprof_convert.errors import ProfileError
+    from vmprof_convert.sheet import AmountsView
+
+    if not tally.ticks:
+        raise ProfileError("there are no time samples here, which --of time needs: "
+                           "--period takes some")
+    profile, _, choice, origins, asked, limit, _ = view
+    return AmountsView(profile, amounts.time(profile, tally.ticks, choice, origins),
+                       choice, origins, asked, limit)
+
+
+def _resident(files: Sequence[File], options: argparse.Namespace,
+              limit: int | None) -> AmountsView:
+    from vmprof_convert import amounts, processes, readers, resident
+    from vmprof_convert.errors import ProfileError, about
+    from vmprof_convert.origins import Origins
+    from vmprof_convert.own import only_own
+    from vmprof_convert.sheet import AmountsView
+    from vmprof_convert.summary import Choice
+
+    asked = selection(options)
+    if not asked.is_everything:
+        raise ProfileError("resident memory is the whole process's: of the filters, "
+                           "--process and --mine are for --of rss")
+    parts = []
+    for file in files:
+        with about(file.name):
+            parts.append(processes.Read(readers.read(
+                file.source, salvage=options.salvage), file.path, file.begin))
+    parts = processes.chosen(parts, asked.processes)
+    whole = processes.merge(parts)
+    profile = whole.profile
+    origins = Origins(profile)
+    growths = []
+    shares: dict[tuple[int, int], float] = {}
+    for part, stacks, types in zip(parts, whole.stacks, whole.types):
+        growth = resident.growth(part.profile)
+        growths.append(growth)
+        for (stack, type_), bytes_ in growth.parts.items():
+            shares[stack + stacks if stack >= 0 else stack,
+                   type_ + types if type_ >= 0 else type_] = bytes_
+    asked, by = _by(profile, options, origins, asked)
+    choice = Choice(by=by, sort=options.sort or "self",
+                    group_storage=options.group_storage)
+    shown = only_own(profile, origins) if asked.mine else profile
+    return AmountsView(shown, amounts.resident(shown, growths, shares, choice, origins),
+                       choice, origins, asked, limit)
 
 
 class _Part(NamedTuple):

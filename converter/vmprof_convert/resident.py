@@ -1,13 +1,78 @@
 """What was read of the whole process, in a line."""
 from __future__ import annotations
 
-from vmprof_convert.model import MAJOR_FAULTS, RESIDENT, Figure, Profile
+from typing import NamedTuple
+
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.estimator import weight_bytes
+from vmprof_convert.model import DIED, MAJOR_FAULTS, RESIDENT, Figure, Profile
 from vmprof_convert.units import format_bytes, format_number
 
 
 def readings(profile: Profile, kind: str) -> list[Figure]:
     """Those of one kind, by time."""
     return [figure for figure in profile.figures if figure.kind == kind]
+
+
+class Growth(NamedTuple):
+    """Of resident memory, in bytes."""
+
+    #: how often it was read, and what it was at first and at last
+    readings: int
+    first: int
+    last: int
+    #: what it grew by where it grew, and shrank by where it shrank
+    grown: int
+    shrunk: int
+    #: of what it grew by: for each stack and type, what counts for it
+    parts: dict[tuple[int, int], float]
+    #: and what is more than all that was sampled meanwhile
+    unexplained: float
+
+
+def growth(profile: Profile) -> Growth:
+    """What it grew by between two readings counts for what was sampled in between,
+    as the bytes are to each other, and for no more than these: first for what did not
+    die young, as the nursery, where young objects are, is used again and again; what
+    is left, for the others.  Raises ProfileError if it was not read."""
+    read = readings(profile, RESIDENT)
+    if len(read) < 2:
+        raise ProfileError(
+            "resident memory was read %s in this run, and what it grew by takes two "
+            "readings: it is read ten times a second" % (
+                "once" if read else "not at all"))
+    samples = profile.samples
+    rows = sorted((row for row, size in enumerate(samples.size) if size),
+                  key=samples.time.__getitem__)
+    at, grown, shrunk, unexplained = 0, 0, 0, 0.0
+    parts: dict[tuple[int, int], float] = {}
+    while at < len(rows) and samples.time[rows[at]] <= read[0].time:
+        at += 1
+    for before, after in zip(read, read[1:]):
+        # those that survived, and those that died young
+        tiers: list[dict[tuple[int, int], float]] = [{}, {}]
+        while at < len(rows) and samples.time[rows[at]] <= after.time:
+            row = rows[at]
+            key = samples.stack[row], samples.type[row]
+            sampled = tiers[samples.fate[row] == DIED]
+            sampled[key] = sampled.get(key, 0.0) + weight_bytes(
+                samples.size[row], samples.interval[row], profile.gaps)
+            at += 1
+        change = after.value - before.value
+        if change < 0:
+            shrunk -= change
+            continue
+        grown += change
+        left: float = change
+        for sampled in tiers:
+            bytes_ = sum(sampled.values())
+            explained = min(bytes_, left)
+            left -= explained
+            for key, weight in sampled.items() if explained else ():
+                parts[key] = parts.get(key, 0.0) + weight / bytes_ * explained
+        unexplained += left
+    return Growth(len(read), read[0].value, read[-1].value, grown, shrunk, parts,
+                  unexplained)
 
 
 def of_process(profile: Profile) -> list[str]:

@@ -5,10 +5,11 @@ All that comes from the profile is made printable here.
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from vmprof_convert import remarks
+from vmprof_convert.amounts import BYTES, SAMPLES, SECONDS, Amounts
 from vmprof_convert.estimator import Estimate
 from vmprof_convert.focus import Focus
 from vmprof_convert.lifetimes import DIED_YOUNG, STILL_ALIVE
@@ -38,7 +39,12 @@ from vmprof_convert.summary import (
 )
 from vmprof_convert.thread_names import process_name
 from vmprof_convert.tree import Branch
-from vmprof_convert.units import format_bytes, format_count, format_estimate
+from vmprof_convert.units import (
+    format_bytes,
+    format_count,
+    format_estimate,
+    format_seconds,
+)
 
 #: what is in a column: figures; names, of which the beginning tells most; places,
 #: of which the end does
@@ -46,6 +52,12 @@ FIGURE, NAME, PLACE = "figure", "name", "place"
 
 #: of a path so many characters are kept
 _MAX_PATH = 1000
+#: above tables of it
+_OWN = "the program's own code, with what it calls of libraries:"
+#: how amounts are written
+_FORMATS: dict[str, Callable[[float], str]] = {
+    SECONDS: format_seconds, BYTES: format_bytes,
+    SAMPLES: lambda number: "%d" % number}
 #: so many processes have rows
 MAX_PROCESSES = 12
 
@@ -73,6 +85,17 @@ class Sheet(NamedTuple):
     tables: list[Table]
     #: what to know about the figures
     notes: list[str]
+
+
+class AmountsView(NamedTuple):
+    """Likewise, of what is no allocation."""
+
+    profile: Profile
+    amounts: Amounts
+    choice: Choice
+    origins: Origins
+    selection: Selection = Selection()
+    limit: int | None = None
 
 
 class View(NamedTuple):
@@ -104,7 +127,7 @@ def of_rows(view: View) -> Sheet:
     rows = summary.rows[:view.limit]
     title = ""
     if view.selection.mine:
-        title = "the program's own code, with what it calls of libraries:"
+        title = _OWN
     left_out = len(summary.rows) - len(rows)
     table = _Columns(view).table(title, rows, rest=_more(left_out, _noun(choice)))
     return _sheet(view, [table] if rows else [])
@@ -140,6 +163,37 @@ def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> Sheet:
                for indent, branch in zip(_indents(branches), branches)],
         rest=_more(left_out, "branch", "branches"))
     return _sheet(view, [table] if branches else [])
+
+
+def of_amounts(view: AmountsView) -> Sheet:
+    """One number for each row, of which nobody knows how far off it is."""
+    profile, choice, amounts = view.profile, view.choice, view.amounts
+    is_total = choice.sort == TOTAL
+    labels = _Labels(choice.by, view.origins)
+    format_ = _FORMATS[amounts.unit]
+    has_two = choice.by != (TYPE,)
+    columns = [Column("total" if is_total else "self" if not view.selection.mine
+                      and has_two else amounts.of, FIGURE, 0), Column("%", FIGURE, 1)]
+    if has_two:
+        columns.append(Column("self" if is_total else "total", FIGURE, 3))
+    rows = []
+    for row in amounts.rows[:view.limit]:
+        first, other = ((row.total, row.own) if is_total else (row.own, row.total))
+        cells = [format_(first) if first else "-",
+                 "%.1f" % (100 * first / amounts.sum) if amounts.sum else ""]
+        if has_two:
+            cells.append(format_(other) if other else "-")
+        rows.append((*cells, *labels.of(row.subject)))
+    left_out = len(amounts.rows) - len(rows)
+    title = _OWN if view.selection.mine else ""
+    head = [amounts.title]
+    if str(view.selection):
+        head.append("only %s" % str(view.selection))
+    head += remarks.of_run(profile)
+    table = Table(title, [*columns, *labels.columns], rows,
+                  _more(left_out, _noun(choice)))
+    return Sheet(list(map(printable, head)), [table] if rows else [],
+                 list(map(printable, amounts.notes)))
 
 
 def _sheet(view: View, tables: list[Table]) -> Sheet:
@@ -226,6 +280,33 @@ def _name(subject: Subject, origins: Origins) -> str:
     return shortened(subject.module or origins.path(subject.file), _MAX_PATH)
 
 
+class _Labels:
+    """What says of what a row is."""
+
+    def __init__(self, by: tuple[str, ...], origins: Origins) -> None:
+        self._origins = origins
+        self._has_types = TYPE in by
+        self._place = next((place for place in (FUNCTION, LINE, FILE, MODULE)
+                            if place in by), None)
+        self.columns = [Column(TYPE, NAME)] if self._has_types else []
+        if self._place in (FUNCTION, LINE):
+            self.columns += [Column(FUNCTION, NAME), Column("where", PLACE)]
+        elif self._place is not None:
+            self.columns.append(Column(
+                self._place, PLACE if self._place == FILE else NAME))
+
+    def of(self, subject: Subject) -> Iterable[str]:
+        function = subject.function
+        if self._has_types:
+            # of what has no type, what it is
+            yield (subject.type.name if subject.type else function.name
+                   if function and self._place is None else "")
+        if self._place is not None:
+            yield _name(subject, self._origins)
+        if self._place in (FUNCTION, LINE):
+            yield place_of(function, subject.line, self._origins) if function else ""
+
+
 class _Columns:
     """Which columns a table has."""
 
@@ -266,36 +347,14 @@ class _Columns:
     def table(self, title: str, rows: Sequence[Row], *, rest: str = "",
               names: Sequence[str] = ()) -> Table:
         """`names`: instead of the subjects' own."""
-        columns = [*self.figures]
-        if TYPE in self._by:
-            columns.append(Column(TYPE, NAME))
-        place = next((by for by in (FUNCTION, LINE, FILE, MODULE)
-                      if by in self._by), None)
-        if place in (FUNCTION, LINE):
-            columns += [Column(FUNCTION, NAME), Column("where", PLACE)]
-        elif place is not None:
-            columns.append(Column(place, PLACE if place == FILE else NAME))
+        labels = _Labels(self._by, self._view.origins)
         cells = []
         for number, row in enumerate(rows):
-            labels = list(self._labels(row.subject, place))
+            of_row = list(labels.of(row.subject))
             if names:
-                labels[0] = names[number]
-            cells.append((*self.of(row), *labels))
-        return Table(title, columns, cells, rest)
-
-    def _labels(self, subject: Subject, place: str | None) -> Iterable[str]:
-        if TYPE in self._by:
-            yield "" if subject.type is None else subject.type.name
-        if place is not None:
-            yield _name(subject, self._view.origins)
-        if place in (FUNCTION, LINE):
-            yield self._place(subject)
-
-    def _place(self, subject: Subject) -> str:
-        function = subject.function
-        if function is None:
-            return ""
-        return place_of(function, subject.line, self._view.origins)
+                of_row[0] = names[number]
+            cells.append((*self.of(row), *of_row))
+        return Table(title, [*self.figures, *labels.columns], cells, rest)
 
     def of(self, row: Row) -> Iterable[str]:
         shown, other = ((row.total, row.own) if self._is_total

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vmprof_convert.delegation import Missing, missing
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import SMALLEST_OBJECT, Estimate, Sum, Z, probability
-from vmprof_convert.lifetimes import STILL_ALIVE, state
+from vmprof_convert.lifetimes import NOT_RECORDED, STILL_ALIVE, state
 from vmprof_convert.model import LABEL, UNTOLD, Frame, Function, Profile, Stacks
 from vmprof_convert.origins import Origins
 from vmprof_convert.program import Program
@@ -159,7 +159,8 @@ class Tally:
         self._groups: dict[tuple[int, int, str, int, int], int] = {}
         #: states of objects of which the same is known, at the end
         self._states = {fate: state(fate, -1, -1) for fate in range(UNTOLD, 7)}
-        self.time_samples = 0
+        #: time samples of each stack
+        self.ticks: dict[int, int] = {}
         #: of the samples
         self.smallest_interval = self.largest_interval = 0
 
@@ -167,7 +168,8 @@ class Tally:
             interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
             collected: int = -1, ended: int = -1) -> None:
         if not size:
-            self.time_samples += 1
+            if self.at is None or time <= self.at:
+                self.ticks[stack] = self.ticks.get(stack, 0) + 1
             return
         if self.at is None:
             then = self._states[fate]
@@ -182,6 +184,10 @@ class Tally:
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
         pass
+
+    @property
+    def time_samples(self) -> int:
+        return sum(self.ticks.values())
 
     def _add_up(self) -> None:
         gaps = self._settings.get("gaps", "exponential")
@@ -203,7 +209,9 @@ class Tally:
             key = (stack + stacks if stack >= 0 else stack,
                    type_ + types if type_ >= 0 else type_, then)
             self._sums.setdefault(key, Sum()).add_sum(sum_)
-        self.time_samples += other.time_samples
+        for stack, count in other.ticks.items():
+            number = stack + stacks if stack >= 0 else stack
+            self.ticks[number] = self.ticks.get(number, 0) + count
         self.largest_interval = max(self.largest_interval, other.largest_interval)
         self.smallest_interval = min(
             self.smallest_interval or other.smallest_interval,
@@ -213,6 +221,8 @@ class Tally:
         """Forget what is not asked for."""
         self._sums = {key: sum_ for key, sum_ in self.sums().items()
                       if selected.includes(*key)}
+        self.ticks = {stack: count for stack, count in self.ticks.items()
+                      if selected.includes(stack, -1, NOT_RECORDED)}
 
     def figures(self) -> Figures:
         """Of all together."""

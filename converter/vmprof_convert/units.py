@@ -3,6 +3,7 @@ from __future__ import annotations
 
 _BYTES = [(2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"),
           (2.0**10, "KiB"), (1.0, "B")]
+_SECONDS = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us")]
 _COUNTS = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")]
 
 
@@ -16,6 +17,12 @@ def format_count(number: float) -> str:
     """Three significant digits: 1.53M."""
     scale, unit = _scale(number, _COUNTS)
     return _three_digits(number / scale) + unit
+
+
+def format_seconds(number: float) -> str:
+    """Three significant digits and a unit: 1.53 s, 20 ms."""
+    scale, unit = _scale(number, _SECONDS) if number else _SECONDS[0]
+    return "%s %s" % (_three_digits(number / scale), unit)
 
 
 def format_number(number: int, noun: str) -> str:

@@ -117,6 +117,18 @@ def test_a_gzip_bomb_is_no_meal(
     assert cli.main(["fits"]) == 0
 
 
+def test_first_part_that_is_not_whole(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A killed program may leave no more: nothing of it is a profile."""
+    part = made_profiles.member(rich_log().data())
+    for size in range(13, len(part)):
+        (folder / "bad").write_bytes(part[:size])
+        for options in ["--salvage"], []:
+            assert run_and_fail(folder, capsys, "bad", *options) == (
+                "vmprof-convert: bad: the profile is cut off in its first part: there "
+                "is nothing in it to be read\n")
+
+
 def test_what_is_no_file(folder: Path,
                          capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "sub").mkdir()

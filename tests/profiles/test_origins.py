@@ -17,6 +17,7 @@ from vmprof_convert.origins import (
 )
 
 MAIN = "/home/me/shop/app.py"
+PACKAGE = "/home/me/env/lib/pypy3.9/site-packages/gunicorn/app.py"
 
 
 def origins(*files: str, main: str = MAIN) -> Origins:
@@ -157,3 +158,28 @@ def test_a_profile_without_functions_has_no_folder() -> None:
     log.settings()
     log.allocation([], size=24)
     assert Origins(readers.read_bytes(log.data())).folder == ""
+
+
+@pytest.mark.parametrize("command,package", [
+    ("/home/me/env/bin/gunicorn", PACKAGE),
+    ("/usr/bin/pip", "/usr/lib/python3/dist-packages/pip/__init__.py"),
+    ("/home/me/.local/bin/black",
+     "/home/me/.local/lib/python3.11/site-packages/black/__init__.py")])
+def test_a_command_of_an_installed_package_is_none_of_the_program(
+        command: str, package: str) -> None:
+    found = origins(package, "/srv/shop/views.py", main=command)
+    assert found.of(Function("<module>", 1, command, PYTHON)) == PACKAGES
+    assert found.path(command) == command.rpartition("/")[2]
+    assert found.main == command
+    assert found.of(Function("f", 1, "/srv/shop/views.py", PYTHON)) == PROGRAM
+
+
+@pytest.mark.parametrize("script", [
+    "/home/me/bin/tool", "/home/me/env/bin/tool.py", "/home/me/env/bin/sub/tool",
+    "/home/me/shop/bin/tool"])
+def test_other_scripts_are_the_program(script: str) -> None:
+    found = origins(PACKAGE, main=script)
+    assert found.of(Function("<module>", 1, script, PYTHON)) == PROGRAM
+    # with nothing of the kind beside it, nobody knows
+    assert origins(main="/home/me/env/bin/tool").of(
+        Function("<module>", 1, "/home/me/env/bin/tool", PYTHON)) == PROGRAM

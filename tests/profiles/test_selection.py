@@ -14,6 +14,7 @@ from made_heap import Heap
 from made_profiles import Log, packed
 from report_runs import COMMANDS, lines, refused, report
 from vmprof_convert import cli, readers
+from vmprof_convert.estimator import weight_bytes
 from vmprof_convert.lifetimes import FATES
 from vmprof_convert.model import LABEL
 from vmprof_convert.origins import Origins
@@ -309,6 +310,32 @@ def test_stacks_of_own_frames(path: Path) -> None:
     assert ["[libraries alone]"] in shown
     with pytest.raises(IndexError):
         chosen.stacks[len(chosen.stacks)]
+
+
+def test_what_shows_an_exception_is_no_import_of_the_programs(tmp_path: Path) -> None:
+    """PyPy imports much when nobody caught one, or at Ctrl-C."""
+    made = Log()
+    made.settings()
+    excepthook = made.function("excepthook", 12, "<builtin>/sys/app.py")
+    load = made.function("_find_and_load", 1002,
+                         "<builtin>/frozen importlib._bootstrap")
+    module = made.function("<module>", 1, "/usr/lib/pypy3.9/traceback.py")
+    work = made.function("work", 1, "app.py")
+    made.allocation([made.function("<module>", 1, "app.py"), work], size=10)
+    made.allocation([excepthook, load, module], size=20)
+    made.allocation([excepthook, module], size=40)
+    # one that the program has for it
+    made.allocation([excepthook, work], size=80)
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(packed(made.data()))
+    found = {name: own_ for name, (own_, _) in own(path).items()}
+    assert found == pytest.approx({
+        "work": weight(10) + weight(80), "app.py": 0,
+        "[showing an exception]": weight(20) + weight(40)}, abs=2)
+
+
+def weight(size: int) -> float:
+    return weight_bytes(size, 1000, "exponential")
 
 
 def test_labels_stay_what_they_are(tmp_path: Path) -> None:

@@ -105,6 +105,9 @@ class Pieces:
             head = b""
         self._pass_over(2**63)
         self.torn = self.done - at
+        if not at:
+            raise ProfileError("the profile is cut off in its first part: there is "
+                               "nothing in it to be read")
         if not self._salvage:
             raise ProfileError(
                 "the profile is cut off: its last part, at byte %d of %d, is "

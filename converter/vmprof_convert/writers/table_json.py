@@ -9,13 +9,15 @@ from vmprof_convert import lifetimes, remarks
 from vmprof_convert.estimator import Estimate
 from vmprof_convert.focus import Focus
 from vmprof_convert.model import Profile
-from vmprof_convert.sheet import View
+from vmprof_convert.selection import Selection
+from vmprof_convert.sheet import AmountsView, View
 from vmprof_convert.summary import Figures, Row, Subject
 from vmprof_convert.tree import Branch
 
 #: the name of this layout: what it means is in README.rst, and another one has
 #: another name.  New keys may come without
 SCHEMA = "vmprof-allocation-report-1"
+AMOUNTS = "vmprof-allocation-amounts-1"
 
 _Json = dict[str, Any]
 
@@ -69,13 +71,25 @@ def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> _Json:
                 "total": figures.of(branch.row.total)} for branch in branches]}
 
 
+def of_amounts(view: AmountsView) -> _Json:
+    """What is no allocation, but processor time or resident memory."""
+    amounts = view.amounts
+    return {
+        "schema": AMOUNTS, "of": amounts.of, "unit": amounts.unit, "sum": amounts.sum,
+        "by": list(view.choice.by), "sort": view.choice.sort,
+        **_only(view.selection), "settings": view.profile.settings,
+        "rows_left_out": max(0, len(amounts.rows) - (view.limit or len(amounts.rows))),
+        "rows": [{**_subject(row.subject), "self": row.own, "total": row.total}
+                 for row in amounts.rows[:view.limit]],
+        "remarks": [amounts.title, *remarks.of_run(view.profile), *amounts.notes]}
+
+
 def _left_out(rows: list[Row], limit: int | None) -> int:
     return 0 if limit is None else max(len(rows) - limit, 0)
 
 
 def _head(view: View) -> _Json:
     profile, summary, choice = view.profile, view.summary, view.choice
-    chosen = view.selection
     last = profile.moments[-1] if profile.moments else None
     figures = _Figures(profile)
     return {
@@ -84,14 +98,7 @@ def _head(view: View) -> _Json:
         "at": None if choice.at is None else choice.at / 1e9,
         "by": list(choice.by),
         "sort": choice.sort,
-        "mine": chosen.mine,
-        "only": {
-            "time": None if chosen.time is None else [
-                None if time is None else time / 1e9 for time in chosen.time],
-            "process": list(chosen.processes), "thread": list(chosen.threads),
-            "function": list(chosen.functions),
-            "file": list(chosen.files), "type": list(chosen.types),
-            "fate": list(chosen.fates)},
+        **_only(view.selection),
         "settings": profile.settings,
         "samples": summary.samples,
         "time_samples": summary.time_samples,
@@ -115,6 +122,15 @@ def _head(view: View) -> _Json:
         "remarks": [*remarks.of_run(profile),
                     *remarks.of_figures(profile, summary, choice)],
     }
+
+
+def _only(chosen: Selection) -> _Json:
+    return {"mine": chosen.mine, "only": {
+        "time": None if chosen.time is None else [
+            None if time is None else time / 1e9 for time in chosen.time],
+        "process": list(chosen.processes), "thread": list(chosen.threads),
+        "function": list(chosen.functions), "file": list(chosen.files),
+        "type": list(chosen.types), "fate": list(chosen.fates)}}
 
 
 def _counted(profile: Profile) -> int | None:

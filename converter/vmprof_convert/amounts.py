@@ -1,0 +1,137 @@
+"""What is no allocation, and yet comes from stacks: processor time, and what resident
+memory grew by.  One number for each row, of which nobody knows how far off it is.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from vmprof_convert.model import LABEL, Function, Profile
+from vmprof_convert.origins import Origins
+from vmprof_convert.resident import Growth
+from vmprof_convert.summary import (
+    TOTAL,
+    TYPE,
+    Choice,
+    Places,
+    Subject,
+)
+from vmprof_convert.type_names import TypeNames
+from vmprof_convert.units import format_bytes, format_number, format_seconds
+
+#: what the rows add up
+TIME, RESIDENT = "time", "rss"
+#: the unit of a number
+SECONDS, SAMPLES, BYTES = "seconds", "samples", "bytes"
+
+#: in the place of a function: what grew while nothing was sampled that could be it
+UNEXPLAINED = Function("[nothing sampled explains it]", 0, "", LABEL)
+
+#: a time between two samples that can be, in seconds; others are damage
+_MIN_PERIOD, _MAX_PERIOD = 1e-6, 60.0
+
+
+class Row(NamedTuple):
+    subject: Subject
+    #: of the function (or what the row is of) itself, and with what it calls
+    own: float
+    total: float
+
+
+class Amounts(NamedTuple):
+    """The rows, largest first."""
+
+    of: str
+    unit: str
+    #: of all rows
+    sum: float
+    rows: list[Row]
+    #: the first line of a report, and what to know about the figures
+    title: str
+    notes: list[str]
+
+
+#: for each stack (-1: lost) and type (-1: not known)
+_Parts = Mapping[tuple[int, int], float]
+
+
+def time(profile: Profile, ticks: Mapping[int, int], choice: Choice,
+         origins: Origins) -> Amounts:
+    """`ticks`: time samples of each stack."""
+    period = _period(profile)
+    count = sum(ticks.values())
+    rows = _rows(profile, {(stack, -1): number * (period or 1.0)
+                           for stack, number in ticks.items()}, choice, origins)
+    apart = "one per %s" % format_seconds(period) if period else (
+        "nobody knows how far apart")
+    title = "%s of time in %s, %s:" % (
+        format_seconds(count * period), format_number(count, "sample"), apart
+    ) if period else "%s of time, %s:" % (format_number(count, "sample"), apart)
+    notes = []
+    if not profile.settings:
+        notes.append("allocations: none were sampled; --allocation-sampling does")
+    return Amounts(TIME, SECONDS if period else SAMPLES, count * (period or 1.0), rows,
+                   title, notes)
+
+
+def _period(profile: Profile) -> float:
+    """Seconds between two time samples; 0.0: not known."""
+    text = profile.settings.get("period", "") if profile.settings else profile.period
+    try:
+        seconds = float(text)
+    except ValueError:
+        return 0.0
+    return seconds if _MIN_PERIOD <= seconds < _MAX_PERIOD else 0.0
+
+
+def resident(profile: Profile, growths: Sequence[Growth], parts: _Parts,
+             choice: Choice, origins: Origins) -> Amounts:
+    """`growths`: of each process; `parts`: of all together."""
+    rows = _rows(profile, parts, choice, origins)
+    unexplained = sum(growth.unexplained for growth in growths)
+    grown = sum(growth.grown for growth in growths)
+    if unexplained:
+        rows.append(Row(Subject(UNEXPLAINED, 0), unexplained, unexplained))
+    sort(rows, choice)
+    first = sum(growth.first for growth in growths)
+    last = sum(growth.last for growth in growths)
+    title = "resident memory: %s at the start, %s at the end; it grew by %s, and " \
+        "shrank by %s (%s of it)" % (
+            format_bytes(first), format_bytes(last), format_bytes(grown),
+            format_bytes(sum(growth.shrunk for growth in growths)),
+            format_number(sum(growth.readings for growth in growths), "reading"))
+    return Amounts(RESIDENT, BYTES, grown, rows, title, [
+        "what it grew by between two readings counts for the stacks that were sampled "
+        "in between, as their bytes are to each other, and for no more than these%s: "
+        "who allocated when the process grew, which need not be who holds it. What it "
+        "shrank by is nobody's" % (
+            "; first for objects that did not die young" if profile.has_lifetimes
+            else ""),
+        *(["%s of it is more than what was sampled in between: libraries in C, the "
+           "interpreter and its machine code, or what the GC sets aside"
+           % format_bytes(unexplained)] if unexplained else [])])
+
+
+def _rows(profile: Profile, parts: _Parts, choice: Choice,
+          origins: Origins) -> list[Row]:
+    places = Places(profile, choice.by, origins)
+    names = TypeNames(profile, group_storage=choice.group_storage)
+    own: dict[Subject, list[float]] = {}
+    total: dict[Subject, list[float]] = {}
+    for (stack, type_), amount in parts.items():
+        of_stack = places.of(stack)
+        shown = names.shown(type_) if TYPE in choice.by else None
+        own.setdefault(of_stack[-1].of_type(shown), []).append(amount)
+        for place in set(of_stack):
+            total.setdefault(place.of_type(shown), []).append(amount)
+    rows = [Row(subject, math.fsum(own.get(subject, ())), math.fsum(amounts))
+            for subject, amounts in total.items()]
+    sort(rows, choice)
+    return rows
+
+
+def sort(rows: list[Row], choice: Choice) -> None:
+    rows.sort(key=lambda row: (
+        (-row.total, -row.own) if choice.sort == TOTAL else (-row.own, -row.total),
+        row.subject))

@@ -1,0 +1,206 @@
+"""What is no allocation: time, and what resident memory grew by."""
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from made_heap import Heap
+from made_profiles import Log, packed
+from report_runs import lines, refused, report
+from vmprof_convert import readers, resident
+from vmprof_convert.estimator import weight_bytes
+from vmprof_convert.model import Profile
+
+MIB = 2**20
+SECOND = 10**9
+
+
+def write(path: Path, log: Log | bytes) -> Path:
+    path.write_bytes(packed(log if isinstance(log, bytes) else log.data()))
+    return path
+
+
+def as_json(path: Path, *options: str) -> dict[str, Any]:
+    done = report(path, "--json", *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def by_name(found: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    return {row["function"]["name"]: (row["self"], row["total"])
+            for row in found["rows"]}
+
+
+@pytest.fixture
+def timed(tmp_path: Path) -> Path:
+    """What vmprof alone writes: one sample each 10 ms."""
+    log = Log()
+    main, work = log.function("main"), log.function("work", 5, "lib.py")
+    for stack in [main], [main, work], [main, work], [main, work, work]:
+        log.raw_stack(log.words(stack), 1)
+    return write(tmp_path / "timed.vmprof", log)
+
+
+def test_a_profile_of_time_shows_it(timed: Path) -> None:
+    assert lines(timed) == [
+        "40 ms of time in 4 samples, one per 10 ms:", "",
+        "the program's own code, with what it calls of libraries:",
+        " time     %  total  function  where",
+        "30 ms  75.0  30 ms  work      lib.py:5",
+        "10 ms  25.0  40 ms  main      app.py:1", "",
+        "allocations: none were sampled; --allocation-sampling does"]
+    assert lines(timed, "--of", "time") == lines(timed)
+    assert lines(timed, "--by", "file", "--sort", "total")[2:5] == [
+        "total      %   self  file", "40 ms  100.0  10 ms  app.py",
+        "30 ms   75.0  30 ms  lib.py"]
+    assert lines(timed, "-n", "1")[-3] == "  ... and 1 function more"
+    assert "| `work` | `lib.py:5` |" in report(timed, "--markdown").stdout
+
+
+def test_time_for_programs(timed: Path) -> None:
+    found = as_json(timed)
+    assert (found["schema"], found["of"], found["unit"]) == (
+        "vmprof-allocation-amounts-1", "time", "seconds")
+    assert found["sum"] == pytest.approx(0.04) and found["mine"] is True
+    assert by_name(found) == {"work": (0.03, 0.03), "main": (0.01, 0.04)}
+    assert as_json(timed, "-n", "1")["rows_left_out"] == 1
+
+
+def test_time_beside_allocations(tmp_path: Path) -> None:
+    log = Log()
+    main, work = log.function("main"), log.function("work")
+    log.settings(period="0.001")
+    log.allocation([main], size=24, time=SECOND)
+    log.tick([main, work], time=SECOND, thread=1)
+    log.tick([main], time=3 * SECOND, thread=2)
+    path = write(tmp_path / "both.vmprof", log)
+    assert lines(path)[0].startswith("allocated in ")
+    assert lines(path)[-1] == (
+        "time samples: 2; --of time adds them up, and --view shows them")
+    assert by_name(as_json(path, "--of", "time")) == {
+        "main": (0.001, 0.002), "work": (0.001, 0.001)}
+    # filters are about these samples, too
+    for options, names in ((("--thread", "1"), {"main", "work"}),
+                           (("--time", "2.."), {"main"}),
+                           (("--function", "work"), {"main", "work"})):
+        assert set(by_name(as_json(path, "--of", "time", *options))) == names
+
+
+def test_time_of_samples_of_no_known_distance(tmp_path: Path) -> None:
+    for period in "", "soon", "nan", "-1", "1e9":
+        log = Log()
+        log.settings(period=period)
+        log.tick([log.function("f")])
+        path = write(tmp_path / "app.vmprof", log)
+        found = as_json(path, "--of", "time")
+        assert (found["unit"], found["sum"], by_name(found)) == (
+            "samples", 1, {"f": (1, 1)})
+        assert lines(path, "--of", "time")[0] == (
+            "1 sample of time, nobody knows how far apart:")
+
+
+def grown(*figures: tuple[int, int], sizes: tuple[tuple[str, int, int], ...]) -> Log:
+    """Readings (second, MiB), and allocations (function, second, size)."""
+    log = Log()
+    log.settings()
+    functions: dict[str, int] = {}
+    for name, time, size in sizes:
+        if name not in functions:
+            functions[name] = log.function(name)
+        log.allocation([functions[name]], size=size, time=time * SECOND)
+    for time, value in figures:
+        log.figure(1, time * SECOND, value * MIB)
+    return log
+
+
+def test_growth_counts_for_what_was_sampled_meanwhile(tmp_path: Path) -> None:
+    path = write(tmp_path / "app.vmprof", grown(
+        (1, 10), (3, 16), (5, 12), (7, 112), sizes=(
+            ("early", 0, 50 * MIB), ("a", 2, 8 * MIB), ("b", 2, 4 * MIB),
+            # the process shrank
+            ("c", 4, 9 * MIB),
+            ("a", 6, 40 * MIB), ("late", 8, 50 * MIB))))
+    found = as_json(path, "--of", "rss")
+    assert (found["unit"], found["sum"]) == ("bytes", 106 * MIB)
+    assert by_name(found) == pytest.approx({
+        "[nothing sampled explains it]": (60 * MIB, 60 * MIB),
+        "a": (44 * MIB, 44 * MIB), "b": (2 * MIB, 2 * MIB)})
+    text = lines(path, "--of", "rss", "--sort", "total")
+    assert text[0] == (
+        "resident memory: 10 MiB at the start, 112 MiB at the end; it grew by 106 MiB, "
+        "and shrank by 4 MiB (4 readings of it)")
+    assert text[4].startswith("60 MiB  56.6  60 MiB  [nothing sampled explains it]")
+    assert any(line.startswith("60 MiB of it is more than what was sampled in between")
+               for line in text)
+    assert [row.split()[0] for row in lines(
+        path, "--of", "rss", "--by", "file")[3:5]] == ["60", "46"]
+
+
+def test_what_died_young_is_not_what_grew(tmp_path: Path) -> None:
+    heap = Heap(interval=500)
+    for _ in range(200):
+        heap.allocate("main keep", ("app.Kept", 1000, math.inf))
+        heap.allocate("main drop", ("app.Dropped", 4000, 0))
+    heap.collect()
+    profile = readers.read_bytes(heap.data())
+
+    def growth(bytes_: float) -> resident.Growth:
+        return resident.growth(with_figures(profile, round(bytes_)))
+
+    names = {number: type_.python for number, type_ in enumerate(profile.types)}
+    bytes_ = dict.fromkeys(names.values(), 0.0)
+    for type_, size, interval in zip(profile.samples.type, profile.samples.size,
+                                     profile.samples.interval):
+        bytes_[names[type_]] += weight_bytes(size, interval, "exponential")
+    little = growth(bytes_["app.Kept"] / 2)
+    assert {names[type_] for _, type_ in little.parts} == {"app.Kept"}
+    assert little.unexplained == 0
+    much = growth(bytes_["app.Kept"] + 1000)
+    assert {names[type_] for _, type_ in much.parts} == {"app.Kept", "app.Dropped"}
+    all_ = growth(sum(bytes_.values()) + 1000)
+    assert all_.unexplained == pytest.approx(1000, abs=1)
+    assert sum(all_.parts.values()) == pytest.approx(sum(bytes_.values()))
+
+
+def with_figures(profile: Profile, bytes_: int) -> Profile:
+    from dataclasses import replace
+
+    from vmprof_convert.model import RESIDENT, Figure
+    return replace(profile, figures=[Figure(RESIDENT, -1, MIB),
+                                     Figure(RESIDENT, profile.end, MIB + bytes_)])
+
+
+def test_growth_of_several_processes_adds_up(tmp_path: Path) -> None:
+    paths = []
+    for number in 1, 2:
+        log = grown((1, 10), (3, 14), sizes=(("shared", 2, 8 * MIB),))
+        paths.append(write(tmp_path / ("%d.vmprof" % number), log))
+    assert by_name(as_json(paths[0], str(paths[1]), "--of", "rss")) == {
+        "shared": (8 * MIB, 8 * MIB)}
+
+
+@pytest.mark.parametrize("options,why", [
+    (("--of", "time"), "there are no time samples here, which --of time needs: "
+                       "--period takes some"),
+    (("--of", "rss"), "resident memory was read not at all in this run, and what it "
+                      "grew by takes two readings: it is read ten times a second"),
+    (("--of", "rss", "--tree"), "--tree is about bytes: leave out --of rss"),
+    (("--of", "time", "--focus", "f"), "--focus is about bytes: leave out --of time"),
+    (("--of", "time", "--leaks"), "--leaks is about bytes: leave out --of time"),
+    (("--of", "time", "--sort", "alive"),
+     "--sort alive is about bytes: write self or total, or leave out --of time"),
+    (("--of", "time", "--by", "type"), "time is of no type: leave out --by type"),
+    (("--of", "rss", "--thread", "1"),
+     "resident memory is the whole process's: of the filters, --process and --mine "
+     "are for --of rss"),
+])
+def test_what_can_not_be(tmp_path: Path, options: tuple[str, ...], why: str) -> None:
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=24, time=SECOND)
+    assert refused(write(tmp_path / "app.vmprof", log), *options).endswith(": " + why)
