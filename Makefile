@@ -76,12 +76,17 @@ lint: .build/test
 
 PROFILER := https://profiler.firefox.com
 
-pictures: .build/pictures
+pictures: .build/pictures .build/page .build/system-go
 	.build/pictures-pypy/bin/pypy3 -m vmprof --allocation-sampling 16k \
 		-o .build/shop.vmprof converter/pictures/shop.py 20
 	.venv/bin/vmprof-convert .build/shop.vmprof -o .build/shop.json.gz
 	PATH="$$PWD/.venv/bin:$$PATH" NODE_PATH=.node/pictures/node_modules \
 		node .node/pictures/take.mjs .build/shop.json.gz converter/pictures $(PROFILER)
+	for suffix in html speedscope.json pb.gz; do \
+		.venv/bin/vmprof-convert .build/shop.vmprof -o .build/shop.$$suffix || exit 1; \
+	done
+	PATH="$$PWD/.venv/bin:$$PATH" node .node/pictures/viewers.mjs .build/shop \
+		converter/pictures
 
 bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \
 		.build/python2 .build/rpython/pristine
@@ -263,7 +268,7 @@ PYPERFORMANCE := pyperformance==1.11.0
 	command -v chromium >/dev/null || need="$$need chromium fonts-dejavu-core"; \
 	$(call apt_install,$$need)
 	mkdir -p .node/pictures
-	cp converter/pictures/package.json converter/pictures/take.mjs .node/pictures/
+	cp converter/pictures/package.json converter/pictures/*.mjs .node/pictures/
 	PATH="$$PWD/.venv/bin:$$PATH" npm install --silent --no-audit --no-fund \
 		--prefix .node/pictures
 	[ -e .build/pictures-pypy ] || $(PYPY) -m venv .build/pictures-pypy

@@ -122,7 +122,7 @@ PLANTED = {
     **{"the writer %s knows no other" % name.partition(".")[0]: [
         (WRITERS + "." + name, WRITERS + ".table")]
        for name in ("chrome", "collapsed", "diff_json", "html.table", "pprof",
-                    "speedscope")},
+                    "speedscope", "vmprof")},
     "the Firefox builder knows the format, and no profile": [
         (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".units"),
         (FORMAT + ".threads", FIREFOX + ".convert")],
