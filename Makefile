@@ -37,7 +37,7 @@ WORKERS := 2
 IN_PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 ENVIRONMENTS := .build/pypy .build/python .build/test .build/bench .build/node \
 	.build/python2 .build/pypy27 .build/rpython/tree .build/rpython/pristine \
-	.build/page .build/system-rpython .build/system-suites .build/system-go
+	.build/page .build/pytest .build/system-rpython .build/system-suites .build/system-go
 
 INTEGRATION := $(shell find vmprof-integration -name '*.py' -o -name '*.[ch]' \
 	-o -name '*.toml' -o -name '*.pth' -o -name '*.rst')
@@ -89,12 +89,17 @@ lint: .build/test
 
 PROFILER := https://profiler.firefox.com
 
-pictures: .build/pictures
+pictures: .build/pictures .build/page .build/system-go
 	.build/pictures-pypy/bin/pypy3 -m vmprof --allocation-sampling 16k \
 		-o .build/shop.vmprof converter/pictures/shop.py 20
 	.venv/bin/vmprof-convert .build/shop.vmprof -o .build/shop.json.gz
 	PATH="$$PWD/.venv/bin:$$PATH" NODE_PATH=.node/pictures/node_modules \
 		node .node/pictures/take.mjs .build/shop.json.gz converter/pictures $(PROFILER)
+	for suffix in html speedscope.json pb.gz; do \
+		.venv/bin/vmprof-convert .build/shop.vmprof -o .build/shop.$$suffix || exit 1; \
+	done
+	PATH="$$PWD/.venv/bin:$$PATH" node .node/pictures/viewers.mjs .build/shop \
+		converter/pictures
 
 bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \
 		.build/pypy27 .build/rpython/pristine
@@ -212,6 +217,11 @@ endef
 	$(call install,.venv/bin/python,$(PACKAGES))
 	@touch $@
 
+# pytest for PyPy, for tests of its plugin: nothing of it is among PyPy's packages
+.build/pytest: tests/requirements-pypy-pytest.txt | .venv-pypy
+	.venv-pypy/bin/pypy3 $(PIP_INSTALL) --target .build/pytest-pypy --upgrade -r $<
+	@touch $@
+
 # what draws the study's plots, too: its types are checked
 .build/test: tests/requirements.txt benchmarks/requirements/study.txt \
 		tests/requirements-pypy.txt | .build/python .build/pypy
@@ -273,7 +283,7 @@ PYPERFORMANCE := pyperformance==1.11.0
 	command -v chromium >/dev/null || need="$$need chromium fonts-dejavu-core"; \
 	$(call apt_install,$$need)
 	mkdir -p .node/pictures
-	cp converter/pictures/package.json converter/pictures/take.mjs .node/pictures/
+	cp converter/pictures/package.json converter/pictures/*.mjs .node/pictures/
 	PATH="$$PWD/.venv/bin:$$PATH" npm install --silent --no-audit --no-fund \
 		--prefix .node/pictures
 	[ -e .build/pictures-pypy ] || $(PYPY) -m venv .build/pictures-pypy

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
-from vmprof_convert import formats, judge_command, options, run_files
+from vmprof_convert import formats, options, run_files
 from vmprof_convert.errors import FileError, ProfileError, about
 from vmprof_convert.formats import AXES, FIREFOX, FORMATS, Format
 from vmprof_convert.model import Profile
@@ -20,6 +20,8 @@ from vmprof_convert.run_files import STANDARD, File
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+#: commands of judge_command.py; a profile of this name is ./diff
+JUDGING = ("diff", "check")
 
 
 class _Failed(Exception):
@@ -286,8 +288,9 @@ def main(arguments: Sequence[str] | None = None, *,
     if arguments is None:
         arguments = sys.argv[1:]
     try:
-        # a profile of this name is ./diff
-        if arguments and arguments[0] in (judge_command.DIFF, judge_command.CHECK):
+        if arguments and arguments[0] in JUDGING:
+            # without what only it needs
+            from vmprof_convert import judge_command
             with _writing():
                 return judge_command.run(arguments)
         _run(_parse(_parser(command), arguments), name)

@@ -82,6 +82,12 @@ def _html(profile: Profile, out: BinaryIO, options: argparse.Namespace,
     return html.write(profile, out, progress)
 
 
+def _vmprof(profile: Profile, out: BinaryIO, options: argparse.Namespace,
+            progress: Progress) -> Sequence[str]:
+    from vmprof_convert.writers import vmprof
+    return vmprof.write(profile, out)
+
+
 FORMATS = {format_.name: format_ for format_ in (
     Format(FIREFOX, (".json", ".json.gz"), "the Firefox Profiler's", _firefox,
            default=".json.gz", options=("sources", "axis")),
@@ -93,6 +99,7 @@ FORMATS = {format_.name: format_ for format_ in (
            options=("weight",)),
     Format("chrome", (".heapprofile",), "that of Chrome's DevTools", _chrome,
            default=".heapprofile"),
+    Format("vmprof", (".prof",), "stock vmprof's", _vmprof, default=".prof"),
     Format(TABLE, (".txt",), "a table"),
     Format(MARKDOWN, (".md",), "Markdown"),
     # other JSON is the Profiler's, so that this has to be asked for

@@ -14,6 +14,7 @@ from vmprof_convert import verdicts
 from vmprof_convert.errors import ProfileError, about
 from vmprof_convert.model import Profile
 from vmprof_convert.options import (
+    BYTES,
     DEFAULT_LIMIT,
     JSON,
     MARKDOWN,
@@ -23,7 +24,6 @@ from vmprof_convert.options import (
 )
 from vmprof_convert.printable import printable
 from vmprof_convert.verdicts import Condition
-from vmprof_convert.view import output
 
 if TYPE_CHECKING:
     from vmprof_convert import diff
@@ -42,10 +42,14 @@ _SUFFIXES = {".txt": TABLE, ".md": MARKDOWN, ".json": JSON,
 
 def run(arguments: Sequence[str]) -> int:
     """`arguments`: from the command's name on.  Returns the exit code.  Raises
-    FileError, ProfileError or OutputError."""
+    FileError or ProfileError."""
     name, *rest = arguments
     options = _parse(name, rest)
-    failed = (_diff if name == DIFF else _check)(options)
+    from vmprof_convert.view.output import OutputError
+    try:
+        failed = (_diff if name == DIFF else _check)(options)
+    except OutputError as error:
+        raise ProfileError(str(error)) from error
     return EXIT_FAILED if failed else 0
 
 
@@ -118,6 +122,9 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
         if getattr(options, given) not in (None, False):
             parser.error("--%s is for reports, and not for a difference"
                          % given.replace("_", "-"))
+    if options.of not in (None, BYTES):
+        parser.error("--of %s is for reports: a difference is of bytes and objects"
+                     % options.of)
     if options.to is None:
         options.to = options.form
         if options.output:
@@ -171,6 +178,7 @@ def _diff(options: argparse.Namespace) -> bool:
     from vmprof_convert.summary import Choice
     paths = options.profiles
     if options.output:
+        from vmprof_convert.view import output
         for path in paths:
             output.check_target(options.output, path)
     profiles = [_read(path, options) for path in paths]
@@ -234,6 +242,7 @@ def _write_stacks(form: str, sides: diff.Sides, out: io.BytesIO) -> list[str]:
 def _write(options: argparse.Namespace, text: str, data: bytes) -> None:
     """`data`, of formats that are no text; of those `text` is what was found."""
     if options.output:
+        from vmprof_convert.view import output
         output.write(options.output, data or text.encode("utf-8", "backslashreplace"))
         _say("wrote %s" % options.output)
         if data:

@@ -3,7 +3,7 @@ added up."""
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 from vmprof_convert.delegation import Missing, missing
@@ -23,6 +23,8 @@ SELF, TOTAL, OBJECTS, ALIVE = "self", "total", "objects", "alive"
 
 #: samples that are alike are counted before they are added up; of so many kinds
 _MAX_GROUPS = 10000
+#: so many rows of a table are counted at once
+_TOGETHER = 2**16
 
 
 class Choice(NamedTuple):
@@ -184,6 +186,17 @@ class Tally:
         if len(self._groups) == _MAX_GROUPS:
             self._add_up()
 
+    def add_alike(self, counts: Mapping[tuple[int, int, int, int, int], int]) -> None:
+        """How often there are samples of this stack, type, fate, size and interval."""
+        for (stack, type_, fate, size, interval), count in counts.items():
+            if not size:
+                self.ticks[stack] = self.ticks.get(stack, 0) + count
+                continue
+            group = stack, type_, self._states[fate], size, interval
+            self._groups[group] = self._groups.get(group, 0) + count
+        if len(self._groups) >= _MAX_GROUPS:
+            self._add_up()
+
     def add_object(self, key: int, type_: int, survived: int) -> None:
         pass
 
@@ -276,6 +289,14 @@ def tally_of(profile: Profile, at: int | None) -> Tally:
     tally = Tally(at)
     tally.begin(profile.settings)
     samples = profile.samples
+    if at is None:
+        # what is alike is counted in C
+        for start in range(0, len(samples), _TOGETHER):
+            part = slice(start, start + _TOGETHER)
+            tally.add_alike(collections.Counter(zip(
+                samples.stack[part], samples.type[part], samples.fate[part],
+                samples.size[part], samples.interval[part])))
+        return tally
     for row in zip(samples.stack, samples.time, samples.thread, samples.size,
                    samples.interval, samples.memory, samples.type, samples.fate,
                    samples.collected, samples.ended):

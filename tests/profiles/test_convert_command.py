@@ -171,7 +171,7 @@ def test_outputs_that_can_not_be(folder: Path,
     for target in "a.xls", "":
         said = wrong(capsys, "app.vmprof", "-o", target)
         assert said.startswith("%s: the output's name must end with .json or .json.gz "
-                               "or .pb.gz or " % target)
+                               "or .html or " % target)
         assert said.endswith(" or .txt or .md; or say with --to what it is to be")
 
 

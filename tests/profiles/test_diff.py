@@ -383,6 +383,7 @@ def test_names_are_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     (["a.vmprof", "b.vmprof", "--between", "x..y"], "2 profiles were named"),
     (["a.vmprof", "b.vmprof", "-o", "x.svg"], "the output's name must end with .txt"),
     (["a.vmprof", "b.vmprof", "--tree"], "--tree is for reports"),
+    (["a.vmprof", "b.vmprof", "--of", "rss"], "--of rss is for reports"),
     (["a.vmprof", "b.vmprof", "--fail-if", "alive >"], "'alive >' is no condition"),
 ])
 def test_arguments_that_make_no_sense(

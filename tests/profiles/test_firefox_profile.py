@@ -76,7 +76,7 @@ def test_allocations_have_their_times_and_no_addresses() -> None:
         log.allocation([f], size=24, time=moment)
     profile = converted(log)
     table = profile["threads"][0]["nativeAllocations"]
-    assert table["time"] == [2.5, 7.0, 9.000001]
+    assert table["time"] == [2.5, 7.0, 9.0]
     # else the front end offers "retained memory", of which nothing is known
     assert set(table) == {"length", "time", "stack", "weight", "weightType"}
 

@@ -96,7 +96,7 @@ def test_each_function_s_bytes_and_objects(pprof: Run) -> None:
         assert sample.labels["thread"] == "MainThread"
         for name, value in sample.values.items():
             sums[sample.functions[-1], sample.labels["type"]][name] += value
-    rows = {(label(row.function), row.subject.type.name): row.own
+    rows = {(label(row.function).replace(".py", ""), row.subject.type.name): row.own
             for row in heap.rows
             if row.subject.type is not None and row.own.sum().samples}
     assert sums.keys() == rows.keys() and len(rows) == 9
@@ -124,12 +124,12 @@ def test_top(pprof: Run) -> None:
     name = write(log.data())
     text = pprof("-top", "-unit=B", name)
     assert "Type: alloc_space\n" in text
-    assert flat(text) == {"work (work.py:11)": 80_000, "[stack lost]": 50_000,
+    assert flat(text) == {"work (work:11)": 80_000, "[stack lost]": 50_000,
                           "[starting and ending the run]": 60_000}
     text = pprof("-top", "-sample_index=cpu", name)
-    assert re.search(r"20ms +100% +100% +20ms +100% +work \(work.py:11\)", text)
+    assert re.search(r"20ms +100% +100% +20ms +100% +work \(work:11\)", text)
     assert flat(pprof("-top", "-unit=B", "-tagfocus=thread=worker;1", name)) == {
-        "work (work.py:11)": 40_000}
+        "work (work:11)": 40_000}
 
 
 def test_executed_lines_and_files(pprof: Run) -> None:
@@ -139,7 +139,19 @@ def test_executed_lines_and_files(pprof: Run) -> None:
     log.raw_stack([f, 1, 0], thread=4321)
     log.allocation([f], size=24)
     text = pprof("-raw", write(log.data()))
-    assert "f (app.py:10) /srv/app/app.py:10" in text
+    assert "f (app:10) /srv/app/app.py:10" in text
+
+
+def test_no_name_has_a_dot(pprof: Run) -> None:
+    """Its flame graph would show what is behind it alone."""
+    log = Log()
+    f = log.function("f", 3, "/usr/lib/pypy3.9/concurrent/futures/a.b.py")
+    g = log.function("g", 4, "<frozen importlib._bootstrap>")
+    log.settings()
+    log.allocation([f, g], size=24)
+    sample, = raw(pprof("-raw", write(log.data())))
+    assert sample.functions[0] == "f (concurrent/futures/a/b:3)"
+    assert sample.functions[1].startswith("g (<frozen importlib/_bootstrap>:4)")
 
 
 def test_a_difference(pprof: Run) -> None:
@@ -154,7 +166,7 @@ def test_a_difference(pprof: Run) -> None:
     before = write(one(20_000), name="before")
     after = write(one(90_000), name="after")
     text = pprof("-top", "-unit=B", "-diff_base", before, after)
-    assert flat(text) == {"grows (app.py:1)": 70_000}
+    assert flat(text) == {"grows (app:1)": 70_000}
 
 
 def test_several_processes_have_a_label(pprof: Run) -> None:
@@ -185,7 +197,7 @@ def test_our_difference_is_pprof_s(pprof: Run) -> None:
     write(one(90_000, 50_000, 30_000), name="after")
     assert cli.main(["diff", "before.vmprof", "after.vmprof", "-o", "d.pb.gz"]) == 0
     ours = pprof("-top", "-unit=B", "d.pb.gz")
-    assert flat(ours) == {"grows (app.py:1)": 70_000, "shrinks (app.py:1)": -40_000}
+    assert flat(ours) == {"grows (app:1)": 70_000, "shrinks (app:1)": -40_000}
     theirs = pprof("-top", "-unit=B", "-diff_base", "before.pb.gz", "after.pb.gz")
     assert flat(ours) == flat(theirs)
     # shares are of what there was before
@@ -241,6 +253,6 @@ def test_an_object_is_no_more_than_it_stands_for(pprof: Run) -> None:
     heap.log.allocation(heap._stack(["other"]), size=24, interval=1000, time=heap.now)
     heap.collect()
     found = raw(pprof("-raw", write(heap.data())))
-    other, = (sample for sample in found if sample.functions == ("other (app.py:1)",))
+    other, = (sample for sample in found if sample.functions == ("other (app:1)",))
     assert other.values["alloc_space"] == pytest.approx(
         weight_bytes(24, 1000, "exponential"), abs=1)

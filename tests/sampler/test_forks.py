@@ -1,5 +1,5 @@
 """Processes that a sampled program makes are not disturbed; with --no-follow, they
-are not sampled, and counted.  (test_processes.py: those that are.)"""
+are not sampled, and counted.  (test_children.py: those that are.)"""
 from __future__ import annotations
 
 import os

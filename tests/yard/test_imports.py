@@ -80,12 +80,16 @@ RULES = {
         (ENGINES,), (SAMPLER,),
         allowed=(ENGINES, *(SAMPLER + "." + name for name in (
             "errors", "interrupts", "processes", "settings")))),
+    # for types alone; that it loads nothing, test_pytest_plugin.py sees
     "a program that is sampled loads no reader": Rule(
-        (SAMPLER,), (CONVERT,), is_lazy=True),
+        (SAMPLER,), (CONVERT,), excepted=(SAMPLER + ".pytest_plugin",),
+        is_lazy=True),
     "only who shows a report asks for one": Rule(
         (SAMPLER,), (CONVERT,), excepted=(
             # snapshots are read while the program runs
             SAMPLER + ".tracemalloc",
+            # a test has ended when it is judged
+            SAMPLER + ".pytest_plugin",
             # the command line: whether it is there, before the program runs
             SAMPLER + ".__main__", SAMPLER + ".cli")),
 }
@@ -118,7 +122,7 @@ PLANTED = {
     **{"the writer %s knows no other" % name.partition(".")[0]: [
         (WRITERS + "." + name, WRITERS + ".table")]
        for name in ("chrome", "collapsed", "diff_json", "html.table", "pprof",
-                    "speedscope")},
+                    "speedscope", "vmprof")},
     "the Firefox builder knows the format, and no profile": [
         (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".units"),
         (FORMAT + ".threads", FIREFOX + ".convert")],

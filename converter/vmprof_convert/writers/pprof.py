@@ -138,9 +138,9 @@ class _File:
         found = self._functions.get(place)
         if found is None:
             found = self._functions[place] = len(self._functions) + 1
-            # pprof takes functions of one name for one function; and a name that
-            # is the system's, too, for mangled C++, of which it drops a part
-            name = self._string(place.text or "?")
+            # A name that is the system's, too, it takes for mangled C++, of which it
+            # drops a part
+            name = self._string(_name(place) or "?")
             self._tables += _bytes(
                 _FUNCTION, _number(1, found) + _number(2, name)
                 + _number(4, self._string(place.file)) + _number(5, place.line))
@@ -182,6 +182,13 @@ class _File:
 
     def _value_type(self, type_: str, unit: str) -> bytes:
         return _number(1, self._string(type_)) + _number(2, self._string(unit))
+
+
+def _name(place: Place) -> str:
+    """main (app:12): pprof takes functions of one name for one function, and shows of
+    a name what is behind its last dot."""
+    path = place.path.removesuffix(".py").replace(".", "/")
+    return place._replace(path=path).text
 
 
 class _Locations(dict[Frame, bytes]):

@@ -1,7 +1,9 @@
 """Where things are on the x axis: in time, or in bytes allocated."""
 from __future__ import annotations
 
+import array
 import bisect
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from vmprof_convert.errors import ProfileError
@@ -20,7 +22,7 @@ _MAX_RUN = 1e8
 class Axis:
     """Milliseconds since the start, or bytes allocated since then."""
 
-    def __init__(self, profile: Profile, weights: list[int], unit: str):
+    def __init__(self, profile: Profile, weights: Sequence[int], unit: str):
         """`weights`: bytes that each sample stands for.  Raises ProfileError if
         there are none."""
         self.unit = unit
@@ -39,20 +41,40 @@ class Axis:
             self._times = [milliseconds[row] for row in rows]
             self._bytes = list(accumulate(weights[row] for row in rows))
         #: of each sample
-        self.samples = (milliseconds if unit == TIME
-                        else list(map(self._place, milliseconds)))
-        if unit == BYTES:
+        self.samples: Sequence[float] = milliseconds if unit == TIME else array.array(
+            "q", map(self._place, milliseconds))
+        if isinstance(self.samples, array.array) and unit == BYTES:
             for row, place in zip(rows, self._bytes):
                 self.samples[row] = place
 
     def at(self, nanoseconds: int) -> float:
         """The place of a moment since the start."""
-        milliseconds = nanoseconds / 1e6
+        milliseconds = _milliseconds(nanoseconds)
         return milliseconds if self.unit == TIME else self._place(milliseconds)
 
-    def _place(self, milliseconds: float) -> float:
+    def all_at(self, nanoseconds: Iterable[int]) -> list[float]:
+        """Likewise of many moments, of which few differ."""
+        known = _Places(self.at)
+        return list(map(known.__getitem__, nanoseconds))
+
+    def _place(self, milliseconds: float) -> int:
         before = bisect.bisect_right(self._times, milliseconds)
         return self._bytes[before - 1] if before else 0
+
+
+class _Places(dict[int, float]):
+    def __init__(self, at: Callable[[int], float]) -> None:
+        super().__init__()
+        self._at = at
+
+    def __missing__(self, nanoseconds: int) -> float:
+        place = self[nanoseconds] = self._at(nanoseconds)
+        return place
+
+
+def _milliseconds(nanoseconds: int) -> float:
+    # more digits make the file larger, and nobody sees them
+    return nanoseconds // 1000 / 1e3
 
 
 def _interval(profile: Profile) -> float:
@@ -79,16 +101,19 @@ def _interval(profile: Profile) -> float:
     return seconds * 1e3
 
 
-def _times(profile: Profile, interval: float) -> list[float]:
+def _times(profile: Profile, interval: float) -> array.array[float]:
     """The samples' times in milliseconds since the start."""
     # Samples without times are spread evenly over the run, in the order of the
     # file: that is all that is known of them.
-    times = []
+    stamps = profile.samples.time
+    if not stamps or min(stamps) >= 0:
+        return array.array("d", [stamp // 1000 / 1e3 for stamp in stamps])
+    times = array.array("d")
     untimed = 0
-    for stamp in profile.samples.time:
+    for stamp in stamps:
         if stamp < 0:
             times.append(untimed * interval)
             untimed += 1
         else:
-            times.append(stamp / 1e6)
+            times.append(_milliseconds(stamp))
     return times

@@ -1,14 +1,15 @@
 """From a profile to the Firefox Profiler's format."""
 from __future__ import annotations
 
+import array
 import collections
 import gc
 import json
 import operator
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
-from typing import BinaryIO, NamedTuple, TypeVar, Union
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from itertools import accumulate, chain
+from typing import Any, BinaryIO, NamedTuple, TypeVar, Union, cast
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import weight_bytes, weight_objects
@@ -24,7 +25,7 @@ from vmprof_convert.writers.firefox.format.builder import ProfileBuilder
 from vmprof_convert.writers.firefox.format.counters import Counter
 from vmprof_convert.writers.firefox.format.json_types import Json
 from vmprof_convert.writers.firefox.format.threads import Thread
-from vmprof_convert.writers.firefox.lives import End
+from vmprof_convert.writers.firefox.lives import Ends
 from vmprof_convert.writers.firefox.stacks import Stacks
 
 __all__ = ["BYTES", "TIME", "convert", "encode", "query", "write"]
@@ -33,6 +34,8 @@ __all__ = ["BYTES", "TIME", "convert", "encode", "query", "write"]
 END_OF_TIME = 253402300800.0
 #: When objects were made is not what their track is for: it has fewer rows.
 _OBJECT_BINS = 50
+#: so many numbers are written at once
+_PIECE = 2**15
 #: characters of a name that are shown
 MAX_NAME = 100
 
@@ -51,18 +54,46 @@ def write(profile: Profile, out: BinaryIO,
     was_on = gc.isenabled()
     gc.disable()
     try:
-        data = encode(convert(profile, progress, unit=unit, texts=texts,
-                              missing_texts=missing_texts))
+        converted = convert(profile, progress, unit=unit, texts=texts,
+                            missing_texts=missing_texts)
+        for text in _encoded(converted):
+            out.write(text.encode("ascii"))
     finally:
         if was_on:
             gc.enable()
-    out.write(data)
 
 
 def encode(profile: Json) -> bytes:
     """JSON.  Raises ValueError for NaN and infinities, which JSON has not."""
-    return json.dumps(profile, separators=(",", ":"),
-                      allow_nan=False).encode("ascii")
+    return "".join(_encoded(profile)).encode("ascii")
+
+
+def _encoded(value: object) -> Iterator[str]:
+    """In pieces: of a long column, a list of all its numbers takes five times as much
+    as the array that it is."""
+    if isinstance(value, dict):
+        yield "{"
+        for number, (key, part) in enumerate(value.items()):
+            yield "%s%s:" % ("," if number else "", json.dumps(key))
+            yield from _encoded(part)
+        yield "}"
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for number, part in enumerate(value):
+            yield "," if number else "["
+            yield from _encoded(part)
+        yield "]"
+    elif isinstance(value, array.array) and len(value):
+        for start in range(0, len(value), _PIECE):
+            # numbers are written as in JSON; json itself takes twice as long
+            text = str(value[start:start + _PIECE].tolist())
+            if "n" in text:
+                raise ValueError("a number that JSON has not")
+            yield ("," if start else "[") + text[1:-1].replace(" ", "")
+        yield "]"
+    elif isinstance(value, array.array):
+        yield "[]"
+    else:
+        yield json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def convert(profile: Profile,
@@ -108,9 +139,11 @@ class _Track(NamedTuple):
     process: _Process
     name: str
     tid: Union[int, str]
+    #: numbers of its threads
+    numbers: Set[int]
     #: rows of the samples, by time
-    ticks: list[int]
-    allocations: list[int]
+    ticks: Sequence[int]
+    allocations: Sequence[int]
 
 
 class _Conversion:
@@ -119,6 +152,10 @@ class _Conversion:
         self._names = names(profile)
         self._weights = _weights(profile, weight_bytes)
         self._axis = Axis(profile, self._weights, unit)
+        self._threads = set(profile.samples.thread)
+        self._ends = lives.find_ends(
+            profile.samples, range(len(profile.samples)) if profile.has_lifetimes
+            else (), self._axis, self._weights)
         self._origins = Origins(profile)
         self._command = printable(profile.command)
         self._product = _PRODUCTS.get(profile.interpreter,
@@ -144,7 +181,7 @@ class _Conversion:
         profile, builder, times = self._profile, self._builder, self._axis.samples
         if texts:
             builder.set_sources(texts)
-        everything = _ascending(range(len(times)), times)
+        everything = _ascending(times)
         tracks = self._tracks(everything)
         processes = list({track.process.pid: track.process
                           for track in tracks}.values())
@@ -152,8 +189,6 @@ class _Conversion:
         found = stacks.add(
             profile, builder, self._origins, progress,
             has_idle=any(track.allocations for track in tracks))
-        ends = (lives.find_ends(profile, self._axis, self._weights)
-                if profile.has_lifetimes else {})
         end = max(builder.end, times[everything[-1]])
         for track in tracks:
             thread = self._thread(track.process, track.name, track.tid)
@@ -163,7 +198,7 @@ class _Conversion:
             else:
                 self._draw(thread, track.allocations, found.code, self._weights,
                            threads.BYTES, end, found)
-            self._set_allocations(thread, track.allocations, found, ends)
+            self._set_allocations(thread, track, found)
             process = track.process
             if thread.main and process.profile:
                 markers = lives.find_markers(
@@ -172,7 +207,7 @@ class _Conversion:
                 thread.set_markers(markers, [builder.string(marker.name)
                                              for marker in markers])
             builder.add_thread(thread)
-        allocations = [row for row in everything if profile.samples.size[row]]
+        allocations = _allocations(everything, profile.samples.size)
         if allocations:
             thread = self._thread(tracks[0].process, "Objects (number)", "objects")
             self._draw(thread, allocations, found.typed,
@@ -180,7 +215,7 @@ class _Conversion:
                        found, _OBJECT_BINS)
             builder.add_thread(thread)
         for process in processes:
-            self._add_counters(process, rows[process.pid], ends)
+            self._add_counters(process, rows[process.pid])
         info.describe(profile, builder, missing_texts)
         return builder.build()
 
@@ -209,18 +244,18 @@ class _Conversion:
                 process.begin, process.threads))
         return result
 
-    def _tracks(self, everything: list[int]) -> list[_Track]:
+    def _tracks(self, everything: Sequence[int]) -> list[_Track]:
         """All threads of each process, if there are several; then each, what
         allocated most first."""
         profile = self._profile
         sizes = profile.samples.size
-        rows: dict[int, tuple[list[int], list[int]]] = collections.defaultdict(
-            lambda: ([], []))
-        bytes_: dict[int, int] = collections.defaultdict(int)
+        rows: dict[int, tuple[array.array[int], array.array[int]]] = (
+            collections.defaultdict(lambda: (array.array("i"), array.array("i"))))
+        of_thread = profile.samples.thread
         for row in everything:
-            tid = profile.samples.thread[row]
-            rows[tid][sizes[row] > 0].append(row)
-            bytes_[tid] += self._weights[row]
+            rows[of_thread[row]][sizes[row] > 0].append(row)
+        bytes_ = {number: sum(map(self._weights.__getitem__, allocations))
+                  for number, (_, allocations) in rows.items()}
 
         def rank(number: int) -> tuple[int, int]:
             return -bytes_[number], -len(rows[number][0])
@@ -240,12 +275,12 @@ class _Conversion:
                         if profile.samples.thread[row] in chosen]
                 tracks.append(_Track(
                     process, "All threads" if process.profile else process.name,
-                    "all", [row for row in all_ if not sizes[row]],
+                    "all", chosen, [row for row in all_ if not sizes[row]],
                     [row for row in all_ if sizes[row]]))
             if process.profile:
                 tracks += [_Track(process, self._thread_name(
                     number, process.threads[number]), process.threads[number],
-                    *rows[number]) for number in numbers]
+                    {number}, *rows[number]) for number in numbers]
         return tracks
 
     def _thread_name(self, number: int, tid: int) -> str:
@@ -255,61 +290,64 @@ class _Conversion:
         # PyPy's own time samples don't tell which thread they met
         return "Thread %d" % tid if tid else "All threads"
 
-    def _draw(self, thread: Thread, rows: list[int], stacks_: list[int],
-              weights: list[int], unit: str, end: float, found: Stacks,
+    def _draw(self, thread: Thread, rows: Sequence[int], stacks_: Sequence[int],
+              weights: Sequence[int], unit: str, end: float, found: Stacks,
               bins: int = activity.BINS) -> None:
-        times = self._axis.samples
         thread.set_samples(*activity.summarize(
-            ((times[row], stacks_[row], weights[row]) for row in rows), end,
-            found.idle, bins), unit)
+            _pick(self._axis.samples, rows), _pick(stacks_, rows),
+            _pick(weights, rows), end, found.idle, bins), unit)
 
-    def _set_allocations(self, thread: Thread, rows: list[int], found: Stacks,
-                         ends: dict[int, End]) -> None:
-        times = self._axis.samples
+    def _ends_of(self, numbers: Set[int]) -> Ends:
+        """Of these threads."""
+        of_thread, rows, times = self._profile.samples.thread, *self._ends
+        if numbers >= self._threads:
+            return self._ends
+        at = array.array("i", (at for at, row in enumerate(rows)
+                               if of_thread[row] in numbers))
+        return Ends(_pick(rows, at), _pick(times, at))
+
+    def _set_allocations(self, thread: Thread, track: _Track, found: Stacks) -> None:
+        times, rows = self._axis.samples, track.allocations
         if self._profile.has_lifetimes:
-            entries = lives.births_and_deaths(
-                rows, times, found.typed, self._weights, ends, found.sites)
-            thread.set_allocations(*map(list, zip(*entries)) if entries
-                                   else ([], [], []))
+            thread.set_allocations(*lives.births_and_deaths(
+                rows, self._ends_of(track.numbers), self._profile.samples, times,
+                found.typed, self._weights, found.sites))
         else:
             thread.set_allocations(_pick(times, rows), _pick(found.typed, rows),
                                    _pick(self._weights, rows))
 
     def _rows(self, processes: list[_Process],
-              everything: list[int]) -> dict[str, list[int]]:
+              everything: Sequence[int]) -> dict[str, Sequence[int]]:
         """Of each process, by its number."""
         if len(processes) == 1:
             return {processes[0].pid: everything}
-        result: dict[str, list[int]] = {process.pid: [] for process in processes}
+        result = {process.pid: array.array("i") for process in processes}
         of_thread = {number: result[process.pid] for process in processes
                      if process.profile for number in process.threads}
         for row in everything:
             of_thread[self._profile.samples.thread[row]].append(row)
         return {**result, processes[0].pid: everything}
 
-    def _add_counters(self, process: _Process, rows: list[int],
-                      ends: dict[int, End]) -> None:
+    def _add_counters(self, process: _Process, rows: Sequence[int]) -> None:
         """`rows`: of its samples, by time."""
         times, weights, sizes = (self._axis.samples, self._weights,
                                  self._profile.samples.size)
-        allocations = [row for row in rows if sizes[row]]
+        allocations = _allocations(rows, sizes)
+        made = _pick(times, allocations), _pick(weights, allocations)
         # over bytes, the rate of bytes is 1
         if allocations and self._axis.unit == TIME:
-            self._builder.add_counter(Counter.rate(
-                _pick(times, allocations), _pick(weights, allocations)), process.pid)
+            self._builder.add_counter(Counter.rate(*made), process.pid)
         if allocations and self._profile.has_lifetimes:
-            changes = sorted([
-                *((times[row], weights[row]) for row in allocations),
-                *((ends[row][0], -weights[row]) for row in allocations
-                  if row in ends)], key=operator.itemgetter(0))
-            self._builder.add_counter(Counter.held(*map(list, zip(*changes))),
-                                      process.pid)
+            ends = self._ends_of(process.threads.keys())
+            self._builder.add_counter(Counter.held(
+                *made, ends.times, _pick(weights, ends.rows)), process.pid)
         resident = self._resident(process, rows)
         if resident:
             self._builder.add_counter(Counter.resident(*map(list, zip(*resident))),
                                       process.pid)
 
-    def _resident(self, process: _Process, rows: list[int]) -> list[tuple[float, int]]:
+    def _resident(self, process: _Process,
+                  rows: Sequence[int]) -> list[tuple[float, int]]:
         """Times and bytes: as they were read now and then, or else with samples."""
         if process.profile is None:
             return []       # what processes share would count for each
@@ -321,24 +359,40 @@ class _Conversion:
         return [(times[row], memory[row] * 1024) for row in rows if memory[row] > 0]
 
 
-def _pick(column: Sequence[_T], rows: list[int]) -> list[_T]:
-    return list(map(column.__getitem__, rows))
+def _pick(column: Sequence[_T], rows: Sequence[int]) -> Sequence[_T]:
+    picked = map(column.__getitem__, rows)
+    if isinstance(column, array.array):
+        # a list takes five times as much
+        result: Any = array.array(column.typecode)
+        result.extend(picked)
+        return cast("Sequence[_T]", result)
+    return list(picked)
 
 
-def _ascending(rows: Iterable[int], times: list[float]) -> list[int]:
-    return sorted(rows, key=times.__getitem__)
+def _ascending(times: Sequence[float]) -> array.array[int]:
+    return array.array("i", sorted(range(len(times)), key=times.__getitem__))
+
+
+def _allocations(rows: Sequence[int], sizes: Sequence[int]) -> Sequence[int]:
+    return array.array("i", filter(sizes.__getitem__, rows))
 
 
 def _weights(profile: Profile,
-             weight_of: Callable[[int, int, str], float]) -> list[int]:
+             weight_of: Callable[[int, int, str], float]) -> Sequence[int]:
     """What each sample stands for, bytes or objects; 0: a time sample.
 
     Rounded so that the sum of the first n, for every n, is off by at most one
     half: the total is right to the byte.
     """
     samples = profile.samples
-    pairs = list(zip(samples.size, samples.interval))
     weight = {pair: weight_of(*pair, profile.gaps) if pair[0] else 0.0
-              for pair in set(pairs)}
-    sums = list(map(round, accumulate(map(weight.__getitem__, pairs))))
-    return list(map(operator.sub, sums, [0, *sums]))
+              for pair in set(zip(samples.size, samples.interval))}
+
+    def sums() -> Iterator[int]:
+        return map(round, accumulate(map(weight.__getitem__, zip(
+            samples.size, samples.interval))))
+    try:
+        return array.array("q", map(operator.sub, sums(), chain((0,), sums())))
+    except OverflowError:
+        # a damaged profile's: no machine has so many bytes
+        return list(map(operator.sub, sums(), chain((0,), sums())))

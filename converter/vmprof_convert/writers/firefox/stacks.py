@@ -1,7 +1,8 @@
 """The stacks of a profile, as the builder has them."""
 from __future__ import annotations
 
-from collections.abc import Callable
+import array
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from vmprof_convert import origins, type_names
@@ -37,9 +38,9 @@ class Stacks(NamedTuple):
     """Rows of the builder's table of stacks."""
 
     #: of each sample: the function that ran
-    code: list[int]
+    code: Sequence[int]
     #: of each sample: below it the type of the object, where types are recorded
-    typed: list[int]
+    typed: Sequence[int]
     #: of each of SITES, if ends are recorded
     sites: dict[str, int]
     #: of IDLE
@@ -89,9 +90,10 @@ def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
     index = dict(zip(distinct, result))
     if progress is not None:
         progress(len(distinct), len(distinct))
-    code = [index[stack, None] for stack in samples.stack]
+    of_code = {stack: row for (stack, type_), row in index.items() if type_ is None}
+    code = array.array("i", map(of_code.__getitem__, samples.stack))
     return Stacks(
-        code, (list(map(index.__getitem__, zip(samples.stack, types)))
+        code, (array.array("i", map(index.__getitem__, zip(samples.stack, types)))
                if profile.has_types else code),
         dict(zip(sites, result[len(distinct):])), result[-1])
 

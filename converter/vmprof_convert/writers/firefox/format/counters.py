@@ -1,6 +1,7 @@
 """Tracks of numbers: the rate of allocation, and resident memory."""
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import operator
 from collections.abc import Sequence
@@ -12,14 +13,18 @@ MAX_BINS = 1000
 MIN_BIN = 1.0
 
 
-def _binned(times: Sequence[float],
-            counts: Sequence[int]) -> tuple[list[float], list[int]]:
-    """Where bins of one width begin, and the sums of what came in each; the first
-    one is empty."""
-    width = max(MIN_BIN, times[-1] / MAX_BINS)
-    bins = [0] * (int(times[-1] / width) + 2)
-    for time, count in zip(times, counts):
-        bins[int(time / width) + 1] += count
+def _binned(times: Sequence[float], counts: Sequence[int],
+            last: float) -> tuple[list[float], list[int]]:
+    """Where bins of one width begin, up to the time `last`, and the sums of what came
+    in each; the first one is empty."""
+    width = max(MIN_BIN, last / MAX_BINS)
+    bins = [0] * (int(last / width) + 2)
+    at = 0
+    while at < len(times):
+        number = int(times[at] / width)
+        after = max(at + 1, bisect.bisect_left(times, (number + 1) * width, at))
+        bins[number + 1] += sum(counts[at:after])
+        at = after
     return [i * width for i in range(len(bins))], bins
 
 
@@ -50,7 +55,7 @@ class Counter:
         one."""
         # The front end divides by the time since the row before: the bins
         # have one width, as that time must not be 0.
-        starts, bins = _binned(times, counts)
+        starts, bins = _binned(times, counts, times[-1])
         return cls(
             "allocation-rate", "Memory", "Bytes allocated, an estimate",
             starts, bins, {
@@ -72,10 +77,14 @@ class Counter:
             })
 
     @classmethod
-    def held(cls, times: Sequence[float], counts: Sequence[int]) -> Counter:
+    def held(cls, times: Sequence[float], counts: Sequence[int],
+             ends: Sequence[float], ended: Sequence[int]) -> Counter:
         """Memory in use: `counts` at `times`, ascending, at least one, are what
-        came, or if they are negative what went."""
-        starts, bins = _binned(times, counts)
+        came, and `ended` at `ends`, also ascending, what went."""
+        last = max(times[-1], ends[-1] if ends else 0.0)
+        starts, bins = _binned(times, counts, last)
+        for number, count in enumerate(_binned(ends, ended, last)[1]):
+            bins[number] -= count
         return cls(
             "held-memory", "Memory", "Bytes that no collection found dead, an "
             "estimate", starts, bins, {

@@ -1,6 +1,7 @@
 """A thread, and its two tables of samples."""
 from __future__ import annotations
 
+import array
 from collections.abc import Sequence
 from typing import Union
 
@@ -81,10 +82,9 @@ class Thread:
             "tid": self.tid,
             "samples": {
                 "length": len(self._sample_stacks),
-                "time": list(self._sample_times),
-                "stack": list(self._sample_stacks),
-                "weight": (None if self._sample_weights is None
-                           else list(self._sample_weights)),
+                "time": self._sample_times,
+                "stack": self._sample_stacks,
+                "weight": self._sample_weights,
                 "weightType": self._unit,
             },
             "markers": markers.table(self._markers, self._marker_names),
@@ -94,14 +94,15 @@ class Thread:
         if self._allocation_stacks:
             thread["nativeAllocations"] = {
                 "length": len(self._allocation_stacks),
-                "time": list(self._allocation_times),
-                "stack": list(self._allocation_stacks),
-                "weight": list(self._allocation_bytes),
+                "time": self._allocation_times,
+                "stack": self._allocation_stacks,
+                "weight": self._allocation_bytes,
                 "weightType": "bytes",
             }
             if self._addresses is not None:
                 thread["nativeAllocations"].update(
-                    memoryAddress=list(self._addresses),
-                    threadId=[self.tid if isinstance(self.tid, int) else 0
-                              ] * len(self._addresses))
+                    memoryAddress=self._addresses,
+                    threadId=array.array("q", [
+                        self.tid if isinstance(self.tid, int) else 0
+                    ]) * len(self._addresses))
         return thread

@@ -1,0 +1,79 @@
+// Pictures of a profile in the page, in speedscope and in pprof, in Debian's Chromium:
+//     node viewers.mjs PROFILE FOLDER
+// PROFILE.html, PROFILE.speedscope.json and PROFILE.pb.gz are there.  Nothing is asked
+// for that is not on this machine.
+import { spawn } from "node:child_process";
+import { readFile, writeFile } from "node:fs/promises";
+import { dirname, resolve } from "node:path";
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const [profile, folder] = process.argv.slice(2).map((name) => resolve(name));
+const PORT = 8173;
+const speedscope = resolve(dirname(createRequire(import.meta.url).resolve(
+  "speedscope/package.json")), "dist/release/index.html");
+
+// speedscope loads a script that hands it the profile, as its own command does
+async function inSpeedscope(page) {
+  const data = await readFile(`${profile}.speedscope.json`);
+  const script = `${profile}.speedscope.js`;
+  await writeFile(script,
+    `speedscope.loadFileFromBase64("shop", "${data.toString("base64")}")`);
+  await page.goto(`${pathToFileURL(speedscope)}#localProfilePath=${script}`);
+  await page.waitForTimeout(3000);
+  await page.keyboard.press("2");     // left heavy
+}
+
+async function inPprof(page) {
+  const server = spawn("go", ["tool", "pprof", "-no_browser",
+    `-http=127.0.0.1:${PORT}`, `${profile}.pb.gz`], { detached: true, stdio: "ignore" });
+  try {
+    for (let tries = 0; ; tries += 1) {
+      try {
+        await page.goto(`http://127.0.0.1:${PORT}/ui/flamegraph`);
+        break;
+      } catch (error) {
+        if (tries === 60) throw error;
+        await page.waitForTimeout(1000);
+      }
+    }
+    await page.waitForTimeout(2000);
+    return await page.screenshot({ path: `${folder}/pprof.png` });
+  } finally {
+    // the command and what it started
+    process.kill(-server.pid);
+  }
+}
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--allow-file-access-from-files"],
+});
+try {
+  const problems = [];
+  for (const [name, colorScheme, open] of [
+    ["page", "light", (page) => page.goto(pathToFileURL(`${profile}.html`).href)],
+    ["page-dark", "dark", async (page) => {
+      await page.goto(pathToFileURL(`${profile}.html`).href);
+      await page.click("button:text-is(\"Alive\")");
+      await page.click("button:text-is(\"… and types\")");
+      await page.click("nav button:text-is(\"Types\")");
+    }],
+    ["speedscope", "light", inSpeedscope], ["pprof", "light", inPprof]]) {
+    const page = await browser.newPage({
+      viewport: { width: 1280, height: 800 }, colorScheme });
+    page.on("pageerror", (error) => problems.push(`${name}: ${error.message}`));
+    await open(page);
+    if (name !== "pprof") {
+      await page.waitForTimeout(1500);
+      await page.screenshot({ path: `${folder}/${name}.png` });
+    }
+    await page.close();
+  }
+  if (problems.length) throw new Error(problems.join("\n"));
+} finally {
+  await browser.close();
+}

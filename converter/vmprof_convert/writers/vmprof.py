@@ -1,0 +1,97 @@
+"""Back to a log of stock vmprof's, for its tools: each of its samples stands for the
+same number of bytes, so that these count samples and mean bytes.
+
+The layout is that of vmprof 0.5 (PROFILE.rst, version 6), with PyPy's pairs of kind and
+address.
+"""
+from __future__ import annotations
+
+import struct
+from typing import BinaryIO
+
+from vmprof_convert import stack_values
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.model import LABEL, Frame, Profile
+from vmprof_convert.stack_values import Place, Places, values, whole
+from vmprof_convert.units import format_bytes
+
+_STACK, _NAME, _END, _HEAD, _TIME, _META = 1, 2, 3, 5, 6, 7
+_VERSION, _PYPY, _INTERPRETED = 6, 4, 1
+#: so many samples at most: its tools read each
+MOST = 1_000_000
+#: kinds of frames, as PyPy's vmprof numbers them
+_KINDS = {"jit": 3, "native": 7}
+
+
+def write(profile: Profile, out: BinaryIO) -> list[str]:
+    """Returns what is left out.  Raises ProfileError."""
+    stack_values.check_samples(profile)
+    parts = values(profile, threads=True)
+    total = sum(value.bytes for value in parts.values())
+    unit = max(profile.interval, total / MOST, 1.0)
+    weights = [value.bytes / unit if total else float(value.ticks)
+               for value in parts.values()]
+    counts = whole(weights)
+    if not any(counts):
+        raise ProfileError("has less than one sample's bytes (%s), and vmprof's format "
+                           "holds whole samples" % format_bytes(unit))
+    places = Places(profile)
+    names: dict[Place, int] = {}
+    seconds = stack_values.tick_seconds(profile) or 0.01
+    out.write(struct.pack("<5q", 0, 3, 0, round(seconds * 1e6), 0))
+    out.write(struct.pack("<B", _HEAD) + struct.pack(">hBB", _VERSION, _PYPY, 4))
+    out.write(b"pypy")
+    _write_time(out, _TIME, profile.start_time)
+    for key, text in (("interpreter", "pypy"),
+                      ("bytes per sample", "%d" % unit if total else "")):
+        if text:
+            out.write(struct.pack("<B", _META) + _string(key) + _string(text))
+    records: dict[int, bytes] = {}
+    for part, count in zip(parts, counts):
+        if not count:
+            continue
+        stack = records.get(part.stack)
+        if stack is None:
+            stack = records[part.stack] = _stack(places, part.stack, names)
+        out.write((struct.pack("<Bq", _STACK, 1) + stack
+                   + struct.pack("<q", part.thread)) * count)
+    for place, address in names.items():
+        # its fields end at a colon
+        out.write(struct.pack("<Bq", _NAME, address) + _string("py:%s:%d:%s" % (
+            place.name.replace(":", ";"), place.line, place.file or "-")))
+    _write_time(out, _END, profile.end_time or profile.start_time)
+    lines = stack_values.left_out(
+        profile, stack_values.PROCESSES, stack_values.TYPES, stack_values.OBJECTS,
+        stack_values.FATES, *[stack_values.TICKS] * bool(total))
+    return ["a sample of this file stands for %s" % format_bytes(unit), *lines] if (
+        total) else lines
+
+
+def _stack(places: Places, number: int, names: dict[Place, int]) -> bytes:
+    """From the innermost frame on."""
+    words: list[int] = []
+    for frame in reversed(places.frames(number)):
+        words += (_kind(frame), _address(names, places.place(frame)))
+    if places.is_cut(number):
+        # as though it were a function
+        words += (_INTERPRETED, _address(names, places.of(number)[0]))
+    return struct.pack("<q%dq" % len(words), len(words), *words)
+
+
+def _kind(frame: Frame) -> int:
+    return _INTERPRETED if frame.kind == LABEL else _KINDS.get(frame.kind, _INTERPRETED)
+
+
+def _address(names: dict[Place, int], place: Place) -> int:
+    # even: an odd one is native code's
+    return names.setdefault(place, 0x1000 + 8 * len(names))
+
+
+def _string(text: str) -> bytes:
+    data = text.encode("utf-8")
+    return struct.pack("<q", len(data)) + data
+
+
+def _write_time(out: BinaryIO, marker: int, seconds: float) -> None:
+    out.write(struct.pack("<Bqq", marker, int(seconds), int(seconds % 1 * 1e6))
+              + bytes(8))

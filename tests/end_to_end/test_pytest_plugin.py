@@ -1,0 +1,167 @@
+"""pytest's plugin, in a project of its own: tables, limits, and how tests fail."""
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from conftest import ROOT, PyPy, Run
+
+PACKAGES = ROOT / ".build" / "pytest-pypy"
+
+
+@pytest.fixture
+def project(pypy: PyPy) -> PyPy:
+    if not PACKAGES.exists():
+        pytest.fail("%s is missing: run `make test`, which installs it"
+                    % PACKAGES.relative_to(ROOT))
+    pypy.script("""
+        import pytest
+
+        kept = []
+
+        def grow(size):
+            kept.append([None] * (size // 8))
+
+        def churn(times):
+            for i in range(times):
+                [None] * 1000
+        """, "shop.py")
+    return pypy
+
+
+def run(project: PyPy, tests: str, *options: str) -> Run:
+    project.script("import pytest, shop\n" + tests, "test_shop.py")
+    return project.command(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", *options,
+        PYTHONPATH=str(PACKAGES), COLUMNS="120")
+
+
+def test_the_table_of_each_test_s_allocations(project: PyPy) -> None:
+    done = run(project, """
+def test_large():
+    shop.churn(5000)
+def test_small():
+    pass
+def test_keeps():
+    for i in range(10):
+        shop.grow(1000000)
+""", "--allocations", "--allocations-interval", "1k")
+    assert done.code == 0, done.out
+    table = done.out.partition("allocations of 3 tests")[2]
+    rows = re.findall(r"^ +([\d.]+)(?: ±[\d.]+)? (\w*B) .* test_shop.py::(\w+)$", table,
+                      re.MULTILINE)
+    assert [name for *_, name in rows[:2]] == ["test_large", "test_keeps"]
+    # 5000 lists of 8016 bytes
+    assert rows[0][1] == "MiB" and 37 < float(rows[0][0]) < 40
+    assert re.search(r"9\.[56]\d MiB .*test_keeps", table), table
+
+
+def test_limits_that_are_kept_and_limits_that_are_not(project: PyPy) -> None:
+    done = run(project, """
+@pytest.mark.limit_allocations("100 MB")
+def test_kept():
+    shop.churn(5000)
+@pytest.mark.limit_allocations("10 MB")
+def test_not_kept():
+    shop.churn(5000)
+""")
+    assert done.code == 1 and "1 failed, 1 passed" in done.out
+    said = done.out.partition("test_not_kept")[2]
+    assert re.search(r"test_not_kept allocated 3[789]\.\d MiB \(.* MiB, 99.99 %\), and "
+                     r"may 10 MiB", said), said
+    assert "shop.py" in said and "churn" in said
+    assert "pytest_plugin" not in done.out      # no traceback of ours
+    between = said[:said.index("short test summary")]
+    assert len(between.splitlines()) <= 24      # with pytest's own frame
+
+
+def test_leaks(project: PyPy) -> None:
+    """What is kept at each call; not what a cache takes at first, nor garbage."""
+    done = run(project, """
+@pytest.mark.limit_leaks("10 kB")
+def test_leaks():
+    shop.grow(50000)
+@pytest.mark.limit_leaks("10 kB")
+def test_garbage():
+    shop.churn(500)
+@pytest.mark.limit_leaks("10 kB")
+def test_caches(cache={}):
+    if "x" not in cache:
+        cache["x"] = bytearray(1000000)
+@pytest.mark.limit_leaks("100 kB", warm_up=1, repeat=4)
+def test_small_enough(tmp_path):
+    shop.grow(50000)
+""")
+    assert done.code == 1 and "1 failed, 3 passed" in done.out, done.out
+    assert re.search(r"10 calls of test_leaks left 4\d\d KiB .* and may 100 KiB",
+                     done.out), done.out
+
+
+def test_a_regression_between_two_versions_is_found(project: PyPy) -> None:
+    tests = """
+@pytest.mark.limit_leaks("1 kB")
+def test_serve():
+    shop.serve()
+"""
+    for keeps, code in (("pass", 0), ("kept.append([None] * 500)", 1)):
+        project.script("""
+            kept = []
+            def serve():
+                for i in range(50):
+                    [None] * 4000
+                %s
+            """ % keeps, "shop.py")
+        done = run(project, tests)
+        assert done.code == code, done.out
+    assert re.search(r"object array .* serve .*shop.py:3", done.out), done.out
+
+
+@pytest.mark.parametrize("marker, said", [
+    ('limit_allocations("much")', "'much') is no limit: write bytes"),
+    ("limit_allocations()", "write one limit"),
+    ('limit_leaks("1 MB", repeat=0)', "repeat=0): write a number, 1 or more"),
+    ('limit_leaks("1 MB", often=1)', "write one limit"),
+])
+def test_markers_that_make_no_sense(project: PyPy, marker: str, said: str) -> None:
+    done = run(project, "@pytest.mark.%s\ndef test_x(): pass\n" % marker)
+    assert done.code == 1 and said in done.out, done.out
+
+
+def test_tests_that_can_not_be_measured(project: PyPy) -> None:
+    done = run(project, """
+import unittest
+class TestX(unittest.TestCase):
+    @pytest.mark.limit_leaks("1 MB")
+    def test_x(self): pass
+@pytest.mark.limit_leaks("1 MB")
+async def test_y(): pass
+""")
+    assert "2 failed" in done.out or "1 failed, 1 error" in done.out, done.out
+    assert "not for tests of unittest" in done.out and "not async" in done.out
+
+
+def test_a_test_that_fails_fails_as_it_did(project: PyPy) -> None:
+    done = run(project, """
+@pytest.mark.limit_allocations("10 MB")
+def test_x():
+    assert shop.kept == [1]
+def test_y():
+    shop.churn(1)
+""", "--allocations")
+    assert "1 failed, 1 passed" in done.out and "assert [] == [1]" in done.out
+
+
+def test_xdist_hands_the_table_on(project: PyPy) -> None:
+    done = run(project, "def test_x():\n    shop.churn(5000)\n", "-n1", "--allocations")
+    assert re.search(r"MiB .* test_shop.py::test_x", done.out), done.out
+
+
+def test_without_its_options_it_does_nothing(project: PyPy) -> None:
+    done = run(project, """
+import sys
+def test_x():
+    assert "vmprof_allocation.session" not in sys.modules
+    assert "vmprof_convert" not in sys.modules
+""")
+    assert done.code == 0, done.out

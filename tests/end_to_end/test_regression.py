@@ -1,0 +1,64 @@
+"""Two versions of a program: what the second one keeps and allocates more is found."""
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from conftest import PyPy
+from vmprof_convert import cli
+
+PROGRAM = """
+    import gc
+
+    kept = []
+    cache = [[None] * 50 for _ in range(2000)]
+
+    def parse(i):
+        return [None] * (20 + i %% 50)
+
+    def serve(i):
+        rows = [parse(i) for _ in range(10)]
+        %s
+
+    for i in range(20000):
+        serve(i)
+    gc.collect(); gc.collect()
+"""
+
+
+def versions(pypy: PyPy, *bodies: str) -> list[str]:
+    """Run each; returns the profiles."""
+    paths = []
+    for number, body in enumerate(bodies):
+        pypy.sample(PROGRAM % body, "16k", seed=number + 1)
+        path = pypy.folder / ("%d.vmprof" % number)
+        shutil.copy(pypy.folder / "out.vmprof", path)
+        paths.append(str(path))
+    return paths
+
+
+def test_what_is_kept_is_found(pypy: PyPy,
+                               capsys: pytest.CaptureFixture[str]) -> None:
+    """2 % of what is allocated."""
+    before, same, after = versions(
+        pypy, "return len(rows)", "return len(rows)",
+        "kept.append(rows[0] if i % 5 == 0 else None)")
+    condition = ["--fail-if", "alive growth > 500k"]
+    assert cli.main(["diff", before, same, *condition]) == 0
+    capsys.readouterr()
+    assert cli.main(["diff", before, after, *condition, "--json", "--sort",
+                     "alive"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdicts"][0]["failed"]
+    assert found["everything"]["is"] == "grew"
+    # the JIT may make the list of `parse` where `serve` is
+    assert found["changes"][0]["function"]["name"] in ("parse", "serve")
+    assert found["changes"][0]["is"] == "grew"
+
+
+def test_what_is_allocated_is_found(pypy: PyPy) -> None:
+    before, after = versions(pypy, "return len(rows)", "return len(rows + rows * 10)")
+    assert cli.main(["diff", before, after, "--fail-if", "allocated growth > 5%"]) == 1
+    assert cli.main(["diff", after, before, "--fail-if", "allocated growth > 5%"]) == 0

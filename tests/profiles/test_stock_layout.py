@@ -1,0 +1,115 @@
+"""Back to stock vmprof's layout: its own reader, on CPython, and ours."""
+from __future__ import annotations
+
+import collections
+import io
+from pathlib import Path
+
+import pytest
+import vmprof
+
+import hostile_names
+from made_profiles import Log, jit, native
+from stack_files import a_heap, labelled_log, read_collapsed
+from vmprof_convert import cli, readers
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.model import Profile
+from vmprof_convert.printable import printable
+from vmprof_convert.program import Program
+from vmprof_convert.summary import summarize
+from vmprof_convert.writers import vmprof as writer
+
+
+def written(profile: Profile, path: Path) -> list[str]:
+    out = io.BytesIO()
+    said = writer.write(profile, out)
+    path.write_bytes(out.getvalue())
+    return said
+
+
+def by_name(path: Path) -> dict[str, int]:
+    """Samples of each function, as vmprof's own reader counts them."""
+    return dict(vmprof.read_profile(str(path)).top_profile())
+
+
+def test_vmprof_counts_what_samples_stand_for(tmp_path: Path) -> None:
+    profile = a_heap()
+    path = tmp_path / "app.prof"
+    said = written(profile, path)
+    assert said[0] == "a sample of this file stands for 200 B"
+    assert "types" in said[1]
+    counts = by_name(path)
+    stats = vmprof.read_profile(str(path))
+    total = len(stats.profiles)
+    assert total == pytest.approx(summarize(profile).bytes.value / 200, abs=1)
+    for row in summarize(profile).rows:
+        function = row.function
+        name = "py:%s:%d:%s" % (function.name, function.line, function.file)
+        assert counts[name] * 200 == pytest.approx(
+            row.total.bytes().value, abs=200 * len(profile.stacks))
+
+
+def test_ours_reads_it_back(tmp_path: Path) -> None:
+    """With the same stacks, outermost first."""
+    profile = readers.read_bytes(labelled_log().data())
+    path = tmp_path / "app.prof"
+    written(profile, path)
+    back = readers.read(path)
+    program = Program(back)
+    counts = collections.Counter(
+        tuple(function.name for function in program.functions(stack))
+        for stack in back.samples.stack)
+    stacks = collections.Counter({
+        tuple(name.partition(" (")[0] for name in stack): round(bytes_ / 1000)
+        for stack, bytes_ in read_collapsed(profile).items()})
+    assert counts == stacks
+    assert back.interpreter == "pypy" and not back.settings
+
+
+def test_interpreted_compiled_and_native_frames_stay(tmp_path: Path) -> None:
+    log = Log()
+    f, g, n = log.function("f"), log.function("g", 2), log.native_function("n")
+    log.settings()
+    log.allocation([f, jit(g), native(n)], size=5000)
+    path = tmp_path / "app.prof"
+    written(readers.read_bytes(log.data()), path)
+    back = readers.read(path)
+    stack, = set(back.stacks)
+    assert [(back.function(frame.address).name, frame.kind) for frame in stack] == [
+        ("f", "interpreted"), ("g", "jit"), ("n", "native")]
+
+
+def test_names_are_data(tmp_path: Path) -> None:
+    path = tmp_path / "app.prof"
+    written(readers.read_bytes(hostile_names.log().data()), path)
+    # of names that look the same, one is counted
+    different = {printable(name) for name in hostile_names.HOSTILE}
+    assert len(by_name(path)) == len(different) + len(hostile_names.HOSTILE)
+    assert all(name.isprintable() for name in by_name(path))
+
+
+def test_time_samples_stay_samples(tmp_path: Path) -> None:
+    log = Log(interpreter="cpython")
+    f = log.function("f")
+    for _ in range(3):
+        log.raw_stack([f], thread=5)
+    path = tmp_path / "app.prof"
+    assert all("stands for" not in line
+               for line in written(readers.read_bytes(log.data()), path))
+    assert list(by_name(path).values()) == [3]
+
+
+def test_too_little_for_one_sample() -> None:
+    log = Log()
+    log.settings(interval=10_000)
+    log.allocation([log.function("f")], size=16, interval=16)
+    with pytest.raises(ProfileError, match="less than one sample's bytes"):
+        writer.write(readers.read_bytes(log.data()), io.BytesIO())
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("app.vmprof").write_bytes(labelled_log().data())
+    assert cli.main(["app.vmprof", "-o", "app.prof", "--function", "work"]) == 0
+    assert by_name(tmp_path / "app.prof") == {
+        "py:main:1:/srv/app/main.py": 80, "py:work:11:/srv/app/work.py": 80}

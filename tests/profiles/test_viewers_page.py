@@ -1,0 +1,56 @@
+"""VIEWERS.rst, tried word by word: each of its commands of ours runs."""
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT
+from made_heap import Heap
+from vmprof_convert import cli
+from vmprof_convert.formats import FORMATS
+from vmprof_convert.writers import html
+
+PAGE = (ROOT / "converter" / "VIEWERS.rst").read_text(encoding="utf-8")
+
+
+def commands() -> list[str]:
+    """In literal blocks, without what they are piped into."""
+    lines = re.findall(r"^    (vmprof-convert .*)$", PAGE.replace("\\\n", ""),
+                       re.MULTILINE)
+    return [re.split(r" [|]", line)[0] for line in lines]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bundle.js").write_text("/* the script */")
+    monkeypatch.setattr(html, "SCRIPT", str(tmp_path / "bundle.js"))
+    for name in "app", "before", "after":
+        heap = Heap(interval=200)
+        heap.allocate("main f", ("str", 4096, 1e12))
+        heap.collect()
+        heap.log.mark(heap.now, "warm")
+        heap.run(10)
+        heap.allocate("main f", ("list", 4096, 1e12))
+        heap.collect()
+        heap.log.mark(heap.now, "done")
+        (tmp_path / (name + ".vmprof")).write_bytes(heap.data())
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", commands())
+def test_it_runs(folder: Path, capsys: pytest.CaptureFixture[str],
+                 command: str) -> None:
+    _, *arguments = shlex.split(command)
+    assert cli.main(arguments) == 0, capsys.readouterr().err
+
+
+def test_all_formats_are_there() -> None:
+    assert len(commands()) > 12
+    assert [name for name in FORMATS if name not in (
+        "firefox", "table", "markdown", "json") and "``%s``" % name not in PAGE] == []
+    assert [name for name in re.findall(r"image:: (\S+)", PAGE)
+            if not (ROOT / "converter" / name).exists()] == []

@@ -1,0 +1,257 @@
+"""For pytest: what each test allocates, and tests that fail if it is too much.
+
+    pytest --allocations
+    @pytest.mark.limit_allocations("10 MB")
+    @pytest.mark.limit_leaks("1 MB")
+
+A test is judged by samples: it fails only if it is above its limit beyond doubt, with
+the confidence of vmprof_convert.verdicts.  What pytest loads at each of its starts, is
+in this file: all else is imported where it is needed.
+"""
+from __future__ import annotations
+
+import gc
+import inspect
+import os
+import tempfile
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+if TYPE_CHECKING:
+    from vmprof_convert.model import Profile
+    from vmprof_convert.summary import Choice
+    from vmprof_convert.verdicts import Condition, Verdict
+
+OPTION = "--allocations"
+INTERVAL = "--allocations-interval"
+ALLOCATIONS, LEAKS = "limit_allocations", "limit_leaks"
+DEFAULT_INTERVAL = "16k"
+
+#: a run that keeps to its limit has about so many samples
+SAMPLES = 400
+#: mean bytes between two samples: from, and to
+SMALLEST, LARGEST = 64, 2**17
+#: calls before anything counts, and those that do; as the marker has them
+WARM_UP, REPEAT = 3, 10
+#: of a test's functions so many are shown; of a table's tests so many
+ROWS, TESTS = 8, 100
+
+_PROPERTY = "allocations"
+_FIRST, _LAST = "first", "last"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("allocations", "allocations (PyPy)")
+    group.addoption(OPTION, action="store_true",
+                    help="show what each test allocates, and what of it is alive")
+    group.addoption(INTERVAL, metavar="BYTES", default=DEFAULT_INTERVAL,
+                    help="mean number of bytes between two samples of %s (default: %s)"
+                         % (OPTION, DEFAULT_INTERVAL))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "%s(limit): fail if the test allocates more, such as \"10 MB\""
+        % ALLOCATIONS)
+    config.addinivalue_line(
+        "markers", "%s(limit, *, warm_up=%d, repeat=%d): fail if a call of the test "
+        "keeps more, such as \"1 MB\"; it is called so often" % (
+            LEAKS, WARM_UP, REPEAT))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Calls the test itself, if it is to be measured."""
+    allocations = pyfuncitem.get_closest_marker(ALLOCATIONS)
+    leaks = pyfuncitem.get_closest_marker(LEAKS)
+    is_shown = pyfuncitem.config.getoption(OPTION)
+    if not (allocations or leaks or is_shown):
+        return None
+    if inspect.iscoroutinefunction(pyfuncitem.obj):
+        if allocations or leaks:
+            pytest.fail("%s and %s are for functions that are not async"
+                        % (ALLOCATIONS, LEAKS), pytrace=False)
+        return None
+    if leaks:
+        _call_and_compare(pyfuncitem, leaks)
+    if allocations or is_shown:
+        _call_and_count(pyfuncitem, allocations)
+    return True
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name in ALLOCATIONS, LEAKS:
+        if item.get_closest_marker(name) and not (
+                isinstance(item, pytest.Function) and _is_plain(item)):
+            pytest.fail("%s is for functions and methods, and not for tests of "
+                        "unittest: %s" % (name, item.name), pytrace=False)
+
+
+def _is_plain(item: pytest.Function) -> bool:
+    import unittest
+    return not (isinstance(item.cls, type)
+                and issubclass(item.cls, unittest.TestCase))
+
+
+def _call(item: pytest.Function) -> None:
+    """As pytest itself does it."""
+    names = item._fixtureinfo.argnames
+    item.obj(**{name: item.funcargs[name] for name in names})
+
+
+def _call_and_count(item: pytest.Function, marker: pytest.Mark | None) -> None:
+    condition = _condition(item, marker, "allocated") if marker else None
+    interval: int | str = item.config.getoption(INTERVAL)
+    if condition is not None:
+        interval = _interval(condition.limit)
+    profile = _sampled(item, interval, lambda: _call(item))
+    from vmprof_convert import verdicts
+    from vmprof_convert.summary import Choice, summarize
+    figures = summarize(profile).figures
+    if item.config.getoption(OPTION):
+        allocated, alive = figures.bytes(), figures.bytes("alive")
+        item.user_properties.append((_PROPERTY, {
+            "test": item.nodeid, "allocated": list(allocated), "alive": list(alive),
+            "objects": list(figures.objects())}))
+    if condition is not None:
+        verdict, = verdicts.judge([condition], figures)
+        if verdict.failed:
+            _fail(verdict, "%s allocated" % item.name, profile, Choice(by=("line",)))
+
+
+def _call_and_compare(item: pytest.Function, marker: pytest.Mark) -> None:
+    """Warm up; then what is alive after the calls that was not before them."""
+    warm_up = _number(item, marker, "warm_up", WARM_UP, 0)
+    repeat = _number(item, marker, "repeat", REPEAT, 1)
+    condition = _condition(item, marker, "alive growth")
+    # what a call leaves is what the limit is about
+    condition = condition._replace(limit=condition.limit * repeat)
+
+    def measured() -> None:
+        from vmprof_allocation import mark
+        for _ in range(warm_up):
+            _call(item)
+        _collect()
+        mark(_FIRST)
+        for _ in range(repeat):
+            _call(item)
+        _collect()
+        mark(_LAST)
+
+    profile = _sampled(item, _interval(condition.limit), measured)
+    from vmprof_convert import diff, verdicts
+    from vmprof_convert.summary import Choice
+    sides = diff.of_moments(profile, diff.find_moment(profile, _FIRST),
+                            diff.find_moment(profile, _LAST, is_last=True))
+    difference = diff.compare(sides, Choice(by=("line", "type"), sort="alive"))
+    verdict, = verdicts.of([condition], difference)
+    if verdict.failed:
+        _fail(verdict, "%d calls of %s left" % (repeat, item.name),
+              sides.gained, Choice(by=("line", "type"), sort="alive"))
+
+
+def _collect() -> None:
+    # what a collection promotes, only the next one judges
+    for _ in range(3):
+        gc.collect()
+
+
+def _number(item: pytest.Function, marker: pytest.Mark, name: str, default: int,
+            least: int) -> int:
+    number = marker.kwargs.get(name, default)
+    if not isinstance(number, int) or number < least:
+        _complain(item, "%s(%s=%r): write a number, %d or more"
+                  % (marker.name, name, number, least))
+    return number
+
+
+def _condition(item: pytest.Function, marker: pytest.Mark, what: str) -> Condition:
+    from vmprof_convert import verdicts
+    unknown = set(marker.kwargs) - ({"warm_up", "repeat"} if marker.name == LEAKS
+                                    else set())
+    if len(marker.args) != 1 or unknown:
+        _complain(item, "%s%r: write one limit, such as %s(\"10 MB\")" % (
+            marker.name, marker.args, marker.name))
+    try:
+        return verdicts.parse("%s > %s" % (what, marker.args[0]))
+    except ValueError:
+        return _complain(item, "%s(%r) is no limit: write bytes, such as \"10 MB\""
+                         % (marker.name, marker.args[0]))
+
+
+def _complain(item: pytest.Function, text: str) -> NoReturn:
+    pytest.fail("%s: %s" % (item.nodeid, text), pytrace=False)
+
+
+def _interval(limit: float) -> int:
+    return int(min(max(limit / SAMPLES, SMALLEST), LARGEST))
+
+
+def _sampled(item: pytest.Function, interval: int | str,
+             work: Callable[[], None]) -> Profile:
+    from vmprof_allocation import AllocationSamplingError, sample
+    from vmprof_convert import readers
+    with tempfile.TemporaryDirectory(prefix="allocations") as folder:
+        path = os.path.join(folder, "test.vmprof")
+        try:
+            session = sample(path, interval)
+            session.start()
+        except AllocationSamplingError as error:
+            _complain(item, str(error))
+        try:
+            work()
+        finally:
+            session.stop()
+        return readers.read(path)
+
+
+def _fail(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> NoReturn:
+    """In twenty lines at most."""
+    import io
+
+    from vmprof_convert import sheet
+    from vmprof_convert.summary import summarize
+    from vmprof_convert.terminal import Terminal
+    from vmprof_convert.units import format_bytes
+    from vmprof_convert.verdicts import CONFIDENCE
+    from vmprof_convert.writers import table
+    estimate = verdict.estimate
+    # a row of less than a hundredth tells nothing
+    state = "alive" if choice.sort == "alive" else None
+    sums = [row.own.sum(state).value_bytes
+            for row in summarize(profile, choice=choice).rows]
+    page = sheet.of(profile, choice, min(ROWS, sum(
+        bytes_ > sum(sums) / 100 for bytes_ in sums)))
+    value, low, high = map(format_bytes, estimate)
+    text = io.StringIO()
+    table.write(page._replace(head=["%s %s (%s .. %s, %.4g %%), and may %s" % (
+        what, value, low, high, 100 * CONFIDENCE, format_bytes(verdict.limit))],
+        notes=[]), text, Terminal(100))
+    pytest.fail("\n".join(text.getvalue().splitlines()[:20]), pytrace=False)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(
+        terminalreporter: pytest.TerminalReporter) -> None:
+    if not terminalreporter.config.getoption(OPTION):
+        return
+    from vmprof_convert.estimator import Estimate
+    from vmprof_convert.printable import shortened
+    from vmprof_convert.units import format_bytes, format_estimate
+    rows = [value for reports in terminalreporter.stats.values()
+            for report in reports if getattr(report, "when", None) == "call"
+            for name, value in report.user_properties if name == _PROPERTY]
+    rows.sort(key=lambda row: -row["allocated"][0])
+    terminalreporter.section("allocations of %d tests" % len(rows))
+    terminalreporter.write_line("%20s %12s %12s  test" % (
+        "allocated", "alive", "objects"))
+    for row in rows[:TESTS]:
+        value, low, high = Estimate(*row["allocated"])
+        objects, few, many = Estimate(*row["objects"])
+        terminalreporter.write_line("%20s %12s %12s  %s" % (
+            format_estimate(low, value, high), format_bytes(row["alive"][0]),
+            format_estimate(few, objects, many, False), shortened(row["test"])))
+    if len(rows) > TESTS:
+        terminalreporter.write_line("... and %d tests more" % (len(rows) - TESTS))
