@@ -145,11 +145,12 @@ class Samples:
     def add(self, stack: int, time: int, thread: int, size: int,
             interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
             collected: int = -1, ended: int = -1) -> None:
+        waiting = self._waiting
         # in the order of the columns
-        self._waiting.append((time, thread, stack, size, interval, memory,
-                              type_, fate, collected, ended))
+        waiting.append((time, thread, stack, size, interval, memory,
+                        type_, fate, collected, ended))
         # ten times append() takes three times as long
-        if len(self._waiting) == _TOGETHER:
+        if len(waiting) == _TOGETHER:
             self._settle()
 
     def _settle(self) -> None:

@@ -17,8 +17,9 @@ from vmprof_convert.readers import Head
 #: standard input, or output
 STANDARD = "-"
 
-#: app.vmprof, and a child's: app.4711.vmprof
-_CHILD = re.compile(r"(?:\.\d+)+", re.ASCII)
+#: app.vmprof, and a child's: app.4711.vmprof; of another one with that number:
+#: app.4711-2.vmprof
+_CHILD = re.compile(r"\.\d+(?:[-.]\d+)*", re.ASCII)
 
 
 class File(NamedTuple):

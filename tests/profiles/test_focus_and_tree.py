@@ -247,7 +247,8 @@ def test_time_samples_alone(tmp_path: Path) -> None:
     log.raw_stack(log.words([log.function("f")]), 0)
     path = tmp_path / "time.vmprof"
     path.write_bytes(log.data())
-    assert lines(path, "--tree") == lines(path) == [
+    assert lines(path, "--tree") == [
         "no allocation samples: the profile was taken without --allocation-sampling",
-        "time samples: 1; vmprof-convert --view shows them"]
+        "time samples: 1; --of time adds them up, and --view shows them"]
+    assert lines(path)[0] == "10 ms of time in 1 sample, one per 10 ms:"
     assert "no allocation samples" in report(path, "--focus", "f").stderr

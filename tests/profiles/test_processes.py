@@ -56,7 +56,7 @@ def run(tmp_path: Path) -> Path:
     # of another process, which has ended: the kernel gave the number again
     allocate(third, "late", 70_000, thread=10)
     for name, made in (("app.vmprof", first), ("app.11.vmprof", second),
-                       ("app.12.vmprof", third)):
+                       ("app.12-2.vmprof", third)):
         (tmp_path / name).write_bytes(packed(made.data()))
     return tmp_path / "app.vmprof"
 
@@ -75,14 +75,15 @@ def test_the_others_are_found_beside_the_first_one(run: Path) -> None:
     assert found[2] == "by process:"
     rows = found[4:7]
     assert [row.split("  ")[-1] for row in rows] == [
-        str(run.parent / "app.12.vmprof"), str(run.parent / "app.11.vmprof"), str(run)]
+        str(run.with_name("app.12-2.vmprof")), str(run.with_name("app.11.vmprof")),
+        str(run)]
     assert "12 other.py" in rows[0] and "11 app.py serve" in rows[1]
     assert [row.split()[-2] for row in found[9:12]] == ["late", "worker", "shared"]
     assert any("the processes' GCs counted: 89.8 KiB" in line for line in found)
 
 
 def test_all_named_are_the_same(run: Path) -> None:
-    two, three = run.with_name("app.11.vmprof"), run.with_name("app.12.vmprof")
+    two, three = run.with_name("app.11.vmprof"), run.with_name("app.12-2.vmprof")
     assert as_json(run, str(two), str(three))["rows"] == as_json(run)["rows"]
     # of some, those; and a child alone is one process
     assert as_json(run, str(three))["samples"] == 2
@@ -183,7 +184,7 @@ def test_bounds_of_all_are_those_of_their_samples(run: Path) -> None:
 def test_merged_tables_have_all_rows(run: Path) -> None:
     parts = [Read(readers.read(path), str(path), begin) for path, begin in (
         (run, 0), (run.with_name("app.11.vmprof"), 0),
-        (run.with_name("app.12.vmprof"), 3 * SECOND))]
+        (run.with_name("app.12-2.vmprof"), 3 * SECOND))]
     whole = processes.merge(parts)
     profile = whole.profile
     assert len(profile.samples) == 5 and len(profile.stacks) == 4

@@ -81,12 +81,20 @@ class Collector:
     def add(self, stack: int, time: int, thread: int, size: int,
             interval: int, memory: int) -> None:
         self.count += 1
-        self._count_stack(stack)
+        if stack < 0 or stack in self.stacks.full:
+            self._count_stack(stack)
         if size and (self._has_types or self._has_lifetimes):
             self._pending[self.count] = (stack, time, thread, size, interval,
                                          memory)
         else:
             self._rows.add(stack, time, thread, size, interval, memory)
+
+    def add_tick(self, stack: int, time: int, thread: int, memory: int) -> None:
+        """A time sample."""
+        self.count += 1
+        if stack < 0 or stack in self.stacks.full:
+            self._count_stack(stack)
+        self._rows.add(stack, time, thread, 0, 0, memory)
 
     def _count_stack(self, stack: int) -> None:
         if stack in self.stacks.full:
@@ -109,6 +117,14 @@ class Collector:
         """The next object of this sample has met its first minor collection.
         `size` None: it is that of the sample."""
         sample = self._pending.pop(key, None)
+        if sample is not None and size is None and outcome == 0:
+            # most of them: one object, which died young
+            self._pieces[key] = sample, 1, 0
+            if self._has_lifetimes:
+                self._rows.add(*sample, type_, DIED, time)
+            else:
+                self._rows.add(*sample, type_)
+            return
         number = 0
         if sample is not None:
             left = sample[3]

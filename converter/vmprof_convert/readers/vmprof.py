@@ -193,9 +193,11 @@ class Log:
             return after
         if has_time:
             (time,) = _WORD.unpack_from(data, after - 8)
-        self.collector.add(
-            self.raw_stack(data[start:end]), time,
-            self.pointer.unpack_from(data, end)[0], 0, 0,
+        raw = data[start:end]
+        stack = self.raw_stacks.get(raw)
+        self.collector.add_tick(
+            self.raw_stack(raw) if stack is None else stack, time,
+            self.pointer.unpack_from(data, end)[0],
             self.pointer.unpack_from(data, end + size)[0]
             if self.has_memory else 0)
         return after

@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 import array
-import collections
 import gc
 import json
 import operator
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from typing import Any, BinaryIO, NamedTuple, TypeVar, Union, cast
 
 from vmprof_convert.errors import ProfileError
@@ -249,11 +248,17 @@ class _Conversion:
         allocated most first."""
         profile = self._profile
         sizes = profile.samples.size
-        rows: dict[int, tuple[array.array[int], array.array[int]]] = (
-            collections.defaultdict(lambda: (array.array("i"), array.array("i"))))
-        of_thread = profile.samples.thread
-        for row in everything:
-            rows[of_thread[row]][sizes[row] > 0].append(row)
+        rows: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
+        if len(self._threads) == 1 and (all(sizes) or not any(sizes)):
+            number, = self._threads
+            rows[number] = ((), everything) if sizes[0] else (everything, ())
+        else:
+            of_thread = profile.samples.thread
+            split = {number: (array.array("i"), array.array("i"))
+                     for number in self._threads}
+            for row in everything:
+                split[of_thread[row]][sizes[row] > 0].append(row)
+            rows.update(split)
         bytes_ = {number: sum(map(self._weights.__getitem__, allocations))
                   for number, (_, allocations) in rows.items()}
 
@@ -360,6 +365,8 @@ class _Conversion:
 
 
 def _pick(column: Sequence[_T], rows: Sequence[int]) -> Sequence[_T]:
+    if isinstance(rows, range) and len(rows) == len(column):
+        return column
     picked = map(column.__getitem__, rows)
     if isinstance(column, array.array):
         # a list takes five times as much
@@ -369,12 +376,15 @@ def _pick(column: Sequence[_T], rows: Sequence[int]) -> Sequence[_T]:
     return list(picked)
 
 
-def _ascending(times: Sequence[float]) -> array.array[int]:
+def _ascending(times: Sequence[float]) -> Sequence[int]:
+    """The rows by time; a range if that is how they are."""
+    if all(map(operator.le, times, islice(times, 1, None))):
+        return range(len(times))
     return array.array("i", sorted(range(len(times)), key=times.__getitem__))
 
 
 def _allocations(rows: Sequence[int], sizes: Sequence[int]) -> Sequence[int]:
-    return array.array("i", filter(sizes.__getitem__, rows))
+    return rows if all(sizes) else array.array("i", filter(sizes.__getitem__, rows))
 
 
 def _weights(profile: Profile,
@@ -392,7 +402,8 @@ def _weights(profile: Profile,
         return map(round, accumulate(map(weight.__getitem__, zip(
             samples.size, samples.interval))))
     try:
-        return array.array("q", map(operator.sub, sums(), chain((0,), sums())))
+        all_ = array.array("q", sums())
+        return array.array("q", map(operator.sub, all_, chain((0,), all_)))
     except OverflowError:
         # a damaged profile's: no machine has so many bytes
         return list(map(operator.sub, sums(), chain((0,), sums())))

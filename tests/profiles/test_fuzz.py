@@ -1,0 +1,193 @@
+"""Whatever is in a file, and whatever it is to become: one line that says what is
+wrong with it, or an output that is whole.  A fixed number of cases, the same each
+time; every reader, and every writer that `formats` names."""
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from made_heap import Heap
+from made_profiles import LINES, Log, member, packed
+from vmprof_convert import cli
+from vmprof_convert.formats import FORMATS
+from vmprof_convert.writers import html
+
+#: cases of each kind, for each profile and format
+CASES = 60
+
+
+def small() -> bytes:
+    """Has some of each block."""
+    heap = Heap(interval=100)
+    for name in "app.A", "app.B":
+        heap.allocate("main work", (name, 90, 10))
+        heap.allocate("main keep", (name, 300, 10**9))
+    heap.collect()
+    return heap.data()
+
+
+def figures() -> bytes:
+    log = Log()
+    log.settings(period="0.01", run="r", clock=5)
+    function = log.function("f")
+    log.allocation([function], size=100, time=10**6)
+    log.tick([function], time=2 * 10**6)
+    log.mark(10**6, "here")
+    log.event(1, 10**6, 5, 7)
+    log.event(3, 10**6, 0, 1)
+    for time in 10**6, 2 * 10**6:
+        log.figure(1, time, time)
+    log.thread(4321, "MainThread")
+    log.command("app.py")
+    return log.data()
+
+
+def timed(version: int) -> bytes:
+    log = Log(interpreter="cpython", version=version, flags=LINES)
+    log.meta("os", "linux")
+    function = log.function("f")
+    log.raw_stack([-5, function, -6, function], 1, stamp=3)
+    return log.data()
+
+
+#: for each reader what it reads
+PROFILES = {"objects": small(), "figures": figures(), "older": Log(blocks=2).data(),
+            "time": timed(6), "stamps": timed(7)}
+#: in what it may stand
+FILES: dict[str, Callable[[bytes], bytes]] = {
+    "plain": bytes, "packed": packed, "one member": member}
+
+
+def changed(data: bytes, generator: random.Random) -> Iterator[bytes]:
+    """Bits that flip, parts that are missing, there twice, or anything."""
+    for _ in range(CASES):
+        new = bytearray(data)
+        for _ in range(generator.choice((1, 1, 2, 8))):
+            at = generator.randrange(len(new))
+            kind = generator.randrange(5)
+            if kind < 2:
+                new[at] ^= 1 << generator.randrange(8)
+            elif kind == 2:
+                new[at:at + 8] = generator.choice((
+                    bytes(8), b"\xff" * 8, b"\x7f" + b"\xff" * 7,
+                    b"\xff" * 7 + b"\x7f"))
+            elif kind == 3:
+                del new[at:at + generator.randrange(1, 30)]
+            else:
+                new[at:at] = new[at:at + generator.randrange(1, 30)]
+            if not new:
+                break
+        yield bytes(new)
+
+
+def check(path: Path, data: bytes, *options: str) -> bool:
+    """Whether it could be converted."""
+    path.write_bytes(data)
+    target = path.with_name("out")
+    target.write_bytes(b"old")
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = cli.main([str(path), "-o", str(target), *options])
+    if code:
+        assert code == 2 and out.getvalue() == ""
+        assert err.getvalue().count("\n") == 1, err.getvalue()
+        assert str(path) in err.getvalue()
+        assert target.read_bytes() == b"old"
+    else:
+        assert target.read_bytes() != b"old"
+    return not code
+
+
+@pytest.fixture(autouse=True)
+def script(tmp_path_factory: pytest.TempPathFactory,
+           monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's, whatever was installed."""
+    path = tmp_path_factory.mktemp("page") / "bundle.js"
+    path.write_text("/* the script */")
+    monkeypatch.setattr(html, "SCRIPT", str(path))
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("what", PROFILES)
+def test_whatever_was_changed(what: str, format_: str, tmp_path: Path) -> None:
+    generator = random.Random("%s %s" % (what, format_))
+    path = tmp_path / "app.vmprof"
+    good = sum(check(path, data, "--to", format_, *options)
+               for options in ((), ("--salvage",))
+               for data in changed(PROFILES[what], generator))
+    # there would be nothing to see if none or all were refused; some formats hold
+    # nothing of time samples
+    is_none = what in ("time", "stamps") and format_ in ("chrome", "html")
+    assert what == "older" or (good == 0 if is_none else 0 < good < 2 * CASES)
+
+
+@pytest.mark.parametrize("around", FILES)
+def test_whatever_was_changed_in_what_is_packed(around: str, tmp_path: Path) -> None:
+    generator = random.Random(around)
+    data = FILES[around](PROFILES["objects"])
+    for options in (), ("--salvage",):
+        for new in changed(data, generator):
+            check(tmp_path / "app.vmprof", new, "--to", "json", *options)
+
+
+@pytest.mark.parametrize("around", FILES)
+@pytest.mark.parametrize("what", PROFILES)
+def test_cut_off_at_every_byte(what: str, around: str, tmp_path: Path) -> None:
+    data = FILES[around](PROFILES[what])
+    path = tmp_path / "app.vmprof"
+    whole = [size for size in range(len(data)) if check(
+        path, data[:size], "--to", "json")]
+    # but for a log that has no trailer yet, which ends anywhere between two records
+    assert around == "plain" or not whole
+    salvaged = [size for size in range(len(data)) if check(
+        path, data[:size], "--to", "json", "--salvage")]
+    assert set(whole) <= set(salvaged)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_cut_off_at_every_byte_and_salvaged(format_: str, tmp_path: Path) -> None:
+    data = PROFILES["figures"]
+    for size in range(0, len(data), 3):
+        check(tmp_path / "app.vmprof", data[:size], "--to", format_, "--salvage")
+
+
+@pytest.mark.parametrize("options", [
+    ("--leaks",), ("--tree",), ("--by", "line,type"), ("--of", "rss"), ("--of", "time"),
+    ("--mine", "--sort", "alive"), ("--at", "0.000001"), ("--time", "0..1")])
+def test_reports_of_whatever_was_changed(options: tuple[str, ...],
+                                         tmp_path: Path) -> None:
+    generator = random.Random(" ".join(options))
+    for what in "objects", "figures":
+        for data in changed(PROFILES[what], generator):
+            check(tmp_path / "app.vmprof", data, "--to", "table", *options)
+
+
+def test_several_of_which_one_was_changed(tmp_path: Path) -> None:
+    generator = random.Random(5)
+    other = tmp_path / "other.vmprof"
+    other.write_bytes(PROFILES["objects"])
+    for format_ in FORMATS:
+        for data in changed(PROFILES["figures"], generator):
+            path = tmp_path / "app.vmprof"
+            path.write_bytes(data)
+            target = tmp_path / "out"
+            out, err = io.StringIO(), io.StringIO()
+            with redirect_stdout(out), redirect_stderr(err):
+                code = cli.main([str(path), str(other), "--to", format_, "-o",
+                                 str(target)])
+            assert code in (0, 2) and err.getvalue().count("\n") <= 1
+
+
+def test_files_of_anything(tmp_path: Path) -> None:
+    generator = random.Random(3)
+    heads = b"", PROFILES["time"][:40], PROFILES["time"][:60], b"\x1f\x8b", (
+        member(b"")[:20])
+    for number in range(300):
+        data = heads[number % len(heads)] + generator.randbytes(
+            generator.randrange(200))
+        check(tmp_path / "app.vmprof", data, "--to", "json", "--salvage")
