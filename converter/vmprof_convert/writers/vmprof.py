@@ -63,8 +63,10 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
     lines = stack_values.left_out(
         profile, stack_values.PROCESSES, stack_values.TYPES, stack_values.OBJECTS,
         stack_values.FATES, *[stack_values.TICKS] * bool(total))
-    return ["a sample of this file stands for %s" % format_bytes(unit), *lines] if (
-        total) else lines
+    if not total:
+        return lines
+    return ["; ".join(["a sample of this file stands for %s" % format_bytes(unit),
+                       *lines])]
 
 
 def _stack(places: Places, number: int, names: dict[Place, int]) -> bytes:
