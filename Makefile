@@ -267,8 +267,11 @@ PYPERFORMANCE := pyperformance==1.11.0
 	PATH="$$PWD/.venv/bin:$$PATH" .node/page/node_modules/.bin/esbuild \
 		.node/page/page.js --bundle --minify --keep-names --format=iife \
 		--loader:.css=text --charset=ascii --log-level=warning \
-		--legal-comments=none --outfile=.node/page/bundle.js \
-		--banner:js="/* with d3-flame-graph 5.0.0 (Apache-2.0) and d3 (ISC) */"
+		--legal-comments=none --outfile=.node/page/script.js
+	# who passes a page on passes these on, too
+	{ echo '/*'; for licence in .node/page/node_modules/d3-*/LICENSE*; do \
+		echo "$$licence" | cut -d/ -f4; cat "$$licence"; done; echo '*/'; \
+		cat .node/page/script.js; } >.node/page/bundle.js
 	for python in .venv/bin/python .venv-pypy/bin/pypy3; do \
 		cp .node/page/bundle.js "$$($$python -I -c 'import os, \
 			vmprof_convert.writers.html as html; \

@@ -274,6 +274,24 @@ def test_stack_that_was_seen_before_the_jit_made_other_code(
     assert (large["f"], large["g"]) == (1, 60 * count)
 
 
+def test_slow_path_belongs_to_where_it_was_entered(tmp_path: Path) -> None:
+    """The list is made where h's loop begins, out of line; the machine code ends in
+    main, which 98 % of the bytes were charged to before the codemap knew that."""
+    (tmp_path / "p.guest").write_text("""
+        func h() { j = 0; while j < 3 { j = j + 1; } return 1; }
+        func f(keep, i) { keep[0] = [i, i, i, i]; h(); }
+        func main(a) {
+            keep = [none]; i = 0; while i < 100000 { f(keep, i); i = i + 1; }
+        }
+        """)
+    guest = Guest(built("guest-jit"), tmp_path)
+    run = guest("--allocation-sampling", "4000", "p.guest")
+    assert run.code == 0, run.err
+    found = collections.Counter(
+        frames[-1] if frames else "" for frames in guest_frames(run.profile()))
+    assert found["h"] > 0.9 * sum(found.values()) > 5000
+
+
 # ____________________________________________________________
 # native frames
 
