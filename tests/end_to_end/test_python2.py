@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import textwrap
 import time
 from pathlib import Path
@@ -342,6 +343,22 @@ def test_without_a_python_3_it_says_what_to_do(starter: Starter) -> None:
                    "needs a pypy3 on PATH that has vmprof-allocation")
 
 
+def test_folder_that_is_called_pypy3_is_passed_over(starter: Starter) -> None:
+    path = starter.folder / "bin"
+    (path / "pypy3").mkdir(parents=True)
+    done = run(starter.folder, "sh", "-c", "unset VMPROF_ALLOCATION_PYTHON3; exec %s %s" % (
+        PYTHON2, " ".join((*FLAG, "16k", "-o", "out.vmprof", starter.script(PROGRAM)))),
+        PYTHONUSERBASE=str(SAMPLED.parents[1]),
+        PATH="%s:%s:%s" % (path, Path(PYPY).parent, os.environ["PATH"]))
+    assert done.returncode == 0, done.stderr
+    assert starter.profile.exists()
+
+
+def test_flag_that_needs_another_is_refused(starter: Starter) -> None:
+    assert_refused(run(starter.folder, SAMPLED, "-m", "vmprof", "--no-follow",
+                       starter.script(PROGRAM)), "need --allocation-sampling")
+
+
 def test_profile_whose_file_the_program_closed_is_reported(
         starter: Starter) -> None:
     done = starter(PROGRAM + "os.closerange(3, 2000)\n")
@@ -361,6 +378,24 @@ def work():
 
 %s
 """
+
+
+def test_stop_leaves_the_programs_file_alone(starter: Starter) -> None:
+    done = run(starter.folder, SAMPLED, starter.script(API % """
+import os
+session = vmprof_allocation.start("a.vmprof", "16k")
+number = session._run.fd
+os.close(number)
+mine = os.open("mine", os.O_RDWR | os.O_CREAT)
+os.dup2(mine, number)
+try:
+    vmprof_allocation.stop()
+except vmprof_allocation.AllocationSamplingError:
+    pass
+os.write(number, "still open")
+"""))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (starter.folder / "mine").read_text() == "still open"
 
 
 def test_profiles_from_code(starter: Starter) -> None:
@@ -386,6 +421,7 @@ vmprof_allocation.stop()
     ('vmprof_allocation.start("x", "bad")', "'bad' is not a number of bytes"),
     ('vmprof_allocation.start("none/x")', "can't write the profile"),
     ('vmprof_allocation.mark(5)', "the mark 5 is no text"),
+    ('vmprof_allocation.start(None)', "the output None is no path"),
     ('vmprof_allocation.start("x"); vmprof_allocation.start("y")', "already"),
 ])
 def test_errors_from_code(starter: Starter, code: str, said: str) -> None:
@@ -394,3 +430,23 @@ def test_errors_from_code(starter: Starter, code: str, said: str) -> None:
                "as e:\n    print(e)" % code)))
     assert said in done.stdout, done.stderr
     assert done.returncode == 0
+
+
+# environments ----------------------------------------------------------------
+
+def test_folder_that_is_no_environment_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("")
+    (tmp_path / "a.whl").write_text("")
+    done = run(tmp_path, sys.executable, ROOT / "vmprof-integration" / "python2"
+               / "make_environment.py", PYTHON2, "a.whl", PYPY, tmp_path)
+    assert done.returncode == 2 and "is no such environment" in done.stderr
+    assert (tmp_path / "precious").exists()
+
+
+@pytest.mark.parametrize("name", ["app-0.1.0-py3-none-any.whl", "app.zip"])
+def test_wheel_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("x")
+    done = run(tmp_path, sys.executable, ROOT / "vmprof-integration" / "python2"
+               / "make_wheel.py", name)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == [name]

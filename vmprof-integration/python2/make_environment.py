@@ -19,20 +19,24 @@ from pathlib import Path
 
 SITE = "import site, sys; assert sys.version_info[0] == 2; " \
     "sys.stdout.write(site.getusersitepackages())"
-SCRIPT = """\
-#!/bin/sh
-# Written by make_environment.py
+MARK = "# Written by make_environment.py"
+SCRIPT = "#!/bin/sh\n" + MARK + """
 export PYTHONUSERBASE=%s VMPROF_ALLOCATION_PYTHON3=%s
 exec %s "$@"
 """
 
 
 def make(pypy: str, wheel: Path, pypy3: Path, folder: Path) -> None:
-    """Raises OSError, BadZipFile or CalledProcessError; `folder` is then not
-    there."""
+    """Replaces an older one.  Raises OSError, BadZipFile or CalledProcessError."""
     found = shutil.which(pypy)
     if found is None:
         raise OSError("there is no program %s" % pypy)
+    script = folder / "bin" / "pypy"
+    if folder.exists() and not (
+            script.is_file() and MARK in script.read_text(errors="replace")):
+        raise OSError("%s is there, and is no such environment: name another folder"
+                      % folder)
+    zipfile.ZipFile(wheel).close()
     shutil.rmtree(folder, ignore_errors=True)
     # where it will be: names in it are absolute
     base = str(folder.absolute())
@@ -42,7 +46,6 @@ def make(pypy: str, wheel: Path, pypy3: Path, folder: Path) -> None:
             check=True, text=True, stdout=subprocess.PIPE).stdout
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(packages)
-        script = folder / "bin" / "pypy"
         script.parent.mkdir(parents=True)
         script.write_text(SCRIPT % tuple(map(shlex.quote, (
             base, str(pypy3.absolute()), os.path.abspath(found)))))

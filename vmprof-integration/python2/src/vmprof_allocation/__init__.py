@@ -13,8 +13,6 @@ same name for Python 3, which does here all that needs no PyPy 2.7: it reads the
 arguments, looks for the garbage collector in this build (starter.py), and makes
 the report.
 """
-import os
-
 from vmprof_allocation.process import Refused as AllocationSamplingError
 from vmprof_allocation.sampler import Run
 
@@ -29,7 +27,7 @@ class Session(object):
     A context manager that does both."""
 
     def __init__(self, output, *settings):
-        self.output = os.fspath(output) if hasattr(os, "fspath") else output
+        self.output = output
         self._settings = settings
         self._run = None
 

@@ -46,8 +46,21 @@ def mark(name):
         run.mark(name)
 
 
+def file_id(fd):
+    """Which file it leads to; None if it is closed.  The program may have closed
+    ours, and have opened one of its own under the same number."""
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 def open_output(path):
     """Under a number that is out of the program's way."""
+    if not isinstance(path, (bytes, unicode)):  # noqa: F821
+        raise Refused("the output %r is no path; write for example \"app.vmprof\""
+                      % (path,))
     try:
         try:
             is_pipe = stat.S_ISFIFO(os.stat(path).st_mode)
@@ -89,7 +102,7 @@ class Run(object):
             self._undo()
             os.close(fd)
             raise
-        self.fd = fd
+        self.fd, self.file = fd, file_id(fd)
         _running.append(self)
 
     def _start(self, fd, settings, layout):
@@ -167,9 +180,8 @@ class Run(object):
         _running.remove(self)
         if os.getpid() != self.pid:
             return              # a forked child is not sampled
-        id = os.fstat(self.fd) if self._owns() else None
         error = self._undo()
-        if id is not None and self._owns():
+        if file_id(self.fd) == self.file:
             os.close(self.fd)
         if error:
             raise Refused("the profile is not complete: %s" % PROBLEMS.get(
@@ -177,10 +189,3 @@ class Run(object):
         ended = self.process.ffi.string(self.lib.hook_ended())
         if ended:
             raise Refused("the profile ends before the program does: " + ended)
-
-    def _owns(self):
-        try:
-            os.fstat(self.fd)
-        except OSError:
-            return False
-        return True

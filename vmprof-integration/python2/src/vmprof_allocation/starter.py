@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 from vmprof_allocation.process import Process, Refused
-from vmprof_allocation.sampler import Run
+from vmprof_allocation.sampler import Run, file_id
 
 VARIABLE = "VMPROF_ALLOCATION"
 #: names a Python 3 that has vmprof-allocation
@@ -39,11 +39,13 @@ def python3():
     for path in tried:
         # isolated: PYTHONPATH and the folder are those of the program
         command = [path, "-I"]
-        if os.access(path, os.X_OK):
-            with open(os.devnull, "r+") as null:
+        with open(os.devnull, "r+") as null:
+            try:
                 if not subprocess.call(command + ["-c", "import " + MODULE],
                                        stdin=null, stdout=null, stderr=null):
                     return command
+            except EnvironmentError:
+                pass            # not there, or no program
     raise Refused(
         "%s has no vmprof-allocation; install it there, or name another Python 3"
         % named if named else
@@ -78,17 +80,20 @@ def hand_over():
     except Refused as e:
         _refuse(str(e))
     except EnvironmentError as e:
-        _refuse("can't start %s: %s" % (command[0], e.strerror))
+        _refuse("can't start Python 3: %s" % e.strerror)
 
 
 def settings(*arguments):
     """Those of a run in this process, by name.  Raises Refused."""
-    process = subprocess.Popen(
-        python3() + ["-m", MODULE, "settings", Process().path]
-        + ["" if argument is None else str(argument)
-           for argument in arguments],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    out, error = process.communicate()
+    command = python3() + ["-m", MODULE, "settings", Process().path] + [
+        "" if argument is None else str(argument) for argument in arguments]
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE)
+        out, error = process.communicate()
+    except EnvironmentError as e:
+        raise Refused("can't start %s: %s" % (command[0], e.strerror))
     if process.returncode:
         raise Refused(error.strip().split("\n")[-1].replace("vmprof: ", "", 1))
     return dict(zip(FIELDS, out.split("\t", len(FIELDS) - 1)))
@@ -118,7 +123,7 @@ class _Program(object):
         self.is_watched = self.watcher != -1
         if self.watcher >= 0:
             fcntl.fcntl(self.watcher, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
-            self.watcher_id = os.fstat(self.watcher)[:3]
+            self.watcher_id = file_id(self.watcher)
         self.run = Run(fields, self.output)
         if int(fields["held"]) >= 0:
             os.close(int(fields["held"]))
@@ -136,12 +141,11 @@ class _Program(object):
         except Refused as e:
             say(str(e))
         if self.watcher >= 0:
-            try:
-                is_ours = os.fstat(self.watcher)[:3] == self.watcher_id
-            except OSError:
-                is_ours = False         # that was the program's end for it
-            if is_ours:
-                sys.stdout.flush()
+            if file_id(self.watcher) == self.watcher_id:
+                try:
+                    sys.stdout.flush()      # before the report
+                except (EnvironmentError, ValueError, AttributeError):
+                    pass                    # it is the interpreter who says so
                 self.run.lib.hook_wait_at_exit(self.watcher)
         elif self.is_watched:
             say("the report could not be made; the profile is in %r"
