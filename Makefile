@@ -3,6 +3,7 @@
 # make test     install what is missing, run all tests: 15 minutes
 # make guest    build the guest interpreter with the patched RPython; with the
 #               JIT: guest-jit
+# make page     what draws the page of --to html, for `pip install ./converter`
 # make pictures take those of README.rst, with Chromium.  PROFILER=address: from
 #               a Firefox Profiler that is served there
 # make bench    measure the overhead
@@ -20,6 +21,9 @@ PYTHON := python3
 # is pypy3's
 PYPY2 := .build/py2/python2
 ifneq ($(PYPY),pypy3)
+ifeq ($(shell command -v $(PYPY)),)
+$(error PYPY=$(PYPY): there is no such program)
+endif
 ifeq ($(shell $(PYPY) -c 'import sys; print(sys.version_info[0])' 2>/dev/null),2)
 PYPY2 := $(PYPY)
 override PYPY := pypy3
@@ -52,7 +56,7 @@ RPYTHON := rpython/tree.py rpython/python2.py \
 	$(filter vmprof-integration/vmprof_allocation/native/shared/%, \
 		$(INTEGRATION))
 
-.PHONY: run check test lint guest guest-jit pictures bench hard clean always
+.PHONY: run check test lint guest guest-jit page pictures bench hard clean always
 .DELETE_ON_ERROR:
 
 run: .build/pypy .build/python $(if $(findstring 27,$(SAMPLED)),.build/pypy27)
@@ -115,8 +119,12 @@ guest: .build/rpython/guest .build/python
 
 guest-jit: .build/rpython/guest-jit .build/python
 
+# for `pip install ./converter`: what draws the page of --to html
+page: .build/page
+
 clean:
-	rm -rf .build .venv .venv-pypy .venv-pypy27 .node
+	rm -rf .build .venv .venv-pypy .venv-pypy27 .node \
+		converter/vmprof_convert/writers/html/bundle.js
 
 # $(call apt_install,PACKAGES), in a shell command: install them, if any
 define apt_install
@@ -272,6 +280,7 @@ PYPERFORMANCE := pyperformance==1.11.0
 	{ echo '/*'; for licence in .node/page/node_modules/d3-*/LICENSE*; do \
 		echo "$$licence" | cut -d/ -f4; cat "$$licence"; done; echo '*/'; \
 		cat .node/page/script.js; } >.node/page/bundle.js
+	cp .node/page/bundle.js converter/vmprof_convert/writers/html/
 	for python in .venv/bin/python .venv-pypy/bin/pypy3; do \
 		cp .node/page/bundle.js "$$($$python -I -c 'import os, \
 			vmprof_convert.writers.html as html; \

@@ -57,8 +57,8 @@ def write(profile: Profile, out: BinaryIO,
 def _script() -> bytes:
     path = importlib.resources.files(__name__).joinpath(SCRIPT)
     if not path.is_file():
-        raise ProfileError("the page needs a script that is not installed: run `make "
-                           ".build/page` where vmprof-convert was installed from")
+        raise ProfileError("the page needs a script that is not installed: `make page` "
+                           "before `pip install ./converter` brings it")
     script = path.read_bytes()
     # it would end there, and an unusual beginning would hide its end
     assert b"</script" not in script.lower() and b"<!--" not in script
