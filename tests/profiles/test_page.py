@@ -160,8 +160,8 @@ def test_without_its_script_it_says_where_that_comes_from(
     log.allocation([log.function("f")], size=24)
     (tmp_path / "app.vmprof").write_bytes(log.data())
     assert run_and_fail(tmp_path, capsys, "app.vmprof", "-o", "x.html").endswith(
-        "a script that is not installed: run `make .build/page` where vmprof-convert "
-        "was installed from\n")
+        "a script that is not installed: `make page` before `pip install ./converter` "
+        "brings it\n")
 
 
 def test_time_samples_alone_make_no_page(scripted: bytes) -> None:
