@@ -89,7 +89,7 @@ int hook_enabled(const char *settings, int take_time_samples);
 
 /* Take no more samples than so many a second, or than a share of the time in
    millionths: the interval follows.  0 and 0, or hook_set_interval(): no
-   limit. */
+   limit.  After hook_follow(), for children have the same one. */
 void hook_limit(int64_t per_second, int64_t share);
 
 /* What is known of this build allows to find out what becomes of objects. */

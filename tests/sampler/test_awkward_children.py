@@ -1,0 +1,38 @@
+"""Children of a sampled program under circumstances that are not the usual ones: what
+their profiles say then, and that none of them gets lost uncounted."""
+from __future__ import annotations
+
+from conftest import PyPy
+from run_profiles import children, functions
+from truth import SIGMAS, sigmas
+
+WORK = """
+    import os, resource, subprocess, sys
+    def in_parent():
+        return [str(i) for i in range(100000)]
+    def in_child():
+        return [str(i) for i in range(200000)]
+"""
+
+
+def test_limit_of_a_child_and_of_its_child(stock_pypy: PyPy) -> None:
+    """The interval follows it, as in the first process."""
+    run = stock_pypy.sample(WORK + """
+    def work():
+        for i in range(60):
+            in_child()
+    if os.fork() == 0:
+        work()
+        if os.fork() == 0:
+            work()
+            os._exit(0)
+        os.wait()
+        os._exit(0)
+    os.wait()
+    """, "auto:100/s")
+    found = children(run.path)
+    assert len(found) == 2
+    for profile in found:
+        assert profile.settings["limit"] == "100/s"
+        assert len(set(profile.samples.interval)) > 1
+        assert abs(sigmas(profile)) < SIGMAS
