@@ -36,3 +36,16 @@ def test_limit_of_a_child_and_of_its_child(stock_pypy: PyPy) -> None:
         assert profile.settings["limit"] == "100/s"
         assert len(set(profile.samples.interval)) > 1
         assert abs(sigmas(profile)) < SIGMAS
+
+
+def test_child_whose_disk_is_full(stock_pypy: PyPy) -> None:
+    """Its file can be opened, and not be written."""
+    run = stock_pypy.sample(WORK + """
+    if os.fork() == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        os._exit(len(in_child()) == 200000)
+    print(os.wait()[1] >> 8)
+    """, "64k")
+    assert run.out == "1\n"
+    assert children(run.path) == []
+    assert run.profile().settings["children"] == "1"
