@@ -38,6 +38,24 @@ def test_limit_of_a_child_and_of_its_child(stock_pypy: PyPy) -> None:
         assert abs(sigmas(profile)) < SIGMAS
 
 
+def test_statistics_before_the_first_sample(stock_pypy: PyPy) -> None:
+    """They begin with the child."""
+    script = stock_pypy.script(WORK + """
+    import vmprof_allocation
+    with vmprof_allocation.sample("out.vmprof", "4k") as session:
+        in_parent()
+        session.set_interval("1G")
+        if os.fork() == 0:
+            counted = session.statistics()
+            print(counted.samples, counted.lost, counted.time_samples, flush=True)
+            os._exit(0)
+        os.wait()
+        print(session.statistics().samples > 0)
+    """)
+    run = stock_pypy.command(str(script))
+    assert (run.out, run.err) == ("0 0 0\nTrue\n", "")
+
+
 def test_child_whose_disk_is_full(stock_pypy: PyPy) -> None:
     """Its file can be opened, and not be written."""
     run = stock_pypy.sample(WORK + """

@@ -139,6 +139,7 @@ int follow_begin(void)
     follow.forked = recorder_now();
     /* its own children have others */
     follow.seed = another(~follow.seed);
+    memset(&recorder_counts, 0, sizeof recorder_counts);
     error = start_stop_follow(follow.seed);
     if (error != 0)
         follow.is_on = follow.is_child = follow.is_waiting = 0;
@@ -153,6 +154,7 @@ static int open_file(void)
     int i, fd = -1, high;
     size_t size = sizeof follow.own_path;
 
+    errno = ENAMETOOLONG;
     /* the run's first profile: nobody waits for more if it is gone */
     if ((size_t)snprintf(follow.own_path, size, "%s%s", follow.path,
                          follow.suffix) >= size ||
@@ -163,8 +165,10 @@ static int open_file(void)
         if (i > 1)
             snprintf(number, sizeof number, "-%d", i);
         if ((size_t)snprintf(follow.own_path, size, "%s.%d%s%s", follow.path,
-                             (int)getpid(), number, follow.suffix) >= size)
+                             (int)getpid(), number, follow.suffix) >= size) {
+            errno = ENAMETOOLONG;
             return -1;
+        }
         fd = open(follow.own_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0 || errno != EEXIST)
             break;
