@@ -67,3 +67,17 @@ def test_child_whose_disk_is_full(stock_pypy: PyPy) -> None:
     assert run.out == "1\n"
     assert children(run.path) == []
     assert run.profile().settings["children"] == "1"
+
+
+def test_many_names_of_other_programs(stock_pypy: PyPy) -> None:
+    """Those for which there is no room count as one."""
+    run = stock_pypy.sample("""
+        import os, subprocess
+        for i in range(20):
+            name = "a-long-name-of-a-program-%02d" % i
+            os.symlink("/bin/true", name)
+            subprocess.run(["./" + name])
+    """, "64k")
+    named = run.profile().settings["programs"].split(",")
+    assert [name.split()[0] for name in named] == ["1"] * 15 + ["5"]
+    assert named[-1] == "5 others"

@@ -61,8 +61,10 @@ void programs_count(const char *path, int by)
     clean_name(path, name);
     for (i = 0; i < MOST; i++) {
         struct program *program = &programs[i];
-        if (i == MOST - 1)
+        if (i == MOST - 1) {
+            memset(name, 0, NAME_SIZE);     /* all of it is compared */
             strcpy(name, "others");
+        }
         if (__sync_bool_compare_and_swap(&program->state, 0, 1)) {
             memcpy(program->name, name, NAME_SIZE);
             __sync_synchronize();
