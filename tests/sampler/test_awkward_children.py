@@ -2,6 +2,8 @@
 their profiles say then, and that none of them gets lost uncounted."""
 from __future__ import annotations
 
+import re
+
 from conftest import PyPy
 from run_profiles import children, functions
 from truth import SIGMAS, sigmas
@@ -81,3 +83,56 @@ def test_many_names_of_other_programs(stock_pypy: PyPy) -> None:
     named = run.profile().settings["programs"].split(",")
     assert [name.split()[0] for name in named] == ["1"] * 15 + ["5"]
     assert named[-1] == "5 others"
+
+
+def test_environment_that_no_program_can_have(stock_pypy: PyPy) -> None:
+    """It took its size of the stack."""
+    run = stock_pypy.sample(WORK + """
+    if os.fork() == 0:
+        resource.setrlimit(resource.RLIMIT_STACK, (2**20, 2**20))
+        try:
+            os.execve(sys.executable, [sys.executable, "-c", ""],
+                      {"a%d" % i: "" for i in range(200000)})
+        except OSError:
+            os._exit(7)
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
+    """, "64k")
+    assert run.out == "7\n"
+
+
+def test_first_process_that_becomes_itself(stock_pypy: PyPy) -> None:
+    """It has no parent in the run; its child has."""
+    (stock_pypy.folder / "child.py").write_text("""if True:
+        import os, subprocess, sys
+        def later():
+            return [str(i) for i in range(100000)]
+        later()
+        print(os.getpid(), flush=True)
+        if len(sys.argv) < 3:
+            subprocess.run([sys.executable, "child.py", "x", "y"])
+    """)
+    run = stock_pypy.sample("""
+        import os, sys
+        os.execv(sys.executable, [sys.executable, "child.py", "x"])
+    """, "4k")
+    pid, child = run.out.split()
+    parents = {p.settings["pid"]: p.settings.get("parent")
+               for p in children(run.path) if "later" in functions(p)}
+    assert parents == {pid: None, child: pid}
+
+
+def test_child_without_site_gets_no_variable(stock_pypy: PyPy) -> None:
+    """Nothing there would take it away; it is another program, and named."""
+    run = stock_pypy.sample("""
+        import subprocess, sys
+        source = "import os; print(sorted(n for n in os.environ if 'VMPROF' in n))"
+        for flags in ["-S"], ["-BS"], ["-W", "error", "-ESc"]:
+            subprocess.run([sys.executable, *flags,
+                            *["-c"] * (not flags[-1].endswith("c")), source])
+        # not the interpreter's own flag
+        subprocess.run([sys.executable, "-c", "[str(i) for i in range(99999)]", "-S"])
+    """, "4k")
+    assert run.out == "[]\n" * 3
+    assert len(children(run.path)) == 1
+    (named,) = run.profile().settings["programs"].split(",")
+    assert re.fullmatch(r"3 pypy3\S*", named)

@@ -183,7 +183,7 @@ class HookEngine(Engine):
             ";".join("%s=%s" % pair for pair in
                      self._common(settings, None, processes.run)),
             "%s=%s" % (VARIABLE, processes.pack(settings, self.knowledge())),
-            sys.executable)), settings.seed)
+            sys.executable)), processes.parent, settings.seed)
 
     def followed(self) -> bool:
         if not self._pid or not self._lib.hook_is_followed():
