@@ -121,6 +121,24 @@ def test_first_process_that_becomes_itself(stock_pypy: PyPy) -> None:
     assert parents == {pid: None, child: pid}
 
 
+def test_arguments_of_a_child_that_look_like_ours(stock_pypy: PyPy) -> None:
+    (stock_pypy.folder / "child.py").write_text("""if True:
+        import os
+        def later():
+            return [str(i) for i in range(100000)]
+        later()
+        print(sorted(name for name in os.environ if "VMPROF" in name))
+    """)
+    run = stock_pypy.sample("""
+        import subprocess, sys
+        for flag in "--all", "--allow-x", "--allocation-sampling":
+            subprocess.run([sys.executable, "child.py", flag])
+            subprocess.run([sys.executable, "-m", "child", flag])
+    """, "4k")
+    assert run.out == "[]\n" * 6
+    assert sum("later" in functions(p) for p in children(run.path)) == 6
+
+
 def test_child_without_site_gets_no_variable(stock_pypy: PyPy) -> None:
     """Nothing there would take it away; it is another program, and named."""
     run = stock_pypy.sample("""
@@ -136,3 +154,49 @@ def test_child_without_site_gets_no_variable(stock_pypy: PyPy) -> None:
     assert len(children(run.path)) == 1
     (named,) = run.profile().settings["programs"].split(",")
     assert re.fullmatch(r"3 pypy3\S*", named)
+
+
+def test_child_that_is_vmprof(stock_pypy: PyPy) -> None:
+    """It samples by itself, and knows nothing of a run around it."""
+    (stock_pypy.folder / "child.py").write_text("""if True:
+        import os
+        def later():
+            return [str(i) for i in range(100000)]
+        later()
+        print(sorted(name for name in os.environ if "VMPROF" in name))
+    """)
+    run = stock_pypy.sample("""
+        import subprocess, sys
+        subprocess.run([sys.executable, "-m", "vmprof", "--allocation-sampling", "4k",
+                        "-o", "own.vmprof", "child.py"])
+    """, "4k")
+    assert (run.out, run.err) == ("[]\n", "")
+    assert children(run.path) == []
+    run.path = stock_pypy.folder / "own.vmprof"
+    assert "later" in functions(run.profile())
+
+
+def test_child_with_files_of_other_processes(stock_pypy: PyPy) -> None:
+    """None of them is overwritten."""
+    run = stock_pypy.sample("""
+        import os, subprocess, sys
+        child = '''if True:
+            import os
+            [str(i) for i in range(99999)]
+            os.write(1, b"%d" % os.getpid())
+        '''
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.read(reader, 1)
+            os.execv(sys.executable, [sys.executable, "-c", child])
+        for number in range(1, 101):
+            mark = "-%d" % number if number > 1 else ""
+            with open("out.%d%s.vmprof" % (pid, mark), "w") as file:
+                file.write("x")
+        os.write(writer, b"x")
+        os.wait()
+    """, "64k")
+    files = list(stock_pypy.folder.glob("out.%s*.vmprof" % run.out))
+    assert {path.read_bytes() for path in files} == {b"x"}
+    assert len(files) == 100

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "follow.h"
 #include "recorder.h"
 
 #define MOST            16      /* further names are counted as one */
@@ -84,7 +85,9 @@ void programs_note(void)
     size_t used = strlen(text);
     int i, all = 0;
 
-    for (i = 0; programs != NULL && i < MOST; i++) {
+    if (programs == NULL || follow_is_child())
+        return;
+    for (i = 0; i < MOST; i++) {
         int count = programs[i].state == 2 ? programs[i].count : 0;
         if (count <= 0)
             continue;
