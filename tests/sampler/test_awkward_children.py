@@ -85,6 +85,37 @@ def test_many_names_of_other_programs(stock_pypy: PyPy) -> None:
     assert named[-1] == "5 others"
 
 
+def test_forks_while_other_threads_make_functions(stock_pypy: PyPy) -> None:
+    """They may be in vmprof's buffers, which stay locked in the child then: it is not
+    followed, and counted."""
+    run = stock_pypy.sample(WORK + """
+    import threading
+    stop = False
+    def define():
+        while not stop:
+            for i in range(50):
+                exec(compile("def f%d(): pass" % i, "x%d.py" % i, "exec"), {})
+    threads = [threading.Thread(target=define) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for i in range(50):
+        if os.fork() == 0:
+            os._exit(len(in_child()) != 200000)
+        assert os.wait()[1] == 0
+    stop = True
+    for thread in threads:
+        thread.join()
+    print("end")
+    """, "64k")
+    assert run.out == "end\n"
+    found = children(run.path)
+    assert (len(found)
+            + int(run.profile().settings.get("children", "0"))) == 50
+    for profile in found:
+        assert "in_child" in functions(profile)
+        assert abs(sigmas(profile)) < SIGMAS
+
+
 def test_environment_that_no_program_can_have(stock_pypy: PyPy) -> None:
     """It took its size of the stack."""
     run = stock_pypy.sample(WORK + """
