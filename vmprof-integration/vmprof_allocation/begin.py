@@ -16,7 +16,6 @@ from _thread import get_ident
 from vmprof_allocation import session as _session
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.processes import VARIABLE as RUN
 from vmprof_allocation.settings import Limit, Settings
 
 # nothing that is not needed: see engines/base.py
@@ -37,7 +36,6 @@ _PYPY = "<builtin>/app_main.py"
 def begin() -> None:
     """Start what the variable asks this process for.  Does not return if that
     fails: the program must not run unnoticed without."""
-    os.environ.pop(RUN, None)       # a run in a run
     fields = os.environ.pop(VARIABLE).split("\t", 14)
     if fields[0] != str(os.getpid()):
         return
@@ -57,17 +55,21 @@ def begin() -> None:
         refuse(problem)
 
 
-def follow() -> None:
+def follow(run: str) -> None:
     """This process is a child of one that is sampled, and became this interpreter
-    by exec: go on.  If that can't be, it runs as it would without us."""
+    by exec: go on with `run`, its variable's value.  If that can't be, it runs as
+    it would without us."""
+    path = None
     try:
-        from vmprof_allocation.children import own_path, unpack
-        processes, settings, knowledge = unpack(os.environ.pop(RUN))
-        if os.path.exists(processes.first):
-            _session.Session(settings, own_path(processes), processes).start(
-                choose(knowledge))
+        from vmprof_allocation.children import make_own, unpack
+        processes, settings, knowledge = unpack(run)
+        engine = choose(knowledge)
+        path = make_own(processes)
+        if path is not None:
+            _session.Session(settings, path, processes).start(engine)
     except Exception:
-        pass
+        if path is not None:
+            os.unlink(path)
 
 
 class _Run:

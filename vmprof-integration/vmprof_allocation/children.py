@@ -14,11 +14,12 @@ _TRIES = 100
 
 
 def unpack(value: str) -> tuple[Processes, Settings, str]:
-    """The opposite of pack(), in a child.  Its seed is another one."""
-    (run, interval, seed, gaps, lifetimes, per_second, share, knowledge,
-     first) = value.split("\t", 8)
+    """The opposite of pack(), in a child, behind its parent's pid; 0: it is the
+    first process, once more.  Its seed is another one."""
+    (parent, run, interval, seed, gaps, lifetimes, per_second, share, knowledge,
+     first) = value.split("\t", 9)
     limit = Limit(int(per_second), int(share))
-    processes = Processes(first, run, os.getppid())
+    processes = Processes(first, run, int(parent))
     settings = Settings(
         int(interval), (int(seed) + (os.getpid() << 32)) & MAX_SEED,
         gaps,  # type: ignore[arg-type,unused-ignore]
@@ -27,14 +28,20 @@ def unpack(value: str) -> tuple[Processes, Settings, str]:
     return processes, settings, knowledge
 
 
-def own_path(processes: Processes) -> str:
-    """Of this process, a child: a file that is not there yet."""
-    for i in range(1, _TRIES):
+def make_own(processes: Processes) -> str | None:
+    """Make this child's file, one that was not there, as native/hook/follow.c does;
+    None: nobody waits for more, or there are too many."""
+    if not os.path.exists(processes.first):
+        return None
+    for i in range(1, _TRIES + 1):
         path = "%s.%d%s%s" % (processes.path, os.getpid(), "-%d" % i * (i > 1),
                               processes.suffix)
-        if not os.path.exists(path):
-            break
-    return path
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        except FileExistsError:
+            continue
+        return path
+    return None
 
 
 def children_of(first: str) -> list[str]:

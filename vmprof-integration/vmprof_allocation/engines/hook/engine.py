@@ -159,11 +159,11 @@ class HookEngine(Engine):
                 self._check(self._lib.hook_enabled(
                     self._describe(settings, processes).encode("ascii"),
                     settings.period is not None), "beginning the profile")
+                if processes is not None and settings.follow:
+                    self._follow(settings, processes)
                 if settings.limit is not None:
                     self._lib.hook_limit(settings.limit.per_second,
                                          settings.limit.share)
-                if processes is not None and settings.follow:
-                    self._follow(settings, processes)
                 if not settings.in_memory:
                     self._name(0, names.of_command())
                 self._hook(settings)
@@ -183,7 +183,7 @@ class HookEngine(Engine):
             ";".join("%s=%s" % pair for pair in
                      self._common(settings, None, processes.run)),
             "%s=%s" % (VARIABLE, processes.pack(settings, self.knowledge())),
-            sys.executable)), settings.seed)
+            sys.executable)), processes.parent, settings.seed)
 
     def followed(self) -> bool:
         if not self._pid or not self._lib.hook_is_followed():

@@ -5,6 +5,11 @@
  *
  * A child writes the names that its stacks need, and no others.  All this
  * belongs to one thread at a time: call it with the recorder's lock.
+ *
+ * A child may be forked while another thread of its parent's is in here, and finds
+ * these tables half written.  It doesn't use them: that thread wrote them for
+ * vmprof, which has a lock of its own then, and that is still held in the child;
+ * run_follow() tries it first.
  */
 
 #include <stddef.h>

@@ -30,7 +30,8 @@ static struct {
     int is_child;
     int is_waiting;             /* for the first sample */
     int has_file;
-    pid_t parent;
+    pid_t parent;               /* of the next child */
+    pid_t parent_of_this;       /* 0: this is the run's first process */
     int64_t forked;
     uint64_t seed;              /* of the next child */
     char path[PATH_MAX], suffix[64], own_path[PATH_MAX];
@@ -42,7 +43,8 @@ static struct {
 } follow;
 
 int hook_follow(const char *path, const char *suffix, const char *settings,
-                const char *variable, const char *interpreter, uint64_t seed)
+                const char *variable, const char *interpreter, int parent,
+                uint64_t seed)
 {
     struct stat st;
     int error;
@@ -65,6 +67,7 @@ int hook_follow(const char *path, const char *suffix, const char *settings,
     follow.device = st.st_dev;
     follow.inode = st.st_ino;
     follow.seed = seed;
+    follow.parent_of_this = parent;
     follow.is_on = 1;
     programs_begin();
     return 0;
@@ -125,6 +128,7 @@ void follow_before_fork(void)
 
 int follow_is_wanted(void)
 {
+    follow.parent_of_this = follow.parent;
     return follow.is_on && start_stop_may_follow() &&
            (follow.is_waiting || run_process() == follow.parent);
 }
@@ -139,6 +143,7 @@ int follow_begin(void)
     follow.forked = recorder_now();
     /* its own children have others */
     follow.seed = another(~follow.seed);
+    memset(&recorder_counts, 0, sizeof recorder_counts);
     error = start_stop_follow(follow.seed);
     if (error != 0)
         follow.is_on = follow.is_child = follow.is_waiting = 0;
@@ -153,6 +158,7 @@ static int open_file(void)
     int i, fd = -1, high;
     size_t size = sizeof follow.own_path;
 
+    errno = ENAMETOOLONG;
     /* the run's first profile: nobody waits for more if it is gone */
     if ((size_t)snprintf(follow.own_path, size, "%s%s", follow.path,
                          follow.suffix) >= size ||
@@ -163,8 +169,10 @@ static int open_file(void)
         if (i > 1)
             snprintf(number, sizeof number, "-%d", i);
         if ((size_t)snprintf(follow.own_path, size, "%s.%d%s%s", follow.path,
-                             (int)getpid(), number, follow.suffix) >= size)
+                             (int)getpid(), number, follow.suffix) >= size) {
+            errno = ENAMETOOLONG;
             return -1;
+        }
         fd = open(follow.own_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0 || errno != EEXIST)
             break;
@@ -189,7 +197,7 @@ static int open_profile(void)
     if ((size_t)snprintf(
             settings, sizeof settings,
             "%s;seed=%llu;pid=%d;parent=%d;clock=%lld", follow.settings,
-            (unsigned long long)follow.seed, (int)getpid(), (int)follow.parent,
+            (unsigned long long)follow.seed, (int)getpid(), (int)follow.parent_of_this,
             (long long)follow.forked) < sizeof settings)
         error = run_follow(fd, follow.forked, settings);
     if (error != 0) {
@@ -224,20 +232,52 @@ void follow_open(void)
 /* ____________________________________________________________ */
 /* exec */
 
-int follow_environment(const char *path, char *const environment[],
-                       size_t count, char *followed[])
+/* The interpreter is told not to import `site`, which would find the variable. */
+static int is_without_site(char *const arguments[])
 {
-    int saved_errno = errno, is_same = 0;
+    const char *p;
+
+    if (arguments == NULL || arguments[0] == NULL)
+        return 1;
+    while (*++arguments != NULL && **arguments == '-') {
+        p = *arguments + 1;
+        if (*p == '\0' || strcmp(p, "-") == 0)
+            return 0;
+        if (*p == '-') {
+            if (strcmp(p, "-jit") == 0 && *++arguments == NULL)
+                return 0;
+            continue;
+        }
+        for (; *p != '\0'; p++) {
+            if (*p == 'S')
+                return 1;
+            if (*p == 'c' || *p == 'm')
+                return 0;       /* what follows is the program's */
+            if (*p == 'W' || *p == 'X' || *p == 'Q') {
+                if (p[1] == '\0' && *++arguments == NULL)
+                    return 0;
+                break;
+            }
+        }
+    }
+    return 0;
+}
+
+char *follow_variable(const char *path, char *const arguments[])
+{
+    static char variable[VARIABLE_SIZE + 16];
+    int saved_errno = errno, size, is_same;
+    const char *value = strchr(follow.variable, '=');
     struct stat st;
 
-    if (count > 0)
-        memcpy(followed, environment, count * sizeof *followed);
-    if (follow.is_on && stat(path, &st) == 0 && st.st_dev == follow.device &&
-        st.st_ino == follow.inode)
-        is_same = 1;
-    if (is_same)
-        followed[count++] = follow.variable;
-    followed[count] = NULL;
+    is_same = follow.is_on && value != NULL && stat(path, &st) == 0 &&
+              st.st_dev == follow.device && st.st_ino == follow.inode &&
+              !is_without_site(arguments);
     errno = saved_errno;
-    return is_same;
+    if (!is_same)
+        return NULL;
+    size = (int)(value + 1 - follow.variable);
+    snprintf(variable, sizeof variable, "%.*s%d\t%s", size, follow.variable,
+             (int)follow.parent_of_this, value + 1);
+    return variable;
 }

@@ -11,7 +11,6 @@
  * environment.  No other program does, and none of this one's code.
  */
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* What sampling may take at most: recorder_limit() */
@@ -38,7 +37,6 @@ void follow_open(void);
 /* True in a forked child that is sampled */
 int follow_is_child(void);
 
-/* The environment with which 'path' is executed, in 'followed', which has room
-   for two more than 'count'.  Returns 1 if it is this same interpreter. */
-int follow_environment(const char *path, char *const environment[],
-                       size_t count, char *followed[]);
+/* This process is about to become 'path'.  Returns what is to be in its environment
+   if it is this same interpreter, which will find it there; otherwise NULL. */
+char *follow_variable(const char *path, char *const arguments[]);

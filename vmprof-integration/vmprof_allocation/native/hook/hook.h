@@ -89,7 +89,7 @@ int hook_enabled(const char *settings, int take_time_samples);
 
 /* Take no more samples than so many a second, or than a share of the time in
    millionths: the interval follows.  0 and 0, or hook_set_interval(): no
-   limit. */
+   limit.  After hook_follow(), for children have the same one. */
 void hook_limit(int64_t per_second, int64_t share);
 
 /* What is known of this build allows to find out what becomes of objects. */
@@ -102,10 +102,12 @@ enum { HOOK_TYPES = 1, HOOK_LIFETIMES = 2, HOOK_IN_MEMORY = 4 };
 /* Between hook_enabled() and hook_hook(): follow this process's children.  A
    forked one writes 'path', a dot, its pid and 'suffix', with 'settings' to
    which its own are added; one that becomes this same interpreter, which is the
-   file 'interpreter', finds 'variable' in its environment ("name=value").
-   Returns 0 or an errno: its children are not sampled then. */
+   file 'interpreter', finds 'variable' in its environment ("name=value", in
+   front of the value its parent's pid and a tab).  'parent' is this process's, in
+   the run; 0: it is the first.  Returns 0 or an errno: its children are not sampled then. */
 int hook_follow(const char *path, const char *suffix, const char *settings,
-                const char *variable, const char *interpreter, uint64_t seed);
+                const char *variable, const char *interpreter, int parent,
+                uint64_t seed);
 
 /* This is a forked child that is sampled as its parent was: 1; 2: and it has
    begun its profile, as there were samples.  0: it is not. */

@@ -16,12 +16,13 @@
 #include "run.h"
 #include "signals.h"
 
+#define MOST_VARIABLES  4000    /* with more, a program is not followed */
+
 void process_end_note(const char *why)
 {
     char note[128] = "ended=";
 
-    if (!follow_is_child())
-        programs_note();
+    programs_note();
     strncat(note, why, sizeof note - sizeof "ended=");
     recorder_note(note);
 }
@@ -78,6 +79,19 @@ static int failed_exec(int result, const struct itimerval *timer)
     return result;
 }
 
+static int execve_with(const char *path, char *const arguments[],
+                       char *const environment[], size_t count, char *variable)
+{
+    /* on the stack: another thread may have held malloc()'s lock at the fork */
+    char *followed[count + 2];
+
+    if (count > 0)
+        memcpy(followed, environment, count * sizeof *followed);
+    followed[count] = variable;
+    followed[count + 1] = NULL;
+    return execve(path, arguments, followed);
+}
+
 int process_end_execv(const char *path, char *const arguments[])
 {
     return process_end_execve(path, arguments, environ);
@@ -87,24 +101,25 @@ int process_end_execve(const char *path, char *const arguments[],
                        char *const environment[])
 {
     size_t count = 0;
+    char *variable = NULL;
+    int is_other, result;
     struct itimerval timer;
 
     while (environment != NULL && environment[count] != NULL)
         count++;
-    {
-        char *followed[count + 2];
-        int is_other = !follow_environment(path, environment, count, followed) &&
-                       follow_is_child();
-        int result;
-
-        if (is_other)
-            programs_count(path, 1);
-        before_exec(&timer);
-        result = failed_exec(execve(path, arguments, followed), &timer);
-        if (is_other)
-            programs_count(path, -1);
-        return result;
-    }
+    if (count <= MOST_VARIABLES)
+        variable = follow_variable(path, arguments);
+    is_other = variable == NULL && follow_is_child();
+    if (is_other)
+        programs_count(path, 1);
+    before_exec(&timer);
+    result = failed_exec(variable == NULL
+                             ? execve(path, arguments, environment)
+                             : execve_with(path, arguments, environment, count, variable),
+                         &timer);
+    if (is_other)
+        programs_count(path, -1);
+    return result;
 }
 
 /* ____________________________________________________________ */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "follow.h"
 #include "recorder.h"
 
 #define MOST            16      /* further names are counted as one */
@@ -61,8 +62,10 @@ void programs_count(const char *path, int by)
     clean_name(path, name);
     for (i = 0; i < MOST; i++) {
         struct program *program = &programs[i];
-        if (i == MOST - 1)
+        if (i == MOST - 1) {
+            memset(name, 0, NAME_SIZE);     /* all of it is compared */
             strcpy(name, "others");
+        }
         if (__sync_bool_compare_and_swap(&program->state, 0, 1)) {
             memcpy(program->name, name, NAME_SIZE);
             __sync_synchronize();
@@ -82,7 +85,9 @@ void programs_note(void)
     size_t used = strlen(text);
     int i, all = 0;
 
-    for (i = 0; programs != NULL && i < MOST; i++) {
+    if (programs == NULL || follow_is_child())
+        return;
+    for (i = 0; i < MOST; i++) {
         int count = programs[i].state == 2 ? programs[i].count : 0;
         if (count <= 0)
             continue;

@@ -12,5 +12,6 @@ void programs_end(void);
    can't. */
 void programs_count(const char *path, int by);
 
-/* Write into the profile which there were, if there were new ones. */
+/* Write into the first process's profile which there were, if there were new
+   ones. */
 void programs_note(void);

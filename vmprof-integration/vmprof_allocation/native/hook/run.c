@@ -72,8 +72,7 @@ void run_end(void)
         pthread_mutex_trylock(&ending) != 0)
         return;
     signals_end_time_samples();
-    if (!follow_is_child())
-        programs_note();
+    programs_note();
     recorder_lock();
     /* vmprof.disable() would have written them */
     vmprof_output_take_names();
@@ -172,8 +171,7 @@ int hook_disabling(void)
 {
     int is_enabled;
 
-    if (!follow_is_child())
-        programs_note();
+    programs_note();
     pthread_mutex_lock(&ending);
     running = 0;                /* the calling thread ends it */
     signals_end_time_samples();

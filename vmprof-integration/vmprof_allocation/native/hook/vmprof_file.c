@@ -17,8 +17,11 @@ static int is_set;
 /* Copy memory that may not be there: a pipe refuses it politely. */
 static int copy(const int pipe_fds[2], uintptr_t address, void *to, size_t size)
 {
-    return write(pipe_fds[1], (const void *)address, size) == (ssize_t)size &&
-           read(pipe_fds[0], to, size) == (ssize_t)size;
+    ssize_t written = write(pipe_fds[1], (const void *)address, size);
+
+    /* also of what was there in part: the next one is not to get it */
+    return written > 0 && read(pipe_fds[0], to, (size_t)written) == written &&
+           written == (ssize_t)size;
 }
 
 /* Where an instruction of 'size' bytes at 'address' leads, which ends with an
@@ -36,6 +39,7 @@ static uintptr_t target(const unsigned char *code, uintptr_t address, int size)
 static uintptr_t word_of(const int pipe_fds[2], const unsigned char *code,
                          uintptr_t address)
 {
+    static const unsigned char endbr64[4] = { 0xf3, 0x0f, 0x1e, 0xfa };
     unsigned char getter[7];
 
     if (code[0] == 0x8b && (code[1] & 0xc7) == 0x05)    /* mov ...(%rip), reg */
@@ -43,6 +47,10 @@ static uintptr_t word_of(const int pipe_fds[2], const unsigned char *code,
     if (code[0] != 0xe8)                                /* call */
         return 0;
     address = target(code, address, 5);
+    if (!copy(pipe_fds, address, getter, sizeof endbr64))
+        return 0;
+    if (memcmp(getter, endbr64, sizeof endbr64) == 0)
+        address += sizeof endbr64;
     if (!copy(pipe_fds, address, getter, sizeof getter) || getter[0] != 0x8b ||
         getter[1] != 0x05 || getter[6] != 0xc3)         /* ...; ret */
         return 0;

@@ -490,7 +490,6 @@ void recorder_open(struct sink *sink, void (*totals)(struct profile_totals *))
     get_totals = totals;
     last_stack = newest_stack = named_stack = 0;
     pace_start(&pace, 0, 0, 0);
-    expect_children();
     is_stopped = has_settings = 0;
     is_open = 1;
     recorder_unlock();
@@ -509,8 +508,13 @@ int recorder_start(const char *settings)
     has_settings = 1;
     note_figures(figures, count);
     error = profile_log_error();
+    if (error == 0)
+        error = start_flusher();    /* which waits for the lock */
+    /* until then this process may still become one that its parent counts */
+    if (error == 0)
+        expect_children();
     recorder_unlock();
-    return error != 0 ? error : start_flusher();
+    return error;
 }
 
 void recorder_stop(void)

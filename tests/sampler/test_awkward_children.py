@@ -1,0 +1,233 @@
+"""Children of a sampled program under circumstances that are not the usual ones: what
+their profiles say then, and that none of them gets lost uncounted."""
+from __future__ import annotations
+
+import re
+
+from conftest import PyPy
+from run_profiles import children, functions
+from truth import SIGMAS, sigmas
+
+WORK = """
+    import os, resource, subprocess, sys
+    def in_parent():
+        return [str(i) for i in range(100000)]
+    def in_child():
+        return [str(i) for i in range(200000)]
+"""
+
+
+def test_limit_of_a_child_and_of_its_child(stock_pypy: PyPy) -> None:
+    """The interval follows it, as in the first process."""
+    run = stock_pypy.sample(WORK + """
+    def work():
+        for i in range(60):
+            in_child()
+    if os.fork() == 0:
+        work()
+        if os.fork() == 0:
+            work()
+            os._exit(0)
+        os.wait()
+        os._exit(0)
+    os.wait()
+    """, "auto:100/s")
+    found = children(run.path)
+    assert len(found) == 2
+    for profile in found:
+        assert profile.settings["limit"] == "100/s"
+        assert len(set(profile.samples.interval)) > 1
+        assert abs(sigmas(profile)) < SIGMAS
+
+
+def test_statistics_before_the_first_sample(stock_pypy: PyPy) -> None:
+    """They begin with the child."""
+    script = stock_pypy.script(WORK + """
+    import vmprof_allocation
+    with vmprof_allocation.sample("out.vmprof", "4k") as session:
+        in_parent()
+        session.set_interval("1G")
+        if os.fork() == 0:
+            counted = session.statistics()
+            print(counted.samples, counted.lost, counted.time_samples, flush=True)
+            os._exit(0)
+        os.wait()
+        print(session.statistics().samples > 0)
+    """)
+    run = stock_pypy.command(str(script))
+    assert (run.out, run.err) == ("0 0 0\nTrue\n", "")
+
+
+def test_child_whose_disk_is_full(stock_pypy: PyPy) -> None:
+    """Its file can be opened, and not be written."""
+    run = stock_pypy.sample(WORK + """
+    if os.fork() == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        os._exit(len(in_child()) == 200000)
+    print(os.wait()[1] >> 8)
+    """, "64k")
+    assert run.out == "1\n"
+    assert children(run.path) == []
+    assert run.profile().settings["children"] == "1"
+
+
+def test_many_names_of_other_programs(stock_pypy: PyPy) -> None:
+    """Those for which there is no room count as one."""
+    run = stock_pypy.sample("""
+        import os, subprocess
+        for i in range(20):
+            name = "a-long-name-of-a-program-%02d" % i
+            os.symlink("/bin/true", name)
+            subprocess.run(["./" + name])
+    """, "64k")
+    named = run.profile().settings["programs"].split(",")
+    assert [name.split()[0] for name in named] == ["1"] * 15 + ["5"]
+    assert named[-1] == "5 others"
+
+
+def test_forks_while_other_threads_make_functions(stock_pypy: PyPy) -> None:
+    """They may be in vmprof's buffers, which stay locked in the child then: it is not
+    followed, and counted."""
+    run = stock_pypy.sample(WORK + """
+    import threading
+    stop = False
+    def define():
+        while not stop:
+            for i in range(50):
+                exec(compile("def f%d(): pass" % i, "x%d.py" % i, "exec"), {})
+    threads = [threading.Thread(target=define) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for i in range(50):
+        if os.fork() == 0:
+            os._exit(len(in_child()) != 200000)
+        assert os.wait()[1] == 0
+    stop = True
+    for thread in threads:
+        thread.join()
+    print("end")
+    """, "64k")
+    assert run.out == "end\n"
+    found = children(run.path)
+    assert (len(found)
+            + int(run.profile().settings.get("children", "0"))) == 50
+    for profile in found:
+        assert "in_child" in functions(profile)
+        assert abs(sigmas(profile)) < SIGMAS
+
+
+def test_environment_that_no_program_can_have(stock_pypy: PyPy) -> None:
+    """It took its size of the stack."""
+    run = stock_pypy.sample(WORK + """
+    if os.fork() == 0:
+        resource.setrlimit(resource.RLIMIT_STACK, (2**20, 2**20))
+        try:
+            os.execve(sys.executable, [sys.executable, "-c", ""],
+                      {"a%d" % i: "" for i in range(200000)})
+        except OSError:
+            os._exit(7)
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
+    """, "64k")
+    assert run.out == "7\n"
+
+
+def test_first_process_that_becomes_itself(stock_pypy: PyPy) -> None:
+    """It has no parent in the run; its child has."""
+    (stock_pypy.folder / "child.py").write_text("""if True:
+        import os, subprocess, sys
+        def later():
+            return [str(i) for i in range(100000)]
+        later()
+        print(os.getpid(), flush=True)
+        if len(sys.argv) < 3:
+            subprocess.run([sys.executable, "child.py", "x", "y"])
+    """)
+    run = stock_pypy.sample("""
+        import os, sys
+        os.execv(sys.executable, [sys.executable, "child.py", "x"])
+    """, "4k")
+    pid, child = run.out.split()
+    parents = {p.settings["pid"]: p.settings.get("parent")
+               for p in children(run.path) if "later" in functions(p)}
+    assert parents == {pid: None, child: pid}
+
+
+def test_arguments_of_a_child_that_look_like_ours(stock_pypy: PyPy) -> None:
+    (stock_pypy.folder / "child.py").write_text("""if True:
+        import os
+        def later():
+            return [str(i) for i in range(100000)]
+        later()
+        print(sorted(name for name in os.environ if "VMPROF" in name))
+    """)
+    run = stock_pypy.sample("""
+        import subprocess, sys
+        for flag in "--all", "--allow-x", "--allocation-sampling":
+            subprocess.run([sys.executable, "child.py", flag])
+            subprocess.run([sys.executable, "-m", "child", flag])
+    """, "4k")
+    assert run.out == "[]\n" * 6
+    assert sum("later" in functions(p) for p in children(run.path)) == 6
+
+
+def test_child_without_site_gets_no_variable(stock_pypy: PyPy) -> None:
+    """Nothing there would take it away; it is another program, and named."""
+    run = stock_pypy.sample("""
+        import subprocess, sys
+        source = "import os; print(sorted(n for n in os.environ if 'VMPROF' in n))"
+        for flags in ["-S"], ["-BS"], ["-W", "error", "-ESc"]:
+            subprocess.run([sys.executable, *flags,
+                            *["-c"] * (not flags[-1].endswith("c")), source])
+        # not the interpreter's own flag
+        subprocess.run([sys.executable, "-c", "[str(i) for i in range(99999)]", "-S"])
+    """, "4k")
+    assert run.out == "[]\n" * 3
+    assert len(children(run.path)) == 1
+    (named,) = run.profile().settings["programs"].split(",")
+    assert re.fullmatch(r"3 pypy3\S*", named)
+
+
+def test_child_that_is_vmprof(stock_pypy: PyPy) -> None:
+    """It samples by itself, and knows nothing of a run around it."""
+    (stock_pypy.folder / "child.py").write_text("""if True:
+        import os
+        def later():
+            return [str(i) for i in range(100000)]
+        later()
+        print(sorted(name for name in os.environ if "VMPROF" in name))
+    """)
+    run = stock_pypy.sample("""
+        import subprocess, sys
+        subprocess.run([sys.executable, "-m", "vmprof", "--allocation-sampling", "4k",
+                        "-o", "own.vmprof", "child.py"])
+    """, "4k")
+    assert (run.out, run.err) == ("[]\n", "")
+    assert children(run.path) == []
+    run.path = stock_pypy.folder / "own.vmprof"
+    assert "later" in functions(run.profile())
+
+
+def test_child_with_files_of_other_processes(stock_pypy: PyPy) -> None:
+    """None of them is overwritten."""
+    run = stock_pypy.sample("""
+        import os, subprocess, sys
+        child = '''if True:
+            import os
+            [str(i) for i in range(99999)]
+            os.write(1, b"%d" % os.getpid())
+        '''
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.read(reader, 1)
+            os.execv(sys.executable, [sys.executable, "-c", child])
+        for number in range(1, 101):
+            mark = "-%d" % number if number > 1 else ""
+            with open("out.%d%s.vmprof" % (pid, mark), "w") as file:
+                file.write("x")
+        os.write(writer, b"x")
+        os.wait()
+    """, "64k")
+    files = list(stock_pypy.folder.glob("out.%s*.vmprof" % run.out))
+    assert {path.read_bytes() for path in files} == {b"x"}
+    assert len(files) == 100
