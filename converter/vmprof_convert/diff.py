@@ -157,11 +157,11 @@ class Difference(NamedTuple):
     lost: Summary
 
 
-def difference(gained: Estimate, lost: Estimate, factor: float = 1.0) -> Estimate:
-    """`gained` without `factor` times `lost`."""
-    value = gained.value - factor * lost.value
-    below = math.hypot(gained.value - gained.low, factor * (lost.high - lost.value))
-    above = math.hypot(gained.high - gained.value, factor * (lost.value - lost.low))
+def difference(gained: Estimate, lost: Estimate) -> Estimate:
+    """`gained` without `lost`."""
+    value = gained.value - lost.value
+    below = math.hypot(gained.value - gained.low, lost.high - lost.value)
+    above = math.hypot(gained.high - gained.value, lost.value - lost.low)
     return Estimate(value, value - below, value + above)
 
 

@@ -116,6 +116,30 @@ def test_equal_runs_seldom_fail() -> None:
         assert wrong <= 3
 
 
+@pytest.mark.parametrize("share, turnover", [
+    (0.05, 0), (0.5, 0), (1, 0), (1, 0.3), (1, 1), (3, 0.3)])
+def test_a_run_that_grows_by_what_is_granted_seldom_fails(
+        share: float, turnover: float) -> None:
+    """Between two moments, of which the first is as uncertain as all else: 0.3 of
+    3000 are to be expected.  `turnover`: what of it has gone at the second."""
+    rng = random.Random(5)
+    condition, wrong = parse("alive growth > %g%%" % (100 * share)), 0
+    for _ in range(3000):
+        went = poisson(rng, 100 * turnover)
+        stayed = poisson(rng, 100 * (1 - turnover))
+        came = figures(0, poisson(rng, 100 * (turnover + share)))
+        verdict, = judge([condition], came, came, figures(0, went),
+                         figures(0, went + stayed))
+        wrong += verdict.failed
+    assert wrong <= 4
+
+
+def test_growth_of_one_run_that_is_beyond_doubt_fails() -> None:
+    came, nothing, old = figures(0, 400), figures(0), figures(0, 200)
+    verdict, = judge([parse("alive growth > 20%")], came, came, nothing, old)
+    assert verdict.failed and str(verdict).startswith("failed: ")
+
+
 # ____________________________________________________________
 # the command
 
