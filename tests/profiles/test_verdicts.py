@@ -3,7 +3,10 @@ wrong."""
 from __future__ import annotations
 
 import math
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -177,6 +180,48 @@ def test_the_exit_code(folder: Path, capsys: pytest.CaptureFixture[str],
                        arguments: list[str], code: int, said: str) -> None:
     assert cli.main(arguments) == code
     assert said in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("command", [
+    ["check", "a.vmprof"], ["diff", "a.vmprof", "b.vmprof"],
+    ["diff", "a.vmprof", "b.vmprof", "--to", "pprof"]])
+def test_a_reader_of_stdout_that_leaves_changes_no_verdict(
+        folder: Path, command: list[str]) -> None:
+    for limit, code in (("300k", 1), ("10M", 0)):
+        read, write = os.pipe()
+        os.close(read)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "vmprof_convert", *command, "--fail-if",
+                 "alive > " + limit], cwd=folder, stdout=write,
+                stderr=subprocess.PIPE, text=True)
+        finally:
+            os.close(write)
+        assert done.returncode == code
+        # where a profile is what is written, the verdict goes there
+        assert done.stderr.count("\n") == (2 if "pprof" in command else 0), done.stderr
+        assert "roken" not in done.stderr
+
+
+def test_standard_output_that_is_closed(folder: Path) -> None:
+    for command, code, said in (
+            (["check", "a.vmprof"], 1, ""),
+            (["diff", "a.vmprof", "b.vmprof"], 2, "vmprof-convert: can't write to "
+             "standard output: it is closed\n")):
+        done = subprocess.run(
+            ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "vmprof_convert",
+             *command, "--fail-if", "alive > 300k"], cwd=folder,
+            stderr=subprocess.PIPE, text=True)
+        assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_verdicts_beside_a_profile_on_stdout_need_no_stderr(folder: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "vmprof_convert",
+         "diff", "a.vmprof", "b.vmprof", "--to", "collapsed", "-o", "-", "--fail-if",
+         "alive > 300k"], cwd=folder, stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "failed" not in done.stdout
+    assert "main" in done.stdout
 
 
 def test_a_file_of_another_format_is_written_all_the_same(
