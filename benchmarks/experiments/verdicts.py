@@ -3,8 +3,9 @@ often one in which 2 % of what is allocated stays is found.
 
 By simulation, as in `coverage`: 1,000 clean pairs of runs and 100 with a leak in the
 second, judged as `vmprof-convert diff` does it: by `alive growth > 0`, and by the rows
-of a difference.  And in PyPy: a program that keeps the same each time, and one that
-keeps 2 % more.
+of a difference.  Runs that grow by just what a condition grants, between two moments:
+how often one fails.  And in PyPy: a program that keeps the same each time, and one
+that keeps 2 % more.
 """
 from __future__ import annotations
 
@@ -22,12 +23,15 @@ from experiments import Context, Json
 from experiments.coverage import LARGE, Kind, MiB, Phase, simulate
 from measuring import table
 from vmprof_convert import readers, verdicts
-from vmprof_convert.diff import compare, of_runs
+from vmprof_convert.diff import compare, of_moments, of_runs
 from vmprof_convert.model import ALIVE, DIED, PYTHON, Frame, Function, Profile, Samples
 from vmprof_convert.summary import Choice
 
 NAME = "verdicts"
 CLEAN, PLANTED = 1000, 100
+#: of one run each; of 10000, one may fail
+GROWING = 10_000
+GROWTHS = (0.05, 0.5, 1.0)
 #: of all bytes that are allocated
 LEAK, WORKING_SET = 0.02, 0.01
 LEAKY = "leaky"
@@ -74,17 +78,28 @@ def with_leak(scenario: Scenario) -> Scenario:
 
 def profile_of(rng: random.Random, scenario: Scenario) -> Profile:
     """What is sampled of one run."""
+    return _profile(rng, scenario, [scenario.bytes])
+
+
+def growing(rng: random.Random, scenario: Scenario, growth: float) -> Profile:
+    """A run that has allocated its bytes at the time 1, and this share more at 2."""
+    return _profile(rng, scenario, [scenario.bytes, scenario.bytes * growth])
+
+
+def _profile(rng: random.Random, scenario: Scenario, steps: list[float]) -> Profile:
+    """`steps`: the bytes until the time 1, and so on."""
     total = sum(kind.share for kind in scenario.kinds)
-    phase = Phase(scenario.bytes, 0.1, tuple(
-        kind._replace(share=kind.share / total) for kind in scenario.kinds))
+    kinds = tuple(kind._replace(share=kind.share / total) for kind in scenario.kinds)
     names = [kind.function for kind in scenario.kinds]
     samples = Samples()
-    for sample in simulate(rng, [phase], scenario.interval, False):
-        # of large objects, as most are sampled, one more would be a difference
-        stays = sample.function == LEAKY or (
-            sample.size < LARGE and rng.random() < WORKING_SET)
-        samples.add(names.index(sample.function), 1, 1, sample.size, sample.interval,
-                    0, -1, ALIVE if stays else DIED)
+    for time, bytes_ in enumerate(steps, 1):
+        for sample in simulate(rng, [Phase(bytes_, 0.1, kinds)], scenario.interval,
+                               False):
+            # of large objects, as most are sampled, one more would be a difference
+            stays = sample.function == LEAKY or (
+                sample.size < LARGE and rng.random() < WORKING_SET)
+            samples.add(names.index(sample.function), time, 1, sample.size,
+                        sample.interval, 0, -1, ALIVE if stays else DIED)
     samples.finish()
     return Profile(
         interpreter="pypy", period=0.0, start_time=1.0, end_time=2.0, meta={},
@@ -105,6 +120,14 @@ def judge(before: Profile, after: Profile) -> Outcome:
         and change.subject.function is not None], difference.after.samples)
 
 
+def grown_too_much(run: Profile, condition: str) -> bool:
+    """Which it is said to have, between the times 1 and 2."""
+    verdict, = verdicts.of([verdicts.parse(condition)], compare(
+        of_moments(run, 1, 2), Choice(sort=condition.partition(" ")[0].replace(
+            verdicts.ALLOCATED, "self"))))
+    return verdict.failed
+
+
 def count(clean: Iterable[Outcome], planted: Iterable[Outcome]) -> Json:
     alike, leaking = list(clean), list(planted)
     return {
@@ -119,7 +142,8 @@ def count(clean: Iterable[Outcome], planted: Iterable[Outcome]) -> Json:
 def run(context: Context) -> Json:
     measuring.progress(NAME)
     clean, planted = (20, 5) if context.quick else (CLEAN, PLANTED)
-    found: Json = {"simulated": {}, "real": {}}
+    found: Json = {"simulated": {}, "real": {}, "one run": one_run(
+        20 if context.quick else GROWING)}
     for name, scenario in SIMULATED.items():
         rng = random.Random(1)
         leaking = with_leak(scenario)
@@ -139,6 +163,23 @@ def run(context: Context) -> Json:
     return found
 
 
+def one_run(runs: int) -> Json:
+    """How often a run fails that grows by what is granted."""
+    rng = random.Random(2)
+    scenario = SIMULATED["300 MiB at 1M"]
+    wrong: Json = {}
+    for growth in GROWTHS:
+        conditions = ["%s growth > %.0f%%" % (measure, 100 * growth)
+                      for measure in (verdicts.ALLOCATED, verdicts.ALIVE)]
+        failed = dict.fromkeys(conditions, 0)
+        for _ in range(runs):
+            run = growing(rng, scenario, growth)
+            for condition in conditions:
+                failed[condition] += grown_too_much(run, condition)
+        wrong.update(failed)
+    return {"runs": runs, "failed": wrong}
+
+
 def _pairs(folder: Path, name: str, number: int) -> Iterable[Outcome]:
     for i in range(number):
         yield judge(*(readers.read(folder / ("%s-%d-%s" % (name, i, side)))
@@ -151,17 +192,22 @@ def _pairs(folder: Path, name: str, number: int) -> Iterable[Outcome]:
 def report(results: Json) -> str:
     lines = [["", "samples", "false alarms", "leak found", "rows wrongly named",
               "leak's row found"]]
-    for what, found in results.items():
-        for name, tally in found.items():
+    for what in "simulated", "real":
+        for name, tally in results[what].items():
             lines.append([
                 "%s, %s" % (what, name), "%.0f" % tally["samples"],
                 "%d of %d" % (tally["false_alarms"], tally["clean"]),
                 "%d of %d" % (tally["found"], tally["planted"]),
                 "%d of %d" % (tally["rows_wrong"], tally["clean"]),
                 "%d of %d" % (tally["row_found"], tally["planted"])])
+    growing = results["one run"]
     return "%s\n\nfailed by 'alive growth > 0': pairs of runs that are alike, and " \
         "pairs of which the second keeps %.0f %% of what it allocates; %.0f %% are " \
-        "kept by both" % (table(lines), 100 * LEAK, 100 * WORKING_SET)
+        "kept by both\n\n%s\n\nbetween two moments of one run, which grew by just " \
+        "that; simulated, 300 samples at the first moment, and 3 of what is alive" % (
+            table(lines), 100 * LEAK, 100 * WORKING_SET, table([
+                ["", "failed"], *([name, "%d of %d" % (failed, growing["runs"])]
+                                  for name, failed in growing["failed"].items())]))
 
 
 def plot(results: Json, path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from vmprof_convert.model import LABEL, Function, Profile
 from vmprof_convert.origins import Origins
 from vmprof_convert.resident import Growth
+from vmprof_convert.stack_values import tick_seconds
 from vmprof_convert.summary import (
     TOTAL,
     TYPE,
@@ -27,9 +28,6 @@ SECONDS, SAMPLES, BYTES = "seconds", "samples", "bytes"
 
 #: in the place of a function: what grew while nothing was sampled that could be it
 UNEXPLAINED = Function("[nothing sampled explains it]", 0, "", LABEL)
-
-#: a time between two samples that can be, in seconds; others are damage
-_MIN_PERIOD, _MAX_PERIOD = 1e-6, 60.0
 
 
 class Row(NamedTuple):
@@ -59,7 +57,7 @@ _Parts = Mapping[tuple[int, int], float]
 def time(profile: Profile, ticks: Mapping[int, int], choice: Choice,
          origins: Origins) -> Amounts:
     """`ticks`: time samples of each stack."""
-    period = _period(profile)
+    period = tick_seconds(profile)
     count = sum(ticks.values())
     rows = _rows(profile, {(stack, -1): number * (period or 1.0)
                            for stack, number in ticks.items()}, choice, origins)
@@ -73,16 +71,6 @@ def time(profile: Profile, ticks: Mapping[int, int], choice: Choice,
         notes.append("allocations: none were sampled; --allocation-sampling does")
     return Amounts(TIME, SECONDS if period else SAMPLES, count * (period or 1.0), rows,
                    title, notes)
-
-
-def _period(profile: Profile) -> float:
-    """Seconds between two time samples; 0.0: not known."""
-    text = profile.settings.get("period", "") if profile.settings else profile.period
-    try:
-        seconds = float(text)
-    except ValueError:
-        return 0.0
-    return seconds if _MIN_PERIOD <= seconds < _MAX_PERIOD else 0.0
 
 
 def resident(profile: Profile, growths: Sequence[Growth], parts: _Parts,

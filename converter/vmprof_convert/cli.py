@@ -5,7 +5,6 @@ import argparse
 import contextlib
 import gc
 import io
-import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from vmprof_convert.formats import AXES, FIREFOX, FORMATS, Format
 from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable
 from vmprof_convert.run_files import STANDARD, File
+from vmprof_convert.view import streams
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -51,7 +51,9 @@ def _parser(command: str) -> argparse.ArgumentParser:
         prog=command,
         description="Say what is in a vmprof profile, with or without allocation "
                     "samples: as a table in the terminal, or in the Firefox "
-                    "Profiler.")
+                    "Profiler.",
+        epilog="'%s diff' compares profiles, and '%s check' judges one: --help behind "
+               "these says how." % (command, command))
     parser.add_argument("profiles", metavar="PROFILE", nargs="+",
                         help="what vmprof wrote, gzipped or not; - is standard "
                              "input. Of a run of several processes, the first one's "
@@ -128,9 +130,7 @@ def _parse(parser: argparse.ArgumentParser,
             if found is None:
                 parser.error(
                     "%s: the output's name must end with %s; or say with --to what "
-                    "it is to be" % (target, " or ".join(
-                        suffix for format_ in FORMATS.values()
-                        for suffix in format_.suffixes)))
+                    "it is to be" % (target, formats.suffixes()))
             asked.to = found.name
     format_ = FORMATS[asked.to]
     if format_.write is None:
@@ -176,13 +176,13 @@ def _run(asked: argparse.Namespace, name: str) -> None:
             data = _report(found.files, asked, target).encode(
                 "utf-8", "backslashreplace")
         else:
-            profile = profile_of(found.files, asked)
+            profile = run_files.read(found.files, asked)
             data, not_held = _converted(profile, asked, format_)
             left_out = [*left_out, *not_held]
     if target is not None:
         with _writing():
             output.write(target, data)
-        _say("wrote %s" % target)
+        streams.say("wrote %s" % target)
     for line in left_out:
         _complain(name, line)
     if asked.view:
@@ -193,9 +193,9 @@ def _run(asked: argparse.Namespace, name: str) -> None:
     elif target is None:
         if format_.write is None:
             # in what characters the terminal has
-            _say(data.decode().rstrip("\n"))
+            streams.say(data.decode().rstrip("\n"))
         else:
-            _write_out(data)
+            streams.write(data)
 
 
 def _report(files: Sequence[File], asked: argparse.Namespace,
@@ -203,22 +203,6 @@ def _report(files: Sequence[File], asked: argparse.Namespace,
     from vmprof_convert import report
     return report.make(files, asked, report.terminal() if target is None
                        else report.file_())
-
-
-def profile_of(files: Sequence[File], asked: argparse.Namespace) -> Profile:
-    """That of all, with the samples that were asked for."""
-    from vmprof_convert import processes, readers
-    from vmprof_convert.selection import select
-    from vmprof_convert.view.progress import progress_bar
-    parts = []
-    for file in files:
-        with about(file.name), progress_bar("reading", "B") as progress:
-            parts.append(processes.Read(readers.read(
-                file.source, salvage=asked.salvage, progress=progress), file.path,
-                file.begin))
-    selection = options.selection(asked)
-    return select(processes.merge(processes.chosen(
-        parts, selection.processes)).profile, selection)
 
 
 def _converted(profile: Profile, asked: argparse.Namespace,
@@ -242,35 +226,9 @@ def _writing() -> Iterator[None]:
         raise _Failed(str(error)) from error
 
 
-def _write_out(data: bytes) -> None:
-    try:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        _nobody_listens()
-
-
-def _say(text: str) -> None:
-    """On stdout, if anybody listens: the work is done, anyway."""
-    if sys.stdout is None:
-        return
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        _nobody_listens()
-
-
 def _complain(name: str, text: str) -> None:
-    """On stderr, in one line."""
-    # with None, print() would take stdout
-    if sys.stderr is not None:
-        print("%s: %s" % (name, printable(text)), file=sys.stderr)
-
-
-def _nobody_listens() -> None:
-    # or Python would try again at the end
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    """In one line."""
+    streams.complain("%s: %s" % (name, printable(text)))
 
 
 def main(arguments: Sequence[str] | None = None, *,
@@ -300,7 +258,7 @@ def main(arguments: Sequence[str] | None = None, *,
     except OSError as error:
         _complain(name, "can't write to standard output: %s" % error.strerror)
         # what could not be written would be tried again at the end
-        _nobody_listens()
+        streams.nobody_listens()
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

@@ -157,11 +157,11 @@ class Difference(NamedTuple):
     lost: Summary
 
 
-def difference(gained: Estimate, lost: Estimate, factor: float = 1.0) -> Estimate:
-    """`gained` without `factor` times `lost`."""
-    value = gained.value - factor * lost.value
-    below = math.hypot(gained.value - gained.low, factor * (lost.high - lost.value))
-    above = math.hypot(gained.high - gained.value, factor * (lost.value - lost.low))
+def difference(gained: Estimate, lost: Estimate) -> Estimate:
+    """`gained` without `lost`."""
+    value = gained.value - lost.value
+    below = math.hypot(gained.value - gained.low, lost.high - lost.value)
+    above = math.hypot(gained.high - gained.value, lost.value - lost.low)
     return Estimate(value, value - below, value + above)
 
 
@@ -197,15 +197,19 @@ def compare(sides: Sides, choice: Choice) -> Difference:
             raise ProfileError(
                 "was taken with --allocation-gaps fixed: nobody knows how sure its "
                 "figures are, nor whether two of them differ")
-    summaries = [summarize(profile, choice=choice) for profile in sides]
-    before, after, gained, lost = summaries
+    before, after = (summarize(profile, choice=choice)
+                     for profile in (sides.before, sides.after))
+    gained, lost = (summarize(profile, choice=choice)
+                    for profile in (sides.gained, sides.lost)
+                    ) if sides.is_one_run else (after, before)
+    summaries = before, after, gained, lost
     if not (before.samples or after.samples):
         raise ProfileError("there are no allocation samples to compare")
     measure = choice.sort
     is_total = measure == TOTAL
     names = _Names(sides)
-    rows = [names.rows(summary, number % 2 == 1 if number < 2 else number == 2,
-                       is_total) for number, summary in enumerate(summaries)]
+    rows = [names.rows(summary, number in (1, 2), is_total)
+            for number, summary in enumerate(summaries)]
     nothing = Figures(max(summary.figures.interval for summary in summaries))
     counts_lost = not sides.is_one_run or measure == ALIVE_BYTES
     changes = []

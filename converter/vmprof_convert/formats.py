@@ -7,7 +7,7 @@ what it is made of is added up while a profile is read (report.py).
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO, NamedTuple, Optional
 
 from vmprof_convert.model import Profile
@@ -107,9 +107,21 @@ FORMATS = {format_.name: format_ for format_ in (
 )}
 
 
-def of_name(name: str) -> Format | None:
+#: those of a difference; here, .json is the table for programs
+DIFF_FORMATS = {name: FORMATS[name] for name in (
+    TABLE, MARKDOWN, "collapsed", "pprof", "speedscope")}
+DIFF_FORMATS[JSON] = FORMATS[JSON]._replace(suffixes=(".json",))
+
+
+def of_name(name: str, formats: Mapping[str, Format] = FORMATS) -> Format | None:
     """That of a file of this name; None: it says nothing."""
-    found = [(len(suffix), format_.name) for format_ in FORMATS.values()
+    found = [(len(suffix), format_.name) for format_ in formats.values()
              for suffix in format_.suffixes if name.endswith(suffix)]
     # .speedscope.json is more than .json
-    return FORMATS[max(found)[1]] if found else None
+    return formats[max(found)[1]] if found else None
+
+
+def suffixes(formats: Mapping[str, Format] = FORMATS) -> str:
+    """For a message."""
+    return " or ".join(suffix for format_ in formats.values()
+                       for suffix in format_.suffixes)

@@ -10,20 +10,22 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from vmprof_convert import verdicts
+from vmprof_convert import formats, run_files, verdicts
 from vmprof_convert.errors import ProfileError, about
+from vmprof_convert.formats import DIFF_FORMATS
 from vmprof_convert.model import Profile
 from vmprof_convert.options import (
     BYTES,
     DEFAULT_LIMIT,
     JSON,
     MARKDOWN,
-    TABLE,
     add_filters,
     add_options,
 )
 from vmprof_convert.printable import printable
+from vmprof_convert.run_files import STANDARD, File
 from vmprof_convert.verdicts import Condition
+from vmprof_convert.view import streams
 
 if TYPE_CHECKING:
     from vmprof_convert import diff
@@ -32,12 +34,6 @@ EXIT_FAILED = 1
 #: the first argument of vmprof-convert
 DIFF, CHECK = "diff", "check"
 
-_STACKS = ("collapsed", "pprof", "speedscope")
-#: what a file's name ends with; the longest one counts
-_SUFFIXES = {".txt": TABLE, ".md": MARKDOWN, ".json": JSON,
-             ".collapsed": "collapsed", ".folded": "collapsed", ".pb.gz": "pprof",
-             ".pb": "pprof", ".speedscope.json": "speedscope",
-             ".speedscope.json.gz": "speedscope"}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -80,18 +76,18 @@ def _parser(name: str) -> argparse.ArgumentParser:
             help="two marks of one run, or seconds after its start: warm..done")
         parser.add_argument(
             "-o", "--output", metavar="OUT",
-            help="the file to write, in the format that its name says: %s"
-                 % ", ".join(_SUFFIXES))
+            help="the file to write, in the format that its name says: %s; - is "
+                 "standard output" % formats.suffixes(DIFF_FORMATS))
         parser.add_argument(
-            "--to", metavar="FORMAT", choices=sorted(set(_SUFFIXES.values())),
+            "--to", metavar="FORMAT", choices=tuple(DIFF_FORMATS),
             help="%s (default: what the output's name says, or a table)"
-                 % ", ".join(sorted(set(_SUFFIXES.values()))))
+                 % ", ".join(DIFF_FORMATS))
         add_options(parser.add_argument_group("of the table"))
     parser.add_argument(
         "--fail-if", metavar="CONDITION", type=_condition, action="append",
         required=name == CHECK, default=[] if name == DIFF else None,
-        help="end with exit code 1 if it is so beyond doubt (%.4g %%): 'alive > 10M', "
-             "'objects > 2M'%s; more than once: if one of them is" % (
+        help="end with exit code 1 if it is so beyond doubt (%.4g %%%%): "
+             "'alive > 10M', 'objects > 2M'%s; more than once: if one of them is" % (
                  100 * verdicts.CONFIDENCE,
                  ", 'alive growth > 1M', 'allocated growth > 5%%'"
                  if name == DIFF else ""))
@@ -125,43 +121,46 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     if options.of not in (None, BYTES):
         parser.error("--of %s is for reports: a difference is of bytes and objects"
                      % options.of)
+    if options.output == STANDARD:
+        options.output = None
     if options.to is None:
         options.to = options.form
-        if options.output:
-            found = max((suffix for suffix in _SUFFIXES
-                         if options.output.endswith(suffix)), key=len, default=None)
+        if options.output is not None:
+            found = formats.of_name(options.output, DIFF_FORMATS)
             if found is None:
                 parser.error("%s: the output's name must end with %s; or say with "
                              "--to what it is to be" % (
-                                 options.output, " or ".join(_SUFFIXES)))
-            options.to = _SUFFIXES[found]
+                                 options.output, formats.suffixes(DIFF_FORMATS)))
+            options.to = found.name
     return options
 
 
-def _read(path: str, options: argparse.Namespace) -> Profile:
-    """That of the run, with the samples that are asked for."""
-    from vmprof_convert import run_files
-    from vmprof_convert.cli import profile_of
+def _find(path: str) -> list[File]:
+    """Those of the run."""
     found = run_files.find([path])
-    for line in found.left_out:
-        _complain(line)
-    with about(path):
-        return profile_of(found.files, options)
+    _complain(found.left_out)
+    return found.files
 
 
-def _complain(text: str) -> None:
-    if sys.stderr is not None:
-        print("vmprof-convert: %s" % printable(text), file=sys.stderr)
+def _read(files: list[File], options: argparse.Namespace) -> Profile:
+    """That of the run, with the samples that are asked for."""
+    with about(files[0].name):
+        return run_files.read(files, options)
+
+
+def _complain(lines: Sequence[str]) -> None:
+    for line in lines:
+        streams.complain("vmprof-convert: %s" % printable(line))
 
 
 def _check(options: argparse.Namespace) -> bool:
     """Whether the run failed."""
     from vmprof_convert.summary import summarize
     path, = options.profiles
-    profile = _read(path, options)
+    profile = _read(_find(path), options)
     _check_conditions(options, [path], [profile])
     found = verdicts.judge(options.fail_if, summarize(profile).figures)
-    _say("\n".join(map(str, found)))
+    streams.say("\n".join(map(str, found)))
     return any(verdict.failed for verdict in found)
 
 
@@ -177,11 +176,15 @@ def _diff(options: argparse.Namespace) -> bool:
     from vmprof_convert import diff, diff_sheet
     from vmprof_convert.summary import Choice
     paths = options.profiles
+    if not options.output and sys.stdout is None:
+        raise ProfileError("can't write to standard output: it is closed")
+    found_files = [_find(path) for path in paths]
     if options.output:
         from vmprof_convert.view import output
-        for path in paths:
-            output.check_target(options.output, path)
-    profiles = [_read(path, options) for path in paths]
+        for files in found_files:
+            for file in files:
+                output.check_target(options.output, file.path)
+    profiles = [_read(files, options) for files in found_files]
     names = tuple(paths)
     if options.between:
         profile, = profiles
@@ -204,7 +207,7 @@ def _diff(options: argparse.Namespace) -> bool:
     found = verdicts.of(options.fail_if, difference)
     text = io.StringIO()
     data, left_out = io.BytesIO(), []
-    if options.to in _STACKS:
+    if DIFF_FORMATS[options.to].write is not None:
         left_out = _write_stacks(options.to, sides, data)
         text.write("".join("%s\n" % (verdict,) for verdict in found))
     elif options.to == JSON:
@@ -223,8 +226,7 @@ def _diff(options: argparse.Namespace) -> bool:
             table.write(sheet, text,
                         report.file_() if options.output else report.terminal())
     _write(options, text.getvalue(), data.getvalue())
-    for line in left_out:
-        _complain(line)
+    _complain(left_out)
     return any(verdict.failed for verdict in found)
 
 
@@ -244,17 +246,12 @@ def _write(options: argparse.Namespace, text: str, data: bytes) -> None:
     if options.output:
         from vmprof_convert.view import output
         output.write(options.output, data or text.encode("utf-8", "backslashreplace"))
-        _say("wrote %s" % options.output)
-        if data:
-            _say(text.rstrip("\n"))
+        streams.say("wrote %s" % options.output)
+        if data and text:
+            streams.say(text.rstrip("\n"))
     elif data:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-        print(text, end="", file=sys.stderr)
+        streams.write(data)
+        if text:
+            streams.complain(text.rstrip("\n"))
     else:
-        _say(text.rstrip("\n"))
-
-
-def _say(text: str) -> None:
-    if text:
-        print(text, flush=True)
+        streams.say(text.rstrip("\n"))

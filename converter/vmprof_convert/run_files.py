@@ -1,5 +1,5 @@
 """Which files are the profiles of a run: those that are named, or the first one,
-and what lies beside it."""
+and what lies beside it.  And what is in them."""
 from __future__ import annotations
 
 import glob
@@ -8,18 +8,23 @@ import re
 import stat
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vmprof_convert import processes, readers
 from vmprof_convert.errors import ProfileError, about
 from vmprof_convert.readers import Head
+
+if TYPE_CHECKING:
+    import argparse
+
+    from vmprof_convert.model import Profile
 
 #: standard input, or output
 STANDARD = "-"
 
 #: app.vmprof, and a child's: app.4711.vmprof; of another one with that number:
 #: app.4711-2.vmprof
-_CHILD = re.compile(r"\.\d+(?:[-.]\d+)*", re.ASCII)
+_CHILD = re.compile(r"\.\d+(?:-\d+)?", re.ASCII)
 
 
 class File(NamedTuple):
@@ -62,13 +67,34 @@ def find(paths: Sequence[str]) -> Found:
     if len(set(map(_identity, paths))) < len(paths):
         raise ProfileError("a profile was named twice")
     heads = [_head(path) for path in paths]
-    runs = {head.settings.get("run", "") for head in heads} - {""}
+    for path, head in zip(paths, heads):
+        if not head.settings.get("run"):
+            with about(path):
+                raise ProfileError("does not say of which run it is (nor do stock "
+                                   "vmprof's and older profiles): look at it alone")
+    runs = {head.settings["run"] for head in heads}
     if len(runs) > 1:
         raise ProfileError("the %d profiles are of %d runs: look at each run alone"
                            % (len(heads), len(runs)))
     begins = processes.begins([(_number(head.settings.get("clock", "")),
                                 head.start_time) for head in heads])
     return Found(list(map(File, paths, begins)), left_out)
+
+
+def read(files: Sequence[File], asked: argparse.Namespace) -> Profile:
+    """The profile of all, with the samples that were asked for."""
+    from vmprof_convert import options
+    from vmprof_convert.selection import select
+    from vmprof_convert.view.progress import progress_bar
+    parts = []
+    for file in files:
+        with about(file.name), progress_bar("reading", "B") as progress:
+            parts.append(processes.Read(readers.read(
+                file.source, salvage=asked.salvage, progress=progress), file.path,
+                file.begin))
+    selection = options.selection(asked)
+    return select(processes.merge(processes.chosen(
+        parts, selection.processes)).profile, selection)
 
 
 def _check(path: str) -> None:
@@ -95,16 +121,22 @@ def _head(path: str) -> Head:
         return readers.read_head(path)
 
 
+def children_of(path: str) -> list[str]:
+    """The files beside the profile of a first process that are called as those of its
+    children."""
+    stem, suffix = os.path.splitext(path)
+    return sorted(
+        name for name in glob.glob(glob.escape(stem) + ".*" + glob.escape(suffix))
+        if _CHILD.fullmatch(name[len(stem):len(name) - len(suffix)])
+        and os.path.isfile(name))
+
+
 def _beside(path: str, left_out: list[str]) -> list[str]:
     """If the profile at `path` is that of the process that began a run, the other
     ones of the run."""
     if not os.path.isfile(path):
         return []
-    stem, suffix = os.path.splitext(path)
-    names = sorted(
-        name for name in glob.glob(glob.escape(stem) + ".*" + glob.escape(suffix))
-        if _CHILD.fullmatch(name[len(stem):len(name) - len(suffix)])
-        and os.path.isfile(name) and name != path)
+    names = children_of(path)
     if not names:
         return []
     try:

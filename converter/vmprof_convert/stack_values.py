@@ -22,8 +22,8 @@ from vmprof_convert.units import format_number
 
 #: of a path so many characters are kept
 _MAX_PATH = 1000
-#: seconds between two time samples; what is longer, is damaged
-_MAX_PERIOD = 1e6
+#: a time between two samples that can be, in seconds; others are damage
+_MIN_PERIOD, _MAX_PERIOD = 1e-6, 60.0
 
 #: what a format may have no place for
 THREADS, PROCESSES, TYPES, FATES, TICKS, OBJECTS = (
@@ -164,7 +164,7 @@ def tick_seconds(profile: Profile) -> float:
             seconds = float(profile.settings.get("period", ""))
         except ValueError:
             return 0.0
-    return seconds if 0 < seconds < _MAX_PERIOD else 0.0
+    return seconds if _MIN_PERIOD <= seconds < _MAX_PERIOD else 0.0
 
 
 def processes(profile: Profile) -> dict[int, str]:

@@ -9,6 +9,7 @@ measures.
 """
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from statistics import NormalDist
@@ -137,13 +138,28 @@ def judge(conditions: Sequence[Condition], after: Figures,
             if condition.is_share:
                 old = figure(before, _MEASURES[condition.measure], z)
                 limit *= old.value
-                if went == old:
-                    # of two runs, the limit is no more certain than the first
-                    sure = difference(came, went, 1 + condition.limit)
-                    estimate = Estimate(
-                        estimate.value, sure.low + limit, sure.high + limit)
+                # the limit is no more certain than what it is a share of
+                sure = _above_share(came, went, old, condition.limit)
+                estimate = Estimate(
+                    estimate.value, sure.low + limit, sure.high + limit)
         verdicts.append(Verdict(condition, estimate, limit))
     return verdicts
+
+
+def _above_share(came: Estimate, went: Estimate, old: Estimate,
+                 share: float) -> Estimate:
+    """`came` without `went`, and without this share of `old`."""
+    def error(of_went: float, of_old: float) -> float:
+        # what went is a part of what was there (all of it, of two runs), and that is
+        # their covariance
+        return math.sqrt((1 + 2 * share) * of_went**2 + (share * of_old)**2)
+
+    value = came.value - went.value - share * old.value
+    below = math.hypot(came.value - came.low,
+                       error(went.high - went.value, old.high - old.value))
+    above = math.hypot(came.high - came.value,
+                       error(went.value - went.low, old.value - old.low))
+    return Estimate(value, value - below, value + above)
 
 
 def quantile(conditions: int) -> float:

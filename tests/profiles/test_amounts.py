@@ -14,6 +14,8 @@ from report_runs import lines, refused, report
 from vmprof_convert import readers, resident
 from vmprof_convert.estimator import weight_bytes
 from vmprof_convert.model import Profile
+from vmprof_convert.stack_values import tick_seconds
+from vmprof_convert.writers.firefox import axis
 
 MIB = 2**20
 SECOND = 10**9
@@ -91,6 +93,21 @@ def test_time_beside_allocations(tmp_path: Path) -> None:
         assert set(by_name(as_json(path, "--of", "time", *options))) == names
 
 
+@pytest.mark.parametrize("period, seconds", [
+    ("0.000001", 1e-6), ("59", 59), ("0.0000009", 0), ("60", 0), ("1000", 0)])
+def test_a_time_between_samples_is_the_same_in_all_formats(
+        tmp_path: Path, period: str, seconds: float) -> None:
+    log = Log()
+    log.settings(period=period)
+    log.tick([log.function("f")])
+    path = write(tmp_path / "app.vmprof", log)
+    profile = readers.read(path)
+    assert tick_seconds(profile) == seconds
+    assert as_json(path, "--of", "time")["sum"] == (seconds or 1)
+    assert axis.Axis(profile, [0], axis.TIME).interval == (
+        seconds * 1e3 or axis.DEFAULT_INTERVAL)
+
+
 def test_time_of_samples_of_no_known_distance(tmp_path: Path) -> None:
     for period in "", "soon", "nan", "-1", "1e9":
         log = Log()
@@ -107,7 +124,7 @@ def test_time_of_samples_of_no_known_distance(tmp_path: Path) -> None:
 def grown(*figures: tuple[int, int], sizes: tuple[tuple[str, int, int], ...]) -> Log:
     """Readings (second, MiB), and allocations (function, second, size)."""
     log = Log()
-    log.settings()
+    log.settings(run="r")
     functions: dict[str, int] = {}
     for name, time, size in sizes:
         if name not in functions:

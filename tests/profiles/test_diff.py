@@ -18,13 +18,21 @@ from convert_runs import run_and_fail
 from made_heap import Heap
 from made_profiles import Log
 from stack_files import Json, label
-from vmprof_convert import cli, diff, readers
+from vmprof_convert import cli, diff, formats, readers
 from vmprof_convert.diff import compare, difference, find_moment, of_moments, of_runs
 from vmprof_convert.diff_sheet import GREW, NOISE, SAME, SHRANK, verdict
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Estimate
 from vmprof_convert.model import Profile
-from vmprof_convert.summary import FUNCTION, LINE, MODULE, TYPE, Choice, summarize
+from vmprof_convert.summary import (
+    FUNCTION,
+    LINE,
+    MODULE,
+    TYPE,
+    Choice,
+    Summary,
+    summarize,
+)
 from vmprof_convert.writers import collapsed, speedscope
 
 MS = 1_000_000
@@ -332,6 +340,73 @@ def test_the_other_forms(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert cli.main(["diff", "a.vmprof", "b.vmprof", "--json", "-n", "1"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (len(found["changes"]), found["changes_left_out"]) == (1, 1)
+
+
+def test_a_dash_is_standard_output(folder: Path,
+                                   capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(folder.iterdir())
+    outputs = []
+    for options in [], ["-o", "-"]:
+        assert cli.main(["diff", "a.vmprof", "b.vmprof", *options]) == 0
+        outputs.append(capsys.readouterr())
+    assert outputs[0] == outputs[1] and "what changed" in outputs[0].out
+    assert cli.main(["diff", "a.vmprof", "b.vmprof", "--json", "-o", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "vmprof-allocation-diff-1"
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("command", ["diff", "check"])
+def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, "--help"])
+    assert ended.value.code == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "beyond doubt (99.99 %)" in out
+    assert ("growth > 5%" in out) == (command == "diff")
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "vmprof-convert %s" % command in " ".join(capsys.readouterr().out.split())
+
+
+def test_no_profile_that_was_read_is_overwritten(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, settings in (("app", {}), ("app.7", {"parent": 1})):
+        log = Log()
+        log.settings(run="r", **settings)
+        log.allocation([log.function("f")], size=24)
+        (folder / (name + ".vmprof")).write_bytes(log.data())
+    child = folder / "app.7.vmprof"
+    before = child.read_bytes()
+    assert "is the profile itself" in run_and_fail(
+        folder, capsys, "diff", "a.vmprof", "app.vmprof", "--to", "pprof", "-o",
+        "app.7.vmprof")
+    assert child.read_bytes() == before
+
+
+def test_outputs_are_called_as_those_of_other_commands() -> None:
+    """But for .json, which is the table for programs here."""
+    for name, format_ in formats.DIFF_FORMATS.items():
+        if name != "json":
+            assert format_ is formats.FORMATS[name]
+            for suffix in format_.suffixes:
+                found = formats.of_name("x" + suffix, formats.DIFF_FORMATS)
+                assert found == formats.of_name("x" + suffix) == format_
+    found = formats.of_name("x.json", formats.DIFF_FORMATS)
+    assert found is not None and found.name == "json"
+    assert formats.of_name("x.json.gz", formats.DIFF_FORMATS) is None
+
+
+def test_each_profile_is_summarized_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = []
+
+    def count(profile: Profile, *, choice: Choice) -> Summary:
+        counted.append(profile)
+        return summarize(profile, choice=choice)
+
+    monkeypatch.setattr(diff, "summarize", count)
+    before, after = a_run(1), a_run(2)
+    diff.compare(diff.of_runs(before, after), Choice())
+    assert counted == [before, after]
 
 
 def test_collapsed_stacks_have_two_numbers(folder: Path) -> None:

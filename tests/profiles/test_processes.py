@@ -15,7 +15,7 @@ from firefox_profiles import Json, allocated, functions
 from made_heap import Heap
 from made_profiles import Log, packed
 from report_runs import lines, refused, report
-from vmprof_convert import cli, processes, readers
+from vmprof_convert import cli, processes, readers, run_files
 from vmprof_convert.estimator import Sum, probability
 from vmprof_convert.processes import Read
 from vmprof_convert.selection import Selection, select
@@ -100,6 +100,30 @@ def test_what_is_of_another_run_is_left_alone(run: Path) -> None:
     assert as_json(run)["samples"] == 5
     assert refused(run, str(path), command="convert").endswith(
         "the 2 profiles are of 2 runs: look at each run alone")
+
+
+def test_profiles_that_say_of_no_run_are_refused_together(run: Path) -> None:
+    """Two stock ones may be of any two programs."""
+    other = Log()
+    other.settings(pid=13)
+    allocate(other, "f", 100)
+    path = run.with_name("other.vmprof")
+    path.write_bytes(packed(other.data()))
+    for first, second in ((run, path), (path, run)):
+        assert refused(first, str(second), command="convert").endswith(
+            "other.vmprof: does not say of which run it is (nor do stock vmprof's and "
+            "older profiles): look at it alone")
+    assert as_json(path)["samples"] == 1
+
+
+def test_only_what_is_called_as_a_child_is_one(run: Path) -> None:
+    other = log(13, 10)
+    allocate(other, "f", 100)
+    for name in "13.14", "13-2-3", "13-", "-2", "x", "13.old", "13 2":
+        run.with_name("app.%s.vmprof" % name).write_bytes(packed(other.data()))
+    assert run_files.children_of(str(run)) == [
+        str(run.with_name(name)) for name in ("app.11.vmprof", "app.12-2.vmprof")]
+    assert as_json(run)["samples"] == 5
 
 
 def test_what_can_not_be_read_beside_it_is_named(run: Path) -> None:
@@ -239,7 +263,7 @@ def test_what_several_lack_is_said_once(tmp_path: Path) -> None:
 def test_leaks_of_each(tmp_path: Path) -> None:
     paths = []
     for number in 1, 2:
-        heap = Heap(interval=100)
+        heap = Heap(interval=100, run="r")
         for step in range(4000):
             heap.allocate("main keep" if number == 2 else "main drop",
                           ("app.Leaf", 64, math.inf if number == 2 else 100))

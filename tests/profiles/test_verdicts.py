@@ -3,7 +3,10 @@ wrong."""
 from __future__ import annotations
 
 import math
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,6 +119,30 @@ def test_equal_runs_seldom_fail() -> None:
         assert wrong <= 3
 
 
+@pytest.mark.parametrize("share, turnover", [
+    (0.05, 0), (0.5, 0), (1, 0), (1, 0.3), (1, 1), (3, 0.3)])
+def test_a_run_that_grows_by_what_is_granted_seldom_fails(
+        share: float, turnover: float) -> None:
+    """Between two moments, of which the first is as uncertain as all else: 0.3 of
+    3000 are to be expected.  `turnover`: what of it has gone at the second."""
+    rng = random.Random(5)
+    condition, wrong = parse("alive growth > %g%%" % (100 * share)), 0
+    for _ in range(3000):
+        went = poisson(rng, 100 * turnover)
+        stayed = poisson(rng, 100 * (1 - turnover))
+        came = figures(0, poisson(rng, 100 * (turnover + share)))
+        verdict, = judge([condition], came, came, figures(0, went),
+                         figures(0, went + stayed))
+        wrong += verdict.failed
+    assert wrong <= 4
+
+
+def test_growth_of_one_run_that_is_beyond_doubt_fails() -> None:
+    came, nothing, old = figures(0, 400), figures(0), figures(0, 200)
+    verdict, = judge([parse("alive growth > 20%")], came, came, nothing, old)
+    assert verdict.failed and str(verdict).startswith("failed: ")
+
+
 # ____________________________________________________________
 # the command
 
@@ -153,6 +180,48 @@ def test_the_exit_code(folder: Path, capsys: pytest.CaptureFixture[str],
                        arguments: list[str], code: int, said: str) -> None:
     assert cli.main(arguments) == code
     assert said in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("command", [
+    ["check", "a.vmprof"], ["diff", "a.vmprof", "b.vmprof"],
+    ["diff", "a.vmprof", "b.vmprof", "--to", "pprof"]])
+def test_a_reader_of_stdout_that_leaves_changes_no_verdict(
+        folder: Path, command: list[str]) -> None:
+    for limit, code in (("300k", 1), ("10M", 0)):
+        read, write = os.pipe()
+        os.close(read)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "vmprof_convert", *command, "--fail-if",
+                 "alive > " + limit], cwd=folder, stdout=write,
+                stderr=subprocess.PIPE, text=True)
+        finally:
+            os.close(write)
+        assert done.returncode == code
+        # where a profile is what is written, the verdict goes there
+        assert done.stderr.count("\n") == (2 if "pprof" in command else 0), done.stderr
+        assert "roken" not in done.stderr
+
+
+def test_standard_output_that_is_closed(folder: Path) -> None:
+    for command, code, said in (
+            (["check", "a.vmprof"], 1, ""),
+            (["diff", "a.vmprof", "b.vmprof"], 2, "vmprof-convert: can't write to "
+             "standard output: it is closed\n")):
+        done = subprocess.run(
+            ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "vmprof_convert",
+             *command, "--fail-if", "alive > 300k"], cwd=folder,
+            stderr=subprocess.PIPE, text=True)
+        assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_verdicts_beside_a_profile_on_stdout_need_no_stderr(folder: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "vmprof_convert",
+         "diff", "a.vmprof", "b.vmprof", "--to", "collapsed", "-o", "-", "--fail-if",
+         "alive > 300k"], cwd=folder, stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "failed" not in done.stdout
+    assert "main" in done.stdout
 
 
 def test_a_file_of_another_format_is_written_all_the_same(

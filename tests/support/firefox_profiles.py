@@ -34,7 +34,7 @@ def rich_log() -> Log:
     main = log.function("main", 1, "app.py")
     work = log.function("work", 10, "lib.py")
     malloc = log.native_function("malloc")
-    log.settings(period="0.01")
+    log.settings(period="0.01", run="r")
     log.allocation([main, work], size=24, time=1 * MS, memory=5000)
     log.allocation([main, jit(work)], size=48, time=2 * MS, memory=6000)
     log.tick([main, work], time=3 * MS)

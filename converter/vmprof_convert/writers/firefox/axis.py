@@ -8,13 +8,12 @@ from itertools import accumulate
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import Profile
+from vmprof_convert.stack_values import tick_seconds
 
 TIME, BYTES = "time", "bytes"
 
 #: milliseconds between two time samples, for want of something better
 DEFAULT_INTERVAL = 1.0
-#: what a period may be, in seconds; others are damage
-MIN_PERIOD, MAX_PERIOD = 1e-6, 60.0
 #: how long a run may be, in seconds: longer than anybody waits
 _MAX_RUN = 1e8
 
@@ -83,22 +82,13 @@ def _interval(profile: Profile) -> float:
     ticks = len(sizes) - sum(map(bool, sizes))
     if not ticks:
         return 0.0
-    seconds = profile.period
-    if profile.settings:
-        # the head's period means something in a stock profile only
-        try:
-            seconds = float(profile.settings.get("period", ""))
-        except ValueError:
-            return DEFAULT_INTERVAL
-    elif min(profile.samples.time) < 0 and profile.end_time:
+    if not profile.settings and min(profile.samples.time) < 0 and profile.end_time:
         # Of the processor's time: while the program waits, there are no samples,
         # and nobody knows when that was.
         run = profile.end_time - profile.start_time
         if profile.start_time and 0 < run < _MAX_RUN:
             return run / ticks * 1e3
-    if not MIN_PERIOD <= seconds < MAX_PERIOD:
-        return DEFAULT_INTERVAL
-    return seconds * 1e3
+    return tick_seconds(profile) * 1e3 or DEFAULT_INTERVAL
 
 
 def _times(profile: Profile, interval: float) -> array.array[float]:
