@@ -288,3 +288,9 @@ def test_child_that_outlives_the_report(stock_pypy: PyPy) -> None:
     assert len(named) == 2
     for name in "errors", "errors2":
         assert (stock_pypy.folder / name).read_text() == ""
+
+
+def test_doctor_says_whether_children_are_followed(stock_pypy: PyPy) -> None:
+    run = stock_pypy.command("-m", "vmprof_allocation", "doctor")
+    assert run.code == 0
+    assert "  ok   children: followed\n" in run.out

@@ -78,6 +78,8 @@ class HookEngine(Engine):
         self._pid = 0
         self._lock = Lock()
         self._was_forked = False
+        #: why the last run's children were counted only; 0: they were followed
+        self.follow_errno = 0
         #: False while what start() did has to be taken back
         self._is_on = False
 
@@ -179,7 +181,7 @@ class HookEngine(Engine):
 
     def _follow(self, settings: Settings, processes: Processes) -> None:
         """Where that can't be, children are counted, as without."""
-        self._lib.hook_follow(*map(os.fsencode, (
+        self.follow_errno = self._lib.hook_follow(*map(os.fsencode, (
             processes.path, processes.suffix,
             ";".join("%s=%s" % pair for pair in
                      self._common(settings, None, processes.run)),
