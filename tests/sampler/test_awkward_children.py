@@ -2,11 +2,14 @@
 their profiles say then, and that none of them gets lost uncounted."""
 from __future__ import annotations
 
+import os
 import re
+import time
 
 from conftest import PyPy
 from run_profiles import children, functions
 from truth import SIGMAS, sigmas
+from vmprof_convert import readers
 
 WORK = """
     import os, resource, subprocess, sys
@@ -231,3 +234,63 @@ def test_child_with_files_of_other_processes(stock_pypy: PyPy) -> None:
     files = list(stock_pypy.folder.glob("out.%s*.vmprof" % run.out))
     assert {path.read_bytes() for path in files} == {b"x"}
     assert len(files) == 100
+
+
+def test_child_that_outlives_the_report(stock_pypy: PyPy) -> None:
+    """Nobody takes its profile away, and it is named; what only looks like one stays
+    unmentioned."""
+    temporary = stock_pypy.folder / "tmp"
+    temporary.mkdir()
+    script = stock_pypy.script(WORK + """
+    reader, writer = os.pipe()
+    child = '''if True:
+        import os, sys, time
+        kept = [str(i) for i in range(100000)]
+        os.write(int(sys.argv[1]), b"x")
+        while not os.path.exists("go"):
+            time.sleep(0.05)
+    '''
+    null = open(os.devnull, "r+")
+    for is_forked in True, False:
+        if is_forked and os.fork() == 0:
+            os.dup2(null.fileno(), 1)
+            error = os.open("errors", os.O_WRONLY | os.O_CREAT)
+            os.dup2(error, 2)
+            sys.argv[1:] = [str(writer)]
+            exec(child)
+            sys.exit()
+        if not is_forked:
+            subprocess.Popen([sys.executable, "-c", child, str(writer)],
+                             pass_fds=[writer], stdout=null,
+                             stderr=open("errors2", "w"))
+        os.read(reader, 1)
+    name, = os.listdir("tmp")[:1]
+    open("tmp/%s.1.x.vmprof" % name.split(".")[0], "w")
+    """)
+    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "4k",
+                             str(script), TMPDIR=str(temporary))
+    assert run.code == 0
+    stray = [p for p in temporary.iterdir() if p.name.endswith(".1.x.vmprof")]
+    named = re.findall(r"vmprof: process (\d+) was still running; it writes on into "
+                       r"(\S+)", run.err)
+    assert len(stray) == 1
+    assert ({path for _, path in named}
+            == {str(p) for p in temporary.iterdir()} - {str(stray[0])})
+    (stock_pypy.folder / "go").touch()
+    for pid, path in named:
+        for _ in range(600):
+            if not os.path.exists("/proc/%s/exe" % pid):
+                break
+            time.sleep(0.1)
+        profile = readers.read(path)
+        assert profile.settings["pid"] == pid
+        assert profile.end_time is not None
+    assert len(named) == 2
+    for name in "errors", "errors2":
+        assert (stock_pypy.folder / name).read_text() == ""
+
+
+def test_doctor_says_whether_children_are_followed(stock_pypy: PyPy) -> None:
+    run = stock_pypy.command("-m", "vmprof_allocation", "doctor")
+    assert run.code == 0
+    assert "  ok   children: followed\n" in run.out

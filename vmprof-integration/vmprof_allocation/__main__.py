@@ -10,6 +10,7 @@ import os
 import platform
 import signal
 import sys
+import tempfile
 from typing import NoReturn, TextIO
 
 from vmprof_allocation.engines.choose import sampling_vmprof
@@ -36,6 +37,7 @@ def doctor(out: TextIO) -> int:
     try:
         engine.prepare()
         findings = engine.findings
+        findings.append(_children())
     except UnknownBuild as e:
         problem, findings = e, e.findings
     except AllocationSamplingError as e:
@@ -44,6 +46,19 @@ def doctor(out: TextIO) -> int:
         print("  %-4s %s: %s" % ("ok" if good else "BAD", what, value), file=out)
     print(problem or "allocations can be sampled here", file=out)
     return 1 if problem else 0
+
+
+def _children() -> Finding:
+    """Whether they can be followed, which is known when a run has begun."""
+    from vmprof_allocation.engines.hook import engine as hook
+    from vmprof_allocation.session import Session
+    from vmprof_allocation.settings import Settings
+    with tempfile.TemporaryDirectory() as folder, Session(
+            Settings(2**40, 1), os.path.join(folder, "doctor.vmprof")):
+        error = hook.engine().follow_errno
+    if error:
+        return ("children", "counted, not followed: %s" % os.strerror(error), False)
+    return "children", "followed", True
 
 
 def write(text: str, out: TextIO) -> int:

@@ -1,5 +1,4 @@
-"""What a child finds that became this interpreter by exec, and where the profiles
-of children are."""
+"""What a child finds that became this interpreter by exec, and its own profile."""
 from __future__ import annotations
 
 import os
@@ -42,13 +41,3 @@ def make_own(processes: Processes) -> str | None:
             continue
         return path
     return None
-
-
-def children_of(first: str) -> list[str]:
-    """The profiles beside the first process's, of a run that is over; `first` is a
-    name that no other run had."""
-    path, suffix = os.path.splitext(os.path.abspath(first))
-    folder, name = os.path.split(path)
-    return [os.path.join(folder, other) for other in os.listdir(folder)
-            if other.startswith(name + ".") and other.endswith(suffix)
-            and other != name + suffix]

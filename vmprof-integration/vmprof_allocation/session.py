@@ -31,7 +31,11 @@ _lock = Lock()
 @atexit.register
 def _stop_all() -> None:
     for session in _running[:]:
-        session.stop()
+        try:
+            session.stop()
+        except AllocationSamplingError:
+            if not session.is_child:
+                raise           # it was asked for, and somebody waits for it
 
 
 def _go_on() -> None:
@@ -243,6 +247,11 @@ class Session:
         """False in a forked child of the process that called start(), followed
         or not."""
         return self._pid == os.getpid() and not self.is_inherited
+
+    @property
+    def is_child(self) -> bool:
+        """Nobody asked for it in this process, which was followed."""
+        return self.is_inherited or self._processes is not None
 
     def go_on(self) -> None:
         """In a forked child: if its engine goes on, so does this."""

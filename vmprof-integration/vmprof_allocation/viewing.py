@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 from vmprof_allocation.begin import say
-from vmprof_allocation.children import children_of
+from vmprof_allocation.temporary import remove
 
 #: what somebody may want to end the program with; the terminal sends its own to both
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
@@ -53,8 +53,7 @@ def run(start: Callable[[], NoReturn], output: str, *,
                 "begun")
     finally:
         if is_temporary:
-            for path in [output, *children_of(output)]:
-                os.unlink(path)
+            remove(output)
     sys.exit(128 - code if code < 0 else code)
 
 

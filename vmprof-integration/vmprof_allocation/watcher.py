@@ -137,10 +137,7 @@ def report_script(profile: str) -> str:
     flags = "".join(flag for flag, is_set in (
         (" -I", sys.flags.isolated), (" -E", sys.flags.ignore_environment),
         (" -s", sys.flags.no_user_site)) if is_set)
-    path, suffix = os.path.splitext(profile)
     return _REPORT % {"folder": _quote(folder), "profile": _quote(profile),
-                      # processes.py
-                      "children": _quote(path) + ".*" + _quote(suffix),
                       "interpreter": _quote(sys.executable) + flags}
 
 
@@ -149,8 +146,7 @@ unset PYPY_GC_NURSERY PYPY_GC_MAX
 cd %(folder)s
 if [ ! -s %(profile)s ] ||
         %(interpreter)s -m vmprof_allocation report $salvage %(profile)s; then
-    PATH=$PATH:/usr/bin:/bin
-    rm -f %(profile)s %(children)s
+    %(interpreter)s -m vmprof_allocation.temporary %(profile)s
 else
     echo "vmprof: the report could not be made; the profile is in" %(profile)s
     exit 3

@@ -78,6 +78,8 @@ class HookEngine(Engine):
         self._pid = 0
         self._lock = Lock()
         self._was_forked = False
+        #: why the last run's children were counted only; 0: they were followed
+        self.follow_errno = 0
         #: False while what start() did has to be taken back
         self._is_on = False
 
@@ -148,7 +150,10 @@ class HookEngine(Engine):
             empty(fd)
             try:
                 self._pid = os.getpid()
-                decoy = int(self._lib.hook_open(fd))
+                # with memory, vmprof would read this process's, in each child
+                is_to_follow = (processes is not None and settings.follow
+                                and not settings.memory)
+                decoy = int(self._lib.hook_open(fd, is_to_follow))
                 self._check(-min(decoy, 0), "taking vmprof's output over")
                 # Not vmprof.enable(), which prints to stdout.  It has no "no
                 # time samples": the longest period it takes, and
@@ -159,7 +164,7 @@ class HookEngine(Engine):
                 self._check(self._lib.hook_enabled(
                     self._describe(settings, processes).encode("ascii"),
                     settings.period is not None), "beginning the profile")
-                if processes is not None and settings.follow:
+                if processes is not None and is_to_follow:
                     self._follow(settings, processes)
                 if settings.limit is not None:
                     self._lib.hook_limit(settings.limit.per_second,
@@ -176,9 +181,7 @@ class HookEngine(Engine):
 
     def _follow(self, settings: Settings, processes: Processes) -> None:
         """Where that can't be, children are counted, as without."""
-        if settings.memory:
-            return              # vmprof would read this process's, in each
-        self._lib.hook_follow(*map(os.fsencode, (
+        self.follow_errno = self._lib.hook_follow(*map(os.fsencode, (
             processes.path, processes.suffix,
             ";".join("%s=%s" % pair for pair in
                      self._common(settings, None, processes.run)),

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -179,6 +180,7 @@ static int open_file(void)
     }
     if (fd < 0)
         return -1;
+    (void)flock(fd, LOCK_EX | LOCK_NB);     /* who tidies up sees that it is in use */
     /* out of the way of the program's own descriptors */
     high = fcntl(fd, F_DUPFD_CLOEXEC, 512);
     if (high < 0)

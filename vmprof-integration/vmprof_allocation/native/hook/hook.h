@@ -79,9 +79,10 @@ int hook_prepare(const struct hook_place *place);
 uint64_t hook_door(void);
 
 /* Open the profile on 'fd', and make a file for vmprof.  vmprof is to be
-   enabled on that by the calling thread; then hook_enabled().  Returns the
-   file's descriptor, or -errno. */
-int hook_open(int fd);
+   enabled on that by the calling thread; then hook_enabled().  'is_to_follow':
+   hook_follow() comes, for whose children the functions' names are kept.  Returns
+   the file's descriptor, or -errno. */
+int hook_open(int fd, int is_to_follow);
 
 /* vmprof was enabled.  'settings' goes into the profile; 'take_time_samples'
    keeps vmprof's timer and signal.  Returns 0 or an errno. */

@@ -102,7 +102,7 @@ static int watch_exit(void)
     return 0;
 }
 
-int hook_open(int fd)
+int hook_open(int fd, int is_to_follow)
 {
     int decoy, error;
 
@@ -113,7 +113,8 @@ int hook_open(int fd)
     error = file_sink_open(&file, fd);
     if (error != 0)
         return -error;
-    code_names_begin();
+    if (is_to_follow)
+        code_names_begin();
     recorder_open(&file.sink, statistics_totals);
     decoy = vmprof_output_open(on_disabled);
     error = decoy < 0 ? errno : divert_set_all(1);

@@ -1,0 +1,60 @@
+"""python -m vmprof_allocation.temporary PROFILE
+
+Remove the profiles of a run without -o, which has been shown.
+"""
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import sys
+
+#: between the first process's name and its suffix, in a child's
+_CHILD = re.compile(r"\.(\d+)(?:-\d+)?", re.ASCII)
+
+
+def remove(first: str) -> None:
+    """Remove the profile `first`, a name that no other run had, and its children's;
+    those of processes that still write stay, and are named."""
+    path, suffix = os.path.splitext(os.path.abspath(first))
+    folder, name = os.path.split(path)
+    # without the first one, no further process begins a profile
+    _unlink(first)
+    for other in sorted(os.listdir(folder)):
+        child = os.path.join(folder, other)
+        match = _CHILD.fullmatch(other[len(name):len(other) - len(suffix)])
+        if not (other.startswith(name) and other.endswith(suffix) and match):
+            continue
+        if _is_held(child):
+            print("vmprof: process %s was still running; it writes on into %s"
+                  % (match[1], child), file=sys.stderr)
+        else:
+            _unlink(child)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+def _is_held(path: str) -> bool:
+    """A process writes to it."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass                # not all file systems can
+    finally:
+        os.close(fd)
+    return False
+
+
+if __name__ == "__main__":
+    remove(sys.argv[1])
