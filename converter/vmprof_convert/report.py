@@ -217,7 +217,8 @@ def _resident(files: Sequence[File], options: argparse.Namespace,
     for file in files:
         with about(file.name):
             parts.append(processes.Read(readers.read(
-                file.source, salvage=options.salvage), file.path, file.begin))
+                file.source, salvage=options.salvage or file.is_found), file.path,
+                file.begin))
     parts = processes.chosen(parts, asked.processes)
     whole = processes.merge(parts)
     profile = whole.profile
@@ -260,7 +261,7 @@ def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
     with about(file.name):
         profile = readers.read_into(
             file.source, tally if asked.is_everything else rows,
-            salvage=options.salvage)
+            salvage=options.salvage or file.is_found)
     return _Part(Read(profile, file.path, file.begin, frozenset(rows.threads)),
                  tally, by_thread)
 
@@ -273,6 +274,7 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
                 on: Terminal | None) -> str:
     from vmprof_convert import processes
     from vmprof_convert.errors import ProfileError
+    from vmprof_convert.printable import shortened
     from vmprof_convert.writers import leaks as writer
     from vmprof_convert.writers import leaks_json
 
@@ -306,7 +308,7 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
         return text.getvalue()
     for number, ((part, _), (profile, leaks)) in enumerate(zip(read, found)):
         if len(found) > 1:
-            print("%s%s:" % ("\n" * (number > 0), part.name), file=text)
+            print("%s%s:" % ("\n" * (number > 0), shortened(part.name)), file=text)
         if isinstance(leaks, str):
             print(leaks, file=text)
         else:
@@ -323,7 +325,8 @@ def _read_old(file: File, salvage: bool) -> tuple[Read, OldObjects]:
 
     objects = OldObjects()
     with about(file.name):
-        profile = readers.read_into(file.source, objects, salvage=salvage)
+        profile = readers.read_into(file.source, objects,
+                                    salvage=salvage or file.is_found)
     return Read(profile, file.path, file.begin, frozenset(objects.thread)), objects
 
 

@@ -31,6 +31,9 @@ class File(NamedTuple):
     path: str
     #: nanoseconds after the start of the first
     begin: int = 0
+    #: nobody named it: it may be that of a child that was killed, and what is whole
+    #: of it counts
+    is_found: bool = False
 
     @property
     def name(self) -> str:
@@ -60,6 +63,7 @@ def find(paths: Sequence[str]) -> Found:
             with about(path):
                 _check(path)
     left_out: list[str] = []
+    named = frozenset(paths)
     if len(paths) == 1:
         paths = [*paths, *_beside(paths[0], left_out)]
     if len(paths) == 1:
@@ -76,9 +80,11 @@ def find(paths: Sequence[str]) -> Found:
     if len(runs) > 1:
         raise ProfileError("the %d profiles are of %d runs: look at each run alone"
                            % (len(heads), len(runs)))
+    paths, heads = _each_once(paths, heads, left_out)
     begins = processes.begins([(_number(head.settings.get("clock", "")),
                                 head.start_time) for head in heads])
-    return Found(list(map(File, paths, begins)), left_out)
+    return Found([File(path, begin, path not in named)
+                  for path, begin in zip(paths, begins)], left_out)
 
 
 def read(files: Sequence[File], asked: argparse.Namespace) -> Profile:
@@ -90,11 +96,27 @@ def read(files: Sequence[File], asked: argparse.Namespace) -> Profile:
     for file in files:
         with about(file.name), progress_bar("reading", "B") as progress:
             parts.append(processes.Read(readers.read(
-                file.source, salvage=asked.salvage, progress=progress), file.path,
-                file.begin))
+                file.source, salvage=asked.salvage or file.is_found,
+                progress=progress), file.path, file.begin))
     selection = options.selection(asked)
     return select(processes.merge(processes.chosen(
         parts, selection.processes)).profile, selection)
+
+
+def _each_once(paths: Sequence[str], heads: Sequence[Head],
+               left_out: list[str]) -> tuple[list[str], list[Head]]:
+    """Without copies of the same process's profile."""
+    first: dict[tuple[str, ...], str] = {}
+    kept: list[tuple[str, Head]] = []
+    for path, head in zip(paths, heads):
+        process = tuple(head.settings.get(name, "") for name in ("pid", "clock"))
+        if all(process) and process in first:
+            left_out.append("%s is of the same process as %s, and is left out"
+                            % (path, first[process]))
+        else:
+            first[process] = path
+            kept.append((path, head))
+    return [path for path, _ in kept], [head for _, head in kept]
 
 
 def _check(path: str) -> None:

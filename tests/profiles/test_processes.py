@@ -116,6 +116,42 @@ def test_profiles_that_say_of_no_run_are_refused_together(run: Path) -> None:
     assert as_json(path)["samples"] == 1
 
 
+def test_what_is_whole_of_a_killed_child_counts(run: Path) -> None:
+    """Its file is cut anywhere; what was asked for by its name has to be whole."""
+    child = run.with_name("app.11.vmprof")
+    made = log(11, 10, command="app.py serve")
+    allocate(made, "worker", 6000, 6000, thread=11)
+    child.write_bytes(made.data()[:-3])
+    done = report(run)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "by 3 processes" in done.stdout and "worker" in done.stdout
+    assert "cut off" in refused(child)
+    assert report(run, "--to", "collapsed", command="convert").returncode == 0
+
+
+def test_a_copy_is_no_other_process(run: Path) -> None:
+    copy = run.with_name("app.11-2.vmprof")
+    copy.write_bytes(run.with_name("app.11.vmprof").read_bytes())
+    done = report(run, "--json", command="convert")
+    assert json.loads(done.stdout)["samples"] == 5
+    assert done.stderr == (
+        "vmprof-convert: %s is of the same process as %s, and is left out\n"
+        % (run.with_name("app.11.vmprof"), copy))
+
+
+def test_names_of_processes_above_their_leaks_are_data(tmp_path: Path) -> None:
+    paths = []
+    for number in 1, 2:
+        made = log(number, clock=number, command="a\x1b[31m\nb", facts="lifetimes")
+        allocate(made, "f", 100)
+        paths.append(tmp_path / ("%d.vmprof" % number))
+        paths[-1].write_bytes(packed(made.data()))
+    done = report(paths[0], str(paths[1]), "--leaks")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(line.isprintable() for line in done.stdout.split("\n"))
+    assert "\n2 a" in done.stdout
+
+
 def test_only_what_is_called_as_a_child_is_one(run: Path) -> None:
     other = log(13, 10)
     allocate(other, "f", 100)

@@ -15,7 +15,7 @@ import inspect
 import os
 import tempfile
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -38,8 +38,9 @@ WARM_UP, REPEAT = 3, 10
 #: of a test's functions so many are shown; of a table's tests so many
 ROWS, TESTS = 8, 100
 
-_PROPERTY = "allocations"
-_FIRST, _LAST = "first", "last"
+_PROPERTY, _NOT_MEASURED = "allocations", "allocations: not measured"
+#: marks; a test may have some of its own
+_FIRST, _LAST = (__name__ + ": " + name for name in ("first", "last"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,6 +60,13 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "%s(limit, *, warm_up=%d, repeat=%d): fail if a call of the test "
         "keeps more, such as \"1 MB\"; it is called so often" % (
             LEAKS, WARM_UP, REPEAT))
+    if config.getoption(OPTION):
+        from vmprof_allocation import AllocationSamplingError
+        from vmprof_allocation.parsing import make_settings
+        try:
+            make_settings(config.getoption(INTERVAL))
+        except AllocationSamplingError as error:
+            raise pytest.UsageError("%s: %s" % (INTERVAL, error)) from None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -107,6 +115,8 @@ def _call_and_count(item: pytest.Function, marker: pytest.Mark | None) -> None:
     if condition is not None:
         interval = _interval(condition.limit)
     profile = _sampled(item, interval, lambda: _call(item))
+    if profile is None:
+        return
     from vmprof_convert import verdicts
     from vmprof_convert.summary import Choice, summarize
     figures = summarize(profile).figures
@@ -141,6 +151,8 @@ def _call_and_compare(item: pytest.Function, marker: pytest.Mark) -> None:
         mark(_LAST)
 
     profile = _sampled(item, _interval(condition.limit), measured)
+    if profile is None:
+        return
     from vmprof_convert import diff, verdicts
     from vmprof_convert.summary import Choice
     sides = diff.of_moments(profile, diff.find_moment(profile, _FIRST),
@@ -175,10 +187,13 @@ def _condition(item: pytest.Function, marker: pytest.Mark, what: str) -> Conditi
         _complain(item, "%s%r: write one limit, such as %s(\"10 MB\")" % (
             marker.name, marker.args, marker.name))
     try:
-        return verdicts.parse("%s > %s" % (what, marker.args[0]))
+        condition = verdicts.parse("%s > %s" % (what, marker.args[0]))
     except ValueError:
-        return _complain(item, "%s(%r) is no limit: write bytes, such as \"10 MB\""
-                         % (marker.name, marker.args[0]))
+        condition = None
+    if condition is None or condition.is_share:
+        _complain(item, "%s(%r) is no limit: write bytes, such as \"10 MB\""
+                  % (marker.name, marker.args[0]))
+    return condition
 
 
 def _complain(item: pytest.Function, text: str) -> NoReturn:
@@ -190,21 +205,48 @@ def _interval(limit: float) -> int:
 
 
 def _sampled(item: pytest.Function, interval: int | str,
-             work: Callable[[], None]) -> Profile:
+             work: Callable[[], None]) -> Profile | None:
+    """None: the test was in the way, and is in the table with why."""
     from vmprof_allocation import AllocationSamplingError, sample
     from vmprof_convert import readers
+    from vmprof_convert.errors import ProfileError
+    if _is_sampled():
+        pytest.skip("allocations can't be measured: this process is sampled already")
     with tempfile.TemporaryDirectory(prefix="allocations") as folder:
         path = os.path.join(folder, "test.vmprof")
         try:
-            session = sample(path, interval)
+            # what processes of the test allocate is not in this file
+            session = sample(path, interval, follow=False)
             session.start()
         except AllocationSamplingError as error:
             _complain(item, str(error))
         try:
             work()
+        except AllocationSamplingError as error:
+            pytest.skip("allocations can't be measured: the test samples by itself "
+                        "(%s)" % error)
         finally:
-            session.stop()
-        return readers.read(path)
+            why = ""
+            try:
+                session.stop()
+            except AllocationSamplingError as error:
+                why = str(error)
+        try:
+            if not why:
+                return readers.read(path)
+        except (ProfileError, OSError) as error:
+            why = str(error)
+    item.user_properties.append((_NOT_MEASURED, "%s: %s" % (item.nodeid, why)))
+    return None
+
+
+def _is_sampled() -> bool:
+    """By the command line, or by a fixture."""
+    try:
+        import _vmprof
+    except ImportError:
+        return False        # who begins to sample says why that can't be
+    return bool(_vmprof.is_enabled())
 
 
 def _fail(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> NoReturn:
@@ -232,17 +274,23 @@ def _fail(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> NoRe
     pytest.fail("\n".join(text.getvalue().splitlines()[:20]), pytrace=False)
 
 
+def _properties(terminalreporter: pytest.TerminalReporter, wanted: str) -> list[Any]:
+    return [value for reports in terminalreporter.stats.values()
+            for report in reports if getattr(report, "when", None) == "call"
+            for name, value in report.user_properties if name == wanted]
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(
         terminalreporter: pytest.TerminalReporter) -> None:
+    for value in _properties(terminalreporter, _NOT_MEASURED):
+        terminalreporter.write_line("not measured: %s" % value)
     if not terminalreporter.config.getoption(OPTION):
         return
     from vmprof_convert.estimator import Estimate
     from vmprof_convert.printable import shortened
     from vmprof_convert.units import format_bytes, format_estimate
-    rows = [value for reports in terminalreporter.stats.values()
-            for report in reports if getattr(report, "when", None) == "call"
-            for name, value in report.user_properties if name == _PROPERTY]
+    rows = _properties(terminalreporter, _PROPERTY)
     rows.sort(key=lambda row: -row["allocated"][0])
     terminalreporter.section("allocations of %d tests" % len(rows))
     terminalreporter.write_line("%20s %12s %12s  test" % (
