@@ -346,8 +346,10 @@ def test_without_a_python_3_it_says_what_to_do(starter: Starter) -> None:
 def test_folder_that_is_called_pypy3_is_passed_over(starter: Starter) -> None:
     path = starter.folder / "bin"
     (path / "pypy3").mkdir(parents=True)
-    done = run(starter.folder, "sh", "-c", "unset VMPROF_ALLOCATION_PYTHON3; exec %s %s" % (
-        PYTHON2, " ".join((*FLAG, "16k", "-o", "out.vmprof", starter.script(PROGRAM)))),
+    words = (str(PYTHON2), *FLAG, "16k", "-o", "out.vmprof", starter.script(PROGRAM))
+    done = run(
+        starter.folder, "sh", "-c",
+        "unset VMPROF_ALLOCATION_PYTHON3; exec " + " ".join(words),
         PYTHONUSERBASE=str(SAMPLED.parents[1]),
         PATH="%s:%s:%s" % (path, Path(PYPY).parent, os.environ["PATH"]))
     assert done.returncode == 0, done.stderr
