@@ -41,6 +41,8 @@ class Part(NamedTuple):
     type: int = -1
     #: 0: not known, or not asked for
     thread: int = 0
+    #: 0: not asked for
+    step: int = 0
 
 
 class Value:
@@ -58,20 +60,20 @@ class Value:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-def values(profile: Profile, *, types: bool = False, threads: bool = False
-           ) -> dict[Part, Value]:
+def values(profile: Profile, *, types: bool = False, threads: bool = False,
+           steps: Iterable[int] = itertools.repeat(0)) -> dict[Part, Value]:
     """Of all samples, in the order of their stacks; `types`, `threads`: each by
-    itself."""
+    itself; `steps`: of each sample one of some steps in time, likewise."""
     samples = profile.samples
     nothing = itertools.repeat(-1)
     groups = collections.Counter(zip(
         samples.stack, samples.type if types else nothing,
         samples.thread if threads else itertools.repeat(0), samples.fate,
-        samples.size, samples.interval))
+        samples.size, samples.interval, steps))
     states = {fate: state(fate, -1, -1) for fate in range(UNTOLD, UNKNOWN + 1)}
     result: dict[Part, Value] = {}
-    for (stack, type_, thread, fate, size, interval), count in groups.items():
-        part = Part(stack, type_ if size or not types else NONE, thread)
+    for (stack, type_, thread, fate, size, interval, step), count in groups.items():
+        part = Part(stack, type_ if size or not types else NONE, thread, step)
         value = result.get(part)
         if value is None:
             value = result[part] = Value()

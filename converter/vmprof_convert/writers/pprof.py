@@ -95,7 +95,7 @@ class _File:
                 if places.is_cut(part.stack):
                     locations += self.location(Place(CUT), 0)
                 stacks[part.stack] = locations = _bytes(1, locations)
-            label = known.get(part[1:])
+            label = known.get((part.type, part.thread))
             if label is None:
                 thread = stack_values.thread_name(profile, part.thread)
                 labels = {**(more or {}), **({"thread": thread} if thread else {})}
@@ -103,7 +103,7 @@ class _File:
                     labels["process"] = of_thread[part.thread]
                 if profile.has_types and part.type != stack_values.NONE:
                     labels["type"] = type_names.shown(part.type).name
-                label = known[part[1:]] = b"".join(
+                label = known[part.type, part.thread] = b"".join(
                     _bytes(3, _number(1, self._string(key))
                            + _number(2, self._string(text)))
                     for key, text in sorted(labels.items()))

@@ -2,16 +2,13 @@
 allocated there, of which type, and when."""
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from vmprof_convert import remarks
-from vmprof_convert.estimator import probability
-from vmprof_convert.lifetimes import STILL_ALIVE, state
 from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable, shortened
-from vmprof_convert.stack_values import Place, Places, whole
+from vmprof_convert.stack_values import NONE, Place, Places, values, whole
 from vmprof_convert.summary import BY_FUNCTION, summarize, tally_of
 from vmprof_convert.type_names import Shown, TypeNames
 
@@ -74,22 +71,10 @@ def _groups(profile: Profile) -> list[tuple[int, int, int, list[float]]]:
     end = max(profile.end, max(samples.time, default=0)) + 1
     finest = STEPS[0]
     steps = [max(time, 0) * finest // end for time in samples.time]
-    counted = collections.Counter(zip(
-        samples.stack, samples.type, steps, samples.fate, samples.size,
-        samples.interval))
-    states = {fate: state(fate, -1, -1) == STILL_ALIVE
-              for fate in set(samples.fate)}
-    sums: dict[tuple[int, int, int], list[float]] = {}
-    for (stack, type_, step, fate, size, interval), count in counted.items():
-        if not size:
-            continue
-        objects = count / probability(size, interval, profile.gaps)
-        value = sums.setdefault((stack, type_, step), [0.0, 0.0, 0.0])
-        value[0] += objects * size
-        value[1] += objects
-        if states[fate]:
-            value[2] += objects * size
-    return [(*key, value) for key, value in sums.items()]
+    return [(part.stack, part.type, part.step,
+             [value.bytes, value.objects, value.alive_bytes])
+            for part, value in values(profile, types=True, steps=steps).items()
+            if part.type != NONE]
 
 
 def _rows(groups: Sequence[tuple[int, int, int, list[float]]], tree: _Tree,
