@@ -53,6 +53,10 @@ class Amounts(NamedTuple):
 #: for each stack (-1: lost) and type (-1: not known)
 _Parts = Mapping[tuple[int, int], float]
 
+#: seconds: Linux looks at the processor time of a process once a tick, and many
+#: kernels have 250 of them a second
+_TICK = 0.004
+
 
 def time(profile: Profile, ticks: Mapping[int, int], choice: Choice,
          origins: Origins) -> Amounts:
@@ -67,6 +71,10 @@ def time(profile: Profile, ticks: Mapping[int, int], choice: Choice,
         format_seconds(count * period), format_number(count, "sample"), apart
     ) if period else "%s of time, %s:" % (format_number(count, "sample"), apart)
     notes = []
+    if 0 < period < _TICK:
+        notes.append(
+            "many kernels give a sample once in 4 ms at most, whatever was asked for: "
+            "then this time is too short, and only its shares are right")
     if not profile.settings:
         notes.append("allocations: none were sampled; --allocation-sampling does")
     return Amounts(TIME, SECONDS if period else SAMPLES, count * (period or 1.0), rows,

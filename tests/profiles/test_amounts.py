@@ -121,6 +121,15 @@ def test_time_of_samples_of_no_known_distance(tmp_path: Path) -> None:
             "1 sample of time, nobody knows how far apart:")
 
 
+@pytest.mark.parametrize("period,is_told", [(990, True), (4000, False)])
+def test_time_of_samples_that_kernels_do_not_give(
+        tmp_path: Path, period: int, is_told: bool) -> None:
+    log = Log(period=period)
+    log.raw_stack(log.words([log.function("f")]), 1)
+    path = write(tmp_path / "app.vmprof", log)
+    assert any("once in 4 ms at most" in line for line in lines(path)) == is_told
+
+
 def grown(*figures: tuple[int, int], sizes: tuple[tuple[str, int, int], ...]) -> Log:
     """Readings (second, MiB), and allocations (function, second, size)."""
     log = Log()
