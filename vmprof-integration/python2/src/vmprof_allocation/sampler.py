@@ -117,7 +117,7 @@ class Run(object):
             ("limit", "%d/s" % per_second if per_second
              else "%dppm" % share if share else ""),
             ("capabilities", CAPABILITIES), ("facts", "")))
-        decoy = self.lib.hook_open(fd)
+        decoy = self.lib.hook_open(fd, 0)     # its children are counted
         check(-min(decoy, 0), "taking vmprof's output over")
         try:
             # the longest period; hook_enabled() stops the timer
