@@ -38,16 +38,20 @@ def test_handlers_that_start_and_stop_amidst_the_first_start(
         problems = set()
         def toggle(*ignored):
             toggle.calls += 1
+            # on a busy machine, each is interrupted by the next
+            if toggle.depth == 20:
+                return
+            toggle.depth += 1
             try:
                 if toggle.calls % 2:
                     vmprof_allocation.start("out.vmprof", "4k")
                 else:
                     vmprof_allocation.stop()
-            except (vmprof_allocation.AllocationSamplingError) as e:
+            except vmprof_allocation.AllocationSamplingError as e:
                 problems.add(str(e).partition(";")[0])
-            except RecursionError:
-                pass
-        toggle.calls = 0
+            finally:
+                toggle.depth -= 1
+        toggle.calls = toggle.depth = 0
         def sample(number):
             while toggle.calls < 500:
                 try:

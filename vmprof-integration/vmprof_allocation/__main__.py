@@ -10,7 +10,6 @@ import os
 import platform
 import signal
 import sys
-import tempfile
 from typing import NoReturn, TextIO
 
 from vmprof_allocation.engines.choose import sampling_vmprof
@@ -50,6 +49,8 @@ def doctor(out: TextIO) -> int:
 
 def _children() -> Finding:
     """Whether they can be followed, which is known when a run has begun."""
+    import tempfile
+
     from vmprof_allocation.engines.hook import engine as hook
     from vmprof_allocation.session import Session
     from vmprof_allocation.settings import Settings
