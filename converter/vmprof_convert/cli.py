@@ -8,7 +8,6 @@ import io
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
 
 from vmprof_convert import formats, options, run_files
 from vmprof_convert.errors import FileError, ProfileError, about
@@ -28,13 +27,6 @@ class _Failed(Exception):
     """The message says why, in one line."""
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong."""
-
-    def error(self, message: str) -> NoReturn:
-        raise _Failed(message)
-
-
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import PackageNotFoundError, version
@@ -47,7 +39,7 @@ class _Version(argparse.Action):
 
 
 def _parser(command: str) -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = options.Parser(
         prog=command,
         description="Say what is in a vmprof profile, with or without allocation "
                     "samples: as a table in the terminal, or in the Firefox "

@@ -8,7 +8,7 @@ import argparse
 import io
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from vmprof_convert import formats, run_files, verdicts
 from vmprof_convert.errors import ProfileError, about
@@ -19,6 +19,7 @@ from vmprof_convert.options import (
     DEFAULT_LIMIT,
     JSON,
     MARKDOWN,
+    Parser,
     add_filters,
     add_options,
 )
@@ -35,35 +36,23 @@ EXIT_FAILED = 1
 DIFF, CHECK = "diff", "check"
 
 
-
 def run(arguments: Sequence[str]) -> int:
     """`arguments`: from the command's name on.  Returns the exit code.  Raises
-    FileError or ProfileError."""
+    FileError, ProfileError or OutputError."""
     name, *rest = arguments
     options = _parse(name, rest)
-    from vmprof_convert.view.output import OutputError
-    try:
-        failed = (_diff if name == DIFF else _check)(options)
-    except OutputError as error:
-        raise ProfileError(str(error)) from error
+    failed = (_diff if name == DIFF else _check)(options)
     return EXIT_FAILED if failed else 0
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ProfileError(message)
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
     if name == CHECK:
-        parser = _Parser(
+        parser = Parser(
             prog="vmprof-convert check",
             description="Say whether a run keeps within limits.")
         parser.add_argument("profiles", metavar="PROFILE", nargs=1)
     else:
-        parser = _Parser(
+        parser = Parser(
             prog="vmprof-convert diff",
             description="Say what grew and what shrank between two profiles, or "
                         "between two moments of one, and whether that is more than "

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
+
+from vmprof_convert.errors import ProfileError
 
 if TYPE_CHECKING:
     from vmprof_convert.selection import Selection
@@ -19,6 +21,13 @@ DEFAULT_LIMIT, DEFAULT_PART = 25, 8
 
 #: the forms of a report
 TABLE, JSON, MARKDOWN = "table", "json", "markdown"
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong: raises ProfileError."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ProfileError(message)
 
 
 def add_filters(parser: argparse._ActionsContainer) -> None:
@@ -126,7 +135,6 @@ def selection(options: argparse.Namespace) -> Selection:
 
 def check(options: argparse.Namespace) -> None:
     """Raises ProfileError if the options don't go together."""
-    from vmprof_convert.errors import ProfileError
     if options.of in (TIME, RESIDENT):
         for given in ("focus", "tree", "at", "hide_internal", "leaks"):
             if getattr(options, given) not in (None, False):
