@@ -109,7 +109,7 @@ FORMATS = {format_.name: format_ for format_ in (
 
 #: those of a difference; here, .json is the table for programs
 DIFF_FORMATS = {name: FORMATS[name] for name in (
-    TABLE, MARKDOWN, "collapsed", "pprof", "speedscope")}
+    TABLE, MARKDOWN, "html", "collapsed", "pprof", "speedscope")}
 DIFF_FORMATS[JSON] = FORMATS[JSON]._replace(suffixes=(".json",))
 
 

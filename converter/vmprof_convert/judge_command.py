@@ -197,7 +197,8 @@ def _diff(options: argparse.Namespace) -> bool:
     text = io.StringIO()
     data, left_out = io.BytesIO(), []
     if DIFF_FORMATS[options.to].write is not None:
-        left_out = _write_stacks(options.to, sides, data)
+        left_out = _write_stacks(options.to, diff.aligned(sides),
+                                 (names[0], names[1]), data)
         text.write("".join("%s\n" % (verdict,) for verdict in found))
     elif options.to == JSON:
         from vmprof_convert.writers import diff_json
@@ -219,7 +220,11 @@ def _diff(options: argparse.Namespace) -> bool:
     return any(verdict.failed for verdict in found)
 
 
-def _write_stacks(form: str, sides: diff.Sides, out: io.BytesIO) -> list[str]:
+def _write_stacks(form: str, sides: diff.Sides, names: tuple[str, str],
+                  out: io.BytesIO) -> list[str]:
+    if form == "html":
+        from vmprof_convert.writers import html
+        return html.write_diff(sides, names, out)
     if form == "pprof":
         from vmprof_convert.writers import pprof
         return pprof.write_diff(sides.before, sides.after, out)
