@@ -25,6 +25,7 @@ from vmprof_convert.estimator import Estimate, Z
 from vmprof_convert.lifetimes import STILL_ALIVE, state
 from vmprof_convert.model import ALIVE, LABEL, Function, Profile, Samples
 from vmprof_convert.origins import Origins
+from vmprof_convert.own import has_own_code, only_own
 from vmprof_convert.printable import shortened
 from vmprof_convert.summary import (
     Choice,
@@ -83,6 +84,15 @@ def aligned(sides: Sides) -> Sides:
         return sides
     names = _Names(sides)
     return of_runs(names.aligned(sides.before, 0), names.aligned(sides.after, 1))
+
+
+def only_own_code(sides: Sides) -> Sides | None:
+    """The program's own code, with what it calls of libraries; None: one of the two
+    has none."""
+    if not all(has_own_code(profile, Origins(profile)) for profile in sides[:2]):
+        return None
+    own = {id(profile): only_own(profile, Origins(profile)) for profile in sides}
+    return Sides(*(own[id(profile)] for profile in sides))
 
 
 #: stack, time, thread, size, interval, memory, type, fate, collected, ended
