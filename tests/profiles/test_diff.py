@@ -358,7 +358,8 @@ def test_a_program_that_is_installed_itself_has_all_functions(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = Log()
     made.settings()
-    made.allocation([made.function("f", 7, "/usr/lib/site-packages/p/lib.py")], size=400)
+    made.allocation([made.function("f", 7, "/usr/lib/site-packages/p/lib.py")],
+                    size=400)
     path = tmp_path / "a.vmprof"
     path.write_bytes(made.data())
     assert cli.main(["diff", str(path), str(path)]) == 0
