@@ -13,6 +13,8 @@ From code::
 
 or start() and stop().  The profile is for `vmprof-convert`, for
 ``python -m vmprof_allocation report``, and for vmprof's own tools.
+
+To pytest, which would warn that this is imported already: PYTEST_DONT_REWRITE.
 """
 from __future__ import annotations
 
