@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vmprof_allocation.settings import Gaps
 
 __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
-           "mark", "sample", "start", "stop"]
+           "mark", "rotate", "sample", "start", "stop"]
 
 DEFAULT_INTERVAL = "128k"
 
@@ -75,13 +75,22 @@ def mark(name: str) -> None:
     mark_all(name)
 
 
+def rotate(output: Path) -> None:
+    """What start() began goes on in another profile: see Session.rotate()."""
+    _started_session().rotate(output)
+
+
 def stop() -> None:
     """End what start() began.
 
     Raises AllocationSamplingError if nothing was begun, or if the profile
     could not be written to the end.
     """
+    _started_session().stop()
+
+
+def _started_session() -> Session:
     if _session is None or not _session.is_on:
         raise AllocationSamplingError(
             "allocation sampling is not on; call start() first")
-    _session.stop()
+    return _session

@@ -520,6 +520,23 @@ void objects_tell_waiting(void)
     recorder_end_facts();
 }
 
+void objects_tell_young(void)
+{
+    size_t count = objects.waiting_count;
+    struct sampler behind = objects.behind;
+
+    objects_tell_waiting();
+    /* the same will be found again: what waits stands where it stood */
+    objects.waiting_count = count;
+    objects.behind = behind;
+}
+
+void objects_rotated(void)
+{
+    if (objects.waiting != NULL)
+        types_begin();
+}
+
 /* ____________________________________________________________ */
 /* what is alive */
 
