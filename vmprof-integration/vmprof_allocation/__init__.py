@@ -11,8 +11,9 @@ From code::
     with vmprof_allocation.sample("app.vmprof", "128k"):
         work()
 
-or start() and stop(), and rotate() for one profile after another.  A profile is for
-`vmprof-convert`, for ``python -m vmprof_allocation report``, and for vmprof's own tools.
+or start() and stop(), and rotate() for one profile after another.  They are for
+`vmprof-convert`, for ``python -m vmprof_allocation report``, and for vmprof's
+own tools.
 """
 from __future__ import annotations
 

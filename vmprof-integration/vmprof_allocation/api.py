@@ -9,6 +9,7 @@ from vmprof_allocation.session import Session, mark_all
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vmprof_allocation.engines.base import Engine
+    from vmprof_allocation.profile_file import ProfileFile
     from vmprof_allocation.session import Path
     from vmprof_allocation.settings import Gaps
 
@@ -23,9 +24,9 @@ _session: Session | None = None
 class _Started(Session):
     """One that stop() ends."""
 
-    def _start(self, engine: Engine, fifo: int) -> None:
+    def _start(self, engine: Engine, file: ProfileFile) -> None:
         global _session
-        super()._start(engine, fifo)
+        super()._start(engine, file)
         # still in the section: a handler may start and stop others before
         # start() returns, and this one would hide them from stop()
         _session = self

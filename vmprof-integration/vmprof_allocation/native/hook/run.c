@@ -277,8 +277,7 @@ int run_follow(int fd, int64_t started, const char *settings)
 int run_rotate(int fd, const char *settings, int *ended)
 {
     struct file_sink *other = file == files ? files + 1 : files;
-    struct profile_log_next next = { &other->sink, NULL, 0, settings, NULL,
-                                     TRAILER_SIZE, 0 };
+    struct profile_log_next next;
     char trailer[TRAILER_SIZE];
     int error = file_sink_open(other, fd);
 
@@ -288,6 +287,9 @@ int run_rotate(int fd, const char *settings, int *ended)
     if (running != getpid() || pthread_mutex_trylock(&ending) != 0)
         return EBUSY;
     programs_note();
+    memset(&next, 0, sizeof next);
+    next.sink = &other->sink;
+    next.settings = settings;
     recorder_lock();
     vmprof_output_take_names();
     next.head = code_names_head(&next.head_size);
@@ -297,6 +299,7 @@ int run_rotate(int fd, const char *settings, int *ended)
         objects_tell_young();
         make_trailer(trailer);
         next.trailer = trailer;
+        next.trailer_size = sizeof trailer;
         recorder_rotate(&next);
         file = other;
         vmprof_output_begin_next();
