@@ -11,7 +11,7 @@ from conftest import PyPy
 from run_profiles import functions
 from truth import SIGMAS, sigmas
 from vmprof_convert import readers
-from vmprof_convert.model import Profile
+from vmprof_convert.model import ALIVE, FREED, Profile
 
 #: of a program that rotates
 WORK = """
@@ -111,6 +111,43 @@ def test_windows_together_are_the_run(stock_pypy: PyPy) -> None:
         assert profile.has_types
         # what was known of the young ones was told, also at the end
         assert sum(type_ < 0 for type_ in profile.samples.type) < 5
+
+
+def test_lives_go_on_in_later_windows(stock_pypy: PyPy) -> None:
+    """Together, the windows say what became of each object: those that were kept are
+    alive, those that were dropped in a later window are freed then."""
+    run = stock_pypy.run(WORK + """
+    import gc
+    class Kept: pass
+    class Dropped: pass
+    session = vmprof_allocation.start(window(1), "1k", seed=1)
+    kept = [Kept() for i in range(20000)]
+    dropped = [Dropped() for i in range(20000)]
+    session.rotate(window(2))
+    work()
+    del dropped
+    gc.collect(); gc.collect()
+    session.rotate(window(3))
+    work()
+    session.stop()
+    print(len(kept))
+    """)
+    assert (run.out, run.err) == ("20000\n", "")
+    found = windows(stock_pypy.folder)
+    files = [str(stock_pypy.folder / name)
+             for name in ("app.vmprof", "app.w2.vmprof", "app.w3.vmprof")]
+    whole = readers.read(files)
+    assert whole.misfits == 0
+    assert len(whole.samples) == sum(len(profile.samples) for profile in found)
+    assert whole.moments[-1].allocated == totals(found, "allocated")
+    fates: dict[str, set[int]] = {}
+    for type_, fate, ended in zip(whole.samples.type, whole.samples.fate,
+                                  whole.samples.ended):
+        name = whole.types[type_].python
+        if name in ("__main__.Kept", "__main__.Dropped"):
+            fates.setdefault(name, set()).add(fate)
+            assert fate != FREED or ended > found[0].end
+    assert fates == {"__main__.Kept": {ALIVE}, "__main__.Dropped": {FREED}}
 
 
 def test_each_window_estimates_what_was_counted_in_it(stock_pypy: PyPy) -> None:

@@ -316,21 +316,18 @@ class HookEngine(Engine):
     def _rotate(self, fd: int, settings: str) -> int:
         """Returns the errno that ended the profile before its time; or 0."""
         assert self._place is not None
-        lib = self._lib
         ended = self._place.ffi.new("int *")
-        error = lib.hook_rotate(fd, settings.encode("ascii"))
-        for _ in range(100):
-            if error:
-                break
-            _knock()
-            error = lib.hook_rotated(ended)
-            if error >= 0:
-                break
-            error = 0
-        else:
-            # whoever is about to do it has done it when this is known
-            error = errno.EBUSY if lib.hook_forget_rotation() else max(
-                lib.hook_rotated(ended), 0)
+        try:
+            error = self._lib.hook_rotate(fd, settings.encode("ascii"))
+            for _ in range(100):
+                if error or self._lib.hook_rotated(ended) >= 0:
+                    break
+                _knock()
+        finally:
+            # or else the next collection would do it; whoever was about to, has
+            is_forgotten = self._lib.hook_forget_rotation()
+        if not error:
+            error = errno.EBUSY if is_forgotten else self._lib.hook_rotated(ended)
         if error:
             raise AllocationSamplingError(
                 "the next profile can't be written: %s; the present one goes on"
