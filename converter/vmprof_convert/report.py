@@ -217,7 +217,7 @@ def _resident(files: Sequence[File], options: argparse.Namespace,
     for file in files:
         with about(file.name):
             parts.append(processes.Read(readers.read(
-                file.source, salvage=options.salvage or file.is_found), file.path,
+                file.sources, salvage=options.salvage or file.is_found), file.path,
                 file.begin))
     parts = processes.chosen(parts, asked.processes)
     whole = processes.merge(parts)
@@ -260,7 +260,7 @@ def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
                         asked.after(file.begin))
     with about(file.name):
         profile = readers.read_into(
-            file.source, tally if asked.is_everything else rows,
+            file.sources, tally if asked.is_everything else rows,
             salvage=options.salvage or file.is_found)
     return _Part(Read(profile, file.path, file.begin, frozenset(rows.threads)),
                  tally, by_thread)
@@ -327,7 +327,7 @@ def _read_old(file: File, salvage: bool) -> tuple[Read, OldObjects]:
 
     objects = OldObjects()
     with about(file.name):
-        profile = readers.read_into(file.source, objects,
+        profile = readers.read_into(file.sources, objects,
                                     salvage=salvage or file.is_found)
     return Read(profile, file.path, file.begin, frozenset(objects.thread)), objects
 

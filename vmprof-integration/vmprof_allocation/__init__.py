@@ -11,8 +11,9 @@ From code::
     with vmprof_allocation.sample("app.vmprof", "128k"):
         work()
 
-or start() and stop().  The profile is for `vmprof-convert`, for
-``python -m vmprof_allocation report``, and for vmprof's own tools.
+or start() and stop(), and rotate() for one profile after another.  They are for
+`vmprof-convert`, for ``python -m vmprof_allocation report``, and for vmprof's
+own tools.
 
 To pytest, which would warn that this is imported already: PYTEST_DONT_REWRITE.
 """
@@ -28,13 +29,14 @@ if TYPE_CHECKING:
         Statistics,
         UnknownBuild,
         mark,
+        rotate,
         sample,
         start,
         stop,
     )
 
 __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
-           "mark", "sample", "start", "stop"]
+           "mark", "rotate", "sample", "start", "stop"]
 
 
 def __getattr__(name: str) -> object:
