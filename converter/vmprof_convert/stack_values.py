@@ -86,6 +86,13 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
         if states[fate] == STILL_ALIVE:
             value.alive_objects += objects
             value.alive_bytes += objects * size
+    for carried in samples.carried:
+        if states[carried.fate] == STILL_ALIVE:
+            part = Part(carried.stack, carried.type if types else -1)
+            value = result.setdefault(part, Value())
+            objects = 1 / probability(carried.size, carried.interval, profile.gaps)
+            value.alive_objects += objects
+            value.alive_bytes += objects * carried.size
     # the lost one last, as everywhere
     return dict(sorted(result.items(), key=lambda pair: (
         pair[0].stack < 0, pair[0])))
