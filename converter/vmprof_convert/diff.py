@@ -116,6 +116,13 @@ def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
                 fate = ALIVE
             samples.add(stack, time, thread, size, interval, memory, type_, fate,
                         collected, ended)
+    for carried in old.carried:
+        stack, size, interval, type_, fate, collected, ended = carried
+        # it was made before the first moment
+        if chosen((stack, -1, 0, size, interval, 0, type_, fate, collected, ended)):
+            samples.carry(*carried._replace(
+                fate=ALIVE if state(fate, collected, ended, at) == STILL_ALIVE
+                else fate))
     samples.finish()
     return dataclasses.replace(profile, samples=samples)
 

@@ -115,6 +115,10 @@ class OldObjects:
         self.freed.append(ended)
         self.thread.append(thread)
 
+    def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
+              collected: int, ended: int) -> None:
+        self.add(stack, 0, 0, size, interval, 0, type_, fate, collected, ended)
+
     def add_object(self, key: int, type_: int, survived: int) -> None:
         pass
 

@@ -15,6 +15,9 @@ from vmprof_convert.model import (
 #: It died before its first minor collection; a major collection found it dead
 #: later; none did, as far as that is known.
 DIED_YOUNG, FREED_LATER, STILL_ALIVE = "died young", "freed later", "alive"
+#: Likewise, and it was sampled in an earlier part of the profile, which is not here:
+#: not allocated in this one
+CARRIED = "alive, from an earlier part"
 #: as users write them; all objects are allocated
 FATES = {"allocated": None, "died-young": DIED_YOUNG, "freed-later": FREED_LATER,
          "alive": STILL_ALIVE}

@@ -91,9 +91,27 @@ class Rows(Protocol):
         """A sample; the columns of Samples.  Where facts are recorded, it
         comes when they have: not in the order of the file."""
 
+    def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
+              collected: int, ended: int) -> None:
+        """An object that was sampled in an earlier part of the profile, which is not
+        here, and that was alive when this part began: it counts as alive, and not as
+        allocated.  `collected` is -1 if it was old by then."""
+
     def add_object(self, key: int, type_: int, survived: int) -> None:
         """In older profiles: what became of the object of sample number `key`,
         from 1 on, which may come later, or never."""
+
+
+class Carried(NamedTuple):
+    """An object that was sampled in an earlier part: columns of Samples."""
+
+    stack: int
+    size: int
+    interval: int
+    type: int
+    fate: int
+    collected: int
+    ended: int
 
 
 @dataclasses.dataclass
@@ -130,6 +148,8 @@ class Samples:
         self._objects = _column()
         # rows that are not in the columns yet
         self._waiting: list[tuple[int, ...]] = []
+        #: of earlier parts (Rows.carry()): no rows of this table
+        self.carried: list[Carried] = []
 
     def __len__(self) -> int:
         return len(self.stack) + len(self._waiting)
@@ -139,6 +159,7 @@ class Samples:
 
     def begin(self, settings: dict[str, str]) -> None:
         self._waiting.clear()
+        self.carried.clear()
         for column in self._columns():
             del column[:]
 
@@ -157,6 +178,11 @@ class Samples:
         for column, values in zip(self._columns(), zip(*self._waiting)):
             column.extend(values)
         self._waiting.clear()
+
+    def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
+              collected: int, ended: int) -> None:
+        self.carried.append(Carried(stack, size, interval, type_, fate, collected,
+                                    ended))
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
         self._objects.extend((key, type_, survived))

@@ -294,12 +294,20 @@ def _samples(parts: Sequence[Read], processes: Sequence[Process],
                 (samples.time, merged.time, begin),
                 (samples.collected, merged.collected, begin),
                 (samples.ended, merged.ended, begin)):
-            # -1 means that it is not known
-            whole.extend([min(value + start, _LAST) if value >= 0 else -1
-                          for value in column])
+            whole.extend([_shift(value, start) for value in column])
+        for row in samples.carried:
+            merged.carry(*row._replace(
+                stack=_shift(row.stack, stack), type=_shift(row.type, type_),
+                collected=_shift(row.collected, begin),
+                ended=_shift(row.ended, begin)))
         for column, whole in ((samples.size, merged.size),
                               (samples.interval, merged.interval),
                               (samples.memory, merged.memory),
                               (samples.fate, merged.fate)):
             whole.extend(column)
     return merged
+
+
+def _shift(value: int, start: int) -> int:
+    # -1 means that it is not known
+    return min(value + start, _LAST) if value >= 0 else -1

@@ -10,7 +10,7 @@ from collections.abc import Callable, Set
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.lifetimes import FATES, state
+from vmprof_convert.lifetimes import CARRIED, FATES, STILL_ALIVE, state
 from vmprof_convert.model import UNTOLD, Frame, Function, Profile, Rows, Samples
 from vmprof_convert.origins import Origins
 from vmprof_convert.own import only_own
@@ -96,6 +96,12 @@ class SelectedRows:
             self._rows.add(stack, time, thread, size, interval, memory, type_, fate,
                            collected, ended)
 
+    def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
+              collected: int, ended: int) -> None:
+        # it was made before; nobody knows when
+        if self._matches(0):
+            self._rows.carry(stack, size, interval, type_, fate, collected, ended)
+
     def add_object(self, key: int, type_: int, survived: int) -> None:
         # a number among all rows of the file
         pass
@@ -178,6 +184,8 @@ class Selected:
                 and self._has_stack(stack))
 
     def _state(self, then: str) -> bool:
+        if then == CARRIED:
+            then = STILL_ALIVE
         return not self._states or None in self._states or then in self._states
 
     def _has_type(self, number: int) -> bool:
@@ -227,6 +235,11 @@ def select(profile: Profile, selection: Selection) -> Profile:
             if matches(time) and thread in threads and chosen.includes(
                     stack, type_ if size else -1, state(fate, collected, ended)):
                 samples.add(*row)
+        for carried in old.carried:
+            if matches(0) and not selection.threads and chosen.includes(
+                    carried.stack, carried.type, state(
+                        carried.fate, carried.collected, carried.ended)):
+                samples.carry(*carried)
         samples.finish()
         if not len(samples):
             raise ProfileError("none of the %d samples is of what was asked for: %s"

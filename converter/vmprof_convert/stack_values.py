@@ -94,6 +94,14 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
             value.alive_objects += objects
             value.alive_bytes += objects * size
             value.alive_bytes_variance += variance * size * size
+    for carried in samples.carried:
+        if states[carried.fate] == STILL_ALIVE:
+            part = Part(carried.stack, carried.type if types else -1)
+            value = result.setdefault(part, Value())
+            p = probability(carried.size, carried.interval, profile.gaps)
+            value.alive_objects += 1 / p
+            value.alive_bytes += carried.size / p
+            value.alive_bytes_variance += (1.0 - p) * (carried.size / p) ** 2
     # the lost one last, as everywhere
     return dict(sorted(result.items(), key=lambda pair: (
         pair[0].stack < 0, pair[0])))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vmprof_convert.delegation import Missing, missing
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Estimate, Sum, Z, probability
-from vmprof_convert.lifetimes import NOT_RECORDED, STILL_ALIVE, state
+from vmprof_convert.lifetimes import CARRIED, NOT_RECORDED, STILL_ALIVE, state
 from vmprof_convert.model import LABEL, UNTOLD, Frame, Function, Profile, Stacks
 from vmprof_convert.origins import Origins
 from vmprof_convert.program import Program
@@ -59,7 +59,10 @@ class Figures:
         self._states: dict[str, Sum] = {}
 
     def add(self, state: str, sum_: Sum) -> None:
-        self._all.add_sum(sum_)
+        if state == CARRIED:
+            state = STILL_ALIVE
+        else:
+            self._all.add_sum(sum_)
         of_state = self._states.get(state)
         if of_state is None:
             of_state = self._states[state] = Sum()
@@ -186,6 +189,12 @@ class Tally:
         if len(self._groups) == _MAX_GROUPS:
             self._add_up()
 
+    def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
+              collected: int, ended: int) -> None:
+        if state(fate, collected, ended, self.at) == STILL_ALIVE:
+            group = stack, type_, CARRIED, size, interval
+            self._groups[group] = self._groups.get(group, 0) + 1
+
     def add_alike(self, counts: Mapping[tuple[int, int, int, int, int], int]) -> None:
         """How often there are samples of this stack, type, fate, size and interval."""
         for (stack, type_, fate, size, interval), count in counts.items():
@@ -276,6 +285,11 @@ class ByThread:
         part.add(stack, time, thread, size, interval, memory, type_, fate,
                  collected, ended)
 
+    def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
+              collected: int, ended: int) -> None:
+        # nobody knows of which thread it is
+        pass
+
     def add_object(self, key: int, type_: int, survived: int) -> None:
         pass
 
@@ -289,6 +303,8 @@ def tally_of(profile: Profile, at: int | None) -> Tally:
     tally = Tally(at)
     tally.begin(profile.settings)
     samples = profile.samples
+    for carried in samples.carried:
+        tally.carry(*carried)
     if at is None:
         # what is alike is counted in C
         for start in range(0, len(samples), _TOGETHER):

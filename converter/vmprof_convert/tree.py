@@ -4,7 +4,7 @@ from __future__ import annotations
 import heapq
 from typing import NamedTuple
 
-from vmprof_convert.lifetimes import STILL_ALIVE
+from vmprof_convert.lifetimes import CARRIED, STILL_ALIVE
 from vmprof_convert.model import Profile
 from vmprof_convert.origins import Origins
 from vmprof_convert.summary import (
@@ -73,7 +73,7 @@ def branches(profile: Profile, tally: Tally, choice: Choice, origins: Origins,
             ends[stack] = node
             node.is_end = True
         if choice.sort == ALIVE:
-            weight = sum_.value_bytes if then == STILL_ALIVE else 0.0
+            weight = sum_.value_bytes if then in (STILL_ALIVE, CARRIED) else 0.0
         else:
             weight = (sum_.value_objects if choice.sort == OBJECTS
                       else sum_.value_bytes)

@@ -11,8 +11,10 @@ from conftest import PyPy
 from run_profiles import functions
 from truth import SIGMAS, sigmas
 from vmprof_convert import readers
-from vmprof_convert.model import ALIVE, FREED, Profile
+from vmprof_convert.model import ALIVE, FREED, PENDING, UNKNOWN, Profile
 
+#: bytes: conftest.py's
+NURSERY = 2**20
 #: of a program that rotates
 WORK = """
     import json, os, sys
@@ -148,6 +150,90 @@ def test_lives_go_on_in_later_windows(stock_pypy: PyPy) -> None:
             fates.setdefault(name, set()).add(fate)
             assert fate != FREED or ended > found[0].end
     assert fates == {"__main__.Kept": {ALIVE}, "__main__.Dropped": {FREED}}
+
+
+def test_what_is_alive_is_carried_over(stock_pypy: PyPy) -> None:
+    """Each window has what was alive when it began, with stack and type: what is
+    carried and what is sampled died, was freed, is alive or is not known."""
+    run = stock_pypy.run(WORK + """
+    import gc
+    class Kept: pass
+    class Dropped: pass
+    def keep():
+        return [Kept() for i in range(20000)]
+    session = vmprof_allocation.start(window(1), "1k", seed=1)
+    kept = keep()
+    dropped = [Dropped() for i in range(20000)]
+    for number in range(2, 10):
+        session.rotate(window(number))
+        work(20000)
+        if number == 5:
+            del dropped
+            gc.collect(); gc.collect()
+    session.stop()
+    """)
+    assert (run.code, run.err) == (0, "")
+    found = windows(stock_pypy.folder)
+    old = young = 0
+    for number, profile in enumerate(found, 1):
+        carried = profile.samples.carried
+        # of these no collection of this window says that it was their first
+        assert sum(c.collected < 0 and c.fate != PENDING for c in carried) == old
+        # several objects of one piece are one that is carried over
+        assert 0 <= len(carried) - old <= young
+        fates = [*profile.samples.fate, *(c.fate for c in carried)]
+        old = fates.count(ALIVE)
+        young = fates.count(PENDING) + fates.count(UNKNOWN)
+        if number == 1:
+            continue
+        assert not any(c.stack < 0 for c in carried)
+        alive = [c for c in carried if c.type >= 0
+                 and profile.types[c.type].python == "__main__.Kept"]
+        # of 16 bytes or more each, one in 1024
+        assert len(alive) > 300
+        for c in alive:
+            assert c.fate == ALIVE
+            assert "keep" in {profile.function(frame.address).name
+                              for frame in profile.stacks[c.stack]}
+        dropped = {c.fate for c in carried if c.type >= 0
+                   and profile.types[c.type].python == "__main__.Dropped"}
+        assert dropped == ({ALIVE} if number < 5 else
+                           {FREED} if number == 5 else set())
+        assert abs(sigmas(profile)) < SIGMAS
+
+
+def test_stacks_outlive_a_full_table(stock_pypy: PyPy) -> None:
+    """More stacks than the table holds, in one window: what is alive of them has them
+    in the next one."""
+    run = stock_pypy.run(WORK + """
+    class Kept: pass
+    kept = []
+    def make(depth, bits):
+        if depth:
+            return (left if bits & 1 else right)(depth - 1, bits >> 1)
+        kept.append([Kept() for i in range(50)])
+    def left(depth, bits):
+        return make(depth, bits)
+    def right(depth, bits):
+        return make(depth, bits)
+    session = vmprof_allocation.start(window(1), "1k", seed=1)
+    for bits in range(2**14):
+        make(14, bits)
+    session.rotate(window(2))
+    session.rotate(window(3))
+    session.stop()
+    """, jit="off")
+    assert (run.code, run.err) == (0, "")
+    first, *later = windows(stock_pypy.folder)
+    assert len(first.stacks) > 8192
+    for profile in later:
+        stacks = [carried.stack for carried in profile.samples.carried]
+        assert len(set(stacks)) > 8192
+        # but those that waited in the nursery when the table became full
+        assert sum(stack < 0 for stack in stacks) < 4 * NURSERY // 1024
+        for stack in set(stacks) - {-1}:
+            assert all(profile.function(frame.address).file
+                       for frame in profile.stacks[stack])
 
 
 def test_each_window_estimates_what_was_counted_in_it(stock_pypy: PyPy) -> None:

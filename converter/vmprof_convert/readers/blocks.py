@@ -137,7 +137,7 @@ class Blocks:
                                else self._read_definition_2)
         elif kind == "objects":
             self._read_objects(payload)
-        elif kind in ("facts", "types", "gc", "marks", "figures", "names"):
+        elif kind in ("facts", "types", "gc", "marks", "figures", "names", "carried"):
             self._read_entries(payload, kind)
         else:
             self.unknown[kind] = self.unknown.get(kind, 0) + 1
@@ -280,6 +280,11 @@ class Blocks:
         try:
             if kind == "facts":
                 facts.read_facts(some)
+            elif kind == "carried":
+                # of a later part, the samples are there already
+                if self._part is None:
+                    facts.read_carried(itertools.chain.from_iterable(some),
+                                       self.defined)
             else:
                 read[kind](itertools.chain.from_iterable(some))
         except (ValueError, IndexError):

@@ -61,6 +61,8 @@ class Collector:
         self.misfits = 0
         #: what is recorded of all sampled objects
         self._has_types = self._has_lifetimes = False
+        #: keys of samples of earlier parts, which are not read: 0 or less
+        self._carried: set[int] = set()
         #: by their keys: those that no collection met
         self._pending: dict[int, _Sample] = {}
         #: those that the present one met: what each turned out to be, one object
@@ -92,6 +94,30 @@ class Collector:
                                          memory)
         else:
             self._rows.add(stack, time, thread, size, interval, memory)
+
+    def carry(self, key: int, which: int, stack: int, size: int, interval: int,
+              type_: int, is_old: bool) -> None:
+        """A sample of an earlier part; its key is 0 or less."""
+        if not self._has_lifetimes:
+            return
+        self._carried.add(key)
+        sample = stack, 0, 0, size, interval, 0
+        if is_old:
+            self._old[key, which] = sample, type_, -1
+        else:
+            self._pending[key] = sample
+
+    def is_known(self, key: int) -> bool:
+        """Of an earlier part, which is not read: there was more to say of it."""
+        return key in self._carried
+
+    def _add(self, key: int, sample: _Sample, type_: int, fate: int,
+             collected: int = -1, ended: int = -1) -> None:
+        if key > 0:
+            self._rows.add(*sample, type_, fate, collected, ended)
+        else:
+            stack, _, _, size, interval, _ = sample
+            self._rows.carry(stack, size, interval, type_, fate, collected, ended)
 
     def add_tick(self, stack: int, time: int, thread: int, memory: int) -> None:
         """A time sample."""
@@ -127,7 +153,7 @@ class Collector:
             # most of them: one object, which died young
             self._pieces[key] = sample, 1, 0
             if self._has_lifetimes:
-                self._rows.add(*sample, type_, DIED, time)
+                self._add(key, sample, type_, DIED, time)
             else:
                 self._rows.add(*sample, type_)
             return
@@ -150,7 +176,7 @@ class Collector:
             if number:
                 return
             fate, type_, size = UNKNOWN, -1, sample[3]
-        if number:
+        if number and key > 0:
             self._count_stack(sample[0])    # it is another row
         if size != sample[3]:
             sample = (*sample[:3], size, *sample[4:])
@@ -159,8 +185,7 @@ class Collector:
         elif fate == ALIVE:
             self._old[key, number] = sample, type_, time
         else:
-            self._rows.add(*sample, type_, fate,
-                           -1 if fate == PENDING else time)
+            self._add(key, sample, type_, fate, -1 if fate == PENDING else time)
 
     def freed(self, key: int, number: int, time: int) -> None:
         self._end(key, number, FREED, time)
@@ -174,15 +199,15 @@ class Collector:
             self.misfits += self._has_lifetimes
             return
         sample, type_, collected = object_
-        self._rows.add(*sample, type_, fate, collected, time)
+        self._add(key, sample, type_, fate, collected, time)
 
     def finish(self) -> None:
         """Nothing more is said of those that wait."""
         fate = PENDING if self._has_lifetimes else UNTOLD
-        for sample in self._pending.values():
-            self._rows.add(*sample, -1, fate)
-        for sample, type_, collected in self._old.values():
-            self._rows.add(*sample, type_, ALIVE, collected)
+        for key, sample in self._pending.items():
+            self._add(key, sample, -1, fate)
+        for (key, _), (sample, type_, collected) in self._old.items():
+            self._add(key, sample, type_, ALIVE, collected)
         self._pending.clear()
         self._old.clear()
         self._pieces.clear()

@@ -22,6 +22,7 @@ from vmprof_convert.readers.collector import Collector
 
 _COLLECTION, _YOUNG, _FREED, _LOST = range(4)
 _MINOR, _MAJOR = 1, 3
+_CARRIED_OLD, _CARRIED_YOUNG = 1, 2
 _MARK = 1
 _THREAD, _COMMAND = 1, 2
 #: the kinds of names, and the fields of Type that they are
@@ -142,7 +143,7 @@ class Facts:
                 difference = numbers[at + 2]
                 key += (-(difference + 1 >> 1) if difference & 1
                         else difference >> 1)
-                if 0 < key <= before:
+                if 0 < key <= before and not collector.is_known(key - before):
                     pass            # an earlier part's sample: it is not here
                 elif kind == _YOUNG:
                     if length < 4:
@@ -180,6 +181,23 @@ class Facts:
             if gc_number:
                 type_ = type_._replace(number=gc_number - 1)
             self.types[at] = type_
+
+    def read_carried(self, numbers: Iterator[int],
+                     stacks: Sequence[int]) -> None:
+        """`stacks`: the collector's numbers of those that were defined."""
+        for kind, key, stack, size, interval, *more in entries(numbers):
+            if kind > _CARRIED_YOUNG or not kind:
+                self._pass_over("carried", kind)
+                continue
+            which = type_ = 0
+            is_old = kind == _CARRIED_OLD
+            if is_old:
+                which, type_ = more[:2]
+            if not 0 < key <= self.before or not interval or not size:
+                raise ValueError
+            self._collector.carry(
+                key - self.before, which, stacks[stack], size, interval,
+                self.type_index(type_) if type_ else -1, is_old)
 
     def read_gc(self, numbers: Iterator[int]) -> None:
         for entry in entries(numbers):

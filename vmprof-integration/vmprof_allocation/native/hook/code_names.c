@@ -257,11 +257,26 @@ static void tell(size_t index)
     profile_log_bytes(record, (size_t)(p - record));
 }
 
+static void tell_number(int64_t number)
+{
+    uint32_t index = *find_slot(number);
+
+    if (index != 0 && !has_told(index - 1))
+        tell(index - 1);
+}
+
+void code_names_tell_stack(const int64_t *words, size_t count)
+{
+    size_t i;
+
+    for (i = 1; names.slots_count > 0 && i < count; i += 2)
+        tell_number(words[i]);
+}
+
 void code_names_tell(const void *stack_sample, size_t size)
 {
     const char *p = stack_sample;
     int64_t depth, number;
-    uint32_t index;
 
     if (names.slots_count == 0 || size < RECORD_HEAD)
         return;
@@ -271,8 +286,6 @@ void code_names_tell(const void *stack_sample, size_t size)
     /* pairs: kind, number */
     for (p += RECORD_HEAD; depth >= 2; depth -= 2, p += 2 * sizeof number) {
         memcpy(&number, p + sizeof number, sizeof number);
-        index = *find_slot(number);
-        if (index != 0 && !has_told(index - 1))
-            tell(index - 1);
+        tell_number(number);
     }
 }

@@ -15,6 +15,7 @@
  */
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* Keep nothing so far, and from now on what comes. */
 void code_names_begin(void);
@@ -32,3 +33,5 @@ const void *code_names_head(size_t *size);
 void code_names_begin_next(void);
 /* Write the names of this stack's functions which this profile hasn't yet. */
 void code_names_tell(const void *stack_sample, size_t size);
+/* Likewise, of one whose words are these. */
+void code_names_tell_stack(const int64_t *words, size_t count);

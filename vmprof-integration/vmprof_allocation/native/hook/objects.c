@@ -8,6 +8,7 @@
 
 #include "divert.h"
 #include "invariant.h"
+#include "objects_tables.h"
 #include "recorder.h"
 #include "sampler.h"
 #include "table.h"
@@ -24,30 +25,6 @@ enum { MARKING = 1, SWEEPING = 2 };
    are worth the time. */
 #define CLEARED             4096
 
-struct waiting {
-    uintptr_t start;
-    int64_t key, stack, size, at, interval;
-    enum nursery_place place;
-};
-
-struct young {
-    uintptr_t object;           /* 0: it is not known which */
-    int64_t key, stack, interval;
-    int64_t size;
-    int32_t type;
-    int32_t which;
-    int is_large, is_freed, is_old;
-    int is_part;                /* of a piece of several objects */
-};
-
-struct followed {
-    uintptr_t object;
-    int64_t key, stack, interval;
-    int64_t size;
-    int32_t type;
-    int32_t which;
-};
-
 static struct {
     uintptr_t gc_state;
     uint64_t visited, pinned, has_cards;
@@ -55,26 +32,7 @@ static struct {
     int64_t forwarded;
 } place;
 
-static struct {
-    struct waiting *waiting;
-    struct young *young;
-    struct followed *followed;
-    size_t waiting_count, young_count, followed_count;
-    size_t waiting_room, young_room, followed_room;
-    size_t left;                /* of those that wait, while they are looked at */
-    size_t most_waiting, most_young, most_followed;
-    int follow;
-    struct sampler behind;      /* for the objects behind a holder */
-    int fixed;
-    int state;                  /* the GC's, when it was last seen */
-    int64_t surprises;
-    int64_t majors;
-    int64_t lost;               /* there was no room for them */
-    int64_t began;              /* the minor collection that is at work */
-    int large;                  /* young objects that it may free */
-    int sees_free;              /* it does that through us */
-    double alive, peak;         /* estimated bytes of those that are followed */
-} objects;
+struct objects objects;
 
 static int64_t word_at(uintptr_t address)
 {
@@ -452,6 +410,7 @@ static void follow(const struct young *young, uintptr_t object)
     followed->interval = young->interval;
     followed->size = young->size;
     followed->type = young->type;
+    profile_log_want((uint64_t)young->stack);
     objects.alive += weight(followed);
     note_most(&objects.most_followed, objects.followed_count);
 }
@@ -534,12 +493,6 @@ void objects_tell_young(void)
     /* the same will be found again: what waits stands where it stood */
     objects.waiting_count = count;
     objects.behind = behind;
-}
-
-void objects_rotated(void)
-{
-    if (objects.waiting != NULL)
-        types_begin();
 }
 
 /* ____________________________________________________________ */

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "carried.h"
 #include "code_names.h"
 #include "divert.h"
 #include "file_sink.h"
@@ -292,6 +293,7 @@ int run_rotate(int fd, const char *settings, int *ended)
     next.settings = settings;
     recorder_lock();
     vmprof_output_take_names();
+    carried_want_stacks();
     next.head = code_names_head(&next.head_size);
     error = profile_log_begin_next(&next, recorder_now());
     recorder_unlock();
@@ -303,7 +305,7 @@ int run_rotate(int fd, const char *settings, int *ended)
         recorder_rotate(&next);
         file = other;
         vmprof_output_begin_next();
-        objects_rotated();
+        carried_tell();
         programs_begin_next();
         follow_rotated(fd);
         if (follow_known_command() != NULL)

@@ -28,11 +28,12 @@ struct buffer {
     size_t used;
 };
 
-static char types_text[8192], facts_text[16384], events_text[4096],
+static char types_text[8192], carried_text[8192], facts_text[16384], events_text[4096],
     marks_text[4096], figures_text[4096], names_text[4096];
 
 typedef char all_of_it[
-    sizeof types_text + sizeof facts_text + sizeof events_text +
+    sizeof types_text + sizeof carried_text + sizeof facts_text +
+    sizeof events_text +
     sizeof marks_text + sizeof figures_text + sizeof names_text == FACTS_SIZE
     ? 1 : -1];
 
@@ -40,6 +41,7 @@ typedef char all_of_it[
 
 /* in the order in which they are written */
 static struct buffer types = BUFFER("types", types_text, MAX_NAMED),
+    carried = BUFFER("carried", carried_text, 2 * MAX_ENTRY),
     facts = BUFFER("facts", facts_text, 2 * MAX_ENTRY),
     events = BUFFER("gc", events_text, MAX_ENTRY),
     marks = BUFFER("marks", marks_text, MAX_NAMED),
@@ -47,7 +49,7 @@ static struct buffer types = BUFFER("types", types_text, MAX_NAMED),
     names = BUFFER("names", names_text, MAX_NAMED);
 
 static struct buffer *const buffers[FACTS_PAYLOADS] = {
-    &types, &facts, &events, &marks, &figures, &names
+    &types, &carried, &facts, &events, &marks, &figures, &names
 };
 
 static struct {
@@ -158,6 +160,14 @@ void facts_freed(int64_t key, int which)
 void facts_lost(int64_t key, int which)
 {
     put_about(LOST, key, which, 0, 0, which != 0 ? 3 : 2);
+}
+
+void facts_carried(enum facts_carried kind, int64_t key, int which, int64_t stack,
+                   int64_t size, int64_t interval, int64_t type)
+{
+    int64_t numbers[] = { kind, key, stack, size, interval, which, type };
+
+    put(&carried, numbers, kind == FACTS_CARRIED_OLD ? 7 : 5);
 }
 
 /* An entry of numbers and a text */

@@ -1,6 +1,6 @@
 #pragma once
 /* What is known of sampled objects, and of the garbage collector, as payloads
- * of blocks: PROFILE.rst, ``types``, ``facts``, ``gc``, ``marks``,
+ * of blocks: PROFILE.rst, ``types``, ``carried``, ``facts``, ``gc``, ``marks``,
  * ``figures`` and ``names``.
  *
  * These are buffers and no more: profile_log.c writes them as blocks when it
@@ -13,7 +13,7 @@
 
 #pragma GCC visibility push(hidden)
 
-#define FACTS_SIZE          40960       /* bytes of all payloads, at most */
+#define FACTS_SIZE          49152       /* bytes of all payloads, at most */
 #define FACTS_NAME_MAX      1024        /* bytes; what is longer is cut */
 
 struct facts_payload {
@@ -22,9 +22,9 @@ struct facts_payload {
     size_t size;
 };
 
-/* Of the six, in the order in which they are written, number 'i'; size 0: there
+/* Of the seven, in the order in which they are written, number 'i'; size 0: there
    is nothing to say */
-#define FACTS_PAYLOADS      6
+#define FACTS_PAYLOADS      7
 struct facts_payload facts_payload(int i);
 
 /* They were written, or are not to be. */
@@ -57,6 +57,16 @@ void facts_young(int64_t key, enum facts_outcome outcome, int64_t type,
    heard of again. */
 void facts_freed(int64_t key, int which);
 void facts_lost(int64_t key, int which);
+
+/* A sampled object of an earlier profile, which may be alive: object number 'which'
+   of sample 'key', if it is old; or the sample, which no collection has met. */
+enum facts_carried {
+    FACTS_CARRIED_OLD = 1,
+    FACTS_CARRIED_YOUNG
+};
+
+void facts_carried(enum facts_carried kind, int64_t key, int which, int64_t stack,
+                   int64_t size, int64_t interval, int64_t type);
 
 /* A name of a type.  'kind' is PROFILE.rst's; 'gcs' is the GC's number, or -1. */
 enum facts_name {

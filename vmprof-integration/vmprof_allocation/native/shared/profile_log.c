@@ -211,7 +211,7 @@ static void put_vmprof_samples(void)
     static struct stack_walk stack;
     static char record[MAX_RECORD];
     uint64_t counted;
-    size_t shared;
+    size_t shared, least = 0;           /* with the one that was written last */
     int has_previous = 0;
 
     if (!log.holds_samples) {
@@ -221,8 +221,14 @@ static void put_vmprof_samples(void)
     memset(&stack, 0, sizeof stack);
     begin_member(VMPROF_SAMPLES);
     while (stack_table_next(&stack, &counted, &shared)) {
-        size_t size = vmprof_record(record, &stack);
-        size_t head = RECORD_HEAD + (stack.count - shared) * sizeof(int64_t);
+        size_t size, head;
+        if (least > shared)
+            least = shared;
+        if (counted == 0)
+            continue;
+        size = vmprof_record(record, &stack);
+        head = RECORD_HEAD + (stack.count - least) * sizeof(int64_t);
+        least = stack.count;
         while (counted > 0) {
             size_t times;
             if (gzip_room(&member) < 2 * size + 1024) {
@@ -301,6 +307,25 @@ void profile_log_bytes(const void *records, size_t size)
     log.records_used += size;
 }
 
+static void make_room_for_stack(void)
+{
+    if (stack_table_is_full()) {
+        flush(log.newest, 0);
+        put_vmprof_samples();
+    }
+}
+
+static void put_definition(const char *definition, size_t size)
+{
+    if (size == 0)
+        return;
+    if (log.samples_used + 1 + size > SAMPLES_SIZE)
+        flush(log.newest, 0);
+    log.samples[log.samples_used++] = '@';          /* no sample: 0 */
+    memcpy(log.samples + log.samples_used, definition, size);
+    log.samples_used += size;
+}
+
 uint64_t profile_log_stack(const void *record, size_t size)
 {
     const stack_word *words;
@@ -331,19 +356,28 @@ uint64_t profile_log_stack(const void *record, size_t size)
     }
     if (log.has_time && left >= sizeof log.time)
         memcpy(&log.time, p, sizeof log.time);
-    if (stack_table_is_full()) {
-        flush(log.newest, 0);
-        put_vmprof_samples();
-    }
+    make_room_for_stack();
     number = stack_table_count(words, (size_t)depth, &definition,
                                &definition_size);
-    if (definition_size > 0) {
-        if (log.samples_used + 1 + definition_size > SAMPLES_SIZE)
-            flush(log.newest, 0);
-        log.samples[log.samples_used++] = '@';      /* no sample: 0 */
-        memcpy(log.samples + log.samples_used, definition, definition_size);
-        log.samples_used += definition_size;
-    }
+    put_definition(definition, definition_size);
+    return number;
+}
+
+void profile_log_want(uint64_t number)
+{
+    if (log.is_open && log.holds_samples)
+        stack_table_want(number);
+}
+
+uint64_t profile_log_define(const int64_t *words, size_t count)
+{
+    const char *definition;
+    size_t size;
+    uint64_t number;
+
+    make_room_for_stack();
+    number = stack_table_define(words, count, &definition, &size);
+    put_definition(definition, size);
     return number;
 }
 
@@ -515,7 +549,7 @@ void profile_log_rotate(struct profile_log_next *next)
     log.started = log.newest = log.keys_since = next->started;
     log.totals(&log.before);
     forget_waiting();
-    stack_table_reset();
+    stack_table_turn();
 }
 
 int profile_log_error(void)
@@ -538,5 +572,6 @@ int profile_log_close(void)
     flush(log.newest, 0);
     log.is_open = 0;
     forget_waiting();
+    stack_table_reset();
     return log.error;
 }

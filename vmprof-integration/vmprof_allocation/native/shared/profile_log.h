@@ -63,6 +63,12 @@ void profile_log_bytes(const void *records, size_t size);
    is none. */
 uint64_t profile_log_stack(const void *record, size_t size);
 
+/* The stack with this number is needed in the next profile, too (stack_table.h). */
+void profile_log_want(uint64_t number);
+
+/* A stack of an earlier profile, under a new number; no sample has it. */
+uint64_t profile_log_define(const int64_t *words, size_t count);
+
 /* The stack that profile_log_stack() was given lately, under this key of the
    caller's.  Returns its number, or 0 if it has to be given again: after a
    hundred samples (stack_table.h), or a second. */

@@ -1,6 +1,8 @@
+#define _GNU_SOURCE
 #include "stack_table.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "digits.h"
 
@@ -49,14 +51,88 @@ static struct {
 static char text[MAX_DEFINITION];
 static uint64_t numbers_before;         /* of entries that were forgotten */
 static uint64_t nodes_before, frames_before;    /* likewise */
+static unsigned char wanted[MAX_STACKS];
+static uint32_t wanted_count;
+
+/* Stacks that were wanted, one after the other: number, words that it shares
+   with the one before it, at its end, how many others, these.  'kept' is of the
+   present numbers, 'earlier' of those before stack_table_turn(). */
+static struct kept {
+    int64_t *words;
+    size_t count, room;
+} kept, earlier;
+#define KEPT_HEAD       3
 
 void stack_table_forget_keys(void)
 {
     memset(known, 0, sizeof known);
 }
 
+static void drop(struct kept *k)
+{
+    if (k->words != NULL)
+        munmap(k->words, k->room * sizeof *k->words);
+    memset(k, 0, sizeof *k);
+}
+
+static int has_room(struct kept *k, size_t count)
+{
+    size_t room = k->room == 0 ? 4096 : k->room;
+    void *map;
+
+    while (k->count + count > room)
+        room *= 2;
+    if (room == k->room)
+        return 1;
+    if (room > STACK_MAX_KEPT)
+        return 0;
+    map = k->room == 0
+        ? mmap(NULL, room * sizeof *k->words, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        : mremap(k->words, k->room * sizeof *k->words, room * sizeof *k->words,
+                 MREMAP_MAYMOVE);
+    if (map == MAP_FAILED)
+        return 0;
+    k->words = map;
+    k->room = room;
+    return 1;
+}
+
+/* What is wanted of the table, to the end of 'kept' */
+static void keep_wanted(void)
+{
+    static struct stack_walk walk;
+    uint64_t counted;
+    size_t shared, least = 0;
+    int64_t *p;
+
+    memset(&walk, 0, sizeof walk);
+    while (wanted_count > 0 && stack_table_next(&walk, &counted, &shared)) {
+        uint16_t entry = nodes[walk.node].entry;
+        if (least > shared)
+            least = shared;
+        if (!wanted[entry - 1])
+            continue;
+        wanted_count--;
+        if (!has_room(&kept, KEPT_HEAD + walk.count - least))
+            break;
+        p = kept.words + kept.count;
+        p[0] = (int64_t)(numbers_before + entry);
+        p[1] = (int64_t)least;
+        p[2] = (int64_t)(walk.count - least);
+        memcpy(p + KEPT_HEAD, walk.word + STACK_MAX_WORDS - walk.count,
+               (walk.count - least) * sizeof *p);
+        kept.count += KEPT_HEAD + walk.count - least;
+        least = walk.count;
+    }
+    memset(wanted, 0, entry_count);
+    wanted_count = 0;
+}
+
 void stack_table_clear(void)
 {
+    if (wanted_count > 0)
+        keep_wanted();
     if (entry_count > 0) {
         memset(slots, 0, sizeof slots);
         memset(node_slots, 0, sizeof node_slots);
@@ -73,8 +149,49 @@ void stack_table_clear(void)
 
 void stack_table_reset(void)
 {
+    memset(wanted, 0, sizeof wanted);
+    wanted_count = 0;
+    stack_table_turn();
+    stack_table_drop();
+}
+
+void stack_table_turn(void)
+{
     stack_table_clear();
     numbers_before = nodes_before = frames_before = 0;
+    drop(&earlier);
+    earlier = kept;
+    memset(&kept, 0, sizeof kept);
+}
+
+void stack_table_drop(void)
+{
+    drop(&earlier);
+}
+
+int stack_table_next_kept(struct stack_kept *k)
+{
+    const int64_t *p = earlier.words + k->at;
+
+    if (k->at == earlier.count)
+        return 0;
+    k->number = (uint64_t)p[0];
+    k->count = (size_t)(p[1] + p[2]);
+    memcpy(k->word + STACK_MAX_WORDS - k->count, p + KEPT_HEAD,
+           (size_t)p[2] * sizeof *p);
+    k->at += KEPT_HEAD + (size_t)p[2];
+    return 1;
+}
+
+void stack_table_want(uint64_t number)
+{
+    uint64_t i = number - numbers_before - 1;
+
+    /* one that the table had before is kept, or it was not wanted then */
+    if (i >= entry_count || wanted[i])
+        return;
+    wanted[i] = 1;
+    wanted_count++;
 }
 
 int stack_table_is_full(void)
@@ -194,8 +311,8 @@ static uint32_t define(const stack_word *words, size_t count, char **end)
     return node;
 }
 
-uint64_t stack_table_count(const stack_word *words, size_t count,
-                           const char **definition, size_t *size)
+static uint64_t number_of(const stack_word *words, size_t count, int counted,
+                          const char **definition, size_t *size)
 {
     uint64_t hash = hash_of(words, count);
     uint32_t slot = (uint32_t)hash % SLOTS;
@@ -207,18 +324,33 @@ uint64_t stack_table_count(const stack_word *words, size_t count,
     for (; slots[slot] != 0; slot = (slot + 1) % SLOTS) {
         entry = &entries[slots[slot] - 1];
         if (entry->hash == hash) {
-            entry->counted++;
+            entry->counted += (uint64_t)counted;
             return numbers_before + slots[slot];
         }
     }
     entry = &entries[entry_count];
     slots[slot] = (uint16_t)++entry_count;
     entry->hash = hash;
-    entry->counted = 1;
+    entry->counted = (uint64_t)counted;
     nodes[define(words, count, &end)].entry = (uint16_t)entry_count;
     *definition = text;
     *size = (size_t)(end - text);
     return numbers_before + entry_count;
+}
+
+uint64_t stack_table_count(const stack_word *words, size_t count,
+                           const char **definition, size_t *size)
+{
+    return number_of(words, count, 1, definition, size);
+}
+
+uint64_t stack_table_define(const stack_word *words, size_t count,
+                            const char **definition, size_t *size)
+{
+    uint64_t number = number_of(words, count, 0, definition, size);
+
+    stack_table_want(number);
+    return number;
 }
 
 void stack_table_remember(uint64_t key, uint64_t number)

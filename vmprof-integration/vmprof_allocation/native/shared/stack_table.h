@@ -35,11 +35,30 @@ struct stack_walk {
     char begun;
 };
 
-/* Forget everything. */
+/* Forget everything, but what is wanted. */
 void stack_table_clear(void);
 
 /* Begin with the numbers at 1 again, too. */
 void stack_table_reset(void);
+
+/* The stack with this number, which is not 0, is needed as long as the numbers
+   go on: its words are kept when the table is emptied.  All that is kept takes
+   bounded memory, and what comes when there is no more is lost. */
+#define STACK_MAX_KEPT      ((size_t)1 << 19)       /* words */
+void stack_table_want(uint64_t number);
+
+/* As stack_table_reset(), but what was wanted stays, until stack_table_drop(). */
+void stack_table_turn(void);
+/* Go on to one of these, with the number that it had; all zeros at first.  Its
+   words are the last 'count' ones.  Returns 0 when there are no more. */
+struct stack_kept {
+    int64_t word[STACK_MAX_WORDS];
+    size_t count;
+    uint64_t number;
+    size_t at;
+};
+int stack_table_next_kept(struct stack_kept *);
+void stack_table_drop(void);
 
 /* True if the next stack may find no room: empty it before. */
 int stack_table_is_full(void);
@@ -49,6 +68,10 @@ int stack_table_is_full(void);
    (PROFILE.rst), otherwise NULL and 0. */
 uint64_t stack_table_count(const stack_word *words, size_t count,
                            const char **definition, size_t *size);
+
+/* Likewise, without counting it; and it is wanted. */
+uint64_t stack_table_define(const stack_word *words, size_t count,
+                            const char **definition, size_t *size);
 
 /* A stack that comes again can be known by a key of the caller's, without its
    words.  'key' is not 0.  The caller may not notice when it comes to stand

@@ -1,0 +1,54 @@
+#pragma once
+/* The tables of sampled objects, for objects.c, which keeps them, and carried.c,
+ * which reads them. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nursery.h"
+#include "sampler.h"
+
+struct waiting {
+    uintptr_t start;
+    int64_t key, stack, size, at, interval;
+    enum nursery_place place;
+};
+
+struct young {
+    uintptr_t object;           /* 0: it is not known which */
+    int64_t key, stack, interval;
+    int64_t size;
+    int32_t type;
+    int32_t which;
+    int is_large, is_freed, is_old;
+    int is_part;                /* of a piece of several objects */
+};
+
+struct followed {
+    uintptr_t object;
+    int64_t key, stack, interval;
+    int64_t size;
+    int32_t type;
+    int32_t which;
+};
+
+extern struct objects {
+    struct waiting *waiting;
+    struct young *young;
+    struct followed *followed;
+    size_t waiting_count, young_count, followed_count;
+    size_t waiting_room, young_room, followed_room;
+    size_t left;                /* of those that wait, while they are looked at */
+    size_t most_waiting, most_young, most_followed;
+    int follow;
+    struct sampler behind;      /* for the objects behind a holder */
+    int fixed;
+    int state;                  /* the GC's, when it was last seen */
+    int64_t surprises;
+    int64_t majors;
+    int64_t lost;               /* there was no room for them */
+    int64_t began;              /* the minor collection that is at work */
+    int large;                  /* young objects that it may free */
+    int sees_free;              /* it does that through us */
+    double alive, peak;         /* estimated bytes of those that are followed */
+} objects;
