@@ -14,6 +14,7 @@ from vmprof_convert.sheet import (
     Column,
     Sheet,
     Table,
+    noun_of,
     place_of,
 )
 from vmprof_convert.summary import (
@@ -24,6 +25,7 @@ from vmprof_convert.summary import (
     TYPE,
     Figures,
     Subject,
+    key_of,
 )
 from vmprof_convert.units import (
     format_bytes,
@@ -90,8 +92,7 @@ def of(difference: Difference, limit: int | None, names: tuple[str, str],
 
 
 def _count(difference: Difference) -> str:
-    by = difference.choice.by
-    return format_number(len(difference.changes), by[0] if len(by) == 1 else "row")
+    return format_number(len(difference.changes), noun_of(difference.choice))
 
 
 def _columns(difference: Difference) -> list[Column]:
@@ -106,6 +107,8 @@ def _columns(difference: Difference) -> list[Column]:
         columns.append(Column(FILE, PLACE))
     elif MODULE in by:
         columns.append(Column(MODULE, NAME))
+    elif (key := key_of(by)) is not None:
+        columns.append(Column(shortened(key), NAME))
     return columns
 
 
@@ -151,6 +154,7 @@ def _labels(subject: Subject, by: tuple[str, ...],
     if subject.function is not None:
         labels += [shortened(subject.function.name),
                    place_of(subject.function, subject.line, origins)]
-    elif subject.file or subject.module:
-        labels.append(shortened(subject.module or subject.file, _MAX_PATH))
+    elif subject.file or subject.module or subject.label:
+        labels.append(shortened(
+            subject.label or subject.module or subject.file, _MAX_PATH))
     return tuple(labels)

@@ -269,6 +269,9 @@ class Stacks(Sequence[tuple[Frame, ...]]):
         #: how often each stack was sampled that filled its record: outer
         #: frames may be missing
         self.full: dict[int, int] = {}
+        #: of each stack, which set of labels its samples have; 0: none
+        self.labels = array.array("i")
+        self._labelled: dict[tuple[int, int], int] = {}
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -304,7 +307,19 @@ class Stacks(Sequence[tuple[Frame, ...]]):
         if number is None:
             number = self._numbers[key] = len(self._nodes)
             self._nodes.append(node)
+            self.labels.append(0)
             if is_full:
+                self.full[number] = 0
+        return number
+
+    def labelled(self, stack: int, labels: int) -> int:
+        """The same stack, as another one: its samples have labels."""
+        number = self._labelled.get((stack, labels))
+        if number is None:
+            number = self._labelled[stack, labels] = len(self._nodes)
+            self._nodes.append(self._nodes[stack])
+            self.labels.append(labels)
+            if stack in self.full:
                 self.full[number] = 0
         return number
 
@@ -436,6 +451,21 @@ class Profile:
     command: str = ""
     #: if there are several, which: the first one began the run (processes.py)
     processes: list[Process] = dataclasses.field(default_factory=list)
+    #: sets of what the program said of its work (vmprof_allocation.labels), the
+    #: first of them empty; and of each stack the index of its own, if there are some:
+    #: stacks of the same frames may differ in this alone
+    labels: list[dict[str, str]] = dataclasses.field(default_factory=lambda: [{}])
+    stack_labels: Sequence[int] = ()
+
+    def labels_of(self, stack: int) -> dict[str, str]:
+        """Those of its samples."""
+        if stack < 0 or len(self.labels) < 2:
+            return self.labels[0]
+        return self.labels[self.stack_labels[stack]]
+
+    @property
+    def label_keys(self) -> list[str]:
+        return sorted({key for labels in self.labels for key in labels})
 
     @property
     def cut_stacks(self) -> int:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _PLACES = ("function", "line", "file", "module")
 _BY = (*_PLACES, "type")
+#: of a label by this name
+LABEL = "label:"
 #: what a report adds up
 BYTES, TIME, RESIDENT = _OF = ("bytes", "time", "rss")
 _SORT = ("self", "total", "objects", "alive")
@@ -60,6 +62,10 @@ def add_filters(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--type", metavar="NAME", action="append",
         help="objects of this type; perhaps with *")
+    parser.add_argument(
+        "--label", metavar="KEY=VALUE", type=_label, action="append",
+        help="what was allocated with this label (vmprof_allocation.labels); perhaps "
+             "with *")
     parser.add_argument(
         "--fate", type=_fates, metavar="WHAT", action="append",
         help="what became of the objects: %s" % ", ".join(FATES))
@@ -130,7 +136,7 @@ def selection(options: argparse.Namespace) -> Selection:
         options.time, tuple(options.thread or ()), tuple(options.function or ()),
         tuple(options.file or ()), tuple(options.type or ()),
         tuple(dict.fromkeys(fate for fates in options.fate or () for fate in fates)),
-        options.mine, tuple(options.process or ()))
+        options.mine, tuple(options.label or ()), tuple(options.process or ()))
 
 
 def check(options: argparse.Namespace) -> None:
@@ -174,11 +180,20 @@ def _positive(text: str) -> int:
 def _by(text: str) -> tuple[str, ...]:
     words = text.split(",")
     known = [word for word in _BY if word in words]
+    known[:0] = [word for word in words if word.startswith(LABEL) and word != LABEL]
     if sorted(known) != sorted(words) or len(set(known) - {"type"}) > 1:
         raise argparse.ArgumentTypeError(
-            "%r is nothing that a row can be of: write function, line, file, module "
-            "or type, or one of these and type, such as line,type" % text)
+            "%r is nothing that a row can be of: write function, line, file, module, "
+            "type or label:KEY, or one of these and type, such as line,type" % text)
     return tuple(known)
+
+
+def _label(text: str) -> str:
+    key, equals, _ = text.partition("=")
+    if not (key and equals):
+        raise argparse.ArgumentTypeError(
+            "%r is no label: write KEY=VALUE, such as endpoint=/users" % text)
+    return text
 
 
 def _times(text: str) -> tuple[int, int | None]:

@@ -5,6 +5,7 @@ one process: so whatever says what a profile means says it of all of them togeth
 """
 from __future__ import annotations
 
+import array
 import bisect
 import dataclasses
 import fnmatch
@@ -105,6 +106,23 @@ class MergedStacks(Sequence[tuple[Frame, ...]]):
         return found
 
 
+def _labels(profiles: Sequence[Profile]) -> tuple[list[dict[str, str]], Sequence[int]]:
+    """The sets of all, and for each stack one of them."""
+    sets: list[dict[str, str]] = [{}]
+    of_stack = array.array("i")
+    if all(len(profile.labels) < 2 for profile in profiles):
+        return sets, of_stack
+    for profile in profiles:
+        known = []
+        for labels in profile.labels:
+            if labels not in sets:
+                sets.append(labels)
+            known.append(sets.index(labels))
+        of_stack.extend([known[number] for number in profile.stack_labels]
+                        if profile.stack_labels else [0] * len(profile.stacks))
+    return sets, of_stack
+
+
 def _moved(address: int, number: int) -> int:
     return address + (number << _ADDRESS_BITS)
 
@@ -168,6 +186,7 @@ def merge(parts: Sequence[Read]) -> Whole:
             _moved(address, number): function
             for address, function in profile.functions.items()})
     processes = _processes(parts)
+    labels, stack_labels = _labels(profiles)
     first = profiles[0]
     ends = [profile.end_time for profile in profiles]
     merged = Profile(
@@ -195,7 +214,8 @@ def merge(parts: Sequence[Read]) -> Whole:
         threads={number: names(process.profile).get(tid, "")
                  for process in processes
                  for number, tid in process.threads.items()},
-        command=first.command, processes=processes)
+        command=first.command, processes=processes, labels=labels,
+        stack_labels=stack_labels)
     return Whole(merged, stacks, types)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from vmprof_convert.lifetimes import NOT_TOLD, WAS_LOST, WAS_PINNED
 from vmprof_convert.model import Process, Profile
-from vmprof_convert.printable import printable
+from vmprof_convert.printable import printable, shortened
 from vmprof_convert.program import LOST
 from vmprof_convert.resident import of_process
 from vmprof_convert.summary import LINE, TYPE, Choice, Summary
@@ -92,6 +92,9 @@ def of_run(profile: Profile) -> list[str]:
             % (profile.children, *(
                 ("es were", "they") if profile.children > 1 else
                 (" was", "it"))))
+    if profile.label_keys:
+        lines.append("labels: %s (--by label:KEY, --label KEY=VALUE)" % ", ".join(
+            map(shortened, profile.label_keys)))
     if programs := profile.settings.get("programs"):
         lines.append("children that became other programs were not sampled: %s"
                      % printable(programs.replace(",", ", ")))

@@ -38,6 +38,8 @@ class Selection(NamedTuple):
     fates: tuple[str, ...] = ()
     #: not which samples, but which frames: the program's own
     mine: bool = False
+    #: "key=value", with *
+    labels: tuple[str, ...] = ()
     #: which processes: those are chosen before they are one profile (processes.py)
     processes: tuple[str, ...] = ()
 
@@ -64,7 +66,8 @@ class Selection(NamedTuple):
         for name, values in (
                 ("process", self.processes), ("thread", self.threads),
                 ("function", self.functions), ("file", self.files),
-                ("type", self.types), ("fate", self.fates)):
+                ("type", self.types), ("fate", self.fates),
+                ("label", self.labels)):
             text = " or ".join(values)
             if text:
                 parts.append("%s %s" % (name, shortened(text)))
@@ -171,6 +174,12 @@ class Selected:
                 raise ProfileError("no function that was sampled is in %s: write "
                                    "--file with a file, a folder, or *"
                                    % _quoted(pattern))
+        for pattern in selection.labels:
+            if not any(_matches("%s=%s" % pair, pattern)
+                       for labels in profile.labels for pair in labels.items()):
+                raise ProfileError("no sample has the label %s: write --label "
+                                   "KEY=VALUE with one that there is, or with *"
+                                   % _quoted(pattern))
         for pattern in selection.types:
             if not any(_matches(self._names.shown(number).name, pattern)
                        for number in range(-1, len(profile.types))):
@@ -200,19 +209,25 @@ class Selected:
 
     def _has_stack(self, number: int) -> bool:
         chosen = self._selection
-        if not (chosen.functions or chosen.files):
+        if not (chosen.functions or chosen.files or chosen.labels):
             return True
         found = self._stacks.get(number)
         if found is None:
             functions = set(self._program.functions(number))
             found = self._stacks[number] = (
-                (not chosen.functions or any(
+                (not chosen.labels or self._has_label(number))
+                and (not chosen.functions or any(
                     is_called(function, pattern, self._origins)
                     for function in functions for pattern in chosen.functions))
                 and (not chosen.files or any(
                     is_in(function, pattern, self._origins)
                     for function in functions for pattern in chosen.files)))
         return found
+
+    def _has_label(self, stack: int) -> bool:
+        labels = self._profile.labels_of(stack)
+        return any(_matches("%s=%s" % pair, pattern)
+                   for pair in labels.items() for pattern in self._selection.labels)
 
 
 def _frames(profile: Profile, program: Program) -> set[Frame]:

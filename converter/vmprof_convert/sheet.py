@@ -35,6 +35,7 @@ from vmprof_convert.summary import (
     Subject,
     Summary,
     Tally,
+    key_of,
     summarize,
 )
 from vmprof_convert.thread_names import process_name
@@ -129,7 +130,7 @@ def of_rows(view: View) -> Sheet:
     if view.selection.mine:
         title = OWN + ":"
     left_out = len(summary.rows) - len(rows)
-    table = _Columns(view).table(title, rows, rest=_more(left_out, _noun(choice)))
+    table = _Columns(view).table(title, rows, rest=_more(left_out, noun_of(choice)))
     return _sheet(view, [table] if rows else [])
 
 
@@ -171,7 +172,7 @@ def of_amounts(view: AmountsView) -> Sheet:
     is_total = choice.sort == TOTAL
     labels = _Labels(choice.by, view.origins)
     format_ = _FORMATS[amounts.unit]
-    has_two = choice.by != (TYPE,)
+    has_two = choice.by != (TYPE,) and key_of(choice.by) is None
     columns = [Column("total" if is_total else "self" if not view.selection.mine
                       and has_two else amounts.of, FIGURE, 0), Column("%", FIGURE, 1)]
     if has_two:
@@ -191,7 +192,7 @@ def of_amounts(view: AmountsView) -> Sheet:
         head.append("only %s" % str(view.selection))
     head += remarks.of_run(profile)
     table = Table(title, [*columns, *labels.columns], rows,
-                  _more(left_out, _noun(choice)))
+                  _more(left_out, noun_of(choice)))
     return Sheet(list(map(printable, head)), [table] if rows else [],
                  list(map(printable, amounts.notes)))
 
@@ -236,8 +237,9 @@ def _processes(view: View) -> Table:
         _more(len(of_each) - len(shown), "process", "processes"))
 
 
-def _noun(choice: Choice) -> str:
-    return choice.by[0] if len(choice.by) == 1 else "row"
+def noun_of(choice: Choice) -> str:
+    return ("row" if len(choice.by) > 1 else "value" if key_of(choice.by)
+            else choice.by[0])
 
 
 def _beyond(rows: Sequence[Row], limit: int | None) -> int:
@@ -277,7 +279,8 @@ def _name(subject: Subject, origins: Origins) -> str:
     """Of its function, file or module."""
     if subject.function is not None:
         return shortened(subject.function.name)
-    return shortened(subject.module or origins.path(subject.file), _MAX_PATH)
+    return shortened(subject.label or subject.module or origins.path(subject.file),
+                     _MAX_PATH)
 
 
 class _Labels:
@@ -287,7 +290,7 @@ class _Labels:
         self._origins = origins
         self._has_types = TYPE in by
         self._place = next((place for place in (FUNCTION, LINE, FILE, MODULE)
-                            if place in by), None)
+                            if place in by), None) or key_of(by)
         self.columns = [Column(TYPE, NAME)] if self._has_types else []
         if self._place in (FUNCTION, LINE):
             self.columns += [Column(FUNCTION, NAME), Column("where", PLACE)]
@@ -320,7 +323,8 @@ class _Columns:
         self._has_intervals = view.profile.gaps != "fixed"
         self._all = view.summary.bytes.value
         self._is_total = is_total or choice.sort == TOTAL
-        has_two = not is_split and choice.by != (TYPE,)
+        # those of a type or a label are all its own
+        has_two = not (is_split or choice.by == (TYPE,) or key_of(choice.by))
         shown = ("total" if self._is_total else "self") if has_two else "allocated"
         if view.selection.mine and shown == "self":
             shown = "allocated"

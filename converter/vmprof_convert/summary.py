@@ -12,12 +12,15 @@ from vmprof_convert.estimator import Estimate, Sum, Z, probability
 from vmprof_convert.lifetimes import CARRIED, NOT_RECORDED, STILL_ALIVE, state
 from vmprof_convert.model import LABEL, UNTOLD, Frame, Function, Profile, Stacks
 from vmprof_convert.origins import Origins
+from vmprof_convert.printable import shortened
 from vmprof_convert.program import Program
 from vmprof_convert.selection import Selected
 from vmprof_convert.type_names import CLASS, INTERNAL, UNNAMED, Shown, TypeNames
 
 #: what rows can be of
 FUNCTION, LINE, FILE, MODULE, TYPE = "function", "line", "file", "module", "type"
+#: or of a label's values: this, and its key
+LABELLED = "label:"
 #: what they can be sorted by
 SELF, TOTAL, OBJECTS, ALIVE = "self", "total", "objects", "alive"
 
@@ -102,11 +105,13 @@ class Subject(NamedTuple):
     #: a file, with its folders, or a module; or, of what has none, a label
     file: str = ""
     module: str = ""
+    #: value of a label
+    label: str = ""
 
     def of_type(self, type_: Shown | None) -> Subject:
         if type_ is self.type:
             return self
-        return Subject(self.function, self.line, type_, self.file, self.module)
+        return self._replace(type=type_)
 
 
 class Row(NamedTuple):
@@ -322,6 +327,12 @@ def tally_of(profile: Profile, at: int | None) -> Tally:
 
 def check(profile: Profile, choice: Choice) -> None:
     """Raises ProfileError if the profile can't tell what is asked."""
+    key = key_of(choice.by)
+    if key is not None and key not in profile.label_keys:
+        raise ProfileError("no sample has a label '%s'%s" % (shortened(key), (
+            "; there are: %s" % ", ".join(map(shortened, profile.label_keys))
+            if profile.label_keys else ": the program sets them with "
+            "vmprof_allocation.labels()")))
     if TYPE in choice.by and not profile.has_types:
         raise ProfileError(
             "there are no types of objects in this profile, which --by type "
@@ -408,12 +419,18 @@ class Places:
         self._program = Program(profile)
         self._origins = origins or Origins(profile)
         self._by = by
+        self._key = key_of(by)
+        self._profile = profile
         #: some line was known
         self.has_lines = False
         self._known: dict[Frame, Subject] = {}
 
     def of(self, stack: int) -> list[Subject]:
         """From the outermost frame on; at least one."""
+        if self._key is not None:
+            value = self._profile.labels_of(stack).get(self._key)
+            return [Subject(None, 0, label="[without %s]" % self._key if value is None
+                            else value or "[empty]")]
         return list(map(self._subject, self._program.stack(stack)))
 
     def _subject(self, frame: Frame) -> Subject:
@@ -435,6 +452,12 @@ class Places:
             return Subject(None, 0, module=_module(
                 self._origins.path(function.file)) or _no_file(function))
         return Subject(None, 0)
+
+
+def key_of(by: tuple[str, ...]) -> str | None:
+    """Of the label that rows are of."""
+    return next((word[len(LABELLED):] for word in by if word.startswith(LABELLED)),
+                None)
 
 
 def _no_file(function: Function) -> str:

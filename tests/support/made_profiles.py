@@ -115,7 +115,7 @@ class Log:
         self.written = 0
         #: digits of the next blocks of facts, types, events, marks, figures, names
         self.facts = self.types = self.events = self.marks = ""
-        self.figures = self.names = ""
+        self.figures = self.names = self.labels = ""
         #: in this block of facts: time of the last collection, and last key
         self.last_fact = [0, 0]
         self.last_type = 0
@@ -296,6 +296,14 @@ class Log:
     def command(self, line: str) -> None:
         self.names += entry(2, *text(line))
 
+    def label_set(self, number: int, **pairs: str) -> None:
+        self.labels += entry(1, number, *text("\x1f".join(
+            "%s=%s" % pair for pair in pairs.items())))
+
+    def label(self, number: int) -> None:
+        """Of the samples that come; 0: none."""
+        self.labels += entry(2, self.keys + 1, number)
+
     def tick(self, frames: Sequence[FrameSpec] | None, *, time: int = 0,
              thread: int = PID) -> None:
         """A time sample in an allocation profile."""
@@ -303,6 +311,9 @@ class Log:
 
     def flush(self) -> None:
         """A block with the samples that were not written yet."""
+        if self.labels:
+            self.block("labels", self.labels)
+        self.labels = ""
         self.block("samples", digits(
             self.last_time, self.allocated, self.lost, self.dropped,
             self.collections, self.pressures, self.surprises, self.written)
@@ -322,7 +333,7 @@ class Log:
     def data(self) -> bytes:
         """The finished log, with its trailer."""
         if (self.pending or self.facts or self.types or self.events
-                or self.marks or self.figures or self.names):
+                or self.marks or self.figures or self.names or self.labels):
             self.flush()
         self._time(0x03, START + 1)
         return bytes(self.bytes)

@@ -13,7 +13,10 @@ From code::
 
 or start() and stop(), and rotate() for one profile after another.  They are for
 `vmprof-convert`, for ``python -m vmprof_allocation report``, and for vmprof's
-own tools.
+own tools.  Labels say what the program is doing::
+
+    with vmprof_allocation.labels(endpoint="/users"):
+        answer()
 
 To pytest, which would warn that this is imported already: PYTEST_DONT_REWRITE.
 """
@@ -34,9 +37,10 @@ if TYPE_CHECKING:
         start,
         stop,
     )
+    from vmprof_allocation.labelling import labels
 
 __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
-           "mark", "rotate", "sample", "start", "stop"]
+           "labels", "mark", "rotate", "sample", "start", "stop"]
 
 
 def __getattr__(name: str) -> object:
@@ -45,8 +49,12 @@ def __getattr__(name: str) -> object:
         raise AttributeError("module %r has no attribute %r" % (__name__, name))
     # a handler that wants one of these, too, would find half a module
     with _Uninterrupted():
-        from vmprof_allocation import api
-    value: object = getattr(api, name)
+        module: object
+        if name == "labels":
+            from vmprof_allocation import labelling as module
+        else:
+            from vmprof_allocation import api as module
+    value: object = getattr(module, name)
     globals()[name] = value
     return value
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
@@ -12,7 +13,7 @@ from vmprof_allocation.profile_file import ProfileFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Union
+    from typing import Any, Union
 
     from vmprof_allocation.engines.base import Engine, Statistics
     from vmprof_allocation.settings import Settings
@@ -62,6 +63,11 @@ def _check_mark(name: object) -> None:
     if not isinstance(name, str):
         raise AllocationSamplingError(
             "the mark %r is no text; write for example \"warm\"" % (name,))
+
+
+def _labelling() -> Any:
+    """What sets labels, if the program uses it."""
+    return sys.modules.get("vmprof_allocation.labelling")
 
 
 class Session:
@@ -130,6 +136,13 @@ class Session:
         except BaseException:
             self._close()
             raise
+        if (labelling := _labelling()) is not None:
+            labelling.use(engine)
+
+    @property
+    def engine(self) -> Engine | None:
+        """From start() to stop()."""
+        return self._engine
 
     @property
     def is_on(self) -> bool:
@@ -286,6 +299,8 @@ class Session:
             return              # another thread has done it
         self._engine = None
         _running.remove(self)
+        if not _running and (labelling := _labelling()) is not None:
+            labelling.leave()
         if self._pid == os.getpid() and self._file is not None:
             self._file.close()
         self._file = None

@@ -71,6 +71,7 @@ def _profile(whole: _Whole, samples: Samples) -> Profile:
         settings=log.blocks.settings, unknown=log.blocks.unknown,
         functions=log.functions(),
         stacks=log.collector.stacks, samples=samples,
+        labels=log.blocks.facts.labels, stack_labels=log.collector.stacks.labels,
         moments=log.blocks.moments, types=log.blocks.facts.types,
         collections=sorted(log.blocks.facts.collections, key=_time),
         marks=sorted(log.blocks.facts.marks, key=_time),

@@ -105,6 +105,8 @@ class Blocks:
         self._nodes = array.array("q", [0])
         self._depths = array.array("i", [0])
         self._pairs: list[tuple[int, int]] = [(0, 0)]
+        #: that the samples have: an index of Facts.labels
+        self._label = 0
         #: in version 2: the nodes of the stack that was defined last
         self._path = [0]
 
@@ -137,7 +139,8 @@ class Blocks:
                                else self._read_definition_2)
         elif kind == "objects":
             self._read_objects(payload)
-        elif kind in ("facts", "types", "gc", "marks", "figures", "names", "carried"):
+        elif kind in ("facts", "types", "gc", "marks", "figures", "names", "carried",
+                      "labels"):
             self._read_entries(payload, kind)
         else:
             self.unknown[kind] = self.unknown.get(kind, 0) + 1
@@ -186,7 +189,8 @@ class Blocks:
     def _read_samples(self, payload: str,
                       define: Callable[[Iterator[int]], None]) -> None:
         numbers = self._all_numbers(payload, "samples")
-        add = self._collector.add
+        add = (self._add_labelled if self._label or self.facts.label_changes
+               else self._collector.add)
         try:
             head = [next(numbers) for _ in range(8)]
             before = head.pop()
@@ -220,6 +224,15 @@ class Blocks:
                     memory if self.has_memory else 0)
         except (ValueError, IndexError, OverflowError, StopIteration):
             raise Damaged("a block of samples that are none") from None
+
+    def _add_labelled(self, stack: int, *sample: int) -> None:
+        changes = self.facts.label_changes
+        key = self.facts.before + self._collector.count + 1
+        while changes and changes[0][0] <= key:
+            _, self._label = changes.popleft()
+        if self._label and stack >= 0:
+            stack = self._collector.stacks.labelled(stack, self._label)
+        self._collector.add(stack, *sample)
 
     def _moment(self, time: int, *counts: int) -> Moment:
         if self._before is not None:
@@ -276,7 +289,7 @@ class Blocks:
         facts = self.facts
         read = {"types": facts.read_types, "gc": facts.read_gc,
                 "marks": facts.read_marks, "figures": facts.read_figures,
-                "names": facts.read_names}
+                "names": facts.read_names, "labels": facts.read_labels}
         try:
             if kind == "facts":
                 facts.read_facts(some)

@@ -4,6 +4,7 @@ Their payloads are sequences of entries, of which each says how long it is, and
 what it is about."""
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -24,6 +25,9 @@ _COLLECTION, _YOUNG, _FREED, _LOST = range(4)
 _MINOR, _MAJOR = 1, 3
 _CARRIED_OLD, _CARRIED_YOUNG = 1, 2
 _MARK = 1
+#: in `labels`: a set of them, and from which sample on it is that of the samples
+_LABEL_SET, _LABEL = 1, 2
+_BETWEEN_LABELS = "\x1f"
 _THREAD, _COMMAND = 1, 2
 #: the kinds of names, and the fields of Type that they are
 _NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
@@ -75,6 +79,11 @@ class Facts:
         self.begin = self.allocated = 0
         #: index of each type, by the file's number
         self._types: dict[int, int] = {}
+        #: sets of labels, the first of them empty; index of each by the file's number
+        self.labels: list[dict[str, str]] = [{}]
+        self._label_sets: dict[int, int] = {}
+        #: from which sample on which of them is that of the samples
+        self.label_changes: collections.deque[tuple[int, int]] = collections.deque()
         #: in the block that is read: the last time, and the last key
         self._place = [0, 0]
         #: of the collection that `facts` spoke of last
@@ -83,6 +92,7 @@ class Facts:
     def begin_part(self, begin: int, allocated: int) -> None:
         """What is read from now on is of another file."""
         self._types = {}
+        self._label_sets = {}
         self._time = self._number = 0
         self.begin, self.allocated = begin, allocated
 
@@ -225,6 +235,25 @@ class Facts:
             else:
                 self.figures.append(Figure(kind, entry[1] + self.begin,
                                            entry[2]))
+
+    def read_labels(self, numbers: Iterator[int]) -> None:
+        for entry in entries(numbers):
+            kind, number = entry[:2]
+            if kind == _LABEL_SET:
+                pairs = (pair.partition("=") for pair in
+                         _text(entry[2:]).split(_BETWEEN_LABELS))
+                labels = {key: value for key, _, value in pairs if key}
+                if labels not in self.labels:
+                    self.labels.append(labels)
+                self._label_sets[number] = self.labels.index(labels)
+            elif kind == _LABEL:
+                set_ = entry[2]
+                if set_ and set_ not in self._label_sets:
+                    raise ValueError
+                self.label_changes.append(
+                    (number, self._label_sets[set_] if set_ else 0))
+            else:
+                self._pass_over("labels", kind)
 
     def read_names(self, numbers: Iterator[int]) -> None:
         for entry in entries(numbers):

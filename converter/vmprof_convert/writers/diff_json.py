@@ -61,4 +61,6 @@ def _subject(subject: Subject | None) -> _Json:
         result["file"] = subject.file
     if subject.module:
         result["module"] = subject.module
+    if subject.label:
+        result["label"] = subject.label
     return result

@@ -84,7 +84,8 @@ class _File:
         of_thread = stack_values.processes(profile)
         period = 1e9 * tick_seconds(profile)
         stacks: dict[int, bytes] = {}
-        known: dict[tuple[int, int], bytes] = {}
+        known: dict[tuple[int, int, int], bytes] = {}
+        of_stack = profile.stack_labels if len(profile.labels) > 1 else None
         for part, value in values(profile, types=profile.has_types,
                                   threads=True).items():
             locations = stacks.get(part.stack)
@@ -95,15 +96,18 @@ class _File:
                 if places.is_cut(part.stack):
                     locations += self.location(Place(CUT), 0)
                 stacks[part.stack] = locations = _bytes(1, locations)
-            label = known.get((part.type, part.thread))
+            set_ = of_stack[part.stack] if of_stack and part.stack >= 0 else 0
+            label = known.get((part.type, part.thread, set_))
             if label is None:
                 thread = stack_values.thread_name(profile, part.thread)
-                labels = {**(more or {}), **({"thread": thread} if thread else {})}
+                labels = {**{shortened(key): shortened(text) for key, text
+                             in profile.labels[set_].items()}, **(more or {}),
+                          **({"thread": thread} if thread else {})}
                 if part.thread in of_thread:
                     labels["process"] = of_thread[part.thread]
                 if profile.has_types and part.type != stack_values.NONE:
                     labels["type"] = type_names.shown(part.type).name
-                label = known[part.type, part.thread] = b"".join(
+                label = known[part.type, part.thread, set_] = b"".join(
                     _bytes(3, _number(1, self._string(key))
                            + _number(2, self._string(text)))
                     for key, text in sorted(labels.items()))

@@ -130,7 +130,8 @@ def _only(chosen: Selection) -> _Json:
             None if time is None else time / 1e9 for time in chosen.time],
         "process": list(chosen.processes), "thread": list(chosen.threads),
         "function": list(chosen.functions), "file": list(chosen.files),
-        "type": list(chosen.types), "fate": list(chosen.fates)}}
+        "type": list(chosen.types), "fate": list(chosen.fates),
+        "label": list(chosen.labels)}}
 
 
 def _counted(profile: Profile) -> int | None:
@@ -138,7 +139,7 @@ def _counted(profile: Profile) -> int | None:
 
 
 def _subject(subject: Subject) -> _Json:
-    function, line, type_, file, module = subject
+    function, line, type_, file, module, label = subject
     result: _Json = {}
     if function is not None:
         result["function"] = {
@@ -152,6 +153,8 @@ def _subject(subject: Subject) -> _Json:
         result["file"] = file
     if module:
         result["module"] = module
+    if label:
+        result["label"] = label
     return result
 
 

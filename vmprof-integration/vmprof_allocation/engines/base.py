@@ -127,6 +127,14 @@ class Engine:
         """That is where the present profile goes."""
         return False
 
+    def define_label(self, text: str) -> int:
+        """The number of a set of labels, "key=value" with 0x1f between them; 0: this
+        engine has no room for it, or has none at all (capability ``labels``)."""
+        return 0
+
+    def label(self, number: int) -> None:
+        """What the calling thread allocates from now on has this set; 0: none."""
+
     def stop(self) -> None:
         """End the sampling, put everything back, finish the profile.
 

@@ -84,7 +84,7 @@ class HookEngine(Engine):
         self._is_on = False
 
     def capabilities(self) -> tuple[str, ...]:
-        known = ("limits", "marks", "names", "resident-memory", "rotation",
+        known = ("labels", "limits", "marks", "names", "resident-memory", "rotation",
                  "time-samples")
         if self._lib is not None and self._lib.hook_knows_objects():
             return ("lifetimes", *known, "types")
@@ -336,6 +336,12 @@ class HookEngine(Engine):
 
     def writes_to(self, fd: int) -> bool:
         return self._pid == os.getpid() and bool(self._lib.hook_writes_to(fd))
+
+    def define_label(self, text: str) -> int:
+        return int(self._lib.hook_define_label(text.encode("utf-8", "replace")))
+
+    def label(self, number: int) -> None:
+        self._lib.hook_label(number)
 
     def stop(self) -> None:
         with self._section():

@@ -168,6 +168,12 @@ int hook_mark(const char *name);
 /* What the program calls this thread of the kernel's; 0: its own command. */
 void hook_named(int64_t thread, const char *name);
 
+/* A set of labels, in UTF-8: "key=value" with 0x1f between them.  Returns its number, or
+   0 if there are too many.  One thread at a time. */
+int hook_define_label(const char *text);
+/* From now on, what the calling thread allocates has these; 0: none. */
+void hook_label(int number);
+
 /* Write the names and stacks that wait. */
 void hook_flush(void);
 

@@ -16,6 +16,7 @@
 #include "follow.h"
 #include "forks.h"
 #include "hook.h"
+#include "labels.h"
 #include "objects.h"
 #include "process_end.h"
 #include "programs.h"
@@ -129,6 +130,7 @@ int hook_open(int fd, int keep_names)
     if (keep_names)
         code_names_begin();
     recorder_open(&file->sink, statistics_totals);
+    recorder_begin_labels(labels_text);
     decoy = vmprof_output_open(on_disabled);
     error = decoy < 0 ? errno : divert_set_all(1);
     if (error != 0) {

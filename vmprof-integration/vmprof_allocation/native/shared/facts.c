@@ -11,6 +11,9 @@ enum { COLLECTION, YOUNG, FREED, LOST };
 /* In names */
 enum { THREAD = 1, COMMAND };
 
+/* In labels */
+enum { LABEL_SET = 1, LABEL };
+
 #define MARK            1
 
 /* numbers of the longest entry, its count included; and the collection's that
@@ -29,12 +32,14 @@ struct buffer {
 };
 
 static char types_text[8192], carried_text[8192], facts_text[16384], events_text[4096],
-    marks_text[4096], figures_text[4096], names_text[4096];
+    marks_text[4096], figures_text[4096], names_text[4096],
+    labels_text[8192];
 
 typedef char all_of_it[
     sizeof types_text + sizeof carried_text + sizeof facts_text +
     sizeof events_text +
-    sizeof marks_text + sizeof figures_text + sizeof names_text == FACTS_SIZE
+    sizeof marks_text + sizeof figures_text + sizeof names_text +
+    sizeof labels_text == FACTS_SIZE
     ? 1 : -1];
 
 #define BUFFER(kind, text, longest) { kind, text, sizeof text, longest, 0 }
@@ -46,10 +51,11 @@ static struct buffer types = BUFFER("types", types_text, MAX_NAMED),
     events = BUFFER("gc", events_text, MAX_ENTRY),
     marks = BUFFER("marks", marks_text, MAX_NAMED),
     figures = BUFFER("figures", figures_text, MAX_FIGURES),
-    names = BUFFER("names", names_text, MAX_NAMED);
+    names = BUFFER("names", names_text, MAX_NAMED),
+    labels = BUFFER("labels", labels_text, MAX_NAMED);
 
 static struct buffer *const buffers[FACTS_PAYLOADS] = {
-    &types, &carried, &facts, &events, &marks, &figures, &names
+    &labels, &types, &carried, &facts, &events, &marks, &figures, &names
 };
 
 static struct {
@@ -225,4 +231,18 @@ void facts_named(int64_t thread, const char *name, size_t size)
     int64_t numbers[] = { thread != 0 ? THREAD : COMMAND, thread };
 
     put_named(&names, numbers, thread != 0 ? 2 : 1, name, size);
+}
+
+void facts_label_set(int number, const char *text, size_t size)
+{
+    int64_t numbers[] = { LABEL_SET, number };
+
+    put_named(&labels, numbers, 2, text, size);
+}
+
+void facts_label(int64_t key, int number)
+{
+    int64_t numbers[] = { LABEL, key, number };
+
+    put(&labels, numbers, 3);
 }

@@ -1,7 +1,7 @@
 #pragma once
 /* What is known of sampled objects, and of the garbage collector, as payloads
  * of blocks: PROFILE.rst, ``types``, ``carried``, ``facts``, ``gc``, ``marks``,
- * ``figures`` and ``names``.
+ * ``figures``, ``names`` and ``labels``.
  *
  * These are buffers and no more: profile_log.c writes them as blocks when it
  * flushes, which it has to do before facts_have_room() says no.  Times are in
@@ -13,7 +13,7 @@
 
 #pragma GCC visibility push(hidden)
 
-#define FACTS_SIZE          49152       /* bytes of all payloads, at most */
+#define FACTS_SIZE          57344       /* bytes of all payloads, at most */
 #define FACTS_NAME_MAX      1024        /* bytes; what is longer is cut */
 
 struct facts_payload {
@@ -22,9 +22,10 @@ struct facts_payload {
     size_t size;
 };
 
-/* Of the seven, in the order in which they are written, number 'i'; size 0: there
-   is nothing to say */
-#define FACTS_PAYLOADS      7
+/* Of the eight, in the order in which they are written, number 'i'; size 0: there
+   is nothing to say.  The first one comes before the samples, the others behind. */
+#define FACTS_PAYLOADS      8
+#define FACTS_LABELS        0
 struct facts_payload facts_payload(int i);
 
 /* They were written, or are not to be. */
@@ -93,6 +94,11 @@ void facts_mark(int64_t time, const char *name, size_t size);
 
 /* Of the whole process; 'kind' is PROFILE.rst's. */
 void facts_figure(int kind, int64_t time, int64_t value);
+
+/* A set of labels: PROFILE.rst */
+void facts_label_set(int number, const char *text, size_t size);
+/* The sample 'key' has it, and those that come, up to the next of these; 0: none. */
+void facts_label(int64_t key, int number);
 
 /* What the program calls a thread, as the kernel numbers it; or, if that is 0,
    itself: its command line. */

@@ -152,6 +152,14 @@ static void forget_waiting(void)
 }
 
 /* Samples, objects, and what vmprof wrote: this is a whole member. */
+static void put_payload(int i)
+{
+    struct facts_payload payload = facts_payload(i);
+
+    if (payload.size > 0)
+        put_block(NULL, 0, payload.text, payload.size, payload.kind);
+}
+
 static void flush(int64_t now, int with_totals)
 {
     int i;
@@ -161,13 +169,11 @@ static void flush(int64_t now, int with_totals)
     log.newest = now;
     begin_member(RECORDS);
     gzip_bytes(&member, log.records, log.records_used);
+    put_payload(FACTS_LABELS);
     if (with_totals || log.samples_used > 0)
         put_samples(now);
-    for (i = 0; i < FACTS_PAYLOADS; i++) {
-        struct facts_payload payload = facts_payload(i);
-        if (payload.size > 0)
-            put_block(NULL, 0, payload.text, payload.size, payload.kind);
-    }
+    for (i = FACTS_LABELS + 1; i < FACTS_PAYLOADS; i++)
+        put_payload(i);
     forget_waiting();
     end_member();
 }
@@ -445,6 +451,11 @@ int64_t profile_log_sample(uint64_t stack, int64_t now, int64_t thread,
     if (log.memory > 0)
         log.last_memory = log.memory;
     return log.last_key;
+}
+
+int64_t profile_log_next_key(void)
+{
+    return log.last_key + 1;
 }
 
 int profile_log_fact(int64_t now)

@@ -87,6 +87,9 @@ void profile_log_remember(uint64_t key, uint64_t number);
 int64_t profile_log_sample(uint64_t stack, int64_t now, int64_t thread,
                            int64_t size, int64_t interval);
 
+/* That of the next sample */
+int64_t profile_log_next_key(void);
+
 /* Makes room for one entry more of facts.h, which comes with the next flush: a
    name of a type, or any other.  Returns 0 if the log is not to have it. */
 int profile_log_name(int64_t now);

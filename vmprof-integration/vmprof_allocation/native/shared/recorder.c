@@ -43,6 +43,7 @@ static __thread __attribute__((tls_model("initial-exec")))
 struct {
     int holds_lock;
     int64_t id;
+    int label, labels_epoch;
 } thread;
 
 static volatile int locked;
@@ -92,11 +93,65 @@ static void all_totals(struct profile_totals *totals)
 }
 
 /* ____________________________________________________________ */
+/* labels */
+
+static const char *(*get_label_text)(int number);
+static int noted_label;                 /* of the profile's last sample */
+static int labels_epoch;                /* threads may have some of an earlier run */
+static unsigned char told_labels[RECORDER_LABELS / 8 + 1];
+
+void recorder_label(int number)
+{
+    thread.label = number;
+    thread.labels_epoch = labels_epoch;
+}
+
+void recorder_begin_labels(const char *(*text)(int number))
+{
+    get_label_text = text;
+    labels_epoch++;
+}
+
+static int present_label(void)
+{
+    return thread.labels_epoch == labels_epoch ? thread.label : 0;
+}
+
+static void begin_labels(void)
+{
+    noted_label = 0;
+    memset(told_labels, 0, sizeof told_labels);
+}
+
+/* The next sample is this thread's. */
+static void note_label(int64_t now)
+{
+    int label = present_label();
+    const char *text;
+
+    if (label != 0 && !(told_labels[label / 8] & 1 << label % 8)) {
+        text = get_label_text != NULL ? get_label_text(label) : NULL;
+        if (text == NULL || !profile_log_fact(now))
+            label = 0;
+        else {
+            facts_label_set(label, text, strlen(text));
+            told_labels[label / 8] |= (unsigned char)(1 << label % 8);
+        }
+    }
+    if (label == noted_label || !profile_log_fact(now))
+        return;
+    facts_label(profile_log_next_key(), label);
+    noted_label = label;
+}
+
+/* ____________________________________________________________ */
 /* samples */
 
 static void finish_time_sample(int64_t now)
 {
     if (last_stack != 0) {
+        if (present_label() != noted_label)
+            note_label(now);
         (void)profile_log_sample(last_stack, now, thread_id(), 0, 0);
         recorder_counts.time_samples++;
         last_stack = 0;
@@ -157,6 +212,8 @@ int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
     find_stack(stack_key, now, walk);
     recorder_counts.samples++;
     recorder_counts.lost += (last_stack == 0);
+    if (present_label() != noted_label)
+        note_label(now);
     key = profile_log_sample(last_stack, now, thread_id(), size, interval);
     sampled_stack = last_stack;
     last_stack = 0;
@@ -492,6 +549,7 @@ void recorder_open(struct sink *sink, void (*totals)(struct profile_totals *))
     memset(&recorder_counts, 0, sizeof recorder_counts);
     get_totals = totals;
     last_stack = newest_stack = named_stack = 0;
+    begin_labels();
     pace_start(&pace, 0, 0, 0);
     is_stopped = has_settings = 0;
     is_open = 1;
@@ -550,6 +608,7 @@ void recorder_rotate(struct profile_log_next *next)
     profile_log_rotate(next);
     children_noted = 0;
     newest_stack = named_stack = 0;
+    begin_labels();
     note_figures(figures, count);
     recorder_unlock();
 }

@@ -95,6 +95,14 @@ uint64_t recorder_sampled_stack(void);
 /* See profile_log_without_samples(). */
 void recorder_without_samples(void);
 
+/* From now on, samples of the calling thread have the set of labels with this number,
+   below RECORDER_LABELS; 0: none. */
+#define RECORDER_LABELS     10000
+void recorder_label(int number);
+/* No thread has any yet; 'text' knows those that come, "key=value" with 0x1f between
+   them. */
+void recorder_begin_labels(const char *(*text)(int number));
+
 /* Write what waits. */
 void recorder_flush(void);
 

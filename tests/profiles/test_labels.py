@@ -1,0 +1,182 @@
+"""What the program said it was doing, in what is read and shown."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hostile_names
+from made_profiles import Log, packed
+from report_runs import lines, refused, report
+from vmprof_convert import cli, readers
+from vmprof_convert.errors import ProfileError
+
+
+def a_log(**settings: object) -> Log:
+    log = Log()
+    log.settings(**settings)
+    log.label_set(1, endpoint="/users", tenant="a")
+    log.label_set(7, endpoint="/export")
+    main = log.function("main")
+    log.allocation([main], size=1000, interval=1)
+    log.label(1)
+    log.allocation([main], size=200, interval=1)
+    log.allocation([main], size=200, interval=1)
+    log.flush()
+    log.allocation([main], size=100, interval=1)
+    log.label(7)
+    log.label(1)
+    log.allocation([main, log.function("f")], size=30, interval=1)
+    log.flush()
+    log.label(7)
+    log.allocation([main], size=70, interval=1)
+    log.label(0)
+    log.allocation(None, size=20, interval=1)
+    return log
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    found = tmp_path / "app.vmprof"
+    found.write_bytes(packed(a_log().data()))
+    return found
+
+
+def as_json(path: Path, *options: str) -> Any:
+    return json.loads(report(path, *options, "--json", command="convert").stdout)
+
+
+def sums(path: Path, *options: str) -> dict[str, float]:
+    return {row["label"]: round(row["self"]["allocated"]["bytes"]["value"])
+            for row in as_json(path, *options)["rows"]}
+
+
+def test_by_a_label(path: Path) -> None:
+    assert sums(path, "--by", "label:endpoint") == {
+        "/users": 530, "/export": 70, "[without endpoint]": 1020}
+    assert sums(path, "--by", "label:tenant") == {
+        "a": 530, "[without tenant]": 1090}
+    shown = lines(path, "--by", "label:endpoint", "-n", "1")
+    assert "  labels: endpoint, tenant (--by label:KEY, --label KEY=VALUE)" in shown
+    assert any(line.endswith("  endpoint") for line in shown)
+    assert any(line.endswith("  [without endpoint]") for line in shown)
+    assert any("... and 2 values more" in line for line in shown)
+
+
+def test_the_same_stack_with_other_labels_is_one_row_by_function(path: Path) -> None:
+    rows = as_json(path, "--by", "function")["rows"]
+    assert {row["function"]["name"]: round(row["self"]["allocated"]["bytes"]["value"])
+            for row in rows} == {"main": 1570, "f": 30, "[stack lost]": 20}
+
+
+@pytest.mark.parametrize("pattern, bytes_", [
+    ("endpoint=/users", 530), ("endpoint=/*", 600), ("*=a", 530)])
+def test_those_with_a_label(path: Path, pattern: str, bytes_: int) -> None:
+    found = as_json(path, "--by", "function", "--label", pattern)
+    assert round(found["sum"]["allocated"]["bytes"]["value"]) == bytes_
+    assert found["only"]["label"] == [pattern]
+
+
+@pytest.mark.parametrize("options, said", [
+    (["--label", "x"], "'x' is no label: write KEY=VALUE"),
+    (["--label", "endpoint=/nowhere"], "no sample has the label 'endpoint=/nowhere'"),
+    (["--by", "label:x"], "no sample has a label 'x'; there are: endpoint, tenant"),
+    (["--by", "label:"], "'label:' is nothing that a row can be of"),
+    (["--by", "label:x,line"], "is nothing that a row can be of")])
+def test_what_is_not_there(path: Path, options: list[str], said: str) -> None:
+    assert said in refused(path, *options)
+
+
+def test_a_profile_without_labels_says_where_they_come_from(tmp_path: Path) -> None:
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=8)
+    (tmp_path / "x").write_bytes(log.data())
+    assert "the program sets them with vmprof_allocation.labels()" in refused(
+        tmp_path / "x", "--by", "label:endpoint")
+
+
+def test_with_types(path: Path) -> None:
+    log = a_log(facts="types")
+    path.write_bytes(packed(log.data()))
+    rows = as_json(path, "--by", "label:endpoint,type")["rows"]
+    assert {(row["label"], row["type"]["name"]) for row in rows} == {
+        (name, "[type not known]")
+        for name in ("/users", "/export", "[without endpoint]")}
+
+
+def test_two_processes_have_one_set_of_labels(tmp_path: Path) -> None:
+    paths = []
+    for number in 1, 2:
+        log = Log()
+        log.settings(pid=number, run="r", clock=0)
+        # numbers are those of a profile
+        log.label_set(3 - number, endpoint="/a")
+        log.label_set(number, endpoint="/b")
+        for label, size in ((3 - number, 10), (number, 100), (0, 1000)):
+            log.label(label)
+            log.allocation([log.function("f")], size=size * number, interval=1)
+        paths.append(tmp_path / ("%d.vmprof" % number))
+        paths[-1].write_bytes(packed(log.data()))
+    assert sums(paths[0], str(paths[1]), "--by", "label:endpoint") == {
+        "/a": 30, "/b": 300, "[without endpoint]": 3000}
+
+
+def test_labels_of_the_other_only(tmp_path: Path) -> None:
+    plain = Log()
+    plain.settings(pid=1, run="r", clock=0)
+    plain.allocation([plain.function("f")], size=10, interval=1)
+    (tmp_path / "1.vmprof").write_bytes(packed(plain.data()))
+    (tmp_path / "2.vmprof").write_bytes(packed(a_log(pid=2, run="r", clock=0).data()))
+    for order in ("1", "2"), ("2", "1"):
+        first, second = (tmp_path / (name + ".vmprof") for name in order)
+        assert sums(first, str(second), "--by", "label:tenant") == {
+            "a": 530, "[without tenant]": 1100}
+
+
+def test_a_difference_by_label(path: Path, tmp_path: Path,
+                               capsys: pytest.CaptureFixture[str]) -> None:
+    log = a_log()
+    log.label(1)
+    for _ in range(50):
+        log.allocation([log.function("main")], size=100, interval=1)
+    after = tmp_path / "after.vmprof"
+    after.write_bytes(packed(log.data()))
+    assert cli.main(["diff", str(path), str(after), "--by", "label:endpoint",
+                     "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["label"]: (row["is"], round(row["change"]["value"]))
+            for row in found["changes"]} == {
+                "/users": ("grew", 5000), "/export": ("same", 0),
+                "[without endpoint]": ("same", 0)}
+
+
+def test_values_are_data(tmp_path: Path) -> None:
+    log = Log()
+    log.settings()
+    for number, name in enumerate(hostile_names.HOSTILE, 1):
+        log.label_set(number, **{"k": name, name.replace("=", "") or "x": "v"})
+        log.label(number)
+        log.allocation([log.function("f")], size=10, interval=1)
+    (tmp_path / "x").write_bytes(log.data())
+    for options in (["--by", "label:k"], ["--by", "label:k", "--markdown"]):
+        assert all(line.isprintable() for line in lines(tmp_path / "x", *options))
+
+
+@pytest.mark.parametrize("entries", [[(2, 1, 9)], [(1,)], [(2, 1)]])
+def test_labels_that_are_none(entries: list[tuple[int, ...]]) -> None:
+    from made_profiles import entry
+    log = Log()
+    log.settings()
+    log.block("labels", "".join(entry(*numbers) for numbers in entries))
+    with pytest.raises(ProfileError, match="a block of labels that are none"):
+        readers.read_bytes(log.data())
+
+
+def test_an_entry_of_a_kind_that_comes_is_passed_over() -> None:
+    from made_profiles import entry
+    log = a_log()
+    log.labels += entry(9, 1, 2)
+    assert readers.read_bytes(log.data()).unknown == {"labels/9": 1}

@@ -1,0 +1,266 @@
+"""labels(): what is allocated meanwhile has them, in threads and in tasks."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import PyPy
+from truth import SIGMAS
+from vmprof_convert import readers
+from vmprof_convert.estimator import probability
+from vmprof_convert.model import Profile
+
+#: bytes: what is made is larger by its head
+SIZE = 4000
+#: every object is met
+EXACT = 1
+PROGRAM = """
+    import vmprof_allocation
+    from vmprof_allocation import labels
+    kept = []
+    def make(count):
+        for _ in range(count):
+            kept.append([None] * %d)
+        del kept[:]
+""" % (SIZE // 8)
+
+
+def made(profile: Profile, key: str = "k") -> dict[str, float]:
+    """How many of the lists were made with each value of a label."""
+    samples = profile.samples
+    found: dict[str, float] = {}
+    for stack, size, interval in zip(samples.stack, samples.size, samples.interval):
+        if SIZE < size < SIZE + 100:
+            value = profile.labels_of(stack).get(key, "")
+            found[value] = found.get(value, 0) + 1 / probability(
+                size, interval, profile.gaps)
+    return {value: round(count, 3) for value, count in found.items()}
+
+
+def test_nested_and_after_an_exception(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(PROGRAM + """
+    make(10)
+    with labels(k="a", other=1) as here:
+        make(20)
+        with labels(k="b"):
+            make(30)
+        make(1)
+        here.update(k="c")
+        make(40)
+        try:
+            with labels(k="d"):
+                make(2)
+                raise ValueError
+        except ValueError:
+            make(50)
+    make(3)
+    """, str(EXACT))
+    assert made(run.profile()) == {"": 13, "a": 21, "b": 30, "c": 90, "d": 2}
+    assert made(run.profile(), "other") == {"": 13, "1": 143}
+
+
+def test_each_thread_has_its_own(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(PROGRAM + """
+    import threading
+    def work(name, count):
+        mine = []
+        with labels(k=name):
+            for _ in range(count):
+                mine.append([None] * 500)
+    with labels(k="main"):
+        threads = [threading.Thread(target=work, args=("t%d" % i, 1000 * (i + 1)))
+                   for i in range(4)]
+        for thread in threads: thread.start()
+        make(500)
+        for thread in threads: thread.join()
+    """, "16k")
+    found = made(run.profile())
+    for name, count in [("main", 500), *(("t%d" % i, 1000 * (i + 1)) for i in range(4))]:
+        p = probability(SIZE + 32, 16384, "exponential")
+        assert abs(found[name] - count) < SIGMAS * (count * (1 - p) / p) ** 0.5, found
+
+
+def test_tasks_of_asyncio_take_turns(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(PROGRAM + """
+    import asyncio, concurrent.futures
+    async def task(name, count):
+        with labels(k=name):
+            for _ in range(count):
+                make(1)
+                await asyncio.sleep(0)
+            await asyncio.to_thread(make, 7)
+        make(1)
+    async def main():
+        await asyncio.gather(*(task(str(i), 100 * i) for i in range(1, 4)))
+        with labels(k="before"):
+            later = asyncio.ensure_future(task("inner", 5))
+            # in the context that it was scheduled from
+            asyncio.get_running_loop().call_soon(make, 11)
+        make(13)
+        await later
+    asyncio.run(main())
+    make(17)
+    """, str(EXACT))
+    assert made(run.profile()) == {
+        "1": 107, "2": 207, "3": 307, "inner": 12, "before": 12, "": 3 + 13 + 17}
+
+
+def test_what_began_before_the_sampling(stock_pypy: PyPy) -> None:
+    run = stock_pypy.run(PROGRAM + """
+    import asyncio
+    async def main():
+        with labels(k="before"):
+            vmprof_allocation.start("out.vmprof", 1)
+            make(10)
+            await asyncio.sleep(0)
+            make(20)
+        make(30)
+    asyncio.run(main())
+    vmprof_allocation.stop()
+    """)
+    assert (run.code, run.err) == (0, "")
+    assert made(run.profile()) == {"before": 30, "": 30}
+
+
+def test_a_second_run_begins_without(stock_pypy: PyPy) -> None:
+    """What a thread was doing when the first one ended is over."""
+    run = stock_pypy.run(PROGRAM + """
+    import threading
+    begun, go_on = threading.Event(), threading.Event()
+    def work():
+        with labels(k="thread"):
+            make(5)
+        inside = labels(k="left")
+        inside.__enter__()
+        begun.set()
+        go_on.wait()
+        inside.__exit__()       # nothing is sampled now
+        begun.set()
+        again.wait()
+        make(7)
+    again = threading.Event()
+    with vmprof_allocation.sample("first.vmprof", 1):
+        thread = threading.Thread(target=work)
+        thread.start()
+        begun.wait()
+    begun.clear()
+    go_on.set()
+    begun.wait()
+    with vmprof_allocation.sample("out.vmprof", 1):
+        again.set()
+        thread.join()
+    """)
+    assert (run.code, run.err) == (0, "")
+    assert made(run.profile()) == {"": 7}
+
+
+def test_everything_is_put_back(stock_pypy: PyPy) -> None:
+    run = stock_pypy.run(PROGRAM + """
+    import _contextvars
+    before = _contextvars.set_contextvar_context
+    with labels(k="a"):
+        assert _contextvars.set_contextvar_context is before
+        with vmprof_allocation.sample("out.vmprof", 1):
+            assert _contextvars.set_contextvar_context is not before
+            make(1)
+        assert _contextvars.set_contextvar_context is before
+    """)
+    assert (run.code, run.err) == (0, "")
+
+
+def test_a_program_without_labels_loads_nothing_of_it(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample("""
+        import sys, _contextvars
+        assert "vmprof_allocation.labelling" not in sys.modules
+        assert _contextvars.set_contextvar_context.__module__ == "__pypy__", (
+            _contextvars.set_contextvar_context)
+        """, "1k")
+    assert run.profile().labels == [{}]
+
+
+def test_a_child_goes_on_with_them(stock_pypy: PyPy) -> None:
+    stock_pypy.sample(PROGRAM + """
+    import os
+    with labels(k="parent"):
+        make(10)
+        if os.fork() == 0:
+            make(20)
+            with labels(k="child"):
+                make(30)
+            make(1)
+            os._exit(0)
+        os.wait()
+    """, str(EXACT))
+    child, = stock_pypy.folder.glob("out.*.vmprof")
+    assert made(readers.read(child)) == {"parent": 21, "child": 30}
+
+
+def test_the_next_profile_of_a_run_knows_them(stock_pypy: PyPy) -> None:
+    run = stock_pypy.run(PROGRAM + """
+    with vmprof_allocation.sample("out.vmprof", 1) as session:
+        with labels(k="a"):
+            make(10)
+            session.rotate("second.vmprof")
+            make(20)
+        make(30)
+    """)
+    assert (run.code, run.err) == (0, "")
+    paths = [stock_pypy.folder / name for name in ("out.vmprof", "second.vmprof")]
+    first, second = map(readers.read, paths)
+    assert made(first) == {"a": 10} and made(second) == {"a": 20, "": 30}
+    assert made(readers.read(paths)) == {"a": 30, "": 30}
+
+
+def test_more_sets_than_there_is_room_for(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(PROGRAM + """
+    for number in range(12000):
+        with labels(k=number):
+            kept.append([None] * 500)
+            kept.clear()
+    with labels(k=5):
+        make(1)
+    """, str(EXACT))
+    found = made(run.profile())
+    assert len(found) > 9990 and found["[too many]"] == 12000 - (len(found) - 1)
+    assert found["5"] == 2
+
+
+@pytest.mark.parametrize("value", ["é\x1f=\0\n", "x" * 1000, None])
+def test_values_of_any_kind(stock_pypy: PyPy, value: object) -> None:
+    run = stock_pypy.sample(PROGRAM + """
+    with labels(**{"k": %r, "a=b": "c"}):
+        make(1)
+    """ % (value,), str(EXACT))
+    wanted = str(value)[:200].replace("\x1f", "?").replace("\0", "?")
+    assert made(run.profile()) == {wanted: 1}
+    assert made(run.profile(), "a?b") == {"c": 1}
+
+
+def test_without_sampling_it_does_nothing(stock_pypy: PyPy) -> None:
+    run = stock_pypy.run(PROGRAM + """
+    import sys
+    with labels(k="a") as here:
+        here.update(k="b")
+        make(1)
+    assert "vmprof_allocation.session" not in sys.modules
+    """)
+    assert (run.code, run.err) == (0, "")
+    assert not Path(run.path).exists()
+
+
+def test_time_samples_have_them(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(PROGRAM + """
+    import time
+    def spin(seconds):
+        end = time.process_time() + seconds
+        while time.process_time() < end:
+            pass
+    with labels(k="a"):
+        spin(0.6)
+    spin(0.2)
+    """, "1M", "--period", "0.01")
+    profile = run.profile()
+    ticks = [profile.labels_of(stack).get("k", "") for stack, size in zip(
+        profile.samples.stack, profile.samples.size) if not size]
+    assert 20 < ticks.count("a") and ticks.count("") > 5

@@ -1,0 +1,174 @@
+"""What the program says of its work, such as which route of a server it answers: labels
+of what is allocated meanwhile.
+
+They are kept in a context variable, so that they are those of a task of asyncio as
+well as of a thread; the engine gets the number of a set when it changes.  PyPy's
+contexts are Python code: while a labelled program is sampled, the function that enters
+one tells the engine, too.
+"""
+from __future__ import annotations
+
+import sys
+from _thread import RLock
+from contextvars import Context, ContextVar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from vmprof_allocation.engines.base import Engine
+
+#: characters of a value
+MAX_VALUE = 200
+#: so many sets have a number, the empty one included: native/shared/recorder.h
+MAX_SETS = 10000
+#: the values of a set more
+TOO_MANY = "[too many]"
+#: between the pairs of a set, for the engine
+BETWEEN = "\x1f"
+
+#: the set that is in force: an index of _sets
+_present: ContextVar[int] = ContextVar("vmprof_allocation.labels", default=0)
+_sets: list[dict[str, str]] = [{}]
+_numbers: dict[tuple[tuple[str, str], ...], int] = {(): 0}
+#: number in the engine of each set
+_natives = [0]
+_lock = RLock()
+_engine: Engine | None = None
+#: how a context is entered, while the engine is told
+_enter_context: Any = None
+
+
+class labels:
+    """A context manager: what is allocated inside, by this thread or task, has these
+    labels beside those that it has already::
+
+        with vmprof_allocation.labels(endpoint="/users", tenant=tenant):
+            answer()
+
+    Values become text, of 200 characters at most.  Ten thousand different sets are told
+    apart; of more, the values are ``[too many]``.  Harmless where nothing is sampled.
+    """
+
+    __slots__ = ("_before", "_pairs")
+
+    def __init__(self, **pairs: object) -> None:
+        self._pairs = pairs
+        self._before = 0
+
+    def __enter__(self) -> labels:
+        self._before = _present.get()
+        self._set()
+        return self
+
+    def update(self, **pairs: object) -> None:
+        """From here on to the end, these too, or other values of the same."""
+        self._pairs = {**self._pairs, **pairs}
+        self._set()
+
+    def _set(self) -> None:
+        number = _number({**_sets[self._before], **{
+            _clean(key): _clean(str(value)) for key, value in self._pairs.items()}})
+        _present.set(number)
+        _tell(number)
+
+    def __exit__(self, *exception: object) -> None:
+        _present.set(self._before)
+        _tell(self._before)
+
+
+def _clean(text: str) -> str:
+    return text[:MAX_VALUE].replace(BETWEEN, "?").replace("\0", "?")
+
+
+def _number(pairs: dict[str, str]) -> int:
+    key = tuple(sorted(pairs.items()))
+    number = _numbers.get(key)
+    if number is not None:
+        return number
+    with _lock:
+        if len(_sets) >= MAX_SETS - 1:
+            pairs = dict.fromkeys(pairs, TOO_MANY)
+            key = tuple(sorted(pairs.items()))
+        number = _numbers.get(key, 0)
+        if not number and len(_sets) < MAX_SETS:
+            number = len(_sets)
+            _sets.append(pairs)
+            _natives.append(0)
+            if _engine is not None:
+                _define(number)
+                _watch()
+            _numbers[key] = number
+    return number
+
+
+def _define(number: int) -> None:
+    assert _engine is not None
+    _natives[number] = _engine.define_label(BETWEEN.join(
+        "%s=%s" % (key.replace("=", "?"), value)
+        for key, value in _sets[number].items()))
+
+
+def _tell(number: int) -> None:
+    engine = _engine
+    if engine is not None:
+        engine.label(_natives[number])
+
+
+def use(engine: Engine) -> None:
+    """It samples now."""
+    global _engine
+    with _lock:
+        _engine = engine
+        for number in range(1, len(_sets)):
+            if not _natives[number]:
+                _define(number)
+        if len(_sets) > 1:
+            _watch()
+    _tell(_present.get())
+
+
+def leave() -> None:
+    """Nothing is sampled any more."""
+    global _engine, _enter_context
+    with _lock:
+        _engine = None
+        if _enter_context is not None:
+            _contexts().set_contextvar_context = _enter_context
+            _enter_context = None
+
+
+def _contexts() -> Any:
+    """PyPy's module; None: it is another one."""
+    try:
+        import _contextvars
+    except ImportError:
+        return None
+    return _contextvars if (hasattr(_contextvars, "set_contextvar_context")
+                            and hasattr(Context(), "_data")) else None
+
+
+def _watch() -> None:
+    """Who enters a context, has its labels."""
+    global _enter_context
+    contexts = _contexts()
+    if contexts is None or _enter_context is not None:
+        return
+    enter = _enter_context = contexts.set_contextvar_context
+
+    def set_contextvar_context(context: Any) -> None:
+        enter(context)
+        _tell(0 if context is None else context._data.get(_present, 0))
+
+    contexts.set_contextvar_context = set_contextvar_context
+
+
+def _find_engine() -> None:
+    """Sampling began before this was imported."""
+    session = sys.modules.get("vmprof_allocation.session")
+    for running in getattr(session, "_running", ()):
+        if running.engine is not None:
+            use(running.engine)
+
+
+_find_engine()
