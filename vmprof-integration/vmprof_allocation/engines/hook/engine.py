@@ -87,7 +87,7 @@ class HookEngine(Engine):
         known = ("labels", "limits", "marks", "names", "resident-memory", "rotation",
                  "time-samples")
         if self._lib is not None and self._lib.hook_knows_objects():
-            return ("lifetimes", *known, "types")
+            return tuple(sorted((*known, "lifetimes", "types")))
         return known
 
     def _facts(self, settings: Settings) -> tuple[str, ...]:
