@@ -48,10 +48,13 @@ class Part(NamedTuple):
 class Value:
     """What samples stand for, added up."""
 
-    __slots__ = ("alive_bytes", "alive_objects", "bytes", "objects", "ticks")
+    __slots__ = ("alive_bytes", "alive_bytes_variance", "alive_objects", "bytes",
+                 "bytes_variance", "objects", "objects_variance", "ticks")
 
     def __init__(self) -> None:
         self.bytes = self.objects = self.alive_bytes = self.alive_objects = 0.0
+        #: of the estimates above
+        self.bytes_variance = self.objects_variance = self.alive_bytes_variance = 0.0
         #: time samples
         self.ticks = 0
 
@@ -80,19 +83,25 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
         if not size:
             value.ticks += count
             continue
-        objects = count / probability(size, interval, profile.gaps)
+        p = probability(size, interval, profile.gaps)
+        objects = count / p
         value.objects += objects
         value.bytes += objects * size
+        variance = objects * (1.0 - p) / p      # as estimator.Sum has it
+        value.objects_variance += variance
+        value.bytes_variance += variance * size * size
         if states[fate] == STILL_ALIVE:
             value.alive_objects += objects
             value.alive_bytes += objects * size
+            value.alive_bytes_variance += variance * size * size
     for carried in samples.carried:
         if states[carried.fate] == STILL_ALIVE:
             part = Part(carried.stack, carried.type if types else -1)
             value = result.setdefault(part, Value())
-            objects = 1 / probability(carried.size, carried.interval, profile.gaps)
-            value.alive_objects += objects
-            value.alive_bytes += objects * carried.size
+            p = probability(carried.size, carried.interval, profile.gaps)
+            value.alive_objects += 1 / p
+            value.alive_bytes += carried.size / p
+            value.alive_bytes_variance += (1.0 - p) / p**2 * carried.size**2
     # the lost one last, as everywhere
     return dict(sorted(result.items(), key=lambda pair: (
         pair[0].stack < 0, pair[0])))

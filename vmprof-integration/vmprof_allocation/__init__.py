@@ -14,6 +14,8 @@ From code::
 or start() and stop(), and rotate() for one profile after another.  They are for
 `vmprof-convert`, for ``python -m vmprof_allocation report``, and for vmprof's
 own tools.
+
+To pytest, which would warn that this is imported already: PYTEST_DONT_REWRITE.
 """
 from __future__ import annotations
 
