@@ -124,9 +124,9 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _find(path: str) -> list[File]:
-    """Those of the run."""
-    found = run_files.find([path])
+def _find(path: str, other: str | None = None) -> list[File]:
+    """Those of the run; `other`: see run_files.find()."""
+    found = run_files.find([path], other)
     _complain(found.left_out)
     return found.files
 
@@ -167,7 +167,8 @@ def _diff(options: argparse.Namespace) -> bool:
     paths = options.profiles
     if not options.output and sys.stdout is None:
         raise ProfileError("can't write to standard output: it is closed")
-    found_files = [_find(path) for path in paths]
+    found_files = [_find(path, other) for path, other in zip(
+        paths, [*paths[1:], None])]
     if options.output:
         from vmprof_convert.view import output
         for files in found_files:

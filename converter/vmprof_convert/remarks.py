@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from vmprof_convert.lifetimes import NOT_TOLD, WAS_LOST, WAS_PINNED
+from vmprof_convert.lifetimes import CARRIED, NOT_TOLD, WAS_LOST, WAS_PINNED
 from vmprof_convert.model import Process, Profile
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.program import LOST
@@ -124,6 +124,8 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
     if profile.has_lifetimes:
         lines.append(_alive(profile, choice))
     for state, text in (
+            (CARRIED, "carried over: %s of earlier parts of the profile are alive, "
+                      "and count as that, not as allocated"),
             (NOT_TOLD, "not told apart: %s allocated in one piece with others; "
                        "nobody knows of which type, nor what became of it"),
             (WAS_LOST, "lost: what became of %s is not known: there was more "

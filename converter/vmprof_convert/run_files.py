@@ -2,6 +2,7 @@
 and what lies beside it.  And what is in them."""
 from __future__ import annotations
 
+import functools
 import glob
 import os
 import re
@@ -59,9 +60,10 @@ class Found(NamedTuple):
     left_out: list[str]
 
 
-def find(paths: Sequence[str]) -> Found:
-    """The profiles of the run that `paths` are of.  Raises FileError, or ProfileError
-    if they are not of one run."""
+def find(paths: Sequence[str], beside: str | None = None) -> Found:
+    """The profiles of the run that `paths` are of.  `beside`: this is asked for, too,
+    by itself; if it is a later part of the same profile, parts are meant one by one.
+    Raises FileError, or ProfileError if they are not of one run."""
     for path in paths:
         if path != STANDARD:
             with about(path):
@@ -69,7 +71,7 @@ def find(paths: Sequence[str]) -> Found:
     left_out: list[str] = []
     named = frozenset(paths)
     if len(paths) == 1:
-        paths = [*paths, *_beside(paths[0], left_out)]
+        paths = [*paths, *_beside(paths[0], left_out, beside)]
     if len(paths) == 1:
         return Found([File(paths[0])], left_out)
     if len(set(map(_identity, paths))) < len(paths):
@@ -162,6 +164,10 @@ def _identity(path: str) -> object:
     return status.st_dev, status.st_ino
 
 
+def _is_same(path: str, other: str) -> bool:
+    return path != STANDARD and os.path.exists(path) and os.path.samefile(path, other)
+
+
 def _number(text: str) -> int:
     return int(text) if re.fullmatch("[0-9]{1,19}", text, re.ASCII) else 0
 
@@ -188,12 +194,15 @@ def _called(path: str, pattern: re.Pattern[str]) -> list[str]:
         and os.path.isfile(name))
 
 
-def _beside(path: str, left_out: list[str]) -> list[str]:
+def _beside(path: str, left_out: list[str], apart: str | None) -> list[str]:
     """If the profile at `path` is that of the process that began a run, the other
-    ones of the run."""
+    ones of the run; without parts, if `apart` is one of them."""
     if not os.path.isfile(path):
         return []
-    names = [*_called(path, _PART), *children_of(path)]
+    parts = _called(path, _PART)
+    if apart is not None and any(map(functools.partial(_is_same, apart), parts)):
+        parts = []
+    names = [*parts, *children_of(path)]
     if not names:
         return []
     try:

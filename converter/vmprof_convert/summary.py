@@ -63,9 +63,12 @@ class Figures:
 
     def add(self, state: str, sum_: Sum) -> None:
         if state == CARRIED:
-            state = STILL_ALIVE
+            self._add(STILL_ALIVE, sum_)
         else:
             self._all.add_sum(sum_)
+        self._add(state, sum_)
+
+    def _add(self, state: str, sum_: Sum) -> None:
         of_state = self._states.get(state)
         if of_state is None:
             of_state = self._states[state] = Sum()

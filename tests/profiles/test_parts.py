@@ -1,14 +1,18 @@
 """The parts of one process's profile: one alone, and all of them as one."""
 from __future__ import annotations
 
+import json
 import pathlib
 
 import pytest
 
-from made_profiles import Log
-from vmprof_convert import cli, readers, run_files
+from made_profiles import Log, entry, text
+from vmprof_convert import cli, diff, leaks, processes, readers, run_files
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import ALIVE, DIED, FREED, PENDING, Profile
+from vmprof_convert.estimator import probability
+from vmprof_convert.model import ALIVE, DIED, FREED, PENDING, Carried, Profile
+from vmprof_convert.selection import Selection, select
+from vmprof_convert.stack_values import values
 
 SETTINGS = {"run": "abc", "pid": 4321, "facts": "types,lifetimes"}
 
@@ -46,6 +50,29 @@ def second(number: int = 2, clock: int = 1100) -> Log:
     log.event(1, 40, 5, 24)
     log.allocated = 24
     log.mark(30, "two")
+    return log
+
+
+def third() -> Log:
+    """After both, with what of them may be alive: sample 2, 24 bytes, is freed; the
+    second object of sample 1, and the young sample 3, live on."""
+    log = Log()
+    log.addresses = 0x3000
+    h = log.define(log.pairs([log.function("h")]))
+    log.settings(**SETTINGS, clock=1200, part=3)
+    log.written = log.keys = 3
+    log.allocated = 64
+    log.allocation([log.function("g")], size=64, time=5)
+    log.types += entry(2, 8, 0, *text("b"))
+    log.flush()
+    log.block("carried", entry(1, 2, h, 24, 1000, 0, 8)
+              + entry(1, 1, h, 48, 1000, 1, 8) + entry(2, 3, 0, 16, 1000))
+    log.collection(40)
+    log.freed(2)
+    log.young(3, 1, 8)
+    log.young(4, 0, 8)
+    for time in 50, 60, 70:
+        log.event(3, time, 0, time)
     return log
 
 
@@ -130,3 +157,117 @@ def test_part_without_a_clock(tmp_path: pathlib.Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"clock=1100", b"cl0ck=1100"))
     with pytest.raises(ProfileError, match="a part without a clock"):
         readers.read(paths)
+
+
+def test_what_is_carried_over_is_alive_and_not_allocated(
+        tmp_path: pathlib.Path) -> None:
+    profile = readers.read(*write(tmp_path, app=third()))
+    assert rows(profile) == [("g", 5, "b", DIED, 40, -1)]
+    assert profile.misfits == 0 and not profile.unknown
+    (b,) = (i for i, type_ in enumerate(profile.types) if type_.python == "b")
+    (h,) = (i for i, stack in enumerate(profile.stacks)
+            if profile.function(stack[-1].address).name == "h")
+    assert sorted(profile.samples.carried) == sorted([
+        Carried(h, 24, 1000, b, FREED, -1, 40), Carried(h, 48, 1000, b, ALIVE, -1, -1),
+        Carried(-1, 16, 1000, b, ALIVE, 40, -1)])
+
+
+def test_reports_of_what_is_carried_over(
+        tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path,) = write(tmp_path, app=third())
+
+    def sums(*options: str) -> dict[str, tuple[int, int]]:
+        """Samples allocated, and alive."""
+        assert cli.main([path, "--json", *options]) in (0, None)
+        found = json.loads(capsys.readouterr().out)
+        assert any("carried over: " in line for line in found["remarks"])
+        return {name: (figures["allocated"]["samples"], figures["alive"]["samples"])
+                for name, figures in [("sum", found["sum"]), *(
+                    (row["function"]["name"], row["self"]) for row in found["rows"])]}
+
+    assert sums() == {"sum": (1, 2), "g": (1, 0), "h": (0, 1), "[stack lost]": (0, 1)}
+    assert sums("--function", "h", "--fate", "alive") == {"sum": (0, 1), "h": (0, 1)}
+    assert sums("--at", "0.00000001")["sum"] == (1, 4)
+
+
+def test_pprof_has_them_in_use(tmp_path: pathlib.Path) -> None:
+    profile = readers.read(*write(tmp_path, app=third()))
+    found = {profile.function(profile.stacks[part.stack][-1].address).name
+             if part.stack >= 0 else "": value
+             for part, value in values(profile).items()}
+    assert {name: (round(value.objects), value.alive_bytes > 0)
+            for name, value in found.items()} == {
+        "g": (16, False), "h": (0, True), "": (0, True)}
+    expected = 48 / probability(48, 1000, "exponential")
+    assert found["h"].alive_bytes == pytest.approx(expected)
+
+
+def test_two_parts_are_compared_by_what_is_alive(tmp_path: pathlib.Path) -> None:
+    """And what is freed of what was carried over is not."""
+    profile = readers.read(*write(tmp_path, app=third()))
+    alive_at = {at: sorted(
+        c.size for c in diff.moment(profile, at).samples.carried
+        if c.fate == ALIVE) for at in (10, 45)}
+    assert alive_at == {10: [16, 24, 48], 45: [16, 48]}
+
+
+def test_filters_choose_among_them(tmp_path: pathlib.Path) -> None:
+    profile = readers.read(*write(tmp_path, app=third()))
+    chosen = select(profile, Selection(functions=("g", "h"), fates=(
+        "alive", "died-young")))
+    assert [c.size for c in chosen.samples.carried] == [48]
+    assert len(chosen.samples) == 1
+
+
+def test_processes_with_what_they_carry(tmp_path: pathlib.Path) -> None:
+    first = readers.read(*write(tmp_path, app=third()))
+    merged = processes.merge([processes.Read(first, "a", 0),
+                              processes.Read(first, "b", 1000)]).profile
+    carried = merged.samples.carried
+    assert len(carried) == 6
+    assert {c.ended for c in carried} == {-1, 40, 1040}
+    assert {merged.function(merged.stacks[c.stack][-1].address).name
+            for c in carried if c.stack >= 0} == {"h"}
+
+
+@pytest.mark.parametrize("payload", [
+    entry(1, 4, 1, 16, 1000, 0, 0), entry(1, 0, 1, 16, 1000, 0, 0),
+    entry(1, 2, 9, 16, 1000, 0, 0), entry(1, 2, 1, 0, 1000, 0, 0),
+    entry(1, 2, 1, 16, 0, 0, 0), entry(1, 2, 1, 16), entry(2, 2), "@"])
+def test_damaged_carried(tmp_path: pathlib.Path, payload: str) -> None:
+    log = third()
+    log.block("carried", payload)
+    with pytest.raises(ProfileError, match="a block of carried that are none"):
+        readers.read(*write(tmp_path, app=log))
+
+
+def test_something_unknown_that_is_carried(tmp_path: pathlib.Path) -> None:
+    log = third()
+    log.block("carried", entry(7, 1, 2, 3, 4))
+    profile = readers.read(*write(tmp_path, app=log))
+    assert profile.unknown == {"carried/7": 1}
+
+
+def test_diff_of_the_first_part_and_a_later_one(
+        tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each alone, though the first one's name otherwise means all of them."""
+    one, two = write(tmp_path, app=first(), app_w2=second())
+    assert cli.main(["diff", one, two]) in (0, None)
+    out = capsys.readouterr().out
+    assert "app.vmprof: 3 samples" in out and "app.w2.vmprof: 1 sample" in out
+
+
+def test_leaks_begin_with_what_is_carried_over(tmp_path: pathlib.Path) -> None:
+    (path,) = write(tmp_path, app=third())
+    objects = leaks.OldObjects()
+    readers.read_into(path, objects)
+    assert sorted(zip(objects.size, objects.collected, objects.freed)) == [
+        (16, 40, -1), (24, -1, 40), (48, -1, -1)]
+
+
+def test_the_firefox_profiler_s_file_says_what_it_lacks(
+        tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path,) = write(tmp_path, app=third())
+    assert cli.main([path, "-o", str(tmp_path / "app.json")]) in (0, None)
+    assert capsys.readouterr().err.startswith(
+        "vmprof-convert: not in there: 3 sampled objects of earlier parts")

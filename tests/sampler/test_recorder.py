@@ -31,7 +31,7 @@ def test_threads_take_samples(tmp_path: pathlib.Path, sanitizer: str) -> None:
         text=True, capture_output=True)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     for path, line in zip((file, tmp_path / "profile.2"),
-                          done.stdout.splitlines()):
+                          done.stdout.splitlines()[:2]):
         samples, lost, size, time_samples = map(int, line.split())
         profile = readers.read(path)
         assert profile.end_time is not None
@@ -42,7 +42,20 @@ def test_threads_take_samples(tmp_path: pathlib.Path, sanitizer: str) -> None:
         sizes = profile.samples.size
         assert (sum(map(bool, sizes)), sum(sizes)) == (samples, size)
         assert lost == samples // 100
-    assert len(done.stdout.splitlines()) == 2
+    *lines, in_parts = done.stdout.splitlines()
+    assert len(lines) == 2
+    parts = [readers.read(tmp_path / ("profile.part.%d" % number))
+             for number in range(1, 51)]
+    whole = readers.read([tmp_path / ("profile.part.%d" % number)
+                          for number in range(1, 51)])
+    samples, lost, size, time_samples = map(int, in_parts.split())
+    for column in ([s for part in parts for s in part.samples.size],
+                   whole.samples.size):
+        assert (len(column), sum(map(bool, column)), sum(column)) == (
+            samples + time_samples, samples, size)
+    assert sum(part.moments[-1].lost for part in parts) == lost == samples // 100
+    assert sum(part.lost_stacks for part in parts) == lost
+    assert all(part.end_time is not None for part in parts)
     forked = readers.read(tmp_path / "profile.forked")
     assert forked.settings["children"] == "1"
     assert forked.end_time is not None and not forked.samples

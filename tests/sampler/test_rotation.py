@@ -508,26 +508,6 @@ def test_next_profile_that_cannot_be_written(stock_pypy: PyPy) -> None:
     assert profile.moments[-1].allocated == counted["allocated"]
 
 
-def test_file_too_large_for_the_next_one(stock_pypy: PyPy) -> None:
-    run = stock_pypy.run(WORK + """
-    import resource, signal
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    session = vmprof_allocation.start(window(1), 4096, gaps="fixed")
-    work(1000)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
-    print(refused(session.rotate, window(2)))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2**30, resource.RLIM_INFINITY))
-    print(os.path.exists(window(2)))
-    work(1000)
-    session.rotate(window(2))
-    session.stop()
-    """)
-    assert run.out.splitlines() == [
-        "the next profile can't be written: File too large; the present one goes on",
-        "False"]
-    assert len(windows(stock_pypy.folder)) == 2
-
-
 def test_profile_that_could_not_be_ended(stock_pypy: PyPy) -> None:
     """The next one begins all the same, and has what is sampled from then on."""
     run = stock_pypy.run(WORK + """
@@ -550,7 +530,7 @@ def test_profile_that_could_not_be_ended(stock_pypy: PyPy) -> None:
 
 
 def test_what_cannot_rotate(stock_pypy: PyPy) -> None:
-    """A pipe, and what another engine writes."""
+    """A pipe, what tracemalloc keeps, and what another engine writes."""
     run = stock_pypy.run(WORK + """
     import threading
     os.mkfifo("pipe")
@@ -560,11 +540,22 @@ def test_what_cannot_rotate(stock_pypy: PyPy) -> None:
     print(refused(session.rotate, window(2)))
     session.stop()
     reader.join()
+    from vmprof_allocation import tracemalloc
+    from vmprof_allocation.engines.hook.engine import engine
+    from vmprof_allocation.settings import Settings
+    tracemalloc.start()
+    print(refused(vmprof_allocation.rotate, window(2)))
+    print(refused(engine().rotate, 0, Settings(1, 1, in_memory=True), None, 2))
+    tracemalloc.stop()
+    print(refused(engine().rotate, 0, Settings(1, 1), None, 2))
     from vmprof_allocation.engines.builtin import BuiltinEngine
     print(refused(BuiltinEngine(None).rotate, 1, None, None, 2))
     """)
     assert run.err == ""
-    pipe, builtin = run.out.splitlines()
+    pipe, not_started, in_memory, is_off, builtin = run.out.splitlines()
+    assert not_started == "allocation sampling is not on; call start() first"
+    assert in_memory == "what tracemalloc keeps is in memory, and has one part"
+    assert is_off == "allocation sampling is not on"
     assert re.match("the profile goes to a pipe, 'pipe', and ends with the run", pipe)
     assert builtin == ("the builtin engine can't begin another profile while it "
                        "samples; stop, and start again")

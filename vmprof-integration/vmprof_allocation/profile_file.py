@@ -54,18 +54,11 @@ class ProfileFile:
         interrupted.  It is for writing only: with an end of it to read, we would
         wait for ourselves when the reader has left."""
         try:
-            if self.is_pipe():
-                assert self.path is not None
+            if self.path is not None and stat.S_ISFIFO(
+                    os.stat(self.path).st_mode):
                 self.fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
         except OSError:
             pass            # open() tells
-
-    def is_pipe(self) -> bool:
-        try:
-            return self.path is not None and stat.S_ISFIFO(
-                os.stat(self.path).st_mode)
-        except OSError:
-            return False
 
     def open(self) -> None:
         """Make sure of it.  Raises AllocationSamplingError; then it is closed."""
@@ -101,14 +94,6 @@ class ProfileFile:
             raise AllocationSamplingError(
                 "can't write the profile to %r: %s"
                 % (self.path, e.strerror)) from None
-
-    def is_same(self, path: str) -> bool:
-        """As the one at `path`."""
-        try:
-            status = os.stat(path)
-        except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == self._file
 
     def is_regular(self) -> bool:
         return stat.S_ISREG(os.fstat(self.fd).st_mode)
@@ -147,14 +132,11 @@ class ProfileFile:
         if self.is_ours():
             os.close(self.fd)
 
-    def discard(self) -> None:
-        """Remove the file of a run that did not begin."""
-        if self._is_new and self.path is not None:
+    def discard(self, *, always: bool = False) -> None:
+        """Remove the file of a run that did not begin, if it is new."""
+        if self.path is not None and (self._is_new or always):
             self._is_new = False
-            self.remove()
-
-    def remove(self) -> None:
-        try:
-            os.unlink(self.path or "")
-        except OSError:
-            pass
+            try:
+                os.unlink(self.path)
+            except OSError:
+                pass

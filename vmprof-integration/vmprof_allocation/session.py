@@ -193,56 +193,13 @@ class Session:
         present one goes on, and is still `self.output`; or if the one that ended is
         not complete, then the next one has begun.
         """
-        from vmprof_allocation.parsing import check_output
-        path = check_output(output)
         with Section(_lock):
-            engine = self._engine
-            if engine is None or self._pid != os.getpid():
+            from vmprof_allocation import rotation
+            if self._engine is None or self._pid != os.getpid():
                 raise AllocationSamplingError(
                     "allocation sampling is not on; call start() first")
-            if self._file is None:
-                raise AllocationSamplingError(
-                    "this process was forked from the one that began to sample, and "
-                    "has one profile; call start() in it to have several")
-            if self._run is None:
-                raise AllocationSamplingError(
-                    "the profile goes to a pipe, %r, and ends with the run; write "
-                    "to files to have several" % self.output)
-            self._rotate(engine, self._file, self._run, path)
-
-    def _rotate(self, engine: Engine, file: ProfileFile, run: Processes,
-                path: str) -> None:
-        following = ProfileFile(path)
-        if following.is_pipe():
-            raise AllocationSamplingError(
-                "%r is a pipe; rotate() needs a file" % path)
-        if file.is_same(path):
-            raise AllocationSamplingError(
-                "%r is the profile that is being written; choose another file for "
-                "the next one" % path)
-        following.open()
-        try:
-            incomplete = engine.rotate(following.fd, self.settings, run,
-                                       self._part + 1)
-        except BaseException:
-            if engine.writes_to(following.fd):
-                self._go_on_in(following)
-                file.close()
-            else:
-                following.close()
-                following.discard()
-            raise
-        self._go_on_in(following)
-        try:
-            if file.is_ours():
-                file.check()
-        except AllocationSamplingError as e:
-            incomplete = str(e)
-        file.close()
-        if incomplete:
-            raise AllocationSamplingError(
-                "the profile %r is not complete: %s; sampling goes on, in %r"
-                % (file.path, incomplete, path))
+            rotation.rotate(self._engine, self.settings, self._run, self._file,
+                            self._part + 1, output, self._go_on_in)
 
     def _go_on_in(self, file: ProfileFile) -> None:
         self._file, self.output = file, file.path
@@ -292,7 +249,7 @@ class Session:
             self._file.check()
             if (self._processes is not None and samples == 0
                     and self._part == 1):
-                self._file.remove()     # a child that has nothing to tell
+                self._file.discard(always=True)     # a child has nothing to tell
 
     def _close(self) -> None:
         if self._engine is None:

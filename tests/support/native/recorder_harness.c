@@ -7,7 +7,8 @@
  * many bytes they stand for, and how many time samples there are.
  *
  * Then a child is forked, in which nothing may be left of it, and another
- * profile is written, to PROFILE.2, by the same threads.
+ * profile is written, to PROFILE.2, by the same threads; and one more in parts, to
+ * PROFILE.part.1 and so on, of which each goes on where the one before it ended.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -22,6 +23,7 @@
 
 #include "file_sink.h"
 #include "recorder.h"
+#include "stack_table.h"
 
 #define CHECK(condition) \
     do { if (!(condition)) failed(#condition, __LINE__); } while (0)
@@ -29,8 +31,8 @@
 #define ALLOCATING      3       /* threads */
 #define TIMED           2
 #define SAMPLES         20000   /* of each thread */
-#define STACKS          300
 #define LOST            100     /* of this many, one has no stack */
+#define PARTS           50
 
 static void failed(const char *what, int where)
 {
@@ -39,18 +41,27 @@ static void failed(const char *what, int where)
 }
 
 static const char *head, *trailer;
+static int stacks = 300;
+static int64_t kept_stacks;
 static int goes_on;
 /* The program's: allocations come one at a time.  Time samples don't ask. */
 static pthread_mutex_t gil = PTHREAD_MUTEX_INITIALIZER;
 
+static size_t from_hex(const char *hex, unsigned char *bytes, size_t room)
+{
+    size_t i, size = strlen(hex) / 2;
+
+    CHECK(size <= room);
+    for (i = 0; i < size; i++)
+        CHECK(sscanf(hex + 2 * i, "%2hhx", bytes + i) == 1);
+    return size;
+}
+
 static void records(const char *hex)
 {
     unsigned char bytes[4096];
-    size_t i, size = strlen(hex) / 2;
+    size_t size = from_hex(hex, bytes, sizeof bytes);
 
-    CHECK(size <= sizeof bytes);
-    for (i = 0; i < size; i++)
-        CHECK(sscanf(hex + 2 * i, "%2hhx", bytes + i) == 1);
     recorder_lock();
     profile_log_bytes(bytes, size);
     recorder_unlock();
@@ -80,7 +91,7 @@ static void walk(void)
 {
     CHECK(recorder_has_lock());
     if (current % LOST != 0)
-        CHECK(take_stack(current % STACKS));
+        CHECK(take_stack(current % stacks));
     (void)recorder_has_new_stacks();
 }
 
@@ -88,7 +99,7 @@ static void *allocate(void *ignored)
 {
     (void)ignored;
     for (current = 1; current <= SAMPLES; current++) {
-        uint64_t key = current % 2 ? 0 : (uint64_t)(current % STACKS + 1);
+        uint64_t key = current % 2 ? 0 : (uint64_t)(current % stacks + 1);
         int64_t sample;
         if (current % LOST == 0)
             key = 0;            /* a known one is never lost */
@@ -97,6 +108,11 @@ static void *allocate(void *ignored)
         CHECK(sample > 0);
         CHECK(!recorder_has_lock());
         CHECK(recorder_next_interval() > 0);
+        if (current % 3 == 0) {
+            recorder_lock();
+            profile_log_want(recorder_sampled_stack());
+            recorder_unlock();
+        }
         if (current % 10 == 0) {
             CHECK(recorder_begin_facts(current));
             CHECK(recorder_has_lock());
@@ -120,7 +136,7 @@ static void *take_time_samples(void *ignored)
         if (recorder_begin_time_sample(i % 2)) {
             /* the handler of another signal, that comes meanwhile */
             CHECK(!recorder_begin_time_sample(1));
-            CHECK(take_stack(i % STACKS));
+            CHECK(take_stack(i % stacks));
             recorder_end_time_sample();
         }
     return NULL;
@@ -183,6 +199,91 @@ static void run(const char *path)
            recorder_counts.time_samples);
 }
 
+/* Each stack that was wanted is there, once, also if the table was full meanwhile. */
+static int64_t define_kept(void)
+{
+    static struct stack_kept kept;
+    int64_t count = 0;
+
+    memset(&kept, 0, sizeof kept);
+    recorder_lock();
+    while (stack_table_next_kept(&kept)) {
+        const int64_t *words = kept.word + STACK_MAX_WORDS - kept.count;
+        CHECK(kept.count == 4 && words[0] == 1 && words[1] % 8 == 0 &&
+              words[1] > 0 && words[1] <= 8 * stacks && words[2] == 1 &&
+              words[3] == 8);
+        CHECK(kept.number > 0);
+        CHECK(profile_log_define(words, kept.count) > 0);
+        count++;
+    }
+    stack_table_drop();
+    recorder_unlock();
+    return count;
+}
+
+static void rotate(struct file_sink *file, int number, const char *path)
+{
+    static const struct timespec pause = { 0, 2000000 };
+    unsigned char next_head[4096], end[64];
+    char name[4200], settings[64];
+    struct profile_log_next next;
+    int fd;
+
+    memset(&next, 0, sizeof next);
+    nanosleep(&pause, NULL);
+    snprintf(name, sizeof name, "%s.part.%d", path, number);
+    snprintf(settings, sizeof settings, "engine=harness;part=%d", number);
+    fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0666);
+    CHECK(fd >= 0 && file_sink_open(file, fd) == 0);
+    next.sink = &file->sink;
+    next.settings = settings;
+    next.head = next_head;
+    next.head_size = from_hex(head, next_head, sizeof next_head);
+    next.trailer = end;
+    next.trailer_size = from_hex(trailer, end, sizeof end);
+    pthread_mutex_lock(&gil);
+    recorder_lock();
+    CHECK(profile_log_begin_next(&next, recorder_now()) == 0);
+    recorder_unlock();
+    recorder_rotate(&next);
+    kept_stacks += define_kept();
+    pthread_mutex_unlock(&gil);
+    CHECK(next.ended == 0);
+}
+
+static void run_in_parts(const char *path)
+{
+    static struct file_sink files[PARTS + 1];
+    pthread_t thread[ALLOCATING + TIMED];
+    char name[4200];
+    int i, fd;
+
+    stacks = SAMPLES;           /* more than the table holds */
+    snprintf(name, sizeof name, "%s.part.1", path);
+    fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0666);
+    CHECK(fd >= 0 && file_sink_open(&files[1], fd) == 0);
+    recorder_open(&files[1].sink, totals);
+    records(head);
+    CHECK(recorder_start("engine=harness;clock=1") == 0);
+    for (i = 0; i < ALLOCATING + TIMED; i++)
+        CHECK(pthread_create(thread + i, NULL, i < ALLOCATING
+                             ? allocate : take_time_samples, NULL) == 0);
+    for (i = 2; i <= PARTS; i++) {
+        rotate(&files[i], i, path);
+        close(files[i - 1].fd);
+    }
+    for (i = 0; i < ALLOCATING + TIMED; i++)
+        CHECK(pthread_join(thread[i], NULL) == 0);
+    recorder_stop();
+    records(trailer);
+    CHECK(recorder_close() == 0);
+    CHECK(kept_stacks > 0);
+    close(files[PARTS].fd);
+    printf("%" PRId64 " %" PRId64 " %d %" PRId64 "\n", recorder_counts.samples,
+           recorder_counts.lost, ALLOCATING * SAMPLES * 16,
+           recorder_counts.time_samples);
+}
+
 static void fork_a_child(const char *path)
 {
     static struct file_sink file;
@@ -227,5 +328,6 @@ int main(int arguments, char **argument)
     run(argument[1]);
     fork_a_child(forked);
     run(second);
+    run_in_parts(argument[1]);
     return 0;
 }

@@ -307,32 +307,14 @@ class HookEngine(Engine):
         with self._section():
             if not self._is_followed():
                 raise AllocationSamplingError("allocation sampling is not on")
+            from vmprof_allocation.engines.hook import rotation
             empty(fd)
             for thread, name in names.of_threads():
                 self._name(thread, name)
-            ended = self._rotate(fd, self._describe(settings, processes, part))
-            return os.strerror(ended) if ended else ""
-
-    def _rotate(self, fd: int, settings: str) -> int:
-        """Returns the errno that ended the profile before its time; or 0."""
-        assert self._place is not None
-        ended = self._place.ffi.new("int *")
-        try:
-            error = self._lib.hook_rotate(fd, settings.encode("ascii"))
-            for _ in range(100):
-                if error or self._lib.hook_rotated(ended) >= 0:
-                    break
-                _knock()
-        finally:
-            # or else the next collection would do it; whoever was about to, has
-            is_forgotten = self._lib.hook_forget_rotation()
-        if not error:
-            error = errno.EBUSY if is_forgotten else self._lib.hook_rotated(ended)
-        if error:
-            raise AllocationSamplingError(
-                "the next profile can't be written: %s; the present one goes on"
-                % os.strerror(error))
-        return int(ended[0])
+            assert self._place is not None
+            return rotation.rotate(
+                self._lib, self._place.ffi.new("int *"), _knock, fd, settings,
+                self._describe(settings, processes, part))
 
     def writes_to(self, fd: int) -> bool:
         return self._pid == os.getpid() and bool(self._lib.hook_writes_to(fd))

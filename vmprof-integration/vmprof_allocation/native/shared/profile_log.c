@@ -561,6 +561,8 @@ void profile_log_rotate(struct profile_log_next *next)
     log.totals(&log.before);
     forget_waiting();
     stack_table_turn();
+    /* readers want to know where the samples' numbers go on */
+    flush(log.newest, 1);
 }
 
 int profile_log_error(void)

@@ -1,0 +1,43 @@
+"""The hook engine's profile ends, and the next one begins: native/hook/hook.h."""
+from __future__ import annotations
+
+import errno
+import os
+
+from vmprof_allocation.errors import AllocationSamplingError
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from vmprof_allocation.settings import Settings
+
+#: a thread may be inside the GC, and leaves it when another one comes by
+MOST_KNOCKS = 100
+
+
+def rotate(lib: Any, ended: Any, knock: Callable[[], None], fd: int,
+           settings: Settings, description: str) -> str:
+    """Engine.rotate(); `ended` is room for an int of C's, `description` the next
+    profile's settings."""
+    if settings.in_memory:
+        raise AllocationSamplingError(
+            "what tracemalloc keeps is in memory, and has one part")
+    try:
+        error = lib.hook_rotate(fd, description.encode("ascii"))
+        for _ in range(MOST_KNOCKS):
+            if error or lib.hook_rotated(ended) >= 0:
+                break
+            knock()
+    finally:
+        # or else the next collection would do it; whoever was about to, has
+        is_forgotten = lib.hook_forget_rotation()
+    if not error:
+        error = errno.EBUSY if is_forgotten else lib.hook_rotated(ended)
+    if error:
+        raise AllocationSamplingError(
+            "the next profile can't be written: %s; the present one goes on"
+            % os.strerror(error))
+    return os.strerror(ended[0]) if ended[0] else ""

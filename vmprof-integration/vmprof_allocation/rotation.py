@@ -1,0 +1,64 @@
+"""One profile ends, and the next one of the run begins: Session.rotate()."""
+from __future__ import annotations
+
+import os
+import stat
+
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.parsing import check_output
+from vmprof_allocation.profile_file import ProfileFile, file_id
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vmprof_allocation.engines.base import Engine
+    from vmprof_allocation.processes import Processes
+    from vmprof_allocation.settings import Settings
+
+
+def rotate(engine: Engine, settings: Settings, run: Processes | None,
+           file: ProfileFile | None, part: int, output: object,
+           go_on_in: Callable[[ProfileFile], None]) -> None:
+    """From `file`, which is the session's, to `output`, which becomes number `part`
+    of the `run`; `go_on_in` is told of it at once."""
+    path = check_output(output)
+    if file is None:
+        raise AllocationSamplingError(
+            "this process was forked from the one that began to sample, and has one "
+            "profile; call start() in it to have several")
+    if run is None:
+        raise AllocationSamplingError(
+            "the profile goes to a pipe, %r, and ends with the run; write to files "
+            "to have several" % file.path)
+    following = ProfileFile(path)
+    status = os.stat(path) if os.path.exists(path) else None
+    if status is not None and stat.S_ISFIFO(status.st_mode):
+        raise AllocationSamplingError("%r is a pipe; rotate() needs a file" % path)
+    if status is not None and (status.st_dev, status.st_ino) == file_id(file.fd):
+        raise AllocationSamplingError(
+            "%r is the profile that is being written; choose another file for the "
+            "next one" % path)
+    following.open()
+    try:
+        incomplete = engine.rotate(following.fd, settings, run, part)
+    except BaseException:
+        if engine.writes_to(following.fd):
+            go_on_in(following)
+            file.close()
+        else:
+            following.close()
+            following.discard()
+        raise
+    go_on_in(following)
+    try:
+        if file.is_ours():
+            file.check()
+    except AllocationSamplingError as e:
+        incomplete = str(e)
+    file.close()
+    if incomplete:
+        raise AllocationSamplingError(
+            "the profile %r is not complete: %s; sampling goes on, in %r"
+            % (file.path, incomplete, path))
