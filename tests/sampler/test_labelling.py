@@ -76,7 +76,8 @@ def test_each_thread_has_its_own(stock_pypy: PyPy) -> None:
         for thread in threads: thread.join()
     """, "16k")
     found = made(run.profile())
-    for name, count in [("main", 500), *(("t%d" % i, 1000 * (i + 1)) for i in range(4))]:
+    wanted = {"main": 500, **{"t%d" % i: 1000 * (i + 1) for i in range(4)}}
+    for name, count in wanted.items():
         p = probability(SIZE + 32, 16384, "exponential")
         assert abs(found[name] - count) < SIGMAS * (count * (1 - p) / p) ** 0.5, found
 

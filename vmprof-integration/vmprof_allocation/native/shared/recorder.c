@@ -2,9 +2,7 @@
 #include "recorder.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -12,6 +10,7 @@
 #include <unistd.h>
 
 #include "figures.h"
+#include "flusher.h"
 #include "invariant.h"
 #include "pace.h"
 
@@ -467,76 +466,17 @@ static void note_figures(const struct figure *figures, int count)
         facts_figure(figures[i].kind, profile_log_time(now), figures[i].value);
 }
 
-/* ____________________________________________________________ */
-/* A program that stopped allocating may be killed later: its last samples
-   must not wait for the next one. */
-
-#define PERIOD          100000000       /* ns */
-
-static pthread_t flusher;
-static int has_flusher;
-static pthread_mutex_t flusher_mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t flusher_wakes;
-static int flusher_ends;
-
-static void *run_flusher(void *ignored)
+static void look_for_what_waits(void)
 {
     struct figure figures[FIGURES_KINDS];
-    struct timespec wake;
-    int count;
+    int count = figures_read(figures, 0);
 
-    (void)ignored;
-    pthread_mutex_lock(&flusher_mutex);
-    while (!flusher_ends) {
-        clock_gettime(CLOCK_MONOTONIC, &wake);
-        wake.tv_nsec += PERIOD;
-        if (wake.tv_nsec >= 1000000000) {
-            wake.tv_nsec -= 1000000000;
-            wake.tv_sec++;
-        }
-        pthread_cond_timedwait(&flusher_wakes, &flusher_mutex, &wake);
-        count = figures_read(figures, 0);
-        recorder_lock();
-        note_children();
-        note_figures(figures, count);
-        if (profile_log_due(now_ns()))
-            profile_log_flush(now_ns());
-        recorder_unlock();
-    }
-    pthread_mutex_unlock(&flusher_mutex);
-    return NULL;
-}
-
-static int start_flusher(void)
-{
-    pthread_condattr_t attributes;
-    sigset_t all, before;
-    int error;
-
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&flusher_wakes, &attributes);
-    pthread_condattr_destroy(&attributes);
-    flusher_ends = 0;
-    sigfillset(&all);       /* the program's signals are not for it */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&flusher, NULL, run_flusher, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    has_flusher = (error == 0);
-    return error;
-}
-
-static void stop_flusher(void)
-{
-    /* only one thread may join another */
-    if (!__sync_bool_compare_and_swap(&has_flusher, 1, 0))
-        return;
-    pthread_mutex_lock(&flusher_mutex);
-    flusher_ends = 1;
-    pthread_cond_signal(&flusher_wakes);
-    pthread_mutex_unlock(&flusher_mutex);
-    pthread_join(flusher, NULL);
-    pthread_cond_destroy(&flusher_wakes);
+    recorder_lock();
+    note_children();
+    note_figures(figures, count);
+    if (profile_log_due(now_ns()))
+        profile_log_flush(now_ns());
+    recorder_unlock();
 }
 
 /* ____________________________________________________________ */
@@ -570,7 +510,7 @@ int recorder_start(const char *settings)
     note_figures(figures, count);
     error = profile_log_error();
     if (error == 0)
-        error = start_flusher();    /* which waits for the lock */
+        error = flusher_start(look_for_what_waits);    /* which waits for the lock */
     /* until then this process may still become one that its parent counts */
     if (error == 0)
         expect_children();
@@ -583,7 +523,7 @@ void recorder_stop(void)
     struct figure figures[FIGURES_KINDS];
     int count;
 
-    stop_flusher();
+    flusher_stop();
     count = figures_read(figures, 1);
     recorder_lock();
     if (is_open && !is_stopped) {
@@ -617,7 +557,7 @@ int recorder_close(void)
 {
     int error;
 
-    stop_flusher();
+    flusher_stop();
     recorder_lock();
     error = profile_log_close();
     if (is_open) {
@@ -642,8 +582,7 @@ int recorder_forget(void)
         return 0;
     is_counted = 0;
     figures_close();
-    has_flusher = 0;
-    pthread_mutex_init(&flusher_mutex, NULL);
+    flusher_forget();
     profile_log_forget();
     is_open = 0;
     last_stack = 0;

@@ -1,0 +1,17 @@
+#pragma once
+/* A thread that looks now and then whether something waits to be written: a program
+ * that stopped allocating may be killed later, and its last samples must not wait for
+ * the next one. */
+
+#pragma GCC visibility push(hidden)
+
+/* Call 'look' ten times a second, until flusher_stop().  Returns 0 or an errno. */
+int flusher_start(void (*look)(void));
+
+/* Returns when it has ended.  Harmless if there is none. */
+void flusher_stop(void);
+
+/* In a forked child, which has no such thread */
+void flusher_forget(void);
+
+#pragma GCC visibility pop
