@@ -22,6 +22,21 @@ def allow_tracing() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
 
 
+#: attach, many times, without what a command line has around it
+_OFTEN = """
+import os, sys, tempfile
+from vmprof_allocation.attach import command, target
+from vmprof_allocation.parsing import make_settings
+command._say = lambda message: None
+for i in range(int(sys.argv[2])):
+    with tempfile.TemporaryDirectory() as folder:
+        ended = command.attach(
+            target.Target(int(sys.argv[1])), folder, make_settings("64k", follow=False),
+            os.path.abspath("out.vmprof"), 0.005, 60)
+    assert not ended, ended
+"""
+
+
 class Running:
     """A program that says "ready", and ends when its stdin does."""
 
@@ -43,11 +58,31 @@ class Running:
         assert run.code == 0, run.err
         return run
 
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """attach, and wait until it samples."""
+        process = subprocess.Popen(
+            [PYPY, "-m", "vmprof_allocation", "attach", str(self.pid), *arguments],
+            cwd=self._pypy.folder, env=self._pypy.environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith(
+            "vmprof_allocation: sampling process %d" % self.pid), line
+        return process
+
+    def attach_often(self, times: int) -> None:
+        run = self._pypy.command("-c", _OFTEN, str(self.pid), str(times), timeout=3600)
+        assert run.code == 0, run.err
+
     def ask(self, question: str = "") -> str:
         """Write a line, and read one."""
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
         self.process.stdin.write(question + "\n")
         self.process.stdin.flush()
+        return self.read()
+
+    def read(self) -> str:
+        assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
     def end(self) -> str:

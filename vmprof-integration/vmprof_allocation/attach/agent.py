@@ -3,10 +3,8 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import socket
 import struct
-import tempfile
 import time
 
 from vmprof_allocation.errors import AllocationSamplingError
@@ -26,30 +24,23 @@ _CREDENTIALS = struct.Struct("=iII")
 class Agent:
     """A context manager: who is not stopped stops at its end."""
 
-    def __init__(self, pid: int, uid: int, gid: int):
-        """`uid` and `gid` are those of the process `pid`, which is to call."""
+    def __init__(self, pid: int, folder: str):
+        """The process `pid` is to call, at a socket in `folder`, which is its own."""
         self._pid = pid
         self._connection: socket.socket | None = None
-        try:
-            #: nobody else's
-            self.folder = tempfile.mkdtemp(prefix="vmprof-")
-        except OSError as e:
-            raise AllocationSamplingError(
-                "can't make a temporary folder: %s; name another place with TMPDIR"
-                % e.strerror) from None
-        self.path = os.path.join(self.folder, "socket")
+        self.path = os.path.join(folder, "socket")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._listener.bind(self.path)
             self._listener.listen(1)
-            if uid != os.geteuid():
-                for path in self.folder, self.path:
-                    os.chown(path, uid, gid)
+            owner = os.stat(folder)
+            if owner.st_uid != os.geteuid():
+                os.chown(self.path, owner.st_uid, owner.st_gid)
         except OSError as e:
             self.close()
             raise AllocationSamplingError(
                 "can't make a socket in %s: %s; name another place with TMPDIR"
-                % (self.folder, e.strerror)) from None
+                % (folder, e.strerror)) from None
 
     def __enter__(self) -> Agent:
         return self
@@ -61,7 +52,10 @@ class Agent:
         self._listener.close()
         if self._connection is not None:
             self._connection.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            os.unlink(self.path)
+        except OSError:
+            pass            # it was not made
 
     def accept(self, seconds: float) -> bool:
         """Wait for its call; False: it did not come."""

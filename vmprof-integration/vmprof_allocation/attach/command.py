@@ -4,8 +4,10 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from typing import NoReturn
 
@@ -81,34 +83,59 @@ def main(arguments: list[str]) -> int:
                     % (name, getattr(args, name)))
         settings = make_settings(args.allocation_sampling,
                                  lifetimes=not args.no_lifetimes, follow=False)
+        check_here()
         return _attach(args, settings)
     except AllocationSamplingError as e:
         print("vmprof_allocation: %s" % e, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return 130
+        # the program goes on; the agent ends what was begun
+        return 128 + signal.SIGINT
 
 
 def _attach(args: argparse.Namespace, settings: Settings) -> int:
-    check_here()
-    target = Target(args.pid, args.despite_seccomp)
-    tracer = Tracer()
-    knowledge = Interpreter().knowledge()
-    with Agent(target.pid, target.uid, target.gid) as agent:
-        for path in AGENT, agent.folder:
-            target.check_sees(path)
-        output = (os.path.join(agent.folder, "attached.vmprof")
-                  if args.output is None else
-                  os.path.abspath(check_output(args.output)))
-        run = _Run(target, agent, time.monotonic() + args.timeout)
-        run.enter(tracer, args.duration, settings, output, knowledge)
-        run.wait_for_start()
-        _say("sampling process %d for %g seconds; Ctrl-C ends it earlier"
-             % (target.pid, args.duration))
-        ended = run.wait_for_end()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with tempfile.TemporaryDirectory(prefix="vmprof-") as folder:
+        if args.output is None:
+            output = os.path.join(folder, "attached.vmprof")
+        else:
+            output = os.path.abspath(check_output(args.output))
+            _check_file(output)
+        target = Target(args.pid, args.despite_seccomp)
+        if target.uid != os.geteuid():
+            os.chown(folder, target.uid, target.gid)
+        ended = attach(target, folder, settings, output, args.duration, args.timeout)
         if ended:
             _say(ended)
         return _report(output, is_partial=bool(ended))
+
+
+def _check_file(output: str) -> None:
+    """The program would wait for a pipe's reader."""
+    if os.path.exists(output) and not os.path.isfile(output):
+        raise AllocationSamplingError(
+            "can't write the profile to %r: it is no file" % output)
+
+
+def attach(target: Target, folder: str, settings: Settings, output: str,
+           duration: float, timeout: float) -> str:
+    """Sample `target`, from where to where the command line says.  `folder` is one
+    that only it and we may look into.
+
+    Returns why the profile may be shorter than that, if it may.  Raises
+    AllocationSamplingError.
+    """
+    tracer = Tracer()
+    knowledge = Interpreter().knowledge()
+    with Agent(target.pid, folder) as agent:
+        for path in AGENT, folder:
+            target.check_sees(path)
+        run = _Run(target, agent, time.monotonic() + timeout)
+        run.enter(tracer, duration, settings, output, knowledge)
+        run.wait_for_start()
+        _say("sampling process %d for %g seconds; Ctrl-C ends it earlier"
+             % (target.pid, duration))
+        return run.wait_for_end()
 
 
 class _Run:

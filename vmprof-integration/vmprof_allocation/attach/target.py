@@ -20,6 +20,10 @@ _FUNCTIONS = "pthread_create", "dlopen", "dlsym", "__errno_location"
 _OTHER_MALLOC = re.compile(r"jemalloc|tcmalloc|mimalloc|hoard|scudo|lib[atlm]+san\.so")
 
 
+#: who may trace whom, where there is such a thing
+YAMA = "/proc/sys/kernel/yama/ptrace_scope"
+
+
 class Target:
     """Raises AllocationSamplingError if it can't be sampled."""
 
@@ -203,7 +207,7 @@ def refusal(pid: int, number: int | None) -> str:
 
 def _why_not() -> str:
     try:
-        with open("/proc/sys/kernel/yama/ptrace_scope") as file:
+        with open(YAMA) as file:
             scope = file.read().strip()
     except OSError:
         scope = "0"

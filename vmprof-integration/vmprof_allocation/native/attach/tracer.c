@@ -383,7 +383,8 @@ static int make_thread(const struct tracer_request *wanted)
     }
     if (error != ETIMEDOUT && error != ESRCH)
         unmap();
-    return error;
+    /* there is no room for a thread: trying again does not help */
+    return error == EAGAIN ? ENOMEM : error;
 }
 
 /* Nothing is to come between that can be kept away. */
