@@ -504,7 +504,7 @@ class Client(threading.Thread):
                 with connection, connection.makefile("rb") as answer:
                     connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
                     text = answer.read()
-                    assert text.startswith(b"HTTP/1.1 200") and len(text) > 19900
+                    assert b" 200 OK" in text and len(text) > 19900
                     self.answers += 1
         except Exception as e:
             self.problem = e
@@ -520,8 +520,7 @@ def test_children_are_not_followed(stock_pypy: PyPy) -> None:
                 child = os.fork()
                 if child == 0:
                     [bytes(1000) for i in range(100000)]
-                    print(sorted(os.readlink("/proc/self/fd/%s" % fd).split(":")[0]
-                                 for fd in os.listdir("/proc/self/fd")))
+                    print(len(os.listdir("/proc/self/fd")))
                     os._exit(7)
                 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
                 print(code)

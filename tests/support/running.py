@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import textwrap
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,12 +123,16 @@ def running(pypy: PyPy, source: str, *flags: str,
         [interpreter, *flags, "-u", "-c", textwrap.dedent(source)], cwd=pypy.folder,
         env=pypy.environment, text=True, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=allow_tracing)
+    # nothing here waits for ever
+    watchdog = threading.Timer(600, process.kill)
+    watchdog.start()
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line == "ready\n", process.communicate()
         yield Running(process, pypy)
     finally:
+        watchdog.cancel()
         process.kill()
         process.wait()
         for stream in process.stdin, process.stdout, process.stderr:
