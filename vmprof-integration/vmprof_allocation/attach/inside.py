@@ -23,9 +23,10 @@ def begin(fd: int, output: str, knowledge: str, interval: int, seed: int,
         session = Session(Settings(
             interval, seed, limit=limit if per_second or share else None,
             lifetimes=lifetimes, follow=False), output)
-        session.start(choose(knowledge))
-        _session = session
+        engine = choose(knowledge)
         _let_go()
+        session.start(engine)
+        _session = session
     except AllocationSamplingError as e:
         _tell(fd, "e%s" % e)
     except Exception as e:
@@ -37,6 +38,8 @@ def begin(fd: int, output: str, knowledge: str, interval: int, seed: int,
 def _let_go() -> None:
     """A program that used no threads would keep the GIL until it waits for something:
     we would not get it again.  PyPy gives it away from the first thread on."""
+    if not isinstance(_thread.start_new_thread, type(len)):
+        return              # gevent's makes no thread
     lock = _thread.allocate_lock()
     lock.acquire()
     _thread.start_new_thread(lock.release, ())

@@ -17,7 +17,12 @@ from vmprof_allocation.errors import AllocationSamplingError
 #: functions of libc that native/attach calls
 _FUNCTIONS = "pthread_create", "dlopen", "dlsym", "__errno_location"
 #: their locks are not libc's, which native/attach/safe_place.c is about
-_OTHER_MALLOC = re.compile(r"jemalloc|tcmalloc|mimalloc|hoard|scudo|lib[atlm]+san\.so")
+_OTHER_MALLOC = re.compile(
+    r"jemalloc|tcmalloc|mimalloc|hoard|scudo|heaptrack|vgpreload|libc_malloc_debug|"
+    r"libmemusage|lib(?:a|t|l|m|hwa)san\.so")
+#: system calls that are not made again when a thread was stopped meanwhile, but end
+#: with EINTR: epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait
+_ENDING = {"232", "281", "441", "128"}
 
 
 #: who may trace whom, where there is such a thing
@@ -175,14 +180,24 @@ class Target:
                 "run this inside of its container")
 
     def threads(self) -> list[int]:
-        """Their numbers, the main one's first.  Where there is no lock yet, that is
-        the only one that may make it."""
+        """Their numbers, those first that are stopped with the least notice.  Where
+        there is no lock yet, the main one is the only one that may make it."""
         try:
             found = sorted(map(int, os.listdir("/proc/%d/task" % self.pid)))
         except OSError:
             raise self._fail("has ended", "nothing of it was sampled") from None
-        found.sort(key=lambda tid: tid != self.pid)
-        return found[:1] if self.allocate[0] else found
+        if self.allocate[0]:
+            return [self.pid]
+        return sorted(found, key=self._notice)
+
+    def _notice(self, tid: int) -> int:
+        try:
+            with open("/proc/%d/task/%d/syscall" % (self.pid, tid)) as file:
+                number = file.read().partition(" ")[0].strip()
+        except OSError:
+            number = "running"
+        # who waits has nothing else to do
+        return 2 if number in _ENDING else 1 if number == "running" else 0
 
 
 def _read_status(pid: int | str) -> dict[str, str]:
@@ -201,6 +216,9 @@ def refusal(pid: int, number: int | None) -> str:
         return "process %d has ended; nothing of it was sampled" % pid
     if number == errno.ENOEXEC:
         return ("process %d has become another program meanwhile; try again" % pid)
+    if number == errno.ETIMEDOUT:
+        return ("process %d did not stop in time (it may wait for a disk); nothing of "
+                "it was sampled" % pid)
     return "process %d can't be attached to: %s; start it with vmprof" % (
         pid, os.strerror(number or 0))
 

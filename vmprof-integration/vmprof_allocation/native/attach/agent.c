@@ -169,7 +169,8 @@ void *agent_run(void *memory)
         agent.is_known_to_fork = pthread_atfork(NULL, NULL, forget_in_child) == 0;
     do_job(fd, frame);
     agent.fd = -1;
-    close(fd);
+    /* who sees the end may begin anew */
     __atomic_store_n(&agent.is_busy, 0, __ATOMIC_RELEASE);
+    close(fd);
     return NULL;
 }
