@@ -70,10 +70,11 @@ class AnyPythonWheel(bdist_wheel):
     def get_tag(self):
         """PyPI takes what says which glibc it needs, and no linux_x86_64."""
         _, _, platform_tag = super().get_tag()
-        for library in self.get_finalized_command("build_ext").get_outputs():
-            version = os.path.exists(library) and needed_glibc(library)
-            if version:
-                platform_tag = "manylinux_%d_%d_x86_64" % version
+        versions = [version for version in map(needed_glibc, filter(
+            os.path.exists,
+            self.get_finalized_command("build_ext").get_outputs())) if version]
+        if versions:
+            platform_tag = "manylinux_%d_%d_x86_64" % max(versions)
         return "py3", "none", platform_tag if SUPPORTED else "any"
 
 

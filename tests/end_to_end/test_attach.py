@@ -178,6 +178,27 @@ def test_a_sleep_in_c_goes_on(stock_pypy: PyPy) -> None:
         assert program.end() == "0\n"
 
 
+def test_signals_are_handled_meanwhile(stock_pypy: PyPy) -> None:
+    """One that comes while a thread stands still ends the system call that it waits
+    in, as it would have: each has its answer."""
+    with running(stock_pypy, """
+        import select, signal, sys
+        signal.signal(signal.SIGUSR1, lambda number, frame: print("handled"))
+        print("ready")
+        select.select([sys.stdin], [], [])
+        print("ended")
+    """) as program:
+        attaching = threading.Thread(target=program.attach_often, args=(20,))
+        attaching.start()
+        answers = 0
+        while attaching.is_alive():
+            program.process.send_signal(signal.SIGUSR1)
+            assert program.read() == "handled"
+            answers += 1
+        assert answers > 20
+        assert program.end() == "ended\n"
+
+
 def things(program: Running) -> tuple[object, ...]:
     return program.descriptors(), program.threads(), program.signals()
 

@@ -61,10 +61,11 @@ static void *map(size_t size)
 
 static struct frame *make_frame(void)
 {
-    struct frame *frame = map(sizeof *frame);
-    frame->code = (uint64_t)(uintptr_t)map(PAGE);
-    frame->code_size = PAGE;
-    frame->frame_size = sizeof *frame;
+    size_t size = PAGE + sizeof(struct frame);
+    char *memory = map(size);
+    struct frame *frame = (struct frame *)(memory + PAGE);
+    frame->memory = (uint64_t)(uintptr_t)memory;
+    frame->memory_size = size;
     memcpy(frame->socket, address.sun_path, sizeof frame->socket);
     return frame;
 }
@@ -77,8 +78,7 @@ static void begin(struct frame *frame)
 
 static void unmap(struct frame *frame)
 {
-    munmap((void *)(uintptr_t)frame->code, PAGE);
-    munmap(frame, sizeof *frame);
+    munmap((void *)(uintptr_t)frame->memory, frame->memory_size);
 }
 
 static int answer(void)
@@ -136,7 +136,7 @@ static void expect_asked(const char *what)
 static void test_time_is_over(void)
 {
     struct frame *frame = make_frame();
-    void *code = (void *)(uintptr_t)frame->code;
+    void *code = (void *)(uintptr_t)frame->memory;
     forget();
     begin(frame);
     int fd = answer();

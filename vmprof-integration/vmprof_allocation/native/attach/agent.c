@@ -39,8 +39,8 @@ static struct {
 
 /* What brought this here. */
 struct memory {
-    void *code, *frame;
-    size_t code_size, frame_size;
+    void *start;
+    size_t size;
 };
 
 static int64_t now(void)
@@ -110,16 +110,14 @@ static bool listen_for(int fd, int64_t milliseconds, const struct memory *memory
             continue;
         if (found < 0 || recv(fd, &what, 1, 0) != 1 || what != AGENT_UNMAP)
             return false;
-        munmap(memory->code, memory->code_size);
-        munmap(memory->frame, memory->frame_size);
+        munmap(memory->start, memory->size);
     }
 }
 
 static void do_job(int fd, struct frame *frame)
 {
     /* it may be gone, next */
-    struct memory memory = {(void *)(uintptr_t)frame->code, frame,
-                            frame->code_size, frame->frame_size};
+    struct memory memory = {(void *)(uintptr_t)frame->memory, frame->memory_size};
     struct agent_job job;
     char number[16];
     snprintf(number, sizeof number, "%d", fd);

@@ -29,8 +29,8 @@ struct frame {
     char function[64];
     /* who it calls */
     char socket[FRAME_MAX_SOCKET];
-    /* all that was mapped: the stopped thread's code; and this, with its stack */
-    uint64_t code, code_size, frame_size;
+    /* all that was mapped: the stopped thread's code, this, and its stack */
+    uint64_t memory, memory_size;
     char xstate[FRAME_MAX_XSTATE] __attribute__((aligned(64)));
 };
 

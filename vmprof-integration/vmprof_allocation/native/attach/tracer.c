@@ -6,6 +6,7 @@
 #include <cpuid.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,11 +26,14 @@
 /* for the stopped thread: nothing it calls takes a tenth of it */
 #define STACK_SIZE 65536
 #define FRAME_SIZE ((sizeof(struct frame) + PAGE - 1) / PAGE * PAGE)
+#define MEMORY_SIZE (PAGE + FRAME_SIZE + STACK_SIZE)
 /* of a system call that is on its way: it waits for no other thread */
 #define STEP_MILLISECONDS 5000
 /* a thread that waits in a system call is looked at this often */
 #define LOOK_MILLISECONDS 20
+#define SPINS 1000
 #define SYSCALL_STOP (SIGTRAP | 0x80)
+#define ALL_SIGNALS (~(uint64_t)0)
 #define CODE_64_BIT 0x33
 /* of the kernel, for a system call that is to be made again; user space sees none */
 #define ERESTARTSYS 512
@@ -39,16 +43,14 @@
 /* bytes of a function that are compared */
 #define SAME 16
 
-struct memory {
-    uint64_t code, code_size, frame, frame_size;
-};
-
 /* One at a time. */
 static struct {
     pid_t pid, tid;
-    struct user_regs_struct registers;
+    /* as it was stopped; and as it goes on if this process is killed meanwhile */
+    struct user_regs_struct registers, resumed;
     uint64_t mask;
-    struct memory memory;
+    /* what was mapped there: the code, the frame and its stack; or 0 */
+    uint64_t memory;
     sigset_t our_mask;
     /* somebody wants the process to stop, while it must not */
     bool is_to_stop;
@@ -69,7 +71,7 @@ static long request(int what, uintptr_t address, uintptr_t data)
 /* Returns 0, ETIMEDOUT, or ESRCH: the thread is gone. */
 static int wait_for_stop(int *status, int64_t deadline)
 {
-    for (;;) {
+    for (int i = 0;; i++) {
         pid_t found = waitpid(traced.tid, status, __WALL | WNOHANG);
         if (found < 0 && errno != EINTR)
             return ESRCH;
@@ -77,7 +79,11 @@ static int wait_for_stop(int *status, int64_t deadline)
             return WIFSTOPPED(*status) ? 0 : ESRCH;
         if (now() >= deadline)
             return ETIMEDOUT;
-        usleep(50);
+        /* most stops come at once, and the sooner it goes on the better */
+        if (i < SPINS)
+            sched_yield();
+        else
+            usleep(50);
     }
 }
 
@@ -223,8 +229,17 @@ static int run_until(uint64_t behind, struct user_regs_struct *registers)
     }
 }
 
+static int set(const struct user_regs_struct *registers, uint64_t mask)
+{
+    if (request(PTRACE_SETREGS, 0, (uintptr_t)registers) < 0
+            || request(PTRACE_SETSIGMASK, sizeof mask, (uintptr_t)&mask) < 0)
+        return errno;
+    return 0;
+}
+
 /* The stopped thread makes a system call, with the instruction that it made its own
-   with.  Returns its result, or -errno. */
+   with.  Returns its result, or -errno.  Between its beginning and its end is the only
+   time when the thread is lost if this process is killed. */
 static int64_t call(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
     struct user_regs_struct registers = traced.registers;
@@ -237,15 +252,12 @@ static int64_t call(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
     registers.r10 = d;
     registers.r8 = -1;
     registers.r9 = 0;
-    if (request(PTRACE_SETREGS, 0, (uintptr_t)&registers) < 0)
-        return -errno;
-    int error = run_until(traced.registers.rip, &registers);
+    int error = set(&registers, ALL_SIGNALS);
+    if (error == 0)
+        error = run_until(traced.registers.rip, &registers);
+    if (error == 0)
+        error = set(&traced.resumed, traced.mask);
     return error ? -error : (int64_t)registers.rax;
-}
-
-static int64_t map(size_t size, int protection)
-{
-    return call(SYS_mmap, 0, size, protection, MAP_PRIVATE | MAP_ANONYMOUS);
 }
 
 static int write_memory(uint64_t address, const void *from, size_t size)
@@ -282,10 +294,22 @@ static bool xstate_fits(void)
            && __get_cpuid_count(0xd, 0, &a, &b, &c, &d) && b <= FRAME_MAX_XSTATE;
 }
 
-static void fill(struct frame *frame, const struct tracer_request *request,
-                 uint64_t *resume)
+/* What the kernel does when no handler comes between. */
+static void resolve(void)
 {
-    struct user_regs_struct r = traced.registers;
+    struct user_regs_struct *r = &traced.resumed;
+    *r = traced.registers;
+    if (will_be_made_again(r)) {
+        r->rax = (int64_t)r->rax == -ERESTART_RESTARTBLOCK ? SYS_restart_syscall
+                                                           : r->orig_rax;
+        r->rip -= 2;
+    }
+    r->orig_rax = -1;
+}
+
+static void fill(struct frame *frame, const struct tracer_request *request)
+{
+    const struct user_regs_struct r = traced.resumed;
     frame->create = request->create;
     frame->open = request->open;
     frame->find = request->find;
@@ -295,21 +319,13 @@ static void fill(struct frame *frame, const struct tracer_request *request,
     snprintf(frame->library, sizeof frame->library, "%s", request->library);
     snprintf(frame->function, sizeof frame->function, "%s", request->function);
     snprintf(frame->socket, sizeof frame->socket, "%s", request->socket);
-    frame->code = traced.memory.code;
-    frame->code_size = traced.memory.code_size;
-    frame->frame_size = traced.memory.frame_size;
-    /* as the kernel does when no handler comes between */
-    if (will_be_made_again(&r)) {
-        r.rax = (int64_t)r.rax == -ERESTART_RESTARTBLOCK ? SYS_restart_syscall
-                                                         : r.orig_rax;
-        r.rip -= 2;
-    }
+    frame->memory = traced.memory;
+    frame->memory_size = MEMORY_SIZE;
     uint64_t registers[] = {r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10,
                             r.r9, r.r8, r.rax, r.rcx, r.rdx, r.rsi, r.rdi, r.eflags,
                             r.rsp};
     _Static_assert(sizeof registers == sizeof frame->registers, "all of them");
     memcpy(frame->registers, registers, sizeof registers);
-    *resume = r.rip;
 }
 
 /* Everything that the new thread needs is there then. */
@@ -318,51 +334,37 @@ static int write_all(const struct tracer_request *request)
     static struct frame frame;
     static char code[PAGE];
     size_t size = stub_end - stub_begin;
-    uint64_t resume;
     memset(&frame, 0, sizeof frame);
-    fill(&frame, request, &resume);
+    fill(&frame, request);
     memcpy(code, stub_begin, size);
-    memcpy(code + (stub_resume - stub_begin), &resume, sizeof resume);
-    int error = write_memory(traced.memory.code, code, size);
-    return error ? error : write_memory(traced.memory.frame, &frame, sizeof frame);
+    memcpy(code + (stub_resume - stub_begin), &traced.resumed.rip,
+           sizeof traced.resumed.rip);
+    int error = write_memory(traced.memory, code, size);
+    return error ? error : write_memory(traced.memory + PAGE, &frame, sizeof frame);
 }
 
-static void unmap(void)
+/* One piece, as that is one call: PyPy's JIT asks for such memory, too. */
+static int map(void)
 {
-    struct memory *memory = &traced.memory;
-    if (memory->code)
-        call(SYS_munmap, memory->code, memory->code_size, 0, 0);
-    if (memory->frame)
-        call(SYS_munmap, memory->frame, memory->frame_size, 0, 0);
-    memory->code = memory->frame = 0;
-}
-
-static int map_all(void)
-{
-    struct memory *memory = &traced.memory;
-    memory->code_size = PAGE;
-    memory->frame_size = FRAME_SIZE + STACK_SIZE;
-    int64_t at = map(memory->code_size, PROT_READ | PROT_EXEC);
+    int64_t at = call(SYS_mmap, 0, MEMORY_SIZE, PROT_READ | PROT_WRITE | PROT_EXEC,
+                      MAP_PRIVATE | MAP_ANONYMOUS);
     if (at < 0 && at > -PAGE)
         return -at;
-    memory->code = at;
-    at = map(memory->frame_size, PROT_READ | PROT_WRITE);
-    if (at < 0 && at > -PAGE)
-        return -at;
-    memory->frame = at;
+    traced.memory = at;
     return 0;
 }
 
 static int run_stub(void)
 {
     struct user_regs_struct registers = traced.registers;
-    registers.rip = traced.memory.code;
-    registers.rbx = traced.memory.frame;
-    registers.rsp = traced.memory.frame + traced.memory.frame_size;
+    registers.rip = traced.memory;
+    registers.rbx = traced.memory + PAGE;
+    registers.rsp = traced.memory + MEMORY_SIZE;
     registers.orig_rax = -1;
-    if (request(PTRACE_SETREGS, 0, (uintptr_t)&registers) < 0)
-        return errno;
-    return run_until(traced.memory.code + (stub_marker - stub_begin), &registers);
+    int error = set(&registers, ALL_SIGNALS);
+    if (error)
+        return error;
+    return run_until(traced.memory + (stub_marker - stub_begin), &registers);
 }
 
 static int make_thread(const struct tracer_request *wanted)
@@ -370,19 +372,19 @@ static int make_thread(const struct tracer_request *wanted)
     if (!is_same(wanted->create, wanted->our_create)
             || (wanted->allocate && !is_same(wanted->allocate, wanted->our_allocate)))
         return ENOEXEC;
-    int error = map_all();
+    int error = map();
     if (error == 0)
         error = write_all(wanted);
     if (error == 0 && (error = run_stub()) == 0) {
         errno = 0;
-        long word = request(PTRACE_PEEKDATA, traced.memory.frame
+        long word = request(PTRACE_PEEKDATA, traced.memory + PAGE
                             + offsetof(struct frame, old_errno), 0);
         error = errno ? errno : (int)(word >> 32);
         if (error == 0)
             return 0;
     }
-    if (error != ETIMEDOUT && error != ESRCH)
-        unmap();
+    if (traced.memory && error != ETIMEDOUT && error != ESRCH)
+        call(SYS_munmap, traced.memory, MEMORY_SIZE, 0, 0);
     /* there is no room for a thread: trying again does not help */
     return error == EAGAIN ? ENOMEM : error;
 }
@@ -397,7 +399,6 @@ static void hold_signals(void)
 
 int tracer_enter(const struct tracer_request *wanted)
 {
-    uint64_t all = ~(uint64_t)0;
     memset(&traced, 0, sizeof traced);
     traced.pid = wanted->pid;
     traced.tid = wanted->tid;
@@ -409,8 +410,9 @@ int tracer_enter(const struct tracer_request *wanted)
     hold_signals();
     int error = find_safe_place(wanted->milliseconds);
     if (error == 0) {
-        if (request(PTRACE_GETSIGMASK, sizeof traced.mask, (uintptr_t)&traced.mask) < 0
-                || request(PTRACE_SETSIGMASK, sizeof all, (uintptr_t)&all) < 0) {
+        resolve();
+        if (request(PTRACE_GETSIGMASK, sizeof traced.mask,
+                    (uintptr_t)&traced.mask) < 0) {
             error = errno;
             let_go(0, true);
         } else {
@@ -432,11 +434,10 @@ int tracer_leave(void)
     int status = 0, error = 0;
     /* it stops once more, where the kernel looks whether a system call is to be made
        again: with its own registers, and the signals that have come */
-    if (request(PTRACE_INTERRUPT, 0, 0) < 0
-            || request(PTRACE_SETREGS, 0, (uintptr_t)&traced.registers) < 0
-            || request(PTRACE_SETSIGMASK, sizeof traced.mask,
-                       (uintptr_t)&traced.mask) < 0
-            || request(PTRACE_CONT, 0, 0) < 0)
+    if (request(PTRACE_INTERRUPT, 0, 0) < 0)
+        error = errno;
+    else if ((error = set(&traced.registers, traced.mask)) == 0
+             && request(PTRACE_CONT, 0, 0) < 0)
         error = errno;
     if (error == 0)
         error = wait_for_stop(&status, now() + STEP_MILLISECONDS);
