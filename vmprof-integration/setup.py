@@ -70,25 +70,36 @@ class AnyPythonWheel(bdist_wheel):
     def get_tag(self):
         """PyPI takes what says which glibc it needs, and no linux_x86_64."""
         _, _, platform_tag = super().get_tag()
-        for library in self.get_finalized_command("build_ext").get_outputs():
-            version = os.path.exists(library) and needed_glibc(library)
-            if version:
-                platform_tag = "manylinux_%d_%d_x86_64" % version
+        versions = [version for version in map(needed_glibc, filter(
+            os.path.exists,
+            self.get_finalized_command("build_ext").get_outputs())) if version]
+        if versions:
+            platform_tag = "manylinux_%d_%d_x86_64" % max(versions)
         return "py3", "none", platform_tag if SUPPORTED else "any"
 
 
-setup(
-    ext_modules=[Extension(
-        "vmprof_allocation.engines.hook._hook",
-        sources=sorted(glob(NATIVE + "**/*.c", recursive=True)),
+def library(name, *sources):
+    return Extension(
+        "vmprof_allocation." + name,
+        sources=sorted(path for source in sources for path in glob(NATIVE + source)),
         depends=sorted(glob(NATIVE + "**/*.h", recursive=True)),
         include_dirs=[NATIVE + "shared"],
         extra_compile_args=["-std=gnu99", "-O2", "-Wall", "-Wextra",
                             "-fvisibility=hidden"],
         libraries=["dl", "m", "pthread"],
-        # the hooks lead into it: it must stay, whoever forgets the handle
-        extra_link_args=["-Wl,-z,nodelete"],
-    )] if SUPPORTED else [],
+        # the hooks lead into it, and a thread is in the agent: they must stay,
+        # whoever forgets the handle
+        extra_link_args=["-Wl,-z,nodelete"])
+
+
+setup(
+    ext_modules=[
+        library("engines.hook._hook", "hook/*.c", "shared/*.c"),
+        # what attach does, and what it loads into another process
+        library("attach._tracer", "attach/tracer.c", "attach/stub.c",
+                "attach/safe_place.c"),
+        library("attach._agent", "attach/agent.c"),
+    ] if SUPPORTED else [],
     cmdclass={"build_ext": BuildLibrary, "build_py": BuildPackage,
               "bdist_wheel": AnyPythonWheel},
 )

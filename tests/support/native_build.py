@@ -42,6 +42,9 @@ def build(directory: pathlib.Path, program: str, *sources: str,
     subprocess.run(
         ["gcc", *FLAGS, "-fsanitize=" + sanitizer, "-pthread",
          "-I", str(NATIVE / "hook"), "-I", str(NATIVE / "shared"),
+         "-I", str(NATIVE / "attach"),
+         # what they load looks for their functions
+         "-rdynamic",
          "-o", str(target),
          str(HERE / "native" / (program + ".c")),
          *(str(NATIVE / source) for source in sources), "-lm"],

@@ -46,6 +46,7 @@ FIREFOX = WRITERS + ".firefox"
 FORMAT = FIREFOX + ".format"
 SAMPLER = "vmprof_allocation"
 ENGINES = SAMPLER + ".engines"
+ATTACH = SAMPLER + ".attach"
 HOOK, BUILTIN = ENGINES + ".hook", ENGINES + ".builtin"
 
 RULES = {
@@ -70,6 +71,10 @@ RULES = {
     "nor the other way round": Rule((BUILTIN,), (HOOK,)),
     "who samples asks for an engine, and gets one": Rule(
         (SAMPLER,), (HOOK, BUILTIN), excepted=(HOOK, BUILTIN), is_lazy=True),
+    "a program that is attached to loads nothing of who attaches": Rule(
+        (ATTACH + ".inside",), (SAMPLER,), allowed=(
+            ATTACH + ".inside", ENGINES + ".choose", *(
+                SAMPLER + "." + name for name in ("errors", "session", "settings")))),
     # `doctor` is in __main__
     "only who chooses or tells asks for one by its name": Rule(
         (SAMPLER,), (HOOK, BUILTIN),
@@ -132,6 +137,9 @@ PLANTED = {
     "who samples asks for an engine, and gets one": [
         (SAMPLER + ".session", BUILTIN), (ENGINES + ".choose", HOOK + ".engine"),
         (ENGINES + ".base", HOOK)],
+    "a program that is attached to loads nothing of who attaches": [
+        (ATTACH + ".inside", ATTACH + ".agent"),
+        (ATTACH + ".inside", SAMPLER + ".parsing")],
     "only who chooses or tells asks for one by its name": [
         (SAMPLER + ".session", HOOK + ".cache"), (SAMPLER + ".begin", BUILTIN)],
     "no engine knows the session": [
@@ -331,8 +339,16 @@ def test_shared_c_includes_nothing_of_the_hook_engine() -> None:
             if of_hook.intersection(headers)} == {}
 
 
+def test_c_that_is_loaded_into_other_processes_brings_nothing_else() -> None:
+    ours = native("attach")
+    assert "frame.h" in ours["agent.c"]
+    others = set(native("hook")) | set(native("shared"))
+    assert {name: headers for name, headers in ours.items()
+            if others.intersection(headers)} == {}
+
+
 def test_c_does_not_know_python() -> None:
-    assert [name for folder in ("hook", "shared")
+    assert [name for folder in ("hook", "shared", "attach")
             for name, headers in native(folder).items()
             if "Python.h" in headers] == []
 

@@ -1,4 +1,4 @@
-"""python -m vmprof_allocation doctor | report PROFILE
+"""python -m vmprof_allocation doctor | report PROFILE | attach PID
 
 `report` is vmprof-convert by another name, for who has this PyPy at hand.
 """
@@ -110,6 +110,9 @@ def main() -> int:
             stream.reconfigure(errors="backslashreplace")
     if sys.argv[1:2] == ["report"]:
         return report(sys.argv[2:])
+    if sys.argv[1:2] == ["attach"]:
+        from vmprof_allocation.attach import command
+        return command.main(sys.argv[2:])
     parser = _Parser(prog="python -m vmprof_allocation")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(
@@ -117,6 +120,8 @@ def main() -> int:
     commands.add_parser(
         "report", help="who allocated how much, according to a profile; and all else "
                        "that vmprof-convert does")
+    commands.add_parser(
+        "attach", help="sample a program that runs already")
     parser.parse_args()
     text = io.StringIO()
     code = doctor(text)

@@ -1,0 +1,140 @@
+"""Programs that were started without us, to be attached to."""
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from conftest import PYPY, PyPy, Run
+
+#: without our package, as it is in no environment
+STOCK = os.path.realpath(PYPY)
+_PR_SET_PTRACER = 0x59616d61
+
+
+def allow_tracing() -> None:
+    """Where only parents may (Yama): tests trace what another child of theirs is."""
+    ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
+
+
+#: attach, many times, without what a command line has around it
+_OFTEN = """
+import os, sys, tempfile
+from vmprof_allocation.attach import command, target
+from vmprof_allocation.parsing import make_settings
+command._say = lambda message: None
+for i in range(int(sys.argv[2])):
+    with tempfile.TemporaryDirectory() as folder:
+        ended = command.attach(
+            target.Target(int(sys.argv[1])), folder, make_settings("64k", follow=False),
+            os.path.abspath("out.vmprof"), 0.005, 60)
+    assert not ended, ended
+"""
+
+
+class Running:
+    """A program that says "ready", and ends when its stdin does."""
+
+    def __init__(self, process: subprocess.Popen[str], pypy: PyPy):
+        self.process = process
+        self.pid = process.pid
+        self._pypy = pypy
+
+    def command(self, *arguments: str, timeout: float = 120) -> Run:
+        """attach, with these arguments."""
+        return self._pypy.command("-m", "vmprof_allocation", "attach", str(self.pid),
+                                  *arguments, timeout=timeout)
+
+    def attach(self, *arguments: str, duration: float = 0.5,
+               interval: str = "16k") -> Run:
+        """It must end well."""
+        run = self.command("-d", str(duration), "--allocation-sampling", interval,
+                           "-o", "out.vmprof", *arguments)
+        assert run.code == 0, run.err
+        return run
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """attach, and wait until it samples."""
+        process = subprocess.Popen(
+            [PYPY, "-m", "vmprof_allocation", "attach", str(self.pid), *arguments],
+            cwd=self._pypy.folder, env=self._pypy.environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith(
+            "vmprof_allocation: sampling process %d" % self.pid), line
+        return process
+
+    def attach_often(self, times: int) -> None:
+        run = self._pypy.command("-c", _OFTEN, str(self.pid), str(times), timeout=3600)
+        assert run.code == 0, run.err
+
+    def ask(self, question: str = "") -> str:
+        """Write a line, and read one."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(question + "\n")
+        self.process.stdin.flush()
+        return self.read()
+
+    def read(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def end(self) -> str:
+        """End it; it must end well.  Returns what it said last."""
+        out, err = self.process.communicate(timeout=60)
+        assert (self.process.returncode, err) == (0, "")
+        return out
+
+    def status(self, name: str) -> int:
+        """A number of /proc/PID/status."""
+        text = Path("/proc/%d/status" % self.pid).read_text()
+        found = re.search(r"^%s:\s*(\d+)" % name, text, re.MULTILINE)
+        assert found is not None
+        return int(found[1])
+
+    def descriptors(self) -> dict[str, str]:
+        folder = "/proc/%d/fd" % self.pid
+        return {fd: os.readlink(os.path.join(folder, fd)) for fd in os.listdir(folder)}
+
+    def threads(self) -> int:
+        return len(os.listdir("/proc/%d/task" % self.pid))
+
+    def mappings(self) -> list[str]:
+        return Path("/proc/%d/maps" % self.pid).read_text().splitlines()
+
+    def signals(self) -> list[str]:
+        """Which are blocked, ignored and caught."""
+        text = Path("/proc/%d/status" % self.pid).read_text()
+        return re.findall(r"^Sig(?:Blk|Ign|Cgt):.*", text, re.MULTILINE)
+
+
+@contextmanager
+def running(pypy: PyPy, source: str, *flags: str,
+            interpreter: str = STOCK) -> Iterator[Running]:
+    """Start it, and wait until it is ready."""
+    process = subprocess.Popen(
+        [interpreter, *flags, "-u", "-c", textwrap.dedent(source)], cwd=pypy.folder,
+        env=pypy.environment, text=True, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=allow_tracing)
+    # nothing here waits for ever
+    watchdog = threading.Timer(600, process.kill)
+    watchdog.start()
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line == "ready\n", process.communicate()
+        yield Running(process, pypy)
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.wait()
+        for stream in process.stdin, process.stdout, process.stderr:
+            if stream is not None:
+                stream.close()

@@ -1,0 +1,261 @@
+"""The command line of attach."""
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import NoReturn
+
+from vmprof_allocation.attach import programs
+from vmprof_allocation.attach.agent import (
+    DONE,
+    END,
+    ERROR,
+    HAS_GIL,
+    HERE,
+    STARTED,
+    STOP,
+    UNMAP,
+    Agent,
+)
+from vmprof_allocation.attach.target import Target, check_here, refusal
+from vmprof_allocation.attach.tracer import AGENT, Tracer
+from vmprof_allocation.cli import Target as Interpreter
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.parsing import check_output, make_settings
+from vmprof_allocation.settings import Limit, Settings
+
+#: of a thread, before another one is tried
+_MILLISECONDS = 100
+#: a thread is made in a millisecond
+_CALL_SECONDS = 10.0
+#: how long a program without a lock stands still so that it can be taken
+_HELD_SECONDS = 1.0
+#: before it is said what is waited for
+_PATIENCE = 1.0
+_MAX_SECONDS = 10**7
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, "vmprof_allocation: %s\n" % message)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m vmprof_allocation attach",
+        description="Sample a program of PyPy that runs already, and report what it "
+        "allocates. Run this with the program's own pypy3. Children are not followed.")
+    parser.add_argument("pid", type=int, metavar="PID")
+    parser.add_argument(
+        "-d", "--duration", type=float, default=10.0, metavar="SECONDS",
+        help="for so long, or until Ctrl-C (default: 10)")
+    parser.add_argument(
+        "--allocation-sampling", default="auto", metavar="BYTES",
+        help="as of python -m vmprof (default: auto)")
+    parser.add_argument("--no-lifetimes", action="store_true",
+                        help="do not find out what becomes of the sampled objects")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE",
+        help="keep the profile; the program writes it, as its own user")
+    parser.add_argument(
+        "--timeout", type=float, default=30.0, metavar="SECONDS",
+        help="give up if the sampling has not begun by then (default: 30)")
+    parser.add_argument(
+        "--despite-seccomp", action="store_true",
+        help="also if system calls of the program are filtered that ours are not: a "
+             "filter that kills would end it")
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    args = _parser().parse_args(arguments)
+    try:
+        for name in "duration", "timeout":
+            if not 0 < getattr(args, name) <= _MAX_SECONDS:
+                raise AllocationSamplingError(
+                    "the %s %r is no number of seconds; write for example 10"
+                    % (name, getattr(args, name)))
+        settings = make_settings(args.allocation_sampling,
+                                 lifetimes=not args.no_lifetimes, follow=False)
+        check_here()
+        return _attach(args, settings)
+    except AllocationSamplingError as e:
+        print("vmprof_allocation: %s" % e, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        # the program goes on; the agent ends what was begun
+        return 128 + signal.SIGINT
+
+
+def _attach(args: argparse.Namespace, settings: Settings) -> int:
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with tempfile.TemporaryDirectory(prefix="vmprof-") as folder:
+        if args.output is None:
+            output = os.path.join(folder, "attached.vmprof")
+        else:
+            output = os.path.abspath(check_output(args.output))
+            _check_file(output)
+        target = Target(args.pid, args.despite_seccomp)
+        if target.uid != os.geteuid():
+            os.chown(folder, target.uid, target.gid)
+        ended = attach(target, folder, settings, output, args.duration, args.timeout)
+        if ended:
+            _say(ended)
+        return _report(output, is_partial=bool(ended))
+
+
+def _check_file(output: str) -> None:
+    """The program would wait for a pipe's reader."""
+    if os.path.exists(output) and not os.path.isfile(output):
+        raise AllocationSamplingError(
+            "can't write the profile to %r: it is no file" % output)
+
+
+def attach(target: Target, folder: str, settings: Settings, output: str,
+           duration: float, timeout: float) -> str:
+    """Sample `target`, from where to where the command line says.  `folder` is one
+    that only it and we may look into.
+
+    Returns why the profile may be shorter than that, if it may.  Raises
+    AllocationSamplingError.
+    """
+    tracer = Tracer()
+    knowledge = Interpreter().knowledge()
+    with Agent(target.pid, folder) as agent:
+        for path in AGENT, folder:
+            target.check_sees(path)
+        run = _Run(target, agent, time.monotonic() + timeout)
+        run.enter(tracer, duration, settings, output, knowledge)
+        run.wait_for_start()
+        _say("sampling process %d for %g seconds; Ctrl-C ends it earlier"
+             % (target.pid, duration))
+        return run.wait_for_end()
+
+
+class _Run:
+    def __init__(self, target: Target, agent: Agent, deadline: float):
+        self._target = target
+        self._agent = agent
+        #: for the start
+        self._deadline = deadline
+        self._has_gil = False
+
+    def _left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+    def enter(self, tracer: Tracer, duration: float, settings: Settings, output: str,
+              knowledge: str) -> None:
+        """Have the thread made, and give it its job."""
+        limit = settings.limit or Limit()
+        arguments = (output, knowledge, settings.interval, settings.seed,
+                     limit.per_second, limit.share, settings.lifetimes)
+        self._stop_one(tracer)
+        has_left = False
+        try:
+            if not self._target.allocate[0]:
+                has_left = True
+                tracer.leave()
+            if not self._agent.accept(_CALL_SECONDS):
+                raise AllocationSamplingError(
+                    "process %d did not load %s; is it readable for user %d?"
+                    % (self._target.pid, AGENT, self._target.uid))
+            kind, text = self._agent.receive(_CALL_SECONDS) or (END, "")
+            self._check(kind, text)
+            fd = int(text)
+            self._agent.send_job(duration, programs.begin(fd, *arguments),
+                                 programs.end(fd))
+            if not has_left:
+                # it was stopped where it had most likely given the GIL away
+                self._take_gil(_HELD_SECONDS)
+        finally:
+            if not has_left:
+                tracer.leave()
+        self._agent.send(UNMAP)
+
+    def _stop_one(self, tracer: Tracer) -> None:
+        """A thread that is where it can be stopped."""
+        patience = time.monotonic() + _PATIENCE
+        while True:
+            for tid in self._target.threads():
+                error = tracer.enter(self._target, tid, self._agent.path, _MILLISECONDS)
+                if error == 0:
+                    return
+                is_gone = error == errno.ESRCH and tid != self._target.pid
+                if error != errno.EAGAIN and not is_gone:
+                    raise AllocationSamplingError(refusal(self._target.pid, error))
+            if self._left() == 0:
+                raise AllocationSamplingError(
+                    "process %d was not touched: no thread of it made a system call "
+                    "at which it could be stopped; it only computes. Try again with "
+                    "a longer --timeout, or start it with vmprof" % self._target.pid)
+            if patience and time.monotonic() > patience:
+                patience = 0.0
+                _say("waiting until process %d makes a system call" % self._target.pid)
+
+    def _take_gil(self, seconds: float) -> None:
+        message = self._agent.receive(seconds)
+        if message is not None:
+            self._check(*message)
+            self._has_gil = True
+
+    def _check(self, kind: str, text: str) -> None:
+        if kind == ERROR:
+            raise AllocationSamplingError(
+                "process %d can't be sampled: %s" % (self._target.pid, text))
+        if kind not in (HERE, HAS_GIL, STARTED):
+            raise AllocationSamplingError(
+                "process %d has ended; nothing of it was sampled" % self._target.pid)
+
+    def wait_for_start(self) -> None:
+        if not self._has_gil:
+            self._take_gil(min(_PATIENCE, self._left()))
+        if not self._has_gil:
+            _say("waiting until process %d gives Python's lock (the GIL) away%s" % (
+                self._target.pid, "; it uses no threads, and only does so when it "
+                "waits for something" if self._target.allocate[0] else ""))
+            self._take_gil(self._left())
+        if not self._has_gil:
+            raise AllocationSamplingError(
+                "process %d did not give Python's lock (the GIL) away; nothing of it "
+                "was sampled. Try again with a longer --timeout" % self._target.pid)
+        # imports, and what may be slow to be read
+        message = self._agent.receive(self._left() + _CALL_SECONDS)
+        if message is None:
+            raise AllocationSamplingError(
+                "the sampling of process %d did not begin in time; it ends when it "
+                "does" % self._target.pid)
+        self._check(*message)
+
+    def wait_for_end(self) -> str:
+        """Returns why the profile may be shorter than was asked for, or nothing."""
+        while True:
+            try:
+                kind, text = self._agent.receive(None) or (END, "")
+                break
+            except KeyboardInterrupt:
+                self._agent.send(STOP)
+        if kind == DONE:
+            return ""
+        if kind == ERROR:
+            return text
+        return "process %d has ended, and the profile with it" % self._target.pid
+
+
+def _report(output: str, is_partial: bool) -> int:
+    if not os.path.exists(output) or not os.path.getsize(output):
+        raise AllocationSamplingError("there is no profile: the program removed it, or "
+                                      "ended before it was begun")
+    sys.stdout.flush()
+    return subprocess.call(
+        [sys.executable, "-m", "vmprof_allocation", "report",
+         *(["--salvage"] if is_partial else []), output])
+
+
+def _say(message: str) -> None:
+    print("vmprof_allocation: %s" % message, file=sys.stderr, flush=True)

@@ -1,0 +1,68 @@
+"""What attach has run in the program's process: `begin`, and then `end`."""
+from __future__ import annotations
+
+import _thread
+import os
+
+from vmprof_allocation.engines.choose import choose
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.session import Session
+from vmprof_allocation.settings import Limit, Settings
+
+# nothing that is not needed: see engines/base.py
+
+_session: Session | None = None
+
+
+def begin(fd: int, output: str, knowledge: str, interval: int, seed: int,
+          per_second: int, share: int, lifetimes: bool) -> None:
+    """Start, and tell the attaching command how that went."""
+    global _session
+    limit = Limit(per_second, share)
+    try:
+        session = Session(Settings(
+            interval, seed, limit=limit if per_second or share else None,
+            lifetimes=lifetimes, follow=False), output)
+        engine = choose(knowledge)
+        _let_go()
+        session.start(engine)
+        _session = session
+    except AllocationSamplingError as e:
+        _tell(fd, "e%s" % e)
+    except Exception as e:
+        _tell(fd, "eallocation sampling can't be started: %r" % e)
+    else:
+        _tell(fd, "s")
+
+
+def _let_go() -> None:
+    """A program that used no threads would keep the GIL until it waits for something:
+    we would not get it again.  PyPy gives it away from the first thread on."""
+    if not isinstance(_thread.start_new_thread, type(len)):
+        return              # gevent's makes no thread
+    lock = _thread.allocate_lock()
+    lock.acquire()
+    _thread.start_new_thread(lock.release, ())
+    lock.acquire()
+
+
+def end(fd: int) -> None:
+    global _session
+    session, _session = _session, None
+    if session is None:
+        return              # it did not begin
+    try:
+        session.stop()
+    except AllocationSamplingError as e:
+        _tell(fd, "e%s" % e)
+    except Exception as e:
+        _tell(fd, "eallocation sampling can't be stopped: %r" % e)
+    else:
+        _tell(fd, "d")
+
+
+def _tell(fd: int, message: str) -> None:
+    try:
+        os.write(fd, message.encode("utf-8", "replace"))
+    except OSError:
+        pass                # it is gone

@@ -1,0 +1,54 @@
+"""What is mapped into a process."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from vmprof_allocation.errors import AllocationSamplingError
+
+
+class Mapping(NamedTuple):
+    """A line of /proc/PID/maps."""
+
+    start: int
+    end: int
+    permissions: str
+    offset: int
+    #: which file it is: device and inode
+    file: tuple[str, int]
+    path: str
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+def read(lines: Iterable[str]) -> Iterator[Mapping]:
+    for line in lines:
+        fields = line.rstrip("\n").split(None, 5)
+        start, _, end = fields[0].partition("-")
+        yield Mapping(int(start, 16), int(end, 16), fields[1], int(fields[2], 16),
+                      (fields[3], int(fields[4])),
+                      fields[5] if len(fields) > 5 else "")
+
+
+def of(pid: int | str) -> list[Mapping]:
+    """Raises OSError."""
+    with open("/proc/%s/maps" % pid, errors="surrogateescape") as file:
+        return list(read(file))
+
+
+def base(maps: list[Mapping], file: tuple[str, int]) -> int:
+    """Where a file is loaded."""
+    for mapping in maps:
+        if mapping.file == file and mapping.offset == 0:
+            return mapping.start
+    raise AllocationSamplingError(
+        "the file %d of device %s is not mapped from its beginning" % file[::-1])
+
+
+def holding(maps: list[Mapping], address: int) -> Mapping:
+    for mapping in maps:
+        if mapping.start <= address < mapping.end:
+            return mapping
+    raise AllocationSamplingError("nothing is mapped at 0x%x" % address)

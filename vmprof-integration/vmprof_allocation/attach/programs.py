@@ -1,0 +1,53 @@
+"""What the other process runs: Python that leaves no name in its __main__."""
+from __future__ import annotations
+
+import os
+
+_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+#: Our package from where this command has it: what is on the program's sys.path is
+#: as it was.
+_LOAD = """\
+import os, sys
+def load(name, folder):
+    module = sys.modules.get(name)
+    if module is None:
+        from importlib._bootstrap import _load
+        from importlib._bootstrap_external import PathFinder
+        parent = os.path.dirname(folder)
+        known = parent in sys.path_importer_cache
+        spec = PathFinder.find_spec(name, [parent])
+        if not known:
+            sys.path_importer_cache.pop(parent, None)
+        if spec is None:
+            raise ImportError("it can't read " + folder)
+        module = _load(spec)
+    if os.path.realpath(os.path.dirname(module.__file__)) != os.path.realpath(folder):
+        raise ImportError("it has loaded another one, from " + module.__file__)
+try:
+    load("vmprof_allocation", %(folder)r)
+    from vmprof_allocation.attach import inside
+except Exception as e:
+    os.write(%(fd)d, ("evmprof-allocation can't be loaded: %%s" %% e).encode())
+else:
+    inside.begin(%(fd)d, *%(arguments)r)
+"""
+_END = """\
+import sys
+inside = sys.modules.get("vmprof_allocation.attach.inside")
+if inside is not None:
+    inside.end(%(fd)d)
+"""
+
+
+def _program(source: str) -> str:
+    return "__import__('builtins').exec(%r, {})" % source
+
+
+def begin(fd: int, *arguments: object) -> str:
+    """`arguments` of inside.begin(); `fd` is the agent's."""
+    return _program(_LOAD % {"folder": _FOLDER, "fd": fd, "arguments": arguments})
+
+
+def end(fd: int) -> str:
+    return _program(_END % {"fd": fd})

@@ -1,0 +1,100 @@
+/* glibc's malloc makes brk, mmap, munmap, mremap, mprotect, madvise, getrandom, futex
+   (FUTEX_WAIT), and, when it counts processors, open, read, close and
+   sched_getaffinity; the loader makes open, read, pread64, fstat, mmap, mprotect,
+   close, readlink, getcwd, and futex as well.  What is listed here is none of these. */
+#define _GNU_SOURCE
+#include "safe_place.h"
+
+#include <inttypes.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LENGTH_OF_PATH 64
+
+/* These wait for something, which no handler of PyPy's or vmprof's does. */
+static bool waits(long number)
+{
+    switch (number) {
+    case SYS_select: case SYS_pselect6: case SYS_poll: case SYS_ppoll:
+    case SYS_epoll_wait: case SYS_epoll_pwait:
+    case SYS_nanosleep: case SYS_clock_nanosleep: case SYS_pause:
+    case SYS_wait4: case SYS_waitid:
+    case SYS_accept: case SYS_accept4: case SYS_connect:
+    case SYS_rt_sigtimedwait: case SYS_rt_sigsuspend: case SYS_flock:
+    case SYS_recvfrom: case SYS_recvmsg:
+        return true;
+    }
+    return false;
+}
+
+/* These are made by a handler, too: write() tells of a signal, in PyPy's, and takes a
+   sample, in vmprof's. */
+static bool is_quick(long number)
+{
+    switch (number) {
+    case SYS_write: case SYS_pwrite64: case SYS_sendto: case SYS_sendmsg:
+    case SYS_sendfile: case SYS_shutdown: case SYS_socket: case SYS_bind:
+    case SYS_listen: case SYS_setsockopt: case SYS_getsockopt:
+    case SYS_getsockname: case SYS_getpeername: case SYS_epoll_ctl:
+    case SYS_pipe2: case SYS_dup: case SYS_dup2: case SYS_dup3: case SYS_ioctl:
+    case SYS_fsync: case SYS_fdatasync: case SYS_ftruncate: case SYS_rename:
+    case SYS_unlink: case SYS_mkdir: case SYS_rmdir: case SYS_chdir:
+    case SYS_getdents64: case SYS_kill: case SYS_getppid: case SYS_getrusage:
+    case SYS_times:
+        return true;
+    }
+    return false;
+}
+
+/* glibc's locks make FUTEX_WAIT; semaphores and condition variables, which PyPy's
+   locks and its GIL are made of, FUTEX_WAIT_BITSET. */
+static bool is_no_lock(const struct user_regs_struct *registers)
+{
+    return (registers->rsi & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
+}
+
+/* Files are what the loader reads. */
+static bool reads_no_file(pid_t pid, unsigned long long fd)
+{
+    char path[LENGTH_OF_PATH];
+    struct stat status;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, (int)fd);
+    return stat(path, &status) == 0
+           && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode)
+               || S_ISCHR(status.st_mode));
+}
+
+/* While a handler runs, its signal is blocked. */
+static bool may_be_in_handler(pid_t pid, pid_t tid)
+{
+    char path[LENGTH_OF_PATH], line[256];
+    uint64_t blocked = 0, caught = 0;
+    int found = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/status", (int)pid, (int)tid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return true;
+    while (fgets(line, sizeof line, file) != NULL)
+        found += sscanf(line, "SigBlk: %" SCNx64, &blocked) == 1
+                 || sscanf(line, "SigCgt: %" SCNx64, &caught) == 1;
+    fclose(file);
+    return found != 2 || (blocked & caught) != 0;
+}
+
+bool is_safe_place(pid_t pid, pid_t tid, const struct user_regs_struct *registers)
+{
+    long number = (long)registers->orig_rax;
+    if (waits(number))
+        return true;
+    if (number == SYS_futex)
+        return is_no_lock(registers);
+    if (number == SYS_read)
+        return reads_no_file(pid, registers->rdi) && !may_be_in_handler(pid, tid);
+    /* malloc_stats() writes there, and holds its lock */
+    if (number == SYS_write && registers->rdi == STDERR_FILENO)
+        return false;
+    return is_quick(number) && !may_be_in_handler(pid, tid);
+}

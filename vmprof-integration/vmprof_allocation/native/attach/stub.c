@@ -1,0 +1,106 @@
+/* What a thread of the other process is made to run (tracer.c): it makes a thread, and
+   goes on where it was, also if nobody watches it any more.
+
+   rbx is the frame (frame.h), rsp a stack of its own.  The thread was at a system
+   call: it holds no lock of malloc's (safe_place.c), which is all that
+   pthread_create() needs.  It is the new thread that calls dlopen(), and waits for
+   whoever is in the loader, as any other does.  All signals are blocked, and stay so
+   in the new thread. */
+#include "stub.h"
+
+#include "frame.h"
+
+#define TEXT(number) #number
+/* a field of the frame */
+#define AT(field) WORD(field, 0)
+#define WORD(field, number) TEXT(field) "+8*" TEXT(number) "(%rbx)"
+#define LINE(instruction) "\t" instruction "\n"
+/* rt_sigprocmask(SIG_SETMASK or SIG_BLOCK, rsi, NULL, 8) */
+#define SIGPROCMASK(how) \
+    LINE("mov $14, %eax") LINE("mov $" how ", %edi") LINE("xor %edx, %edx") \
+    LINE("mov $8, %r10d") LINE("syscall")
+#define ALL_STATES LINE("mov $-1, %eax") LINE("mov $-1, %edx")
+#define SYMBOL(name) LINE(".globl " name) LINE(".hidden " name) name ":\n"
+
+__asm__(
+    LINE(".pushsection .rodata")
+    LINE(".balign 16")
+    SYMBOL("stub_begin")
+    LINE("cld")
+    ALL_STATES
+    LINE("xsave64 " AT(FRAME_XSTATE))
+    LINE("call *" AT(FRAME_ERRNO_LOCATION))
+    LINE("mov (%rax), %eax")
+    LINE("mov %eax, " AT(FRAME_OLD_ERRNO))
+    LINE("mov " AT(FRAME_ALLOCATE) ", %rax")
+    LINE("test %rax, %rax")
+    LINE("jz 1f")
+    LINE("call *%rax")
+    "1:\n"
+    LINE("lea " AT(FRAME_THREAD) ", %rdi")
+    LINE("xor %esi, %esi")
+    LINE("lea 3f(%rip), %rdx")
+    LINE("mov %rbx, %rcx")
+    LINE("call *" AT(FRAME_CREATE))
+    LINE("mov %eax, " AT(FRAME_RESULT))
+    LINE("call *" AT(FRAME_ERRNO_LOCATION))
+    LINE("mov " AT(FRAME_OLD_ERRNO) ", %ecx")
+    LINE("mov %ecx, (%rax)")
+    ALL_STATES
+    LINE("xrstor64 " AT(FRAME_XSTATE))
+    /* nothing is blocked: who watches takes over here */
+    LINE("xor %esi, %esi")
+    SIGPROCMASK("0")
+    SYMBOL("stub_marker")
+    /* nobody does */
+    LINE("lea " AT(FRAME_MASK) ", %rsi")
+    SIGPROCMASK("2")
+    LINE("mov " WORD(FRAME_REGISTERS, 0) ", %r15")
+    LINE("mov " WORD(FRAME_REGISTERS, 1) ", %r14")
+    LINE("mov " WORD(FRAME_REGISTERS, 2) ", %r13")
+    LINE("mov " WORD(FRAME_REGISTERS, 3) ", %r12")
+    LINE("mov " WORD(FRAME_REGISTERS, 4) ", %rbp")
+    LINE("mov " WORD(FRAME_REGISTERS, 6) ", %r11")
+    LINE("mov " WORD(FRAME_REGISTERS, 7) ", %r10")
+    LINE("mov " WORD(FRAME_REGISTERS, 8) ", %r9")
+    LINE("mov " WORD(FRAME_REGISTERS, 9) ", %r8")
+    LINE("mov " WORD(FRAME_REGISTERS, 10) ", %rax")
+    LINE("mov " WORD(FRAME_REGISTERS, 11) ", %rcx")
+    LINE("mov " WORD(FRAME_REGISTERS, 12) ", %rdx")
+    LINE("mov " WORD(FRAME_REGISTERS, 13) ", %rsi")
+    LINE("mov " WORD(FRAME_REGISTERS, 14) ", %rdi")
+    LINE("pushq " WORD(FRAME_REGISTERS, 15))
+    LINE("popfq")
+    /* nothing is pushed from here on: the red zone is the program's */
+    LINE("mov " WORD(FRAME_REGISTERS, 16) ", %rsp")
+    LINE("mov " WORD(FRAME_REGISTERS, 5) ", %rbx")
+    LINE("jmp *stub_resume(%rip)")
+
+    /* the new thread */
+    "3:\n"
+    LINE("push %rbx")
+    LINE("mov %rdi, %rbx")
+    LINE("lea " AT(FRAME_LIBRARY) ", %rdi")
+    LINE("mov $2, %esi")        /* RTLD_NOW */
+    LINE("call *" AT(FRAME_OPEN))
+    LINE("test %rax, %rax")
+    LINE("jz 4f")
+    LINE("mov %rax, %rdi")
+    LINE("lea " AT(FRAME_FUNCTION) ", %rsi")
+    LINE("call *" AT(FRAME_FIND))
+    LINE("test %rax, %rax")
+    LINE("jz 4f")
+    LINE("mov %rbx, %rdi")
+    LINE("pop %rbx")
+    /* it does not come back: the page may go */
+    LINE("jmp *%rax")
+    "4:\n"
+    LINE("movl $1, " AT(FRAME_FAILED))
+    LINE("xor %eax, %eax")
+    LINE("pop %rbx")
+    LINE("ret")
+    LINE(".balign 8")
+    SYMBOL("stub_resume")
+    LINE(".quad 0")
+    SYMBOL("stub_end")
+    LINE(".popsection"));

@@ -1,0 +1,448 @@
+#define _GNU_SOURCE
+#pragma GCC visibility push(default)
+#include "tracer.h"
+#pragma GCC visibility pop
+
+#include <cpuid.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "frame.h"
+#include "safe_place.h"
+#include "stub.h"
+
+#define PAGE 4096
+/* for the stopped thread: nothing it calls takes a tenth of it */
+#define STACK_SIZE 65536
+#define FRAME_SIZE ((sizeof(struct frame) + PAGE - 1) / PAGE * PAGE)
+#define MEMORY_SIZE (PAGE + FRAME_SIZE + STACK_SIZE)
+/* of a system call that is on its way: it waits for no other thread */
+#define STEP_MILLISECONDS 5000
+/* a thread that waits in a system call is looked at this often */
+#define LOOK_MILLISECONDS 20
+#define SPINS 1000
+#define SYSCALL_STOP (SIGTRAP | 0x80)
+#define ALL_SIGNALS (~(uint64_t)0)
+#define CODE_64_BIT 0x33
+/* of the kernel, for a system call that is to be made again; user space sees none */
+#define ERESTARTSYS 512
+#define ERESTARTNOINTR 513
+#define ERESTARTNOHAND 514
+#define ERESTART_RESTARTBLOCK 516
+/* bytes of a function that are compared */
+#define SAME 16
+
+/* One at a time. */
+static struct {
+    pid_t pid, tid;
+    /* as it was stopped; and as it goes on if this process is killed meanwhile */
+    struct user_regs_struct registers, resumed;
+    uint64_t mask;
+    /* what was mapped there: the code, the frame and its stack; or 0 */
+    uint64_t memory;
+    sigset_t our_mask;
+    /* somebody wants the process to stop, while it must not */
+    bool is_to_stop;
+} traced;
+
+static int64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+static long request(int what, uintptr_t address, uintptr_t data)
+{
+    return ptrace(what, traced.tid, address, data);
+}
+
+/* Returns 0, ETIMEDOUT, or ESRCH: the thread is gone. */
+static int wait_for_stop(int *status, int64_t deadline)
+{
+    for (int i = 0;; i++) {
+        pid_t found = waitpid(traced.tid, status, __WALL | WNOHANG);
+        if (found < 0 && errno != EINTR)
+            return ESRCH;
+        if (found == traced.tid)
+            return WIFSTOPPED(*status) ? 0 : ESRCH;
+        if (now() >= deadline)
+            return ETIMEDOUT;
+        /* most stops come at once, and the sooner it goes on the better */
+        if (i < SPINS)
+            sched_yield();
+        else
+            usleep(50);
+    }
+}
+
+/* The signal that a stop is about to deliver; 0: it is another stop. */
+static int signal_of(int status)
+{
+    int number = WSTOPSIG(status);
+    return status >> 16 || number == SYSCALL_STOP ? 0 : number;
+}
+
+static bool is_entry(int status)
+{
+    struct __ptrace_syscall_info info;
+    return WSTOPSIG(status) == SYSCALL_STOP
+           && (request(PTRACE_GET_SYSCALL_INFO, sizeof info, (uintptr_t)&info) <= 0
+               || info.op != PTRACE_SYSCALL_INFO_EXIT);
+}
+
+static bool will_be_made_again(const struct user_regs_struct *registers)
+{
+    switch (-(int64_t)registers->rax) {
+    case ERESTARTSYS: case ERESTARTNOINTR: case ERESTARTNOHAND:
+    case ERESTART_RESTARTBLOCK:
+        return true;
+    }
+    return false;
+}
+
+/* A signal is about to be handled: what it interrupts is not to be made again. */
+static bool has_signal(void)
+{
+    char path[64], line[256];
+    unsigned long long value, pending = 0, blocked = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/status", (int)traced.pid,
+             (int)traced.tid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return true;
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "SigPnd: %llx", &value) == 1
+                || sscanf(line, "ShdPnd: %llx", &value) == 1)
+            pending |= value;
+        sscanf(line, "SigBlk: %llx", &blocked);
+    }
+    fclose(file);
+    return (pending & ~blocked) != 0;
+}
+
+/* The two bytes before the program counter. */
+static bool is_behind_syscall(uint64_t rip)
+{
+    errno = 0;
+    long word = request(PTRACE_PEEKTEXT, rip - 2, 0);
+    return errno == 0 && (word & 0xffff) == 0x050f;
+}
+
+static bool is_safe(int status)
+{
+    struct user_regs_struct *registers = &traced.registers;
+    if (request(PTRACE_GETREGS, 0, (uintptr_t)registers) < 0)
+        return false;
+    bool is_interrupted = status >> 16 == PTRACE_EVENT_STOP
+                          && WSTOPSIG(status) == SIGTRAP;
+    if (!(is_interrupted || (WSTOPSIG(status) == SYSCALL_STOP && !is_entry(status))))
+        return false;
+    if (registers->cs != CODE_64_BIT || (int64_t)registers->orig_rax < 0
+            || !is_behind_syscall(registers->rip))
+        return false;
+    if (will_be_made_again(registers) && (!is_interrupted || has_signal()))
+        return false;
+    return is_safe_place(traced.pid, traced.tid, registers);
+}
+
+/* The thread goes on, with the signal that it was about to get; SIGSTOP comes later,
+   if it would stop the thread where it can't stay. */
+static void go_on(int how, int status, bool is_ours)
+{
+    int number = signal_of(status);
+    if (is_ours && number == SIGSTOP) {
+        traced.is_to_stop = true;
+        number = 0;
+    }
+    request(how, 0, number);
+}
+
+/* Let go of a thread that may be running. */
+static void let_go(int status, bool is_stopped)
+{
+    int64_t deadline = now() + STEP_MILLISECONDS;
+    if (!is_stopped) {
+        request(PTRACE_INTERRUPT, 0, 0);
+        if (wait_for_stop(&status, deadline) != 0)
+            return;             /* this process's end will do it */
+    }
+    request(PTRACE_DETACH, 0, signal_of(status));
+    if (traced.is_to_stop)
+        kill(traced.pid, SIGSTOP);
+}
+
+static int find_safe_place(int milliseconds)
+{
+    int64_t deadline = now() + milliseconds, look;
+    int status = 0, error;
+    request(PTRACE_INTERRUPT, 0, 0);
+    error = wait_for_stop(&status, now() + STEP_MILLISECONDS);
+    while (error == 0) {
+        if (is_safe(status))
+            return 0;
+        bool is_stopping = status >> 16 == PTRACE_EVENT_STOP
+                           && WSTOPSIG(status) != SIGTRAP;
+        if (now() >= deadline || is_stopping) {
+            let_go(status, true);
+            return EAGAIN;
+        }
+        go_on(PTRACE_SYSCALL, status, false);
+        look = now() + LOOK_MILLISECONDS;
+        error = wait_for_stop(&status, look);
+        if (error == ETIMEDOUT) {
+            request(PTRACE_INTERRUPT, 0, 0);
+            error = wait_for_stop(&status, now() + STEP_MILLISECONDS);
+        }
+    }
+    return error;
+}
+
+/* Until the exit of a system call whose next instruction is `behind`. */
+static int run_until(uint64_t behind, struct user_regs_struct *registers)
+{
+    int64_t deadline = now() + STEP_MILLISECONDS;
+    int status = 0;
+    if (request(PTRACE_SYSCALL, 0, 0) < 0)
+        return errno;
+    for (;;) {
+        int error = wait_for_stop(&status, deadline);
+        if (error)
+            return error;
+        if (request(PTRACE_GETREGS, 0, (uintptr_t)registers) < 0)
+            return errno;
+        if (registers->rip == behind && WSTOPSIG(status) == SYSCALL_STOP
+                && !is_entry(status))
+            return 0;
+        go_on(PTRACE_SYSCALL, status, true);
+    }
+}
+
+static int set(const struct user_regs_struct *registers, uint64_t mask)
+{
+    if (request(PTRACE_SETREGS, 0, (uintptr_t)registers) < 0
+            || request(PTRACE_SETSIGMASK, sizeof mask, (uintptr_t)&mask) < 0)
+        return errno;
+    return 0;
+}
+
+/* The stopped thread makes a system call, with the instruction that it made its own
+   with.  Returns its result, or -errno.  Between its beginning and its end is the only
+   time when the thread is lost if this process is killed. */
+static int64_t call(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+    struct user_regs_struct registers = traced.registers;
+    registers.rip -= 2;
+    registers.orig_rax = -1;
+    registers.rax = number;
+    registers.rdi = a;
+    registers.rsi = b;
+    registers.rdx = c;
+    registers.r10 = d;
+    registers.r8 = -1;
+    registers.r9 = 0;
+    int error = set(&registers, ALL_SIGNALS);
+    if (error == 0)
+        error = run_until(traced.registers.rip, &registers);
+    if (error == 0)
+        error = set(&traced.resumed, traced.mask);
+    return error ? -error : (int64_t)registers.rax;
+}
+
+static int write_memory(uint64_t address, const void *from, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/mem", (int)traced.pid);
+    int fd = open(path, O_RDWR | O_CLOEXEC), error = 0;
+    if (fd < 0)
+        return errno;
+    ssize_t written = pwrite(fd, from, size, (off_t)address);
+    if (written < 0)
+        error = errno;
+    else if ((size_t)written != size)
+        error = EIO;
+    close(fd);
+    return error;
+}
+
+static bool is_same(uint64_t there, uint64_t here)
+{
+    for (uint64_t i = 0; i < SAME; i += sizeof(long)) {
+        errno = 0;
+        long word = request(PTRACE_PEEKTEXT, there + i, 0);
+        if (errno || memcmp(&word, (const char *)here + i, sizeof word) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool xstate_fits(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_OSXSAVE
+           && __get_cpuid_count(0xd, 0, &a, &b, &c, &d) && b <= FRAME_MAX_XSTATE;
+}
+
+/* What the kernel does when no handler comes between. */
+static void resolve(void)
+{
+    struct user_regs_struct *r = &traced.resumed;
+    *r = traced.registers;
+    if (will_be_made_again(r)) {
+        r->rax = (int64_t)r->rax == -ERESTART_RESTARTBLOCK ? SYS_restart_syscall
+                                                           : r->orig_rax;
+        r->rip -= 2;
+    }
+    r->orig_rax = -1;
+}
+
+static void fill(struct frame *frame, const struct tracer_request *request)
+{
+    const struct user_regs_struct r = traced.resumed;
+    frame->create = request->create;
+    frame->open = request->open;
+    frame->find = request->find;
+    frame->errno_location = request->errno_location;
+    frame->allocate = request->allocate;
+    frame->mask = traced.mask;
+    snprintf(frame->library, sizeof frame->library, "%s", request->library);
+    snprintf(frame->function, sizeof frame->function, "%s", request->function);
+    snprintf(frame->socket, sizeof frame->socket, "%s", request->socket);
+    frame->memory = traced.memory;
+    frame->memory_size = MEMORY_SIZE;
+    uint64_t registers[] = {r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10,
+                            r.r9, r.r8, r.rax, r.rcx, r.rdx, r.rsi, r.rdi, r.eflags,
+                            r.rsp};
+    _Static_assert(sizeof registers == sizeof frame->registers, "all of them");
+    memcpy(frame->registers, registers, sizeof registers);
+}
+
+/* Everything that the new thread needs is there then. */
+static int write_all(const struct tracer_request *request)
+{
+    static struct frame frame;
+    static char code[PAGE];
+    size_t size = stub_end - stub_begin;
+    memset(&frame, 0, sizeof frame);
+    fill(&frame, request);
+    memcpy(code, stub_begin, size);
+    memcpy(code + (stub_resume - stub_begin), &traced.resumed.rip,
+           sizeof traced.resumed.rip);
+    int error = write_memory(traced.memory, code, size);
+    return error ? error : write_memory(traced.memory + PAGE, &frame, sizeof frame);
+}
+
+/* One piece, as that is one call: PyPy's JIT asks for such memory, too. */
+static int map(void)
+{
+    int64_t at = call(SYS_mmap, 0, MEMORY_SIZE, PROT_READ | PROT_WRITE | PROT_EXEC,
+                      MAP_PRIVATE | MAP_ANONYMOUS);
+    if (at < 0 && at > -PAGE)
+        return -at;
+    traced.memory = at;
+    return 0;
+}
+
+static int run_stub(void)
+{
+    struct user_regs_struct registers = traced.registers;
+    registers.rip = traced.memory;
+    registers.rbx = traced.memory + PAGE;
+    registers.rsp = traced.memory + MEMORY_SIZE;
+    registers.orig_rax = -1;
+    int error = set(&registers, ALL_SIGNALS);
+    if (error)
+        return error;
+    return run_until(traced.memory + (stub_marker - stub_begin), &registers);
+}
+
+static int make_thread(const struct tracer_request *wanted)
+{
+    if (!is_same(wanted->create, wanted->our_create)
+            || (wanted->allocate && !is_same(wanted->allocate, wanted->our_allocate)))
+        return ENOEXEC;
+    int error = map();
+    if (error == 0)
+        error = write_all(wanted);
+    if (error == 0 && (error = run_stub()) == 0) {
+        errno = 0;
+        long word = request(PTRACE_PEEKDATA, traced.memory + PAGE
+                            + offsetof(struct frame, old_errno), 0);
+        error = errno ? errno : (int)(word >> 32);
+        if (error == 0)
+            return 0;
+    }
+    if (traced.memory && error != ETIMEDOUT && error != ESRCH)
+        call(SYS_munmap, traced.memory, MEMORY_SIZE, 0, 0);
+    /* there is no room for a thread: trying again does not help */
+    return error == EAGAIN ? ENOMEM : error;
+}
+
+/* Nothing is to come between that can be kept away. */
+static void hold_signals(void)
+{
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &traced.our_mask);
+}
+
+int tracer_enter(const struct tracer_request *wanted)
+{
+    memset(&traced, 0, sizeof traced);
+    traced.pid = wanted->pid;
+    traced.tid = wanted->tid;
+    if (!xstate_fits())
+        return ENOSYS;
+    /* without PTRACE_O_EXITKILL: it is to outlive this process */
+    if (request(PTRACE_SEIZE, 0, PTRACE_O_TRACESYSGOOD) < 0)
+        return errno;
+    hold_signals();
+    int error = find_safe_place(wanted->milliseconds);
+    if (error == 0) {
+        resolve();
+        if (request(PTRACE_GETSIGMASK, sizeof traced.mask,
+                    (uintptr_t)&traced.mask) < 0) {
+            error = errno;
+            let_go(0, true);
+        } else {
+            error = make_thread(wanted);
+            if (error == ETIMEDOUT)
+                /* it goes on by itself, with what it was made to run */
+                let_go(0, false);
+            else if (error)
+                tracer_leave();
+        }
+    }
+    if (error)
+        sigprocmask(SIG_SETMASK, &traced.our_mask, NULL);
+    return error;
+}
+
+int tracer_leave(void)
+{
+    int status = 0, error = 0;
+    /* it stops once more, where the kernel looks whether a system call is to be made
+       again: with its own registers, and the signals that have come */
+    if (request(PTRACE_INTERRUPT, 0, 0) < 0)
+        error = errno;
+    else if ((error = set(&traced.registers, traced.mask)) == 0
+             && request(PTRACE_CONT, 0, 0) < 0)
+        error = errno;
+    if (error == 0)
+        error = wait_for_stop(&status, now() + STEP_MILLISECONDS);
+    if (error == 0)
+        let_go(status, true);
+    sigprocmask(SIG_SETMASK, &traced.our_mask, NULL);
+    return error;
+}

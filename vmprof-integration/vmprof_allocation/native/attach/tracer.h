@@ -1,0 +1,28 @@
+#pragma once
+/* The attaching process's side: stop one thread of another process where that is
+   safe, and have it make a thread there. */
+#include <stdint.h>
+
+struct tracer_request {
+    int32_t pid, tid;
+    /* how long to wait for a safe place */
+    int32_t milliseconds;
+    int32_t unused;
+    /* addresses in the other process, whose libc and libpypy are the same files as
+       ours; and in ours */
+    uint64_t create, open, find, errno_location, allocate;
+    uint64_t our_create, our_allocate;
+    /* of the library that the new thread loads, and what it calls in it */
+    const char *library, *function;
+    /* that is to be called from there */
+    const char *socket;
+};
+
+/* Returns 0: the thread has made the other one, and stands still until
+   tracer_leave().  EAGAIN: it was at no safe place in that time.  ESRCH: it is gone.
+   ENOEXEC: it runs something else.  Or another errno.  Unless 0, the thread was let
+   go as it was. */
+int tracer_enter(const struct tracer_request *request);
+
+/* Let it go on as if nothing had been.  Returns 0 or an errno. */
+int tracer_leave(void);
