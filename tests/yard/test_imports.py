@@ -121,8 +121,8 @@ PLANTED = {
     "the writer leaks knows no other": [(WRITERS + ".leaks", WRITERS + ".table")],
     **{"the writer %s knows no other" % name.partition(".")[0]: [
         (WRITERS + "." + name, WRITERS + ".table")]
-       for name in ("chrome", "collapsed", "diff_json", "html.table", "pprof",
-                    "speedscope", "vmprof")},
+       for name in ("chrome", "collapsed", "diff_json", "html.table", "otlp",
+                    "pprof", "speedscope", "vmprof")},
     "the Firefox builder knows the format, and no profile": [
         (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".units"),
         (FORMAT + ".threads", FIREFOX + ".convert")],
