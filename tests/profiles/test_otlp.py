@@ -15,14 +15,21 @@ from otlp_request import Request
 from stack_files import a_heap, label, labelled_log
 from vmprof_convert import cli, readers
 from vmprof_convert.model import Profile
-from vmprof_convert.summary import FUNCTION, TYPE, Choice, summarize
+from vmprof_convert.summary import FUNCTION, TYPE, Choice, Figures, summarize
 from vmprof_convert.writers import otlp
 
 
-def written(profile: Profile, **attributes: str | int) -> Request:
+def written(profile: Profile,
+            attributes: dict[str, str | int] | None = None) -> Request:
     out = io.BytesIO()
-    otlp.write(profile, out, attributes or None)
+    otlp.write(profile, out, attributes)
     return otlp_request.read(out.getvalue())
+
+
+def figures(own: Figures) -> dict[str, float]:
+    return {"alloc_space": own.bytes().value, "alloc_objects": own.objects().value,
+            "inuse_space": own.bytes("alive").value,
+            "inuse_objects": own.objects("alive").value}
 
 
 def test_each_function_s_bytes_and_objects() -> None:
@@ -35,19 +42,15 @@ def test_each_function_s_bytes_and_objects() -> None:
     rows = {(label(row.function), row.subject.type.name): row.own
             for row in heap.rows
             if row.subject.type is not None and row.own.sum().samples}
-    for name, figure in (
-            ("alloc_space", lambda own: own.bytes()),
-            ("alloc_objects", lambda own: own.objects()),
-            ("inuse_space", lambda own: own.bytes("alive")),
-            ("inuse_objects", lambda own: own.objects("alive"))):
-        one = request.types[name]
+    for name, one in request.types.items():
         sums: dict[tuple[str, str], int] = collections.defaultdict(int)
         for sample in one.samples:
             assert sample.attributes["thread.name"] == "MainThread"
             sums[sample.stack[-1][0], sample.attributes["type"]] += sample.value
         assert sums.keys() <= rows.keys() and len(rows) == 9
         for key, own in rows.items():
-            assert sums[key] == pytest.approx(figure(own).value, abs=len(one.samples))
+            assert sums[key] == pytest.approx(
+                figures(own)[name], abs=len(one.samples))
     assert request.types["alloc_space"].sum == pytest.approx(heap.bytes.value, abs=0.5)
 
 
@@ -81,7 +84,7 @@ def test_when_it_was() -> None:
 
 
 def test_who_it_was() -> None:
-    request = written(a_heap(), **{"service.name": "shop", "process.pid": 4711})
+    request = written(a_heap(), {"service.name": "shop", "process.pid": 4711})
     assert request.resource == {"service.name": "shop", "process.pid": 4711}
 
 

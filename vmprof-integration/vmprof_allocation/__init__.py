@@ -11,8 +11,9 @@ From code::
     with vmprof_allocation.sample("app.vmprof", "128k"):
         work()
 
-or start() and stop().  The profile is for `vmprof-convert`, for
-``python -m vmprof_allocation report``, and for vmprof's own tools.
+or start() and stop().  The profile is for `vmprof-convert`, for ``python -m
+vmprof_allocation report``, and for vmprof's own tools.  push() sends profiles to an
+engine.
 """
 from __future__ import annotations
 
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
         Statistics,
         UnknownBuild,
         mark,
+        push,
         sample,
         start,
         stop,
     )
 
 __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
-           "mark", "sample", "start", "stop"]
+           "mark", "push", "sample", "start", "stop"]
 
 
 def __getattr__(name: str) -> object:

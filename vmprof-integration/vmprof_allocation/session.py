@@ -243,6 +243,18 @@ class Session:
         return self._engine is not None
 
     @property
+    def engine(self) -> Engine | None:
+        """That it samples with; None: it is not on."""
+        return self._engine
+
+    @property
+    def path(self) -> str:
+        """The profile that this process writes; empty: there is none as yet."""
+        if self.is_inherited:
+            return "" if self._engine is None else self._engine.followed_path()
+        return self.output or ""
+
+    @property
     def is_parent(self) -> bool:
         """False in a forked child of the process that called start(), followed
         or not."""

@@ -7,11 +7,11 @@ element is empty: number 0 is nothing.
 """
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from typing import BinaryIO, Union
 
 from vmprof_convert import remarks, stack_values
+from vmprof_convert.identity import identity
 from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable
 from vmprof_convert.protobuf import (
@@ -41,15 +41,17 @@ _SCOPE = "vmprof-convert"
 
 
 def write(profile: Profile, out: BinaryIO,
-          resource: Attributes | None = None) -> list[str]:
-    """Not compressed.  Returns what is left out.  Raises ProfileError.
+          resource: Attributes | None = None,
+          attributes: Attributes | None = None) -> list[str]:
+    """Not compressed.  `attributes`: of this profile.  Returns what is left out.
+    Raises ProfileError.
 
     Written twice, a profile has the same ids, so that who gets it twice can tell.
     """
     stack_values.check_samples(profile)
     if resource is None:
         resource = _resource(profile)
-    request = _Request(profile)
+    request = _Request(profile, attributes or {})
     out.write(request.message(resource))
     return stack_values.left_out(profile)
 
@@ -121,8 +123,9 @@ class _Dictionary:
 
 
 class _Request:
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, attributes: Attributes) -> None:
         self._profile = profile
+        self._attributes = attributes
         self._types = SampleTypes(profile)
         self._dictionary = _Dictionary()
         #: of a stack and its attributes
@@ -168,7 +171,13 @@ class _Request:
     def _one(self, type_: SampleType, column: list[int]) -> bytes:
         profile = self._profile
         period_type, period = self._types.period(profile)
-        comments = [line for line in remarks.of_run(profile) if line]
+        attributes = [self._dictionary.attribute(key, _any(value))
+                      for key, value in sorted(self._attributes.items())]
+        comments = [bytes_field(1, _any(printable(line)))
+                    for line in remarks.of_run(profile) if line]
+        if comments:
+            attributes.append(self._dictionary.attribute(
+                _COMMENT, bytes_field(5, b"".join(comments))))
         return b"".join((
             bytes_field(_SAMPLE_TYPE, self._value_type(type_)),
             *(bytes_field(_SAMPLES, _set(1, stack) + packed_field(2, attributes)
@@ -178,11 +187,8 @@ class _Request:
             number_field(_DURATION, profile.end),
             bytes_field(_PERIOD_TYPE, self._value_type(period_type)),
             number_field(_PERIOD, period),
-            bytes_field(_PROFILE_ID, _id(profile, type_)),
-            packed_field(_PROFILE_ATTRIBUTES, [self._dictionary.attribute(
-                _COMMENT, bytes_field(5, b"".join(
-                    bytes_field(1, _any(printable(line))) for line in comments)))])
-            if comments else b""))
+            bytes_field(_PROFILE_ID, identity(profile, type_.name)),
+            packed_field(_PROFILE_ATTRIBUTES, attributes)))
 
     def _value_type(self, type_: SampleType) -> bytes:
         return _set(1, self._dictionary.string(type_.name)) + _set(
@@ -197,9 +203,3 @@ def _set(field: int, number: int) -> bytes:
 def _any(value: str | int) -> bytes:
     """An AnyValue."""
     return text_field(1, value) if isinstance(value, str) else number_field(3, value)
-
-
-def _id(profile: Profile, type_: SampleType) -> bytes:
-    return hashlib.blake2b(repr((
-        profile.run, profile.pid, profile.start_time, profile.settings, type_.name,
-    )).encode(), digest_size=16).digest()

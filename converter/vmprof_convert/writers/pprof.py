@@ -19,11 +19,12 @@ _SAMPLE_TYPE, _SAMPLE, _MAPPING, _LOCATION, _FUNCTION, _STRING = range(1, 7)
 _TIME, _DURATION, _PERIOD_TYPE, _PERIOD, _COMMENT, _DEFAULT = 9, 10, 11, 12, 13, 14
 
 
-def write(profile: Profile, out: BinaryIO) -> list[str]:
-    """Not compressed.  Returns what is left out.  Raises ProfileError."""
+def write(profile: Profile, out: BinaryIO, *, labels: bool = True) -> list[str]:
+    """Not compressed; without `labels`: of all threads and types together.  Returns
+    what is left out.  Raises ProfileError."""
     stack_values.check_samples(profile)
     file = _File(profile)
-    file.add(profile)
+    file.add(profile, labels=labels)
     file.write(out)
     return stack_values.left_out(profile)
 
@@ -53,15 +54,15 @@ class _File:
         self._columns: list[list[float]] = [[] for _ in self._sample_types.types]
 
     def add(self, profile: Profile, sign: int = 1,
-            more: dict[str, str] | None = None) -> None:
-        """`more`: labels of all samples."""
-        places, labels = Places(profile), Labels(profile)
+            more: dict[str, str] | None = None, *, labels: bool = True) -> None:
+        """`more`: labels of all samples; `labels`: of each, too."""
+        places, of_samples = Places(profile), Labels(profile)
         of_frames = _Locations(self, places)
         period = 1e9 * tick_seconds(profile)
         stacks: dict[int, bytes] = {}
         known: dict[tuple[int, int], bytes] = {}
-        for part, value in values(profile, types=profile.has_types,
-                                  threads=True).items():
+        for part, value in values(profile, types=labels and profile.has_types,
+                                  threads=labels).items():
             locations = stacks.get(part.stack)
             if locations is None:
                 # the innermost first
@@ -76,7 +77,8 @@ class _File:
                     bytes_field(3, number_field(1, self._string(key))
                                 + number_field(2, self._string(text)))
                     for key, text in sorted(
-                        {**(more or {}), **labels.of(part)}.items()))
+                        {**(more or {}), **(of_samples.of(part) if labels else {})
+                         }.items()))
             self._samples.append((locations, label))
             for column, number in zip(self._columns, self._sample_types.numbers(
                     value, period)):

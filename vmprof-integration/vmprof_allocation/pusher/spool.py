@@ -1,0 +1,116 @@
+"""The folder between a program and its pusher: windows, each a profile.
+
+PID.vmprof is being written by process PID, and PID-7.vmprof is its seventh, which
+has ended; PID.CHILD.vmprof is the first one of a child.  Who writes holds a lock on
+the file: what nobody holds has ended, or its process is gone.  What waits is bounded,
+in number and bytes: the oldest goes first.
+"""
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+from typing import NamedTuple
+
+from vmprof_allocation.push_folder import (
+    DROPPED,
+    MAX_BYTES,
+    MAX_WINDOWS,
+    SUFFIX,
+)
+
+#: a larger one is not read, as that takes memory
+MAX_WINDOW = 8 * 2**20
+#: an empty file that nobody holds may be about to be begun, so many seconds long
+_BEGINNING = 60.0
+_NUMBERED = re.compile(r"\d+-(\d+)%s" % re.escape(SUFFIX), re.ASCII)
+
+
+class Window(NamedTuple):
+    #: when it ended, in nanoseconds
+    ended: int
+    path: str
+    size: int
+
+    @property
+    def number(self) -> int:
+        """Of its process; 0: not known."""
+        match = _NUMBERED.fullmatch(os.path.basename(self.path))
+        return int(match[1]) if match else 0
+
+
+class Spool:
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        #: windows, and their bytes, that were not sent
+        self.dropped = self.dropped_bytes = 0
+        #: somebody writes a window
+        self.is_used = False
+
+    def scan(self) -> list[Window]:
+        """Those that have ended, the oldest first, within the bounds."""
+        self.is_used = False
+        found = []
+        for name in os.listdir(self.folder):
+            path = os.path.join(self.folder, name)
+            if name.endswith(SUFFIX):
+                window = self._look_at(path)
+                if window is not None:
+                    found.append(window)
+        found.sort()
+        total = sum(window.size for window in found)
+        while found and (len(found) > MAX_WINDOWS or total > MAX_BYTES):
+            total -= found[0].size
+            self.drop(found.pop(0))
+        return found
+
+    def _look_at(self, path: str) -> Window | None:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return None         # the program dropped it
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            status = os.fstat(fd)
+        except BlockingIOError:
+            self.is_used = True
+            return None
+        finally:
+            os.close(fd)
+        if status.st_size == 0:
+            if time.time() - status.st_mtime > _BEGINNING:
+                self.remove(path)
+            else:
+                self.is_used = True
+            return None
+        return Window(status.st_mtime_ns, path, status.st_size)
+
+    def drop(self, window: Window) -> None:
+        self.dropped += 1
+        self.dropped_bytes += window.size
+        self.remove(window.path)
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def dropped_by_programs(self) -> int:
+        """Those that could not wait for us."""
+        count = 0
+        for name in os.listdir(self.folder):
+            if name.endswith(DROPPED):
+                try:
+                    with open(os.path.join(self.folder, name), "rb") as file:
+                        count += int(file.read(20) or 0)
+                except (OSError, ValueError):
+                    pass
+        return count
+
+    def clear(self) -> None:
+        """Remove the folder, and all that is in it."""
+        for name in os.listdir(self.folder):
+            self.remove(os.path.join(self.folder, name))
+        os.rmdir(self.folder)
