@@ -102,6 +102,10 @@ pictures: .build/pictures .build/page .build/system-go
 	for suffix in html speedscope.json pb.gz; do \
 		.venv/bin/vmprof-convert .build/shop.vmprof -o .build/shop.$$suffix || exit 1; \
 	done
+	.build/pictures-pypy/bin/pypy3 -m vmprof --allocation-sampling 16k \
+		-o .build/shop-pieces.vmprof converter/pictures/shop.py 20 pieces
+	cd .build && ../.venv/bin/vmprof-convert diff shop.vmprof shop-pieces.vmprof \
+		-o shop-diff.html
 	PATH="$$PWD/.venv/bin:$$PATH" node .node/pictures/viewers.mjs .build/shop \
 		converter/pictures
 
@@ -271,7 +275,7 @@ PYPERFORMANCE := pyperformance==1.11.0
 	cp converter/page/package.json .node/page/
 	PATH="$$PWD/.venv/bin:$$PATH" npm install --silent --no-audit --no-fund \
 		--prefix .node/page
-	cp converter/page/page.js converter/page/page.css .node/page/
+	cp converter/page/*.js converter/page/*.css .node/page/
 	PATH="$$PWD/.venv/bin:$$PATH" .node/page/node_modules/.bin/esbuild \
 		.node/page/page.js --bundle --minify --keep-names --format=iife \
 		--loader:.css=text --charset=ascii --log-level=warning \

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import json
 import os
+import signal
 import subprocess
 import textwrap
 from collections.abc import Sequence
@@ -47,6 +48,8 @@ SLOW = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # started with & by a script, Ctrl-C would do nothing: tests wait for it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     is_worker = hasattr(config, "workerinput")
     if not is_worker and (problem := installed.problems(
             PYPY, is_ours="PYPY" not in os.environ)):

@@ -3,179 +3,20 @@
 import { brushX } from "d3-brush";
 import flamegraph from "d3-flame-graph";
 import { select } from "d3-selection";
+import {
+  CHANGES, ORIGINS, change, changeColour, colour, colourOf, element, isDark, signed, verdict,
+} from "./looks.js";
 import style from "./page.css";
+import {
+  addUp, compared, diff, functionRows, profile, share, shown, state, sums, treeOf, typeRows,
+} from "./sums.js";
 
-const profile = JSON.parse(document.getElementById("profile").textContent);
 const MEASURES = [["bytes", "Bytes"], ["objects", "Objects"], ["alive", "Alive"]]
   .filter(([key]) => key !== "alive" || profile.has.lifetimes);
 const SHAPES = [["icicle", "Icicle"], ["flame", "Flame graph"]];
 const STACKS = [["plain", "Functions"], ["typed", "… and types"], ["by type", "By type"]];
 const TABLES = [["functions", "Functions"], ["types", "Types"]];
 const CELL = 20;
-// hue, saturation and lightness in light and in dark; the word for the legend
-const ORIGINS = {
-  program: [28, 88, 70, 62, "the program"],
-  "installed packages": [196, 52, 70, 60, "installed packages"],
-  "standard library": [262, 42, 77, 68, "standard library"],
-  "import machinery": [48, 30, 74, 62, "imports"],
-  "built-in": [210, 8, 76, 62, "built-in"],
-  nowhere: [30, 6, 84, 66, "none of these"],
-  type: [145, 34, 70, 58, "types"],
-};
-
-const state = {
-  measure: "bytes", shape: "icicle", stacks: "plain", table: "functions",
-  search: "", type: -1, from: 0, to: profile.steps, sort: "self", chosen: null,
-};
-const count = profile.parent.length;
-// nodes that no other of their function is above: these add up to its total
-const outermost = profile.frame.map((frame, node) => {
-  for (let above = profile.parent[node]; above > 0; above = profile.parent[above]) {
-    if (profile.frame[above] === frame) return false;
-  }
-  return true;
-});
-
-// ---------------------------------------------------------------------------
-// numbers
-
-function scaled(number, units, base) {
-  let power = 0;
-  while (power < units.length - 1 && Math.abs(number) >= 0.9995 * base) {
-    number /= base;
-    power += 1;
-  }
-  const digits = number >= 99.95 || Number.isInteger(number) ? 0 : number >= 9.995 ? 1 : 2;
-  return [number.toFixed(digits), units[power]];
-}
-
-function shown(number, measure = state.measure) {
-  return measure === "objects"
-    ? scaled(number, ["", "k", "M", "G"], 1000).join("")
-    : scaled(number, ["B", "KiB", "MiB", "GiB", "TiB"], 1024).join(" ");
-}
-
-function share(part, whole) {
-  return whole ? `${(100 * part / whole).toFixed(1)} %` : "";
-}
-
-// ---------------------------------------------------------------------------
-// what is added up
-
-// Of the rows that are chosen: of each node, of each type, and of both.
-function added() {
-  const own = new Float64Array(count);
-  const types = new Float64Array(profile.types.length);
-  const pairs = new Map();
-  const values = profile[state.measure];
-  let whole = 0;
-  for (let row = 0; row < values.length; row += 1) {
-    const step = profile.step[row];
-    if (step < state.from || step >= state.to) continue;
-    const type = profile.type[row];
-    types[type] += values[row];
-    if (state.type >= 0 && type !== state.type) continue;
-    const node = profile.node[row];
-    own[node] += values[row];
-    whole += values[row];
-    const key = node * profile.types.length + type;
-    pairs.set(key, (pairs.get(key) ?? 0) + values[row]);
-  }
-  const total = Float64Array.from(own);
-  for (let node = count - 1; node > 0; node -= 1) total[profile.parent[node]] += total[node];
-  return { own, total, types, pairs, whole };
-}
-
-function frameNode(node, value) {
-  const [name, path, line, origin] = profile.frames[profile.frame[node]];
-  return { name, path, line, origin, value, self: 0, children: [] };
-}
-
-function typeNode(type, value) {
-  const [name, kind] = profile.types[type];
-  return { name, path: "", line: 0, origin: "type", kind, value, self: value, children: [] };
-}
-
-function treeOf(sums) {
-  const root = frameNode(0, sums.whole);
-  if (state.stacks === "by type") {
-    const parts = new Map();
-    for (const [key, value] of sums.pairs) {
-      if (!value) continue;
-      const type = key % profile.types.length;
-      let made = parts.get(type);
-      if (!made) {
-        made = new Map([[0, typeNode(type, 0)]]);
-        made.get(0).self = 0;
-        parts.set(type, made);
-        root.children.push(made.get(0));
-      }
-      const node = Math.floor(key / profile.types.length);
-      const path = [];
-      for (let above = node; above > 0; above = profile.parent[above]) path.push(above);
-      let inside = made.get(0);
-      inside.value += value;
-      for (const one of path.reverse()) {
-        let child = made.get(one);
-        if (!child) {
-          child = frameNode(one, 0);
-          made.set(one, child);
-          inside.children.push(child);
-        }
-        child.value += value;
-        inside = child;
-      }
-      inside.self += value;
-    }
-    return root;
-  }
-  const nodes = [root];
-  root.self = sums.own[0];
-  for (let node = 1; node < count; node += 1) {
-    if (!sums.total[node]) continue;
-    nodes[node] = frameNode(node, sums.total[node]);
-    nodes[node].self = sums.own[node];
-    nodes[profile.parent[node]].children.push(nodes[node]);
-  }
-  if (state.stacks === "typed") {
-    for (const [key, value] of sums.pairs) {
-      if (value) {
-        nodes[Math.floor(key / profile.types.length)].children.push(
-          typeNode(key % profile.types.length, value));
-      }
-    }
-  }
-  return root;
-}
-
-// ---------------------------------------------------------------------------
-// looks
-
-function isDark() {
-  return document.documentElement.dataset.theme === "dark";
-}
-
-function tint(name) {
-  let hash = 0;
-  for (const character of name) hash = (hash * 31 + character.codePointAt(0)) % 1009;
-  return hash / 1009 - 0.5;
-}
-
-function colour(origin, name = "") {
-  const [hue, saturation, light, dark] = ORIGINS[origin] ?? ORIGINS.nowhere;
-  const shift = name ? tint(name) : 0;
-  return `hsl(${hue + 10 * shift} ${saturation}% ${(isDark() ? dark : light) + 10 * shift}%)`;
-}
-
-function element(kind, attributes = {}, ...children) {
-  const made = document.createElement(kind);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (value !== false) made.setAttribute(key, value);
-  }
-  made.append(...children);
-  return made;
-}
 
 // Buttons of which one is pressed.
 function choice(options, key, name) {
@@ -199,8 +40,8 @@ tooltip.show = (event, d) => {
   const { name, path, line, value, self } = d.data;
   const where = path + (line ? `:${line}` : "");
   tip.replaceChildren(element("b", {}, name), ...(where ? [element("span", {}, where)] : []),
-    `${shown(value)}, ${share(value, sums.whole)}`,
-    element("span", {}, self && self !== value ? `itself ${shown(self)}` : ""));
+    diff ? change(d.data) : `${shown(value)}, ${share(value, sums.whole)}`,
+    element("span", {}, !diff && self && self !== value ? `itself ${shown(self)}` : ""));
   tip.style.display = "block";
   const { clientX: x, clientY: y } = event;
   const { width, height } = tip.getBoundingClientRect();
@@ -219,7 +60,6 @@ const back = element("button", { type: "button", class: "plain", hidden: "", onc
   back.hidden = true;
 } }, "Zoom out");
 let chart;
-let sums;
 
 function matches(data, term) {
   const wanted = term.toLowerCase();
@@ -244,12 +84,12 @@ function drawChart() {
     .sort((a, b) => b.data.value - a.data.value || (a.data.name < b.data.name ? -1 : 1))
     .tooltip(tooltip)
     .setColorMapper((d) => (d.highlight ? (isDark() ? "#ff5fb2" : "#f0459c")
-      : colour(d.data.origin, d.data.name)))
+      : colourOf(d.data)))
     .setSearchMatch((d, term) => Boolean(term) && matches(d.data, term))
     .setSearchHandler((found, sum) => say(found.length, sum))
     .setLabelHandler((d) => d.data.name)
     .onClick((d) => { back.hidden = !d.parent; });
-  select(target).datum(treeOf(sums)).call(chart);
+  select(target).datum(treeOf()).call(chart);
   if (state.shape === "flame") holder.scrollTop = holder.scrollHeight;
   search();
 }
@@ -264,14 +104,16 @@ function search() {
 }
 
 function say(found, sum) {
-  const parts = [element("b", {}, shown(sums.whole)), " ", ({
+  const whole = diff ? change(compared({}, "total", 0)) : shown(sums.whole);
+  const parts = [element("b", {}, whole), " ", ({
     bytes: "allocated", objects: "objects allocated", alive: "still alive" })[state.measure]];
   if (state.type >= 0) parts.push(` of ${profile.types[state.type][0]}`);
   if (state.from || state.to < profile.steps) {
     parts.push(` from ${seconds(state.from)} to ${seconds(state.to)}`);
   }
   if (found >= 0) {
-    parts.push(" · found: ", element("b", {}, `${shown(sum)} (${share(sum, sums.whole)})`));
+    parts.push(" · found: ", element("b", {}, diff ? String(found)
+      : `${shown(sum)} (${share(sum, sums.whole)})`));
   }
   said.replaceChildren(...parts);
 }
@@ -286,53 +128,46 @@ function seconds(step) {
 
 const body = element("tbody");
 const headings = element("tr");
+// What a row is sorted by
+function size(row, key) {
+  const data = row.sides[key];
+  return diff ? data ? Math.abs(data.after - data.before) : 0 : row[key];
+}
 
-function functionRows() {
-  const rows = new Map();
-  for (let node = 1; node < count; node += 1) {
-    if (!sums.total[node]) continue;
-    const frame = profile.frame[node];
-    let row = rows.get(frame);
-    if (!row) {
-      const [name, path, line, origin] = profile.frames[frame];
-      row = { name, where: path + (line ? `:${line}` : ""), origin, self: 0, total: 0 };
-      rows.set(frame, row);
-    }
-    row.self += sums.own[node];
-    if (outermost[node]) row.total += sums.total[node];
-  }
-  return [...rows.values()];
+function cell(row, key) {
+  if (!diff) return element("td", {}, row[key] ? shown(row[key]) : "-");
+  const data = row.sides[key];
+  const found = verdict(data);
+  return element("td", { class: found, title: change(data) },
+    data.after === data.before ? "-" : signed(data.after - data.before));
 }
 
 function drawTable() {
   const isTypes = state.table === "types";
-  const rows = isTypes
-    ? profile.types.map(([name], type) => (
-      { name, where: "", origin: "type", type, self: sums.types[type], total: 0 }))
-      .filter((row) => row.self)
-    : functionRows();
+  const rows = isTypes ? typeRows() : functionRows();
   const by = isTypes ? "self" : state.sort;
-  rows.sort((a, b) => b[by] - a[by] || b.total - a.total);
+  rows.sort((a, b) => size(b, by) - size(a, by) || size(b, "total") - size(a, "total"));
   const columns = isTypes ? [["self", ""]] : [["self", "Self"], ["total", "Total"]];
   if (isTypes) columns[0][1] = ({ bytes: "Allocated", objects: "Objects", alive: "Alive" })[state.measure];
   headings.replaceChildren(element("th", { scope: "col" }, isTypes ? "Type" : "Function"),
     ...columns.map(([key, text]) => element("th", {
       scope: "col", ...(by === key ? { "aria-sort": "descending" } : {}),
     }, element("button", { type: "button", onclick: () => { state.sort = key; drawTable(); } }, text))));
-  const most = rows.length ? rows[0][by] : 0;
+  const most = rows.length ? size(rows[0], by) : 0;
   const all = isTypes ? sums.types.reduce((a, b) => a + b, 0) : sums.whole;
   body.replaceChildren(...rows.slice(0, 200).map((row) => {
     const made = element("tr", {
-      tabindex: "0", title: [row.name, row.where, ...columns.map(([key]) => share(row[key], all))]
-        .filter(Boolean).join("\n"),
+      tabindex: "0", title: [row.name, row.where,
+        ...columns.map(([key]) => (diff ? "" : share(row[key], all)))].filter(Boolean).join("\n"),
       class: row.name === state.chosen ? "chosen" : "",
       onclick: () => pick(row),
       onkeydown: (event) => { if (event.key === "Enter") pick(row); },
     }, element("td", {}, row.name,
       ...(row.where ? [element("small", {}, element("bdi", {}, row.where))] : [])),
-    ...columns.map(([key]) => element("td", {}, row[key] ? shown(row[key]) : "-")));
-    const width = most ? 100 * row[by] / most : 0;
-    made.style.backgroundImage = `linear-gradient(${colour(row.origin)}, ${colour(row.origin)})`;
+    ...columns.map(([key]) => cell(row, key)));
+    const width = most ? 100 * size(row, by) / most : 0;
+    const bar = diff ? changeColour(verdict(row.sides[by]), 1) : colour(row.origin);
+    made.style.backgroundImage = `linear-gradient(${bar}, ${bar})`;
     made.style.backgroundSize = `${width.toFixed(2)}% 3px`;
     made.style.backgroundPosition = "0 100%";
     return made;
@@ -448,6 +283,11 @@ const legend = element("div", { class: "legend" });
 const navigation = element("nav");
 
 function drawLegend() {
+  if (diff) {
+    legend.replaceChildren(...Object.entries(CHANGES).map(([found, values]) => element(
+      "span", {}, key(changeColour(found, 1)), values[2])));
+    return;
+  }
   const there = new Set(profile.frames.map((frame) => frame[3]));
   if (state.stacks !== "plain") there.add("type");
   legend.replaceChildren(...Object.entries(ORIGINS).filter(([origin]) => there.has(origin))
@@ -455,8 +295,8 @@ function drawLegend() {
 }
 
 function draw() {
-  sums = added();
-  drawTime();
+  addUp();
+  if (!diff) drawTime();
   drawChart();
   drawTable();
   drawLegend();
@@ -496,13 +336,14 @@ function build() {
       ...(profile.has.types ? [choice(STACKS, "stacks", "Stacks"), ofType] : []), searched, back,
       element("button", { type: "button", class: "plain push", "aria-label": "Light or dark",
         onclick: () => { themed(!isDark()); draw(); } }, "◐")),
-    timeline,
+    ...(diff ? [] : [timeline]),
     element("div", { class: "split" },
       element("div", { class: "panel chart" }, said, holder, legend),
       element("div", { class: "panel side" }, navigation, element("div", { class: "scroll" },
         element("table", {}, element("thead", {}, headings), body)))),
-    element("footer", {}, "Drag over the time to choose a part of it; click a function to zoom, a row to "
-      + `find it. Functions of less than ${100 * profile.smallest} % count for who calls them. `
+    element("footer", {}, diff ? "A function is as wide as the larger one of both, and its colour as full "
+      + "as the share of it that changed. " : "Drag over the time to choose a part of it. ",
+    `Click a function to zoom, a row to find it. Functions of less than ${100 * profile.smallest} % count for who calls them. `
       + "This file is complete: it loads nothing from anywhere."), tip);
   draw();
   let width = innerWidth;

@@ -1,6 +1,7 @@
 """A small shop, as the program of the pictures: Flask, served by werkzeug's threads
 to clients of its own.  Its catalogue is a template, its export JSON, and its brochure
-a file of 10 MiB, which werkzeug reads as a whole."""
+a file of 10 MiB, which werkzeug reads as a whole; "shop.py ROUNDS pieces" reads it in
+pieces."""
 from __future__ import annotations
 
 import http.client
@@ -17,6 +18,7 @@ PAGE = """<ul>{% for article in articles %}
 <li>{{ article.name|title }}: {{ "%.2f"|format(article.price) }}</li>
 {% endfor %}</ul>"""
 BROCHURE = bytes(10 * 2**20)
+PIECE = 2**16 if "pieces" in sys.argv else -1
 
 app = Flask(__name__)
 visits = []
@@ -37,7 +39,7 @@ def export():
 @app.route("/brochure")
 def brochure():
     file = io.BytesIO(BROCHURE)
-    return Response(iter(lambda: file.read(), b""), mimetype="application/pdf")
+    return Response(iter(lambda: file.read(PIECE), b""), mimetype="application/pdf")
 
 
 def visit(port, pages):

@@ -1,6 +1,6 @@
 // Pictures of a profile in the page, in speedscope and in pprof, in Debian's Chromium:
 //     node viewers.mjs PROFILE FOLDER
-// PROFILE.html, PROFILE.speedscope.json and PROFILE.pb.gz are there.  Nothing is asked
+// PROFILE.html, PROFILE-diff.html, PROFILE.speedscope.json and PROFILE.pb.gz are there.  Nothing is asked
 // for that is not on this machine.
 import { spawn } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
@@ -62,6 +62,7 @@ try {
       await page.click("button:text-is(\"… and types\")");
       await page.click("nav button:text-is(\"Types\")");
     }],
+    ["page-diff", "light", (page) => page.goto(pathToFileURL(`${profile}-diff.html`).href)],
     ["speedscope", "light", inSpeedscope], ["pprof", "light", inPprof]]) {
     const page = await browser.newPage({
       viewport: { width: 1280, height: 800 }, colorScheme });

@@ -61,7 +61,8 @@ def _parser(command: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--view", action="store_true",
         help="open the profile in the Firefox Profiler; it is served on this "
-             "machine only, until Ctrl-C")
+             "machine only, until Ctrl-C. With --to html or --to speedscope: write "
+             "that, and open it")
     parser.add_argument(
         "--to", metavar="FORMAT", choices=tuple(FORMATS),
         help="%s (default: what the output's name says, or a table)" % ", ".join(
@@ -108,17 +109,20 @@ def _parse(parser: argparse.ArgumentParser,
     if asked.form != options.TABLE and asked.to not in (None, asked.form):
         parser.error("--%s is a format, and so is --to %s: write one of them"
                      % (asked.form, asked.to))
-    if asked.view and (asked.to not in (None, FIREFOX)
+    viewed = [format_.name for format_ in FORMATS.values() if format_.view is not None]
+    if asked.view and (asked.to not in (None, *viewed)
                        or asked.form != options.TABLE or target == STANDARD):
-        parser.error("--view opens the Firefox Profiler, which shows no report: "
-                     "leave out --view, or what asks for one")
+        parser.error("--view opens the Firefox Profiler, or with --to what is one of "
+                     "%s, and no report: leave out --view, or what asks for one"
+                     % ", ".join(viewed))
     if asked.to is None:
         asked.to = FIREFOX if asked.view else asked.form
         if target not in (None, STANDARD) and asked.form == options.TABLE:
             found = formats.of_name(target or "")
-            if asked.view and (found is None or found.name != FIREFOX):
+            if asked.view and (found is None or found.view is None):
                 parser.error("%s: with --view, the output's name must end with %s"
-                             % (target, " or ".join(FORMATS[FIREFOX].suffixes)))
+                             % (target, formats.suffixes({
+                                 name: FORMATS[name] for name in viewed})))
             if found is None:
                 parser.error(
                     "%s: the output's name must end with %s; or say with --to what "
@@ -151,10 +155,17 @@ def _run(asked: argparse.Namespace, name: str) -> None:
     if target == STANDARD:
         target = None
     format_ = FORMATS[asked.to]
+    is_served = asked.view and format_.view == formats.SERVED
     found = run_files.find(asked.profiles)
-    if (target is None and format_.default and not asked.view
+    if (target is None and format_.default and not is_served
             and STANDARD not in (asked.output, asked.profiles[0])):
         target = asked.profiles[0] + format_.default
+    if asked.view and not is_served:
+        if target is None:
+            raise _Failed("--view opens a file: name it with -o")
+        from vmprof_convert.view import launch
+        with _writing():
+            launch.check(format_.view or "")
     if target is not None:
         from vmprof_convert.view import output
         with _writing():
@@ -177,11 +188,15 @@ def _run(asked: argparse.Namespace, name: str) -> None:
         streams.say("wrote %s" % target)
     for line in left_out:
         _complain(name, line)
-    if asked.view:
+    if is_served:
         from vmprof_convert.view import serve
         from vmprof_convert.writers.firefox import query
         with _writing():
             serve.view(data, query(profile), asked.port)
+    elif asked.view:
+        assert target is not None
+        with _writing():
+            launch.launch(target, format_.view or "")
     elif target is None:
         if format_.write is None:
             # in what characters the terminal has

@@ -25,6 +25,7 @@ from vmprof_convert.estimator import Estimate, Z
 from vmprof_convert.lifetimes import STILL_ALIVE, state
 from vmprof_convert.model import ALIVE, LABEL, Function, Profile, Samples
 from vmprof_convert.origins import Origins
+from vmprof_convert.own import has_own_code, only_own
 from vmprof_convert.printable import shortened
 from vmprof_convert.summary import (
     Choice,
@@ -75,6 +76,23 @@ def of_moments(profile: Profile, first: int, second: int) -> Sides:
         _part(profile, second, lambda row: first < row[1] <= second),
         _part(profile, first, lambda row: alive(row, first)
               and not alive(row, second)))
+
+
+def aligned(sides: Sides) -> Sides:
+    """With one name for what is the same in both, for who compares stacks."""
+    if sides.is_one_run:
+        return sides
+    names = _Names(sides)
+    return of_runs(names.aligned(sides.before, 0), names.aligned(sides.after, 1))
+
+
+def only_own_code(sides: Sides) -> Sides | None:
+    """The program's own code, with what it calls of libraries; None: one of the two
+    has none."""
+    if not all(has_own_code(profile, Origins(profile)) for profile in sides[:2]):
+        return None
+    own = {id(profile): only_own(profile, Origins(profile)) for profile in sides}
+    return Sides(*(own[id(profile)] for profile in sides))
 
 
 #: stack, time, thread, size, interval, memory, type, fate, collected, ended
@@ -249,9 +267,14 @@ class _Names:
         #: of both: the lines of the definitions of each name in each file
         lines: dict[tuple[str, str, str], tuple[set[int], set[int]]] = (
             collections.defaultdict(lambda: (set(), set())))
+        #: as the second one has them
+        self._files: dict[tuple[str, str, str], str] = {}
         for number, profile in enumerate((sides.before, sides.after)):
             for function in profile.functions.values():
-                lines[self._key(function, number)][number].add(function.line)
+                key = self._key(function, number)
+                lines[key][number].add(function.line)
+                if number:
+                    self._files[key] = function.file
         #: of the first, where that is another: its line in the second; 0: it may be
         #: one or the other
         self._moved: dict[tuple[tuple[str, str, str], int], int] = {}
@@ -284,6 +307,25 @@ class _Names:
             found.add_figures(figures)
         return result
 
+    def aligned(self, profile: Profile, number: int) -> Profile:
+        """With functions as they are called in the second one."""
+        files = self._files
+        functions = {}
+        for address, function in profile.functions.items():
+            if function.kind != LABEL:
+                key = self._key(function, number)
+                function = function._replace(
+                    line=self._line(key, function.line, number),
+                    file=files.get(key, function.file))
+            functions[address] = function
+        return dataclasses.replace(profile, functions=functions)
+
+    def _line(self, key: tuple[str, str, str], line: int, number: int) -> int:
+        """Of the definition, as it is in the second one; 0: not known."""
+        if (key, line) in self._unclear:
+            return 0
+        return self._moved.get((key, line), line) if number == 0 else line
+
     def _subject(self, row: Row, number: int) -> Subject:
         subject = row.subject
         function = subject.function
@@ -293,16 +335,10 @@ class _Names:
         if function.kind == LABEL:
             return subject
         key = self._key(function, number)
-        line = function.line
-        if (key, line) in self._unclear:
-            line = 0
-        elif number == 0:
-            line = self._moved.get((key, line), line)
+        line = self._line(key, function.line, number)
         executed = subject.line
         if executed and function.line and line:
             executed += line - function.line
         return subject._replace(
             function=Function(function.name, line, key[1], function.kind),
             line=executed if line or not function.line else 0)
-
-

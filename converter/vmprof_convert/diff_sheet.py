@@ -6,7 +6,16 @@ from vmprof_convert.diff import Change, Difference
 from vmprof_convert.lifetimes import STILL_ALIVE
 from vmprof_convert.origins import Origins
 from vmprof_convert.printable import printable, shortened
-from vmprof_convert.sheet import FIGURE, NAME, PLACE, Column, Sheet, Table, place_of
+from vmprof_convert.sheet import (
+    FIGURE,
+    NAME,
+    OWN,
+    PLACE,
+    Column,
+    Sheet,
+    Table,
+    place_of,
+)
 from vmprof_convert.summary import (
     FILE,
     FUNCTION,
@@ -40,8 +49,10 @@ def verdict(change: Change, measure: str) -> str:
     return NOISE if not change.has_changed else GREW if value > 0 else SHRANK
 
 
-def of(difference: Difference, limit: int | None, names: tuple[str, str]) -> Sheet:
-    """The `limit` largest changes; `names`: of what is compared."""
+def of(difference: Difference, limit: int | None, names: tuple[str, str],
+       is_own: bool = False) -> Sheet:
+    """The `limit` largest changes; `names`: of what is compared; `is_own`: of the
+    program's own code."""
     before, after = difference.before, difference.after
     measure = difference.measure
     head = ["what %s: from %s to %s" % (
@@ -69,7 +80,8 @@ def of(difference: Difference, limit: int | None, names: tuple[str, str]) -> She
     tables = [_everything(difference)]
     if shown:
         tables.append(Table(
-            "by %s, %s:" % (" and ".join(difference.choice.by), _WHAT[measure]),
+            "%sby %s, %s:" % (OWN + ", " if is_own else "",
+                              " and ".join(difference.choice.by), _WHAT[measure]),
             columns, [(*_figures(change, measure), *_labels(
                 change.subject, difference.choice.by, origins))
                       for change in shown if change.subject is not None], more))

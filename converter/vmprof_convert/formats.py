@@ -20,6 +20,8 @@ Progress = Optional[Callable[[int, int], None]]
 Write = Callable[[Profile, BinaryIO, argparse.Namespace, Progress], Sequence[str]]
 
 FIREFOX = "firefox"
+#: of --view: not the names of commands
+SERVED, OPENED = "served", ""
 #: what the Profiler's x axis can be; the first one if nothing is asked
 AXES = ("time", "bytes")
 
@@ -37,6 +39,9 @@ class Format(NamedTuple):
     default: str = ""
     #: options that no other format has, as argparse names them
     options: tuple[str, ...] = ()
+    #: what --view does: serve it to the Profiler, open it in the browser, or give it to
+    #: a command of this name; None: it can't
+    view: str | None = None
 
 
 # Writers are imported when they write: most runs need none of them.
@@ -96,13 +101,13 @@ def _vmprof(profile: Profile, out: BinaryIO, options: argparse.Namespace,
 
 FORMATS = {format_.name: format_ for format_ in (
     Format(FIREFOX, (".json", ".json.gz"), "the Firefox Profiler's", _firefox,
-           default=".json.gz", options=("sources", "axis")),
-    Format("html", (".html",), "a page", _html, default=".html"),
+           default=".json.gz", options=("sources", "axis"), view=SERVED),
+    Format("html", (".html",), "a page", _html, default=".html", view=OPENED),
     Format("pprof", (".pb.gz", ".pb"), "pprof's", _pprof, default=".pb.gz"),
     Format("otlp", (".otlp.pb", ".otlp.pb.gz"), "the OpenTelemetry collector's", _otlp,
            default=".otlp.pb.gz"),
     Format("speedscope", (".speedscope.json", ".speedscope.json.gz"), "speedscope's",
-           _speedscope, default=".speedscope.json"),
+           _speedscope, default=".speedscope.json", view="speedscope"),
     Format("collapsed", (".collapsed", ".folded"), "flamegraph.pl's", _collapsed,
            options=("weight",)),
     Format("chrome", (".heapprofile",), "that of Chrome's DevTools", _chrome,
@@ -117,7 +122,7 @@ FORMATS = {format_.name: format_ for format_ in (
 
 #: those of a difference; here, .json is the table for programs
 DIFF_FORMATS = {name: FORMATS[name] for name in (
-    TABLE, MARKDOWN, "collapsed", "pprof", "speedscope")}
+    TABLE, MARKDOWN, "html", "collapsed", "pprof", "speedscope")}
 DIFF_FORMATS[JSON] = FORMATS[JSON]._replace(suffixes=(".json",))
 
 

@@ -188,8 +188,13 @@ def _diff(options: argparse.Namespace) -> bool:
     else:
         sides = diff.of_runs(*profiles)
     _check_conditions(options, paths, [sides.before, sides.after])
-    by = options.by or ("function",)
-    choice = Choice(by=by, sort=options.sort or "self",
+    is_own = options.mine
+    if not (is_own or options.by or DIFF_FORMATS[options.to].write):
+        # as in a report, if nothing is asked for: much less depends on which function
+        # the JIT inlined into which
+        own = diff.only_own_code(sides)
+        is_own, sides = own is not None, own or sides
+    choice = Choice(by=options.by or ("function",), sort=options.sort or "self",
                     group_storage=options.group_storage)
     with about(" and ".join(options.profiles)):
         difference = diff.compare(sides, choice)
@@ -197,14 +202,15 @@ def _diff(options: argparse.Namespace) -> bool:
     text = io.StringIO()
     data, left_out = io.BytesIO(), []
     if DIFF_FORMATS[options.to].write is not None:
-        left_out = _write_stacks(options.to, sides, data)
+        left_out = _write_stacks(options.to, diff.aligned(sides),
+                                 (names[0], names[1]), data)
         text.write("".join("%s\n" % (verdict,) for verdict in found))
     elif options.to == JSON:
         from vmprof_convert.writers import diff_json
-        diff_json.write(difference, found, text, options.limit)
+        diff_json.write(difference, found, text, options.limit, is_own)
     else:
         sheet = diff_sheet.of(difference, options.limit or DEFAULT_LIMIT,
-                              (names[0], names[1]))
+                              (names[0], names[1]), is_own)
         sheet = sheet._replace(notes=[*sheet.notes, *map(str, found)])
         if options.to == MARKDOWN:
             from vmprof_convert.writers import table_markdown
@@ -219,7 +225,11 @@ def _diff(options: argparse.Namespace) -> bool:
     return any(verdict.failed for verdict in found)
 
 
-def _write_stacks(form: str, sides: diff.Sides, out: io.BytesIO) -> list[str]:
+def _write_stacks(form: str, sides: diff.Sides, names: tuple[str, str],
+                  out: io.BytesIO) -> list[str]:
+    if form == "html":
+        from vmprof_convert.writers import html
+        return html.write_diff(sides, names, out)
     if form == "pprof":
         from vmprof_convert.writers import pprof
         return pprof.write_diff(sides.before, sides.after, out)

@@ -36,6 +36,9 @@ half of what it did in the first, in the same time, and not by chance, is said t
 slow down.  A cache
 that is larger than the run can't be told from a leak.
 
+Processes that do the same work, as those of a server do, are looked at together: each
+has its three moments, and what came and went in all of them is added up.
+
 Of the growth, the interval is that of a sum of independent arrivals and departures
 (a compound Poisson process has the sum of the squared weights as its variance; the
 sampling is in it, as a Poisson process that is thinned is one).
@@ -45,7 +48,7 @@ from __future__ import annotations
 import array
 import bisect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
@@ -180,7 +183,8 @@ class Leak(NamedTuple):
 class Leaks(NamedTuple):
     """What was found, by the bytes that it grew by."""
 
-    windows: Windows
+    #: of each process
+    windows: list[Windows]
     leaks: list[Leak]
     #: that grew in the first window, and slow down
     slowing: list[Leak]
@@ -194,6 +198,31 @@ class Leaks(NamedTuple):
     #: bytes a second that one site has to grow by to be seen
     limit: float
 
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Of the windows; of several processes on average."""
+        first, second = _seconds(self.windows)
+        return first, second
+
+    @property
+    def allocated(self) -> int:
+        """Bytes, in both windows."""
+        return sum(sum(windows.allocated) for windows in self.windows)
+
+
+class Process(NamedTuple):
+    """What is looked at of one."""
+
+    profile: Profile
+    objects: OldObjects
+    #: with the program's own code only (own.py): then a site is where that allocates,
+    #: itself or in what it calls
+    own: Profile | None = None
+    #: see find_windows()
+    part: tuple[int, int | None] | None = None
+    #: whether objects of this stack, type and thread are looked at
+    includes: Callable[[int, int, int], bool] | None = None
+
 
 class _Tally:
     """Of one site."""
@@ -206,7 +235,8 @@ class _Tally:
         self.variance = [0.0, 0.0, 0.0]
         #: what the bytes that are held changed by, at each snapshot
         self.changes = [0.0] * snapshots
-        self.stacks: dict[int, float] = {}
+        #: of each process
+        self.stacks: dict[tuple[int, int], float] = {}
 
     def come(self, window: int, weight: float) -> None:
         self.came[window] += 1
@@ -287,50 +317,63 @@ def _allocated(profile: Profile, time: int) -> int:
     return bytes_ + int(share * (after.allocated - bytes_))
 
 
-def find(profile: Profile, objects: OldObjects, *,
-         own: Profile | None = None, group_storage: bool = False,
-         part: tuple[int, int | None] | None = None,
-         includes: Callable[[int, int, int], bool] | None = None) -> Leaks:
-    """`own`: the profile with the program's own code only (own.py); then a site is
-    where that allocates, itself or in what it calls.  `part`: see find_windows();
-    `includes`: whether objects of this stack, type and thread are looked at.  Raises
-    ProfileError if the profile can't tell."""
+def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
+    """Of one process, or of several together.  Raises ProfileError if a profile can't
+    tell."""
     everything = _Tally(0)
-    windows = find_windows(profile, part)
-    names = TypeNames(profile, group_storage=group_storage)
-    sites = _Sites(profile, own or profile)
-    chosen = _snapshots(windows)
-    tallies: dict[tuple[Place, Shown], _Tally] = {}
-    for stack, type_, size, interval, collected, freed, thread in zip(
-            objects.stack, objects.type, objects.size, objects.interval,
-            objects.collected, objects.freed, objects.thread):
-        since = bisect.bisect_right(windows.times, collected)
-        until = _NEVER if freed < 0 else _nearest(windows.times, freed)
-        if since > windows.last or until <= max(windows.first, since):
-            continue
-        if includes is not None and not includes(stack, type_, thread):
-            continue
-        shown = names.shown(type_)
-        if shown.kind == INTERNAL:
-            continue        # the JIT warms up as long as a program runs
-        place = sites.places(stack)[0]
-        if place.function in (IMPORT, UNCAUGHT):
-            continue        # what importing keeps is kept once
-        key = place, shown
-        tally = tallies.get(key)
-        if tally is None:
-            tally = tallies[key] = _Tally(len(chosen))
-        weight = weight_bytes(size, interval, profile.gaps)
-        _count(tally, windows, since, until, stack, weight)
-        _count(everything, windows, since, until, stack, weight)
-        # held at the snapshots from the first one on until the second
-        begin = bisect.bisect_left(chosen, since)
-        end = bisect.bisect_left(chosen, until)
-        if begin < end:
-            tally.changes[begin] += weight
-            if end < len(chosen):
-                tally.changes[end] -= weight
-    return _judge(profile, windows, sites, tallies, everything, objects.lost)
+    all_windows = [find_windows(process.profile, process.part)
+                   for process in processes]
+    snapshots = max(map(_count_snapshots, all_windows))
+    sites, tallies = [], _Tallies(snapshots)
+    for number, (process, windows) in enumerate(zip(processes, all_windows)):
+        profile, objects = process.profile, process.objects
+        names = TypeNames(profile, group_storage=group_storage)
+        sites.append(_Sites(profile, process.own or profile))
+        chosen = _snapshots(windows, snapshots)
+        for stack, type_, size, interval, collected, freed, thread in zip(
+                objects.stack, objects.type, objects.size, objects.interval,
+                objects.collected, objects.freed, objects.thread):
+            since = bisect.bisect_right(windows.times, collected)
+            until = _NEVER if freed < 0 else _nearest(windows.times, freed)
+            if since > windows.last or until <= max(windows.first, since):
+                continue
+            if process.includes is not None and not process.includes(
+                    stack, type_, thread):
+                continue
+            shown = names.shown(type_)
+            if shown.kind == INTERNAL:
+                continue        # the JIT warms up as long as a program runs
+            place = sites[-1].places(stack)[0]
+            if place.function in (IMPORT, UNCAUGHT):
+                continue        # what importing keeps is kept once
+            tally = tallies[place, shown]
+            weight = weight_bytes(size, interval, profile.gaps)
+            _count(tally, windows, since, until, (number, stack), weight)
+            _count(everything, windows, since, until, (number, stack), weight)
+            # held at the snapshots from the first one on until the second
+            begin = bisect.bisect_left(chosen, since)
+            end = bisect.bisect_left(chosen, until)
+            if begin < end:
+                tally.changes[begin] += weight
+                if end < len(chosen):
+                    tally.changes[end] -= weight
+    return _judge(processes, all_windows, sites, tallies, everything)
+
+
+class _Tallies(dict[tuple[Place, Shown], _Tally]):
+    def __init__(self, snapshots: int) -> None:
+        super().__init__()
+        self._snapshots = snapshots
+
+    def __missing__(self, key: tuple[Place, Shown]) -> _Tally:
+        tally = self[key] = _Tally(self._snapshots)
+        return tally
+
+
+def _seconds(windows: Sequence[Windows]) -> list[float]:
+    """Of the first windows, and of the second ones, on average."""
+    return [sum(of_one.seconds[number] for of_one in windows) / len(windows)
+            for number in range(2)]
 
 
 def _nearest(times: list[int], time: int) -> int:
@@ -340,8 +383,8 @@ def _nearest(times: list[int], time: int) -> int:
     return at
 
 
-def _count(tally: _Tally, windows: Windows, since: int, until: int, stack: int,
-           weight: float) -> None:
+def _count(tally: _Tally, windows: Windows, since: int, until: int,
+           stack: tuple[int, int], weight: float) -> None:
     first, middle, last, *_ = windows
     for number, (start, end) in enumerate((
             (first, middle), (middle, last), (first, last))):
@@ -353,11 +396,15 @@ def _count(tally: _Tally, windows: Windows, since: int, until: int, stack: int,
         tally.stacks[stack] = tally.stacks.get(stack, 0.0) + weight
 
 
-def _snapshots(windows: Windows) -> list[int]:
-    """Major collections from the first to the last one, evenly chosen."""
+def _count_snapshots(windows: Windows) -> int:
+    return min(windows.last - windows.first + 1, MAX_TREND)
+
+
+def _snapshots(windows: Windows, count: int) -> list[int]:
+    """Major collections from the first to the last one, evenly chosen; where there are
+    not so many, some more than once."""
     span = windows.last - windows.first
-    count = min(span, MAX_TREND - 1)
-    return [windows.first + span * i // count for i in range(count + 1)]
+    return [windows.first + span * i // (count - 1) for i in range(count)]
 
 
 class _Sites:
@@ -385,9 +432,9 @@ def _place(program: Program, frame: Frame) -> Place:
     return Place(function, frame.line or function.line)
 
 
-def _judge(profile: Profile, windows: Windows, sites: _Sites,
-           tallies: dict[tuple[Place, Shown], _Tally], everything: _Tally,
-           lost: int) -> Leaks:
+def _judge(processes: Sequence[Process], windows: list[Windows], sites: list[_Sites],
+           tallies: _Tallies, everything: _Tally) -> Leaks:
+    seconds = _seconds(windows)
     alpha = 1.0 - CONFIDENCE
     of_site = []
     for (_, shown), tally in tallies.items():
@@ -411,25 +458,26 @@ def _judge(profile: Profile, windows: Windows, sites: _Sites,
             rank += 1
             if largest <= alpha and _rises(tally.changes):
                 site = _site(sites, shown, tally, largest)
-                (slowing if _slows_down(tally, windows) else leaks).append(site)
+                (slowing if _slows_down(tally, seconds) else leaks).append(site)
                 continue
         first = _sign_test(tally.came[0], tally.went[0])
         if tally.stacks and first * len(of_site) <= alpha and _slows_down(
-                tally, windows):
+                tally, seconds):
             slowing.append(_site(sites, shown, tally, 1.0))
     # so many have to come in each window, and none go; by two deviations more
     needed = math.ceil(math.log2(tested / alpha))
     samples = needed + 2 * math.sqrt(needed)
-    interval = max(profile.interval, 1)
+    interval = max(1, *(process.profile.interval for process in processes))
     return Leaks(windows, _by_place(leaks), _by_place(slowing), bisect.bisect_right(
-        leasts, alpha / tested), lost, _growth(everything),
-                 (everything.bytes[0], everything.bytes[1]),
-                 samples * interval / min(windows.seconds))
+        leasts, alpha / tested), sum(process.objects.lost for process in processes),
+                 _growth(everything), (everything.bytes[0], everything.bytes[1]),
+                 samples * interval / min(seconds))
 
 
-def _site(sites: _Sites, shown: Shown, tally: _Tally, p: float) -> Site:
-    stack = max(tally.stacks, key=lambda stack: (tally.stacks[stack], -stack))
-    return Site(shown, sites.places(stack), sites.innermost(stack),
+def _site(sites: list[_Sites], shown: Shown, tally: _Tally, p: float) -> Site:
+    process, stack = max(tally.stacks, key=lambda key: (
+        tally.stacks[key], -key[0], -key[1]))
+    return Site(shown, sites[process].places(stack), sites[process].innermost(stack),
                 (tally.bytes[0], tally.bytes[1]), _growth(tally), p)
 
 
@@ -458,12 +506,11 @@ def _by_place(sites: list[Site]) -> list[Leak]:
     return sorted(leaks, key=lambda leak: -leak.growth.value)
 
 
-def _slows_down(tally: _Tally, windows: Windows) -> bool:
+def _slows_down(tally: _Tally, seconds: Sequence[float]) -> bool:
     """Whether it grows by less than that share in the second window, which is not
     by chance.  What shrinks is no cache that fills."""
-    first, second = (tally.bytes[i] / windows.seconds[i] for i in range(2))
-    deviation = math.sqrt(sum(tally.variance[i] / windows.seconds[i] ** 2
-                              for i in range(2)))
+    first, second = (tally.bytes[i] / seconds[i] for i in range(2))
+    deviation = math.sqrt(sum(tally.variance[i] / seconds[i] ** 2 for i in range(2)))
     return 0.0 <= second < min(GOES_ON * first, first - Z * deviation)
 
 

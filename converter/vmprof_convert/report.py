@@ -27,7 +27,7 @@ from vmprof_convert.options import (
 
 if TYPE_CHECKING:
     from vmprof_convert.focus import Focus
-    from vmprof_convert.leaks import Leaks, OldObjects
+    from vmprof_convert.leaks import Leaks, OldObjects, Process
     from vmprof_convert.model import Profile
     from vmprof_convert.origins import Origins
     from vmprof_convert.processes import Read
@@ -217,7 +217,7 @@ def _resident(files: Sequence[File], options: argparse.Namespace,
     for file in files:
         with about(file.name):
             parts.append(processes.Read(readers.read(
-                file.source, salvage=options.salvage or file.is_found), file.path,
+                file.sources, salvage=options.salvage or file.is_found), file.path,
                 file.begin))
     parts = processes.chosen(parts, asked.processes)
     whole = processes.merge(parts)
@@ -260,7 +260,7 @@ def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
                         asked.after(file.begin))
     with about(file.name):
         profile = readers.read_into(
-            file.source, tally if asked.is_everything else rows,
+            file.sources, tally if asked.is_everything else rows,
             salvage=options.salvage or file.is_found)
     return _Part(Read(profile, file.path, file.begin, frozenset(rows.threads)),
                  tally, by_thread)
@@ -272,9 +272,8 @@ _OF_LEAKS = ("--limit", "--group-storage", "--leaks", "--json", "--focus")
 
 def _make_leaks(files: Sequence[File], options: argparse.Namespace,
                 on: Terminal | None) -> str:
-    from vmprof_convert import processes
+    from vmprof_convert import leaks, processes
     from vmprof_convert.errors import ProfileError
-    from vmprof_convert.printable import shortened
     from vmprof_convert.writers import leaks as writer
     from vmprof_convert.writers import leaks_json
 
@@ -290,30 +289,33 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
     read = [_read_old(file, options.salvage) for file in files]
     chosen = processes.chosen([part for part, _ in read], asked.processes)
     read = [(part, objects) for part, objects in read if part in chosen]
-    found: list[tuple[Profile, Leaks | str]] = []
+    able, parts = [], []
     for part, objects in read:
+        process = _process(part, objects, asked)
+        alone: Leaks | str
         try:
-            found.append((part.profile, _leaks_of(part, objects, options, asked)))
+            alone = leaks.find([process], group_storage=options.group_storage)
+            able.append(process)
         except ProfileError as error:
             if len(read) == 1:
                 raise
-            found.append((part.profile, str(error)))
+            alone = str(error)
+        parts.append(writer.Part(part.name, part.profile, alone))
+    if not able:
+        raise ProfileError("of none of its %d processes this can be told; of process "
+                           "%d: %s" % (len(parts), parts[-1].profile.pid,
+                                       parts[-1].leaks))
+    together = leaks.find(able, group_storage=options.group_storage)
     text = io.StringIO()
     if options.form == JSON:
-        (profile, leaks), *more = found
         leaks_json.write(
-            leaks_json.of_processes(found, options.limit)
-            if more or isinstance(leaks, str)
-            else leaks_json.of_process(profile, leaks, options.limit), text)
+            leaks_json.of_processes([part[1:] for part in parts], together,
+                                    options.limit) if len(parts) > 1
+            else leaks_json.of_process(able[0].profile, together, options.limit), text)
         return text.getvalue()
-    for number, ((part, _), (profile, leaks)) in enumerate(zip(read, found)):
-        if len(found) > 1:
-            print("%s%s:" % ("\n" * (number > 0), shortened(part.name)), file=text)
-        if isinstance(leaks, str):
-            print(leaks, file=text)
-        else:
-            writer.write(profile, leaks, text, options.limit or DEFAULT_LIMIT,
-                         terminal=on or terminal(), only=str(asked))
+    writer.write(able[0].profile, together, text, options.limit or DEFAULT_LIMIT,
+                 parts=parts if len(parts) > 1 else (), terminal=on or terminal(),
+                 only=str(asked))
     return text.getvalue()
 
 
@@ -325,14 +327,13 @@ def _read_old(file: File, salvage: bool) -> tuple[Read, OldObjects]:
 
     objects = OldObjects()
     with about(file.name):
-        profile = readers.read_into(file.source, objects,
+        profile = readers.read_into(file.sources, objects,
                                     salvage=salvage or file.is_found)
     return Read(profile, file.path, file.begin, frozenset(objects.thread)), objects
 
 
-def _leaks_of(part: Read, objects: OldObjects, options: argparse.Namespace,
-              asked: Selection) -> Leaks:
-    from vmprof_convert import leaks
+def _process(part: Read, objects: OldObjects, asked: Selection) -> Process:
+    from vmprof_convert.leaks import Process
     from vmprof_convert.lifetimes import NOT_RECORDED
     from vmprof_convert.origins import Origins
     from vmprof_convert.own import has_own_code, only_own
@@ -350,5 +351,4 @@ def _leaks_of(part: Read, objects: OldObjects, options: argparse.Namespace,
         def includes(stack: int, type_: int, thread: int) -> bool:
             return thread in threads and selected.includes(stack, type_, NOT_RECORDED)
 
-    return leaks.find(profile, objects, own=own, part=asked.time, includes=includes,
-                      group_storage=options.group_storage)
+    return Process(profile, objects, own, asked.time, includes)

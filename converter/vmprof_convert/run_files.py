@@ -25,10 +25,14 @@ STANDARD = "-"
 #: app.vmprof, and a child's: app.4711.vmprof; of another one with that number:
 #: app.4711-2.vmprof
 _CHILD = re.compile(r"\.\d+(?:-\d+)?", re.ASCII)
+#: and a later part of the same process's: app.w2.vmprof
+_PART = re.compile(r"\.w\d+", re.ASCII)
 
 
 class File(NamedTuple):
     path: str
+    #: the later parts of the same process's profile (PROFILE.rst), in their order
+    later: tuple[str, ...] = ()
     #: nanoseconds after the start of the first
     begin: int = 0
     #: nobody named it: it may be that of a child that was killed, and what is whole
@@ -40,13 +44,13 @@ class File(NamedTuple):
         return "standard input" if self.path == STANDARD else self.path
 
     @property
-    def source(self) -> str | int:
-        """For who opens it; what is closed then is a copy of standard input."""
+    def sources(self) -> list[str | int]:
+        """For who opens them; what is closed then is a copy of standard input."""
         if self.path != STANDARD:
-            return self.path
+            return [self.path, *self.later]
         if sys.__stdin__ is None:
             raise ProfileError("it is closed")
-        return os.dup(sys.__stdin__.fileno())
+        return [os.dup(sys.__stdin__.fileno())]
 
 
 class Found(NamedTuple):
@@ -81,10 +85,11 @@ def find(paths: Sequence[str]) -> Found:
         raise ProfileError("the %d profiles are of %d runs: look at each run alone"
                            % (len(heads), len(runs)))
     paths, heads = _each_once(paths, heads, left_out)
+    parts = _parts(paths, heads)
     begins = processes.begins([(_number(head.settings.get("clock", "")),
-                                head.start_time) for head in heads])
-    return Found([File(path, begin, path not in named)
-                  for path, begin in zip(paths, begins)], left_out)
+                                head.start_time) for head, _ in parts])
+    return Found([File(path, tuple(later), begin, not named.issuperset([path, *later]))
+                  for (_, (path, *later)), begin in zip(parts, begins)], left_out)
 
 
 def read(files: Sequence[File], asked: argparse.Namespace) -> Profile:
@@ -96,11 +101,37 @@ def read(files: Sequence[File], asked: argparse.Namespace) -> Profile:
     for file in files:
         with about(file.name), progress_bar("reading", "B") as progress:
             parts.append(processes.Read(readers.read(
-                file.source, salvage=asked.salvage or file.is_found,
+                file.sources, salvage=asked.salvage or file.is_found,
                 progress=progress), file.path, file.begin))
     selection = options.selection(asked)
     return select(processes.merge(processes.chosen(
         parts, selection.processes)).profile, selection)
+
+
+def _parts(paths: Sequence[str],
+           heads: Sequence[Head]) -> list[tuple[Head, list[str]]]:
+    """What each process has written, one after the other, behind the head of the
+    first.  Raises ProfileError if one is missing between them."""
+    of_process: dict[str, list[tuple[int, str, Head]]] = {}
+    for path, head in zip(paths, heads):
+        pid = head.settings.get("pid", "")
+        if "part" not in head.settings and pid in of_process and all(
+                "part" not in other.settings for _, _, other in of_process[pid]):
+            pid = "%s %s" % (pid, path)     # another one with this number
+        of_process.setdefault(pid, []).append(
+            (_number(head.settings.get("part", "1")), path, head))
+    result = []
+    for parts in of_process.values():
+        parts.sort(key=lambda part: part[:2])
+        numbers = [number for number, _, _ in parts]
+        for number, following in zip(numbers, numbers[1:]):
+            if following != number + 1:
+                raise ProfileError(
+                    "of the parts of this profile, number %d is there, and number %d "
+                    "is the next one: name all that are between them, or those before "
+                    "alone" % (number, following))
+        result.append((parts[0][2], [path for _, path, _ in parts]))
+    return result
 
 
 def _each_once(paths: Sequence[str], heads: Sequence[Head],
@@ -146,10 +177,14 @@ def _head(path: str) -> Head:
 def children_of(path: str) -> list[str]:
     """The files beside the profile of a first process that are called as those of its
     children."""
+    return _called(path, _CHILD)
+
+
+def _called(path: str, pattern: re.Pattern[str]) -> list[str]:
     stem, suffix = os.path.splitext(path)
     return sorted(
         name for name in glob.glob(glob.escape(stem) + ".*" + glob.escape(suffix))
-        if _CHILD.fullmatch(name[len(stem):len(name) - len(suffix)])
+        if pattern.fullmatch(name[len(stem):len(name) - len(suffix)])
         and os.path.isfile(name))
 
 
@@ -158,7 +193,7 @@ def _beside(path: str, left_out: list[str]) -> list[str]:
     ones of the run."""
     if not os.path.isfile(path):
         return []
-    names = children_of(path)
+    names = [*_called(path, _PART), *children_of(path)]
     if not names:
         return []
     try:
@@ -166,7 +201,7 @@ def _beside(path: str, left_out: list[str]) -> list[str]:
     except (ProfileError, OSError):
         return []           # who reads all of it says why
     run = settings.get("run", "")
-    if not run or settings.get("parent"):
+    if not run or settings.get("parent") or "part" in settings:
         return []
     found = []
     for name in names:

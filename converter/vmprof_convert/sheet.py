@@ -53,7 +53,7 @@ FIGURE, NAME, PLACE = "figure", "name", "place"
 #: of a path so many characters are kept
 _MAX_PATH = 1000
 #: above tables of it
-_OWN = "the program's own code, with what it calls of libraries:"
+OWN = "the program's own code, with what it calls of libraries"
 #: how amounts are written
 _FORMATS: dict[str, Callable[[float], str]] = {
     SECONDS: format_seconds, BYTES: format_bytes,
@@ -127,7 +127,7 @@ def of_rows(view: View) -> Sheet:
     rows = summary.rows[:view.limit]
     title = ""
     if view.selection.mine:
-        title = _OWN
+        title = OWN + ":"
     left_out = len(summary.rows) - len(rows)
     table = _Columns(view).table(title, rows, rest=_more(left_out, _noun(choice)))
     return _sheet(view, [table] if rows else [])
@@ -185,7 +185,7 @@ def of_amounts(view: AmountsView) -> Sheet:
             cells.append(format_(other) if other else "-")
         rows.append((*cells, *labels.of(row.subject)))
     left_out = len(amounts.rows) - len(rows)
-    title = _OWN if view.selection.mine else ""
+    title = OWN + ":" if view.selection.mine else ""
     head = [amounts.title]
     if str(view.selection):
         head.append("only %s" % str(view.selection))

@@ -48,10 +48,13 @@ class Part(NamedTuple):
 class Value:
     """What samples stand for, added up."""
 
-    __slots__ = ("alive_bytes", "alive_objects", "bytes", "objects", "ticks")
+    __slots__ = ("alive_bytes", "alive_bytes_variance", "alive_objects", "bytes",
+                 "bytes_variance", "objects", "objects_variance", "ticks")
 
     def __init__(self) -> None:
         self.bytes = self.objects = self.alive_bytes = self.alive_objects = 0.0
+        #: of the estimates above
+        self.bytes_variance = self.objects_variance = self.alive_bytes_variance = 0.0
         #: time samples
         self.ticks = 0
 
@@ -80,12 +83,17 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
         if not size:
             value.ticks += count
             continue
-        objects = count / probability(size, interval, profile.gaps)
+        p = probability(size, interval, profile.gaps)
+        objects = count / p
         value.objects += objects
         value.bytes += objects * size
+        variance = objects * (1.0 - p) / p      # as estimator.Sum has it
+        value.objects_variance += variance
+        value.bytes_variance += variance * size * size
         if states[fate] == STILL_ALIVE:
             value.alive_objects += objects
             value.alive_bytes += objects * size
+            value.alive_bytes_variance += variance * size * size
     # the lost one last, as everywhere
     return dict(sorted(result.items(), key=lambda pair: (
         pair[0].stack < 0, pair[0])))

@@ -184,7 +184,7 @@ def test_y():
 """, "--allocations", "-rs")
     assert done.code == 0 and "1 passed, 1 skipped" in done.out, done.out
     assert "the test samples by itself" in done.out
-    assert "allocations of 1 tests" in done.out
+    assert "allocations of 1 test " in done.out
 
 
 def test_under_another_sampler_tests_with_limits_are_skipped(project: PyPy) -> None:
@@ -229,6 +229,34 @@ def test_y():
     shop.churn(1)
 """, "--allocations")
     assert "1 failed, 1 passed" in done.out and "assert [] == [1]" in done.out
+    # nothing of ours is in between
+    assert "pytest_plugin" not in done.out.partition("allocations of 2 tests")[0]
+
+
+def test_a_test_that_fails_is_in_the_table(project: PyPy) -> None:
+    done = run(project, """
+def test_x():
+    shop.churn(5000)
+    assert False
+def test_y():
+    shop.churn(5000)
+    pytest.fail("so it is")
+def test_z():
+    shop.churn(5000)
+    pytest.skip("not here")
+""", "--allocations")
+    assert "2 failed, 1 skipped" in done.out, done.out
+    table = done.out.partition("allocations of 3 tests")[2]
+    assert len(re.findall(r"3\d\.\d ±.* MiB .*test_shop.py::test_[xyz]", table)) == 3
+
+
+def test_no_warning_of_what_is_imported_already(project: PyPy) -> None:
+    project.script("import vmprof_allocation", "conftest.py")
+    done = run(project, """
+def test_x():
+    shop.churn(5000)
+""", "--allocations", "-W", "error")
+    assert done.code == 0, done.out + done.err
 
 
 def test_xdist_hands_the_table_on(project: PyPy) -> None:

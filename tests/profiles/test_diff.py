@@ -325,6 +325,47 @@ def test_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert any(re.fullmatch(r".* grew .* alive", line) for line in lines)
 
 
+def test_if_nothing_is_asked_for_it_is_the_program_s_own_code(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which function of a library the JIT charges is chance; which of the program's
+    called it, is not."""
+    def log(callee: str) -> bytes:
+        made = Log()
+        made.settings()
+        for _ in range(500):
+            made.allocation([made.function("main", 1, "app.py"), made.function(
+                callee, 7, "/usr/lib/site-packages/p/lib.py")], size=400)
+        return made.data()
+
+    paths = [str(tmp_path / name) for name in ("a.vmprof", "b.vmprof")]
+    for path, callee in zip(paths, ("outer", "inner")):
+        Path(path).write_bytes(log(callee))
+
+    def rows(*options: str) -> dict[str, str]:
+        assert cli.main(["diff", *paths, "--json", *options]) == 0
+        data = json.loads(capsys.readouterr().out)
+        assert data["mine"] == ("--by" not in options)
+        return {row["function"]["name"]: row["is"] for row in data["changes"]}
+
+    assert rows() == rows("--mine") == {"main": SAME}
+    assert rows("--by", "function") == {"outer": SHRANK, "inner": GREW}
+    assert cli.main(["diff", *paths]) == 0
+    assert ("\nthe program's own code, with what it calls of libraries, by function, "
+            "allocated:\n") in capsys.readouterr().out
+
+
+def test_a_program_that_is_installed_itself_has_all_functions(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = Log()
+    made.settings()
+    made.allocation([made.function("f", 7, "/usr/lib/site-packages/p/lib.py")],
+                    size=400)
+    path = tmp_path / "a.vmprof"
+    path.write_bytes(made.data())
+    assert cli.main(["diff", str(path), str(path)]) == 0
+    assert "\nby function, allocated:\n" in capsys.readouterr().out
+
+
 def test_the_other_forms(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["diff", "a.vmprof", "b.vmprof", "--by", "type", "--markdown"]) == 0
     assert re.search(r"\| grew \| - \| .* \| `str` \|\n", capsys.readouterr().out)

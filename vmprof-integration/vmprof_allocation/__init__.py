@@ -11,9 +11,11 @@ From code::
     with vmprof_allocation.sample("app.vmprof", "128k"):
         work()
 
-or start() and stop().  The profile is for `vmprof-convert`, for ``python -m
-vmprof_allocation report``, and for vmprof's own tools.  push() sends profiles to an
-engine.
+or start() and stop(), and rotate() for one profile after another.  They are for
+`vmprof-convert`, for ``python -m vmprof_allocation report``, and for vmprof's
+own tools.  push() sends profiles to an engine.
+
+To pytest, which would warn that this is imported already: PYTEST_DONT_REWRITE.
 """
 from __future__ import annotations
 
@@ -28,13 +30,14 @@ if TYPE_CHECKING:
         UnknownBuild,
         mark,
         push,
+        rotate,
         sample,
         start,
         stop,
     )
 
 __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
-           "mark", "push", "sample", "start", "stop"]
+           "mark", "push", "rotate", "sample", "start", "stop"]
 
 
 def __getattr__(name: str) -> object:

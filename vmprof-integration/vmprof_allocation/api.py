@@ -9,12 +9,13 @@ from vmprof_allocation.session import Session, mark_all
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vmprof_allocation.engines.base import Engine
+    from vmprof_allocation.profile_file import ProfileFile
     from vmprof_allocation.pushing import Pushing
     from vmprof_allocation.session import Path
     from vmprof_allocation.settings import Gaps
 
 __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
-           "mark", "push", "sample", "start", "stop"]
+           "mark", "push", "rotate", "sample", "start", "stop"]
 
 DEFAULT_INTERVAL = "128k"
 
@@ -24,9 +25,9 @@ _session: Session | None = None
 class _Started(Session):
     """One that stop() ends."""
 
-    def _start(self, engine: Engine, fifo: int) -> None:
+    def _start(self, engine: Engine, file: ProfileFile) -> None:
         global _session
-        super()._start(engine, fifo)
+        super()._start(engine, file)
         # still in the section: a handler may start and stop others before
         # start() returns, and this one would hide them from stop()
         _session = self
@@ -113,13 +114,22 @@ def mark(name: str) -> None:
     mark_all(name)
 
 
+def rotate(output: Path) -> None:
+    """What start() began goes on in another profile: see Session.rotate()."""
+    _started_session().rotate(output)
+
+
 def stop() -> None:
     """End what start() began.
 
     Raises AllocationSamplingError if nothing was begun, or if the profile
     could not be written to the end.
     """
+    _started_session().stop()
+
+
+def _started_session() -> Session:
     if _session is None or not _session.is_on:
         raise AllocationSamplingError(
             "allocation sampling is not on; call start() first")
-    _session.stop()
+    return _session

@@ -13,6 +13,7 @@ import os
 import sys
 from _thread import get_ident
 
+from vmprof_allocation import profile_file
 from vmprof_allocation import session as _session
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
@@ -95,7 +96,7 @@ class _Run:
             limit if limit.per_second or limit.share else None,
             lifetimes == "1", follow=follow == "1")
         self._watcher = int(watcher)
-        self._watcher_id = _session.file_id(self._watcher)
+        self._watcher_id = profile_file.file_id(self._watcher)
         if self._watcher >= 0:
             os.set_inheritable(self._watcher, False)
             os.register_at_fork(after_in_child=self._forget_watcher)
@@ -196,7 +197,7 @@ class _Run:
     def _owns_watcher(self) -> bool:
         """Unless the program has closed it."""
         return (self._watcher_id is not None
-                and _session.file_id(self._watcher) == self._watcher_id)
+                and profile_file.file_id(self._watcher) == self._watcher_id)
 
     def _forget_watcher(self) -> None:
         """In a forked child: the end of the run is that of its parent."""

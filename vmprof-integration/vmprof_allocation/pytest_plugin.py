@@ -110,13 +110,31 @@ def _call(item: pytest.Function) -> None:
 
 
 def _call_and_count(item: pytest.Function, marker: pytest.Mark | None) -> None:
+    from vmprof_allocation import AllocationSamplingError
     condition = _condition(item, marker, "allocated") if marker else None
     interval: int | str = item.config.getoption(INTERVAL)
     if condition is not None:
         interval = _interval(condition.limit)
-    profile = _sampled(item, interval, lambda: _call(item))
-    if profile is None:
-        return
+    raised: list[BaseException] = []
+
+    def measured() -> None:
+        # a test that fails has allocated, too
+        try:
+            _call(item)
+        except AllocationSamplingError:
+            raise               # of the sampling
+        except BaseException as error:
+            raised.append(error)
+
+    profile = _sampled(item, interval, measured)
+    if profile is not None:
+        _judge(item, profile, None if raised else condition)
+    if raised:
+        raise raised[0]
+
+
+def _judge(item: pytest.Function, profile: Profile,
+           condition: Condition | None) -> None:
     from vmprof_convert import verdicts
     from vmprof_convert.summary import Choice, summarize
     figures = summarize(profile).figures
@@ -289,10 +307,10 @@ def pytest_terminal_summary(
         return
     from vmprof_convert.estimator import Estimate
     from vmprof_convert.printable import shortened
-    from vmprof_convert.units import format_bytes, format_estimate
+    from vmprof_convert.units import format_bytes, format_estimate, format_number
     rows = _properties(terminalreporter, _PROPERTY)
     rows.sort(key=lambda row: -row["allocated"][0])
-    terminalreporter.section("allocations of %d tests" % len(rows))
+    terminalreporter.section("allocations of %s" % format_number(len(rows), "test"))
     terminalreporter.write_line("%20s %12s %12s  test" % (
         "allocated", "alive", "objects"))
     for row in rows[:TESTS]:
@@ -302,4 +320,5 @@ def pytest_terminal_summary(
             format_estimate(low, value, high), format_bytes(row["alive"][0]),
             format_estimate(few, objects, many, False), shortened(row["test"])))
     if len(rows) > TESTS:
-        terminalreporter.write_line("... and %d tests more" % (len(rows) - TESTS))
+        terminalreporter.write_line("... and %s more" % format_number(
+            len(rows) - TESTS, "test"))

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import atexit
 import os
-import stat
 
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 from vmprof_allocation.interrupts import Lock, Section
 from vmprof_allocation.processes import Processes
+from vmprof_allocation.profile_file import ProfileFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from vmprof_allocation.engines.base import Engine, Statistics
     from vmprof_allocation.settings import Settings
     Path = Union[str, os.PathLike[str]]
-
-#: Linux's; it has no name in PyPy
-F_DUPFD_CLOEXEC = 1030
-#: how a profile begins
-GZIP = b"\x1f\x8b"
 
 _running: list[Session] = []
 #: one thread at a time starts or stops
@@ -55,31 +50,6 @@ def end_inherited() -> None:
 os.register_at_fork(after_in_child=_go_on)
 
 
-def move_up(fd: int) -> int:
-    """The same file under a number that is out of the program's way: it gets
-    the numbers that it would get without us, and what it writes to a number
-    that it takes for its output does not end up in the profile."""
-    import fcntl
-    for lowest in 512, 3:
-        try:
-            high = fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)
-        except OSError:
-            continue        # there are not so many; or it is not Linux
-        os.close(fd)
-        return high
-    return fd
-
-
-def file_id(fd: int) -> tuple[int, int] | None:
-    """Which file a descriptor leads to; None if it is closed.  The program may
-    have closed ours, and have opened one of its own under the same number."""
-    try:
-        status = os.fstat(fd)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
 def mark_all(name: str) -> None:
     """In every session of this process, whoever started it."""
     _check_mark(name)       # also if there is none: a program is not to fail
@@ -107,11 +77,14 @@ class Session:
         #: the profile's path; after start() never None
         self.output = None if output is None else os.fspath(output)
         self._engine: Engine | None = None
-        self._fd = -1
-        self._file: tuple[int, int] | None = None
+        #: None: the engine has opened it, in a forked child
+        self._file: ProfileFile | None = None
         self._pid = 0
-        self._is_new = False
         self._processes = processes
+        #: what the profile belongs to; None: it is a pipe
+        self._run: Processes | None = None
+        #: of the profiles that rotate() makes, the number of the present one
+        self._part = 1
         #: this is a forked child, and goes on as its parent
         self.is_inherited = False
 
@@ -126,116 +99,37 @@ class Session:
         end_inherited()
         if engine is None:
             engine = choose()
-        fifo = self._open_fifo()
+        file = ProfileFile(self.output)
+        file.wait_for_reader()
         has_begun = False
         try:
             with Section(_lock):
-                self._start(engine, fifo)
+                self._start(engine, file)
                 has_begun = True
         except SamplingBusy:
             raise
         except BaseException:
             if has_begun:
                 self.stop()     # it is that of a handler that had to wait
-            self._discard()
+            file.discard()
             raise
 
-    def _start(self, engine: Engine, fifo: int) -> None:
+    def _start(self, engine: Engine, file: ProfileFile) -> None:
         engine.prepare()        # a handler may have started another meanwhile
-        self._is_new = False
-        if fifo < 0:
-            fifo, self._is_new = self._open()
-        self._fd, self._pid = fifo, os.getpid()
-        try:
-            self._fd = move_up(fifo)
-            processes = self._look_at_file()
-        except BaseException:
-            os.close(self._fd)
-            raise
-        self._engine = engine
+        file.open()
+        self._pid = os.getpid()
+        self.output = file.path
+        self._run = None
+        if file.is_regular():
+            assert file.path is not None
+            self._run = self._processes or Processes(file.path)
+        self._engine, self._file, self._part = engine, file, 1
         _running.append(self)
         try:
-            engine.start(self._fd, self.settings, processes)
+            engine.start(file.fd, self.settings, self._run)
         except BaseException:
             self._close()
             raise
-
-    def _look_at_file(self) -> Processes | None:
-        """Make sure of it.  Returns what belongs together with it, unless it is a
-        pipe."""
-        status = os.fstat(self._fd)
-        self._file = status.st_dev, status.st_ino
-        if not stat.S_ISREG(status.st_mode):
-            # a reader that stalls must not stall the program for ever
-            os.set_blocking(self._fd, False)
-            return None
-        self._lock_file()
-        assert self.output is not None
-        return self._processes or Processes(self.output)
-
-    def _lock_file(self) -> None:
-        import fcntl
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AllocationSamplingError(
-                "another process writes its profile to %r; choose another "
-                "file" % self.output) from None
-        except OSError:
-            pass                # not all file systems can
-
-    def _check_file(self) -> None:
-        """Raise AllocationSamplingError if the program did something to the
-        profile."""
-        status = os.fstat(self._fd)
-        if not stat.S_ISREG(status.st_mode):
-            return
-        if status.st_nlink == 0:
-            raise AllocationSamplingError(
-                "the profile is lost: the program removed %r" % self.output)
-        if (status.st_size != os.lseek(self._fd, 0, os.SEEK_CUR)
-                or os.pread(self._fd, 2, 0) != GZIP):
-            raise AllocationSamplingError(
-                "the profile is damaged: the program, or another, changed %r"
-                % self.output)
-
-    def _open_fifo(self) -> int:
-        """A pipe that has a name; -1: it is none.  This waits for a reader,
-        and can be interrupted.  It is for writing only: with an end of it to
-        read, we would wait for ourselves when the reader has left."""
-        try:
-            if self.output is not None and stat.S_ISFIFO(
-                    os.stat(self.output).st_mode):
-                return os.open(self.output, os.O_WRONLY | os.O_CLOEXEC)
-        except OSError:
-            pass            # _open() tells
-        return -1
-
-    def _open(self) -> tuple[int, bool]:
-        """Returns the file's descriptor, and whether the file is new."""
-        if self.output is None:
-            import tempfile
-            fd, self.output = tempfile.mkstemp(suffix=".vmprof")
-            return fd, True
-        try:
-            try:
-                return os.open(self.output, os.O_RDWR | os.O_CREAT
-                               | os.O_EXCL | os.O_CLOEXEC, 0o666), True
-            except FileExistsError:
-                return os.open(self.output, os.O_RDWR | os.O_CLOEXEC), False
-        except OSError as e:
-            raise AllocationSamplingError(
-                "can't write the profile to %r: %s"
-                % (self.output, e.strerror)) from None
-
-    def _discard(self) -> None:
-        """Remove the file of a run that did not begin."""
-        if self._is_new and self.output is not None:
-            self._is_new = False
-            try:
-                os.unlink(self.output)
-            except OSError:
-                pass
 
     @property
     def is_on(self) -> bool:
@@ -269,7 +163,7 @@ class Session:
         """In a forked child: if its engine goes on, so does this."""
         if self._engine is not None and self._engine.followed():
             self._pid = os.getpid()
-            self._fd = -1           # the engine has one of its own
+            self._file = None       # the engine has one of its own
             self.is_inherited = True
 
     def __enter__(self) -> Session:
@@ -288,6 +182,70 @@ class Session:
             if self._engine is None:
                 raise AllocationSamplingError("allocation sampling is not on")
             self._engine.set_interval(interval)
+
+    def rotate(self, output: Path) -> None:
+        """The profile ends, whole, and the next one of this run begins, in the file
+        `output`, at the same moment: sampling goes on, no sample gets lost, and none
+        is in both.  `vmprof-convert` takes them one by one, or together.
+
+        Raises AllocationSamplingError: if the next one can't be written, then the
+        present one goes on, and is still `self.output`; or if the one that ended is
+        not complete, then the next one has begun.
+        """
+        from vmprof_allocation.parsing import check_output
+        path = check_output(output)
+        with Section(_lock):
+            engine = self._engine
+            if engine is None or self._pid != os.getpid():
+                raise AllocationSamplingError(
+                    "allocation sampling is not on; call start() first")
+            if self._file is None:
+                raise AllocationSamplingError(
+                    "this process was forked from the one that began to sample, and "
+                    "has one profile; call start() in it to have several")
+            if self._run is None:
+                raise AllocationSamplingError(
+                    "the profile goes to a pipe, %r, and ends with the run; write "
+                    "to files to have several" % self.output)
+            self._rotate(engine, self._file, self._run, path)
+
+    def _rotate(self, engine: Engine, file: ProfileFile, run: Processes,
+                path: str) -> None:
+        following = ProfileFile(path)
+        if following.is_pipe():
+            raise AllocationSamplingError(
+                "%r is a pipe; rotate() needs a file" % path)
+        if file.is_same(path):
+            raise AllocationSamplingError(
+                "%r is the profile that is being written; choose another file for "
+                "the next one" % path)
+        following.open()
+        try:
+            incomplete = engine.rotate(following.fd, self.settings, run,
+                                       self._part + 1)
+        except BaseException:
+            if engine.writes_to(following.fd):
+                self._go_on_in(following)
+                file.close()
+            else:
+                following.close()
+                following.discard()
+            raise
+        self._go_on_in(following)
+        try:
+            if file.is_ours():
+                file.check()
+        except AllocationSamplingError as e:
+            incomplete = str(e)
+        file.close()
+        if incomplete:
+            raise AllocationSamplingError(
+                "the profile %r is not complete: %s; sampling goes on, in %r"
+                % (file.path, incomplete, path))
+
+    def _go_on_in(self, file: ProfileFile) -> None:
+        self._file, self.output = file, file.path
+        self._part += 1
 
     def mark(self, name: str) -> None:
         """Name this moment: `report --leaks` tells what was allocated between
@@ -329,16 +287,17 @@ class Session:
         if self.is_inherited:
             self.output = engine.followed_path() or self.output
         engine.stop()
-        if file_id(self._fd) == self._file:
-            self._check_file()
-            if self._processes is not None and samples == 0:
-                self._is_new = True     # a child that has nothing to tell
-                self._discard()
+        if self._file is not None and self._file.is_ours():
+            self._file.check()
+            if (self._processes is not None and samples == 0
+                    and self._part == 1):
+                self._file.remove()     # a child that has nothing to tell
 
     def _close(self) -> None:
         if self._engine is None:
             return              # another thread has done it
         self._engine = None
         _running.remove(self)
-        if self._pid == os.getpid() and file_id(self._fd) == self._file:
-            os.close(self._fd)
+        if self._pid == os.getpid() and self._file is not None:
+            self._file.close()
+        self._file = None

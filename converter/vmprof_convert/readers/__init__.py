@@ -2,10 +2,11 @@
 of any size."""
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, Union
 
 from vmprof_convert.model import (
     Collection,
@@ -29,20 +30,44 @@ class Head(NamedTuple):
     start_time: float
 
 
-def _read(file: BinaryIO, rows: Rows, salvage: bool,
-          progress: Callable[[int], None] | None = None) -> tuple[Log, int]:
-    """Returns the log, and how many bytes at the end are not whole."""
-    pieces = Pieces(file, salvage, progress)
-    log = Log(pieces, rows)
-    torn = log.read(salvage)
-    log.collector.finish()
-    return log, torn + pieces.torn
+#: a path, or a descriptor, which is closed
+Source = Union[str, "os.PathLike[str]", int]
 
 
-def _profile(log: Log, torn: int, samples: Samples) -> Profile:
+class _Whole(NamedTuple):
+    """A profile that was read, of one file or of several."""
+
+    first: Log
+    last: Log
+    #: bytes at the end that are not whole
+    torn: int
+
+
+def _read(files: Sequence[BinaryIO], rows: Rows, salvage: bool,
+          progress: Callable[[int], None] | None = None) -> _Whole:
+    logs: list[Log] = []
+    torn = done = 0
+
+    def told(of_file: int) -> None:
+        if progress is not None:
+            progress(done + of_file)
+
+    for file in files:
+        pieces = Pieces(file, salvage, told)
+        log = Log(pieces, rows, logs[-1] if logs else None)
+        logs.append(log)
+        log.collector.goes_on = len(logs) < len(files)
+        torn += log.read(salvage) + pieces.torn
+        done += os.fstat(file.fileno()).st_size if len(files) > 1 else 0
+    logs[-1].collector.finish()
+    return _Whole(logs[0], logs[-1], torn)
+
+
+def _profile(whole: _Whole, samples: Samples) -> Profile:
+    log, torn = whole.last, whole.torn
     return Profile(
         interpreter=log.interpreter, period=log.period,
-        start_time=log.start_time, end_time=log.end_time, meta=log.meta,
+        start_time=whole.first.start_time, end_time=log.end_time, meta=log.meta,
         settings=log.blocks.settings, unknown=log.blocks.unknown,
         functions=log.functions(),
         stacks=log.collector.stacks, samples=samples,
@@ -59,7 +84,7 @@ def _time(event: Collection | Mark | Figure) -> int:
     return event.time
 
 
-def _read_table(file: BinaryIO, size: int, salvage: bool,
+def _read_table(files: Sequence[BinaryIO], size: int, salvage: bool,
                 progress: Callable[[int, int], None] | None) -> Profile:
     def told(done: int) -> None:
         if progress is not None:
@@ -67,17 +92,24 @@ def _read_table(file: BinaryIO, size: int, salvage: bool,
             progress(done, max(done, size))
 
     samples = Samples()
-    log, torn = _read(file, samples, salvage, told)
-    samples.finish(own_clock=log.has_own_clock)
-    return _profile(log, torn, samples)
+    whole = _read(files, samples, salvage, told)
+    samples.finish(own_clock=whole.first.has_own_clock)
+    return _profile(whole, samples)
 
 
-def read_into(path: str | os.PathLike[str] | int, rows: Rows, *,
+def _open(sources: Source | Sequence[Source], files: contextlib.ExitStack) -> (
+        list[BinaryIO]):
+    if isinstance(sources, (str, os.PathLike, int)):
+        sources = [sources]
+    return [files.enter_context(open(source, "rb")) for source in sources]
+
+
+def read_into(sources: Source | Sequence[Source], rows: Rows, *,
               salvage: bool = False) -> Profile:
     """As read(), but the samples go to `rows`, and the profile's table of them
     is empty: for what needs no table of a million rows."""
-    with open(path, "rb") as file:
-        return _profile(*_read(file, rows, salvage), Samples())
+    with contextlib.ExitStack() as stack:
+        return _profile(_read(_open(sources, stack), rows, salvage), Samples())
 
 
 def read_head(path: str | os.PathLike[str]) -> Head:
@@ -101,25 +133,27 @@ def read_stacks(data: bytes) -> tuple[Profile, Sequence[int]]:
     and for each stack as it is numbered in there, from 1 on, its index in
     Profile.stacks.  Raises ProfileError."""
     samples = Samples()
-    log, torn = _read(io.BytesIO(data), samples, False)
+    whole = _read([io.BytesIO(data)], samples, False)
     samples.finish()
-    return _profile(log, torn, samples), log.blocks.defined
+    return _profile(whole, samples), whole.last.blocks.defined
 
 
 def read_bytes(data: bytes, *, salvage: bool = False,
                progress: Callable[[int, int], None] | None = None) -> Profile:
     """Decode a profile; see read()."""
-    return _read_table(io.BytesIO(data), len(data), salvage, progress)
+    return _read_table([io.BytesIO(data)], len(data), salvage, progress)
 
 
-def read(path: str | os.PathLike[str] | int, *, salvage: bool = False,
+def read(sources: Source | Sequence[Source], *, salvage: bool = False,
          progress: Callable[[int, int], None] | None = None) -> Profile:
-    """Read the profile at `path`, or from a descriptor, which is closed.
+    """Read the profile at a path, or from a descriptor, which is closed; or the parts
+    of one (PROFILE.rst), one after the other and none left out, as one profile.
 
     `salvage` drops what is incomplete at the end, which otherwise is an
     error.  `progress(done, total)` is called now and then, with bytes of the
     file.  Raises ProfileError for anything that is not a profile, and OSError.
     """
-    with open(path, "rb") as file:
-        return _read_table(file, os.fstat(file.fileno()).st_size, salvage,
-                           progress)
+    with contextlib.ExitStack() as stack:
+        files = _open(sources, stack)
+        size = sum(os.fstat(file.fileno()).st_size for file in files)
+        return _read_table(files, size, salvage, progress)

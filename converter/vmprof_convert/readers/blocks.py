@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import array
 import itertools
+import operator
 import re
 from collections.abc import Callable, Iterator
 
@@ -22,6 +23,9 @@ _KIND = re.compile("[a-z][a-z0-9-]{0,31}")
 #: how settings were called, and what their values were
 _RENAMED = {("carrier", "live"): ("engine", "hook"),
             ("carrier", "patch"): ("engine", "builtin")}
+
+#: settings of a later part that are true of all
+_OF_THE_END = ("children", "programs", "ended")
 
 #: digits of a number: all but the last have the sixth bit set
 _NUMBER = re.compile("[`-\x7f]*[@-_]")
@@ -74,6 +78,12 @@ class Blocks:
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
+        #: of the file that is read: the first, or one that goes on from there
+        self._part: dict[str, str] | None = None
+        #: when that one began, after the first; and what was counted before
+        self._begin = 0
+        self._is_placed = False
+        self._before: Moment | None = None
         #: there were some: what else the log has of samples are the same again
         self.are_there = False
         #: kinds of which nothing is known, and how many blocks there were
@@ -85,6 +95,9 @@ class Blocks:
         self.moments: list[Moment] = []
         self.facts = Facts(collector, self.unknown)
         self._numbers = _Numbers()
+        self._begin_numbers()
+
+    def _begin_numbers(self) -> None:
         #: the collector's number of each stack that was defined
         self.defined = array.array("q", [-1])
         #: the nodes of the file's tree: each one's node in the collector's, and
@@ -94,6 +107,13 @@ class Blocks:
         self._pairs: list[tuple[int, int]] = [(0, 0)]
         #: in version 2: the nodes of the stack that was defined last
         self._path = [0]
+
+    def begin_part(self) -> None:
+        """What is read from now on is of the next file of the same process."""
+        self._begin_numbers()
+        self._part = {}
+        self._is_placed = False
+        self._before = self.moments[-1] if self.moments else None
 
     def read(self, text: str) -> None:
         """Read one block.  Raises Damaged, or ProfileError if it is newer than
@@ -126,8 +146,25 @@ class Blocks:
         for pair in payload.split(";"):
             key, _, value = pair.partition("=")
             key, value = _RENAMED.get((key, value), (key, value))
-            self.settings[key] = value
+            if self._part is not None:
+                self._part[key] = value
+            if self._part is None or key in _OF_THE_END:
+                self.settings[key] = value
+        if self._part is not None and not self._is_placed:
+            self._go_on(self._part)
         self._collector.expect(self.settings.get("facts", ""))
+
+    def _go_on(self, part: dict[str, str]) -> None:
+        """Where the clock of the first file is when this part of it begins."""
+        try:
+            self._begin = int(part["clock"]) - int(self.settings["clock"])
+        except (KeyError, ValueError):
+            raise Damaged("a part without a clock") from None
+        self._is_placed = True
+        if not 0 <= self._begin < 2**63:
+            raise Damaged("a part that began before the first one")
+        self.facts.begin_part(
+            self._begin, self._before.allocated if self._before is not None else 0)
 
     def _check_numbers(self, payload: str, kind: str) -> None:
         if not _NUMBERS.fullmatch(payload):
@@ -158,8 +195,9 @@ class Blocks:
             if (before != self.facts.before + self._collector.count
                     or max(before, *head) >= 2**63):
                 raise ValueError
-            self.moments.append(Moment(*head))
-            thread = interval = memory = time = 0
+            self.moments.append(self._moment(*head))
+            thread = interval = memory = 0
+            time = self._begin
             for number in numbers:
                 if not number:
                     define(numbers)
@@ -182,6 +220,11 @@ class Blocks:
                     memory if self.has_memory else 0)
         except (ValueError, IndexError, OverflowError, StopIteration):
             raise Damaged("a block of samples that are none") from None
+
+    def _moment(self, time: int, *counts: int) -> Moment:
+        if self._before is not None:
+            counts = tuple(map(operator.add, counts, self._before[1:]))
+        return Moment(time + self._begin, *counts)
 
     def _read_definition(self, numbers: Iterator[int]) -> None:
         at, added = next(numbers), next(numbers)

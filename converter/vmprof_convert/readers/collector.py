@@ -33,8 +33,10 @@ MAX_DEPTH = 2**16
 FULL_RECORD = 1018
 
 
-#: what `facts` say of an object's first minor collection; else: not known
-_OUTCOMES = {0: DIED, 1: ALIVE, 2: PINNED, 4: PENDING}
+#: what `facts` say of an object's first minor collection; else: not known.  From 4
+#: on, the profile ended before
+_STILL_YOUNG = 4
+_OUTCOMES = {0: DIED, 1: ALIVE, 2: PINNED, _STILL_YOUNG: PENDING}
 
 #: the first columns of Rows.add(): stack, time, thread, size, interval, memory
 _Sample = tuple[int, int, int, int, int, int]
@@ -45,6 +47,8 @@ class Collector:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
+        #: another part of the profile follows the one that is read
+        self.goes_on = False
         self.begin({})
 
     def begin(self, settings: dict[str, str]) -> None:
@@ -116,6 +120,8 @@ class Collector:
               time: int) -> None:
         """The next object of this sample has met its first minor collection.
         `size` None: it is that of the sample."""
+        if outcome >= _STILL_YOUNG and self.goes_on:
+            return              # the next part says what becomes of it
         sample = self._pending.pop(key, None)
         if sample is not None and size is None and outcome == 0:
             # most of them: one object, which died young

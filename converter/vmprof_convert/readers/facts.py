@@ -68,14 +68,22 @@ class Facts:
         #: names of threads, by the kernel's numbers; and the program's own
         self.threads: dict[int, str] = {}
         self.command = ""
-        #: samples in the earlier parts of a profile of several files
+        #: samples in earlier parts of the profile, which are not read
         self.before = 0
+        #: what the times of this part, and the bytes that it counts, begin with
+        self.begin = self.allocated = 0
         #: index of each type, by the file's number
         self._types: dict[int, int] = {}
         #: in the block that is read: the last time, and the last key
         self._place = [0, 0]
         #: of the collection that `facts` spoke of last
         self._time = self._number = 0
+
+    def begin_part(self, begin: int, allocated: int) -> None:
+        """What is read from now on is of another file."""
+        self._types = {}
+        self._time = self._number = 0
+        self.begin, self.allocated = begin, allocated
 
     def type_index(self, number: int, gc_number: int = -1) -> int:
         """In `types`, of the file's `number`; `gc_number` is the GC's."""
@@ -93,7 +101,7 @@ class Facts:
         """Of what is read there is most of this: `some` are a part of the numbers
         each, and entries are taken from where they stand."""
         rest: list[int] = []
-        self._place = [0, 0]
+        self._place = [self.begin, 0]
         for part in some:
             numbers = [*rest, *part]
             if numbers and max(numbers) >= _LIMIT:
@@ -178,14 +186,16 @@ class Facts:
             kind, time, duration = entry[:3]
             if kind in (_MINOR, _MAJOR):
                 self.collections.append(Collection(
-                    kind == _MAJOR, time, duration, entry[3]))
+                    kind == _MAJOR, time + self.begin, duration,
+                    entry[3] + self.allocated * (kind == _MINOR)))
             else:
                 self._pass_over("gc", kind)
 
     def read_marks(self, numbers: Iterator[int]) -> None:
         for entry in entries(numbers):
             if entry[0] == _MARK:
-                self.marks.append(Mark(entry[1], _text(entry[2:])))
+                self.marks.append(Mark(entry[1] + self.begin,
+                                       _text(entry[2:])))
             else:
                 self._pass_over("marks", entry[0])
 
@@ -195,7 +205,8 @@ class Facts:
             if kind is None:
                 self._pass_over("figures", entry[0])
             else:
-                self.figures.append(Figure(kind, entry[1], entry[2]))
+                self.figures.append(Figure(kind, entry[1] + self.begin,
+                                           entry[2]))
 
     def read_names(self, numbers: Iterator[int]) -> None:
         for entry in entries(numbers):

@@ -37,7 +37,10 @@ _NAME = re.compile(r"([^:]*):(.*?):(-?[0-9]{1,9}):(.*)", re.DOTALL)
 class Log:
     """Reads one log."""
 
-    def __init__(self, pieces: Iterable[bytes], rows: Rows):
+    def __init__(self, pieces: Iterable[bytes], rows: Rows,
+                 earlier: Log | None = None):
+        """`earlier`: the log that this one is the next part of; what that one has
+        collected is this one's."""
         self.pieces = iter(pieces)
         #: a part of the log, where in it we are, and where in the log it begins
         self.data = b""
@@ -52,9 +55,14 @@ class Log:
         self.start_time = 0.0
         self.end_time: float | None = None
         self.meta: dict[str, str] = {}
-        self.names: dict[int, str] = {}
-        self.collector = Collector(rows)
-        self.blocks = Blocks(self.collector)
+        if earlier is None:
+            self.names: dict[int, str] = {}
+            self.collector = Collector(rows)
+            self.blocks = Blocks(self.collector)
+        else:
+            self.names, self.collector = earlier.names, earlier.collector
+            self.blocks = earlier.blocks
+            self.blocks.begin_part()
         #: number of vmprof's stacks, as far as they are known
         self.raw_stacks: dict[bytes, int] = {}
         self.raw_size = 0

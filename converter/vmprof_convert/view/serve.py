@@ -6,11 +6,10 @@ import os
 import secrets
 import sys
 import threading
-import webbrowser
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from vmprof_convert.view import launch
 from vmprof_convert.view.output import OutputError
 
 PROFILER = "https://profiler.firefox.com"
@@ -129,14 +128,6 @@ def profiler_url(url: str, query: str = "") -> str:
                                  "/?" + query if query else "")
 
 
-def has_browser(environment: Mapping[str, str], platform: str) -> bool:
-    """Whether a browser with windows can be opened.  One in the terminal can't
-    show the page."""
-    return (platform in ("darwin", "win32", "cygwin") or any(
-        environment.get(name) for name in (
-            "DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
-
-
 def view(data: bytes, query: str = "", port: int = 0) -> None:
     """Open `data`, a profile as JSON, in the browser, and serve it until Ctrl-C.
     Raises OutputError if that can't be done at `port` (0: any)."""
@@ -165,12 +156,9 @@ def view(data: bytes, query: str = "", port: int = 0) -> None:
 
 def _open(server: ProfileServer, address: str) -> None:
     opened = False
-    if has_browser(os.environ, sys.platform):
+    if launch.has_browser(os.environ, sys.platform):
         _say("Opening %s" % address)
-        try:
-            opened = webbrowser.open(address)
-        except webbrowser.Error:
-            pass
+        opened = launch.open_address(address)
     if not opened:
         _say("Open this in a browser:\n\n    %s\n" % address)
     if not opened or "SSH_CONNECTION" in os.environ:

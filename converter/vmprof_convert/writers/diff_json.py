@@ -17,11 +17,12 @@ _Json = dict[str, Any]
 
 
 def write(difference: Difference, verdicts: list[Verdict], out: TextIO,
-          limit: int | None = None) -> None:
-    """The `limit` largest changes."""
+          limit: int | None = None, is_own: bool = False) -> None:
+    """The `limit` largest changes; `is_own`: of the program's own code."""
     measure = difference.measure
     json.dump({
         "schema": SCHEMA, "by": list(difference.choice.by), "measure": measure,
+        "mine": is_own,
         "one_run": difference.sides.is_one_run,
         "everything": _change(difference.everything, measure),
         "changes": [{**_subject(change.subject), **_change(change, measure)}

@@ -1,7 +1,8 @@
 """The report of leaks, for the terminal: the first two lines tell the largest."""
 from __future__ import annotations
 
-from typing import TextIO
+from collections.abc import Sequence
+from typing import NamedTuple, TextIO
 
 from vmprof_convert import remarks
 from vmprof_convert.leaks import CONFIDENCE, Growth, Leak, Leaks, Place
@@ -17,14 +18,23 @@ MEBIBYTE = 2.0**20
 MAX_TYPES = 4
 
 
+class Part(NamedTuple):
+    """One of several processes."""
+
+    name: str
+    profile: Profile
+    #: by itself; or why that can't be told, and it is not in what was found
+    leaks: Leaks | str
+
+
 def write(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25, *,
-          origins: Origins | None = None,
-          terminal: Terminal = NO_TERMINAL, only: str = "") -> None:
-    """Write what leaks.find() found, the `limit` largest of each kind; `only`: of
-    which objects."""
+          parts: Sequence[Part] = (), terminal: Terminal = NO_TERMINAL,
+          only: str = "") -> None:
+    """Write what leaks.find() found, the `limit` largest of each kind; `profile`: the
+    first process's; `parts`: of several processes each; `only`: of which objects."""
     if only:
         print_prose("only " + printable(only), out, terminal)
-    _Writer(leaks, out, origins or Origins(profile), terminal).write(profile, limit)
+    _Writer(leaks, out, Origins(profile), terminal).write(profile, limit, parts)
 
 
 class _Writer:
@@ -35,9 +45,8 @@ class _Writer:
         self._origins = origins
         self._terminal = terminal
 
-    def write(self, profile: Profile, limit: int) -> None:
+    def write(self, profile: Profile, limit: int, parts: Sequence[Part]) -> None:
         leaks = self._leaks
-        first, second = leaks.windows.seconds
         self._write_all(leaks.leaks, limit, "leak", "grows")
         if not leaks.leaks:
             self._write_none()
@@ -46,12 +55,18 @@ class _Writer:
         self._write_all(leaks.slowing, limit, "slows down, like a cache that fills",
                         "grew")
         self._say("")
-        self._say("all together: what is held %s" % self._total())
-        self._say("what major collections found alive at %.2f, %.2f and %.2f s: two "
-                  "windows of %.2f and %.2f s" % (
-                      *(leaks.windows.times[number] / 1e9 for number in (
-                          leaks.windows.first, leaks.windows.middle,
-                          leaks.windows.last)), first, second))
+        self._say("all together: what is held %s" % _total(leaks))
+        if len(leaks.windows) == 1:
+            windows, = leaks.windows
+            self._say("what major collections found alive at %.2f, %.2f and %.2f s: "
+                      "two windows of %.2f and %.2f s" % (
+                          *(windows.times[number] / 1e9 for number in (
+                              windows.first, windows.middle, windows.last)),
+                          *leaks.seconds))
+        else:
+            self._say("what three major collections of each of %d processes found "
+                      "alive: two windows of %.2f and %.2f s on average" % (
+                          len(leaks.windows), *leaks.seconds))
         if leaks.leaks:
             self._say("of %s that had enough samples to tell; in %.0f of 100 runs "
                       "without a leak none is named, if objects come and go one by "
@@ -60,8 +75,17 @@ class _Writer:
         if leaks.lost:
             self._say("lost: what became of %s is not known"
                       % format_number(leaks.lost, "sampled object"))
-        for line in remarks.of_run(profile):
-            self._say(printable(line))
+        if not parts:
+            for line in remarks.of_run(profile):
+                self._say(printable(line))
+            return
+        self._say("")
+        for part in parts:
+            self._say("%s: %s" % (shortened(part.name), (
+                "not in it: %s" % part.leaks if isinstance(part.leaks, str)
+                else "what is held %s" % _total(part.leaks))))
+            for line in remarks.of_run(part.profile):
+                self._say("  " + printable(line))
 
     def _write_none(self) -> None:
         leaks = self._leaks
@@ -78,16 +102,6 @@ class _Writer:
         else:
             self._say("(%s)" % enough)
 
-    def _total(self) -> str:
-        """What it does: it may do nothing that is more than chance."""
-        growth = self._leaks.growth
-        rate = self._rate(growth, self._leaks.windows_growth)
-        if growth.low > 0:
-            return "grew by %s" % rate
-        if growth.high < 0:
-            return "shrank, by %s" % rate
-        return "neither grew nor shrank more than by chance: %s" % rate
-
     def _say(self, line: str) -> None:
         print_prose(line, self._out, self._terminal)
 
@@ -95,11 +109,12 @@ class _Writer:
                    verb: str) -> None:
         for leak in leaks[:limit]:
             self._first_line("%s: %s" % (what, _types(leak)), leak.places)
-            self._say("      %s by %s" % (verb, self._rate(leak.growth, leak.windows)))
+            self._say("      %s by %s" % (verb, _rate(
+                self._leaks, leak.growth, leak.windows)))
             if len(leak.sites) > 1:
                 self._say("      of which %s" % ", ".join(
                     "%s %s/s" % (site.type.name, _signed(
-                        site.growth.value / sum(self._leaks.windows.seconds)))
+                        site.growth.value / sum(self._leaks.seconds)))
                     for site in leak.sites))
             inside = leak.largest.innermost
             if inside != leak.places[0]:
@@ -132,16 +147,27 @@ class _Writer:
         where = place_of(place.function, place.line, self._origins)
         return "%s  %s" % (name, where) if where else name
 
-    def _rate(self, growth: Growth, windows: tuple[float, float]) -> str:
-        seconds = sum(self._leaks.windows.seconds)
-        allocated = sum(self._leaks.windows.allocated)
-        rate = "%s/s" % format_change(
-            growth.value / seconds, (growth.high - growth.low) / 2 / seconds)
-        if allocated > 0:
-            rate += ", %s for each MiB allocated" % _signed(
-                growth.value / allocated * MEBIBYTE)
-        return "%s: %s in the first window, %s in the second" % (
-            rate, _signed(windows[0]), _signed(windows[1]))
+
+def _total(leaks: Leaks) -> str:
+    """What all together does: it may do nothing that is more than chance."""
+    growth = leaks.growth
+    rate = _rate(leaks, growth, leaks.windows_growth)
+    if growth.low > 0:
+        return "grew by %s" % rate
+    if growth.high < 0:
+        return "shrank, by %s" % rate
+    return "neither grew nor shrank more than by chance: %s" % rate
+
+
+def _rate(leaks: Leaks, growth: Growth, windows: tuple[float, float]) -> str:
+    seconds = sum(leaks.seconds)
+    rate = "%s/s" % format_change(
+        growth.value / seconds, (growth.high - growth.low) / 2 / seconds)
+    if leaks.allocated > 0:
+        rate += ", %s for each MiB allocated" % _signed(
+            growth.value / leaks.allocated * MEBIBYTE)
+    return "%s: %s in the first window, %s in the second" % (
+        rate, _signed(windows[0]), _signed(windows[1]))
 
 
 def _types(leak: Leak) -> str:

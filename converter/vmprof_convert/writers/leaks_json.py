@@ -22,25 +22,34 @@ def write(content: _Json, out: TextIO) -> None:
 
 def of_process(profile: Profile, leaks: Leaks, limit: int | None = None) -> _Json:
     """What leaks.find() found, the `limit` largest of each kind."""
-    windows = leaks.windows
+    windows, = leaks.windows
     return {
         "schema": SCHEMA,
         "collections": [windows.times[number] / 1e9 for number in (
             windows.first, windows.middle, windows.last)],
         "seconds": list(windows.seconds), "allocated": list(windows.allocated),
+        **_content(leaks, limit), "remarks": remarks.of_run(profile),
+    }
+
+
+def _content(leaks: Leaks, limit: int | None) -> _Json:
+    return {
         "growth": leaks.growth._asdict(), "windows": list(leaks.windows_growth),
         "leaks": list(map(_leak, leaks.leaks[:limit])),
         "slowing": list(map(_leak, leaks.slowing[:limit])),
         "places_tested": leaks.tested, "objects_lost": leaks.lost,
         "seen_from_bytes_per_second": leaks.limit,
-        "remarks": remarks.of_run(profile),
     }
 
 
 def of_processes(found: Sequence[tuple[Profile, Leaks | str]],
-                 limit: int | None = None) -> _Json:
-    """Of each by itself; or why it can't be told."""
-    return {"schema": SCHEMA, "processes": [{
+                 together: Leaks | None, limit: int | None = None) -> _Json:
+    """Of all `together` that can tell, and of each by itself; or why it can't be
+    told."""
+    content = None if together is None else {
+        "seconds": list(together.seconds), "allocated": together.allocated,
+        **_content(together, limit)}
+    return {"schema": SCHEMA, "together": content, "processes": [{
         "pid": profile.pid or None, "command": profile.command,
         **({"error": leaks} if isinstance(leaks, str)
            else of_process(profile, leaks, limit))} for profile, leaks in found]}

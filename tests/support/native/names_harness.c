@@ -55,6 +55,15 @@ static int is_told_once(int64_t number)
     return !again && told_size == 0;
 }
 
+static void begin_next(void)
+{
+    size_t size;
+    const void *head = code_names_head(&size);
+
+    code_names_begin_next();
+    profile_log_bytes(head, size);
+}
+
 int main(int argc, char **argv)
 {
     /* the file's head; header: version, flags, "pypy"; a time; meta data */
@@ -79,7 +88,7 @@ int main(int argc, char **argv)
         code_names_keep(pair, size - 1);    /* a second time, and cut off */
     }
     code_names_keep_head(head, 40);         /* behind names there is no head */
-    code_names_tell_head();
+    begin_next();
     memcpy(&before, head + 50, sizeof before);
     memcpy(&after, told + 50, sizeof after);
     printf("head %zu %d %d\n", told_size, memcmp(head, told, 50),
@@ -93,7 +102,7 @@ int main(int argc, char **argv)
     tell(4, 0);
     printf("unknown %zu\n", told_size);
     told_size = 0;
-    code_names_tell_head();                 /* another child */
+    begin_next();                           /* another child */
     printf("again %d\n", count == 0 || is_told_once(4));
     code_names_end();
     told_size = 0;

@@ -110,6 +110,23 @@ class Engine:
         """Change the mean interval, in bytes, from the next object on."""
         raise NotImplementedError
 
+    def rotate(self, fd: int, settings: Settings, processes: Processes | None,
+               part: int) -> str:
+        """The profile ends whole, and the run's next one begins in the file `fd`,
+        which is number `part`: PROFILE.rst.  With the capability ``rotation``.
+
+        Returns why the one that ended is not complete, or an empty string.
+        Raises AllocationSamplingError if the next one can't be written: then the
+        present one goes on.  After any other exception, writes_to() says which.
+        """
+        raise AllocationSamplingError(
+            "the %s engine can't begin another profile while it samples; stop, and "
+            "start again" % self.name)
+
+    def writes_to(self, fd: int) -> bool:
+        """That is where the present profile goes."""
+        return False
+
     def stop(self) -> None:
         """End the sampling, put everything back, finish the profile.
 

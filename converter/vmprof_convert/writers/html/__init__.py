@@ -10,9 +10,10 @@ import hashlib
 import importlib.resources
 import json
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from vmprof_convert import stack_values
+from vmprof_convert.diff import Sides
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import Profile
 from vmprof_convert.writers.html import table
@@ -43,15 +44,26 @@ def write(profile: Profile, out: BinaryIO,
     stack_values.check_samples(profile)
     if not any(profile.samples.size):
         raise ProfileError("has no allocation samples, and the page shows nothing else")
+    _write(table.make(profile, progress), out)
+    return stack_values.left_out(
+        profile, stack_values.THREADS, stack_values.PROCESSES, stack_values.TICKS,
+        has_times=True)
+
+
+def write_diff(sides: Sides, names: tuple[str, str], out: BinaryIO) -> list[str]:
+    """In colours: what grew, what shrank, and what may be chance; `names`: of what is
+    compared.  Returns what is left out."""
+    _write(table.make_diff(sides, names), out)
+    return stack_values.left_out(
+        sides.after, stack_values.THREADS, stack_values.PROCESSES, stack_values.TICKS)
+
+
+def _write(data: dict[str, Any], out: BinaryIO) -> None:
     script = _script()
-    data = table.make(profile, progress)
     digest = base64.b64encode(hashlib.sha256(script).digest()).decode("ascii")
     out.write((_PAGE % (digest, _text(data["title"]), _data(data))).encode("utf-8"))
     out.write(script)
     out.write(b"</script>\n</body>\n</html>\n")
-    return stack_values.left_out(
-        profile, stack_values.THREADS, stack_values.PROCESSES, stack_values.TICKS,
-        has_times=True)
 
 
 def _script() -> bytes:

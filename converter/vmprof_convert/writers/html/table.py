@@ -3,12 +3,14 @@ allocated there, of which type, and when."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from statistics import NormalDist
+from typing import Any, NamedTuple
 
 from vmprof_convert import remarks
+from vmprof_convert.diff import CONFIDENCE, Sides
 from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable, shortened
-from vmprof_convert.stack_values import NONE, Place, Places, values, whole
+from vmprof_convert.stack_values import NONE, Place, Places, Value, values, whole
 from vmprof_convert.summary import BY_FUNCTION, summarize, tally_of
 from vmprof_convert.type_names import Shown, TypeNames
 
@@ -18,32 +20,32 @@ SMALLEST = 0.0002
 #: steps of time; fewer if these would be more rows than that
 STEPS, MAX_ROWS = (120, 60, 30, 12, 1), 150_000
 
-#: node, type, step: bytes, objects and bytes that are alive
+#: what is counted, and what of it stands in a Value
+MEASURES = ("bytes", "objects", "alive")
+_NAMES = ("bytes", "objects", "alive_bytes")
+
+#: node, type, step: a number for each column
 _Rows = dict[tuple[int, int, int], list[float]]
+
+
+class _Group(NamedTuple):
+    """Samples that are counted together."""
+
+    places: Places
+    stack: int
+    #: as it is shown
+    type: Shown
+    #: the finest
+    step: int
+    values: list[float]
 
 
 def make(profile: Profile, progress: Callable[[int, int], None] | None = None
          ) -> dict[str, Any]:
-    tree = _Tree(profile)
-    groups = _groups(profile)
-    for number, (stack, *_, value) in enumerate(groups):
-        if progress is not None and number % 20_000 == 0:
-            progress(number, len(groups))
-        tree.add(stack, value)
-    tree.cut()
-    type_names = TypeNames(profile)
-    types: dict[int, int] = {}
-    shown: dict[Shown, int] = {}
-    for _, type_, _, _ in groups:
-        if type_ not in types:
-            types[type_] = shown.setdefault(type_names.shown(type_), len(shown))
-    for steps in STEPS:
-        rows = _rows(groups, tree, types, steps)
-        if len(rows) <= MAX_ROWS:
-            break
+    """Of one profile."""
+    end = max(profile.end, max(profile.samples.time, default=0)) + 1
+    steps = [max(time, 0) * STEPS[0] // end for time in profile.samples.time]
     summary = summarize(profile, tally_of(profile, None))
-    ordered = sorted(rows)
-    columns = [whole(rows[key][number] for key in ordered) for number in range(3)]
     return {
         "title": shortened(profile.command) or "allocations",
         "head": printable(remarks.title(profile, summary, BY_FUNCTION)),
@@ -51,66 +53,125 @@ def make(profile: Profile, progress: Callable[[int, int], None] | None = None
         "remarks": [printable(line) for line in (
             *remarks.of_run(profile),
             *remarks.of_figures(profile, summary, BY_FUNCTION))],
-        "seconds": profile.end / 1e9, "steps": steps,
+        "seconds": profile.end / 1e9,
         "has": {"types": profile.has_types, "lifetimes": profile.has_lifetimes},
-        "smallest": SMALLEST,
         "marks": [[mark.time / 1e9, shortened(mark.name)] for mark in profile.marks],
-        "types": [list(pair) for pair in shown],
-        "frames": tree.frames,
-        "parent": tree.parent, "frame": tree.frame,
-        "node": [node for node, _, _ in ordered],
-        "type": [type_ for _, type_, _ in ordered],
-        "step": [step for _, _, step in ordered],
-        "bytes": columns[0], "objects": columns[1], "alive": columns[2],
+        **_table(_groups(profile, _estimates, steps), progress),
     }
 
 
-def _groups(profile: Profile) -> list[tuple[int, int, int, list[float]]]:
-    """Stack, type, the finest step, and values."""
-    samples = profile.samples
-    end = max(profile.end, max(samples.time, default=0)) + 1
-    finest = STEPS[0]
-    steps = [max(time, 0) * finest // end for time in samples.time]
-    return [(part.stack, part.type, part.step,
-             [value.bytes, value.objects, value.alive_bytes])
+def make_diff(sides: Sides, names: tuple[str, str]) -> dict[str, Any]:
+    """Of a difference: what is after, and in "diff" what was before, the variance of
+    the change, and from how many standard deviations on it is one."""
+    nothing = [0.0] * len(MEASURES)
+    groups = [
+        *_groups(sides.after, lambda value: _estimates(value) + nothing * 2),
+        *_groups(sides.before, lambda value: nothing + _estimates(value) + nothing),
+        *_groups(sides.gained, lambda value: nothing * 2 + _variances(value)),
+        # inside one run, nothing is allocated less often than before
+        *_groups(sides.lost, lambda value: nothing * 2 + (
+            [0.0, 0.0, value.alive_bytes_variance] if sides.is_one_run
+            else _variances(value)))]
+    table = _table(groups, None)
+    columns = table.pop("more")
+    both = sides.before, sides.after
+    notes = (remarks.of_run(sides.after) if sides.is_one_run else [
+        "%s: %s" % (name, line) for name, profile in zip(names, both)
+        for line in remarks.of_run(profile)])
+    # Bonferroni's correction, for all that is drawn
+    shown = len(table["parent"]) + len(table["frames"]) + len(table["types"])
+    return {
+        "title": printable("from %s to %s" % names),
+        "head": "what %s" % ("became of the run" if sides.is_one_run else "changed"),
+        "sums": "", "remarks": list(map(printable, notes)), "marks": [],
+        "seconds": sides.after.end / 1e9,
+        "has": {"types": any(profile.has_types for profile in both),
+                "lifetimes": all(profile.has_lifetimes for profile in both)},
+        "diff": {"before": dict(zip(MEASURES, columns[:3])),
+                 "variance": dict(zip(MEASURES, columns[3:])),
+                 "z": NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / 2 / shown)},
+        **table,
+    }
+
+
+def _estimates(value: Value) -> list[float]:
+    return [float(getattr(value, name)) for name in _NAMES]
+
+
+def _variances(value: Value) -> list[float]:
+    return [float(getattr(value, "%s_variance" % name)) for name in _NAMES]
+
+
+def _groups(profile: Profile, numbers: Callable[[Value], list[float]],
+            steps: Sequence[int] | None = None) -> list[_Group]:
+    places, type_names = Places(profile), TypeNames(profile)
+    if steps is None:
+        steps = bytes(len(profile.samples))
+    return [_Group(places, part.stack, type_names.shown(part.type), part.step,
+                   numbers(value))
             for part, value in values(profile, types=True, steps=steps).items()
             if part.type != NONE]
 
 
-def _rows(groups: Sequence[tuple[int, int, int, list[float]]], tree: _Tree,
-          types: dict[int, int], steps: int) -> _Rows:
-    rows: _Rows = {}
-    for stack, type_, step, value in groups:
-        key = tree.node(stack), types[type_], step * steps // STEPS[0]
-        row = rows.get(key)
-        if row is None:
-            rows[key] = list(value)
-        else:
-            for number, part in enumerate(value):
-                row[number] += part
-    return rows
+def _table(groups: Sequence[_Group],
+           progress: Callable[[int, int], None] | None) -> dict[str, Any]:
+    tree = _Tree()
+    nodes = []
+    types: dict[Shown, int] = {}
+    for number, group in enumerate(groups):
+        if progress is not None and number % 20_000 == 0:
+            progress(number, len(groups))
+        nodes.append(tree.add(group))
+        types.setdefault(group.type, len(types))
+    new = tree.cut()
+    for steps in STEPS:
+        rows: _Rows = {}
+        for group, node in zip(groups, nodes):
+            key = new[node], types[group.type], group.step * steps // STEPS[0]
+            row = rows.get(key)
+            if row is None:
+                rows[key] = list(group.values)
+            else:
+                for number, part in enumerate(group.values):
+                    row[number] += part
+        if len(rows) <= MAX_ROWS:
+            break
+    ordered = sorted(rows)
+    columns = [whole(rows[key][number] for key in ordered)
+               for number in range(len(groups[0].values))]
+    table: dict[str, Any] = {
+        "smallest": SMALLEST, "steps": steps, "types": [list(pair) for pair in types],
+        "frames": tree.frames, "parent": tree.parent, "frame": tree.frame,
+        "node": [node for node, _, _ in ordered],
+        "type": [type_ for _, type_, _ in ordered],
+        "step": [step for _, _, step in ordered], **dict(zip(MEASURES, columns)),
+    }
+    if len(columns) > len(MEASURES):
+        table["more"] = columns[len(MEASURES):]
+    return table
 
 
 class _Tree:
     """Functions below their callers; node 0 is above all."""
 
-    def __init__(self, profile: Profile) -> None:
-        self._places = Places(profile)
+    def __init__(self) -> None:
         self._number: dict[Place, int] = {}
         #: name, path, line of the definition, and whose code it is
         self.frames: list[list[Any]] = [["all", "", 0, "nowhere"]]
         #: of each node, callers first
         self.parent, self.frame = [-1], [0]
         self._children: dict[tuple[int, int], int] = {}
-        #: of stacks
-        self._nodes: dict[int, int] = {}
-        self._sums: list[list[float]] = [[0.0, 0.0, 0.0]]
+        #: of stacks, of each profile
+        self._nodes: dict[tuple[Places, int], int] = {}
+        #: of what is looked at to see whether it is seen
+        self._sums: list[list[float]] = [[0.0] * 6]
 
-    def add(self, stack: int, value: list[float]) -> None:
-        node = self._nodes.get(stack)
+    def add(self, group: _Group) -> int:
+        """Returns its node."""
+        node = self._nodes.get((group.places, group.stack))
         if node is None:
             node = 0
-            for place in self._places.of(stack):
+            for place in group.places.of(group.stack):
                 frame = self._number.get(place)
                 if frame is None:
                     frame = self._number[place] = len(self.frames)
@@ -121,14 +182,16 @@ class _Tree:
                     child = self._children[node, frame] = len(self.parent)
                     self.parent.append(node)
                     self.frame.append(frame)
-                    self._sums.append([0.0, 0.0, 0.0])
+                    self._sums.append([0.0] * 6)
                 node = child
-            self._nodes[stack] = node
-        for number, part in enumerate(value):
+            self._nodes[group.places, group.stack] = node
+        for number, part in enumerate(group.values[:6]):
             self._sums[node][number] += part
+        return node
 
-    def cut(self) -> None:
-        """Leave out what is too small to be seen: it counts for who calls it."""
+    def cut(self) -> list[int]:
+        """Leave out what is too small to be seen: it counts for who calls it.  Returns
+        the new number of each node."""
         for node in range(len(self.parent) - 1, 0, -1):
             for number, part in enumerate(self._sums[node]):
                 self._sums[self.parent[node]][number] += part
@@ -145,11 +208,8 @@ class _Tree:
             else:
                 new.append(above)
         self.parent, self.frame = parent, frame
-        self._nodes = {stack: new[node] for stack, node in self._nodes.items()}
         used = sorted(set(frame))
         numbers = {old: number for number, old in enumerate(used)}
         self.frames = [self.frames[old] for old in used]
         self.frame = [numbers[old] for old in frame]
-
-    def node(self, stack: int) -> int:
-        return self._nodes[stack]
+        return new

@@ -16,8 +16,8 @@ the report.
 from vmprof_allocation.process import Refused as AllocationSamplingError
 from vmprof_allocation.sampler import Run
 
-__all__ = ["AllocationSamplingError", "Session", "mark", "sample", "start",
-           "stop"]
+__all__ = ["AllocationSamplingError", "Session", "mark", "rotate", "sample",
+           "start", "stop"]
 
 _started = []
 
@@ -43,6 +43,12 @@ class Session(object):
         run, self._run = self._run, None
         if run is not None:
             run.stop()
+
+    def rotate(self, output):
+        """Only in Python 3."""
+        raise AllocationSamplingError(
+            "in PyPy 2.7, no other profile can begin while it samples; stop, and "
+            "start again")
 
     @property
     def is_on(self):
@@ -77,6 +83,11 @@ def start(output, *settings, **by_name):
     session.start()
     _started[:] = [session]
     return session
+
+
+def rotate(output):
+    """Only in Python 3."""
+    Session(output).rotate(output)
 
 
 def stop():

@@ -84,7 +84,8 @@ class HookEngine(Engine):
         self._is_on = False
 
     def capabilities(self) -> tuple[str, ...]:
-        known = "limits", "marks", "names", "resident-memory", "time-samples"
+        known = ("limits", "marks", "names", "resident-memory", "rotation",
+                 "time-samples")
         if self._lib is not None and self._lib.hook_knows_objects():
             return ("lifetimes", *known, "types")
         return known
@@ -153,7 +154,8 @@ class HookEngine(Engine):
                 # with memory, vmprof would read this process's, in each child
                 is_to_follow = (processes is not None and settings.follow
                                 and not settings.memory)
-                decoy = int(self._lib.hook_open(fd, is_to_follow))
+                decoy = int(self._lib.hook_open(
+                    fd, not settings.in_memory))
                 self._check(-min(decoy, 0), "taking vmprof's output over")
                 # Not vmprof.enable(), which prints to stdout.  It has no "no
                 # time samples": the longest period it takes, and
@@ -264,12 +266,17 @@ class HookEngine(Engine):
         self._pid = 0       # at last: what was interrupted can be done again
         return error
 
-    def _describe(self, settings: Settings,
-                  processes: Processes | None) -> str:
-        """The settings as the profile holds them: PROFILE.rst."""
+    def _describe(self, settings: Settings, processes: Processes | None,
+                  part: int = 1) -> str:
+        """The settings as the profile holds them: PROFILE.rst.  The clock of a
+        later part is added when it begins."""
         run = "" if processes is None else processes.run
-        own = [("seed", settings.seed), ("pid", os.getpid()),
-               ("clock", self._lib.hook_started())]
+        own: list[tuple[str, object]] = [
+            ("seed", settings.seed), ("pid", os.getpid())]
+        if part == 1:
+            own.append(("clock", self._lib.hook_started()))
+        else:
+            own.append(("part", part))
         if processes is not None and processes.parent:
             own.append(("parent", processes.parent))
         return ";".join("%s=%s" % pair for pair in (
@@ -294,6 +301,41 @@ class HookEngine(Engine):
             if self._pid == os.getpid() and self._lib.hook_is_sampling():
                 self._lib.hook_set_interval(interval)
                 _knock()
+
+    def rotate(self, fd: int, settings: Settings, processes: Processes | None,
+               part: int) -> str:
+        with self._section():
+            if not self._is_followed():
+                raise AllocationSamplingError("allocation sampling is not on")
+            empty(fd)
+            for thread, name in names.of_threads():
+                self._name(thread, name)
+            ended = self._rotate(fd, self._describe(settings, processes, part))
+            return os.strerror(ended) if ended else ""
+
+    def _rotate(self, fd: int, settings: str) -> int:
+        """Returns the errno that ended the profile before its time; or 0."""
+        assert self._place is not None
+        ended = self._place.ffi.new("int *")
+        try:
+            error = self._lib.hook_rotate(fd, settings.encode("ascii"))
+            for _ in range(100):
+                if error or self._lib.hook_rotated(ended) >= 0:
+                    break
+                _knock()
+        finally:
+            # or else the next collection would do it; whoever was about to, has
+            is_forgotten = self._lib.hook_forget_rotation()
+        if not error:
+            error = errno.EBUSY if is_forgotten else self._lib.hook_rotated(ended)
+        if error:
+            raise AllocationSamplingError(
+                "the next profile can't be written: %s; the present one goes on"
+                % os.strerror(error))
+        return int(ended[0])
+
+    def writes_to(self, fd: int) -> bool:
+        return self._pid == os.getpid() and bool(self._lib.hook_writes_to(fd))
 
     def stop(self) -> None:
         with self._section():

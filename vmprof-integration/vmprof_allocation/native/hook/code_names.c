@@ -198,21 +198,26 @@ static size_t time_in_head(void)
     return 0;
 }
 
-void code_names_tell_head(void)
+void code_names_begin_next(void)
+{
+    table_give_back(names.told, names.told_size, 1);
+    names.told = NULL;
+    names.told_size = 0;
+}
+
+const void *code_names_head(size_t *size)
 {
     size_t at = time_in_head();
     struct timespec now;
     int64_t time[2];
 
-    table_give_back(names.told, names.told_size, 1);
-    names.told = NULL;
-    names.told_size = 0;
     clock_gettime(CLOCK_REALTIME, &now);
     time[0] = now.tv_sec;
     time[1] = now.tv_nsec / 1000;
     if (at != 0)
         memcpy(names.head + at, time, sizeof time);
-    profile_log_bytes(names.head, names.head_size);
+    *size = names.head_size;
+    return names.head;
 }
 
 static int has_told(size_t index)

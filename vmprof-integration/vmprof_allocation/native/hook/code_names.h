@@ -1,9 +1,11 @@
 #pragma once
 /* What vmprof writes once, when it is enabled or a function is made, and what
- * the profiles of followed children need, too (follow.h): the log's head, and
- * which function has which number.
+ * the profiles of followed children need, too (follow.h), and those that follow
+ * in this process (run_rotate()): the log's head, and which function has which
+ * number.
  *
- * A child writes the names that its stacks need, and no others.  All this
+ * Each writes the names that its stacks need, and those of new functions, and no
+ * others.  All this
  * belongs to one thread at a time: call it with the recorder's lock.
  *
  * A child may be forked while another thread of its parent's is in here, and finds
@@ -24,7 +26,9 @@ void code_names_keep_head(const void *records, size_t size);
 /* Whole records, names */
 void code_names_keep(const char *records, size_t size);
 
-/* Another profile begins: write the head, with the time that it is now. */
-void code_names_tell_head(void);
+/* The head of another profile, with the time that it is now.  It is written, and
+   that profile begins: code_names_begin_next(). */
+const void *code_names_head(size_t *size);
+void code_names_begin_next(void);
 /* Write the names of this stack's functions which this profile hasn't yet. */
 void code_names_tell(const void *stack_sample, size_t size);

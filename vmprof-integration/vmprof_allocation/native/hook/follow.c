@@ -36,6 +36,7 @@ static struct {
     int64_t forked;
     uint64_t seed;              /* of the next child */
     char path[PATH_MAX], suffix[64], own_path[PATH_MAX];
+    char present[PATH_MAX];     /* the profile that the first process writes */
     char settings[SETTINGS_SIZE], variable[VARIABLE_SIZE];
     char command[COMMAND_SIZE];
     dev_t device;               /* of the interpreter */
@@ -63,6 +64,7 @@ int hook_follow(const char *path, const char *suffix, const char *settings,
     memset(&follow, 0, sizeof follow);
     strcpy(follow.path, path);
     strcpy(follow.suffix, suffix);
+    strcat(strcpy(follow.present, path), suffix);
     strcpy(follow.settings, settings);
     strcpy(follow.variable, variable);
     follow.device = st.st_dev;
@@ -89,6 +91,16 @@ int follow_is_child(void)
     return follow.is_child;
 }
 
+void follow_rotated(int fd)
+{
+    char link[32];
+    ssize_t size;
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    size = readlink(link, follow.present, sizeof follow.present - 1);
+    follow.present[size < 0 ? 0 : size] = '\0';
+}
+
 void follow_end(void)
 {
     follow.is_on = follow.is_waiting = follow.is_child = 0;
@@ -105,6 +117,11 @@ void follow_command(const char *command)
 {
     if (strlen(command) < sizeof follow.command)
         strcpy(follow.command, command);
+}
+
+const char *follow_known_command(void)
+{
+    return follow.command[0] != '\0' ? follow.command : NULL;
 }
 
 /* ____________________________________________________________ */
@@ -159,11 +176,8 @@ static int open_file(void)
     int i, fd = -1, high;
     size_t size = sizeof follow.own_path;
 
-    errno = ENAMETOOLONG;
-    /* the run's first profile: nobody waits for more if it is gone */
-    if ((size_t)snprintf(follow.own_path, size, "%s%s", follow.path,
-                         follow.suffix) >= size ||
-        access(follow.own_path, F_OK) < 0)
+    /* nobody waits for more if it is gone */
+    if (access(follow.present, F_OK) < 0)
         return -1;
     for (i = 1; i <= TRIES; i++) {
         char number[16] = "";
@@ -208,7 +222,7 @@ static int open_profile(void)
         return error;
     }
     recorder_limit(follow.per_second, follow.share);
-    if (follow.command[0] != '\0')
+    if (follow_known_command() != NULL)
         recorder_named(0, follow.command);
     return 0;
 }

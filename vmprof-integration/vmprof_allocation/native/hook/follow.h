@@ -18,6 +18,11 @@ void follow_limit(int64_t per_second, int64_t share);
 
 /* What the program was called with */
 void follow_command(const char *command);
+/* For another profile of this run; NULL: it is not known, or very long */
+const char *follow_known_command(void);
+
+/* This process goes on in another profile, which 'fd' leads to. */
+void follow_rotated(int fd);
 
 /* The profile ends, and with it this. */
 void follow_end(void);

@@ -79,10 +79,10 @@ int hook_prepare(const struct hook_place *place);
 uint64_t hook_door(void);
 
 /* Open the profile on 'fd', and make a file for vmprof.  vmprof is to be
-   enabled on that by the calling thread; then hook_enabled().  'is_to_follow':
-   hook_follow() comes, for whose children the functions' names are kept.  Returns
-   the file's descriptor, or -errno. */
-int hook_open(int fd, int is_to_follow);
+   enabled on that by the calling thread; then hook_enabled().  'keep_names': of
+   functions, for hook_follow() and hook_rotate().  Returns the file's descriptor,
+   or -errno. */
+int hook_open(int fd, int keep_names);
 
 /* vmprof was enabled.  'settings' goes into the profile; 'take_time_samples'
    keeps vmprof's timer and signal.  Returns 0 or an errno. */
@@ -126,6 +126,18 @@ int64_t hook_started(void);
 int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts);
 void hook_set_interval(int64_t interval);
 void hook_unhook(void);
+
+/* The profile ends whole, and the next one begins, which goes to 'fd', with these
+   'settings', to which the clock is added.  Returns 0 or an errno.  Some knocks later
+   (a thread may be inside the GC), hook_rotated() says how that went: 0, or the
+   errno for which the present profile goes on; -1: it did not come about yet.
+   '*ended' is then the errno that ended the one before its time, or 0. */
+int hook_rotate(int fd, const char *settings);
+int hook_rotated(int *ended);
+/* If it did not come about, it won't.  Returns 1 then. */
+int hook_forget_rotation(void);
+/* The profile that is being written goes to 'fd'. */
+int hook_writes_to(int fd);
 
 /* What is alive, of a program that runs on.  HOOK_SNAPSHOT copies what is
    followed, or only what is at this 'address', if that is not 0; HOOK_CLEAR forgets it; HOOK_RESET_PEAK forgets the largest sum.

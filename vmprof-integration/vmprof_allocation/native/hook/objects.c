@@ -501,7 +501,7 @@ void objects_after_collection(void)
     recorder_end_facts();
 }
 
-void objects_tell_waiting(void)
+static void tell_waiting(enum facts_outcome otherwise)
 {
     size_t i;
 
@@ -512,12 +512,34 @@ void objects_tell_waiting(void)
     for (i = 0; i < objects.young_count; i++) {
         const struct young *young = &objects.young[i];
         recorder_young(young->key, young->object != 0 && objects.follow
-                           ? FACTS_STILL_YOUNG : FACTS_NOT_KNOWN,
+                           ? FACTS_STILL_YOUNG : otherwise,
                        young->type, young->is_part ? young->size : 0);
     }
     objects.young_count = 0;
     objects.large = 0;
     recorder_end_facts();
+}
+
+void objects_tell_waiting(void)
+{
+    tell_waiting(FACTS_NOT_KNOWN);
+}
+
+void objects_tell_young(void)
+{
+    size_t count = objects.waiting_count;
+    struct sampler behind = objects.behind;
+
+    tell_waiting(FACTS_NOT_KNOWN_YET);
+    /* the same will be found again: what waits stands where it stood */
+    objects.waiting_count = count;
+    objects.behind = behind;
+}
+
+void objects_rotated(void)
+{
+    if (objects.waiting != NULL)
+        types_begin();
 }
 
 /* ____________________________________________________________ */

@@ -57,6 +57,11 @@ int objects_begin(uint64_t seed, int fixed, int follow);
    allocations. */
 void objects_tell_waiting(void);
 
+/* Likewise, and go on: the profile ends, and the next one says what becomes of them.
+   If it does end: objects_rotated(). */
+void objects_tell_young(void);
+void objects_rotated(void);
+
 /* No more is to be known.  Harmless if it was done before. */
 void objects_end(void);
 

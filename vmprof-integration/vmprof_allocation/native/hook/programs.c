@@ -79,6 +79,11 @@ void programs_count(const char *path, int by)
     }
 }
 
+void programs_begin_next(void)
+{
+    noted = 0;
+}
+
 void programs_note(void)
 {
     char text[MOST * (NAME_SIZE + 16)] = "programs=";

@@ -15,3 +15,6 @@ void programs_count(const char *path, int by);
 /* Write into the first process's profile which there were, if there were new
    ones. */
 void programs_note(void);
+
+/* It goes on in another profile, which is to have all of them. */
+void programs_begin_next(void);

@@ -15,6 +15,7 @@
 #include "follow.h"
 #include "forks.h"
 #include "hook.h"
+#include "objects.h"
 #include "process_end.h"
 #include "programs.h"
 #include "recorder.h"
@@ -24,7 +25,7 @@
 #include "vmprof_output.h"
 #include "walk.h"
 
-static struct file_sink file;
+static struct file_sink files[2], *file = files;
 static const char *ended = "";
 static int error_at_end;
 /* the process in which a profile is being written; 0: none */
@@ -60,11 +61,25 @@ static void on_disabled(const void *trailer, size_t size)
     pthread_mutex_unlock(&ending);
 }
 
-void run_end(void)
+#define TRAILER_SIZE    25
+
+/* vmprof's, with the time that it is now */
+static void make_trailer(char trailer[TRAILER_SIZE])
 {
     struct timespec now;
-    char trailer[25] = { 0x03 };
     int64_t end[2];
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    end[0] = now.tv_sec;
+    end[1] = now.tv_nsec / 1000;
+    memset(trailer, 0, TRAILER_SIZE);
+    trailer[0] = 0x03;
+    memcpy(trailer + 1, end, sizeof end);
+}
+
+void run_end(void)
+{
+    char trailer[TRAILER_SIZE];
 
     /* a child; or this thread is amidst a sample, and was interrupted; or
        another one is about to end it */
@@ -77,10 +92,7 @@ void run_end(void)
     /* vmprof.disable() would have written them */
     vmprof_output_take_names();
     recorder_unlock();
-    clock_gettime(CLOCK_REALTIME, &now);
-    end[0] = now.tv_sec;
-    end[1] = now.tv_nsec / 1000;
-    memcpy(trailer + 1, end, sizeof end);
+    make_trailer(trailer);
     (void)end_profile(trailer, sizeof trailer);
     pthread_mutex_unlock(&ending);
 }
@@ -102,7 +114,7 @@ static int watch_exit(void)
     return 0;
 }
 
-int hook_open(int fd, int is_to_follow)
+int hook_open(int fd, int keep_names)
 {
     int decoy, error;
 
@@ -110,12 +122,12 @@ int hook_open(int fd, int is_to_follow)
     error_at_end = 0;
     signals_end_time_samples();
     signals_save();
-    error = file_sink_open(&file, fd);
+    error = file_sink_open(file, fd);
     if (error != 0)
         return -error;
-    if (is_to_follow)
+    if (keep_names)
         code_names_begin();
-    recorder_open(&file.sink, statistics_totals);
+    recorder_open(&file->sink, statistics_totals);
     decoy = vmprof_output_open(on_disabled);
     error = decoy < 0 ? errno : divert_set_all(1);
     if (error != 0) {
@@ -201,7 +213,7 @@ int hook_close(void)
     follow_end();
     error = recorder_close();
     if (is_child)
-        file.sink.forget(&file.sink);   /* who opened it was no Python code */
+        file->sink.forget(&file->sink);   /* who opened it was no Python code */
     code_names_end();
     running = 0;
     signals_restore();
@@ -232,8 +244,10 @@ pid_t run_process(void)
 
 int run_follow(int fd, int64_t started, const char *settings)
 {
-    int error = file_sink_open(&file, fd);
+    int error = file_sink_open(file, fd);
     const char *record;
+    const void *head;
+    size_t size;
 
     if (error == 0)
         error = vmprof_output_follow();
@@ -248,15 +262,61 @@ int run_follow(int fd, int64_t started, const char *settings)
         return error;
     ended = "";
     error_at_end = 0;
-    recorder_open(&file.sink, statistics_totals);
+    recorder_open(&file->sink, statistics_totals);
     recorder_lock();
     profile_log_began(started);
-    code_names_tell_head();
+    head = code_names_head(&size);
+    profile_log_bytes(head, size);
     recorder_unlock();
     error = recorder_start(settings);
     if (error == 0)
         running = getpid();
     return error;
+}
+
+int run_rotate(int fd, const char *settings, int *ended)
+{
+    struct file_sink *other = file == files ? files + 1 : files;
+    struct profile_log_next next;
+    char trailer[TRAILER_SIZE];
+    int error = file_sink_open(other, fd);
+
+    if (error != 0)
+        return error;
+    /* another thread is about to end it */
+    if (running != getpid() || pthread_mutex_trylock(&ending) != 0)
+        return EBUSY;
+    programs_note();
+    memset(&next, 0, sizeof next);
+    next.sink = &other->sink;
+    next.settings = settings;
+    recorder_lock();
+    vmprof_output_take_names();
+    next.head = code_names_head(&next.head_size);
+    error = profile_log_begin_next(&next, recorder_now());
+    recorder_unlock();
+    if (error == 0) {
+        objects_tell_young();
+        make_trailer(trailer);
+        next.trailer = trailer;
+        next.trailer_size = sizeof trailer;
+        recorder_rotate(&next);
+        file = other;
+        vmprof_output_begin_next();
+        objects_rotated();
+        programs_begin_next();
+        follow_rotated(fd);
+        if (follow_known_command() != NULL)
+            recorder_named(0, follow_known_command());
+        *ended = next.ended;
+    }
+    pthread_mutex_unlock(&ending);
+    return error;
+}
+
+int hook_writes_to(int fd)
+{
+    return running == getpid() && file->fd == fd;
 }
 
 void run_forked(void)

@@ -3,18 +3,20 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "follow.h"
 #include "hook.h"
 #include "nursery.h"
 #include "objects.h"
 #include "recorder.h"
+#include "run.h"
 #include "trampoline.h"
 
 /* external_malloc(), in hook_place.entry */
 #define DOOR            2
 
-enum { NOTHING, HOOK, UPDATE, UNHOOK, ASK };
+enum { NOTHING, HOOK, UPDATE, UNHOOK, ASK, ROTATE };
 
 static volatile int request;
 static struct {
@@ -23,6 +25,13 @@ static struct {
     int fixed;
     int facts;
 } settings;
+
+static struct {
+    int fd;
+    char *settings;
+    int ended;
+    volatile int error;                 /* errno; -1: not carried out */
+} rotation;
 
 static int asked;                       /* HOOK_SNAPSHOT, ... */
 static uint64_t asked_about;
@@ -102,6 +111,11 @@ static void obey(void)
         break;
     case ASK:
         answer();
+        break;
+    case ROTATE:
+        nursery_update();               /* all that was allocated is counted */
+        rotation.error = run_rotate(rotation.fd, rotation.settings,
+                                    &rotation.ended);
         break;
     }
     __sync_synchronize();
@@ -184,6 +198,35 @@ void hook_ask(int what, uint64_t address)
     asked_about = address;
     if (__sync_bool_compare_and_swap(&request, NOTHING, ASK))
         knocks = 1;
+}
+
+int hook_rotate(int fd, const char *settings)
+{
+    char *copied_settings = strdup(settings);
+
+    if (copied_settings == NULL)
+        return ENOMEM;
+    free(rotation.settings);            /* nobody is about to use them */
+    rotation.settings = copied_settings;
+    rotation.fd = fd;
+    rotation.error = -1;
+    rotation.ended = 0;
+    if (!__sync_bool_compare_and_swap(&request, NOTHING, ROTATE))
+        return EBUSY;
+    knocks = 1;
+    return 0;
+}
+
+int hook_rotated(int *ended)
+{
+    *ended = rotation.ended;
+    return rotation.error;
+}
+
+int hook_forget_rotation(void)
+{
+    knocks = 0;
+    return __sync_bool_compare_and_swap(&request, ROTATE, NOTHING);
 }
 
 struct hook_object *hook_copy(int64_t *count)

@@ -47,7 +47,7 @@ static volatile int has_failed;                 /* to be disabled */
 static unsigned int names_taken[BUFFERS];       /* bytes of it */
 static int64_t first_name[BUFFERS];             /* to tell a reuse */
 
-static int is_followed;                         /* this is a child that goes on */
+static int tells_names;                         /* vmprof told them elsewhere */
 
 static char probe[BUFFER_SIZE];
 static size_t probe_size;
@@ -92,7 +92,7 @@ int vmprof_output_open(void (*on_disabled)(const void *, size_t))
     memset(names_taken, 0, sizeof names_taken);
     memset(first_name, 0, sizeof first_name);
     buffers = NULL;
-    was_enabled = has_failed = is_followed = 0;
+    was_enabled = has_failed = tells_names = 0;
     disabled = on_disabled;
     return open_decoy();
 }
@@ -167,14 +167,20 @@ int vmprof_output_follow(void)
     fd = open_decoy();
     if (fd < 0)
         return errno;
-    is_followed = 1;
+    vmprof_output_begin_next();
     return vmprof_file_set(fd);
+}
+
+void vmprof_output_begin_next(void)
+{
+    code_names_begin_next();
+    tells_names = 1;
 }
 
 void vmprof_output_unfollow(void)
 {
     vmprof_file_take_back();
-    is_followed = 0;
+    tells_names = 0;
     vmprof_output_forget();
 }
 
@@ -253,7 +259,7 @@ static void take_record(int i, const char *data, size_t size)
     }
     if (!recorder_stack(data, size))
         profile_log_bytes(data, size);
-    else if (is_followed)
+    else if (tells_names)
         code_names_tell(data, size);
 }
 

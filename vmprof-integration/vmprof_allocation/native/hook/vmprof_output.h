@@ -43,6 +43,9 @@ void vmprof_output_close(void);
    an errno. */
 int vmprof_output_follow(void);
 
+/* The profile ends, and another one begins: likewise. */
+void vmprof_output_begin_next(void);
+
 /* The opposite: it does not go on. */
 void vmprof_output_unfollow(void);
 

@@ -43,7 +43,8 @@ enum facts_outcome {
     FACTS_PROMOTED,
     FACTS_PINNED,
     FACTS_NOT_KNOWN,
-    FACTS_STILL_YOUNG
+    FACTS_STILL_YOUNG,
+    FACTS_NOT_KNOWN_YET
 };
 
 /* The object of sample 'key', or one more of the objects of the same piece,

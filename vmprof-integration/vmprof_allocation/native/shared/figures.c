@@ -2,6 +2,7 @@
 #include "figures.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -18,6 +19,7 @@ static dev_t device;
 static ino_t inode;
 /* what was told last */
 static int64_t resident, processor;
+static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 
 void figures_open(void)
 {
@@ -52,6 +54,7 @@ void figures_close(void)
     if (is_ours())
         close(statm);
     statm = -1;
+    pthread_mutex_init(&reading, NULL);     /* a thread of the parent's had it */
 }
 
 static int64_t nanoseconds(struct timeval t)
@@ -59,7 +62,7 @@ static int64_t nanoseconds(struct timeval t)
     return t.tv_sec * (int64_t)1000000000 + t.tv_usec * (int64_t)1000;
 }
 
-int figures_read(struct figure figures[FIGURES_KINDS], int always)
+static int read_all(struct figure figures[FIGURES_KINDS], int always)
 {
     char text[128], *second;
     ssize_t length = is_ours() ? pread(statm, text, sizeof text - 1, 0) : -1;
@@ -86,4 +89,14 @@ int figures_read(struct figure figures[FIGURES_KINDS], int always)
     figures[2] = (struct figure){ FIGURES_MINOR_FAULTS, usage.ru_minflt };
     figures[3] = (struct figure){ FIGURES_MAJOR_FAULTS, usage.ru_majflt };
     return FIGURES_KINDS;
+}
+
+int figures_read(struct figure figures[FIGURES_KINDS], int always)
+{
+    int count;
+
+    pthread_mutex_lock(&reading);
+    count = read_all(figures, always);
+    pthread_mutex_unlock(&reading);
+    return count;
 }

@@ -30,8 +30,8 @@ void figures_open(void);
 /* Also in a forked child; harmless if it was done before */
 void figures_close(void);
 
-/* Read all figures.  Returns how many of them, from the first on, are to be
-   told: all, or none; 'always': also if they hardly changed. */
+/* Read all figures, in any thread.  Returns how many of them, from the first on,
+   are to be told: all, or none; 'always': also if they hardly changed. */
 int figures_read(struct figure figures[FIGURES_KINDS], int always);
 
 #pragma GCC visibility pop

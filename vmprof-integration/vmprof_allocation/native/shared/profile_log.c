@@ -2,6 +2,7 @@
 #include "profile_log.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "digits.h"
@@ -53,6 +54,7 @@ static struct {
     struct sink *sink;
     int error;                          /* the first that the sink had */
     void (*totals)(struct profile_totals *);
+    struct profile_totals before;       /* of the run's earlier profiles */
     int64_t started;
     int64_t oldest;                     /* time of the oldest that waits */
     int64_t newest;                     /* time of the last sample or flush */
@@ -129,12 +131,12 @@ static void put_samples(int64_t now)
     memset(&totals, 0, sizeof totals);
     log.totals(&totals);
     p = put_digits(p, (uint64_t)(now - log.started));
-    p = put_digits(p, (uint64_t)totals.allocated);
-    p = put_digits(p, (uint64_t)totals.lost);
-    p = put_digits(p, (uint64_t)totals.dropped);
-    p = put_digits(p, (uint64_t)totals.collections);
-    p = put_digits(p, (uint64_t)totals.pressures);
-    p = put_digits(p, (uint64_t)totals.surprises);
+    p = put_digits(p, (uint64_t)(totals.allocated - log.before.allocated));
+    p = put_digits(p, (uint64_t)(totals.lost - log.before.lost));
+    p = put_digits(p, (uint64_t)(totals.dropped - log.before.dropped));
+    p = put_digits(p, (uint64_t)(totals.collections - log.before.collections));
+    p = put_digits(p, (uint64_t)(totals.pressures - log.before.pressures));
+    p = put_digits(p, (uint64_t)(totals.surprises - log.before.surprises));
     p = put_digits(p, (uint64_t)log.block_key);
     put_block(head, (size_t)(p - head), log.samples, log.samples_used,
               "samples");
@@ -431,6 +433,11 @@ int64_t profile_log_time(int64_t now)
     return now - log.started;
 }
 
+const struct profile_totals *profile_log_before(void)
+{
+    return &log.before;
+}
+
 int profile_log_due(int64_t now)
 {
     int64_t wait = (now - log.started) / 8;
@@ -454,6 +461,7 @@ void profile_log_open(struct sink *sink, int64_t now,
     log.is_open = 1;
     log.error = 0;
     log.totals = totals;
+    memset(&log.before, 0, sizeof log.before);
     log.started = log.newest = log.keys_since = now;
     log.last_key = log.unwritten_keys = 0;
     log.holds_samples = 1;
@@ -471,6 +479,43 @@ void profile_log_began(int64_t started)
 void profile_log_without_samples(void)
 {
     log.holds_samples = 0;
+}
+
+int profile_log_begin_next(struct profile_log_next *next, int64_t now)
+{
+    char settings[4096];
+    int length = snprintf(settings, sizeof settings, "%s;clock=%lld",
+                          next->settings, (long long)now);
+    size_t size;
+
+    if (!log.is_open || !log.holds_samples || next->head_size == 0)
+        return EINVAL;
+    if (length < 0 || (size_t)length >= sizeof settings ||
+        next->head_size > RECORDS_SIZE)
+        return ENAMETOOLONG;
+    next->started = now;
+    begin_member(RECORDS);
+    gzip_bytes(&member, next->head, next->head_size);
+    put_block(NULL, 0, settings, (size_t)length, "settings");
+    size = gzip_end(&member);
+    return size == 0 ? ENOBUFS : next->sink->append(next->sink, member_buffer,
+                                                    size);
+}
+
+void profile_log_rotate(struct profile_log_next *next)
+{
+    INVARIANT(log.is_open);
+    /* not before what was told meanwhile */
+    profile_log_finish(log.newest > next->started ? log.newest : next->started);
+    profile_log_bytes(next->trailer, next->trailer_size);
+    flush(log.newest, 0);
+    next->ended = log.error;
+    log.sink = next->sink;
+    log.error = 0;
+    log.started = log.newest = log.keys_since = next->started;
+    log.totals(&log.before);
+    forget_waiting();
+    stack_table_reset();
 }
 
 int profile_log_error(void)

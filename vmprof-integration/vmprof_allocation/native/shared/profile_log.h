@@ -28,7 +28,7 @@
 #define PROFILE_LOG_NS      750000000
 #define PROFILE_LOG_FIRST   10000000
 
-/* what each block says of the run as a whole; all since the start */
+/* what each block says of the profile as a whole; all since its start */
 struct profile_totals {
     int64_t allocated;      /* bytes that the GC's own pointers counted */
     int64_t lost;           /* samples whose stack could not be taken */
@@ -89,12 +89,35 @@ int profile_log_fact(int64_t now);
 /* 'now', in nanoseconds since the profile began */
 int64_t profile_log_time(int64_t now);
 
+/* What was counted when it began */
+const struct profile_totals *profile_log_before(void);
+
 /* True if a flush is due */
 int profile_log_due(int64_t now);
 
 /* Hand over what is there.  An error ends the profile at a whole record; it is
    kept, and returned by profile_log_close(). */
 void profile_log_flush(int64_t now);
+
+/* The profile ends whole, and the next one begins; their totals are their own, the
+   samples are numbered on, the stacks from 1 again. */
+struct profile_log_next {
+    struct sink *sink;
+    const void *head;           /* vmprof's records before any name */
+    size_t head_size;
+    const char *settings;       /* to which the clock is added */
+    const void *trailer;        /* of the one that ends */
+    size_t trailer_size;
+    int64_t started;            /* filled in by the first of these */
+    int ended;                  /* by the second: the first error of the one that
+                                   ends, or 0 */
+};
+
+/* Write what it begins with.  Returns 0, or an errno if that can't be: the present
+   one goes on, as it does until profile_log_rotate(). */
+int profile_log_begin_next(struct profile_log_next *next, int64_t now);
+
+void profile_log_rotate(struct profile_log_next *next);
 
 /* No samples come any more: write what is there, and the samples in vmprof's
    way. */

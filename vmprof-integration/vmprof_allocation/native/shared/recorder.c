@@ -242,7 +242,8 @@ int recorder_begin_facts(int64_t collections)
     }
     facts_errno = saved_errno;
     facts_began = now_ns();
-    facts_collection(profile_log_time(facts_began), collections);
+    facts_collection(profile_log_time(facts_began),
+                     collections - profile_log_before()->collections);
     return 1;
 }
 
@@ -281,6 +282,8 @@ void recorder_type(int64_t number, enum facts_name kind, int64_t gcs,
 
 void recorder_event(enum facts_event kind, int64_t start, int64_t value)
 {
+    if (kind == FACTS_MINOR)
+        value -= profile_log_before()->allocated;
     if (has_room_for_fact())
         facts_event(kind, profile_log_time(start), now_ns() - start, value);
 }
@@ -532,6 +535,22 @@ void recorder_stop(void)
         profile_log_finish(now_ns());
         is_stopped = 1;
     }
+    recorder_unlock();
+}
+
+void recorder_rotate(struct profile_log_next *next)
+{
+    struct figure figures[FIGURES_KINDS];
+    int count = figures_read(figures, 1);
+
+    recorder_lock();
+    finish_time_sample(now_ns());
+    note_children();
+    note_figures(figures, count);
+    profile_log_rotate(next);
+    children_noted = 0;
+    newest_stack = named_stack = 0;
+    note_figures(figures, count);
     recorder_unlock();
 }
 

@@ -52,6 +52,10 @@ void recorder_count_child(void);
 /* Forget the sink.  Returns 0, or the errno that ended the profile. */
 int recorder_close(void);
 
+/* profile_log_rotate(), between two samples: none gets lost, or is in both.  With
+   what keeps the GC's totals as they are. */
+void recorder_rotate(struct profile_log_next *next);
+
 /* In a forked child: the profile is its parent's.  Returns 1 if there was
    one. */
 int recorder_forget(void);

@@ -1,0 +1,70 @@
+// How things look, and what is said of a change.
+import { diff, shown } from "./sums.js";
+
+// hue, saturation and lightness in light and in dark; the word for the legend
+export const ORIGINS = {
+  program: [28, 88, 70, 62, "the program"],
+  "installed packages": [196, 52, 70, 60, "installed packages"],
+  "standard library": [262, 42, 77, 68, "standard library"],
+  "import machinery": [48, 30, 74, 62, "imports"],
+  "built-in": [210, 8, 76, 62, "built-in"],
+  nowhere: [30, 6, 84, 66, "none of these"],
+  type: [145, 34, 70, 58, "types"],
+};
+export const CHANGES = { grew: [14, 78, "grew"], shrank: [212, 62, "shrank"], same: [30, 6, "within chance"] };
+
+export function isDark() {
+  return document.documentElement.dataset.theme === "dark";
+}
+
+function tint(name) {
+  let hash = 0;
+  for (const character of name) hash = (hash * 31 + character.codePointAt(0)) % 1009;
+  return hash / 1009 - 0.5;
+}
+
+export function colour(origin, name = "") {
+  const [hue, saturation, light, dark] = ORIGINS[origin] ?? ORIGINS.nowhere;
+  const shift = name ? tint(name) : 0;
+  return `hsl(${hue + 10 * shift} ${saturation}% ${(isDark() ? dark : light) + 10 * shift}%)`;
+}
+
+// What is said of a change: as large a one is seen between runs that are alike, or not.
+export function verdict({ before, after, variance }) {
+  const change = after - before;
+  return change && Math.abs(change) > diff.z * Math.sqrt(variance)
+    ? change > 0 ? "grew" : "shrank" : "same";
+}
+
+export function changeColour(found, share) {
+  const [hue, saturation] = CHANGES[found];
+  if (found === "same") return `hsl(${hue} ${saturation}% ${isDark() ? 66 : 86}%)`;
+  const [pale, full] = isDark() ? [72, 52] : [86, 58];
+  return `hsl(${hue} ${saturation}% ${pale + (full - pale) * Math.min(1, share)}%)`;
+}
+
+export function colourOf(data) {
+  if (!diff) return colour(data.origin, data.name);
+  const share = Math.abs(data.after - data.before) / (Math.max(data.after, data.before) || 1);
+  return changeColour(verdict(data), share);
+}
+
+export function signed(number) {
+  return (number < 0 ? "\u2212" : "+") + shown(Math.abs(number));
+}
+
+// 1 MiB → 3 MiB (+2 MiB), and if it may be chance, that
+export function change(data) {
+  return `${shown(data.before)} → ${shown(data.after)} (${signed(data.after - data.before)}${
+    verdict(data) === "same" && data.after !== data.before ? ", within chance" : ""})`;
+}
+
+export function element(kind, attributes = {}, ...children) {
+  const made = document.createElement(kind);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value !== false) made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}

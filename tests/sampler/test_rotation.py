@@ -1,0 +1,502 @@
+"""rotate(): one profile ends, the next begins, and nothing is lost between."""
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+
+import pytest
+
+from conftest import PyPy
+from run_profiles import functions
+from truth import SIGMAS, sigmas
+from vmprof_convert import readers
+from vmprof_convert.model import ALIVE, FREED, Profile
+
+#: of a program that rotates
+WORK = """
+    import json, os, sys
+    import vmprof_allocation
+    from vmprof_allocation import AllocationSamplingError
+    def window(number):
+        return "app.w%d.vmprof" % number if number > 1 else "app.vmprof"
+    def work(count=50000):
+        return [str(i) for i in range(count)]
+    def refused(call, *arguments):
+        try:
+            call(*arguments)
+        except AllocationSamplingError as e:
+            return str(e)
+    def counted(session):
+        found = session.statistics()
+        return {name: getattr(found, name) for name in found.__slots__}
+"""
+
+
+def windows(folder: pathlib.Path) -> list[Profile]:
+    """In their order.  Each is whole, of one run, and goes on where the one before it
+    ended."""
+    paths = [folder / "app.vmprof", *sorted(
+        folder.glob("app.w*.vmprof"), key=lambda path: int(path.stem[5:]))]
+    found = [readers.read(path) for path in paths]
+    for number, profile in enumerate(found, 1):
+        assert profile.settings["run"] == found[0].settings["run"] != ""
+        assert profile.settings["pid"] == found[0].settings["pid"]
+        assert profile.settings.get("part", "1") == str(number)
+        assert profile.end_time is not None
+        assert profile.start_time <= profile.end_time
+        assert (profile.misfits, profile.torn) == (0, 0)
+        assert not profile.unknown
+        assert profile.command == found[0].command
+        assert all(0 <= time <= profile.end for time in profile.samples.time)
+        for stack in set(profile.samples.stack):
+            for frame in profile.stacks[stack] if stack >= 0 else ():
+                assert profile.function(frame.address).name
+    clocks = [int(profile.settings["clock"]) for profile in found]
+    assert clocks == sorted(set(clocks))
+    return found
+
+
+def allocation_samples(profile: Profile) -> int:
+    return sum(map(bool, profile.samples.size))
+
+
+def keys(found: list[Profile]) -> int:
+    """Samples, of which each window counts on; an object more of a piece is none."""
+    return sum(len({(time, stack) for time, stack, size in zip(
+        profile.samples.time, profile.samples.stack, profile.samples.size) if size})
+        for profile in found)
+
+
+def totals(found: list[Profile], name: str) -> int:
+    return sum(getattr(profile.moments[-1], name) for profile in found)
+
+
+def test_windows_together_are_the_run(stock_pypy: PyPy) -> None:
+    """Each byte whose number is a multiple of the interval is a sample, of one
+    window; what is counted is counted in one window."""
+    run = stock_pypy.run(WORK + """
+    def small():
+        for i in range(100000):
+            str(i)
+    def early():
+        small()
+    def late():
+        small()
+    session = vmprof_allocation.start(window(1), 4096, gaps="fixed")
+    early()
+    for number in range(2, 8):
+        vmprof_allocation.rotate(window(number))
+        assert session.output == window(number)
+        late()
+    engine = session._engine
+    vmprof_allocation.stop()
+    print(json.dumps(counted(engine)))
+    """, jit="off")
+    assert (run.code, run.err) == (0, "")
+    counted = json.loads(run.out)
+    found = windows(stock_pypy.folder)
+    assert len(found) == 7
+    for name in "allocated", "collections", "lost", "pressures", "surprises":
+        assert totals(found, name) == counted[name], name
+    assert counted["pressures"] == counted["lost"] == 0
+    assert keys(found) == counted["samples"]
+    # some hold two of these bytes: those that are larger than the interval
+    assert 0 <= counted["allocated"] // 4096 - counted["samples"] < 20
+    assert "early" in functions(found[0])
+    for profile in found[1:]:
+        assert "late" in functions(profile)
+        assert "early" not in functions(profile)
+        assert profile.lost_stacks == 0
+        assert profile.has_types
+        # what was known of the young ones was told, also at the end
+        assert sum(type_ < 0 for type_ in profile.samples.type) < 5
+
+
+def test_lives_go_on_in_later_windows(stock_pypy: PyPy) -> None:
+    """Together, the windows say what became of each object: those that were kept are
+    alive, those that were dropped in a later window are freed then."""
+    run = stock_pypy.run(WORK + """
+    import gc
+    class Kept: pass
+    class Dropped: pass
+    session = vmprof_allocation.start(window(1), "1k", seed=1)
+    kept = [Kept() for i in range(20000)]
+    dropped = [Dropped() for i in range(20000)]
+    session.rotate(window(2))
+    work()
+    del dropped
+    gc.collect(); gc.collect()
+    session.rotate(window(3))
+    work()
+    session.stop()
+    print(len(kept))
+    """)
+    assert (run.out, run.err) == ("20000\n", "")
+    found = windows(stock_pypy.folder)
+    files = [str(stock_pypy.folder / name)
+             for name in ("app.vmprof", "app.w2.vmprof", "app.w3.vmprof")]
+    whole = readers.read(files)
+    assert whole.misfits == 0
+    assert len(whole.samples) == sum(len(profile.samples) for profile in found)
+    assert whole.moments[-1].allocated == totals(found, "allocated")
+    fates: dict[str, set[int]] = {}
+    for type_, fate, ended in zip(whole.samples.type, whole.samples.fate,
+                                  whole.samples.ended):
+        name = whole.types[type_].python
+        if name in ("__main__.Kept", "__main__.Dropped"):
+            fates.setdefault(name, set()).add(fate)
+            assert fate != FREED or ended > found[0].end
+    assert fates == {"__main__.Kept": {ALIVE}, "__main__.Dropped": {FREED}}
+
+
+def test_each_window_estimates_what_was_counted_in_it(stock_pypy: PyPy) -> None:
+    run = stock_pypy.run(WORK + """
+    session = vmprof_allocation.start(window(1), "4k", seed=1)
+    for number in range(2, 12):
+        work()
+        session.rotate(window(number))
+    session.stop()
+    """)
+    assert (run.code, run.err) == (0, "")
+    found = windows(stock_pypy.folder)
+    assert len(found) == 11
+    for profile in found[:-1]:
+        assert abs(sigmas(profile)) < SIGMAS
+        assert profile.moments[-1].allocated > 10**6
+
+
+def test_vmprofs_own_reader_reads_each_window(stock_pypy: PyPy) -> None:
+    stock_pypy.run(WORK + """
+    session = vmprof_allocation.start(window(1), "4k", seed=1)
+    work()
+    session.rotate(window(2))
+    work()
+    session.stop()
+    """)
+    script = stock_pypy.script("""
+        import vmprof
+        for name in "app.vmprof", "app.w2.vmprof":
+            stats = vmprof.read_profile(name)
+            print(len(stats.profiles), sum(
+                name.startswith("py:work:") for name in dict(stats.top_profile())))
+    """)
+    run = stock_pypy.command(str(script))
+    assert run.out.splitlines() == ["%d 1" % len(profile.samples)
+                                    for profile in windows(stock_pypy.folder)]
+
+
+def test_the_thousandth_window_costs_what_the_first_did(stock_pypy: PyPy) -> None:
+    """Neither descriptors, nor mappings, nor memory."""
+    run = stock_pypy.run(WORK + """
+    def descriptors():
+        return len(os.listdir("/proc/self/fd"))
+    def mappings():
+        with open("/proc/self/maps") as file:
+            return sum("[heap]" not in line for line in file)
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+    session = vmprof_allocation.start(window(1), "16k", seed=1)
+    noted = []
+    for number in range(2, 1002):
+        work(1000)
+        session.rotate(window(number))
+        if number in (101, 1001):
+            noted.append((descriptors(), mappings(), resident()))
+    session.stop()
+    (before, maps_before, memory_before), (after, maps_after, memory_after) = noted
+    print(after - before, maps_after - maps_before < 30,
+          memory_after - memory_before < 2**23)
+    print(os.path.getsize(window(1001)) < 2 * os.path.getsize(window(101)))
+    """)
+    assert (run.out, run.err) == ("0 True True\nTrue\n", "")
+    found = windows(stock_pypy.folder)
+    assert len(found) == 1001
+    assert len(found[-2].functions) <= len(found[100].functions) + 3
+
+
+def test_eight_threads_allocate(stock_pypy: PyPy) -> None:
+    run = stock_pypy.run(WORK + """
+    import threading
+    is_over = False
+    def allocate():
+        while not is_over:
+            work(1000)
+    session = vmprof_allocation.start(window(1), 4096, gaps="fixed")
+    threads = [threading.Thread(target=allocate) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for number in range(2, 52):
+        work(1000)
+        session.rotate(window(number))
+    is_over = True
+    for thread in threads:
+        thread.join()
+    engine = session._engine
+    session.stop()
+    print(json.dumps(counted(engine)))
+    """)
+    assert (run.code, run.err) == (0, "")
+    counted = json.loads(run.out)
+    found = windows(stock_pypy.folder)
+    assert len(found) == 51
+    for name in "allocated", "collections", "lost", "dropped", "pressures":
+        assert totals(found, name) == counted[name], name
+    assert keys(found) == counted["samples"]
+
+
+def test_time_samples_go_on(stock_pypy: PyPy) -> None:
+    run = stock_pypy.run(WORK + """
+    import time
+    session = vmprof_allocation.start(window(1), "64k", period=0.001)
+    def turn():
+        end = time.process_time() + 0.2
+        while time.process_time() < end:
+            work(1000)
+    for number in range(2, 5):
+        turn()
+        session.rotate(window(number))
+    turn()
+    engine = session._engine
+    session.stop()
+    print(json.dumps(counted(engine)))
+    """)
+    assert (run.code, run.err) == (0, "")
+    counted = json.loads(run.out)
+    found = windows(stock_pypy.folder)
+    ticks = [len(profile.samples.size) - allocation_samples(profile)
+             for profile in found]
+    assert sum(ticks) == counted["time_samples"]
+    assert min(ticks) > 0
+    assert totals(found, "allocated") == counted["allocated"]
+
+
+def test_child_that_is_forked_between(stock_pypy: PyPy) -> None:
+    """It is one of the run, and has its own profile."""
+    run = stock_pypy.run(WORK + """
+    def in_child():
+        return work()
+    session = vmprof_allocation.start(window(1), "4k", seed=1)
+    work()
+    session.rotate(window(2))
+    child = os.fork()
+    if child == 0:
+        in_child()
+        error = refused(session.rotate, "child.vmprof")
+        assert "call start() in it" in error, error
+        sys.exit()
+    os.waitpid(child, 0)
+    session.rotate(window(3))
+    work()
+    session.stop()
+    print(child, os.path.exists("child.vmprof"))
+    """)
+    assert run.err == ""
+    child, exists = run.out.split()
+    assert exists == "False"
+    found = windows(stock_pypy.folder)
+    assert len(found) == 3
+    profile = readers.read(stock_pypy.folder / ("app.%s.vmprof" % child))
+    assert profile.settings["run"] == found[0].settings["run"]
+    assert profile.settings["parent"] == found[0].settings["pid"]
+    assert "part" not in profile.settings
+    assert "in_child" in functions(profile)
+    assert not any("in_child" in functions(profile) for profile in found)
+
+
+def test_handlers_that_raise_amidst(stock_pypy: PyPy) -> None:
+    """Each rotation has happened, or it has not: what `output` says is true."""
+    run = stock_pypy.run(WORK + """
+    import random, signal
+    class Interrupted(Exception):
+        pass
+    def raise_it(*ignored):
+        raise Interrupted
+    signal.signal(signal.SIGALRM, raise_it)
+    generator = random.Random(1)
+    session = vmprof_allocation.start(window(1), 4096, gaps="fixed")
+    number = 1
+    raised = 0
+    while number < 100:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, generator.uniform(1e-6, 0.003))
+            try:
+                session.rotate(window(number + 1))
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except Interrupted:
+            raised += 1
+        if session.output == window(number + 1):
+            number += 1
+        else:
+            assert session.output == window(number)
+            assert not os.path.exists(window(number + 1))
+        work(100)
+    engine = session._engine
+    session.stop()
+    print(json.dumps({**counted(engine), "raised": raised}))
+    """)
+    assert (run.code, run.err) == (0, "")
+    counted = json.loads(run.out)
+    assert counted["raised"] > 10
+    found = windows(stock_pypy.folder)
+    assert len(found) == 100
+    assert totals(found, "allocated") == counted["allocated"]
+
+
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "MemoryError"])
+def test_exception_at_any_step(stock_pypy: PyPy, error: str) -> None:
+    run = stock_pypy.run(WORK + """
+    session = vmprof_allocation.start(window(1), 4096, gaps="fixed")
+    engine = session._engine
+    class FailAt:
+        def __init__(self, lib, at, after):
+            self.lib, self.at, self.after, self.calls = lib, at, after, 0
+        def __getattr__(self, name):
+            function = getattr(self.lib, name)
+            def call(*arguments):
+                self.calls += 1
+                if self.calls != self.at:
+                    return function(*arguments)
+                if self.after:
+                    function(*arguments)
+                raise %s
+            return call
+    lib = engine._lib
+    number = 1
+    for after in False, True:
+        for at in range(1, 100):
+            engine._lib = failing = FailAt(lib, at, after)
+            try:
+                session.rotate(window(number + 1))
+            except %s:
+                pass
+            finally:
+                engine._lib = lib
+            number += session.output == window(number + 1)
+            assert session.output == window(number)
+            assert not os.path.exists(window(number + 1))
+            work(100)
+            if failing.calls < at:
+                break
+    session.stop()
+    print(json.dumps(counted(engine)))
+    """ % (error, error))
+    assert (run.code, run.err) == (0, "")
+    found = windows(stock_pypy.folder)
+    assert len(found) > 3
+    assert totals(found, "allocated") == json.loads(run.out)["allocated"]
+
+
+def test_next_profile_that_cannot_be_written(stock_pypy: PyPy) -> None:
+    """The present one goes on, as if nothing had been."""
+    run = stock_pypy.run(WORK + """
+    session = vmprof_allocation.start(window(1), 4096, gaps="fixed")
+    for path in ("/dev/full", "missing/x.vmprof", "/", window(1), "pipe", 7, "",
+                 "a\\0b"):
+        if path == "pipe":
+            os.mkfifo(path)
+        work(1000)
+        print(refused(session.rotate, path))
+        assert session.output == window(1)
+    engine = session._engine
+    session.stop()
+    print(json.dumps(counted(engine)))
+    print(refused(session.rotate, window(2)))
+    print(refused(vmprof_allocation.rotate, window(2)))
+    """)
+    assert (run.code, run.err) == (0, "")
+    *lines, last, after, after_2 = run.out.splitlines()
+    for line, expected in zip(lines, (
+            "the next profile can't be written: No space left on device; the "
+            "present one goes on", "can't write the profile to 'missing/x.vmprof': "
+            "No such file", "can't write the profile to '/': Is a directory",
+            "'app.vmprof' is the profile that is being written; choose another",
+            "'pipe' is a pipe; rotate() needs a file", "the output 7 is no file",
+            "the output '' is empty", "contains a zero byte"), strict=True):
+        assert expected in line
+    assert after == after_2 == "allocation sampling is not on; call start() first"
+    (profile,) = windows(stock_pypy.folder)
+    counted = json.loads(last)
+    assert profile.moments[-1].allocated == counted["allocated"]
+
+
+def test_file_too_large_for_the_next_one(stock_pypy: PyPy) -> None:
+    run = stock_pypy.run(WORK + """
+    import resource, signal
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    session = vmprof_allocation.start(window(1), 4096, gaps="fixed")
+    work(1000)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+    print(refused(session.rotate, window(2)))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**30, resource.RLIM_INFINITY))
+    print(os.path.exists(window(2)))
+    work(1000)
+    session.rotate(window(2))
+    session.stop()
+    """)
+    assert run.out.splitlines() == [
+        "the next profile can't be written: File too large; the present one goes on",
+        "False"]
+    assert len(windows(stock_pypy.folder)) == 2
+
+
+def test_profile_that_could_not_be_ended(stock_pypy: PyPy) -> None:
+    """The next one begins all the same, and has what is sampled from then on."""
+    run = stock_pypy.run(WORK + """
+    import resource, signal
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    session = vmprof_allocation.start(window(1), 64, gaps="fixed")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50000, resource.RLIM_INFINITY))
+    work(100000)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**30, resource.RLIM_INFINITY))
+    print(refused(session.rotate, window(2)))
+    work(1000)
+    session.stop()
+    """)
+    assert run.out == (
+        "the profile 'app.vmprof' is not complete: File too large; sampling goes "
+        "on, in 'app.w2.vmprof'\n")
+    profile = readers.read(stock_pypy.folder / "app.w2.vmprof")
+    assert profile.end_time is not None
+    assert "work" in functions(profile)
+
+
+def test_what_cannot_rotate(stock_pypy: PyPy) -> None:
+    """A pipe, and what another engine writes."""
+    run = stock_pypy.run(WORK + """
+    import threading
+    os.mkfifo("pipe")
+    reader = threading.Thread(target=lambda: open("pipe", "rb").read())
+    reader.start()
+    session = vmprof_allocation.start("pipe", "64k")
+    print(refused(session.rotate, window(2)))
+    session.stop()
+    reader.join()
+    from vmprof_allocation.engines.builtin import BuiltinEngine
+    print(refused(BuiltinEngine(None).rotate, 1, None, None, 2))
+    """)
+    assert run.err == ""
+    pipe, builtin = run.out.splitlines()
+    assert re.match("the profile goes to a pipe, 'pipe', and ends with the run", pipe)
+    assert builtin == ("the builtin engine can't begin another profile while it "
+                       "samples; stop, and start again")
+
+
+def test_without_following_children(stock_pypy: PyPy) -> None:
+    run = stock_pypy.run(WORK + """
+    session = vmprof_allocation.start(window(1), "4k", follow=False)
+    work()
+    if os.fork() == 0:
+        work()
+        os._exit(0)
+    os.wait()
+    session.rotate(window(2))
+    work()
+    session.stop()
+    """)
+    assert run.err == ""
+    first, second = windows(stock_pypy.folder)
+    assert "work" in functions(second)
+    assert first.settings["children"] == "1"

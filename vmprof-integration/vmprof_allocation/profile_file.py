@@ -1,0 +1,160 @@
+"""The file that a profile goes to."""
+from __future__ import annotations
+
+import os
+import stat
+
+from vmprof_allocation.errors import AllocationSamplingError
+
+#: Linux's; it has no name in PyPy
+F_DUPFD_CLOEXEC = 1030
+#: how a profile begins
+GZIP = b"\x1f\x8b"
+
+
+def move_up(fd: int) -> int:
+    """The same file under a number that is out of the program's way: it gets
+    the numbers that it would get without us, and what it writes to a number
+    that it takes for its output does not end up in the profile."""
+    import fcntl
+    for lowest in 512, 3:
+        try:
+            high = fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)
+        except OSError:
+            continue        # there are not so many; or it is not Linux
+        os.close(fd)
+        return high
+    return fd
+
+
+def file_id(fd: int) -> tuple[int, int] | None:
+    """Which file a descriptor leads to; None if it is closed.  The program may
+    have closed ours, and have opened one of its own under the same number."""
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+class ProfileFile:
+    """One that this process writes."""
+
+    __slots__ = ("_file", "_is_new", "fd", "path")
+
+    def __init__(self, path: str | None) -> None:
+        """None: a temporary file, which belongs to the caller."""
+        self.path = path
+        self.fd = -1
+        self._file: tuple[int, int] | None = None
+        self._is_new = False
+
+    def wait_for_reader(self) -> None:
+        """If it is a pipe that has a name: open it.  This waits, and can be
+        interrupted.  It is for writing only: with an end of it to read, we would
+        wait for ourselves when the reader has left."""
+        try:
+            if self.is_pipe():
+                assert self.path is not None
+                self.fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            pass            # open() tells
+
+    def is_pipe(self) -> bool:
+        try:
+            return self.path is not None and stat.S_ISFIFO(
+                os.stat(self.path).st_mode)
+        except OSError:
+            return False
+
+    def open(self) -> None:
+        """Make sure of it.  Raises AllocationSamplingError; then it is closed."""
+        self._is_new = False
+        if self.fd < 0:
+            self._open()
+        try:
+            self.fd = move_up(self.fd)
+            self._file = file_id(self.fd)
+            if self.is_regular():
+                self._lock()
+            else:
+                # a reader that stalls must not stall the program for ever
+                os.set_blocking(self.fd, False)
+        except BaseException:
+            os.close(self.fd)
+            raise
+
+    def _open(self) -> None:
+        if self.path is None:
+            import tempfile
+            self.fd, self.path = tempfile.mkstemp(suffix=".vmprof")
+            self._is_new = True
+            return
+        try:
+            try:
+                self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT
+                                  | os.O_EXCL | os.O_CLOEXEC, 0o666)
+                self._is_new = True
+            except FileExistsError:
+                self.fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as e:
+            raise AllocationSamplingError(
+                "can't write the profile to %r: %s"
+                % (self.path, e.strerror)) from None
+
+    def is_same(self, path: str) -> bool:
+        """As the one at `path`."""
+        try:
+            status = os.stat(path)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._file
+
+    def is_regular(self) -> bool:
+        return stat.S_ISREG(os.fstat(self.fd).st_mode)
+
+    def _lock(self) -> None:
+        import fcntl
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AllocationSamplingError(
+                "another process writes its profile to %r; choose another "
+                "file" % self.path) from None
+        except OSError:
+            pass                # not all file systems can
+
+    def is_ours(self) -> bool:
+        """The program did not close it."""
+        return file_id(self.fd) == self._file
+
+    def check(self) -> None:
+        """Raise AllocationSamplingError if the program did something to the
+        profile."""
+        status = os.fstat(self.fd)
+        if not stat.S_ISREG(status.st_mode):
+            return
+        if status.st_nlink == 0:
+            raise AllocationSamplingError(
+                "the profile is lost: the program removed %r" % self.path)
+        if (status.st_size != os.lseek(self.fd, 0, os.SEEK_CUR)
+                or os.pread(self.fd, 2, 0) != GZIP):
+            raise AllocationSamplingError(
+                "the profile is damaged: the program, or another, changed %r"
+                % self.path)
+
+    def close(self) -> None:
+        if self.is_ours():
+            os.close(self.fd)
+
+    def discard(self) -> None:
+        """Remove the file of a run that did not begin."""
+        if self._is_new and self.path is not None:
+            self._is_new = False
+            self.remove()
+
+    def remove(self) -> None:
+        try:
+            os.unlink(self.path or "")
+        except OSError:
+            pass
