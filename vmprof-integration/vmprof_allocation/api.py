@@ -88,23 +88,17 @@ def push(url: str, interval: int | str = "auto", *, every: float | None = None,
 
     Raises AllocationSamplingError; nothing was changed then.
     """
-    from vmprof_allocation.processes import Processes
+    from vmprof_allocation import pushing
     from vmprof_allocation.pusher import start as pusher
     from vmprof_allocation.pusher.target import DEFAULT_EVERY
-    from vmprof_allocation.pushing import Pushing, first_window
     settings = make_settings(interval, lifetimes=lifetimes, follow=follow)
     folder = pusher.start(url, DEFAULT_EVERY if every is None else every, service,
                           version)
     try:
-        processes = Processes(first_window(folder))
-        session = Session(settings, processes.first, processes)
-        session.start()
+        return pushing.begin(settings, pushing.processes_of(folder))
     except BaseException:
         pusher.discard(folder)
         raise
-    pushing = Pushing(session, processes)
-    pushing.begin()
-    return pushing
 
 
 def mark(name: str) -> None:

@@ -101,18 +101,16 @@ class _Run:
             os.set_inheritable(self._watcher, False)
             os.register_at_fork(after_in_child=self._forget_watcher)
         self._engine = choose(knowledge)
-        is_pushed = _is_pushed(output)
-        processes = Processes(output) if is_pushed else None
-        self._session = _session.Session(settings, output, processes)
-        self._session.start(self._engine)
+        self._session = _session.Session(settings, output)
+        self._pushing: Any = None
+        if _is_pushed(output):
+            from vmprof_allocation import pushing
+            self._pushing = pushing.begin(settings, Processes(output), self._engine)
+        else:
+            self._session.start(self._engine)
         if int(held) >= 0:
             os.close(int(held))
         self._jitlog = _start_jitlog(int(jitlog))
-        self._pushing: Any = None
-        if processes is not None:
-            from vmprof_allocation.pushing import Pushing
-            self._pushing = Pushing(self._session, processes)
-            self._pushing.begin()
         # After those of `session`, so that this is called before them: both
         # come after all of the program's, whose threads have ended then.
         atexit.register(self._end)

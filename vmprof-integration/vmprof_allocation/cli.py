@@ -290,13 +290,13 @@ def _check_output(path: str | None, command: list[str]) -> int:
 
 
 def _start_pusher(args: Any) -> str:
-    """The first profile that is to be pushed.  If it is never begun, the pusher
-    tidies up."""
+    """What profiles that are to be pushed are named after.  If none is begun, the
+    pusher tidies up."""
     from vmprof_allocation.pusher import start, target
-    from vmprof_allocation.pushing import first_window
-    return first_window(start.start(
+    from vmprof_allocation.pushing import processes_of
+    return processes_of(start.start(
         args.push, target.DEFAULT_EVERY if args.push_every is None
-        else args.push_every))
+        else args.push_every)).first
 
 
 def _make_temporary() -> str:

@@ -28,6 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
 
+    from vmprof_allocation.engines.base import Engine
     from vmprof_allocation.settings import Settings
 
 #: A pusher that was killed comes again within some seconds.  One that is longer away
@@ -37,9 +38,23 @@ _AWAY = 30.0
 _LAST = 5.0
 
 
-def first_window(folder: str) -> str:
-    """The profile with which this process begins."""
-    return os.path.join(folder, "%d%s" % (os.getpid(), SUFFIX))
+def processes_of(folder: str) -> Processes:
+    """A run in this folder, of which this process is the first."""
+    return Processes(os.path.join(folder, "%d%s" % (os.getpid(), SUFFIX)))
+
+
+def begin(settings: Settings, processes: Processes,
+          engine: Engine | None = None) -> Pushing:
+    """Raises AllocationSamplingError."""
+    session = Session(settings, window(processes, 1), processes)
+    session.start(engine)
+    pushing = Pushing(session, processes, 1)
+    pushing.begin()
+    return pushing
+
+
+def window(processes: Processes, number: int) -> str:
+    return "%s-%d%s" % (processes.path, number, processes.suffix)
 
 
 def _read_every(folder: str) -> float:
@@ -51,9 +66,10 @@ def _read_every(folder: str) -> float:
 class Pushing:
     """From the first window to the last.  A context manager that ends it."""
 
-    def __init__(self, session: Session, processes: Processes) -> None:
+    def __init__(self, session: Session, processes: Processes,
+                 number: int = 0) -> None:
         """`session` is on, one of `processes`, and writes its profile into the folder
-        of a pusher."""
+        of a pusher: window `number`, or a child's that has none."""
         self.folder = os.path.dirname(processes.first)
         self._every = _read_every(self.folder)
         self._settings: Settings = session.settings
@@ -61,15 +77,17 @@ class Pushing:
         self._session: Session | None = session
         self._engine = session.engine
         self._is_on = True
-        self._reset(processes)
+        self._reset(processes.run, processes.parent, number)
 
-    def _reset(self, processes: Processes) -> None:
+    def _reset(self, run: str, parent: int, number: int) -> None:
         """For this process."""
         self._pid = os.getpid()
-        #: as the next window is
-        self._processes = Processes(first_window(self.folder), processes.run,
-                                    processes.parent)
-        self._number = 0
+        self._number = number
+        #: of the windows that come
+        self._processes = processes_of(self.folder)
+        self._processes.run, self._processes.parent = run, parent
+        # children go on as long as it is there
+        _write(self._processes.first, "")
         #: of the windows that may be there, the oldest first: path and bytes
         self._waiting: list[tuple[str, int]] = []
         self._bytes = 0
@@ -96,8 +114,7 @@ class Pushing:
         self._is_on = (self._is_on and session is not None
                        and session.is_inherited)
         if self._is_on:
-            self._reset(Processes(first_window(self.folder), self._processes.run,
-                                  os.getppid()))
+            self._reset(self._processes.run, os.getppid(), 0)
             after_fork(self._start)
 
     def _start(self) -> None:
@@ -122,7 +139,10 @@ class Pushing:
                 return
             self._is_on = False
             self._end.release()
-            self._finish()
+            try:
+                self._finish()
+            finally:
+                _unlink(self._processes.first)
         if self._pid == 1:
             self._wait()
 
@@ -154,15 +174,7 @@ class Pushing:
             return
         problem = ""
         try:
-            self._finish()
-        except AllocationSamplingError as error:
-            problem = str(error)
-        if self._session is not None:
-            return              # it is just being started or stopped
-        try:
-            session = Session(self._settings, self._processes.first, self._processes)
-            session.start(self._engine)
-            self._session = session
+            self._rotate()
         except AllocationSamplingError as error:
             problem = str(error)
         # the next one may do better: a disk that is full is not so for ever
@@ -170,29 +182,42 @@ class Pushing:
             _say("a window is missing: %s" % problem)
         self._problem = problem
 
+    def _rotate(self) -> None:
+        session, engine = self._session, self._engine
+        following = window(self._processes, self._number + 1)
+        if (session is not None and session.is_on and not session.is_inherited
+                and engine is not None and "rotation" in engine.capabilities()):
+            ended = session.path
+            try:
+                session.rotate(following)
+            finally:
+                if session.path != ended:
+                    self._number += 1
+                    self._count(ended)
+            return
+        # what is allocated in between is in no window
+        try:
+            self._finish()
+        finally:
+            if self._session is None:
+                begun = Session(self._settings, following, self._processes)
+                begun.start(engine)
+                self._session = begun
+                self._number += 1
+
     def _finish(self) -> None:
-        """The present window is the pusher's.  Raises AllocationSamplingError if it
-        is not complete."""
+        """The present window ends.  Raises AllocationSamplingError if it is not
+        whole."""
         session = self._session
         if session is None:
             return
-        path, ended = session.path, ""
-        if path and session.is_on:
-            self._number += 1
-            # while it is held, so that the pusher doesn't take it before
-            ended = os.path.join(self.folder, "%d-%d%s" % (
-                self._pid, self._number, SUFFIX))
-            try:
-                os.rename(path, ended)
-            except OSError:
-                ended = ""
+        path = session.path
         try:
             session.stop()
         finally:
             if not session.is_on:
                 self._session = None
-            if ended:
-                self._count(ended)
+                self._count(path)
 
     def _count(self, path: str) -> None:
         """What waits is bounded, whatever the pusher does."""

@@ -18,7 +18,7 @@ from vmprof_allocation.pusher import credentials, service
 from vmprof_allocation.pusher.backoff import Backoff
 from vmprof_allocation.pusher.protocols import MAKE, Body
 from vmprof_allocation.pusher.sending import Outcome, send
-from vmprof_allocation.pusher.spool import MAX_WINDOW, Spool, Window
+from vmprof_allocation.pusher.spool import MAX_WINDOW, Spool, Window, is_there
 from vmprof_allocation.pusher.target import Target
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
@@ -62,7 +62,7 @@ class Pusher:
             if self._spool.is_used:
                 since, draining = now, None
             elif draining is None and now - since > (
-                    _BEGIN if not has_begun and self._has_owner() else self._quiet):
+                    _BEGIN if not has_begun and is_there(self._owner) else self._quiet):
                 draining = now + self._drain
             if draining is not None and (not windows or now > draining):
                 break
@@ -75,15 +75,6 @@ class Pusher:
         for window in windows:
             self._spool.drop(window)
         self._end()
-
-    def _has_owner(self) -> bool:
-        try:
-            os.kill(self._owner, 0)
-        except ProcessLookupError:
-            return False
-        except OSError:
-            pass
-        return True
 
     def _push(self, window: Window) -> None:
         body = self._make(window)
@@ -126,6 +117,9 @@ class Pusher:
             if not len(profile.samples):
                 self._spool.remove(window.path)
                 return None
+            # what became of objects of earlier windows, no window says: only all of
+            # them together know what is alive
+            profile.settings["facts"] = "types" * profile.has_types
             body = MAKE[self._target.protocol](profile, self._service, window.number)
         except (ProfileError, OSError) as error:
             self._spool.drop(window)

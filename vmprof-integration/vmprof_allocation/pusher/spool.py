@@ -1,9 +1,9 @@
 """The folder between a program and its pusher: windows, each a profile.
 
-PID.vmprof is being written by process PID, and PID-7.vmprof is its seventh, which
-has ended; PID.CHILD.vmprof is the first one of a child.  Who writes holds a lock on
-the file: what nobody holds has ended, or its process is gone.  What waits is bounded,
-in number and bytes: the oldest goes first.
+PID-7.vmprof is the seventh one of process PID, and PID.CHILD.vmprof the first one of a
+child.  Who writes holds a lock on the file: what nobody holds has ended, or its process
+is gone.  What waits is bounded, in number and bytes: the oldest goes first.  PID.vmprof
+is empty, and there as long as children of that process may begin.
 """
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ MAX_WINDOW = 8 * 2**20
 #: an empty file that nobody holds may be about to be begun, so many seconds long
 _BEGINNING = 60.0
 _NUMBERED = re.compile(r"\d+-(\d+)%s" % re.escape(SUFFIX), re.ASCII)
+
+_OF_PROCESS = re.compile(r"(\d{1,9})%s" % re.escape(SUFFIX), re.ASCII)
 
 
 class Window(NamedTuple):
@@ -79,12 +81,19 @@ class Spool:
         finally:
             os.close(fd)
         if status.st_size == 0:
-            if time.time() - status.st_mtime > _BEGINNING:
-                self.remove(path)
-            else:
-                self.is_used = True
+            self._look_at_empty(path, time.time() - status.st_mtime)
             return None
         return Window(status.st_mtime_ns, path, status.st_size)
+
+    def _look_at_empty(self, path: str, seconds: float) -> None:
+        match = _OF_PROCESS.fullmatch(os.path.basename(path))
+        if match:
+            if not is_there(int(match[1])):
+                self.remove(path)
+        elif seconds > _BEGINNING:
+            self.remove(path)
+        else:
+            self.is_used = True
 
     def drop(self, window: Window) -> None:
         self.dropped += 1
@@ -114,3 +123,13 @@ class Spool:
         for name in os.listdir(self.folder):
             self.remove(os.path.join(self.folder, name))
         os.rmdir(self.folder)
+
+
+def is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
