@@ -269,3 +269,25 @@ def test_credentials_that_can_t_be_sent(pypy: PyPy, spools: Path) -> None:
                        str(pypy.script("print(1)")), VMPROF_PUSH_HEADERS="s3cr3t")
     assert (run.code, run.out) == (2, "")
     assert "VMPROF_PUSH_HEADERS" in run.err and "s3cr3t" not in run.err
+
+
+def test_nothing_is_lost_between_windows(stock_pypy: PyPy, spools: Path) -> None:
+    script = stock_pypy.script("""
+        import time
+        class Thing:
+            pass
+        def work(kept):
+            for i in range(10_000):
+                kept.append(Thing())
+        for i in range(30):
+            work([])
+            time.sleep(0.02)
+    """)
+    with StandIn() as engine:
+        run = stock_pypy.command(*push(engine, 0.05), *EACH, str(script))
+        assert (run.code, run.out, run.err) == (0, "", "")
+        requests = arrived(engine, spools)
+    assert len(requests) > 5
+    assert sum(sample.value for request in requests
+               for sample in request.types["alloc_objects"].samples
+               if sample.attributes["type"] == "__main__.Thing") == 300_000
