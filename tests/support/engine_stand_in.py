@@ -35,6 +35,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         request = Request(self.path, headers, body, time.monotonic())
         stand_in.sizes.append(size)
         answer = stand_in.next_answer()
+        if answer is OK:
+            stand_in.taken.append(request)
         # whoever waits for it may look at all that came
         stand_in.requests.append(request)
         stand_in.arrived.put(request)
@@ -115,6 +117,8 @@ class StandIn:
     def __init__(self, *answers: Answer, port: int = 0,
                  secure: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
+        #: those of them that got no other answer than that all is well
+        self.taken: list[Request] = []
         #: of bodies, as they came
         self.sizes: list[int] = []
         self.arrived: queue.Queue[Request] = queue.Queue()

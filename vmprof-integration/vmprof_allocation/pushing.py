@@ -123,6 +123,11 @@ class Pushing:
         except Exception:
             pass            # there are too many; it has one window
 
+    @property
+    def number(self) -> int:
+        """Of the window that is being written."""
+        return self._number
+
     def __enter__(self) -> Pushing:
         return self
 
@@ -229,7 +234,10 @@ class Pushing:
         self._bytes += size
         dropped = self._dropped
         while len(self._waiting) > MAX_WINDOWS or self._bytes > MAX_BYTES:
-            oldest, size = self._waiting.pop(0)
+            oldest, size = self._waiting[0]
+            if _is_held(oldest):
+                break           # it is being sent
+            del self._waiting[0]
             self._bytes -= size
             if _unlink(oldest):
                 self._dropped += 1
@@ -284,7 +292,7 @@ def _is_held(path: str) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:

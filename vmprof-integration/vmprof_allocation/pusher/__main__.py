@@ -67,7 +67,9 @@ class Pusher:
             if draining is not None and (not windows or now > draining):
                 break
             if windows and now >= self._not_before:
-                self._push(windows[0])
+                with self._spool.held(windows[0]) as is_left:
+                    if is_left:
+                        self._push(windows[0])
                 if len(windows) > 1 and not self._not_before:
                     continue
             wait = max(self._not_before - time.monotonic(), 0.0)
@@ -134,7 +136,7 @@ class Pusher:
             say(text)
 
     def _losses(self) -> str:
-        lost = self._spool.dropped + self._spool.dropped_by_programs()
+        lost = self._spool.dropped
         return "; %d windows were dropped" % lost if lost else ""
 
     def _end(self) -> None:
@@ -156,11 +158,13 @@ def _hold(folder: str) -> bool:
     open until this process ends."""
     fd = os.open(os.path.join(folder, LOCK),
                  os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    for _ in range(20):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(0.05)    # it may be a program that looks whether we are there
+    return False
 
 
 def main() -> int:

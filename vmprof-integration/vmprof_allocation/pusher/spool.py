@@ -7,10 +7,12 @@ is empty, and there as long as children of that process may begin.
 """
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from vmprof_allocation.push_folder import (
@@ -24,6 +26,8 @@ from vmprof_allocation.push_folder import (
 MAX_WINDOW = 8 * 2**20
 #: an empty file that nobody holds may be about to be begun, so many seconds long
 _BEGINNING = 60.0
+#: how many we have dropped
+_OURS = "pusher" + DROPPED
 _NUMBERED = re.compile(r"\d+-(\d+)%s" % re.escape(SUFFIX), re.ASCII)
 
 _OF_PROCESS = re.compile(r"(\d{1,9})%s" % re.escape(SUFFIX), re.ASCII)
@@ -45,8 +49,6 @@ class Window(NamedTuple):
 class Spool:
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        #: windows, and their bytes, that were not sent
-        self.dropped = self.dropped_bytes = 0
         #: somebody writes a window
         self.is_used = False
 
@@ -95,28 +97,41 @@ class Spool:
         else:
             self.is_used = True
 
-    def drop(self, window: Window) -> None:
-        self.dropped += 1
-        self.dropped_bytes += window.size
-        self.remove(window.path)
+    @contextlib.contextmanager
+    def held(self, window: Window) -> Iterator[bool]:
+        """So that the program doesn't drop it now; False: it has."""
+        try:
+            fd = os.open(window.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            yield False
+            return
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH)
+            yield os.fstat(fd).st_nlink > 0
+        finally:
+            os.close(fd)
 
-    def remove(self, path: str) -> None:
+    def drop(self, window: Window) -> None:
+        if self.remove(window.path):
+            path = os.path.join(self.folder, _OURS)
+            count = _count(path) + 1
+            with open(path, "w", encoding="ascii") as file:
+                file.write(str(count))
+
+    def remove(self, path: str) -> bool:
+        """False: somebody else did."""
         try:
             os.unlink(path)
         except FileNotFoundError:
-            pass
+            return False
+        return True
 
-    def dropped_by_programs(self) -> int:
-        """Those that could not wait for us."""
-        count = 0
-        for name in os.listdir(self.folder):
-            if name.endswith(DROPPED):
-                try:
-                    with open(os.path.join(self.folder, name), "rb") as file:
-                        count += int(file.read(20) or 0)
-                except (OSError, ValueError):
-                    pass
-        return count
+    @property
+    def dropped(self) -> int:
+        """Windows that were not sent: by us, also before we were killed and came
+        again, and by programs, which could not wait for us."""
+        return sum(_count(os.path.join(self.folder, name))
+                   for name in os.listdir(self.folder) if name.endswith(DROPPED))
 
     def clear(self) -> None:
         """Remove the folder, and all that is in it."""
@@ -133,3 +148,11 @@ def is_there(pid: int) -> bool:
     except OSError:
         pass
     return True
+
+
+def _count(path: str) -> int:
+    try:
+        with open(path, "rb") as file:
+            return int(file.read(20) or 0)
+    except (OSError, ValueError):
+        return 0
