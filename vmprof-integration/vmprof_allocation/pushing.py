@@ -27,6 +27,7 @@ from vmprof_allocation.session import Session
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
+    from collections.abc import Callable
 
     from vmprof_allocation.engines.base import Engine
     from vmprof_allocation.settings import Settings
@@ -235,18 +236,18 @@ class Pushing:
         dropped = self._dropped
         while len(self._waiting) > MAX_WINDOWS or self._bytes > MAX_BYTES:
             oldest, size = self._waiting[0]
-            if _is_held(oldest):
+            is_held, is_dropped = _unless_held(oldest, _unlink)
+            if is_held:
                 break           # it is being sent
             del self._waiting[0]
             self._bytes -= size
-            if _unlink(oldest):
-                self._dropped += 1
+            self._dropped += is_dropped
         if self._dropped != dropped:
             _write(os.path.join(self.folder, "%d%s" % (self._pid, DROPPED)),
                    str(self._dropped))
 
     def _has_no_pusher(self) -> bool:
-        if _is_held(os.path.join(self.folder, LOCK)):
+        if _unless_held(os.path.join(self.folder, LOCK), lambda _: False)[0]:
             self._away = 0.0
             return False
         now = monotonic()
@@ -285,19 +286,21 @@ def _unlink(path: str) -> bool:
     return True
 
 
-def _is_held(path: str) -> bool:
+def _unless_held(path: str, function: Callable[[str], bool]) -> tuple[bool, bool]:
+    """Whether somebody holds a file; if nobody does, and nobody can meanwhile, what
+    `function` returns.  One that is not there is held by nobody."""
     import fcntl
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return False
+        return False, False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False, function(path)
     except BlockingIOError:
-        return True
+        return True, False
     finally:
         os.close(fd)
-    return False
 
 
 def _say(message: str) -> None:

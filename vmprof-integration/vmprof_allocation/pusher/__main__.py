@@ -123,9 +123,10 @@ class Pusher:
             # them together know what is alive
             profile.settings["facts"] = "types" * profile.has_types
             body = MAKE[self._target.protocol](profile, self._service, window.number)
-        except (ProfileError, OSError) as error:
+        except (ProfileError, OSError, MemoryError) as error:
             self._spool.drop(window)
-            self._say_once("a window can't be read, and is dropped: %s" % error)
+            self._say_once("a window can't be read, and is dropped: %s" % (
+                str(error) or "it takes too much memory"))
             return None
         self._body = window.path, body
         return body

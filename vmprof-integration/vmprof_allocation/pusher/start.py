@@ -11,6 +11,8 @@ from vmprof_allocation.push_folder import EVERY, SETTINGS
 from vmprof_allocation.pusher import credentials
 from vmprof_allocation.pusher.target import Target, parse_every
 
+#: of the pusher's heap
+_MEMORY = "256M"
 #: seconds, for each step of a request
 _TIMEOUT = 10.0
 #: seconds in which nobody writes: it is not only between two windows
@@ -20,9 +22,10 @@ _DRAIN = 10.0
 #: One that is killed (it may be what takes the most memory) comes again, a moment
 #: later.  Its folder is the program's to remove if it can't run at all.
 _SCRIPT = """\
-unset PYPY_GC_MAX PYPYLOG VMPROF_TRACEMALLOC VMPROF_ALLOCATION VMPROF_ALLOCATION_RUN
+unset PYPYLOG VMPROF_TRACEMALLOC VMPROF_ALLOCATION VMPROF_ALLOCATION_RUN
 PYPY_GC_NURSERY=1M
-export PYPY_GC_NURSERY
+PYPY_GC_MAX=%(memory)s
+export PYPY_GC_NURSERY PYPY_GC_MAX
 cd %(packages)s
 while :; do
     %(interpreter)s -m vmprof_allocation.pusher %(folder)s </dev/null
@@ -49,7 +52,7 @@ def start(url: object, every: object, service: str = "", version: str = "") -> s
             "TMPDIR" % error.strerror) from None
     connection = detached.start(_SCRIPT % {
         "packages": detached.packages(), "interpreter": detached.interpreter(),
-        "folder": detached.quote(folder)}, adopted=True)
+        "folder": detached.quote(folder), "memory": _MEMORY}, adopted=True)
     if connection is None:
         discard(folder)
         raise AllocationSamplingError(
