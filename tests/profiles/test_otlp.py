@@ -142,3 +142,13 @@ def test_comments_say_what_is_missing() -> None:
     one = written(readers.read_bytes(log.data())).types["alloc_space"]
     assert any("ends before the program did" in line
                for line in one.attributes["pprof.profile.comment"])
+
+
+@pytest.mark.parametrize("command, name", [
+    ("/srv/my shop.py", "my"), ("shop.py a b", "shop"),
+    ("-m gunicorn -w 2", "gunicorn"),
+    ("-m", "-m"), ("", "unknown_service"), ("run\x1b[1m", "run?[1m")])
+def test_the_program_s_name(command: str, name: str) -> None:
+    profile = a_heap()
+    profile.command = command
+    assert written(profile).resource["service.name"] == name

@@ -291,3 +291,19 @@ def test_nothing_is_lost_between_windows(stock_pypy: PyPy, spools: Path) -> None
     assert sum(sample.value for request in requests
                for sample in request.types["alloc_objects"].samples
                if sample.attributes["type"] == "__main__.Thing") == 300_000
+
+
+def test_a_folder_without_locks_is_refused(pypy: PyPy, spools: Path) -> None:
+    """What is there can't be told from what is still written."""
+    run = pypy.run("""
+        import errno, fcntl, os, vmprof_allocation
+        def flock(*_):
+            raise OSError(errno.ENOLCK, "No locks available")
+        fcntl.flock = flock
+        try:
+            vmprof_allocation.push("otlp+http://localhost")
+        except vmprof_allocation.AllocationSamplingError as error:
+            print(error)
+    """)
+    assert (run.code, run.err) == (0, "")
+    assert "knows no locks" in run.out and "TMPDIR" in run.out

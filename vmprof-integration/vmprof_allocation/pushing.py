@@ -87,8 +87,6 @@ class Pushing:
         #: of the windows that come
         self._processes = processes_of(self.folder)
         self._processes.run, self._processes.parent = run, parent
-        # children go on as long as it is there
-        _write(self._processes.first, "")
         #: of the windows that may be there, the oldest first: path and bytes
         self._waiting: list[tuple[str, int]] = []
         self._bytes = 0
@@ -119,6 +117,8 @@ class Pushing:
             after_fork(self._start)
 
     def _start(self) -> None:
+        # children begin as long as it is there
+        _write(self._processes.first, "")
         try:
             start_new_thread(self._run, (self._end,))
         except Exception:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import BinaryIO, Union
 
 from vmprof_convert import remarks, stack_values
-from vmprof_convert.identity import identity
+from vmprof_convert.identity import identity, program_name
 from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable
 from vmprof_convert.protobuf import (
@@ -57,9 +57,8 @@ def write(profile: Profile, out: BinaryIO,
 
 
 def _resource(profile: Profile) -> Attributes:
-    script = profile.command.partition(" ")[0].rpartition("/")[2]
     found: dict[str, str | int] = {
-        "service.name": printable(script.removesuffix(".py")) or "unknown_service",
+        "service.name": program_name(profile) or "unknown_service",
         "process.runtime.name": profile.interpreter}
     if profile.pid:
         found["process.pid"] = profile.pid

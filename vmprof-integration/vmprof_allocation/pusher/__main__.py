@@ -183,6 +183,10 @@ def main() -> int:
         return 2
     except FileNotFoundError:
         pass            # somebody tidied up: there is nothing to be sent any more
+    except Exception as error:
+        # not what it says, which may hold a header
+        say("the process that pushes ends: there was a %s" % type(error).__name__)
+        return 1
     return 0
 
 

@@ -10,9 +10,9 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
-from vmprof_allocation.pusher.service import Service, script
+from vmprof_allocation.pusher.service import Service
 from vmprof_convert import protobuf
-from vmprof_convert.identity import identity
+from vmprof_convert.identity import identity, program_name
 from vmprof_convert.model import Profile
 from vmprof_convert.writers import otlp, pprof
 
@@ -73,7 +73,7 @@ def _parca(profile: Profile, service: Service, number: int) -> Body:
 def _pprof(profile: Profile, *, labels: bool) -> bytes:
     out = io.BytesIO()
     # arguments stay here: one may be a secret
-    pprof.write(dataclasses.replace(profile, command=script(profile)), out,
+    pprof.write(dataclasses.replace(profile, command=program_name(profile)), out,
                 labels=labels)
     return _compressed(out.getvalue())
 

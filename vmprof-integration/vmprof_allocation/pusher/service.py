@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from vmprof_convert.identity import program_name
 from vmprof_convert.model import Profile
 from vmprof_convert.printable import shortened
 
@@ -26,7 +27,7 @@ class Service(NamedTuple):
     def attributes(self, profile: Profile) -> dict[str, str | int]:
         """By OpenTelemetry's names."""
         found: dict[str, str | int] = {
-            **self.more, "service.name": self.name or script(profile),
+            **self.more, "service.name": self.name or _program(profile),
             "host.name": self.host, "process.runtime.name": "pypy"}
         if self.version:
             found["service.version"] = self.version
@@ -38,7 +39,7 @@ class Service(NamedTuple):
         """By names that Prometheus's labels may have."""
         found = {re.sub("[^a-zA-Z0-9_]", "_", key): value
                  for key, value in self.more.items()}
-        found.update(service_name=self.name or script(profile), host=self.host)
+        found.update(service_name=self.name or _program(profile), host=self.host)
         if self.version:
             found["version"] = self.version
         if profile.pid:
@@ -62,7 +63,5 @@ def read(name: str, version: str,
                    shortened(version), shortened(host), more)
 
 
-def script(profile: Profile) -> str:
-    """The program's name, without its arguments: one may be a secret."""
-    name = os.path.basename(profile.command.partition(" ")[0]).removesuffix(".py")
-    return shortened(name) or "unknown_service"
+def _program(profile: Profile) -> str:
+    return program_name(profile) or "unknown_service"

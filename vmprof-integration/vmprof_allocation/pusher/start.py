@@ -1,6 +1,7 @@
 """Make the folder of a program's windows, and start the pusher that empties it."""
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import tempfile
@@ -50,6 +51,11 @@ def start(url: object, every: object, service: str = "", version: str = "") -> s
         raise AllocationSamplingError(
             "can't make a folder for what is to be pushed: %s; name another one with "
             "TMPDIR" % error.strerror) from None
+    if not _can_lock(os.path.join(folder, SETTINGS)):
+        discard(folder)
+        raise AllocationSamplingError(
+            "the file system of %s knows no locks, which tell when a profile has "
+            "ended; name another folder with TMPDIR" % os.path.dirname(folder))
     connection = detached.start(_SCRIPT % {
         "packages": detached.packages(), "interpreter": detached.interpreter(),
         "folder": detached.quote(folder), "memory": _MEMORY}, adopted=True)
@@ -67,6 +73,17 @@ def _write(folder: str, name: str, text: str) -> None:
                  os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(fd, "w", encoding="utf-8") as file:
         file.write(text)
+
+
+def _can_lock(path: str) -> bool:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
 
 
 def discard(folder: str) -> None:
