@@ -42,6 +42,9 @@ IN_PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 ENVIRONMENTS := .build/pypy .build/python .build/test .build/bench .build/node \
 	.build/python2 .build/pypy27 .build/rpython/tree .build/rpython/pristine \
 	.build/page .build/pytest .build/system-rpython .build/system-suites .build/system-go
+# what hard tests need beside
+COLLECTOR := .build/otelcol/otelcol
+COLLECTOR_VERSION := v0.160.0
 
 INTEGRATION := $(shell find vmprof-integration -name '*.py' -o -name '*.[ch]' \
 	-o -name '*.toml' -o -name '*.pth' -o -name '*.rst')
@@ -113,7 +116,7 @@ bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit 
 		.build/pypy27 .build/rpython/pristine
 	.venv/bin/python benchmarks/study.py
 
-hard: $(ENVIRONMENTS) .build/system-hard
+hard: $(ENVIRONMENTS) .build/system-hard $(COLLECTOR)
 	$(if $(BUILD),,.venv/bin/pytest tests $(IN_PARALLEL) -m hard)
 	PYTHONPATH=rpython:tests:tests/support:tests/sampler \
 		.venv/bin/python tests/hard/hard.py \
@@ -190,6 +193,13 @@ endef
 	@need=; \
 	command -v go >/dev/null || need="$$need golang-go"; \
 	$(call apt_install,$$need)
+	@touch $@
+
+# The OpenTelemetry collector: a minute or two, once, and 40 MB
+$(COLLECTOR): tests/hard/collector.yaml | .build/system-go
+	cd .build && env GOBIN="$$PWD/go-bin" GOFLAGS=-buildvcs=false \
+		go install go.opentelemetry.io/collector/cmd/builder@$(COLLECTOR_VERSION)
+	.build/go-bin/builder --config $<
 	@touch $@
 
 # What gevent's extension needs to be built.

@@ -32,7 +32,8 @@ CACHE = os.environ.get("XDG_CACHE_HOME", str(ROOT / ".build" / "cache"))
 
 #: markers of the tests that have these fixtures
 MARKERS = {"pypy": "pypy", "pprof": "go", "speedscope_schema": "node",
-           "opened": "node", "page": "node", "wheels": "slow"}
+           "opened": "node", "page": "node", "wheels": "slow",
+           "pushers": "slow"}
 #: tests that take a second or more of a core, for the marker `slow`
 SLOW = {
     "test_deep_stacks_in_turn_are_defined_once",

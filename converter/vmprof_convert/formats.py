@@ -66,6 +66,12 @@ def _pprof(profile: Profile, out: BinaryIO, options: argparse.Namespace,
     return pprof.write(profile, out)
 
 
+def _otlp(profile: Profile, out: BinaryIO, options: argparse.Namespace,
+          progress: Progress) -> Sequence[str]:
+    from vmprof_convert.writers import otlp
+    return otlp.write(profile, out)
+
+
 def _speedscope(profile: Profile, out: BinaryIO,
                 options: argparse.Namespace, progress: Progress) -> Sequence[str]:
     from vmprof_convert.writers import speedscope
@@ -101,6 +107,8 @@ FORMATS = {format_.name: format_ for format_ in (
            default=".json.gz", options=("sources", "axis"), view=SERVED),
     Format("html", (".html",), "a page", _html, default=".html", view=OPENED),
     Format("pprof", (".pb.gz", ".pb"), "pprof's", _pprof, default=".pb.gz"),
+    Format("otlp", (".otlp.pb", ".otlp.pb.gz"), "the OpenTelemetry collector's", _otlp,
+           default=".otlp.pb.gz"),
     Format("speedscope", (".speedscope.json", ".speedscope.json.gz"), "speedscope's",
            _speedscope, default=".speedscope.json", view="speedscope"),
     Format("collapsed", (".collapsed", ".folded"), "flamegraph.pl's", _collapsed,

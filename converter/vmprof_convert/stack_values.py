@@ -198,8 +198,8 @@ def thread_name(profile: Profile, thread: int) -> str:
 
 
 def check_samples(profile: Profile) -> None:
-    """Raises ProfileError if there are none."""
-    if not len(profile.samples):
+    """Raises ProfileError if there are none, nor any that earlier parts left behind."""
+    if not (len(profile.samples) or profile.samples.carried):
         raise ProfileError("there are no samples in it, and so nothing to write")
 
 

@@ -48,6 +48,9 @@ SAMPLER = "vmprof_allocation"
 ENGINES = SAMPLER + ".engines"
 ATTACH = SAMPLER + ".attach"
 HOOK, BUILTIN = ENGINES + ".hook", ENGINES + ".builtin"
+#: a process of its own; of it, a program may load what starts it
+PUSHER = SAMPLER + ".pusher"
+STARTS = tuple(PUSHER + "." + name for name in ("start", "target", "credentials"))
 
 RULES = {
     "profiles know nothing of the sampler": Rule((CONVERT,), (SAMPLER,)),
@@ -85,14 +88,21 @@ RULES = {
         (ENGINES,), (SAMPLER,),
         allowed=(ENGINES, *(SAMPLER + "." + name for name in (
             "errors", "interrupts", "processes", "settings")))),
+    "a program that is sampled does not push": Rule(
+        (SAMPLER,), (PUSHER,), excepted=(PUSHER,), allowed=STARTS),
+    "what starts the pusher is loaded when it is started": Rule(
+        (SAMPLER,), (PUSHER,), excepted=(PUSHER,), is_lazy=True),
+    "and loads nothing of what it sends": Rule(
+        STARTS, (PUSHER, CONVERT), allowed=STARTS),
     # for types alone; that it loads nothing, test_pytest_plugin.py sees
     "a program that is sampled loads no reader": Rule(
-        (SAMPLER,), (CONVERT,), excepted=(SAMPLER + ".pytest_plugin",),
+        (SAMPLER,), (CONVERT,), excepted=(SAMPLER + ".pytest_plugin", PUSHER),
         is_lazy=True),
     "only who shows a report asks for one": Rule(
         (SAMPLER,), (CONVERT,), excepted=(
             # snapshots are read while the program runs
             SAMPLER + ".tracemalloc",
+            PUSHER,
             # a test has ended when it is judged
             SAMPLER + ".pytest_plugin",
             # the command line: whether it is there, before the program runs
@@ -126,8 +136,8 @@ PLANTED = {
     "the writer leaks knows no other": [(WRITERS + ".leaks", WRITERS + ".table")],
     **{"the writer %s knows no other" % name.partition(".")[0]: [
         (WRITERS + "." + name, WRITERS + ".table")]
-       for name in ("chrome", "collapsed", "diff_json", "html.table", "pprof",
-                    "speedscope", "vmprof")},
+       for name in ("chrome", "collapsed", "diff_json", "html.table", "otlp",
+                    "pprof", "speedscope", "vmprof")},
     "the Firefox builder knows the format, and no profile": [
         (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".units"),
         (FORMAT + ".threads", FIREFOX + ".convert")],
@@ -148,6 +158,12 @@ PLANTED = {
             SAMPLER + "." + name for name in (
                 "__main__", "api", "begin", "cli", "command", "parsing", "session",
                 "startup", "watcher"))))],
+    "a program that is sampled does not push": [
+        (SAMPLER + ".pushing", PUSHER + ".sending")],
+    "what starts the pusher is loaded when it is started": [
+        (SAMPLER + ".api", PUSHER + ".start")],
+    "and loads nothing of what it sends": [
+        (PUSHER + ".start", PUSHER + ".protocols"), (PUSHER + ".target", CONVERT)],
     "a program that is sampled loads no reader": [
         (SAMPLER + ".begin", READERS), (SAMPLER + ".__main__", CONVERT)],
     "only who shows a report asks for one": [

@@ -13,7 +13,7 @@ From code::
 
 or start() and stop(), and rotate() for one profile after another.  They are for
 `vmprof-convert`, for ``python -m vmprof_allocation report``, and for vmprof's
-own tools.  Labels say what the program is doing::
+own tools.  push() sends profiles to an engine.  Labels say what the program is doing::
 
     with vmprof_allocation.labels(endpoint="/users"):
         answer()
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Statistics,
         UnknownBuild,
         mark,
+        push,
         rotate,
         sample,
         start,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from vmprof_allocation.labelling import labels
 
 __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
-           "labels", "mark", "rotate", "sample", "start", "stop"]
+           "labels", "mark", "push", "rotate", "sample", "start", "stop"]
 
 
 def __getattr__(name: str) -> object:

@@ -10,11 +10,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vmprof_allocation.engines.base import Engine
     from vmprof_allocation.profile_file import ProfileFile
+    from vmprof_allocation.pushing import Pushing
     from vmprof_allocation.session import Path
     from vmprof_allocation.settings import Gaps
 
 __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
-           "mark", "rotate", "sample", "start", "stop"]
+           "mark", "push", "rotate", "sample", "start", "stop"]
 
 DEFAULT_INTERVAL = "128k"
 
@@ -67,6 +68,37 @@ def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
                        check_output(output))
     session.start()
     return session
+
+
+def push(url: str, interval: int | str = "auto", *, every: float | None = None,
+         service: str = "", version: str = "", lifetimes: bool = True,
+         follow: bool = True) -> Pushing:
+    """Sample until the end, or the stop() of what is returned, and send a profile to
+    an engine `every` so many seconds (15, if nothing is said).
+
+    `url` says which engine: ``otlp+http://localhost:4318`` (the OpenTelemetry
+    collector), ``pyroscope+https://...`` or ``parca+http://...``.  `service` and
+    `version`: what it is called there; without them, OTEL_SERVICE_NAME and
+    OTEL_RESOURCE_ATTRIBUTES say it.  Headers with credentials come from
+    VMPROF_PUSH_HEADERS, or from the file that VMPROF_PUSH_HEADERS_FILE names.  See
+    sample() for the rest.
+
+    Another process sends, and an engine that is slow or away costs this one nothing:
+    what waits is bounded, and what can't wait any more is dropped, and counted.
+
+    Raises AllocationSamplingError; nothing was changed then.
+    """
+    from vmprof_allocation import pushing
+    from vmprof_allocation.pusher import start as pusher
+    from vmprof_allocation.pusher.target import DEFAULT_EVERY
+    settings = make_settings(interval, lifetimes=lifetimes, follow=follow)
+    folder = pusher.start(url, DEFAULT_EVERY if every is None else every, service,
+                          version)
+    try:
+        return pushing.begin(settings, pushing.processes_of(folder))
+    except BaseException:
+        pusher.discard(folder)
+        raise
 
 
 def mark(name: str) -> None:

@@ -17,6 +17,8 @@ from vmprof_allocation import profile_file
 from vmprof_allocation import session as _session
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.processes import Processes
+from vmprof_allocation.push_folder import EVERY
 from vmprof_allocation.settings import Limit, Settings
 
 # nothing that is not needed: see engines/base.py
@@ -67,10 +69,18 @@ def follow(run: str) -> None:
         engine = choose(knowledge)
         path = make_own(processes)
         if path is not None:
-            _session.Session(settings, path, processes).start(engine)
+            session = _session.Session(settings, path, processes)
+            session.start(engine)
+            if _is_pushed(path):
+                from vmprof_allocation.pushing import Pushing
+                Pushing(session, processes).begin()
     except Exception:
         if path is not None:
             os.unlink(path)
+
+
+def _is_pushed(profile: str) -> bool:
+    return os.path.exists(os.path.join(os.path.dirname(profile), EVERY))
 
 
 class _Run:
@@ -92,7 +102,12 @@ class _Run:
             os.register_at_fork(after_in_child=self._forget_watcher)
         self._engine = choose(knowledge)
         self._session = _session.Session(settings, output)
-        self._session.start(self._engine)
+        self._pushing: Any = None
+        if _is_pushed(output):
+            from vmprof_allocation import pushing
+            self._pushing = pushing.begin(settings, Processes(output), self._engine)
+        else:
+            self._session.start(self._engine)
         if int(held) >= 0:
             os.close(int(held))
         self._jitlog = _start_jitlog(int(jitlog))
@@ -126,6 +141,8 @@ class _Run:
             self._jitlog.disable()
             self._jitlog = None
         try:
+            if self._pushing is not None:
+                self._pushing.stop()
             self._session.stop()
         except AllocationSamplingError as e:
             say(str(e))

@@ -25,6 +25,7 @@ class Target:
     """The interpreter that is to run the program: this one."""
 
     executable = sys.executable
+    can_push = True
 
     def find(self, program: str, is_module: bool) -> list[str]:
         """See command.find()."""
@@ -57,6 +58,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-follow", action="store_true",
         help="Do not sample the processes that the program makes")
+    group.add_argument(
+        "--push", metavar="URL",
+        help="Send profiles to an engine while the program runs, instead of writing "
+             "one: otlp+http://HOST:4318 (the OpenTelemetry collector), "
+             "pyroscope+https://HOST or parca+http://HOST:7070. Samples as many as "
+             "auto allows, unless --allocation-sampling says otherwise")
+    group.add_argument(
+        "--push-every", metavar="SECONDS",
+        help="How often (default: 15)")
     group.add_argument(
         "--view", action="store_true",
         help="When the program has ended, open the profile in the Firefox Profiler; "
@@ -124,11 +134,11 @@ def _asks_for_us(arguments: list[str]) -> bool:
         found = probe.parse_args(arguments)
     except _WrongArguments:
         return any(a.startswith(("--allocation-", "--no-lifetimes", "--no-follow",
-                                 "--view"))
+                                 "--view", "--push"))
                    for a in arguments)
     return found.no_lifetimes or found.no_follow or found.view or any(
         value is not None for name, value in vars(found).items()
-        if name.startswith("allocation_"))
+        if name.startswith(("allocation_", "push")))
 
 
 def seed(text: str | None) -> int | None:
@@ -142,6 +152,10 @@ def seed(text: str | None) -> int | None:
 
 
 def _check(args: Any) -> Settings:
+    if args.push is not None:
+        _check_push(args)
+    elif args.push_every is not None:
+        raise AllocationSamplingError("--push-every needs --push, which says where to")
     if args.allocation_sampling is None:
         raise AllocationSamplingError(
             "--allocation-seed, --allocation-gaps, --no-lifetimes, --no-follow and "
@@ -156,6 +170,15 @@ def _check(args: Any) -> Settings:
         not args.no_lifetimes, not args.no_follow)
 
 
+def _check_push(args: Any) -> None:
+    if args.output is not None or args.view or args.jitlog:
+        raise AllocationSamplingError(
+            "--push sends profiles, and keeps none: leave it out, or -o, --view and "
+            "--jitlog")
+    if args.allocation_sampling is None:
+        args.allocation_sampling = "auto"
+
+
 def main(args: Any, original: list[str],
          target: Target | None = None) -> NoReturn:
     """Check everything that can be checked before anything is touched, and
@@ -164,6 +187,9 @@ def main(args: Any, original: list[str],
     target = target or Target()
     try:
         settings = _check(args)
+        if args.push is not None and not target.can_push:
+            raise AllocationSamplingError(
+                "--push is for Python 3: write a profile with -o")
         if args.output is None or args.view:
             _check_report()
         command = [*interpreter(original, len(sys.argv) - 1),
@@ -175,14 +201,15 @@ def main(args: Any, original: list[str],
                 "--view can't show what is written into the pipe %r: write -o and a "
                 "file, or leave it out" % args.output)
         jitlog = _open_jitlog(args)
-        output = args.output or _make_temporary()
+        output = (_start_pusher(args) if args.push is not None
+                  else args.output or _make_temporary())
     except AllocationSamplingError as e:
         refuse(str(e))
     if args.lines:
         say("--lines: PyPy has no statistics of lines; the profile is written "
             "without")
     watcher = -1
-    if args.output is None and not args.view:
+    if args.output is None and not args.view and args.push is None:
         from vmprof_allocation.watcher import start
         watcher = start(output)
     log = read_log_request()
@@ -196,7 +223,7 @@ def main(args: Any, original: list[str],
         try:
             os.execv(target.executable, command)
         except OSError as e:
-            if args.output is None and not args.view:
+            if args.output is None and not args.view and args.push is None:
                 os.unlink(output)
             refuse("can't start %s: %s" % (target.executable, e.strerror))
 
@@ -260,6 +287,16 @@ def _check_output(path: str | None, command: list[str]) -> int:
             "can't write the profile to %r: %s" % (path, e.strerror)) from None
     os.close(fd)
     return -1
+
+
+def _start_pusher(args: Any) -> str:
+    """What profiles that are to be pushed are named after.  If none is begun, the
+    pusher tidies up."""
+    from vmprof_allocation.pusher import start, target
+    from vmprof_allocation.pushing import processes_of
+    return processes_of(start.start(
+        args.push, target.DEFAULT_EVERY if args.push_every is None
+        else args.push_every)).first
 
 
 def _make_temporary() -> str:

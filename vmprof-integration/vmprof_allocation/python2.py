@@ -25,6 +25,8 @@ from vmprof_allocation.parsing import make_settings
 class Python2(cli.Target):
     """A PyPy 2.7."""
 
+    can_push = False
+
     def __init__(self, library: str, executable: str) -> None:
         self.executable = executable
         self._library = library

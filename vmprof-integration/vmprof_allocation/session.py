@@ -150,6 +150,13 @@ class Session:
         return self._engine is not None
 
     @property
+    def path(self) -> str:
+        """The profile that this process writes; empty: there is none as yet."""
+        if self.is_inherited:
+            return "" if self._engine is None else self._engine.followed_path()
+        return self.output or ""
+
+    @property
     def is_parent(self) -> bool:
         """False in a forked child of the process that called start(), followed
         or not."""

@@ -1,42 +1,30 @@
 """A file for pprof, with the sample types of Go's heap profiles: `go tool pprof`.
 
-Its layout is proto/profile.proto of google/pprof: a message is a sequence of fields,
-each with its number and kind, which is a number (a varint) or bytes.
+Its layout is proto/profile.proto of google/pprof.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import BinaryIO
 
 from vmprof_convert import remarks, stack_values
 from vmprof_convert.model import Frame, Profile
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.program import CUT
-from vmprof_convert.stack_values import (
-    Place,
-    Places,
-    Value,
-    tick_seconds,
-    values,
-    whole,
-)
-from vmprof_convert.type_names import TypeNames
+from vmprof_convert.protobuf import bytes_field, number_field, text_field, varint
+from vmprof_convert.sample_types import Labels, SampleType, SampleTypes
+from vmprof_convert.stack_values import Place, Places, tick_seconds, values, whole
 
 #: fields of Profile
 _SAMPLE_TYPE, _SAMPLE, _MAPPING, _LOCATION, _FUNCTION, _STRING = range(1, 7)
 _TIME, _DURATION, _PERIOD_TYPE, _PERIOD, _COMMENT, _DEFAULT = 9, 10, 11, 12, 13, 14
 
-ALLOCATIONS = (("alloc_objects", "count"), ("alloc_space", "bytes"))
-IN_USE = (("inuse_objects", "count"), ("inuse_space", "bytes"))
-TICKS = (("samples", "count"),)
-CPU = (("cpu", "nanoseconds"),)
 
-
-def write(profile: Profile, out: BinaryIO) -> list[str]:
-    """Not compressed.  Returns what is left out.  Raises ProfileError."""
+def write(profile: Profile, out: BinaryIO, *, labels: bool = True) -> list[str]:
+    """Not compressed; without `labels`: of all threads and types together.  Returns
+    what is left out.  Raises ProfileError."""
     stack_values.check_samples(profile)
     file = _File(profile)
-    file.add(profile)
+    file.add(profile, labels=labels)
     file.write(out)
     return stack_values.left_out(profile)
 
@@ -54,14 +42,7 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
 class _File:
     def __init__(self, *profiles: Profile) -> None:
         """Only of what all of them have; the last one tells of the run."""
-        sizes = {size for profile in profiles for size in set(profile.samples.size)}
-        self._has_allocations = any(sizes)
-        self._has_lifetimes = self._has_allocations and all(
-            profile.has_lifetimes for profile in profiles)
-        self._has_time = 0 in sizes
-        # of a time that isn't known there is no sum
-        self._has_seconds = self._has_time and all(
-            tick_seconds(profile) > 0 for profile in profiles)
+        self._sample_types = SampleTypes(*profiles)
         self._profile = profiles[-1]
         self._strings = {"": 0}
         self._functions: dict[Place, int] = {}
@@ -70,24 +51,18 @@ class _File:
         self._tables = bytearray()
         #: locations and labels of each sample, and what is to be rounded
         self._samples: list[tuple[bytes, bytes]] = []
-        self._columns: list[list[float]] = [[] for _ in self._types()]
-
-    def _types(self) -> list[tuple[str, str]]:
-        return [*ALLOCATIONS * self._has_allocations, *IN_USE * self._has_lifetimes,
-                *TICKS * self._has_time, *CPU * self._has_seconds]
+        self._columns: list[list[float]] = [[] for _ in self._sample_types.types]
 
     def add(self, profile: Profile, sign: int = 1,
-            more: dict[str, str] | None = None) -> None:
-        """`more`: labels of all samples."""
-        places, type_names = Places(profile), TypeNames(profile)
+            more: dict[str, str] | None = None, *, labels: bool = True) -> None:
+        """`more`: labels of all samples; `labels`: of each, too."""
+        places, of_samples = Places(profile), Labels(profile)
         of_frames = _Locations(self, places)
-        of_thread = stack_values.processes(profile)
         period = 1e9 * tick_seconds(profile)
         stacks: dict[int, bytes] = {}
         known: dict[tuple[int, int, int], bytes] = {}
-        of_stack = profile.stack_labels if len(profile.labels) > 1 else None
-        for part, value in values(profile, types=profile.has_types,
-                                  threads=True).items():
+        for part, value in values(profile, types=labels and profile.has_types,
+                                  threads=labels).items():
             locations = stacks.get(part.stack)
             if locations is None:
                 # the innermost first
@@ -95,35 +70,20 @@ class _File:
                     of_frames[frame] for frame in reversed(places.frames(part.stack)))
                 if places.is_cut(part.stack):
                     locations += self.location(Place(CUT), 0)
-                stacks[part.stack] = locations = _bytes(1, locations)
-            set_ = of_stack[part.stack] if of_stack and part.stack >= 0 else 0
-            label = known.get((part.type, part.thread, set_))
+                stacks[part.stack] = locations = bytes_field(1, locations)
+            key = part.type, part.thread, of_samples.set_of(part.stack) if labels else 0
+            label = known.get(key)
             if label is None:
-                thread = stack_values.thread_name(profile, part.thread)
-                labels = {**{shortened(key): shortened(text) for key, text
-                             in profile.labels[set_].items()}, **(more or {}),
-                          **({"thread": thread} if thread else {})}
-                if part.thread in of_thread:
-                    labels["process"] = of_thread[part.thread]
-                if profile.has_types and part.type != stack_values.NONE:
-                    labels["type"] = type_names.shown(part.type).name
-                label = known[part.type, part.thread, set_] = b"".join(
-                    _bytes(3, _number(1, self._string(key))
-                           + _number(2, self._string(text)))
-                    for key, text in sorted(labels.items()))
+                label = known[key] = b"".join(
+                    bytes_field(3, number_field(1, self._string(key))
+                                + number_field(2, self._string(text)))
+                    for key, text in sorted(
+                        {**(more or {}), **(of_samples.of(part) if labels else {})
+                         }.items()))
             self._samples.append((locations, label))
-            for column, number in zip(self._columns, self._numbers(value, period)):
+            for column, number in zip(self._columns, self._sample_types.numbers(
+                    value, period)):
                 column.append(sign * number)
-
-    def _numbers(self, value: Value, period: float) -> Iterable[float]:
-        if self._has_allocations:
-            yield from (value.objects, value.bytes)
-        if self._has_lifetimes:
-            yield from (value.alive_objects, value.alive_bytes)
-        if self._has_time:
-            yield value.ticks
-        if self._has_seconds:
-            yield value.ticks * period
 
     def location(self, place: Place, line: int) -> bytes:
         """Its number; `line`: the executed one, 0: not known."""
@@ -131,11 +91,11 @@ class _File:
         found = self._locations.get(key)
         if found is None:
             number = len(self._locations) + 1
-            found = self._locations[key] = _varint(number)
-            self._tables += _bytes(
-                _LOCATION, _number(1, number) + _number(2, 1) + _bytes(
-                    4, _number(1, self._function(place))
-                    + _number(2, line or place.line)))
+            found = self._locations[key] = varint(number)
+            self._tables += bytes_field(
+                _LOCATION, number_field(1, number) + number_field(2, 1) + bytes_field(
+                    4, number_field(1, self._function(place))
+                    + number_field(2, line or place.line)))
         return found
 
     def _function(self, place: Place) -> int:
@@ -145,9 +105,10 @@ class _File:
             # A name that is the system's, too, it takes for mangled C++, of which it
             # drops a part
             name = self._string(_name(place) or "?")
-            self._tables += _bytes(
-                _FUNCTION, _number(1, found) + _number(2, name)
-                + _number(4, self._string(place.file)) + _number(5, place.line))
+            self._tables += bytes_field(
+                _FUNCTION, number_field(1, found) + number_field(2, name)
+                + number_field(4, self._string(place.file))
+                + number_field(5, place.line))
         return found
 
     def _string(self, text: str) -> int:
@@ -155,37 +116,37 @@ class _File:
 
     def write(self, out: BinaryIO) -> None:
         profile = self._profile
-        types = self._types()
-        head = b"".join(_bytes(_SAMPLE_TYPE, self._value_type(*type_))
+        types = self._sample_types.types
+        head = b"".join(bytes_field(_SAMPLE_TYPE, self._value_type(type_))
                         for type_ in types)
         # there are names, files and lines: pprof need not look for them
-        head += _bytes(_MAPPING, _number(1, 1) + _number(5, self._string(
+        head += bytes_field(_MAPPING, number_field(1, 1) + number_field(5, self._string(
             shortened(profile.command.partition(" ")[0]) or profile.interpreter))
-            + b"".join(_number(field, 1) for field in (7, 8, 9, 10)))
+            + b"".join(number_field(field, 1) for field in (7, 8, 9, 10)))
         if profile.start_time:
-            head += _number(_TIME, round(profile.start_time * 1e9))
-        head += _number(_DURATION, profile.end)
-        head += _bytes(_PERIOD_TYPE, self._value_type(
-            *("space", "bytes") if self._has_allocations else CPU[0]))
-        head += _number(_PERIOD, profile.interval if self._has_allocations
-                        else round(1e9 * tick_seconds(profile)))
-        head += _number(_DEFAULT, self._string(
-            types[1 if self._has_allocations else -1][0]))
+            head += number_field(_TIME, round(profile.start_time * 1e9))
+        head += number_field(_DURATION, profile.end)
+        period_type, period = self._sample_types.period(profile)
+        head += bytes_field(_PERIOD_TYPE, self._value_type(period_type))
+        head += number_field(_PERIOD, period)
+        head += number_field(_DEFAULT, self._string(
+            types[1 if self._sample_types.has_allocations else -1].name))
         for line in [shortened(profile.command, 1000), *remarks.of_run(profile)]:
             if line:
-                head += _number(_COMMENT, self._string(printable(line)))
+                head += number_field(_COMMENT, self._string(printable(line)))
         out.write(head)
         numbers = zip(*map(whole, self._columns))
         for (locations, label), row in zip(self._samples, numbers):
             if any(row):
-                out.write(_bytes(_SAMPLE, locations + _bytes(
-                    2, b"".join(map(_varint, row))) + label))
+                out.write(bytes_field(_SAMPLE, locations + bytes_field(
+                    2, b"".join(map(varint, row))) + label))
         out.write(self._tables)
         for text in self._strings:
-            out.write(_bytes(_STRING, text.encode("utf-8")))
+            out.write(text_field(_STRING, text))
 
-    def _value_type(self, type_: str, unit: str) -> bytes:
-        return _number(1, self._string(type_)) + _number(2, self._string(unit))
+    def _value_type(self, type_: SampleType) -> bytes:
+        return number_field(1, self._string(type_.name)) + number_field(
+            2, self._string(type_.unit))
 
 
 def _name(place: Place) -> str:
@@ -207,24 +168,3 @@ class _Locations(dict[Frame, bytes]):
         found = self[frame] = self._file.location(
             self._places.place(frame), frame.line)
         return found
-
-
-def _varint(number: int) -> bytes:
-    """Seven bits each, the lowest first; a negative one has 64 bits."""
-    if 0 <= number < 128:
-        return bytes((number,))
-    number %= 2**64
-    result = bytearray()
-    while number > 127:
-        result.append(number & 127 | 128)
-        number >>= 7
-    result.append(number)
-    return bytes(result)
-
-
-def _number(field: int, number: int) -> bytes:
-    return _varint(field << 3) + _varint(number)
-
-
-def _bytes(field: int, data: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(data)) + data

@@ -1,0 +1,24 @@
+"""What tells a profile from all others, and a program."""
+from __future__ import annotations
+
+import hashlib
+
+from vmprof_convert.model import Profile
+from vmprof_convert.printable import shortened
+
+
+def identity(profile: Profile, part: str = "") -> bytes:
+    """Sixteen bytes, the same each time: who gets a profile twice can tell.  `part`:
+    of what of it."""
+    return hashlib.blake2b(repr((
+        profile.run, profile.pid, profile.start_time, sorted(profile.settings.items()),
+        part)).encode(), digest_size=16).digest()
+
+
+def program_name(profile: Profile) -> str:
+    """Of the script, or of the module that it ran; empty: not known.  Without
+    arguments: one may be a secret."""
+    words = profile.command.split(" ")
+    if words[0] == "-m" and len(words) > 1:
+        return shortened(words[1])
+    return shortened(words[0].rpartition("/")[2].removesuffix(".py"))

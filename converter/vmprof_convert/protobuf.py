@@ -1,0 +1,78 @@
+"""Protocol Buffers' encoding: a message is a sequence of fields, each with its number
+and kind, which is a number (a varint), eight bytes, or bytes (text, or a message)."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+
+def varint(number: int) -> bytes:
+    """Seven bits each, the lowest first; a negative one has 64 bits."""
+    if 0 <= number < 128:
+        return bytes((number,))
+    number %= 2**64
+    result = bytearray()
+    while number > 127:
+        result.append(number & 127 | 128)
+        number >>= 7
+    result.append(number)
+    return bytes(result)
+
+
+def number_field(field: int, value: int) -> bytes:
+    return varint(field << 3) + varint(value)
+
+
+def fixed_field(field: int, value: int) -> bytes:
+    """Eight bytes, as readers expect them of some fields."""
+    return varint(field << 3 | 1) + (value % 2**64).to_bytes(8, "little")
+
+
+def packed_field(field: int, values: Iterable[int]) -> bytes:
+    """Numbers of a repeated field, together; none are no field."""
+    numbers = b"".join(map(varint, values))
+    return bytes_field(field, numbers) if numbers else b""
+
+
+def text_field(field: int, value: str) -> bytes:
+    return bytes_field(field, value.encode("utf-8"))
+
+
+def bytes_field(field: int, value: bytes) -> bytes:
+    """A message, or any bytes."""
+    return varint(field << 3 | 2) + varint(len(value)) + value
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Of a message.  Raises ValueError if it is none."""
+    position = 0
+    while position < len(data):
+        head, position = _read_varint(data, position)
+        kind = head & 7
+        if kind == 0:
+            value, position = _read_varint(data, position)
+            yield head >> 3, value
+            continue
+        if kind == 2:
+            length, position = _read_varint(data, position)
+        elif kind in (1, 5):
+            length = 8 if kind == 1 else 4
+        else:
+            raise ValueError("no field has kind %d" % kind)
+        end = position + length
+        if end > len(data):
+            raise ValueError("it is cut off")
+        yield head >> 3, data[position:end]
+        position = end
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    result = 0
+    for shift in range(0, 70, 7):
+        if position == len(data):
+            raise ValueError("it is cut off")
+        byte = data[position]
+        position += 1
+        result |= (byte & 127) << shift
+        if byte < 128:
+            return result, position
+    raise ValueError("a number has more than ten bytes")

@@ -1,0 +1,204 @@
+"""OTLP profiles, as the OpenTelemetry collector takes them: an
+ExportProfilesServiceRequest, of opentelemetry-proto's profiles v1development.
+
+Its layout is that of proto 1.11, of the collector v0.160.  Each sample type is a
+profile of its own there, and all share one dictionary, of whose tables the first
+element is empty: number 0 is nothing.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import BinaryIO, Union
+
+from vmprof_convert import remarks, stack_values
+from vmprof_convert.identity import identity, program_name
+from vmprof_convert.model import Profile
+from vmprof_convert.printable import printable
+from vmprof_convert.protobuf import (
+    bytes_field,
+    fixed_field,
+    number_field,
+    packed_field,
+    text_field,
+)
+from vmprof_convert.sample_types import Labels, SampleType, SampleTypes
+from vmprof_convert.stack_values import Place, Places, tick_seconds, values, whole
+
+#: of a resource: where samples come from
+Attributes = Mapping[str, Union[str, int]]
+
+#: fields of ProfilesDictionary
+_MAPPINGS, _LOCATIONS, _FUNCTIONS, _LINKS, _STRINGS, _ATTRIBUTES, _STACKS = range(1, 8)
+#: fields of Profile
+(_SAMPLE_TYPE, _SAMPLES, _TIME, _DURATION, _PERIOD_TYPE, _PERIOD,
+ _PROFILE_ID) = range(1, 8)
+_PROFILE_ATTRIBUTES = 11
+
+#: what OpenTelemetry has names for is called so
+_KEYS = {"thread": "thread.name"}
+_COMMENT = "pprof.profile.comment"
+_SCOPE = "vmprof-convert"
+
+
+def write(profile: Profile, out: BinaryIO,
+          resource: Attributes | None = None,
+          attributes: Attributes | None = None) -> list[str]:
+    """Not compressed.  `attributes`: of this profile.  Returns what is left out.
+    Raises ProfileError.
+
+    Written twice, a profile has the same ids, so that who gets it twice can tell.
+    """
+    stack_values.check_samples(profile)
+    if resource is None:
+        resource = _resource(profile)
+    request = _Request(profile, attributes or {})
+    out.write(request.message(resource))
+    return stack_values.left_out(profile)
+
+
+def _resource(profile: Profile) -> Attributes:
+    found: dict[str, str | int] = {
+        "service.name": program_name(profile) or "unknown_service",
+        "process.runtime.name": profile.interpreter}
+    if profile.pid:
+        found["process.pid"] = profile.pid
+    return found
+
+
+class _Table:
+    """Of a dictionary: each element once."""
+
+    def __init__(self, field: int, zero: bytes = b"") -> None:
+        self._field = field
+        self._numbers = {zero: 0}
+
+    def number(self, element: bytes) -> int:
+        return self._numbers.setdefault(element, len(self._numbers))
+
+    def message(self) -> bytes:
+        return b"".join(bytes_field(self._field, element) for element in self._numbers)
+
+
+class _Dictionary:
+    def __init__(self) -> None:
+        self._strings = _Table(_STRINGS)
+        self._functions = _Table(_FUNCTIONS)
+        self._locations = _Table(_LOCATIONS)
+        self._stacks = _Table(_STACKS)
+        self._attributes = _Table(_ATTRIBUTES)
+
+    def string(self, text: str) -> int:
+        return self._strings.number(text.encode("utf-8"))
+
+    def location(self, place: Place, line: int) -> int:
+        """`line`: the executed one, 0: not known."""
+        function = self._functions.number(
+            _set(1, self.string(place.text or "?")) + _set(3, self.string(place.file))
+            + _set(4, place.line))
+        return self._locations.number(bytes_field(
+            3, _set(1, function) + _set(2, line or place.line)))
+
+    def stack(self, locations: Iterable[int]) -> int:
+        """The innermost first."""
+        return self._stacks.number(packed_field(1, locations))
+
+    def attribute(self, key: str, value: bytes) -> int:
+        return self._attributes.number(
+            _set(1, self.string(key)) + bytes_field(2, value))
+
+    def key_value(self, key: str, value: str | int) -> bytes:
+        """A KeyValue.  The collector v0.160 overwrites a key that is not one of the
+        dictionary's strings."""
+        return bytes_field(2, _any(value)) + number_field(3, self.string(key))
+
+    def message(self) -> bytes:
+        return b"".join((
+            bytes_field(_MAPPINGS, b""), self._locations.message(),
+            self._functions.message(),
+            # who is strict wants as many bytes as real ones have
+            bytes_field(_LINKS, bytes_field(1, bytes(16)) + bytes_field(2, bytes(8))),
+            self._strings.message(), self._attributes.message(),
+            self._stacks.message()))
+
+
+class _Request:
+    def __init__(self, profile: Profile, attributes: Attributes) -> None:
+        self._profile = profile
+        self._attributes = attributes
+        self._types = SampleTypes(profile)
+        self._dictionary = _Dictionary()
+        #: of a stack and its attributes
+        self._samples: dict[tuple[int, tuple[int, ...]], list[float]] = {}
+        self._add_samples()
+
+    def _add_samples(self) -> None:
+        profile = self._profile
+        places, labels = Places(profile), Labels(profile)
+        period = 1e9 * tick_seconds(profile)
+        stacks: dict[int, int] = {}
+        for part, value in values(profile, types=profile.has_types,
+                                  threads=True).items():
+            stack = stacks.get(part.stack)
+            if stack is None:
+                stack = stacks[part.stack] = self._stack(places, part.stack)
+            attributes = tuple(
+                self._dictionary.attribute(_KEYS.get(key, key), _any(text))
+                for key, text in sorted(labels.of(part).items()))
+            numbers = self._types.numbers(value, period)
+            # two types may look the same
+            found = self._samples.get((stack, attributes))
+            self._samples[stack, attributes] = list(numbers) if found is None else [
+                sum(pair) for pair in zip(found, numbers)]
+
+    def _stack(self, places: Places, stack: int) -> int:
+        locations = [self._dictionary.location(places.place(frame), frame.line)
+                     for frame in reversed(places.frames(stack))]
+        if places.is_cut(stack):
+            locations.append(self._dictionary.location(places.of(stack)[0], 0))
+        return self._dictionary.stack(locations)
+
+    def message(self, resource: Attributes) -> bytes:
+        profiles = b"".join(
+            bytes_field(2, self._one(type_, whole(column)))
+            for type_, column in zip(self._types.types, zip(*self._samples.values())))
+        scope = bytes_field(1, text_field(1, _SCOPE)) + profiles
+        about = b"".join(bytes_field(1, self._dictionary.key_value(*pair))
+                         for pair in sorted(resource.items()))
+        return bytes_field(1, bytes_field(1, about) + bytes_field(2, scope)) + (
+            bytes_field(2, self._dictionary.message()))
+
+    def _one(self, type_: SampleType, column: list[int]) -> bytes:
+        profile = self._profile
+        period_type, period = self._types.period(profile)
+        attributes = [self._dictionary.attribute(key, _any(value))
+                      for key, value in sorted(self._attributes.items())]
+        comments = [bytes_field(1, _any(printable(line)))
+                    for line in remarks.of_run(profile) if line]
+        if comments:
+            attributes.append(self._dictionary.attribute(
+                _COMMENT, bytes_field(5, b"".join(comments))))
+        return b"".join((
+            bytes_field(_SAMPLE_TYPE, self._value_type(type_)),
+            *(bytes_field(_SAMPLES, _set(1, stack) + packed_field(2, attributes)
+                          + packed_field(4, (number,)))
+              for (stack, attributes), number in zip(self._samples, column) if number),
+            fixed_field(_TIME, 1000 * round(profile.start_time * 1e6)),
+            number_field(_DURATION, profile.end),
+            bytes_field(_PERIOD_TYPE, self._value_type(period_type)),
+            number_field(_PERIOD, period),
+            bytes_field(_PROFILE_ID, identity(profile, type_.name)),
+            packed_field(_PROFILE_ATTRIBUTES, attributes)))
+
+    def _value_type(self, type_: SampleType) -> bytes:
+        return _set(1, self._dictionary.string(type_.name)) + _set(
+            2, self._dictionary.string(type_.unit))
+
+
+def _set(field: int, number: int) -> bytes:
+    """0 is what a field is that isn't there."""
+    return number_field(field, number) if number else b""
+
+
+def _any(value: str | int) -> bytes:
+    """An AnyValue."""
+    return text_field(1, value) if isinstance(value, str) else number_field(3, value)

@@ -1,0 +1,184 @@
+"""A day's worth of windows, in some minutes: what arrives, and what was dropped and
+counted, is all that was sampled, although the service is killed and started again, its
+pusher is killed, and the engine is cut off meanwhile."""
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import otlp_request
+from conftest import PYPY, PyPy
+from engine_stand_in import StandIn, cut, status
+from vmprof_allocation.push_folder import MAX_WINDOWS
+
+pytestmark = pytest.mark.hard
+
+#: 24 hours have so many of 15 seconds
+WINDOWS = 24 * 3600 // 15
+EVERY = 0.05
+RUNS = 3
+#: in one iteration
+THINGS = 50
+
+SERVICE = """
+    import sys, time, vmprof_allocation
+    class Thing:
+        pass
+    def work(kept):
+        for i in range(%d):
+            kept.append(Thing())
+    def until(number):
+        # of each iteration, between which windows it ended
+        while pushing.number < number:
+            work([])
+            journal.write("%%d\\n" %% pushing.number)
+            time.sleep(0.005)
+    journal = open(sys.argv[2], "w", buffering=1)
+    pushing = vmprof_allocation.push(
+        "otlp+http://127.0.0.1:" + sys.argv[1], 1, every=%r, service="shop")
+    until(int(sys.argv[3]))
+    pushing.stop()
+""" % (THINGS, EVERY)
+
+
+class Engine:
+    """One that can be cut off."""
+
+    def __init__(self) -> None:
+        self._stand_in = StandIn()
+        self._stand_in.__enter__()
+        self.port = self._stand_in.port
+        self._taken = [self._stand_in.taken]
+
+    def cut_off(self) -> None:
+        if not self._stand_in.closing.is_set():
+            self._stand_in.__exit__()
+
+    def come_again(self) -> None:
+        self._stand_in = StandIn(status(503), cut, status(429), port=self.port)
+        self._stand_in.__enter__()
+        self._taken.append(self._stand_in.taken)
+
+    def windows(self) -> dict[int, dict[int, int]]:
+        """Things in each window of each process; one that came twice counts once."""
+        found: dict[int, dict[int, int]] = {}
+        seen: dict[bytes, int] = {}
+        for request in itertools.chain(*self._taken):
+            read = otlp_request.read(request.body)
+            one = read.types["alloc_objects"]
+            pid, number = read.resource["process.pid"], one.attributes["vmprof.window"]
+            assert isinstance(pid, int) and isinstance(number, int)
+            things = sum(sample.value for sample in one.samples
+                         if sample.attributes["type"] == "__main__.Thing")
+            assert seen.setdefault(one.id, things) == things
+            assert found.setdefault(pid, {}).setdefault(number, things) == things
+        assert len(seen) == sum(map(len, found.values()))
+        return found
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    found = Engine()
+    yield found
+    found.cut_off()
+
+
+def last_number(journal: Path) -> int:
+    lines = journal.read_text().split("\n")[:-1] if journal.exists() else []
+    return int(lines[-1]) if lines else 0
+
+
+def wait_for(journal: Path, number: int) -> None:
+    until = time.monotonic() + 600
+    while last_number(journal) < number:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def pusher_of(spools: Path) -> int:
+    folder, = spools.iterdir()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                command = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if command[-2:-1] == [os.fsencode(folder)]:
+                return int(name)
+    raise AssertionError("no pusher of %s" % folder)
+
+
+def test_a_day(pypy: PyPy, engine: Engine) -> None:
+    script = str(pypy.script(SERVICE, "shop.py"))
+    spools = Path(tempfile.mkdtemp())
+    pypy.environment["TMPDIR"] = str(spools)
+    each = WINDOWS // RUNS
+    journals, pids, errors = [], [], []
+    for run in range(RUNS):
+        journal = pypy.folder / ("journal%d" % run)
+        with (pypy.folder / ("errors%d" % run)).open("w+") as err:
+            service = subprocess.Popen(
+                [PYPY, script, str(engine.port), str(journal), str(each + 1)],
+                cwd=pypy.folder, env=pypy.environment, stderr=err)
+            wait_for(journal, each // 4)
+            engine.cut_off()
+            # longer than what may wait
+            wait_for(journal, each // 4 + MAX_WINDOWS * 3 // 2)
+            engine.come_again()
+            wait_for(journal, each * 2 // 3)
+            os.kill(pusher_of(spools), signal.SIGKILL)
+            if run == RUNS - 1:
+                assert service.wait(600) == 0
+            else:
+                wait_for(journal, each * 9 // 10)
+                service.kill()
+                service.wait()
+            until = time.monotonic() + 120
+            while list(spools.iterdir()):
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            err.seek(0)
+            errors.append(err.read())
+        journals.append(journal)
+        pids.append(service.pid)
+    spools.rmdir()
+    engine.cut_off()
+    windows = engine.windows()
+    assert windows.keys() == set(pids)
+    for pid, journal, said in zip(pids, journals, errors):
+        check(windows[pid], [int(line) for line in journal.read_text().split()], said,
+              was_killed=pid != pids[-1])
+
+
+def check(arrived: dict[int, int], journal: list[int], said: str, *,
+          was_killed: bool) -> None:
+    """`journal`: of each iteration, which window was written when it ended."""
+    last = max(arrived)
+    # the process may be killed between two windows
+    assert journal[-1] - was_killed <= last <= journal[-1] + 1
+    missing = set(range(1, last)) - arrived.keys()
+    # the pusher says it at the end, once more
+    dropped = int(re.findall(r"; (\d+) windows were dropped\n", said)[-1])
+    assert len(missing) == dropped > 0, said
+    assert len(arrived) > len(missing)
+    # of windows that arrived one after the other, all things are in one of them
+    total = len(journal) * THINGS
+    gone = sum(THINGS for number in journal if number in missing)
+    # of an iteration it is not known in which of two windows its things are
+    edges = 2 * THINGS * sum(number - 1 not in missing for number in missing)
+    if was_killed:
+        # a second, at most, is not on disk: a part of what is in the last ones
+        lost = sum(THINGS for number in journal if number >= last - 1)
+        assert total - gone - edges - lost <= sum(arrived.values()) <= (
+            total - gone + edges + THINGS)
+    else:
+        assert abs(total - gone - sum(arrived.values())) <= edges

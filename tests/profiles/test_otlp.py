@@ -1,0 +1,154 @@
+"""OTLP profiles, as the OpenTelemetry collector takes them."""
+from __future__ import annotations
+
+import collections
+import gzip
+import io
+from pathlib import Path
+
+import pytest
+
+import hostile_names
+import otlp_request
+from made_profiles import Log, jit
+from otlp_request import Request
+from stack_files import a_heap, label, labelled_log
+from vmprof_convert import cli, readers
+from vmprof_convert.model import Profile
+from vmprof_convert.summary import FUNCTION, TYPE, Choice, Figures, summarize
+from vmprof_convert.writers import otlp
+
+
+def written(profile: Profile,
+            attributes: dict[str, str | int] | None = None) -> Request:
+    out = io.BytesIO()
+    otlp.write(profile, out, attributes)
+    return otlp_request.read(out.getvalue())
+
+
+def figures(own: Figures) -> dict[str, float]:
+    return {"alloc_space": own.bytes().value, "alloc_objects": own.objects().value,
+            "inuse_space": own.bytes("alive").value,
+            "inuse_objects": own.objects("alive").value}
+
+
+def test_each_function_s_bytes_and_objects() -> None:
+    profile = a_heap()
+    heap = summarize(profile, choice=Choice((FUNCTION, TYPE)))
+    request = written(profile)
+    assert {name: one.unit for name, one in request.types.items()} == {
+        "alloc_objects": "count", "alloc_space": "bytes",
+        "inuse_objects": "count", "inuse_space": "bytes"}
+    rows = {(label(row.function), row.subject.type.name): row.own
+            for row in heap.rows
+            if row.subject.type is not None and row.own.sum().samples}
+    for name, one in request.types.items():
+        sums: dict[tuple[str, str], int] = collections.defaultdict(int)
+        for sample in one.samples:
+            assert sample.attributes["thread.name"] == "MainThread"
+            sums[sample.stack[-1][0], sample.attributes["type"]] += sample.value
+        assert sums.keys() <= rows.keys() and len(rows) == 9
+        for key, own in rows.items():
+            assert sums[key] == pytest.approx(
+                figures(own)[name], abs=len(one.samples))
+    assert request.types["alloc_space"].sum == pytest.approx(heap.bytes.value, abs=0.5)
+
+
+def test_what_is_not_in_use_is_no_sample() -> None:
+    request = written(a_heap())
+    in_use = request.types["inuse_space"].samples
+    assert all(sample.value for sample in in_use)
+    assert 0 < len(in_use) < len(request.types["alloc_space"].samples)
+
+
+def test_labels_lines_and_time_samples() -> None:
+    request = written(readers.read_bytes(labelled_log().data()))
+    assert {name: one.sum for name, one in request.types.items()} == {
+        "alloc_objects": 4, "alloc_space": 190_000, "samples": 2, "cpu": 20_000_000}
+    assert [(sample.stack, sample.attributes["thread.name"], sample.value)
+            for sample in request.types["alloc_space"].samples
+            if sample.attributes["thread.name"] != "MainThread"] == [
+        ((("main (main.py:1)", "/srv/app/main.py", 1),
+          ("work (work.py:11)", "/srv/app/work.py", 11)), "worker;1", 40_000)]
+
+
+def test_when_it_was() -> None:
+    log = Log()
+    log.settings(interval=4096)
+    log.allocation([log.function("f")], size=24, time=3_000_000_000)
+    profile = readers.read_bytes(log.data())
+    profile.start_time = 1_700_000_000.25
+    one = written(profile).types["alloc_space"]
+    assert (one.start, one.period) == (1_700_000_000_250_000_000, 4096)
+    assert one.duration == profile.end > 0
+
+
+def test_who_it_was() -> None:
+    request = written(a_heap(), {"service.name": "shop", "process.pid": 4711})
+    assert request.resource == {"service.name": "shop", "process.pid": 4711}
+
+
+def test_the_same_profile_has_the_same_ids_and_another_one_others() -> None:
+    def ids(pid: int) -> list[bytes]:
+        log = Log()
+        log.settings(pid=pid, run="r")
+        log.allocation([log.function("f")], size=24)
+        return [one.id for one in written(
+            readers.read_bytes(log.data())).types.values()]
+    assert ids(1) == ids(1)
+    assert not set(ids(1)) & set(ids(2))
+
+
+def test_frames_that_look_the_same_are_one() -> None:
+    """Interpreted and compiled code is one function, and one stack."""
+    log = Log(flags=4)
+    f = log.function("f")
+    log.settings()
+    log.allocation([f], size=24)
+    log.allocation([jit(f)], size=24)
+    sample, = written(readers.read_bytes(log.data())).types["alloc_objects"].samples
+    assert len(sample.stack) == 1
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = Log()
+    log.settings(pid=12, run="r")
+    log.command("/srv/worker.py --token=hidden")
+    log.allocation([log.function("f")], size=5000)
+    Path("app.vmprof").write_bytes(log.data())
+    assert cli.main(["app.vmprof", "--to", "otlp"]) == 0
+    data = gzip.decompress(Path("app.vmprof.otlp.pb.gz").read_bytes())
+    assert b"hidden" not in data
+    request = otlp_request.read(data)
+    assert request.resource == {"service.name": "worker", "process.pid": 12,
+                                "process.runtime.name": "pypy"}
+    assert cli.main(["app.vmprof", "-o", "app.otlp.pb"]) == 0
+    assert Path("app.otlp.pb").read_bytes() == data
+
+
+def test_names_are_data() -> None:
+    request = written(readers.read_bytes(hostile_names.log().data()))
+    assert all(name.isprintable() for one in request.types.values()
+               for sample in one.samples
+               for name in [*sample.attributes.values(),
+                            *(part for frame in sample.stack for part in frame[:2])])
+
+
+def test_comments_say_what_is_missing() -> None:
+    log = Log()
+    log.settings(ended="vmprof.disable()")
+    log.allocation([log.function("f")], size=24)
+    one = written(readers.read_bytes(log.data())).types["alloc_space"]
+    assert any("ends before the program did" in line
+               for line in one.attributes["pprof.profile.comment"])
+
+
+@pytest.mark.parametrize("command, name", [
+    ("/srv/my shop.py", "my"), ("shop.py a b", "shop"),
+    ("-m gunicorn -w 2", "gunicorn"),
+    ("-m", "-m"), ("", "unknown_service"), ("run\x1b[1m", "run?[1m")])
+def test_the_program_s_name(command: str, name: str) -> None:
+    profile = a_heap()
+    profile.command = command
+    assert written(profile).resource["service.name"] == name

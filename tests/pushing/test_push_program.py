@@ -1,0 +1,344 @@
+"""Programs whose profiles are pushed: what arrives, and what they notice of it."""
+from __future__ import annotations
+
+import glob
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import otlp_request
+from conftest import PYPY, PyPy
+from engine_stand_in import StandIn, status
+from otlp_request import Request
+
+#: all that the program allocates is sampled, and sums are exact
+EACH = ("--allocation-sampling", "1")
+
+LOOP = """
+    import sys, time
+    class Thing:
+        pass
+    def work():
+        return [Thing() for i in range(1000)]
+    end = time.monotonic() + float(sys.argv[1])
+    while time.monotonic() < end:
+        work()
+        time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def spools(pypy: PyPy) -> Iterator[Path]:
+    """Where folders of pushers are; at the end, none."""
+    folder = Path(tempfile.mkdtemp())
+    pypy.environment["TMPDIR"] = str(folder)
+    yield folder
+    until = time.monotonic() + 120
+    while list(folder.iterdir()):
+        assert time.monotonic() < until, glob.glob(str(folder / "*" / "*"))
+        time.sleep(0.05)
+    folder.rmdir()
+
+
+def arrived(engine: StandIn, spools: Path) -> list[Request]:
+    """All, when the pushers have ended."""
+    until = time.monotonic() + 120
+    while list(spools.iterdir()):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return [otlp_request.read(request.body) for request in engine.requests]
+
+
+def push(engine: StandIn, every: float = 0.3) -> list[str]:
+    return ["-m", "vmprof", "--push", "otlp+http://127.0.0.1:%d" % engine.port,
+            "--push-every", str(every)]
+
+
+def total(requests: list[Request], name: str = "alloc_space") -> int:
+    return sum(request.types[name].sum for request in requests)
+
+
+def test_windows_of_a_program(pypy: PyPy, spools: Path) -> None:
+    script = str(pypy.script(LOOP, "shop.py"))
+    with StandIn() as engine:
+        run = pypy.command(*push(engine), *EACH, script, "2")
+        assert (run.code, run.out, run.err) == (0, "", "")
+        requests = arrived(engine, spools)
+    assert len(requests) >= 3
+    pids = {request.resource["process.pid"] for request in requests}
+    assert len(pids) == 1
+    assert {request.resource["service.name"] for request in requests} == {"shop"}
+    for request in requests:
+        assert {"alloc_space", "alloc_objects"} <= set(request.types)
+    numbers = [next(iter(request.types.values())).attributes["vmprof.window"]
+               for request in requests]
+    assert sorted(numbers) == list(range(1, len(numbers) + 1))
+    functions = {sample.stack[-1][0] for request in requests
+                 for sample in request.types["alloc_space"].samples}
+    assert any("(shop.py:" in name for name in functions)
+
+
+def test_a_program_that_is_killed(pypy: PyPy, spools: Path) -> None:
+    """Its last window arrives, too."""
+    script = str(pypy.script(LOOP))
+    with StandIn() as engine:
+        program = subprocess.Popen([PYPY, *push(engine, 60), *EACH, script, "1000"],
+                                   cwd=pypy.folder, env=pypy.environment)
+        until = time.monotonic() + 60
+        while not any(os.path.getsize(path) > 50_000
+                      for path in glob.glob(str(spools / "*" / "*.vmprof"))):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+        request, = arrived(engine, spools)
+    assert request.resource["process.pid"] == program.pid
+    assert total([request]) > 0
+
+
+def test_forked_children_have_windows_of_their_own(pypy: PyPy, spools: Path) -> None:
+    script = pypy.script("import os, sys\n"
+                         "children = []\n"
+                         "for i in range(2):\n"
+                         "    child = os.fork()\n"
+                         "    if child == 0:\n"
+                         "        children = []\n"
+                         "        break\n"
+                         "    children.append(child)\n" + "\n".join(
+                             line[4:] for line in LOOP.split("\n")) +
+                         "for child in children:\n"
+                         "    assert os.waitpid(child, 0)[1] == 0\n"
+                         "print(*children)\n")
+    with StandIn() as engine:
+        run = pypy.command(*push(engine), *EACH, str(script), "2")
+        assert (run.code, run.err) == (0, "")
+        children = set(map(int, run.out.split("\n")[-2].split()))
+        requests = arrived(engine, spools)
+    by_pid: dict[object, list[Request]] = {}
+    for request in requests:
+        by_pid.setdefault(request.resource["process.pid"], []).append(request)
+    assert len(children) == 2 and children < by_pid.keys() and len(by_pid) == 3
+    for windows in by_pid.values():
+        assert len(windows) >= 3
+
+
+def test_many_children_that_begin_at_once(pypy: PyPy, spools: Path) -> None:
+    """A thread that is begun within a fork crashes in PyPy: not in one of these."""
+    script = pypy.script("""
+        import os
+        def work():
+            return [[i] for i in range(300_000)]
+        for i in range(40):
+            child = os.fork()
+            if child == 0:
+                work()
+                os._exit(7)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    """)
+    with StandIn() as engine:
+        run = pypy.command(*push(engine), "--allocation-sampling", "64k", str(script))
+        assert (run.code, run.out, run.err) == (0, "", "")
+        requests = arrived(engine, spools)
+    assert len({request.resource["process.pid"] for request in requests}) >= 40
+
+
+def test_the_collector_s_hooks_are_the_program_s(pypy: PyPy, spools: Path) -> None:
+    script = pypy.script("""
+        import gc, os
+        def minor(stats):
+            pass
+        def seen():
+            return [[i] for i in range(300_000)] and gc.hooks.on_gc_minor
+        if os.fork() == 0:
+            assert seen() is None       # ours came and went
+            gc.hooks.on_gc_minor = minor
+            if os.fork() == 0:
+                assert seen() is minor
+                os._exit(7)
+            assert seen() is minor
+            os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+        assert os.waitstatus_to_exitcode(os.wait()[1]) == 7
+        assert seen() is None
+    """)
+    with StandIn() as engine:
+        run = pypy.command(*push(engine), str(script))
+        assert (run.code, run.out, run.err) == (0, "", "")
+        arrived(engine, spools)
+
+
+def test_a_child_that_is_this_interpreter_anew(pypy: PyPy, spools: Path) -> None:
+    child = pypy.script(LOOP, "child.py")
+    script = pypy.script("import subprocess, sys\n"
+                         "kept = [bytearray(1000) for i in range(1000)]\n"
+                         "subprocess.run([sys.executable, %r, '1.5'], check=True)\n"
+                         % str(child))
+    with StandIn() as engine:
+        run = pypy.command(*push(engine), *EACH, str(script))
+        assert (run.code, run.out, run.err) == (0, "", "")
+        requests = arrived(engine, spools)
+    windows = [request for request in requests
+               if request.resource["service.name"] == "child"]
+    assert len(windows) >= 3
+
+
+def test_an_engine_that_is_away_does_not_hold_the_program(
+        pypy: PyPy, spools: Path) -> None:
+    with StandIn(*[status(503)] * 10_000) as engine:
+        run = pypy.command(*push(engine), str(pypy.script(LOOP)), "1")
+        assert (run.code, run.out) == (0, "")
+        arrived(engine, spools)
+
+
+def test_from_code(pypy: PyPy, spools: Path) -> None:
+    """What the GC counted between begin and end arrives, but for what comes between
+    two windows."""
+    with StandIn() as engine:
+        run = pypy.run("""
+            import sys, _thread, time
+            before = _thread._count()
+            import vmprof_allocation
+            assert "vmprof_allocation.pusher.sending" not in sys.modules
+            assert "vmprof_convert" not in sys.modules
+            assert _thread._count() == before
+            pushing = vmprof_allocation.push(
+                "otlp+http://127.0.0.1:%d", 1, every=60, service="s", version="7")
+            while _thread._count() != before + 1:
+                time.sleep(0.01)
+            class Thing:
+                pass
+            kept = [Thing() for i in range(100_000)]
+            pushing.stop()
+            pushing.stop()
+            while _thread._count() > before:
+                time.sleep(0.01)
+        """ % engine.port)
+        assert (run.code, run.out, run.err) == (0, "", "")
+        request, = arrived(engine, spools)
+    assert request.resource["service.name"] == "s"
+    assert request.resource["service.version"] == "7"
+    things = sum(sample.value for sample in request.types["alloc_objects"].samples
+                 if sample.attributes["type"] == "__main__.Thing")
+    assert things == 100_000
+
+
+def test_nobody_pushes_any_more(pypy: PyPy, spools: Path) -> None:
+    """The pusher can't be held by what the program does, and the program notices when
+    it is gone: here at once."""
+    with StandIn() as engine:
+        run = pypy.run("""
+            import os, time, vmprof_allocation
+            from vmprof_allocation import pushing
+            pushing._AWAY = 0.0
+            push = vmprof_allocation.push("otlp+http://127.0.0.1:%d", every=0.1)
+            os.rename(push.folder + "/settings.json", push.folder + "/gone")
+            while push._is_on:
+                kept = [bytearray(1000) for i in range(1000)]
+                time.sleep(0.01)
+            while os.path.exists(push.folder):
+                time.sleep(0.01)
+            vmprof_allocation.start("later.vmprof")
+            vmprof_allocation.stop()
+        """ % engine.port)
+        assert (run.code, run.out) == (0, "")
+        assert run.err == ("vmprof: the process that pushes is gone: sampling ends\n")
+
+
+@pytest.mark.parametrize("flags, said", [
+    (["--push", "http://localhost"], "says no known protocol"),
+    (["--push", "otlp+http://localhost", "-o", "x.vmprof"], "keeps none"),
+    (["--push", "otlp+http://localhost", "--view"], "keeps none"),
+    (["--push", "otlp+http://localhost", "--push-every", "0"], "not 0.05 to"),
+    (["--push-every", "5"], "needs --push"),
+])
+def test_requests_that_make_no_sense(pypy: PyPy, spools: Path, flags: list[str],
+                                     said: str) -> None:
+    run = pypy.command("-m", "vmprof", *flags, str(pypy.script("print(1)")))
+    assert (run.code, run.out) == (2, "")
+    assert run.err.startswith("vmprof: ") and run.err.count("\n") == 1
+    assert said in run.err
+
+
+def test_credentials_that_can_t_be_sent(pypy: PyPy, spools: Path) -> None:
+    run = pypy.command("-m", "vmprof", "--push", "otlp+http://localhost",
+                       str(pypy.script("print(1)")), VMPROF_PUSH_HEADERS="s3cr3t")
+    assert (run.code, run.out) == (2, "")
+    assert "VMPROF_PUSH_HEADERS" in run.err and "s3cr3t" not in run.err
+
+
+def test_nothing_is_lost_between_windows(stock_pypy: PyPy, spools: Path) -> None:
+    script = stock_pypy.script("""
+        import time
+        class Thing:
+            pass
+        def work(kept):
+            for i in range(10_000):
+                kept.append(Thing())
+        for i in range(30):
+            work([])
+            time.sleep(0.02)
+    """)
+    with StandIn() as engine:
+        run = stock_pypy.command(*push(engine, 0.05), *EACH, str(script))
+        assert (run.code, run.out, run.err) == (0, "", "")
+        requests = arrived(engine, spools)
+    assert len(requests) > 5
+    assert sum(sample.value for request in requests
+               for sample in request.types["alloc_objects"].samples
+               if sample.attributes["type"] == "__main__.Thing") == 300_000
+
+
+def test_what_earlier_windows_left_behind_is_in_use(
+        stock_pypy: PyPy, spools: Path) -> None:
+    """Each window says what is alive at its end, whenever that was made."""
+    script = stock_pypy.script("""
+        import gc, time
+        class Thing:
+            pass
+        kept = [Thing() for i in range(20_000)]
+        for i in range(10):
+            gc.collect()
+            time.sleep(0.1)
+        del kept[5_000:]
+        for i in range(10):
+            gc.collect()
+            time.sleep(0.1)
+    """)
+    with StandIn() as engine:
+        run = stock_pypy.command(*push(engine, 0.2), *EACH, str(script))
+        assert (run.code, run.out, run.err) == (0, "", "")
+        requests = arrived(engine, spools)
+
+    def things(name: str) -> list[int]:
+        return [sum(sample.value for sample in request.types[name].samples
+                    if sample.attributes["type"] == "__main__.Thing")
+                if name in request.types else 0 for request in sorted(
+                    requests, key=lambda request: next(iter(
+                        request.types.values())).attributes["vmprof.window"])]
+
+    assert sum(things("alloc_objects")) == 20_000
+    in_use = things("inuse_objects")
+    # at the end the interpreter may have dropped them
+    assert in_use[2] == 20_000 and in_use[-2] == 5_000, in_use
+    assert in_use == sorted(in_use[:3]) + sorted(in_use[3:], reverse=True)
+
+
+def test_a_folder_without_locks_is_refused(pypy: PyPy, spools: Path) -> None:
+    """What is there can't be told from what is still written."""
+    run = pypy.run("""
+        import errno, fcntl, os, vmprof_allocation
+        def flock(*_):
+            raise OSError(errno.ENOLCK, "No locks available")
+        fcntl.flock = flock
+        try:
+            vmprof_allocation.push("otlp+http://localhost")
+        except vmprof_allocation.AllocationSamplingError as error:
+            print(error)
+    """)
+    assert (run.code, run.err) == (0, "")
+    assert "knows no locks" in run.out and "TMPDIR" in run.out

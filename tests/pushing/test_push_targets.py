@@ -1,0 +1,98 @@
+"""What --push and push() understand, and what they say about the rest."""
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.pusher import credentials
+from vmprof_allocation.pusher.backoff import FIRST, LONGEST, Backoff
+from vmprof_allocation.pusher.target import Target, parse_every
+
+
+@pytest.mark.parametrize("url, path, shown", [
+    ("otlp+http://localhost:4318", "/v1development/profiles", "http://localhost:4318"),
+    ("otlp+https://example.org/tenant/", "/tenant/v1development/profiles",
+     "https://example.org"),
+    ("otlp+http://example.org/v1development/profiles", "/v1development/profiles",
+     "http://example.org"),
+    ("pyroscope+http://[::1]:4040", "/push.v1.PusherService/Push", "http://[::1]:4040"),
+    ("parca+https://example.org:7070/api", "/api/profiles/writeraw",
+     "https://example.org:7070"),
+])
+def test_addresses(url: str, path: str, shown: str) -> None:
+    target = Target(url)
+    assert (target.path, str(target)) == (path, shown)
+    assert url.startswith(target.protocol)
+    assert target.is_secure == ("https" in url)
+
+
+@pytest.mark.parametrize("url, said", [
+    ("http://localhost", "'http', which says no known protocol"),
+    ("otlp://localhost", "'otlp', which"), ("otlp+ftp://localhost", "'otlp+ftp'"),
+    ("jaeger+http://localhost", "'jaeger+http'"), ("", "''"), ("localhost:80", "'loc"),
+    ("otlp+http://", "names no host"), ("otlp+http://a b", "names no host"),
+    ("otlp+http://h\u00e4", "names no host"),
+    ("otlp+http://localhost:port", "not understood"),
+    ("otlp+http://localhost:99999", "not understood"),
+    ("otlp+http://me:s3cr3t@localhost", "a user or a password"),
+    ("otlp+http://s3cr3t@localhost", "a user or a password"),
+    ("otlp+http://localhost?key=s3cr3t", "behind its path"),
+    ("otlp+http://localhost/#s3cr3t", "behind its path"), (None, "is no text"),
+])
+def test_addresses_that_are_none(url: object, said: str) -> None:
+    with pytest.raises(AllocationSamplingError) as error:
+        Target(url)
+    assert said in str(error.value) and "s3cr3t" not in str(error.value)
+
+
+def test_seconds() -> None:
+    assert [parse_every(value) for value in (15, "0.05", "86400")] == [15, 0.05, 86400]
+
+
+@pytest.mark.parametrize("value", [
+    "", "soon", "0", "-1", "nan", "inf", "1e9", None, []])
+def test_seconds_that_are_none(value: object) -> None:
+    with pytest.raises(AllocationSamplingError, match=r"is not 0\.05 to 86400 seconds"):
+        parse_every(value)
+
+
+@pytest.mark.parametrize("text, said", [
+    ("s3cr3t", "is no header"), ("a b=s3cr3t", "is no header"),
+    ("=s3cr3t", "is no header"), ("x=s3cr3t%0d%0aHost: other", "characters"),
+    ("Host=s3cr3t", "not for you"), ("content-length=s3cr3t", "not for you"),
+])
+def test_headers_that_are_none(text: str, said: str) -> None:
+    with pytest.raises(AllocationSamplingError) as error:
+        credentials.read("otlp", {credentials.VARIABLE: text})
+    assert "s3cr3t" not in str(error.value)
+    assert said in str(error.value)
+
+
+def test_opentelemetry_s_headers_are_for_its_protocol() -> None:
+    environment = {credentials.OTLP_VARIABLE: "a=1"}
+    assert credentials.read("otlp", environment) == {"a": "1"}
+    assert credentials.read("parca", environment) == {}
+
+
+def test_waiting_grows_to_a_bound_and_is_spread_over_all_of_it() -> None:
+    def waits(seed: int) -> list[float]:
+        backoff = Backoff(15, random.Random(seed))
+        return [backoff.failed() for _ in range(12)]
+    runs = [waits(seed) for seed in range(500)]
+    for failures in range(12):
+        bound = min(LONGEST, FIRST * 2**failures)
+        seen = [run[failures] for run in runs]
+        assert min(seen) >= 0 and max(seen) <= bound
+        # of 500, none in a tenth of it: once in 10**22
+        assert min(seen) < bound / 10 and max(seen) > 9 * bound / 10
+
+
+def test_waiting_after_a_success_begins_anew() -> None:
+    backoff = Backoff(15)
+    for _ in range(100):
+        backoff.failed()
+    backoff.succeeded()
+    assert backoff.failed() <= FIRST
+    assert backoff.failed(7) >= 7

@@ -1,0 +1,486 @@
+"""The process that sends: what it does about engines that don't answer as they should,
+and about what lies in its folder."""
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import gzip
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+import otlp_request
+import protobuf_messages
+from engine_stand_in import (
+    Answer,
+    StandIn,
+    cut,
+    cut_later,
+    drip,
+    endless,
+    hang,
+    nonsense,
+    status,
+)
+from made_profiles import Log
+from vmprof_allocation.push_folder import LOCK, MAX_BYTES, MAX_WINDOWS, SETTINGS
+
+SECRET = "Bearer s3cr3t-t0k3n"
+
+
+def a_window(size: int = 5000, *, pid: int = 11, run: str = "r",
+             command: str = "/srv/shop.py --password=hidden") -> bytes:
+    log = Log()
+    log.settings(pid=pid, run=run)
+    log.command(command)
+    # of each allocated byte a sample: it is exact
+    log.allocation([log.function("main"), log.function("work")], size=size, interval=1)
+    return log.data()
+
+
+class Pusher:
+    """One, and its folder.  Somebody writes a window until finish()."""
+
+    def __init__(self, folder: Path, url: str, environment: dict[str, str],
+                 timeout: float) -> None:
+        self.folder = folder
+        folder.mkdir()
+        (folder / SETTINGS).write_text(json.dumps({
+            "url": url, "every": 0.1, "service": "shop", "version": "1.2",
+            "timeout": timeout, "quiet": 0.3, "drain": 3,
+            "owner": os.getpid()}))
+        self._held = os.open(folder / "1.vmprof", os.O_RDWR | os.O_CREAT)
+        fcntl.flock(self._held, fcntl.LOCK_EX)
+        self._command = [sys.executable, "-m", "vmprof_allocation.pusher", str(folder)]
+        self._environment = {**os.environ, **environment}
+        self.said: list[str] = []
+        self.count = 0
+
+    def add(self, data: bytes) -> None:
+        self.count += 1
+        new = self.folder / "new"
+        new.write_bytes(data)
+        # one after the other
+        os.utime(new, ns=(0, self.count * 1000))
+        new.rename(self.folder / ("11-%d.vmprof" % self.count))
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            self._command, env=self._environment, text=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def wait_for(self, text: str) -> str:
+        """Until it says this."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.append(line)
+            if text in line:
+                return line
+        raise AssertionError("%r ended, and said %r" % (self._command, self.said))
+
+    def wait_until_empty(self) -> None:
+        until = time.monotonic() + 120
+        while any(name.startswith("11-") for name in os.listdir(self.folder)):
+            assert time.monotonic() < until, os.listdir(self.folder)
+            time.sleep(0.02)
+
+    def finish(self) -> str:
+        """Nobody writes any more.  All that it said."""
+        os.unlink(self.folder / "1.vmprof")
+        os.close(self._held)
+        out, err = self.process.communicate(timeout=120)
+        self.said += err.splitlines(True)
+        assert (self.process.returncode, out) == (0, "")
+        assert not self.folder.exists()
+        text = "".join(self.said)
+        assert all(line.startswith("vmprof: ") for line in self.said), text
+        assert "s3cr3t" not in text and "Traceback" not in text
+        return text
+
+    def kill(self) -> None:
+        process = getattr(self, "process", None)
+        if process is not None and process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+class Pushers:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.all: list[Pusher] = []
+
+    def __call__(self, where: StandIn | int, *windows: bytes,
+                 protocol: str = "otlp+http", host: str = "127.0.0.1",
+                 timeout: float = 20, **environment: str) -> Pusher:
+        port = where.port if isinstance(where, StandIn) else where
+        pusher = Pusher(self._folder / ("spool%d" % len(self.all)),
+                        "%s://%s:%d" % (protocol, host, port), environment, timeout)
+        self.all.append(pusher)
+        for window in windows:
+            pusher.add(window)
+        pusher.start()
+        return pusher
+
+
+@pytest.fixture
+def pushers(tmp_path: Path) -> Iterator[Pushers]:
+    found = Pushers(tmp_path)
+    yield found
+    for pusher in found.all:
+        pusher.kill()
+
+
+def space(body: bytes) -> int:
+    return otlp_request.read(body).types["alloc_space"].sum
+
+
+def test_windows_arrive_in_order_and_are_removed(pushers: Pushers) -> None:
+    with StandIn() as engine:
+        pusher = pushers(engine, *map(a_window, (5000, 6000, 7000)))
+        engine.wait(3)
+        pusher.wait_until_empty()
+        pusher.add(a_window(8000))
+        engine.wait()
+        assert pusher.finish() == ""
+    assert [space(request.body) for request in engine.requests] == [
+        5000, 6000, 7000, 8000]
+    for number, request in enumerate(engine.requests, 1):
+        assert request.path == "/v1development/profiles"
+        assert request.headers["content-type"] == "application/x-protobuf"
+        found = otlp_request.read(request.body)
+        assert found.resource == {
+            "service.name": "shop", "service.version": "1.2", "process.pid": 11,
+            "process.runtime.name": "pypy", "host.name": socket.gethostname()}
+        assert {one.attributes["vmprof.window"] for one in found.types.values()} == {
+            number}
+        assert b"hidden" not in request.body
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_refused_until_it_is_there(pushers: Pushers) -> None:
+    port = free_port()
+    pusher = pushers(port, a_window())
+    assert pusher.wait_for("trying again") == (
+        "vmprof: can't push to http://127.0.0.1:%d: Connection refused; trying again\n"
+        % port)
+    with StandIn(port=port) as engine:
+        engine.wait()
+        pusher.wait_until_empty()
+        assert "takes profiles again\n" in pusher.finish()
+    assert len(pusher.said) == 2            # however often it tried
+
+
+@pytest.mark.parametrize("answer, why", [
+    (hang, "takes too long"), (drip, "takes too long"), (cut, "connection was cut"),
+    (nonsense, "is no HTTP"),
+    (status(500), "500 (Internal Server Error)"), (status(503), "503 (Serv"),
+    (status(429), "429 (Too Many Requests)"), (status(408), "408 (Request Timeout)"),
+], ids=["hanging", "dripping", "cut", "no_http", "500", "503",
+        "429", "408"])
+def test_is_sent_again_if_the_answer_is(pushers: Pushers, answer: Answer,
+                                        why: str) -> None:
+    with StandIn(answer, answer) as engine:
+        pusher = pushers(engine, a_window(),
+                         timeout=1 if answer in (hang, drip) else 20)
+        first, *_, last = engine.wait(3)
+        pusher.wait_until_empty()
+        text = pusher.finish()
+    assert first.body == last.body          # with the same ids
+    assert why in text and "takes profiles again" in text
+
+
+def test_it_comes_no_sooner_than_the_engine_asks(pushers: Pushers) -> None:
+    with StandIn(status(429, Retry_After="2")) as engine:
+        pusher = pushers(engine, a_window())
+        first, second = engine.wait(2)
+        assert second.time - first.time >= 2
+        pusher.wait_until_empty()
+        pusher.finish()
+
+
+@pytest.mark.parametrize("answer", [endless, cut_later])
+def test_what_is_behind_a_good_status_does_not_matter(pushers: Pushers,
+                                                      answer: Answer) -> None:
+    with StandIn(answer) as engine:
+        pusher = pushers(engine, a_window())
+        engine.wait()
+        pusher.wait_until_empty()
+        assert pusher.finish() == ""
+
+
+@pytest.mark.parametrize("number", [400, 401, 403, 404, 413])
+def test_what_the_engine_does_not_want_is_dropped_and_counted(
+        pushers: Pushers, number: int) -> None:
+    # who is wrong may repeat what it was sent
+    refusal = status(number, SECRET.encode() * 10)
+    with StandIn(refusal, refusal) as engine:
+        pusher = pushers(engine, *map(a_window, (5000, 6000, 7000)),
+                         VMPROF_PUSH_HEADERS="Authorization=" + SECRET)
+        requests = engine.wait(3)
+        pusher.wait_until_empty()
+        text = pusher.finish()
+    assert space(requests[2].body) == 7000
+    assert text.count("it answers %d (" % number) == 1
+    assert "takes profiles again; 2 windows were dropped\n" in text
+    assert text.endswith("; 2 windows were dropped\n")
+
+
+def test_a_redirect_to_elsewhere_gets_no_credentials(pushers: Pushers) -> None:
+    with StandIn() as elsewhere:
+        answers = [status(number, Location="http://127.0.0.1:%d/x" % elsewhere.port)
+                   for number in (301, 302, 307, 308)]
+        with StandIn(*answers) as engine:
+            pusher = pushers(engine, *[a_window()] * 5,
+                             VMPROF_PUSH_HEADERS="Authorization=" + SECRET)
+            engine.wait(5)
+            pusher.wait_until_empty()
+            text = pusher.finish()
+        assert elsewhere.requests == []
+    assert "it answers 307 (Temporary Redirect), which is not followed" in text
+    assert "4 windows were dropped" in text
+
+
+def test_what_was_rejected_in_part_is_said(pushers: Pushers) -> None:
+    # partial_success { rejected_profiles: 3 error_message: "no" }
+    answer = status(200, bytes((0x0a, 6, 0x08, 3, 0x12, 2)) + b"no")
+    with StandIn(answer) as engine:
+        pusher = pushers(engine, a_window())
+        engine.wait()
+        pusher.wait_until_empty()
+        assert "it rejected 3 profiles of a window" in pusher.finish()
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def secure(authority: trustme.CA, name: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(name).configure_cert(context)
+    return context
+
+
+def test_tls(pushers: Pushers, authority: trustme.CA, tmp_path: Path) -> None:
+    trusted = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(trusted))
+    with StandIn(secure=secure(authority, "localhost")) as engine:
+        pusher = pushers(engine, a_window(), protocol="otlp+https", host="localhost",
+                         SSL_CERT_FILE=str(trusted))
+        assert space(engine.wait()[0].body) == 5000
+        pusher.wait_until_empty()
+        assert pusher.finish() == ""
+
+
+@pytest.mark.parametrize("name, is_trusted", [
+    ("localhost", False), ("elsewhere.example.org", True)],
+    ids=["nobody_trusts_it", "of_another_host"])
+def test_a_wrong_certificate_gets_nothing(
+        pushers: Pushers, authority: trustme.CA, tmp_path: Path, name: str,
+        is_trusted: bool) -> None:
+    trusted = tmp_path / "ca.pem"
+    (authority if is_trusted else trustme.CA()).cert_pem.write_to_path(str(trusted))
+    with StandIn(secure=secure(authority, name)) as engine:
+        pusher = pushers(engine, a_window(), protocol="otlp+https", host="localhost",
+                         SSL_CERT_FILE=str(trusted),
+                         VMPROF_PUSH_HEADERS="Authorization=" + SECRET)
+        line = pusher.wait_for("trying again")
+        assert "https://localhost:%d: its certificate can't be trusted" % (
+            engine.port) in line
+        pusher.kill()
+        assert engine.requests == []
+
+
+def test_no_tls_where_it_should_be(pushers: Pushers) -> None:
+    with StandIn() as engine:
+        pusher = pushers(engine, a_window(), protocol="otlp+https", host="localhost")
+        assert "TLS" in pusher.wait_for("trying again")
+        pusher.kill()
+        assert engine.requests == []
+
+
+def test_headers_of_the_environment(pushers: Pushers) -> None:
+    with StandIn() as engine:
+        pusher = pushers(
+            engine, a_window(),
+            VMPROF_PUSH_HEADERS="X-Scope-OrgID=team%20a, Authorization=" + SECRET,
+            OTEL_EXPORTER_OTLP_HEADERS="x-other=1,X-Scope-OrgID=b")
+        request, = engine.wait()
+        with open("/proc/%d/cmdline" % pusher.process.pid) as file:
+            assert "s3cr3t" not in file.read()
+        for name in os.listdir(pusher.folder):
+            with contextlib.suppress(FileNotFoundError):
+                assert b"s3cr3t" not in (pusher.folder / name).read_bytes()
+        assert b"s3cr3t" not in request.body
+        assert (request.headers["x-scope-orgid"], request.headers["x-other"],
+                request.headers["authorization"]) == ("team a", "1", SECRET)
+        pusher.wait_until_empty()
+        pusher.finish()
+
+
+def test_headers_of_a_file_that_changes(pushers: Pushers, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("Authorization: first\n\n")
+    with StandIn() as engine:
+        pusher = pushers(engine, a_window(), VMPROF_PUSH_HEADERS_FILE=str(secret))
+        first, = engine.wait()
+        pusher.wait_until_empty()
+        secret.unlink()
+        pusher.add(a_window())
+        assert "VMPROF_PUSH_HEADERS_FILE names: No such file" in pusher.wait_for("push")
+        secret.write_text("Authorization: second\n")
+        second, = engine.wait()
+        pusher.wait_until_empty()
+        pusher.finish()
+    assert (first.headers["authorization"], second.headers["authorization"]) == (
+        "first", "second")
+
+
+def test_the_service_of_the_environment(pushers: Pushers) -> None:
+    with StandIn() as engine:
+        pusher = pushers(
+            engine, a_window(), OTEL_SERVICE_NAME="other", OTEL_RESOURCE_ATTRIBUTES=(
+                "service.version=2,deployment.environment=test%20bed,host.name=h"))
+        request, = engine.wait()
+        pusher.wait_until_empty()
+        pusher.finish()
+    found = otlp_request.read(request.body).resource
+    # what was asked for comes first
+    assert (found["service.name"], found["service.version"]) == ("shop", "1.2")
+    assert (found["deployment.environment"], found["host.name"]) == ("test bed", "h")
+
+
+def test_garbage_and_what_was_cut_off(pushers: Pushers) -> None:
+    whole = a_window()
+    empty = Log()
+    empty.settings(pid=11)
+    with StandIn() as engine:
+        pusher = pushers(engine, b"no profile at all", whole[:-1], empty.data(), b"",
+                         a_window(7000))
+        requests = engine.wait(2)
+        pusher.wait_for("can't be read")
+        pusher.finish()
+    assert [space(request.body) for request in requests] == [5000, 7000]
+
+
+def test_too_many_windows(pushers: Pushers) -> None:
+    port = free_port()
+    pusher = pushers(port, *[a_window(5000 + n) for n in range(MAX_WINDOWS + 20)])
+    pusher.wait_for("trying again")
+    with StandIn(port=port) as engine:
+        requests = engine.wait(MAX_WINDOWS)
+        pusher.wait_until_empty()
+        assert "; 20 windows were dropped\n" in pusher.finish()
+    # the newest stay
+    assert [space(request.body) for request in requests] == [
+        5020 + n for n in range(MAX_WINDOWS)]
+
+
+def test_too_many_bytes(pushers: Pushers) -> None:
+    """A file may have anything behind the profile's end."""
+    window = a_window().ljust(MAX_BYTES // 4, b"\0")
+    port = free_port()
+    pusher = pushers(port, *[window] * 6)
+    pusher.wait_for("trying again")
+    assert sum((pusher.folder / name).stat().st_size
+               for name in os.listdir(pusher.folder)) <= MAX_BYTES + 1000
+    with StandIn(port=port) as engine:
+        engine.wait(4)
+        pusher.wait_until_empty()
+        assert "; 2 windows were dropped\n" in pusher.finish()
+
+
+def test_the_end_does_not_wait_for_an_engine_that_is_away(pushers: Pushers) -> None:
+    pusher = pushers(free_port(), *[a_window()] * 3)
+    pusher.wait_for("trying again")
+    assert pusher.finish().endswith("; 3 windows were dropped\n")
+
+
+def test_there_is_one_pusher_of_a_folder(pushers: Pushers) -> None:
+    with StandIn() as engine:
+        pusher = pushers(engine, a_window())
+        engine.wait()
+        pusher.wait_until_empty()
+        assert subprocess.run([sys.executable, "-m", "vmprof_allocation.pusher",
+                               str(pusher.folder)], timeout=60).returncode == 0
+        assert (pusher.folder / LOCK).exists()
+        pusher.finish()
+
+
+def test_no_link_leads_out_of_the_folder(pushers: Pushers, tmp_path: Path) -> None:
+    other = tmp_path / "other.vmprof"
+    other.write_bytes(a_window(9999))
+    with StandIn() as engine:
+        pusher = pushers(engine)
+        (pusher.folder / "7.vmprof").symlink_to(other)
+        pusher.add(a_window())
+        request, = engine.wait()
+        pusher.wait_until_empty()
+        pusher.finish()
+    assert [space(one.body) for one in engine.requests] == [5000]
+    assert request and other.exists()
+
+
+def test_pyroscope(pushers: Pushers) -> None:
+    with StandIn(status(500)) as engine:
+        pusher = pushers(engine, a_window(), protocol="pyroscope+http")
+        again, request = engine.wait(2)
+        pusher.wait_until_empty()
+        pusher.finish()
+    assert request.path == "/push.v1.PusherService/Push"
+    assert request.headers["content-type"] == "application/proto"
+    assert again.body == request.body
+    series, = protobuf_messages.read("PushRequest", request.body)["series"]
+    assert {label["name"]: label["value"] for label in series["labels"]} == {
+        "__name__": "memory", "__delta__": "false", "process.runtime.name": "pypy",
+        "service_name": "shop", "version": "1.2", "pid": "11",
+        "host": socket.gethostname()}
+    sample, = series["samples"]
+    assert len(sample["id"]) == 36
+    check_pprof(sample["raw_profile"], has_labels=False)
+
+
+def test_parca(pushers: Pushers) -> None:
+    with StandIn() as engine:
+        pusher = pushers(engine, a_window(), protocol="parca+http")
+        request, = engine.wait()
+        pusher.wait_until_empty()
+        pusher.finish()
+    assert request.path == "/profiles/writeraw"
+    assert request.headers["content-type"] == "application/json"
+    found = json.loads(request.body)
+    assert found.keys() == {"series", "normalized"} and found["normalized"] is True
+    series, = found["series"]
+    assert series.keys() == {"labels", "samples"}
+    assert {label["name"]: label["value"] for label in series["labels"]["labels"]} == {
+        "__name__": "memory", "process_runtime_name": "pypy", "service_name": "shop",
+        "version": "1.2", "pid": "11", "host": socket.gethostname()}
+    sample, = series["samples"]
+    assert sample.keys() == {"rawProfile"}
+    check_pprof(base64.b64decode(sample["rawProfile"], validate=True), has_labels=True)
+
+
+def check_pprof(data: bytes, *, has_labels: bool) -> None:
+    found = protobuf_messages.read("Pprof", gzip.decompress(data))
+    strings = found["string_table"]
+    assert [(strings[type_["type"]], strings[type_["unit"]])
+            for type_ in found["sample_type"]] == [
+                ("alloc_objects", "count"), ("alloc_space", "bytes")]
+    assert [sample["value"] for sample in found["sample"]] == [[1, 5000]]
+    assert all(bool(sample["label"]) == has_labels for sample in found["sample"])
+    assert not any("hidden" in text for text in strings)

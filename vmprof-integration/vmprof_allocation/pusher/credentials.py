@@ -1,0 +1,66 @@
+"""Headers that say who we are: from the environment, or from a file that is read each
+time, so that a secret can be changed.  They are in no message, and in no profile."""
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from vmprof_allocation.errors import WrongValue
+
+#: name=value, several with commas; a value may have %20 and the like
+VARIABLE = "VMPROF_PUSH_HEADERS"
+#: OpenTelemetry's own, in the same form: for its protocol alone
+OTLP_VARIABLE = "OTEL_EXPORTER_OTLP_HEADERS"
+#: names a file of lines: Name: value
+FILE_VARIABLE = "VMPROF_PUSH_HEADERS_FILE"
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+#: what is ours to say
+_OURS = frozenset(("content-type", "content-encoding", "content-length", "host",
+                   "transfer-encoding", "connection"))
+_MAX_FILE = 65536
+
+
+def read(protocol: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Raises AllocationSamplingError, with no part of a value."""
+    found: dict[str, str] = {}
+    for variable in (OTLP_VARIABLE, VARIABLE):
+        if variable == OTLP_VARIABLE and protocol != "otlp":
+            continue
+        for pair in environment.get(variable, "").split(","):
+            name, equals, value = pair.partition("=")
+            if pair.strip():
+                _add(found, variable, name, unquote(value) if equals else None)
+    path = environment.get(FILE_VARIABLE, "")
+    if path:
+        for line in _lines(path):
+            name, colon, value = line.partition(":")
+            if line.strip():
+                _add(found, "the file of " + FILE_VARIABLE, name,
+                     value if colon else None)
+    return found
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MAX_FILE).decode("latin-1").splitlines()
+    except OSError as error:
+        raise WrongValue("can't read the file that %s names: %s"
+                         % (FILE_VARIABLE, error.strerror)) from None
+
+
+def _add(found: dict[str, str], where: str, name: str, value: str | None) -> None:
+    name, value = name.strip(), None if value is None else value.strip()
+    if value is None or not _NAME.fullmatch(name):
+        raise WrongValue("what %s holds is no header (its values are not shown): write "
+                         "a name and a value" % where)
+    if any(not " " <= c <= "~" for c in value):
+        raise WrongValue("%s: the value of the header %s has characters that no header "
+                         "may have" % (where, name))
+    if name.lower() in _OURS:
+        raise WrongValue("%s: the header %s is not for you to choose; leave it out"
+                         % (where, name))
+    found[name] = value
