@@ -109,6 +109,13 @@ class Running:
     def mappings(self) -> list[str]:
         return Path("/proc/%d/maps" % self.pid).read_text().splitlines()
 
+    def code(self) -> int:
+        """Bytes that may be written and run: the JIT's, and what attach maps, more than
+        80 KiB each time, until the library is there."""
+        sizes = [line.split()[0].split("-") for line in self.mappings()
+                 if line.split()[1] == "rwxp"]
+        return sum(int(end, 16) - int(start, 16) for start, end in sizes)
+
     def signals(self) -> list[str]:
         """Which are blocked, ignored and caught."""
         text = Path("/proc/%d/status" % self.pid).read_text()
