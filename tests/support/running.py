@@ -5,6 +5,7 @@ import ctypes
 import os
 import re
 import subprocess
+import tempfile
 import textwrap
 import threading
 from collections.abc import Iterator
@@ -125,7 +126,17 @@ class Running:
 @contextmanager
 def running(pypy: PyPy, source: str, *flags: str,
             interpreter: str = STOCK) -> Iterator[Running]:
-    """Start it, and wait until it is ready."""
+    """Start it, and wait until it is ready.  What killed commands leave goes, too."""
+    with tempfile.TemporaryDirectory() as folder:
+        # a socket's name is short
+        pypy.environment["TMPDIR"] = folder
+        with _running(pypy, source, flags, interpreter) as program:
+            yield program
+
+
+@contextmanager
+def _running(pypy: PyPy, source: str, flags: tuple[str, ...],
+             interpreter: str) -> Iterator[Running]:
     process = subprocess.Popen(
         [interpreter, *flags, "-u", "-c", textwrap.dedent(source)], cwd=pypy.folder,
         env=pypy.environment, text=True, stdin=subprocess.PIPE,
