@@ -5,6 +5,7 @@ import ctypes
 import os
 import re
 import subprocess
+import tempfile
 import textwrap
 import threading
 from collections.abc import Iterator
@@ -109,6 +110,13 @@ class Running:
     def mappings(self) -> list[str]:
         return Path("/proc/%d/maps" % self.pid).read_text().splitlines()
 
+    def code(self) -> int:
+        """Bytes that may be written and run: the JIT's, and what attach maps, more than
+        80 KiB each time, until the library is there."""
+        sizes = [line.split()[0].split("-") for line in self.mappings()
+                 if line.split()[1] == "rwxp"]
+        return sum(int(end, 16) - int(start, 16) for start, end in sizes)
+
     def signals(self) -> list[str]:
         """Which are blocked, ignored and caught."""
         text = Path("/proc/%d/status" % self.pid).read_text()
@@ -118,7 +126,17 @@ class Running:
 @contextmanager
 def running(pypy: PyPy, source: str, *flags: str,
             interpreter: str = STOCK) -> Iterator[Running]:
-    """Start it, and wait until it is ready."""
+    """Start it, and wait until it is ready.  What killed commands leave goes, too."""
+    with tempfile.TemporaryDirectory() as folder:
+        # a socket's name is short
+        pypy.environment["TMPDIR"] = folder
+        with _running(pypy, source, flags, interpreter) as program:
+            yield program
+
+
+@contextmanager
+def _running(pypy: PyPy, source: str, flags: tuple[str, ...],
+             interpreter: str) -> Iterator[Running]:
     process = subprocess.Popen(
         [interpreter, *flags, "-u", "-c", textwrap.dedent(source)], cwd=pypy.folder,
         env=pypy.environment, text=True, stdin=subprocess.PIPE,
