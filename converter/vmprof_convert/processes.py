@@ -112,12 +112,14 @@ def _labels(profiles: Sequence[Profile]) -> tuple[list[dict[str, str]], Sequence
     of_stack = array.array("i")
     if all(len(profile.labels) < 2 for profile in profiles):
         return sets, of_stack
+    indices = {frozenset[tuple[str, str]](): 0}
     for profile in profiles:
         known = []
         for labels in profile.labels:
-            if labels not in sets:
+            index = indices.setdefault(frozenset(labels.items()), len(sets))
+            if index == len(sets):
                 sets.append(labels)
-            known.append(sets.index(labels))
+            known.append(index)
         of_stack.extend([known[number] for number in profile.stack_labels]
                         if profile.stack_labels else [0] * len(profile.stacks))
     return sets, of_stack

@@ -256,7 +256,7 @@ def select(profile: Profile, selection: Selection) -> Profile:
                         carried.fate, carried.collected, carried.ended)):
                 samples.carry(*carried)
         samples.finish()
-        if not len(samples):
+        if not (len(samples) or samples.carried):
             raise ProfileError("none of the %d samples is of what was asked for: %s"
                                % (len(old), selection))
         profile = dataclasses.replace(profile, samples=samples)

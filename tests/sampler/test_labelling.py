@@ -214,17 +214,46 @@ def test_the_next_profile_of_a_run_knows_them(stock_pypy: PyPy) -> None:
 
 
 def test_more_sets_than_there_is_room_for(stock_pypy: PyPy) -> None:
+    """What has few values goes on telling something."""
     run = stock_pypy.sample(PROGRAM + """
     for number in range(12000):
-        with labels(k=number):
-            kept.append([None] * 500)
-            kept.clear()
-    with labels(k=5):
-        make(1)
+        with labels(endpoint="/%d" % (number % 3)):
+            with labels(k=number):
+                kept.append([None] * 500)
+                kept.clear()
+    with labels(endpoint="/0"):
+        with labels(k=0):
+            make(1)
+        with labels(k="new"):
+            make(10)
+        with labels(other="new"):
+            make(20)
     """, str(EXACT))
     found = made(run.profile())
-    assert len(found) > 9990 and found["[too many]"] == 12000 - (len(found) - 1)
-    assert found["5"] == 2
+    told = len(found) - 2       # and "[too many]", and none
+    assert 8900 < told < 9100 and found["0"] == 2 and found[""] == 20
+    assert found["[too many]"] == 12000 - told + 10
+    assert made(run.profile(), "endpoint") == {"/0": 4031, "/1": 4000, "/2": 4000}
+    assert made(run.profile(), "other")["[too many]"] == 20
+
+
+def test_more_than_a_kilobyte(stock_pypy: PyPy) -> None:
+    """It is said where something is missing, and nothing else is wrong."""
+    run = stock_pypy.sample(PROGRAM + """
+    long = {"l%d" % i: chr(0x1f600 + i) * 200 for i in range(4)}
+    with labels(k="short", **long):
+        make(1)
+    with labels(**{"%d" % i * 200: "v" for i in range(9)}):
+        make(2)
+    """, str(EXACT))
+    profile = run.profile()
+    assert made(profile)["short"] == 1
+    labels, = (labels for labels in profile.labels if "k" in labels)
+    for i in range(4):
+        value = labels["l%d" % i]
+        assert value.endswith("\u2026") and set(value[:-1]) == {chr(0x1f600 + i)}
+    assert all(value == "v" for labels in profile.labels[1:] if "k" not in labels
+               for value in labels.values())
 
 
 @pytest.mark.parametrize("value", ["é\x1f=\0\n", "x" * 1000, None])

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 MAX_VALUE = 200
 #: so many sets have a number, the empty one included: native/shared/recorder.h
 MAX_SETS = 10000
+#: of these, twice so many are for what there are too many of
+RESERVED = 500
 #: the values of a set more
 TOO_MANY = "[too many]"
+#: bytes of a set in UTF-8: native/shared/facts.h; and what ends a value that was cut
+MAX_BYTES = 1000
+CUT = "\u2026"
 #: between the pairs of a set, for the engine
 BETWEEN = "\x1f"
 
@@ -46,8 +51,9 @@ class labels:
         with vmprof_allocation.labels(endpoint="/users", tenant=tenant):
             answer()
 
-    Values become text, of 200 characters at most.  Ten thousand different sets are told
-    apart; of more, the values are ``[too many]``.  Harmless where nothing is sampled.
+    Values become text, of 200 characters at most, and of a kilobyte all together: what
+    is longer ends with an ellipsis.  Nine thousand different sets are told apart; of
+    more, the values given here are ``[too many]``.  Harmless where nothing is sampled.
     """
 
     __slots__ = ("_before", "_pairs")
@@ -67,8 +73,8 @@ class labels:
         self._set()
 
     def _set(self) -> None:
-        number = _number({**_sets[self._before], **{
-            _clean(key): _clean(str(value)) for key, value in self._pairs.items()}})
+        number = _number(_sets[self._before], {
+            _clean(key): _clean(str(value)) for key, value in self._pairs.items()})
         _present.set(number)
         _tell(number)
 
@@ -81,17 +87,26 @@ def _clean(text: str) -> str:
     return text[:MAX_VALUE].replace(BETWEEN, "?").replace("\0", "?")
 
 
-def _number(pairs: dict[str, str]) -> int:
-    key = tuple(sorted(pairs.items()))
-    number = _numbers.get(key)
-    if number is not None:
-        return number
+def _number(outer: dict[str, str], inner: dict[str, str]) -> int:
+    """Of a set; 0: there is no room for anything of it."""
+    for pairs, most in (
+            ({**outer, **inner}, MAX_SETS - 2 * RESERVED),
+            # the others may have few values, and go on telling something
+            ({**outer, **dict.fromkeys(inner, TOO_MANY)}, MAX_SETS - RESERVED),
+            (dict.fromkeys({**outer, **inner}, TOO_MANY), MAX_SETS)):
+        key = tuple(sorted(pairs.items()))
+        number = _numbers.get(key)
+        if number is None and len(_sets) < most:
+            number = _add(key, pairs)
+        if number is not None:
+            return number
+    return 0
+
+
+def _add(key: tuple[tuple[str, str], ...], pairs: dict[str, str]) -> int:
     with _lock:
-        if len(_sets) >= MAX_SETS - 1:
-            pairs = dict.fromkeys(pairs, TOO_MANY)
-            key = tuple(sorted(pairs.items()))
-        number = _numbers.get(key, 0)
-        if not number and len(_sets) < MAX_SETS:
+        number = _numbers.get(key)
+        if number is None:
             number = len(_sets)
             _sets.append(pairs)
             _natives.append(0)
@@ -104,9 +119,21 @@ def _number(pairs: dict[str, str]) -> int:
 
 def _define(number: int) -> None:
     assert _engine is not None
-    _natives[number] = _engine.define_label(BETWEEN.join(
-        "%s=%s" % (key.replace("=", "?"), value)
-        for key, value in _sets[number].items()))
+    _natives[number] = _engine.define_label(_text(_sets[number]))
+
+
+def _text(pairs: dict[str, str]) -> str:
+    """As PROFILE.rst has it."""
+    pairs = {key.replace("=", "?"): value for key, value in pairs.items()}
+    while True:
+        text = BETWEEN.join(map("=".join, pairs.items()))
+        if len(text.encode("utf-8", "replace")) <= MAX_BYTES:
+            return text
+        longest = max(pairs, key=lambda key: len(pairs[key]))
+        if len(pairs[longest]) < 2:
+            pairs = dict(list(pairs.items())[:-1])
+        else:
+            pairs[longest] = pairs[longest][:len(pairs[longest]) // 2] + CUT
 
 
 def _tell(number: int) -> None:

@@ -1,5 +1,6 @@
 """What the garbage collector found out, what the program said, and what the
-kernel counts: the blocks `facts`, `types`, `gc`, `marks`, `figures` and `names`.
+kernel counts: the blocks `facts`, `types`, `carried`, `gc`, `marks`, `figures`,
+`names` and `labels`.
 Their payloads are sequences of entries, of which each says how long it is, and
 what it is about."""
 from __future__ import annotations
@@ -82,6 +83,7 @@ class Facts:
         #: sets of labels, the first of them empty; index of each by the file's number
         self.labels: list[dict[str, str]] = [{}]
         self._label_sets: dict[int, int] = {}
+        self._label_indices: dict[frozenset[tuple[str, str]], int] = {frozenset(): 0}
         #: from which sample on which of them is that of the samples
         self.label_changes: collections.deque[tuple[int, int]] = collections.deque()
         #: in the block that is read: the last time, and the last key
@@ -93,6 +95,7 @@ class Facts:
         """What is read from now on is of another file."""
         self._types = {}
         self._label_sets = {}
+        self.label_changes.clear()
         self._time = self._number = 0
         self.begin, self.allocated = begin, allocated
 
@@ -243,9 +246,11 @@ class Facts:
                 pairs = (pair.partition("=") for pair in
                          _text(entry[2:]).split(_BETWEEN_LABELS))
                 labels = {key: value for key, _, value in pairs if key}
-                if labels not in self.labels:
+                index = self._label_indices.setdefault(
+                    frozenset(labels.items()), len(self.labels))
+                if index == len(self.labels):
                     self.labels.append(labels)
-                self._label_sets[number] = self.labels.index(labels)
+                self._label_sets[number] = index
             elif kind == _LABEL:
                 set_ = entry[2]
                 if set_ and set_ not in self._label_sets:

@@ -42,7 +42,7 @@ def write(profile: Profile, out: BinaryIO,
           progress: Callable[[int, int], None] | None = None) -> list[str]:
     """Returns what is left out.  Raises ProfileError."""
     stack_values.check_samples(profile)
-    if not any(profile.samples.size):
+    if not (any(profile.samples.size) or profile.samples.carried):
         raise ProfileError("has no allocation samples, and the page shows nothing else")
     _write(table.make(profile, progress), out)
     return stack_values.left_out(

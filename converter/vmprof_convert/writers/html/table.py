@@ -78,8 +78,10 @@ def make_diff(sides: Sides, names: tuple[str, str]) -> dict[str, Any]:
     notes = (remarks.of_run(sides.after) if sides.is_one_run else [
         "%s: %s" % (name, line) for name, profile in zip(names, both)
         for line in remarks.of_run(profile)])
-    # Bonferroni's correction, for all that is drawn
-    shown = len(table["parent"]) + len(table["frames"]) + len(table["types"])
+    # Bonferroni's correction, for all that can be drawn
+    shown = len(MEASURES) * (
+        len(table["parent"]) + len(table["frames"]) + len(table["types"])
+        + len(set(zip(table["node"], table["type"]))))
     return {
         "title": printable("from %s to %s" % names),
         "head": "what %s" % ("became of the run" if sides.is_one_run else "changed"),

@@ -151,7 +151,6 @@ static void forget_waiting(void)
     log.last_thread = log.last_interval = log.last_memory = 0;
 }
 
-/* Samples, objects, and what vmprof wrote: this is a whole member. */
 static void put_payload(int i)
 {
     struct facts_payload payload = facts_payload(i);
@@ -160,6 +159,7 @@ static void put_payload(int i)
         put_block(NULL, 0, payload.text, payload.size, payload.kind);
 }
 
+/* Samples, objects, and what vmprof wrote: this is a whole member. */
 static void flush(int64_t now, int with_totals)
 {
     int i;
