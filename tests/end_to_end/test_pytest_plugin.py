@@ -247,7 +247,8 @@ def test_z():
 """, "--allocations")
     assert "2 failed, 1 skipped" in done.out, done.out
     table = done.out.partition("allocations of 3 tests")[2]
-    assert len(re.findall(r"3\d\.\d ±.* MiB .*test_shop.py::test_[xyz]", table)) == 3
+    rows = r"(?:3[789]|4[012])\.\d ±.* MiB .*test_shop.py::test_[xyz]"
+    assert len(re.findall(rows, table)) == 3
 
 
 def test_no_warning_of_what_is_imported_already(project: PyPy) -> None:

@@ -191,7 +191,8 @@ def test_time_behind_the_end(path: Path) -> None:
 def test_rows_of_nothing(path: Path, by: str) -> None:
     assert refused(path, "--by", by).endswith(
         "argument --by: %r is nothing that a row can be of: write function, line, "
-        "file, module or type, or one of these and type, such as line,type" % by)
+        "file, module, type or label:KEY, or one of these and type, such as line,type"
+        % by)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

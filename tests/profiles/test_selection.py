@@ -111,7 +111,7 @@ def test_what_was_asked_for_is_said(path: Path) -> None:
     assert not any("counted" in line for line in found)
     assert as_json(path, "--file", "a*", "--time", "2..")["only"] == {
         "time": [2.0, None], "process": [], "thread": [], "function": [],
-        "file": ["a*"], "type": [], "fate": []}
+        "file": ["a*"], "type": [], "fate": [], "label": []}
 
 
 @pytest.mark.parametrize("options,expected", [

@@ -1,6 +1,7 @@
 """VIEWERS.rst, tried word by word: each of its commands of ours runs."""
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -21,6 +22,15 @@ def commands() -> list[str]:
     lines = re.findall(r"^    (vmprof-convert .*)$", PAGE.replace("\\\n", ""),
                        re.MULTILINE)
     return [re.split(r" [|]", line)[0] for line in lines]
+
+
+@pytest.fixture(autouse=True)
+def speedscope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as --view needs it; test_launch.py says what it is given."""
+    command = tmp_path / "speedscope"
+    command.write_text("#!/bin/sh\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
 
 
 @pytest.fixture

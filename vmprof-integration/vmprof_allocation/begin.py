@@ -17,8 +17,7 @@ from vmprof_allocation import profile_file
 from vmprof_allocation import session as _session
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.processes import Processes
-from vmprof_allocation.push_folder import EVERY
+from vmprof_allocation.processes import PUSH_EVERY, Processes
 from vmprof_allocation.settings import Limit, Settings
 
 # nothing that is not needed: see engines/base.py
@@ -80,7 +79,7 @@ def follow(run: str) -> None:
 
 
 def _is_pushed(profile: str) -> bool:
-    return os.path.exists(os.path.join(os.path.dirname(profile), EVERY))
+    return os.path.exists(os.path.join(os.path.dirname(profile), PUSH_EVERY))
 
 
 class _Run:
