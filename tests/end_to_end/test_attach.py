@@ -458,6 +458,7 @@ def test_what_the_process_says_of_itself(
     (errno.EACCES, "no permission to trace process 7 (ptrace)"),
     (errno.ESRCH, "process 7 has ended"),
     (errno.ENOEXEC, "process 7 has become another program"),
+    (errno.ENOSYS, "PTRACE_GET_SYSCALL_INFO, of Linux 5.3"),
     (errno.ENOMEM, "process 7 can't be attached to: Cannot allocate memory"),
 ])
 def test_what_an_errno_means(number: int, words: str) -> None:

@@ -20,16 +20,29 @@ CALLED = """
 """
 
 
-def test_a_process_is_made_to_load_a_library(tmp_path: Path) -> None:
-    """One that computes, and one that sleeps, 50 times each; its sleep is not cut
-    short, and what is no such process is left alone."""
+def trace(tmp_path: Path, case: str) -> None:
     harness = build(tmp_path, "tracer_harness", "attach/tracer.c", "attach/stub.c",
                     "attach/safe_place.c")
     library = tmp_path / "called.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, "-xc", "-"], text=True,
                    input=CALLED, check=True)
-    done = subprocess.run([harness, library], text=True, capture_output=True)
+    done = subprocess.run([harness, library, case], text=True, capture_output=True)
     assert (done.stdout, done.stderr) == ("ok\n", "")
+
+
+def test_a_process_is_made_to_load_a_library(tmp_path: Path) -> None:
+    """One that computes, and one that sleeps, 50 times each; its sleep is not cut
+    short, and what is no such process is left alone."""
+    trace(tmp_path, "often")
+
+
+def test_nothing_is_touched_where_the_kernel_tells_too_little(tmp_path: Path) -> None:
+    """Without PTRACE_GET_SYSCALL_INFO (before Linux 5.3, or in a sandbox)."""
+    trace(tmp_path, "no-syscall-info")
+
+
+def test_a_thread_keeps_its_registers_when_mmap_is_slow(tmp_path: Path) -> None:
+    trace(tmp_path, "slow-mmap")
 
 
 @pytest.mark.parametrize("sanitizer", [MEMORY, THREADS])

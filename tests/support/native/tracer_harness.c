@@ -1,28 +1,38 @@
 /* Attach to a child of this program's, which has its memory: so addresses are the same.
    Prints "ok", or what was wrong.
 
-   tracer_harness LIBRARY: one whose function `called` is called with the frame. */
+   tracer_harness LIBRARY CASE: the library's function `called` is called with the frame;
+   the case is one of those in main(). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/select.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tracer.h"
 
 #define TIMES 50
+/* longer than tracer.c waits for a step */
+#define SLOW_SECONDS 6
 
 /* what both see */
 static struct shared {
-    volatile int allocated, called, woken, is_ending;
+    volatile int allocated, called, woken, is_ending, delayed;
 } *shared;
 
 static void check(bool good, const char *what)
@@ -73,6 +83,109 @@ static struct tracer_request request_for(pid_t pid, const char *library)
     };
 }
 
+/* Of this thread, and those that it makes: what it answers to the system call `number`
+   whose argument `which` is `value`.  Returns what seccomp() did. */
+static int filter(int number, int which, uint32_t value, uint32_t answer, int flags)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                 offsetof(struct seccomp_data, args) + which * sizeof(uint64_t)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, answer),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    check(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no new privileges");
+    int result = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+    check(result >= 0, "seccomp");
+    return result;
+}
+
+/* Each mmap() of the tracer's takes long; then the kernel makes it. */
+static void *delay(void *listener)
+{
+    struct seccomp_notif asked;
+    for (;;) {
+        memset(&asked, 0, sizeof asked);
+        if (ioctl(*(int *)listener, SECCOMP_IOCTL_NOTIF_RECV, &asked) != 0)
+            continue;
+        sleep(SLOW_SECONDS);
+        shared->delayed++;
+        struct seccomp_notif_resp answer = {
+            .id = asked.id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
+        ioctl(*(int *)listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+    }
+    return NULL;
+}
+
+static bool is_unblocked(void)
+{
+    sigset_t mask;
+    sigprocmask(SIG_SETMASK, NULL, &mask);
+    return !sigismember(&mask, SIGTERM) && !sigismember(&mask, SIGUSR1);
+}
+
+/* One that waits; its status at the end is 0 if its signals are as they were. */
+static pid_t begin_waiting(bool is_slow)
+{
+    static int listener;
+    pthread_t thread;
+    memset(shared, 0, sizeof *shared);
+    pid_t pid = fork();
+    check(pid >= 0, "fork");
+    if (pid)
+        return pid;
+    if (is_slow) {
+        listener = filter(SYS_mmap, 2, PROT_READ | PROT_WRITE | PROT_EXEC,
+                          SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER);
+        check(pthread_create(&thread, NULL, delay, &listener) == 0, "pthread_create");
+    }
+    while (!shared->is_ending) {
+        struct timeval tenth = {.tv_usec = 100000};
+        if (select(0, NULL, NULL, NULL, &tenth) != 0)
+            shared->woken++;
+    }
+    _exit(is_unblocked() ? 0 : 1);
+}
+
+static void end_waiting(pid_t pid)
+{
+    int status;
+    usleep(300000);
+    shared->is_ending = 1;
+    check(waitpid(pid, &status, 0) == pid, "waitpid");
+    check(shared->woken == 0, "its sleep was interrupted");
+    check(status == 0, "its signals are blocked, or it was killed");
+}
+
+/* A kernel, or a sandbox, that does not say what a thread is stopped at. */
+static void trace_without_syscall_info(const char *library)
+{
+    pid_t pid = begin_waiting(false);
+    struct tracer_request request = request_for(pid, library);
+    filter(SYS_ptrace, 0, PTRACE_GET_SYSCALL_INFO, SECCOMP_RET_ERRNO | EIO, 0);
+    int error = tracer_enter(&request);
+    end_waiting(pid);
+    check(error == ENOSYS, "it is not said what is missing");
+    check(shared->called == 0 && shared->allocated == 0, "it was made to run something");
+}
+
+static void trace_slow_mmap(const char *library)
+{
+    pid_t pid = begin_waiting(true);
+    struct tracer_request request = request_for(pid, library);
+    int error = tracer_enter(&request);
+    if (error == 0)
+        check(tracer_leave() == 0, "tracer_leave");
+    for (int wait = 0; error == 0 && shared->called < 1 && wait < 10000; wait++)
+        usleep(1000);
+    end_waiting(pid);
+    check(error == 0 && shared->called == 1, "the thread");
+    check(shared->delayed == 1, "it was not slow");
+}
+
 static void trace(bool is_busy, const char *library)
 {
     int status;
@@ -103,12 +216,19 @@ static void trace(bool is_busy, const char *library)
 
 int main(int argc, char **argv)
 {
-    check(argc == 2, "usage: tracer_harness LIBRARY");
+    check(argc == 3, "usage: tracer_harness LIBRARY CASE");
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     check(shared != MAP_FAILED, "mmap");
-    trace(true, argv[1]);
-    trace(false, argv[1]);
+    if (strcmp(argv[2], "often") == 0) {
+        trace(true, argv[1]);
+        trace(false, argv[1]);
+    } else if (strcmp(argv[2], "no-syscall-info") == 0)
+        trace_without_syscall_info(argv[1]);
+    else if (strcmp(argv[2], "slow-mmap") == 0)
+        trace_slow_mmap(argv[1]);
+    else
+        check(false, "no such case");
     printf("ok\n");
     return 0;
 }

@@ -15,6 +15,7 @@ END = ""
 UNMAP, STOP = b"u", b"s"
 
 _JOB = struct.Struct("=qii")
+#: of the job, too: MAX_JOB in native/attach/agent.c
 _MAX_MESSAGE = 65536
 #: Linux's; it has no name in PyPy
 _SO_PEERCRED = 17
@@ -40,7 +41,7 @@ class Agent:
             self.close()
             raise AllocationSamplingError(
                 "can't make a socket in %s: %s; name another place with TMPDIR"
-                % (folder, e.strerror)) from None
+                % (folder, e.strerror or e)) from None
 
     def __enter__(self) -> Agent:
         return self
@@ -83,9 +84,16 @@ class Agent:
         return message[:1], message[1:]
 
     def send_job(self, seconds: float, begin: str, end: str) -> None:
-        """Two programs; the second one runs so many seconds behind the first."""
+        """Two programs; the second one runs so many seconds behind the first.  Raises
+        AllocationSamplingError if they are too long."""
         texts = [text.encode() + b"\0" for text in (begin, end)]
-        self.send(_JOB.pack(int(seconds * 1000), *map(len, texts)) + b"".join(texts))
+        job = _JOB.pack(int(seconds * 1000), *map(len, texts)) + b"".join(texts)
+        if len(job) > _MAX_MESSAGE:
+            raise AllocationSamplingError(
+                "what process %d is to run has %d bytes, and at most %d are possible; "
+                "write a shorter name for the output"
+                % (self._pid, len(job), _MAX_MESSAGE))
+        self.send(job)
 
     def send(self, message: bytes) -> None:
         assert self._connection is not None

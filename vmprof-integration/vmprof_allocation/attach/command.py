@@ -11,6 +11,7 @@ import tempfile
 import time
 from typing import NoReturn
 
+from vmprof_allocation import cli
 from vmprof_allocation.attach import programs
 from vmprof_allocation.attach.agent import (
     DONE,
@@ -25,7 +26,6 @@ from vmprof_allocation.attach.agent import (
 )
 from vmprof_allocation.attach.target import Target, check_here, refusal
 from vmprof_allocation.attach.tracer import AGENT, Tracer
-from vmprof_allocation.cli import Target as Interpreter
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.parsing import check_output, make_settings
 from vmprof_allocation.settings import Limit, Settings
@@ -126,7 +126,7 @@ def attach(target: Target, folder: str, settings: Settings, output: str,
     AllocationSamplingError.
     """
     tracer = Tracer()
-    knowledge = Interpreter().knowledge()
+    knowledge = cli.Target().knowledge()
     with Agent(target.pid, folder) as agent:
         for path in AGENT, folder:
             target.check_sees(path)

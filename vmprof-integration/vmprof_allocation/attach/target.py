@@ -219,6 +219,10 @@ def refusal(pid: int, number: int | None) -> str:
     if number == errno.ETIMEDOUT:
         return ("process %d did not stop in time (it may wait for a disk); nothing of "
                 "it was sampled" % pid)
+    if number == errno.ENOSYS:
+        return ("process %d was not touched: this kernel, or a sandbox, does not tell "
+                "what is needed (PTRACE_GET_SYSCALL_INFO, of Linux 5.3); start the "
+                "program with vmprof" % pid)
     return "process %d can't be attached to: %s; start it with vmprof" % (
         pid, os.strerror(number or 0))
 

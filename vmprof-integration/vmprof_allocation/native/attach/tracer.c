@@ -27,8 +27,9 @@
 #define STACK_SIZE 65536
 #define FRAME_SIZE ((sizeof(struct frame) + PAGE - 1) / PAGE * PAGE)
 #define MEMORY_SIZE (PAGE + FRAME_SIZE + STACK_SIZE)
-/* of a system call that is on its way: it waits for no other thread */
+/* until a thread stops, or has made what it was made to run */
 #define STEP_MILLISECONDS 5000
+#define NO_DEADLINE INT64_MAX
 /* a thread that waits in a system call is looked at this often */
 #define LOOK_MILLISECONDS 20
 #define SPINS 1000
@@ -94,12 +95,17 @@ static int signal_of(int status)
     return status >> 16 || number == SYSCALL_STOP ? 0 : number;
 }
 
+/* Of a stopped thread: kernels before 5.3 don't tell, nor do some sandboxes. */
+static bool get_info(struct __ptrace_syscall_info *info)
+{
+    return request(PTRACE_GET_SYSCALL_INFO, sizeof *info, (uintptr_t)info) > 0;
+}
+
 static bool is_entry(int status)
 {
     struct __ptrace_syscall_info info;
     return WSTOPSIG(status) == SYSCALL_STOP
-           && (request(PTRACE_GET_SYSCALL_INFO, sizeof info, (uintptr_t)&info) <= 0
-               || info.op != PTRACE_SYSCALL_INFO_EXIT);
+           && (!get_info(&info) || info.op != PTRACE_SYSCALL_INFO_EXIT);
 }
 
 static bool will_be_made_again(const struct user_regs_struct *registers)
@@ -185,10 +191,16 @@ static void let_go(int status, bool is_stopped)
 
 static int find_safe_place(int milliseconds)
 {
+    struct __ptrace_syscall_info info;
     int64_t deadline = now() + milliseconds, look;
     int status = 0, error;
     request(PTRACE_INTERRUPT, 0, 0);
     error = wait_for_stop(&status, now() + STEP_MILLISECONDS);
+    if (error == 0 && !get_info(&info)) {
+        /* where a system call that it is made to make ends could not be seen */
+        let_go(status, true);
+        return ENOSYS;
+    }
     while (error == 0) {
         if (is_safe(status))
             return 0;
@@ -210,9 +222,9 @@ static int find_safe_place(int milliseconds)
 }
 
 /* Until the exit of a system call whose next instruction is `behind`. */
-static int run_until(uint64_t behind, struct user_regs_struct *registers)
+static int run_until(uint64_t behind, struct user_regs_struct *registers,
+                     int64_t deadline)
 {
-    int64_t deadline = now() + STEP_MILLISECONDS;
     int status = 0;
     if (request(PTRACE_SYSCALL, 0, 0) < 0)
         return errno;
@@ -239,7 +251,8 @@ static int set(const struct user_regs_struct *registers, uint64_t mask)
 
 /* The stopped thread makes a system call, with the instruction that it made its own
    with.  Returns its result, or -errno.  Between its beginning and its end is the only
-   time when the thread is lost if this process is killed. */
+   time when the thread is lost if this process is killed, or goes away: so it waits,
+   however long that takes. */
 static int64_t call(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
     struct user_regs_struct registers = traced.registers;
@@ -254,7 +267,7 @@ static int64_t call(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
     registers.r9 = 0;
     int error = set(&registers, ALL_SIGNALS);
     if (error == 0)
-        error = run_until(traced.registers.rip, &registers);
+        error = run_until(traced.registers.rip, &registers, NO_DEADLINE);
     if (error == 0)
         error = set(&traced.resumed, traced.mask);
     return error ? -error : (int64_t)registers.rax;
@@ -364,7 +377,8 @@ static int run_stub(void)
     int error = set(&registers, ALL_SIGNALS);
     if (error)
         return error;
-    return run_until(traced.memory + (stub_marker - stub_begin), &registers);
+    return run_until(traced.memory + (stub_marker - stub_begin), &registers,
+                     now() + STEP_MILLISECONDS);
 }
 
 static int make_thread(const struct tracer_request *wanted)
@@ -403,7 +417,7 @@ int tracer_enter(const struct tracer_request *wanted)
     traced.pid = wanted->pid;
     traced.tid = wanted->tid;
     if (!xstate_fits())
-        return ENOSYS;
+        return ENOTSUP;
     /* without PTRACE_O_EXITKILL: it is to outlive this process */
     if (request(PTRACE_SEIZE, 0, PTRACE_O_TRACESYSGOOD) < 0)
         return errno;

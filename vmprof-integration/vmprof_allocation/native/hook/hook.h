@@ -128,11 +128,11 @@ void hook_set_interval(int64_t interval);
 void hook_unhook(void);
 
 /* The profile ends whole, and the next one begins, which goes to 'fd', with these
-   'settings', to which the clock is added.  Returns 0 or an errno.  Some knocks later
+   settings, to which the clock is added.  Returns 0 or an errno.  Some knocks later
    (a thread may be inside the GC), hook_rotated() says how that went: 0, or the
    errno for which the present profile goes on; -1: it did not come about yet.
    '*ended' is then the errno that ended the one before its time, or 0. */
-int hook_rotate(int fd, const char *settings);
+int hook_rotate(int fd, const char *next_settings);
 int hook_rotated(int *ended);
 /* If it did not come about, it won't.  Returns 1 then. */
 int hook_forget_rotation(void);

@@ -277,7 +277,7 @@ int run_follow(int fd, int64_t started, const char *settings)
     return error;
 }
 
-int run_rotate(int fd, const char *settings, int *ended)
+int run_rotate(int fd, const char *settings, int *error_before)
 {
     struct file_sink *other = file == files ? files + 1 : files;
     struct profile_log_next next;
@@ -312,7 +312,7 @@ int run_rotate(int fd, const char *settings, int *ended)
         follow_rotated(fd);
         if (follow_known_command() != NULL)
             recorder_named(0, follow_known_command());
-        *ended = next.ended;
+        *error_before = next.ended;
     }
     pthread_mutex_unlock(&ending);
     return error;

@@ -12,9 +12,9 @@ pid_t run_process(void);
 int run_follow(int fd, int64_t started, const char *settings);
 
 /* The profile ends whole, and the next one begins, which goes to 'fd'.  With the
-   GIL.  Returns 0, and '*ended' is the errno that ended the one before, or 0; or
-   an errno if this can't be: then it goes on. */
-int run_rotate(int fd, const char *settings, int *ended);
+   GIL.  Returns 0, and '*error_before' is the errno that ended the one before, or
+   0; or an errno if this can't be: then it goes on. */
+int run_rotate(int fd, const char *settings, int *error_before);
 
 /* Write the end of the profile, if it is this process's. */
 void run_end(void);

@@ -200,9 +200,9 @@ void hook_ask(int what, uint64_t address)
         knocks = 1;
 }
 
-int hook_rotate(int fd, const char *settings)
+int hook_rotate(int fd, const char *next_settings)
 {
-    char *copied_settings = strdup(settings);
+    char *copied_settings = strdup(next_settings);
 
     if (copied_settings == NULL)
         return ENOMEM;
