@@ -128,6 +128,88 @@ def test_forked_children_have_windows_of_their_own(pypy: PyPy, spools: Path) -> 
         assert len(windows) >= 3
 
 
+def test_no_two_windows_begin_with_the_same_gaps(pypy: PyPy, spools: Path) -> None:
+    """But those that go on from one another."""
+    with StandIn() as engine:
+        run = pypy.run("""
+            import os, time, vmprof_allocation
+            push = vmprof_allocation.push("otlp+http://127.0.0.1:%d", every=0.1)
+            seeds = [push._session.settings.seed]
+            def seed():
+                while push.number < 1:
+                    kept = [bytearray(1000) for i in range(1000)]
+                    time.sleep(0.01)
+                return push._session.settings.seed
+            for i in range(2):
+                read, write = os.pipe()
+                child = os.fork()
+                if child == 0:
+                    os.write(write, b"%%d" %% seed())
+                    push.stop()
+                    os._exit(0)
+                os.close(write)
+                assert os.waitpid(child, 0)[1] == 0
+                seeds.append(int(os.read(read, 100)))
+                os.close(read)
+            push.stop()
+            assert len(set(seeds)) == 3, seeds
+            assert all(0 <= seed < 2 ** 64 for seed in seeds), seeds
+        """ % engine.port)
+        assert (run.code, run.out, run.err) == (0, "", "")
+        arrived(engine, spools)
+
+
+def test_a_child_that_is_forked_amidst_holds_no_window(stock_pypy: PyPy) -> None:
+    """What is locked is not sent."""
+    run = stock_pypy.run("""
+        import fcntl, os, vmprof_allocation
+        from vmprof_allocation import rotation
+        read, write = os.pipe()
+        class Forked(rotation.ProfileFile):
+            def open(self):
+                super().open()
+                if not os.fork():
+                    os.close(write)
+                    os.read(read, 1)
+                    os._exit(0)
+        windows = ["app.vmprof", "app.w2.vmprof", "app.w3.vmprof"]
+        session = vmprof_allocation.start(windows[0])
+        rotation.ProfileFile, kept = Forked, rotation.ProfileFile
+        session.rotate(windows[1])
+        rotation.ProfileFile = kept
+        session.rotate(windows[2])
+        session.stop()
+        for window in windows:
+            with open(window) as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        os.close(write)
+        os.wait()
+    """)
+    assert (run.code, run.out, run.err) == (0, "", "")
+
+
+def test_sampling_ends_if_pushing_can_t_begin(pypy: PyPy, spools: Path) -> None:
+    with StandIn() as engine:
+        run = pypy.run("""
+            import vmprof_allocation
+            from vmprof_allocation import pushing, session
+            def fail(*_):
+                raise RuntimeError("no")
+            for owner, name in (pushing, "_read_every"), (pushing.Pushing, "_start"):
+                kept = getattr(owner, name)
+                setattr(owner, name, fail)
+                try:
+                    vmprof_allocation.push("otlp+http://127.0.0.1:%d")
+                except RuntimeError:
+                    print("refused", session._running)
+                setattr(owner, name, kept)
+            vmprof_allocation.start("later.vmprof")
+            vmprof_allocation.stop()
+        """ % engine.port)
+        assert (run.code, run.out, run.err) == (0, "refused []\n" * 2, "")
+        arrived(engine, spools)
+
+
 def test_many_children_that_begin_at_once(pypy: PyPy, spools: Path) -> None:
     """A thread that is begun within a fork crashes in PyPy: not in one of these."""
     script = pypy.script("""

@@ -71,10 +71,10 @@ def follow(run: str) -> None:
             session = _session.Session(settings, path, processes)
             session.start(engine)
             if _is_pushed(path):
-                from vmprof_allocation.pushing import Pushing
-                Pushing(session, processes).begin()
+                from vmprof_allocation.pushing import push
+                push(session, processes)
     except Exception:
-        if path is not None:
+        if path is not None and os.path.exists(path):
             os.unlink(path)
 
 

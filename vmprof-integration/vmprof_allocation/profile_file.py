@@ -129,8 +129,15 @@ class ProfileFile:
                 % self.path)
 
     def close(self) -> None:
-        if self.is_ours():
-            os.close(self.fd)
+        if not self.is_ours():
+            return
+        import fcntl
+        try:
+            # a child that was forked meanwhile has it open, and would hold the lock
+            fcntl.flock(self.fd, fcntl.LOCK_UN)
+        except OSError:
+            pass                # not all file systems can
+        os.close(self.fd)
 
     def discard(self, *, always: bool = False) -> None:
         """Remove the file of a run that did not begin, if it is new."""

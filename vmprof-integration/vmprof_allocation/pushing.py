@@ -12,7 +12,7 @@ from time import monotonic, sleep
 
 from vmprof_allocation.after_fork import after_fork
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.processes import Processes
+from vmprof_allocation.processes import MAX_SEED, Processes
 from vmprof_allocation.push_folder import (
     DROPPED,
     EVERY,
@@ -49,8 +49,18 @@ def begin(settings: Settings, processes: Processes,
     """Raises AllocationSamplingError."""
     session = Session(settings, window(processes, 1), processes)
     session.start(engine)
-    pushing = Pushing(session, processes, 1)
-    pushing.begin()
+    return push(session, processes, 1)
+
+
+def push(session: Session, processes: Processes, number: int = 0) -> Pushing:
+    """As Pushing(); `session` ends if that can't be."""
+    pushing = None
+    try:
+        pushing = Pushing(session, processes, number)
+        pushing.begin()
+    except BaseException:
+        (pushing or session).stop()
+        raise
     return pushing
 
 
@@ -168,6 +178,7 @@ class Pushing:
                         return
         except Exception as error:
             self._is_on = False
+            _unlink(self._processes.first)
             _say("sampling ends, and nothing is pushed any more: %r" % error)
 
     def _next(self) -> None:
@@ -206,10 +217,17 @@ class Pushing:
             self._finish()
         finally:
             if self._session is None:
-                begun = Session(self._settings, following, self._processes)
+                begun = Session(self._settings.with_seed(self._seed()), following,
+                                self._processes)
                 begun.start(engine)
                 self._session = begun
                 self._number += 1
+
+    def _seed(self) -> int:
+        """Of a window that does not go on from the one before: two that began alike
+        would choose the same bytes, whatever process they are of."""
+        # of numbers: the same in each process
+        return hash((self._settings.seed, self._pid, self._number + 1)) & MAX_SEED
 
     def _finish(self) -> None:
         """The present window ends.  Raises AllocationSamplingError if it is not

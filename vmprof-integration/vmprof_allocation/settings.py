@@ -53,3 +53,8 @@ class Settings:
         self.in_memory = in_memory
         #: children, where the engine can: see processes.py
         self.follow = follow
+
+    def with_seed(self, seed: int) -> Settings:
+        """The same, for another run."""
+        return Settings(self.interval, seed, self.gaps, self.period, self.memory,
+                        self.limit, self.lifetimes, self.in_memory, self.follow)

@@ -53,6 +53,8 @@ class Pusher:
         self._said = ""
 
     def run(self) -> None:
+        if self._spool.drop_fatal():
+            say("a window ended the process that pushes, and is dropped")
         has_begun, since = False, time.monotonic()
         draining: float | None = None
         while True:
@@ -115,18 +117,23 @@ class Pusher:
         try:
             if window.size > MAX_WINDOW:
                 raise ProfileError("it is larger than %d MiB" % (MAX_WINDOW >> 20))
-            profile = readers.read(window.path, salvage=True)
-            if not (len(profile.samples) or profile.samples.carried):
-                self._spool.remove(window.path)
-                return None
-            body = MAKE[self._target.protocol](profile, self._service, window.number)
-        except (ProfileError, OSError, MemoryError) as error:
+            with self._spool.read(window):
+                body = self._body_of(window)
+        except Exception as error:
             self._spool.drop(window)
-            self._say_once("a window can't be read, and is dropped: %s" % (
-                str(error) or "it takes too much memory"))
+            self._say_once("a window can't be read, and is dropped: %s" % _why(error))
+            return None
+        if body is None:
+            self._spool.remove(window.path)
             return None
         self._body = window.path, body
         return body
+
+    def _body_of(self, window: Window) -> Body | None:
+        profile = readers.read(window.path, salvage=True)
+        if not (len(profile.samples) or profile.samples.carried):
+            return None
+        return MAKE[self._target.protocol](profile, self._service, window.number)
 
     def _say_once(self, text: str) -> None:
         if text != self._said:
@@ -143,6 +150,15 @@ class Pusher:
             say("%d windows were pushed to %s%s" % (
                 self._sent, self._target, losses))
         self._spool.clear()
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "it takes too much memory"
+    if isinstance(error, (ProfileError, OSError)):
+        return str(error)
+    # ours, and not what it says, which may hold a header
+    return "there was a %s" % type(error).__name__
 
 
 def say(text: str) -> None:

@@ -59,7 +59,7 @@ def send(target: Target, body: Body, secret: dict[str, str],
                        % (error.reason or "the connection was cut"))
     except socket.gaierror:
         return Outcome(False, "its name is not known")
-    except TimeoutError:
+    except (TimeoutError, socket.timeout):      # two things before Python 3.10
         return Outcome(False, "it takes too long to answer")
     except OSError as error:
         return Outcome(False, error.strerror or "the connection was cut")

@@ -28,6 +28,8 @@ MAX_WINDOW = 8 * 2**20
 _BEGINNING = 60.0
 #: how many we have dropped
 _OURS = "pusher" + DROPPED
+#: how often the window was begun to be read that is being read, and its name
+_READ = "read"
 _NUMBERED = re.compile(r"\d+-(\d+)%s" % re.escape(SUFFIX), re.ASCII)
 
 _OF_PROCESS = re.compile(r"(\d{1,9})%s" % re.escape(SUFFIX), re.ASCII)
@@ -49,8 +51,12 @@ class Window(NamedTuple):
 class Spool:
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        #: somebody writes a window
+        #: somebody writes a window, or will
         self.is_used = False
+        #: windows that this and a pusher before it dropped
+        self._dropped = _count(os.path.join(folder, _OURS))
+        #: what was being read when the pusher before this one ended
+        self._suspect = ""
 
     def scan(self) -> list[Window]:
         """Those that have ended, the oldest first, within the bounds."""
@@ -90,7 +96,10 @@ class Spool:
     def _look_at_empty(self, path: str, seconds: float) -> None:
         match = _OF_PROCESS.fullmatch(os.path.basename(path))
         if match:
-            if not is_there(int(match[1])):
+            # between two windows it may hold none
+            if is_there(int(match[1])):
+                self.is_used = True
+            else:
                 self.remove(path)
         elif seconds > _BEGINNING:
             self.remove(path)
@@ -113,10 +122,44 @@ class Spool:
 
     def drop(self, window: Window) -> None:
         if self.remove(window.path):
-            path = os.path.join(self.folder, _OURS)
-            count = _count(path) + 1
-            with open(path, "w", encoding="ascii") as file:
-                file.write(str(count))
+            self._dropped += 1
+            self._note(_OURS, str(self._dropped))
+
+    def _note(self, name: str, text: str) -> None:
+        """For a pusher that comes after us."""
+        # a disk may be full: then it won't know
+        with contextlib.suppress(OSError), open(
+                os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    @contextlib.contextmanager
+    def read(self, window: Window) -> Iterator[None]:
+        """While that is so, it may be our end: see drop_fatal()."""
+        name = os.path.basename(window.path)
+        self._note(_READ, "%d %s" % (2 if name == self._suspect else 1, name))
+        try:
+            yield
+        finally:
+            self.remove(os.path.join(self.folder, _READ))
+
+    def drop_fatal(self) -> bool:
+        """The window that two pushers before us did not survive: the first one may
+        have been killed by chance.  False: there is none."""
+        path = os.path.join(self.folder, _READ)
+        try:
+            with open(path, encoding="utf-8") as file:
+                count, _, name = file.read(256).partition(" ")
+        except (OSError, ValueError):
+            return False
+        name = os.path.basename(name)
+        if not name.endswith(SUFFIX):
+            return False            # the note was cut off
+        if count != "2":
+            self._suspect = name
+            return False
+        self.remove(path)
+        self.drop(Window(0, os.path.join(self.folder, name), 0))
+        return True
 
     def remove(self, path: str) -> bool:
         """False: somebody else did."""
@@ -130,8 +173,10 @@ class Spool:
     def dropped(self) -> int:
         """Windows that were not sent: by us, also before we were killed and came
         again, and by programs, which could not wait for us."""
-        return sum(_count(os.path.join(self.folder, name))
-                   for name in os.listdir(self.folder) if name.endswith(DROPPED))
+        return self._dropped + sum(
+            _count(os.path.join(self.folder, name))
+            for name in os.listdir(self.folder)
+            if name.endswith(DROPPED) and name != _OURS)
 
     def clear(self) -> None:
         """Remove the folder, and all that is in it."""
@@ -147,7 +192,16 @@ def is_there(pid: int) -> bool:
         return False
     except OSError:
         pass
-    return True
+    return not _is_dead(pid)
+
+
+def _is_dead(pid: int) -> bool:
+    """It has ended, and nobody has waited for it: that may never be."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            return file.read(4096).rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except (OSError, IndexError):
+        return False            # not known
 
 
 def _count(path: str) -> int:

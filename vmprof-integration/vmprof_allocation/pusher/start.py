@@ -12,6 +12,8 @@ from vmprof_allocation.push_folder import EVERY, SETTINGS
 from vmprof_allocation.pusher import credentials
 from vmprof_allocation.pusher.target import Target, parse_every
 
+#: variables
+_FILES = credentials.FILE_VARIABLE, "SSL_CERT_FILE", "SSL_CERT_DIR"
 #: of the pusher's heap
 _MEMORY = "256M"
 #: seconds, for each step of a request
@@ -27,6 +29,7 @@ unset PYPYLOG VMPROF_TRACEMALLOC VMPROF_ALLOCATION VMPROF_ALLOCATION_RUN
 PYPY_GC_NURSERY=1M
 PYPY_GC_MAX=%(memory)s
 export PYPY_GC_NURSERY PYPY_GC_MAX
+%(files)s
 cd %(packages)s
 while :; do
     %(interpreter)s -m vmprof_allocation.pusher %(folder)s </dev/null
@@ -40,6 +43,7 @@ def start(url: object, every: object, service: str = "", version: str = "") -> s
     """Returns the folder.  Raises AllocationSamplingError."""
     target, seconds = Target(url), parse_every(every)
     credentials.read(target.protocol)
+    folder = ""
     try:
         folder = tempfile.mkdtemp(prefix="vmprof-push-")
         _write(folder, EVERY, repr(seconds))
@@ -48,6 +52,8 @@ def start(url: object, every: object, service: str = "", version: str = "") -> s
             "timeout": _TIMEOUT, "quiet": _QUIET, "drain": _DRAIN,
             "owner": os.getpid()}))
     except OSError as error:
+        if folder:
+            discard(folder)
         raise AllocationSamplingError(
             "can't make a folder for what is to be pushed: %s; name another one with "
             "TMPDIR" % error.strerror) from None
@@ -58,7 +64,8 @@ def start(url: object, every: object, service: str = "", version: str = "") -> s
             "ended; name another folder with TMPDIR" % os.path.dirname(folder))
     connection = detached.start(_SCRIPT % {
         "packages": detached.packages(), "interpreter": detached.interpreter(),
-        "folder": detached.quote(folder), "memory": _MEMORY}, adopted=True)
+        "folder": detached.quote(folder), "memory": _MEMORY, "files": _files()},
+        adopted=True)
     if connection is None:
         discard(folder)
         raise AllocationSamplingError(
@@ -66,6 +73,12 @@ def start(url: object, every: object, service: str = "", version: str = "") -> s
             "there too many processes?")
     connection.close()
     return folder
+
+
+def _files() -> str:
+    """What the environment names, for a script that is in another folder."""
+    return "\n".join("export %s=%s" % (name, detached.quote(os.path.abspath(path)))
+                     for name in _FILES if (path := os.environ.get(name)))
 
 
 def _write(folder: str, name: str, text: str) -> None:

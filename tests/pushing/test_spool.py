@@ -1,0 +1,151 @@
+"""The pusher's side of its folder: what it counts, what it waits for, and a window that
+is its end."""
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.push_folder import DROPPED
+from vmprof_allocation.pusher import __main__ as pusher
+from vmprof_allocation.pusher import sending, start
+from vmprof_allocation.pusher.protocols import Body
+from vmprof_allocation.pusher.spool import Spool, Window
+from vmprof_allocation.pusher.target import Target
+
+
+def add(folder: Path, name: str, data: bytes = b"data") -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def test_a_full_disk_does_not_end_it(tmp_path: Path) -> None:
+    """A counter that can't be written counts all the same."""
+    (tmp_path / ("pusher" + DROPPED)).mkdir()
+    add(tmp_path, "11" + DROPPED, b"3")
+    add(tmp_path, "11-1.vmprof")
+    add(tmp_path, "11-2.vmprof")
+    spool = Spool(str(tmp_path))
+    for window in spool.scan():
+        spool.drop(window)
+    assert spool.dropped == 5
+    assert spool.scan() == []
+
+
+def test_the_next_pusher_counts_on(tmp_path: Path) -> None:
+    for number in range(2):
+        add(tmp_path, "11-%d.vmprof" % number)
+        spool = Spool(str(tmp_path))
+        for window in spool.scan():
+            spool.drop(window)
+    assert Spool(str(tmp_path)).dropped == 2
+
+
+def test_a_process_between_two_windows_is_waited_for(tmp_path: Path) -> None:
+    path = add(tmp_path, "%d.vmprof" % os.getpid(), b"")
+    spool = Spool(str(tmp_path))
+    assert spool.scan() == [] and spool.is_used
+    path.unlink()
+    assert spool.scan() == [] and not spool.is_used
+
+
+def test_nobody_waits_for_a_process_that_has_ended(tmp_path: Path) -> None:
+    """Also if its parent never asks what became of it."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    path = add(tmp_path, "%d.vmprof" % child.pid, b"")
+    spool = Spool(str(tmp_path))
+    assert spool.scan() == [] and not spool.is_used
+    assert not path.exists()
+    child.wait()
+
+
+def test_a_window_that_two_pushers_did_not_survive_is_dropped(tmp_path: Path) -> None:
+    path = add(tmp_path, "11-1.vmprof")
+    kept = add(tmp_path, "11-2.vmprof")
+    for _ in range(2):
+        spool = Spool(str(tmp_path))
+        assert not spool.drop_fatal()
+        # it is killed: not even `finally` comes
+        reading = spool.read(Window(0, str(path), 4))
+        reading.__enter__()
+        note = (tmp_path / "read").read_bytes()
+        del reading
+        (tmp_path / "read").write_bytes(note)
+    spool = Spool(str(tmp_path))
+    assert spool.drop_fatal() and spool.dropped == 1
+    assert not path.exists() and kept.exists()
+    assert not Spool(str(tmp_path)).drop_fatal()
+
+
+@pytest.mark.parametrize("note", [
+    b"", b"2", b"2 ", b"\xff", b"2 read", b"2 ../other.vmprof"])
+def test_a_note_that_makes_no_sense(tmp_path: Path, note: bytes) -> None:
+    other = add(tmp_path, "other.vmprof")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    add(folder, "read", note)
+    Spool(str(folder)).drop_fatal()
+    assert other.exists()
+
+
+def test_a_window_that_our_own_code_fails_at(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(*_: object) -> Body:
+        raise RuntimeError("s3cr3t")
+
+    monkeypatch.setattr(pusher.Pusher, "_body_of", fail)
+    path = add(tmp_path, "11-1.vmprof")
+    one = pusher.Pusher(str(tmp_path), {
+        "url": "otlp+http://localhost", "every": 1, "timeout": 1, "quiet": 1,
+        "drain": 1, "owner": os.getpid(), "service": "", "version": ""})
+    one._push(Window(0, str(path), 4))
+    assert not path.exists() and not (tmp_path / "read").exists()
+    assert capsys.readouterr().err == (
+        "vmprof: a window can't be read, and is dropped: there was a RuntimeError\n")
+
+
+def test_a_timeout_of_python_3_9(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is an OSError of its own."""
+    class Timeout(OSError):
+        pass
+
+    def connect(*_: object) -> None:
+        raise Timeout("timed out")
+
+    monkeypatch.setattr(socket, "timeout", Timeout)
+    monkeypatch.setattr("http.client.HTTPConnection.connect", connect)
+    outcome = sending.send(Target("otlp+http://localhost"), Body(b"", {}), {}, 1.0)
+    assert outcome == sending.Outcome(False, "it takes too long to answer")
+
+
+def test_files_of_the_environment_are_found_from_anywhere(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VMPROF_PUSH_HEADERS_FILE", "it's secret")
+    monkeypatch.setenv("SSL_CERT_FILE", "ca.pem")
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    out = subprocess.run(
+        ["/bin/sh", "-c", start._files() + "\ncd /\necho \"$VMPROF_PUSH_HEADERS_FILE\" "
+         "\"$SSL_CERT_FILE\" \"${SSL_CERT_DIR-none}\""],
+        check=True, text=True, stdout=subprocess.PIPE).stdout
+    assert out == "%s/it's secret %s/ca.pem none\n" % (tmp_path, tmp_path)
+
+
+def test_no_folder_stays_if_it_can_t_be_filled(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(start, "_write", fail)
+    with pytest.raises(AllocationSamplingError, match="No space left"):
+        start.start("otlp+http://localhost", 15)
+    assert list(tmp_path.iterdir()) == []
