@@ -103,6 +103,9 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, "vmprof_allocation: %s\n" % message)
 
 
+EXIT_INTERRUPTED = 130
+
+
 def main() -> int:
     for stream in sys.stdout, sys.stderr:
         if isinstance(stream, io.TextIOWrapper):
@@ -111,8 +114,11 @@ def main() -> int:
     if sys.argv[1:2] == ["report"]:
         return report(sys.argv[2:])
     if sys.argv[1:2] == ["attach"]:
-        from vmprof_allocation.attach import command
-        return command.main(sys.argv[2:])
+        try:
+            from vmprof_allocation.attach import command
+            return command.main(sys.argv[2:])
+        except KeyboardInterrupt:
+            return EXIT_INTERRUPTED     # before it had begun
     parser = _Parser(prog="python -m vmprof_allocation")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(

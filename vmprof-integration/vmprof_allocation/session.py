@@ -194,7 +194,8 @@ class Session:
     def rotate(self, output: Path) -> None:
         """The profile ends, whole, and the next one of this run begins, in the file
         `output`, at the same moment: sampling goes on, no sample gets lost, and none
-        is in both.  `vmprof-convert` takes them one by one, or together.
+        is in both.  `vmprof-convert` takes them one by one, or together.  What was at
+        `output` is replaced, an earlier part of the run included.
 
         Raises AllocationSamplingError: if the next one can't be written, then the
         present one goes on, and is still `self.output`; or if the one that ended is
