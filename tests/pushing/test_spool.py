@@ -139,6 +139,18 @@ def test_files_of_the_environment_are_found_from_anywhere(
     assert out == "%s/it's secret %s/ca.pem none\n" % (tmp_path, tmp_path)
 
 
+def test_files_of_a_folder_that_was_removed(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.delenv("VMPROF_PUSH_HEADERS_FILE", raising=False)
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    monkeypatch.setenv("SSL_CERT_FILE", "ca.pem")
+    assert start._files() == "export SSL_CERT_FILE='ca.pem'"
+
+
 def test_no_folder_stays_if_it_can_t_be_filled(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:

@@ -77,8 +77,15 @@ def start(url: object, every: object, service: str = "", version: str = "") -> s
 
 def _files() -> str:
     """What the environment names, for a script that is in another folder."""
-    return "\n".join("export %s=%s" % (name, detached.quote(os.path.abspath(path)))
+    return "\n".join("export %s=%s" % (name, detached.quote(_absolute(path)))
                      for name in _FILES if (path := os.environ.get(name)))
+
+
+def _absolute(path: str) -> str:
+    try:
+        return os.path.abspath(path)
+    except OSError:
+        return path         # the present folder was removed, and nothing is there
 
 
 def _write(folder: str, name: str, text: str) -> None:
