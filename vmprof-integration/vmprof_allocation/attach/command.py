@@ -21,7 +21,6 @@ from vmprof_allocation.attach.agent import (
     HERE,
     STARTED,
     STOP,
-    UNMAP,
     Agent,
 )
 from vmprof_allocation.attach.target import Target, check_here, refusal
@@ -175,7 +174,7 @@ class _Run:
                 self._take_gil(self._held())
         finally:
             self._leave()
-        self._agent.send(UNMAP)
+            self._agent.unmap()
 
     def _held(self) -> float:
         """The thread may stand still for so many seconds more."""
