@@ -326,6 +326,26 @@ def test_a_second_one_is_refused(stock_pypy: PyPy) -> None:
         assert program.end() == "ended\n"
 
 
+def test_refused_ones_leave_no_memory_behind(stock_pypy: PyPy) -> None:
+    # it computes nothing that the JIT would make code of
+    with running(stock_pypy, """
+        import sys, threading
+        thread = threading.Thread(target=sys.stdin.readline)
+        thread.start()
+        print("ready")
+        thread.join()
+        print("ended")
+    """) as program:
+        first = program.begin("-d", "600")
+        before = program.code()
+        for _ in range(5):
+            refused(program.command(), "another command is attached")
+        wait_until(lambda: program.code() <= before)
+        first.send_signal(signal.SIGINT)
+        first.communicate(timeout=60)
+        assert program.end() == "ended\n"
+
+
 def test_a_program_that_is_sampled_already_is_refused(stock_pypy: PyPy) -> None:
     with running(stock_pypy, BUSY.replace("import sys, threading", """\
 import sys, threading, vmprof_allocation

@@ -45,6 +45,10 @@ def test_a_thread_keeps_its_registers_when_mmap_is_slow(tmp_path: Path) -> None:
     trace(tmp_path, "slow-mmap")
 
 
+def test_a_library_that_can_not_be_loaded_is_told(tmp_path: Path) -> None:
+    trace(tmp_path, "no-library")
+
+
 @pytest.mark.parametrize("sanitizer", [MEMORY, THREADS])
 def test_what_runs_there(tmp_path: Path, sanitizer: str) -> None:
     """Until the time is over, it is told to stop, or who attached is gone; one at a

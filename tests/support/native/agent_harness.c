@@ -164,9 +164,11 @@ static void test_stop_and_end(bool is_stop)
     begin(second);
     int other = answer();
     expect(other, "eanother command is attached to it");
+    check(is_mapped(second), "the stopped thread may be in it");
+    check(send(other, "u", 1, 0) == 1, "send");
     expect(other, "");
     close(other);
-    unmap(second);
+    check(!is_mapped(second), "the second one's memory is still there");
     check(is_mapped(frame), "its memory is gone");
     usleep(100000);
     if (is_stop) {
@@ -193,12 +195,16 @@ static void test_wrong_jobs(void)
             check(send(fd, "short", 5, 0) == 5, "send");
         if (i == 2)
             send_job(fd, 1, 1000);
-        if (i)
+        if (i) {
+            check(send(fd, "u", 1, 0) == 1, "send");
             expect(fd, "");
+            check(!is_mapped(frame), "its memory is still there");
+        }
         close(fd);
         usleep(100000);
         expect_asked("");
-        unmap(frame);
+        if (i == 0)
+            unmap(frame);       /* nobody said that no thread is in it */
     }
 }
 

@@ -186,6 +186,20 @@ static void trace_slow_mmap(const char *library)
     check(shared->delayed == 1, "it was not slow");
 }
 
+static void trace_what_is_no_library(void)
+{
+    pid_t pid = begin_waiting(false);
+    struct tracer_request request = request_for(pid, "/nowhere/called.so");
+    check(tracer_enter(&request) == 0, "tracer_enter");
+    for (int wait = 0; !tracer_has_failed() && wait < 10000; wait++)
+        usleep(1000);
+    check(tracer_has_failed(), "it is not told");
+    check(tracer_leave() == 0, "tracer_leave");
+    check(tracer_has_failed(), "it is not told behind its end");
+    end_waiting(pid);
+    check(!tracer_has_failed(), "it is told of a process that is gone");
+}
+
 static void trace(bool is_busy, const char *library)
 {
     int status;
@@ -198,6 +212,7 @@ static void trace(bool is_busy, const char *library)
     for (int i = 1; i <= TIMES; i++) {
         check(tracer_enter(&request) == 0, "tracer_enter");
         check(shared->allocated == i, "what was to be called before");
+        check(!tracer_has_failed(), "what did not fail");
         check(tracer_leave() == 0, "tracer_leave");
         for (int wait = 0; shared->called < i && wait < 10000; wait++)
             usleep(1000);
@@ -227,6 +242,8 @@ int main(int argc, char **argv)
         trace_without_syscall_info(argv[1]);
     else if (strcmp(argv[2], "slow-mmap") == 0)
         trace_slow_mmap(argv[1]);
+    else if (strcmp(argv[2], "no-library") == 0)
+        trace_what_is_no_library();
     else
         check(false, "no such case");
     printf("ok\n");

@@ -12,7 +12,7 @@ from vmprof_allocation.errors import AllocationSamplingError
 HERE, HAS_GIL, ERROR, STARTED, DONE = "h", "g", "e", "s", "d"
 #: the process, or its thread, is gone
 END = ""
-UNMAP, STOP = b"u", b"s"
+_UNMAP, STOP = b"u", b"s"
 
 _JOB = struct.Struct("=qii")
 #: of the job, too: MAX_JOB in native/attach/agent.c
@@ -94,6 +94,11 @@ class Agent:
                 "write a shorter name for the output"
                 % (self._pid, len(job), _MAX_MESSAGE))
         self.send(job)
+
+    def unmap(self) -> None:
+        """No thread is in the memory that brought it here, if anything came."""
+        if self._connection is not None:
+            self.send(_UNMAP)
 
     def send(self, message: bytes) -> None:
         assert self._connection is not None

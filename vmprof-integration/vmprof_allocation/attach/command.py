@@ -21,7 +21,6 @@ from vmprof_allocation.attach.agent import (
     HERE,
     STARTED,
     STOP,
-    UNMAP,
     Agent,
 )
 from vmprof_allocation.attach.target import Target, check_here, refusal
@@ -34,8 +33,10 @@ from vmprof_allocation.settings import Limit, Settings
 _MILLISECONDS = 100
 #: a thread is made in a millisecond
 _CALL_SECONDS = 10.0
-#: how long a program without a lock stands still so that it can be taken
+#: how long a program without a lock stands still so that it can be taken, at most
 _HELD_SECONDS = 1.0
+#: between two looks at whether the library could be loaded
+_LOOK_SECONDS = 0.02
 #: before it is said what is waited for
 _PATIENCE = 1.0
 _MAX_SECONDS = 10**7
@@ -130,8 +131,8 @@ def attach(target: Target, folder: str, settings: Settings, output: str,
     with Agent(target.pid, folder) as agent:
         for path in AGENT, folder:
             target.check_sees(path)
-        run = _Run(target, agent, time.monotonic() + timeout)
-        run.enter(tracer, duration, settings, output, knowledge)
+        run = _Run(target, agent, tracer, time.monotonic() + timeout)
+        run.enter(duration, settings, output, knowledge)
         run.wait_for_start()
         _say("sampling process %d for %g seconds; Ctrl-C ends it earlier"
              % (target.pid, duration))
@@ -139,9 +140,12 @@ def attach(target: Target, folder: str, settings: Settings, output: str,
 
 
 class _Run:
-    def __init__(self, target: Target, agent: Agent, deadline: float):
+    def __init__(self, target: Target, agent: Agent, tracer: Tracer, deadline: float):
         self._target = target
         self._agent = agent
+        self._tracer = tracer
+        #: until when the stopped thread may stand still; 0: it does not
+        self._held_until = 0.0
         #: for the start
         self._deadline = deadline
         self._has_gil = False
@@ -149,42 +153,64 @@ class _Run:
     def _left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
-    def enter(self, tracer: Tracer, duration: float, settings: Settings, output: str,
+    def enter(self, duration: float, settings: Settings, output: str,
               knowledge: str) -> None:
         """Have the thread made, and give it its job."""
         limit = settings.limit or Limit()
         arguments = (output, knowledge, settings.interval, settings.seed,
                      limit.per_second, limit.share, settings.lifetimes)
-        self._stop_one(tracer)
-        has_left = False
+        self._stop_one()
         try:
             if not self._target.allocate[0]:
-                has_left = True
-                tracer.leave()
-            if not self._agent.accept(_CALL_SECONDS):
-                raise AllocationSamplingError(
-                    "process %d did not load %s; is it readable for user %d?"
-                    % (self._target.pid, AGENT, self._target.uid))
-            kind, text = self._agent.receive(_CALL_SECONDS) or (END, "")
+                self._leave()
+            self._accept()
+            kind, text = self._receive_here() or (END, "")
             self._check(kind, text)
             fd = int(text)
             self._agent.send_job(duration, programs.begin(fd, *arguments),
                                  programs.end(fd))
-            if not has_left:
+            if self._held_until:
                 # it was stopped where it had most likely given the GIL away
-                self._take_gil(_HELD_SECONDS)
+                self._take_gil(self._held())
         finally:
-            if not has_left:
-                tracer.leave()
-        self._agent.send(UNMAP)
+            self._leave()
+            self._agent.unmap()
 
-    def _stop_one(self, tracer: Tracer) -> None:
+    def _held(self) -> float:
+        """The thread may stand still for so many seconds more."""
+        return max(0.0, self._held_until - time.monotonic())
+
+    def _leave(self) -> None:
+        if self._held_until:
+            self._held_until = 0.0
+            self._tracer.leave()
+
+    def _accept(self) -> None:
+        deadline = time.monotonic() + _CALL_SECONDS
+        while not self._agent.accept(_LOOK_SECONDS):
+            if self._tracer.has_failed() or time.monotonic() > deadline:
+                raise AllocationSamplingError(
+                    "process %d did not load %s; is it readable for user %d?"
+                    % (self._target.pid, AGENT, self._target.uid))
+            if not self._held():
+                self._leave()
+
+    def _receive_here(self) -> tuple[str, str] | None:
+        message = self._agent.receive(self._held())
+        if message is None:
+            self._leave()
+            message = self._agent.receive(_CALL_SECONDS)
+        return message
+
+    def _stop_one(self) -> None:
         """A thread that is where it can be stopped."""
         patience = time.monotonic() + _PATIENCE
         while True:
             for tid in self._target.threads():
-                error = tracer.enter(self._target, tid, self._agent.path, _MILLISECONDS)
+                error = self._tracer.enter(self._target, tid, self._agent.path,
+                                           _MILLISECONDS)
                 if error == 0:
+                    self._held_until = time.monotonic() + _HELD_SECONDS
                     return
                 is_gone = error == errno.ESRCH and tid != self._target.pid
                 if error != errno.EAGAIN and not is_gone:

@@ -44,6 +44,10 @@ class Tracer:
             os.fsencode(AGENT), _AGENT_RUN, os.fsencode(socket))
         return int(self._library.tracer_enter(ctypes.byref(request)))
 
+    def has_failed(self) -> bool:
+        """The thread that was made could not load the library."""
+        return bool(self._library.tracer_has_failed())
+
     def leave(self) -> int:
         """Returns an errno."""
         return int(self._library.tracer_leave())

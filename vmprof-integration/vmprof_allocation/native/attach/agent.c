@@ -23,6 +23,8 @@
 #define MAX_JOB 65536
 /* out of the program's way */
 #define LOWEST_FD 512
+/* who attached has just been told that nothing comes of it */
+#define UNMAP_MILLISECONDS 10000
 
 /* of PyPy */
 static struct {
@@ -37,7 +39,7 @@ static struct {
     bool is_known_to_fork;
 } agent = {.fd = -1};
 
-/* What brought this here. */
+/* What brought this here; NULL: it is gone. */
 struct memory {
     void *start;
     size_t size;
@@ -92,15 +94,33 @@ static bool find_python(void)
     return python.ensure && python.release && python.run;
 }
 
-/* Takes what comes, for so long.  Returns false when the attaching process wants an
-   end, or is gone. */
-static bool listen_for(int fd, int64_t milliseconds, const struct memory *memory)
+/* Returns false when the attaching process wants an end, or is gone. */
+static bool take(int fd, struct memory *memory)
+{
+    char what;
+    if (recv(fd, &what, 1, 0) != 1 || what != AGENT_UNMAP)
+        return false;
+    if (memory->start)
+        munmap(memory->start, memory->size);
+    memory->start = NULL;
+    return true;
+}
+
+/* The stopped thread may be in that memory until it is said that it is not. */
+static void wait_for_unmap(int fd, struct memory *memory)
+{
+    struct pollfd wanted = {.fd = fd, .events = POLLIN};
+    if (memory->start && poll(&wanted, 1, UNMAP_MILLISECONDS) == 1)
+        take(fd, memory);
+}
+
+/* Takes what comes, for so long.  Returns false as take() does. */
+static bool listen_for(int fd, int64_t milliseconds, struct memory *memory)
 {
     int64_t deadline = now() + milliseconds;
     for (;;) {
         struct pollfd wanted = {.fd = fd, .events = POLLIN};
         int64_t left = deadline - now();
-        char what;
         if (left < 0)
             left = 0;
         int found = poll(&wanted, 1, left > 1000000 ? 1000000 : (int)left);
@@ -108,16 +128,13 @@ static bool listen_for(int fd, int64_t milliseconds, const struct memory *memory
             return true;
         if (found == 0 || (found < 0 && errno == EINTR))
             continue;
-        if (found < 0 || recv(fd, &what, 1, 0) != 1 || what != AGENT_UNMAP)
+        if (found < 0 || !take(fd, memory))
             return false;
-        munmap(memory->start, memory->size);
     }
 }
 
-static void do_job(int fd, struct frame *frame)
+static void do_job(int fd, struct memory *memory)
 {
-    /* it may be gone, next */
-    struct memory memory = {(void *)(uintptr_t)frame->memory, frame->memory_size};
     struct agent_job job;
     char number[16];
     snprintf(number, sizeof number, "%d", fd);
@@ -135,12 +152,12 @@ static void do_job(int fd, struct frame *frame)
     else if (is_whole) {
         int state = python.ensure();
         say(fd, AGENT_HAS_GIL, "");
-        bool goes_on = listen_for(fd, 0, &memory);
+        bool goes_on = listen_for(fd, 0, memory);
         if (goes_on)
             python.run(text + sizeof job);
         python.release(state);
         if (goes_on) {
-            listen_for(fd, job.milliseconds, &memory);
+            listen_for(fd, job.milliseconds, memory);
             state = python.ensure();
             python.run(text + sizeof job + job.begin_size);
             python.release(state);
@@ -149,9 +166,11 @@ static void do_job(int fd, struct frame *frame)
     free(text);
 }
 
-void *agent_run(void *memory)
+void *agent_run(void *argument)
 {
-    struct frame *frame = memory;
+    struct frame *frame = argument;
+    /* the frame is in it, and may be gone, next */
+    struct memory memory = {(void *)(uintptr_t)frame->memory, frame->memory_size};
     pthread_detach(pthread_self());
     pthread_setname_np(pthread_self(), "vmprof-attach");
     int fd = call(frame->socket);
@@ -159,13 +178,15 @@ void *agent_run(void *memory)
         return NULL;            /* nobody waits any more */
     if (__atomic_exchange_n(&agent.is_busy, 1, __ATOMIC_ACQ_REL)) {
         say(fd, AGENT_ERROR, "another command is attached to it");
+        wait_for_unmap(fd, &memory);
         close(fd);
         return NULL;
     }
     agent.fd = fd;
     if (!agent.is_known_to_fork)
         agent.is_known_to_fork = pthread_atfork(NULL, NULL, forget_in_child) == 0;
-    do_job(fd, frame);
+    do_job(fd, &memory);
+    wait_for_unmap(fd, &memory);
     agent.fd = -1;
     /* who sees the end may begin anew */
     __atomic_store_n(&agent.is_busy, 0, __ATOMIC_RELEASE);

@@ -20,5 +20,5 @@ struct agent_job {
 #define AGENT_HAS_GIL 'g'
 #define AGENT_ERROR 'e'
 
-/* `memory` is a struct frame (frame.h). */
-void *agent_run(void *memory);
+/* `argument` is a struct frame (frame.h). */
+void *agent_run(void *argument);

@@ -403,6 +403,20 @@ static int make_thread(const struct tracer_request *wanted)
     return error == EAGAIN ? ENOMEM : error;
 }
 
+int tracer_has_failed(void)
+{
+    char path[64];
+    int32_t failed = 0;
+    snprintf(path, sizeof path, "/proc/%d/mem", (int)traced.pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;               /* it is gone: its socket tells */
+    uint64_t at = traced.memory + PAGE + offsetof(struct frame, failed);
+    ssize_t size = pread(fd, &failed, sizeof failed, (off_t)at);
+    close(fd);
+    return size == sizeof failed && failed != 0;
+}
+
 /* Nothing is to come between that can be kept away. */
 static void hold_signals(void)
 {

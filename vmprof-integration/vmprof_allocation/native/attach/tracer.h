@@ -24,5 +24,8 @@ struct tracer_request {
    another errno.  Unless 0, the thread was let go as it was. */
 int tracer_enter(const struct tracer_request *request);
 
+/* The new thread could not load the library; also behind tracer_leave(). */
+int tracer_has_failed(void);
+
 /* Let it go on as if nothing had been.  Returns 0 or an errno. */
 int tracer_leave(void);
