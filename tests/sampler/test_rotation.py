@@ -529,6 +529,26 @@ def test_profile_that_could_not_be_ended(stock_pypy: PyPy) -> None:
     assert "work" in functions(profile)
 
 
+def test_an_earlier_part_is_not_overwritten(stock_pypy: PyPy) -> None:
+    run = stock_pypy.run(WORK + """
+    session = vmprof_allocation.start(window(1), 4096)
+    session.rotate(window(2))
+    print(refused(session.rotate, window(1)))
+    print(refused(session.rotate, "./" + window(1)))
+    os.unlink(window(1))
+    session.rotate(window(1))
+    for number in range(3, 200):        # what is gone is forgotten
+        session.rotate(window(number))
+        if number > 3:
+            os.unlink(window(number - 1))
+    session.stop()
+    with vmprof_allocation.sample(window(1), 4096) as session:
+        session.rotate(window(2))       # another run
+    """)
+    assert (run.code, run.err) == (0, "")
+    assert run.out.count("is an earlier profile of this run; remove it first") == 2
+
+
 def test_what_cannot_rotate(stock_pypy: PyPy) -> None:
     """A pipe, what tracemalloc keeps, and what another engine writes."""
     run = stock_pypy.run(WORK + """

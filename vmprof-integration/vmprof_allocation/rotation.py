@@ -18,6 +18,24 @@ if TYPE_CHECKING:
     from vmprof_allocation.settings import Settings
 
 
+#: of the run that rotated last: where its parts are, as far as they are there
+_run = ""
+_parts: set[str] = set()
+#: so many paths are kept before it is looked which of them are there
+_MANY = 64
+
+
+def _remember(run: Processes, path: str | None) -> None:
+    global _run
+    if run.run != _run:
+        _run = run.run
+        _parts.clear()
+    if path is not None:
+        _parts.add(os.path.realpath(path))
+    if len(_parts) > _MANY:
+        _parts.intersection_update([part for part in _parts if os.path.exists(part)])
+
+
 def rotate(engine: Engine, settings: Settings, run: Processes | None,
            file: ProfileFile | None, part: int, output: object,
            go_on_in: Callable[[ProfileFile], None]) -> None:
@@ -40,6 +58,11 @@ def rotate(engine: Engine, settings: Settings, run: Processes | None,
         raise AllocationSamplingError(
             "%r is the profile that is being written; choose another file for the "
             "next one" % path)
+    _remember(run, file.path)
+    if status is not None and os.path.realpath(path) in _parts:
+        raise AllocationSamplingError(
+            "%r is an earlier profile of this run; remove it first, or choose another "
+            "file for the next one" % path)
     following.open()
     try:
         incomplete = engine.rotate(following.fd, settings, run, part)

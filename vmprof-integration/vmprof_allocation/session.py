@@ -195,7 +195,7 @@ class Session:
         """The profile ends, whole, and the next one of this run begins, in the file
         `output`, at the same moment: sampling goes on, no sample gets lost, and none
         is in both.  `vmprof-convert` takes them one by one, or together.  What was at
-        `output` is replaced, an earlier part of the run included.
+        `output` is replaced, but for an earlier part of the run: that is refused.
 
         Raises AllocationSamplingError: if the next one can't be written, then the
         present one goes on, and is still `self.output`; or if the one that ended is

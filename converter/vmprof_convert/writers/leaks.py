@@ -155,7 +155,7 @@ def _total(leaks: Leaks) -> str:
     if growth.low > 0:
         return "grew by %s" % rate
     if growth.high < 0:
-        return "shrank, by %s" % rate
+        return "shrank: %s" % rate
     return "neither grew nor shrank more than by chance: %s" % rate
 
 
