@@ -188,6 +188,8 @@ class Browser:
         self.fetches = fetches
         self.url = self.query = ""
         self.bodies: list[bytes] = []
+        #: the command has said that all came
+        self.has_it = threading.Event()
 
     def open(self, address: str) -> bool:
         prefix = "https://profiler.firefox.com/from-url/"
@@ -206,6 +208,8 @@ class Browser:
                 "Origin": "https://profiler.firefox.com"})
             self.bodies.append(connection.getresponse().read())
             connection.close()
+        # nobody presses Ctrl-C sooner
+        assert self.has_it.wait(20)
         main_thread = threading.main_thread().ident
         assert main_thread is not None
         signal.pthread_kill(main_thread, signal.SIGINT)
@@ -215,6 +219,14 @@ class Browser:
 def browser(monkeypatch: pytest.MonkeyPatch) -> Browser:
     browser = Browser(fetches=3)
     monkeypatch.setattr("webbrowser.open", browser.open)
+    say = serve._say
+
+    def listen(text: str) -> None:
+        say(text)
+        if "The page has the profile" in text:
+            browser.has_it.set()
+
+    monkeypatch.setattr(serve, "_say", listen)
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
     return browser
