@@ -256,6 +256,17 @@ def test_more_than_a_kilobyte(stock_pypy: PyPy) -> None:
                for value in labels.values())
 
 
+def test_keys_alone_that_are_longer_than_a_kilobyte(stock_pypy: PyPy) -> None:
+    """Half of two characters, and what says so, is as long."""
+    run = stock_pypy.sample(PROGRAM + """
+    for value in "vv", "www":
+        with labels(**{"%d" % i * 200: value for i in range(9)}):
+            make(2)
+    """, str(EXACT))
+    assert [set(labels.values()) for labels in run.profile().labels[1:]] == [
+        {"vv"}, {"w\u2026"}]
+
+
 @pytest.mark.parametrize("value", ["é\x1f=\0\n", "x" * 1000, None])
 def test_values_of_any_kind(stock_pypy: PyPy, value: object) -> None:
     run = stock_pypy.sample(PROGRAM + """

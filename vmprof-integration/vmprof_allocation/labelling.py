@@ -130,7 +130,7 @@ def _text(pairs: dict[str, str]) -> str:
         if len(text.encode("utf-8", "replace")) <= MAX_BYTES:
             return text
         longest = max(pairs, key=lambda key: len(pairs[key]))
-        if len(pairs[longest]) < 2:
+        if len(pairs[longest]) <= 2:        # half of it would be as long
             pairs = dict(list(pairs.items())[:-1])
         else:
             pairs[longest] = pairs[longest][:len(pairs[longest]) // 2] + CUT
