@@ -289,13 +289,14 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
     read = [_read_old(file, options.salvage) for file in files]
     chosen = processes.chosen([part for part, _ in read], asked.processes)
     read = [(part, objects) for part, objects in read if part in chosen]
-    able, parts = [], []
+    able, found, parts = [], [], []
     for part, objects in read:
         process = _process(part, objects, asked)
         alone: Leaks | str
         try:
             alone = leaks.find([process], group_storage=options.group_storage)
             able.append(process)
+            found.append(alone)
         except ProfileError as error:
             if len(read) == 1:
                 raise
@@ -305,7 +306,8 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
         raise ProfileError("of none of its %d processes this can be told; of process "
                            "%d: %s" % (len(parts), parts[-1].profile.pid,
                                        parts[-1].leaks))
-    together = leaks.find(able, group_storage=options.group_storage)
+    together = leaks.find(able, group_storage=options.group_storage) if (
+        len(able) > 1) else found[0]
     text = io.StringIO()
     if options.form == JSON:
         leaks_json.write(

@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 
 import hostile_names
+from compared_runs import a_run
 from convert_runs import run_and_fail
 from made_heap import Heap
 from made_profiles import Log
@@ -36,22 +37,6 @@ from vmprof_convert.summary import (
 from vmprof_convert.writers import collapsed, speedscope
 
 MS = 1_000_000
-
-
-def a_run(seed: int, interval: int = 2000, *, more: int = 0,
-          leak: int = 0) -> Profile:
-    """Random samples of a program that does the same each time; `more`: objects of
-    `grows` beside, and `leak`: of those that stay."""
-    heap = Heap(interval=interval, seed=seed)
-    for number in range(2000):
-        heap.allocate("main f", ("list", 64 + number % 3 * 16, 100))
-        heap.allocate("main g h", ("app.Node", 320, 1e12 if number % 20 == 0 else 10))
-    for _ in range(more):
-        heap.allocate("main grows", ("str", 400, 10))
-    for _ in range(leak):
-        heap.allocate("main leaks", ("str", 400, math.inf))
-    heap.collect()
-    return readers.read_bytes(heap.data())
 
 
 def found(before: Profile, after: Profile, by: tuple[str, ...] = (FUNCTION,),

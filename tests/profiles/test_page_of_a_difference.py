@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import hostile_names
-from made_heap import Heap
+from compared_runs import a_log, a_run
 from made_profiles import Log
 from opened_page import Json, opened
 from vmprof_convert import cli, readers
@@ -22,23 +22,6 @@ from vmprof_convert.writers.html import table
 
 NAMES = ("a.vmprof", "b.vmprof")
 MEASURES = ("bytes", "objects", "alive")
-
-
-def a_log(seed: int, interval: int = 2000, *, more: int = 0, leak: int = 0) -> Log:
-    heap = Heap(interval=interval, seed=seed)
-    for number in range(2000):
-        heap.allocate("main f", ("list", 64 + number % 3 * 16, 100))
-        heap.allocate("main g h", ("app.Node", 320, 1e12 if number % 20 == 0 else 10))
-    for _ in range(more):
-        heap.allocate("main grows", ("str", 400, 10))
-    for _ in range(leak):
-        heap.allocate("main leaks", ("str", 400, math.inf))
-    heap.collect()
-    return heap.log
-
-
-def a_run(seed: int, interval: int = 2000, *, more: int = 0, leak: int = 0) -> Profile:
-    return readers.read_bytes(a_log(seed, interval, more=more, leak=leak).data())
 
 
 def columns(data: Json) -> dict[str, dict[str, list[int]]]:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 #: of the environment of a program that runs in this same interpreter
 VARIABLE = "VMPROF_ALLOCATION_RUN"
 MAX_SEED = 2**64 - 1
-#: a file beside the profiles, if they are pushed: see push_folder.py
+#: a file beside the profiles, if they are pushed (push_folder.py has the others):
+#: seconds between two windows, as text, which children find there
 PUSH_EVERY = ".vmprof-push-every"
 
 

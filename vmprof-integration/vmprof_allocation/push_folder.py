@@ -2,13 +2,9 @@
 bounds that both know.  See pusher/spool.py."""
 from __future__ import annotations
 
-from vmprof_allocation.processes import PUSH_EVERY
-
 # nothing that is not needed: see engines/base.py
 
 SUFFIX = ".vmprof"
-#: seconds between two windows, as text: children find it there
-EVERY = PUSH_EVERY
 #: what the pusher was asked for; no secrets
 SETTINGS = "settings.json"
 #: held by the pusher while it is there

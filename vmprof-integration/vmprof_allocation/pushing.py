@@ -12,10 +12,9 @@ from time import monotonic, sleep
 
 from vmprof_allocation.after_fork import after_fork
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.processes import MAX_SEED, Processes
+from vmprof_allocation.processes import MAX_SEED, PUSH_EVERY, Processes
 from vmprof_allocation.push_folder import (
     DROPPED,
-    EVERY,
     LOCK,
     MAX_BYTES,
     MAX_WINDOWS,
@@ -70,7 +69,7 @@ def window(processes: Processes, number: int) -> str:
 
 def _read_every(folder: str) -> float:
     """Seconds between two windows."""
-    with open(os.path.join(folder, EVERY)) as file:
+    with open(os.path.join(folder, PUSH_EVERY)) as file:
         return float(file.read())
 
 

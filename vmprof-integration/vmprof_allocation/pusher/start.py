@@ -8,7 +8,8 @@ import tempfile
 
 from vmprof_allocation import detached
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.push_folder import EVERY, SETTINGS
+from vmprof_allocation.processes import PUSH_EVERY
+from vmprof_allocation.push_folder import SETTINGS
 from vmprof_allocation.pusher import credentials
 from vmprof_allocation.pusher.target import Target, parse_every
 
@@ -46,7 +47,7 @@ def start(url: object, every: object, service: str = "", version: str = "") -> s
     folder = ""
     try:
         folder = tempfile.mkdtemp(prefix="vmprof-push-")
-        _write(folder, EVERY, repr(seconds))
+        _write(folder, PUSH_EVERY, repr(seconds))
         _write(folder, SETTINGS, json.dumps({
             "url": url, "every": seconds, "service": service, "version": version,
             "timeout": _TIMEOUT, "quiet": _QUIET, "drain": _DRAIN,

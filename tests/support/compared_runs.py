@@ -1,0 +1,28 @@
+"""Runs of one program, to be compared."""
+from __future__ import annotations
+
+import math
+
+from made_heap import Heap
+from made_profiles import Log
+from vmprof_convert import readers
+from vmprof_convert.model import Profile
+
+
+def a_log(seed: int, interval: int = 2000, *, more: int = 0, leak: int = 0) -> Log:
+    """Random samples of a program that does the same each time; `more`: objects of
+    `grows` beside, and `leak`: of those that stay."""
+    heap = Heap(interval=interval, seed=seed)
+    for number in range(2000):
+        heap.allocate("main f", ("list", 64 + number % 3 * 16, 100))
+        heap.allocate("main g h", ("app.Node", 320, 1e12 if number % 20 == 0 else 10))
+    for _ in range(more):
+        heap.allocate("main grows", ("str", 400, 10))
+    for _ in range(leak):
+        heap.allocate("main leaks", ("str", 400, math.inf))
+    heap.collect()
+    return heap.log
+
+
+def a_run(seed: int, interval: int = 2000, *, more: int = 0, leak: int = 0) -> Profile:
+    return readers.read_bytes(a_log(seed, interval, more=more, leak=leak).data())
