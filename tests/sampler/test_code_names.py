@@ -12,7 +12,7 @@ from native_build import build
 @pytest.fixture(scope="session")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return build(tmp_path_factory.mktemp("names"), "names_harness",
-                 "hook/code_names.c")
+                 "shared/code_names.c")
 
 
 @pytest.mark.parametrize("count", [0, 2, 1000, 30000])

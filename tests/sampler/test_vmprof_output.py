@@ -24,7 +24,7 @@ def name(address: int, text: bytes = b"py:f:1:a") -> str:
 def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return build(tmp_path_factory.mktemp("output"), "output_harness",
                  "hook/vmprof_output.c", "hook/grace.c",
-                 "hook/code_names.c")
+                 "shared/code_names.c")
 
 
 def run(harness: pathlib.Path, *lines: str) -> list[str]:

@@ -8,7 +8,8 @@ test_rpython_rvmprof.py, which says what has to come of each scenario:
 import os
 import time
 
-from rpython.rlib import rgil, rstacklet, rthread, rvmprof
+from rpython.rlib import rgc, rgil, rstacklet, rthread, rvmprof
+from rpython.rtyper.annlowlevel import llhelper
 from rpython.rtyper.lltypesystem import llmemory, lltype, rffi
 from rpython.translator.tool.cbuild import ExternalCompilationInfo
 
@@ -75,7 +76,7 @@ def new_code(name):
 def execute(code, count, rounds):
     number = 1
     while count > 0:
-        state.node = Node(None)
+        state.node = Node(state.node if rounds < 0 else None)
         count -= 1
         for i in range(rounds):
             number = (number * 1103515245 + 12345) & 0x7fffffff
@@ -85,6 +86,11 @@ def execute(code, count, rounds):
 def allocate(code, count):
     """Make 'count' objects in a function of this name."""
     return execute(code, count, 0)
+
+
+def keep(code, count):
+    """Likewise, and all of them live on while the last one does."""
+    return execute(code, count, -1)
 
 
 def work(code, count):
@@ -382,6 +388,122 @@ def closed_file(files):
     attempt("disable", 0)
     os.close(other)
 
+
+@rgc.no_collect
+def class_of(address):
+    node = rgc.try_cast_gcref_to_instance(
+        Node, llmemory.cast_adr_to_ptr(address, llmemory.GCREF))
+    return 0 if node is None else 1
+
+
+def enable_part(fd, period=0.0):
+    rvmprof.enable(fd, period, allocation_interval=INTERVAL,
+                   allocation_seed=1, allocation_fixed=True,
+                   allocation_class_of=llhelper(rgc.ALLOCATION_CLASS, class_of),
+                   allocation_settings="run=abc")
+    rvmprof.name_class(1, "Node")
+
+
+def begin_part(filename, number):
+    fd = open_profile(filename)
+    try:
+        why = rvmprof.rotate_allocations(fd, "run=abc;part=%d" % number)
+        if why:
+            print "part %d: the one before is not complete: %s" % (number, why)
+    except rvmprof.VMProfError as e:
+        print "part %d: %s" % (number, e.msg)
+    return fd
+
+
+def print_statistics():
+    print " ".join([str(count) for count in rvmprof.allocation_statistics()])
+
+
+def rotates(files):
+    """What is kept lives from part 1 on, until it is dropped in part 3."""
+    fd = open_profile(files[0])
+    enable_part(fd)
+    keep(new_code("kept"), 100000)
+    kept = state.node
+    for i in range(1, len(files)):
+        next = begin_part(files[i], i + 1)
+        os.close(fd)
+        fd = next
+        allocate(new_code("part%d" % (i + 1)), 100000)
+        if i == 2:
+            kept = None
+            rgc.collect()
+            rgc.collect()
+    state.node = kept
+    rvmprof.disable()
+    print_statistics()
+    os.close(fd)
+
+
+def rotates_without_lifetimes(files):
+    fd = open_profile(files[0])
+    rvmprof.enable(fd, 0.0, allocation_interval=INTERVAL, allocation_seed=1,
+                   allocation_lifetimes=False)
+    keep(new_code("kept"), 100000)
+    next = begin_part(files[1], 2)
+    os.close(fd)
+    allocate(new_code("part2"), 100000)
+    rvmprof.disable()
+    os.close(next)
+
+
+def rotates_often(files):
+    """Threads allocate, and time samples are taken."""
+    rgil.allocate()
+    fd = open_profile(files[0])
+    enable_part(fd, 0.001)
+    state.threads = 3
+    for i in range(3):
+        rthread.start_new_thread(thread, ())
+    main = new_code("main")
+    for i in range(1, len(files)):
+        rgil.yield_thread()
+        keep(main, 1000)
+        work(main, 1)
+        next = begin_part(files[i], i + 1)
+        os.close(fd)
+        fd = next
+    while state.threads > 0:
+        allocate(main, 1000)
+        rgil.yield_thread()
+    rvmprof.disable()
+    print_statistics()
+    os.close(fd)
+
+
+def rotates_into_nothing(files):
+    """What can't be begun leaves the present one as it is."""
+    os.close(begin_part("/dev/null", 2))
+    fd = open_profile(files[0])
+    rvmprof.enable(fd, 0.001)
+    os.close(begin_part("/dev/null", 2))
+    rvmprof.disable()
+    os.close(fd)
+    fd = open_profile(files[0])
+    enable_part(fd)
+    allocate(new_code("first"), 100000)
+    for own in ["a:b", "a=" + "b" * 5000]:
+        try:
+            rvmprof.rotate_allocations(fd, own)
+        except rvmprof.VMProfError as e:
+            print e.msg
+    try:
+        rvmprof.rotate_allocations(1000, "part=2")
+    except rvmprof.VMProfError as e:
+        print e.msg
+    os.close(begin_part("/dev/full", 2))
+    allocate(new_code("second"), 100000)
+    os.close(fd)
+    fd = begin_part(files[1], 2)
+    allocate(new_code("third"), 100000)
+    rvmprof.disable()
+    os.close(fd)
+
 # ____________________________________________________________
 
 
@@ -420,6 +542,14 @@ def entry_point(argv):
         ends_without_disable(files)
     elif name == "closed_file":
         closed_file(files)
+    elif name == "rotates":
+        rotates(files)
+    elif name == "rotates_without_lifetimes":
+        rotates_without_lifetimes(files)
+    elif name == "rotates_often":
+        rotates_often(files)
+    elif name == "rotates_into_nothing":
+        rotates_into_nothing(files)
     else:
         return 2
     return 0

@@ -36,12 +36,13 @@ class BuiltinEngine(Engine):
     def __init__(self, vmprof: Any) -> None:
         self._vmprof = vmprof
         self._pid = 0
+        self._fd = -1
         self._lock = RLock()
 
     def capabilities(self) -> tuple[str, ...]:
         # what vmprof_allocation.c, which knows no Python, writes itself
         return ("lifetimes", "limits", "marks", "native-frames",
-                "resident-memory", "time-samples", "types")
+                "resident-memory", "rotation", "time-samples", "types")
 
     def prepare(self, knowledge: str = "") -> None:
         if self._pid not in (0, os.getpid()):
@@ -83,8 +84,10 @@ class BuiltinEngine(Engine):
                     allocation_fixed=settings.gaps == "fixed",
                     allocation_per_second=limit.per_second,
                     allocation_share=limit.share,
-                    allocation_lifetimes=settings.lifetimes)
+                    allocation_lifetimes=settings.lifetimes,
+                    allocation_settings=_describe(processes))
                 self._pid = os.getpid()
+                self._fd = fd
             except self._vmprof.VMProfError as e:
                 raise AllocationSamplingError("vmprof refuses: %s" % e) from e
             except BaseException:
@@ -92,14 +95,36 @@ class BuiltinEngine(Engine):
                 self._pid = 0
                 raise
 
+    def _is_on(self) -> bool:
+        return self._pid == os.getpid() and bool(self._vmprof.is_enabled())
+
     def set_interval(self, interval: int) -> None:
         with self._lock:
-            if self._pid == os.getpid() and self._vmprof.is_enabled():
+            if self._is_on():
                 self._vmprof.set_allocation_interval(interval)
+
+    def rotate(self, fd: int, settings: Settings, processes: Processes | None,
+               part: int) -> str:
+        with self._lock:
+            if not self._is_on():
+                raise AllocationSamplingError("allocation sampling is not on")
+            empty(fd)
+            try:
+                incomplete = self._vmprof.rotate_allocations(
+                    fd, allocation_settings=_describe(processes, part))
+            except self._vmprof.VMProfError as e:
+                raise AllocationSamplingError(
+                    "the next profile can't be written: %s; the present one goes "
+                    "on" % e) from e
+            self._fd = fd
+            return str(incomplete)
+
+    def writes_to(self, fd: int) -> bool:
+        return self._is_on() and self._fd == fd
 
     def mark(self, name: str) -> None:
         with self._lock:
-            if self._pid == os.getpid() and self._vmprof.is_enabled():
+            if self._is_on():
                 # a surrogate is no character: the module takes UTF-8
                 self._vmprof.mark(name.encode("utf-8", "replace").decode())
 
@@ -125,6 +150,18 @@ class BuiltinEngine(Engine):
             # and nothing can surprise it
             setattr(result, name, counted.get(name, 0))
         return result
+
+
+def _describe(processes: Processes | None, part: int = 1) -> str:
+    """What a profile says of the run that it belongs to: PROFILE.rst."""
+    found: list[tuple[str, object]] = []
+    if processes is not None:
+        found.append(("run", processes.run))
+        if processes.parent:
+            found.append(("parent", processes.parent))
+    if part > 1:
+        found.append(("part", part))
+    return ";".join("%s=%s" % pair for pair in found)
 
 
 _engine: BuiltinEngine | None = None

@@ -329,6 +329,13 @@ void recorder_lost(int64_t key, int which)
         facts_lost(key, which);
 }
 
+void recorder_carried(enum facts_carried kind, int64_t key, int which,
+                      int64_t stack, int64_t size, int64_t interval, int64_t type)
+{
+    if (has_room_for_fact())
+        facts_carried(kind, key, which, stack, size, interval, type);
+}
+
 void recorder_type(int64_t number, enum facts_name kind, int64_t gcs,
                    const char *name, size_t size)
 {
@@ -541,7 +548,7 @@ void recorder_rotate(struct profile_log_next *next)
     struct figure figures[FIGURES_KINDS];
     int count = figures_read(figures, 1);
 
-    recorder_lock();
+    INVARIANT(thread.holds_lock);
     finish_time_sample(now_ns());
     note_children();
     note_figures(figures, count);
@@ -550,7 +557,6 @@ void recorder_rotate(struct profile_log_next *next)
     newest_stack = named_stack = 0;
     begin_labels();
     note_figures(figures, count);
-    recorder_unlock();
 }
 
 int recorder_close(void)

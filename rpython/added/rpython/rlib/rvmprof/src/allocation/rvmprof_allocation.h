@@ -20,9 +20,16 @@ RPY_EXTERN int vmprof_allocation_open(int fd, int take_time_samples,
 RPY_EXTERN void vmprof_allocation_limit(intptr_t per_second, intptr_t share);
 /* What the GC calls its types: type_names.h.  Once in a process will do. */
 RPY_EXTERN void vmprof_allocation_type_names(char *text, intptr_t size);
-/* After vmprof_enable().  'lifetimes': what becomes of the objects is to be
-   known, not only of which type they are */
-RPY_EXTERN int vmprof_allocation_start(char *settings, int lifetimes);
+/* After vmprof_enable().  'settings' go into the profile, and 'own' into this
+   part of it alone; 'lifetimes': what becomes of the objects is to be known, not
+   only of which type they are */
+RPY_EXTERN int vmprof_allocation_start(char *settings, char *own, int lifetimes);
+/* This part of the profile ends, whole, and the next one begins, which goes to
+   'fd'; what is followed is carried over.  Between two allocations, right behind a
+   minor collection.  Returns 0; an errno if the next one can't be begun: then the
+   present one goes on; or a negative errno, which has ended the present one
+   before. */
+RPY_EXTERN int vmprof_allocation_rotate(int fd, char *own);
 /* The name of a class to which vmprof_allocation_fact() gets this number.  It
    may come later than the facts, or, in a process that is killed, never. */
 RPY_EXTERN void vmprof_allocation_class_name(intptr_t number, char *name,
@@ -33,7 +40,7 @@ RPY_EXTERN void vmprof_allocation_mark(char *name);
 RPY_EXTERN void vmprof_allocation_totals(void *totals);
 /* Since the last start: bytes allocated, minor collections, samples, samples
    without a stack, time samples, time samples that met another sample, bytes
-   that the GC has taken for sampled objects, at most */
+   that were taken for sampled objects, at most */
 RPY_EXTERN void vmprof_allocation_statistics(intptr_t counts[7]);
 
 /* For the GC */

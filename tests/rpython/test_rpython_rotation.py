@@ -1,0 +1,154 @@
+"""rvmprof with the patch: one profile ends, the next begins, and nothing is lost.
+
+As in test_rpython_rvmprof.py, the program is python2/targetscenarios.py, translated.
+Where gaps are fixed, each byte whose number is a multiple of the interval is a sample.
+"""
+from __future__ import annotations
+
+import collections
+from pathlib import Path
+
+import pytest
+from test_rpython_rvmprof import INTERVAL, Run
+
+from truth import innermost
+from vmprof_convert import readers
+from vmprof_convert.model import ALIVE, FREED, Profile
+
+pytestmark = pytest.mark.translated
+
+#: what vmprof_allocation_statistics() counts, in its order
+ALLOCATED, COLLECTIONS, SAMPLES, LOST, TIME_SAMPLES, DROPPED = range(6)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path)
+
+
+def parts(run: Run, count: int) -> list[Profile]:
+    """Each is whole, of one run, and goes on where the one before it ended."""
+    found = [run.profile(number) for number in range(count)]
+    for number, profile in enumerate(found, 1):
+        assert profile.settings["run"] == "abc"
+        assert profile.settings["engine"] == "builtin"
+        assert profile.settings.get("part", "1") == str(number)
+        assert profile.settings["pid"] == found[0].settings["pid"]
+        assert profile.end_time is not None
+        assert (profile.misfits, profile.torn) == (0, 0)
+        assert not profile.unknown
+        assert all(0 <= time <= profile.end for time in profile.samples.time)
+        for stack in set(profile.samples.stack) - {-1}:
+            assert innermost(profile, stack)
+    clocks = [int(profile.settings["clock"]) for profile in found]
+    assert clocks == sorted(set(clocks))
+    return found
+
+
+def totals(found: list[Profile], name: str) -> int:
+    return sum(getattr(profile.moments[-1], name) for profile in found)
+
+
+def allocation_samples(found: list[Profile]) -> int:
+    return sum(sum(map(bool, profile.samples.size)) for profile in found)
+
+
+def fates(profile: Profile, type_: str = "Node") -> collections.Counter[int]:
+    """Of what was carried over, of objects of this type, in objects."""
+    return collections.Counter(
+        carried.fate for carried in profile.samples.carried
+        if profile.types[carried.type].python == type_)
+
+
+def test_parts_together_are_the_run(run: Run) -> None:
+    run("rotates", 6)
+    assert (run.code, run.err) == (0, "")
+    counted = [int(word) for word in run.out[-1].split()]
+    found = parts(run, 6)
+    assert totals(found, "allocated") == counted[ALLOCATED]
+    assert totals(found, "collections") == counted[COLLECTIONS]
+    assert totals(found, "lost") == counted[LOST]
+    assert allocation_samples(found) == counted[SAMPLES]
+    # an object that is larger than the interval holds two of these bytes, or more
+    assert 0 <= counted[ALLOCATED] // INTERVAL - counted[SAMPLES] < 3000
+    for number, profile in enumerate(found, 1):
+        functions = {innermost(profile, stack)
+                     for stack in profile.samples.stack if stack >= 0}
+        assert functions == {"kept" if number == 1 else "part%d" % number}
+
+
+def test_what_is_alive_is_carried_over(run: Run) -> None:
+    """With stack, type, size and interval, until a collection finds it dead."""
+    run("rotates", 6)
+    found = parts(run, 6)
+    kept = 100000 * 16 // INTERVAL
+    assert not found[0].samples.carried
+    for number, profile in enumerate(found[1:], 2):
+        alive = kept if number <= 3 else 0
+        of_nodes = fates(profile)
+        assert sum(of_nodes.values()) == pytest.approx(alive, abs=2)
+        assert set(of_nodes) <= {FREED if number == 3 else ALIVE}
+        for carried in profile.samples.carried:
+            if profile.types[carried.type].python != "Node":
+                continue
+            assert (carried.size, carried.interval) == (16, INTERVAL)
+            assert innermost(profile, carried.stack) in (
+                "kept", "part%d" % (number - 1))
+
+
+def test_lives_go_on_in_later_parts(run: Run) -> None:
+    run("rotates", 6)
+    whole = readers.read([str(run.path(number)) for number in range(6)])
+    assert whole.misfits == 0
+    assert not whole.samples.carried
+    of_kept = collections.Counter(
+        fate for stack, fate, ended in zip(
+            whole.samples.stack, whole.samples.fate, whole.samples.ended)
+        if innermost(whole, stack) == "kept")
+    assert set(of_kept) == {FREED}
+    assert of_kept[FREED] == pytest.approx(100000 * 16 // INTERVAL, abs=2)
+
+
+def test_without_lifetimes_nothing_is_carried_over(run: Run) -> None:
+    run("rotates_without_lifetimes", 2)
+    assert (run.code, run.out, run.err) == (0, [], "")
+    for number, name in enumerate(("kept", "part2")):
+        profile = run.profile(number)
+        assert profile.end_time is not None and profile.misfits == 0
+        assert not profile.samples.carried
+        assert {innermost(profile, stack)
+                for stack in profile.samples.stack} == {name}
+
+
+def test_beside_threads_and_time_samples(run: Run) -> None:
+    run("rotates_often", 40)
+    assert run.code == 0
+    counted = [int(word) for word in run.out[-1].split()]
+    found = parts(run, 40)
+    for name, count in (("allocated", ALLOCATED), ("collections", COLLECTIONS),
+                        ("lost", LOST)):
+        assert totals(found, name) == counted[count], name
+    # one may be dropped while the last of all is written
+    assert totals(found, "dropped") <= counted[DROPPED]
+    assert allocation_samples(found) == counted[SAMPLES]
+    assert sum(len(profile.samples) for profile in found) \
+        == counted[SAMPLES] + counted[TIME_SAMPLES]
+    assert counted[TIME_SAMPLES] > 0
+
+
+def test_what_cannot_be_begun_changes_nothing(run: Run) -> None:
+    run("rotates_into_nothing", 2)
+    assert (run.code, run.err) == (0, "")
+    assert run.out == [
+        # without a profile, and in one of time samples
+        "part 2: allocations are not being sampled",
+        "part 2: allocations are not being sampled",
+        # settings that would be no settings, or too long
+        "Invalid argument", "File name too long",
+        "Bad file descriptor", "part 2: No space left on device",
+        # the program closed the one that ends
+        "part 2: the one before is not complete: Bad file descriptor"]
+    profile = run.profile(1)
+    assert {innermost(profile, stack) for stack in profile.samples.stack} == {"third"}
+    assert len(profile.samples) == pytest.approx(100000 * 16 // INTERVAL, abs=2)
+    assert profile.settings["part"] == "2"
