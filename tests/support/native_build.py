@@ -7,6 +7,8 @@ import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
 NATIVE = HERE.parents[1] / "vmprof-integration" / "vmprof_allocation" / "native"
+#: of the builtin engine, what is no patch
+ALLOCATION = HERE.parents[1] / "rpython/added/rpython/rlib/rvmprof/src/allocation"
 FLAGS = ["-fno-sanitize-recover=all", "-DCHECK_INVARIANTS",
          "-Wall", "-Wextra", "-Werror", "-std=gnu99", "-g", "-O1"]
 #: what is to be found: -fsanitize=
@@ -37,12 +39,13 @@ def load(directory: pathlib.Path, *names: str) -> ctypes.CDLL:
 
 def build(directory: pathlib.Path, program: str, *sources: str,
           sanitizer: str = MEMORY) -> pathlib.Path:
-    """Compile tests/support/native/`program`.c with these files of the package."""
+    """Compile tests/support/native/`program`.c with these files: of the package, or
+    with their whole path."""
     target = directory / program
     subprocess.run(
         ["gcc", *FLAGS, "-fsanitize=" + sanitizer, "-pthread",
          "-I", str(NATIVE / "hook"), "-I", str(NATIVE / "shared"),
-         "-I", str(NATIVE / "attach"),
+         "-I", str(NATIVE / "attach"), "-I", str(ALLOCATION),
          # what they load looks for their functions
          "-rdynamic",
          "-o", str(target),
