@@ -105,7 +105,7 @@ class Run:
 @functools.cache
 def has_builtin() -> bool:
     done = subprocess.run(
-        [PYPY, "-c", "import _vmprof; _vmprof.rotate_allocations"],
+        [PYPY, "-c", "import _vmprof; _vmprof.alive_allocations"],
         stderr=subprocess.DEVNULL)
     return done.returncode == 0
 

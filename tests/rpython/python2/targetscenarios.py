@@ -504,6 +504,61 @@ def rotates_into_nothing(files):
     rvmprof.disable()
     os.close(fd)
 
+
+def print_alive(what):
+    """How many nodes are alive, and how many of these addresses are theirs; with the
+    estimated bytes of all."""
+    now, most = rvmprof.alive_allocation_bytes()
+    words = rvmprof.alive_allocations()
+    addresses = {}
+    node = state.node
+    while node is not None:
+        addresses[rffi.cast(lltype.Signed,
+                            rgc.cast_instance_to_gcref(node))] = None
+        node = node.next
+    nodes = 0
+    right = 0
+    for i in range(0, len(words), 6):
+        if words[i + 3] == 16:
+            nodes += 1
+            right += words[i] in addresses
+    print "%s: %d nodes, %d right, %d bytes, %d at most" % (
+        what, nodes, right, int(now), int(most))
+
+
+def says_what_is_alive(files):
+    fd = open_profile(files[0])
+    rvmprof.enable(fd, 0.0, allocation_interval=INTERVAL, allocation_seed=1,
+                   allocation_fixed=True, allocation_in_memory=True)
+    print_alive("begun")
+    keep(new_code("kept"), 100000)
+    print_alive("kept")
+    allocate(new_code("garbage"), 0)
+    print "ignored: %d" % rvmprof.ignore_allocations(True)
+    keep(new_code("ignored"), 100000)
+    print "ignored: %d" % rvmprof.ignore_allocations(False)
+    print_alive("more, ignored")
+    state.node = None
+    rgc.collect()
+    rgc.collect()
+    print_alive("dropped")
+    rvmprof.alive_allocation_bytes(reset_peak=True)
+    print_alive("peak reset")
+    keep(new_code("again"), 100000)
+    kept = state.node
+    print "%d words" % len(rvmprof.alive_allocations(forget=True))
+    print_alive("forgotten")
+    keep(new_code("new"), 100000)
+    print_alive("new")
+    state.node = kept
+    rgc.collect()
+    rgc.collect()
+    print_alive("old ones")
+    rvmprof.disable()
+    print_alive("off")
+    print_statistics()
+    os.close(fd)
+
 # ____________________________________________________________
 
 
@@ -550,6 +605,8 @@ def entry_point(argv):
         rotates_often(files)
     elif name == "rotates_into_nothing":
         rotates_into_nothing(files)
+    elif name == "says_what_is_alive":
+        says_what_is_alive(files)
     else:
         return 2
     return 0

@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,7 @@ static void promote(struct object object, int64_t which, int64_t size)
     recorder_young(object.key, FACTS_PROMOTED,
                    type_names_number(object.type, object.its_class), size);
     CHECK(followed_promoted(object.key, which, object.type, object.its_class, size));
+    followed_address(8 * object.key + which);
     if (any(50) == 0) {
         followed_lost();
         recorder_lost(object.key, (int)which);
@@ -175,6 +177,52 @@ static void mark(void)
     old_count = kept;
     followed_end();
     recorder_end_facts();
+}
+
+/* ____________________________________________________________ */
+/* who asks */
+
+static void check_alive(void)
+{
+    double expected = 0.0, alive, peak;
+    static double most;
+    int64_t *copy, *p;
+    int i;
+
+    CHECK(recorder_begin_facts(collections));
+    copy = followed_copy();
+    recorder_end_facts();
+    CHECK(copy != NULL && copy[0] == 6 * old_count);
+    for (i = 0, p = copy + 1; i < old_count; i++, p += 6) {
+        const struct object *object = &old[i];
+        CHECK(p[0] == 8 * object->key + object->which && p[1] == object->key &&
+              p[3] == object->size && p[4] == object->interval && p[5] > 0);
+        expected += (double)object->size /
+            -expm1(-(double)object->size / (double)object->interval);
+    }
+    free(copy);
+    followed_traced(&alive, &peak);
+    most = fmax(most, expected);
+    CHECK(fabs(alive - expected) <= 1e-9 * most);
+    CHECK(fabs(peak - most) <= 1e-9 * most);
+}
+
+static void check_forgotten(void)
+{
+    double alive, peak;
+    int64_t *copy;
+
+    followed_forget();
+    CHECK(recorder_begin_facts(collections));
+    copy = followed_copy();
+    recorder_end_facts();
+    CHECK(copy != NULL && copy[0] == 0);
+    free(copy);
+    followed_traced(&alive, &peak);
+    CHECK(alive == 0.0 && peak == 0.0);
+    mark();
+    followed_traced(&alive, &peak);
+    CHECK(alive == 0.0 && peak == 0.0);
 }
 
 /* ____________________________________________________________ */
@@ -260,7 +308,7 @@ int main(int arguments, char **argument)
     seed = (unsigned int)atoi(argument[4]);
     make_types();
     type_names_begin();
-    followed_clear();
+    followed_clear(0);
     CHECK(file_sink_open(&files[1], create(argument[1], 1)) == 0);
     recorder_open(&files[1].sink, totals);
     code_names_begin();
@@ -277,10 +325,13 @@ int main(int arguments, char **argument)
             for (j = any(YOUNG); j > 0; j--)
                 sample();
             collect();
+            check_alive();
             if (i % 4 == 0)
                 mark();
+            check_alive();
         }
     }
+    check_forgotten();
     recorder_stop();
     size = from_hex(argument[3], bytes, sizeof bytes);
     recorder_lock();
@@ -288,7 +339,7 @@ int main(int arguments, char **argument)
     recorder_unlock();
     CHECK(recorder_close() == 0);
     CHECK(followed_memory() > 0);
-    followed_clear();
+    followed_clear(0);
     code_names_end();
     type_names_set("", 0);
     type_names_begin();

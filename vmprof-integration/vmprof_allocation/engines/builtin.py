@@ -11,6 +11,7 @@ import os
 from _thread import RLock
 
 from vmprof_allocation.engines.base import (
+    Alive,
     Engine,
     Statistics,
     empty,
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
     from vmprof_allocation.processes import Processes
     from vmprof_allocation.settings import Settings
+
+
+#: numbers of each object, in what _vmprof.alive_allocations() returns
+FIELDS = 6
 
 
 class BuiltinEngine(Engine):
@@ -66,11 +71,6 @@ class BuiltinEngine(Engine):
     def start(self, fd: int, settings: Settings,
               processes: Processes | None = None) -> None:
         limit = settings.limit or Limit()
-        if settings.in_memory:
-            raise AllocationSamplingError(
-                "this PyPy samples on its own, into a file: what is alive can't "
-                "be asked for while the program runs; write a profile, and see "
-                "its report")
         with self._lock:
             self.prepare()
             empty(fd)
@@ -85,7 +85,8 @@ class BuiltinEngine(Engine):
                     allocation_per_second=limit.per_second,
                     allocation_share=limit.share,
                     allocation_lifetimes=settings.lifetimes,
-                    allocation_settings=_describe(processes))
+                    allocation_settings=_describe(processes),
+                    allocation_in_memory=settings.in_memory)
                 self._pid = os.getpid()
                 self._fd = fd
             except self._vmprof.VMProfError as e:
@@ -106,6 +107,9 @@ class BuiltinEngine(Engine):
     def rotate(self, fd: int, settings: Settings, processes: Processes | None,
                part: int) -> str:
         with self._lock:
+            if settings.in_memory:
+                raise AllocationSamplingError(
+                    "what tracemalloc keeps is in memory, and has one part")
             if not self._is_on():
                 raise AllocationSamplingError("allocation sampling is not on")
             empty(fd)
@@ -141,6 +145,42 @@ class BuiltinEngine(Engine):
                     "the profile is not complete: " + (
                         "the program closed its file"
                         if problem == os.strerror(errno.EBADF) else problem))
+
+    def alive(self) -> list[Alive]:
+        with self._lock:
+            if not self._is_on():
+                return []
+            numbers = iter(self._vmprof.alive_allocations())
+            return [Alive(*fields) for fields in zip(*[numbers] * FIELDS)]
+
+    def find_alive(self, address: int) -> Alive | None:
+        for object_ in self.alive():
+            if object_.address == address:
+                return object_
+        return None
+
+    def forget_alive(self) -> None:
+        with self._lock:
+            if self._is_on():
+                self._vmprof.alive_allocations(forget=True)
+
+    def alive_bytes(self) -> tuple[float, float]:
+        with self._lock:
+            if not self._is_on():
+                return 0.0, 0.0
+            alive, peak = self._vmprof.alive_allocation_bytes()
+            return float(alive), float(peak)
+
+    def reset_peak(self) -> None:
+        with self._lock:
+            if self._is_on():
+                self._vmprof.alive_allocation_bytes(reset_peak=True)
+
+    def ignore(self, ignored: bool) -> bool:
+        return bool(self._vmprof.ignore_allocations(ignored))
+
+    def flush(self) -> None:
+        """alive() did."""
 
     def statistics(self) -> Statistics:
         result = Statistics()

@@ -88,7 +88,7 @@ class AppTestAllocationSampling(object):
         import _vmprof
         assert sorted(_vmprof.allocation_statistics()) == [
             'allocated', 'collections', 'dropped', 'lost', 'memory',
-            'samples', 'time_samples']
+            'not_followed', 'samples', 'time_samples']
 
     def w_allocate(self):
         for i in range(1000):
@@ -227,6 +227,47 @@ class AppTestAllocationSampling(object):
         assert b'run=a;part=2;' in profile
         assert b':early:' in profile and b':late:' in profile
         assert self.names(b'types', 2, 3).count('app.models.Node') == 1
+
+    def test_what_is_alive_while_none_are_sampled(self):
+        import _vmprof
+        for i in range(2):
+            assert _vmprof.alive_allocations() == []
+            assert _vmprof.alive_allocations(forget=True) == []
+            assert _vmprof.alive_allocation_bytes() == (0.0, 0.0)
+            assert _vmprof.alive_allocation_bytes(reset_peak=True) == (0.0, 0.0)
+            self.run(lambda: None, period=0.01)
+        assert _vmprof.ignore_allocations(True) is False
+        if self.translated:
+            assert _vmprof.ignore_allocations(False) is True
+        _vmprof.ignore_allocations(False)
+
+    def test_what_is_alive(self):
+        if not self.translated:
+            skip("needs a GC that can sample")
+        import _vmprof
+        class Node(object):
+            pass
+        def alive():
+            numbers = _vmprof.alive_allocations()
+            assert len(numbers) % 6 == 0
+            return numbers[::6], numbers[3::6]
+        def work():
+            self.kept = [Node() for i in range(20000)]
+            ids = set(map(id, self.kept))
+            addresses, sizes = alive()
+            assert len(ids.intersection(addresses)) > 100
+            now, peak = _vmprof.alive_allocation_bytes()
+            assert now > 20000 * 16
+            assert peak >= now
+            _vmprof.alive_allocations(forget=True)
+            assert not ids.intersection(alive()[0])
+            assert _vmprof.ignore_allocations(True) is False
+            self.kept = [Node() for i in range(20000)]
+            assert _vmprof.ignore_allocations(False) is True
+            assert not set(map(id, self.kept)).intersection(alive()[0])
+        profile, counted = self.run(work, allocation_interval=1000,
+                                    allocation_in_memory=True)
+        assert b':samples' not in self.unpacked()
 
     def test_limits(self):
         if not self.translated:

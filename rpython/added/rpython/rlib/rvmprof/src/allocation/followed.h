@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* A profile begins, and nothing is followed; nor is it if one has ended. */
-void followed_clear(void);
+void followed_clear(int fixed_gaps);
 
 /* Bytes taken, at most since then */
 int64_t followed_memory(void);
@@ -21,7 +21,9 @@ void followed_sampled(int64_t key, int64_t stack, int64_t size, int64_t interval
 /* Returns 0 if there is no memory: it is not followed. */
 int followed_promoted(int64_t key, int64_t which, int64_t type, int64_t its_class,
                       int64_t size);
-/* The GC has no memory for the one that was just promoted. */
+/* Where the one is that was just promoted */
+void followed_address(int64_t address);
+/* The GC has no memory for that one. */
 void followed_lost(void);
 /* That was all of the young ones. */
 void followed_young_ended(void);
@@ -34,3 +36,16 @@ void followed_end(void);
 /* Another part of the profile has begun: it gets all that is followed.  Between
    recorder_begin_facts() and its end, too */
 void followed_carry(void);
+
+/* What is alive, of a program that runs on: how many numbers follow, and of each
+   object its address, key, stack, size, interval and type, under the numbers of the
+   profile; for free().  NULL: there is no memory.  Likewise between the two */
+int64_t *followed_copy(void);
+/* What there is now does not count any more. */
+void followed_forget(void);
+/* Estimated bytes of what counts, and the most that there were after a minor collection
+   since the beginning or followed_reset_peak() */
+void followed_traced(double *alive, double *peak);
+void followed_reset_peak(void);
+/* Objects that there was no memory for */
+int64_t followed_missing(void);

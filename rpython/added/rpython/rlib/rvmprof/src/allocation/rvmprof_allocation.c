@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -51,6 +52,8 @@ static int with_memory;
 static int takes_time_samples = 1;
 static const void *innermost_frame;     /* the GIL is held until it is used */
 static int with_lifetimes;
+static __thread __attribute__((tls_model("initial-exec")))
+int is_ignored;                 /* what this thread allocates */
 static int64_t collection_start, majors;
 static int tells_names;         /* vmprof told them to an earlier part */
 
@@ -137,7 +140,7 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
         recorder_count_child();
         return -1;
     }
-    if (gc_totals == NULL)
+    if (gc_totals == NULL || is_ignored)
         return 0;
     innermost_frame = __builtin_frame_address(0);
     interval = gc_totals->interval;
@@ -203,6 +206,9 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
     case GC_FREED:
         followed_freed(key, which);
         recorder_freed(key, (int)which);
+        break;
+    case GC_ADDRESS:
+        followed_address(type);
         break;
     case GC_LOST:
         followed_lost();
@@ -319,7 +325,8 @@ static int make_settings(char *text, size_t size, const char *own)
            length < 0 || (size_t)length >= size ? ENAMETOOLONG : 0;
 }
 
-int vmprof_allocation_start(char *settings, char *own, int lifetimes)
+int vmprof_allocation_start(char *settings, char *own, int lifetimes,
+                            int in_memory, int fixed_gaps)
 {
     char text[3072], clock[32];
     size_t used;
@@ -337,9 +344,15 @@ int vmprof_allocation_start(char *settings, char *own, int lifetimes)
     with_lifetimes = lifetimes;
     majors = 0;
     type_names_begin();
-    followed_clear();
+    followed_clear(fixed_gaps);
     flush_codes();
-    return result(recorder_start(text));
+    error = recorder_start(text);
+    if (in_memory) {
+        with_lifetimes = 1;
+        code_names_end();       /* it has one part */
+        recorder_without_samples();
+    }
+    return result(error);
 }
 
 /* What the GC tells of objects that were sampled before is part of the new one. */
@@ -389,12 +402,48 @@ int vmprof_allocation_rotate(int fd, char *own)
     return -next.ended;
 }
 
+int64_t *vmprof_allocation_alive(int forget)
+{
+    int64_t *copy;
+
+    if (!is_open || gc_totals == NULL ||
+        !recorder_begin_facts(gc_totals->collections))
+        return calloc(1, sizeof *copy);
+    copy = followed_copy();
+    if (forget)
+        followed_forget();
+    flush_codes();              /* with the lock */
+    recorder_end_facts();
+    recorder_flush();
+    return copy;
+}
+
+void vmprof_allocation_free(int64_t *copy)
+{
+    free(copy);
+}
+
+void vmprof_allocation_traced(double traced[2], int reset_peak)
+{
+    followed_traced(&traced[0], &traced[1]);
+    if (reset_peak)
+        followed_reset_peak();
+}
+
+int vmprof_allocation_ignore(int ignored)
+{
+    int before = is_ignored;
+
+    is_ignored = ignored;
+    return before;
+}
+
 void vmprof_allocation_totals(void *totals)
 {
     gc_totals = totals;
 }
 
-void vmprof_allocation_statistics(intptr_t counts[7])
+void vmprof_allocation_statistics(intptr_t counts[8])
 {
     struct profile_totals totals = { 0 };
 
@@ -406,6 +455,7 @@ void vmprof_allocation_statistics(intptr_t counts[7])
     counts[4] = recorder_counts.time_samples;
     counts[5] = recorder_counts.dropped;
     counts[6] = followed_memory() + (gc_totals != NULL ? gc_totals->memory : 0);
+    counts[7] = followed_missing();
 }
 
 void vmprof_allocation_stop(void)
