@@ -8,12 +8,14 @@ test_rpython_rvmprof.py, which says what has to come of each scenario:
 import os
 import time
 
-from rpython.rlib import rgc, rgil, rstacklet, rthread, rvmprof
-from rpython.rtyper.annlowlevel import llhelper
+from rpython.rlib import rgil, rstacklet, rthread, rvmprof
 from rpython.rtyper.lltypesystem import llmemory, lltype, rffi
 from rpython.translator.tool.cbuild import ExternalCompilationInfo
 
-INTERVAL = 1000         # bytes
+from scenario_nodes import (INTERVAL, Node, allocate, enable, new_code,
+                            open_profile, state, thread, work)
+from scenario_parts import (rotates, rotates_into_nothing, rotates_often,
+                            rotates_without_lifetimes, says_what_is_alive)
 
 eci = ExternalCompilationInfo(
     includes=['errno.h', 'signal.h', 'stddef.h'],
@@ -38,73 +40,6 @@ get_errno = rffi.llexternal('scenarios_get_errno', [], rffi.INT,
                             compilation_info=eci, _nowrapper=True)
 sigprof = rffi.llexternal('scenarios_sigprof', [], lltype.Signed,
                           compilation_info=eci, _nowrapper=True)
-
-
-class Code(object):
-    def __init__(self, name):
-        self.name = name
-
-
-def code_name(code):
-    return "py:%s:1:scenarios" % code.name
-
-
-rvmprof.register_code_object_class(Code, code_name)
-
-
-class Node(object):
-    def __init__(self, next):
-        self.next = next
-
-
-class State(object):
-    node = None         # what was allocated last, so that it is allocated
-    threads = 0         # that are at work
-    started = 0
-
-
-state = State()
-
-
-def new_code(name):
-    code = Code(name)
-    rvmprof.register_code(code, code_name)
-    return code
-
-
-@rvmprof.vmprof_execute_code("scenarios", lambda code, count, rounds: code)
-def execute(code, count, rounds):
-    number = 1
-    while count > 0:
-        state.node = Node(state.node if rounds < 0 else None)
-        count -= 1
-        for i in range(rounds):
-            number = (number * 1103515245 + 12345) & 0x7fffffff
-    return number
-
-
-def allocate(code, count):
-    """Make 'count' objects in a function of this name."""
-    return execute(code, count, 0)
-
-
-def keep(code, count):
-    """Likewise, and all of them live on while the last one does."""
-    return execute(code, count, -1)
-
-
-def work(code, count):
-    """Use the processor, and allocate a little."""
-    return execute(code, count, 5000000)
-
-
-def open_profile(filename):
-    return os.open(filename, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0644)
-
-
-def enable(fd, interval=INTERVAL, period=0.0):
-    rvmprof.enable(fd, period, allocation_interval=interval,
-                   allocation_seed=1)
 
 
 def attempt(what, number):
@@ -305,16 +240,6 @@ def child_forks(files):
     os.close(fd)
 
 
-def thread():
-    rthread.gc_thread_start()
-    # (what follows may let other threads in)
-    number = state.started
-    state.started += 1
-    allocate(new_code("thread%d" % number), 300000)
-    state.threads -= 1
-    rthread.gc_thread_die()
-
-
 def threads(files):
     rgil.allocate()
     fd = open_profile(files[0])
@@ -387,177 +312,6 @@ def closed_file(files):
     allocate(new_code("work"), 100000)
     attempt("disable", 0)
     os.close(other)
-
-
-@rgc.no_collect
-def class_of(address):
-    node = rgc.try_cast_gcref_to_instance(
-        Node, llmemory.cast_adr_to_ptr(address, llmemory.GCREF))
-    return 0 if node is None else 1
-
-
-def enable_part(fd, period=0.0):
-    rvmprof.enable(fd, period, allocation_interval=INTERVAL,
-                   allocation_seed=1, allocation_fixed=True,
-                   allocation_class_of=llhelper(rgc.ALLOCATION_CLASS, class_of),
-                   allocation_settings="run=abc")
-    rvmprof.name_class(1, "Node")
-
-
-def begin_part(filename, number):
-    fd = open_profile(filename)
-    try:
-        why = rvmprof.rotate_allocations(fd, "run=abc;part=%d" % number)
-        if why:
-            print "part %d: the one before is not complete: %s" % (number, why)
-    except rvmprof.VMProfError as e:
-        print "part %d: %s" % (number, e.msg)
-    return fd
-
-
-def print_statistics():
-    print " ".join([str(count) for count in rvmprof.allocation_statistics()])
-
-
-def rotates(files):
-    """What is kept lives from part 1 on, until it is dropped in part 3."""
-    fd = open_profile(files[0])
-    enable_part(fd)
-    keep(new_code("kept"), 100000)
-    kept = state.node
-    for i in range(1, len(files)):
-        next = begin_part(files[i], i + 1)
-        os.close(fd)
-        fd = next
-        allocate(new_code("part%d" % (i + 1)), 100000)
-        if i == 2:
-            kept = None
-            rgc.collect()
-            rgc.collect()
-    state.node = kept
-    rvmprof.disable()
-    print_statistics()
-    os.close(fd)
-
-
-def rotates_without_lifetimes(files):
-    fd = open_profile(files[0])
-    rvmprof.enable(fd, 0.0, allocation_interval=INTERVAL, allocation_seed=1,
-                   allocation_lifetimes=False)
-    keep(new_code("kept"), 100000)
-    next = begin_part(files[1], 2)
-    os.close(fd)
-    allocate(new_code("part2"), 100000)
-    rvmprof.disable()
-    os.close(next)
-
-
-def rotates_often(files):
-    """Threads allocate, and time samples are taken."""
-    rgil.allocate()
-    fd = open_profile(files[0])
-    enable_part(fd, 0.001)
-    state.threads = 3
-    for i in range(3):
-        rthread.start_new_thread(thread, ())
-    main = new_code("main")
-    for i in range(1, len(files)):
-        rgil.yield_thread()
-        keep(main, 1000)
-        work(main, 1)
-        next = begin_part(files[i], i + 1)
-        os.close(fd)
-        fd = next
-    while state.threads > 0:
-        allocate(main, 1000)
-        rgil.yield_thread()
-    rvmprof.disable()
-    print_statistics()
-    os.close(fd)
-
-
-def rotates_into_nothing(files):
-    """What can't be begun leaves the present one as it is."""
-    os.close(begin_part("/dev/null", 2))
-    fd = open_profile(files[0])
-    rvmprof.enable(fd, 0.001)
-    os.close(begin_part("/dev/null", 2))
-    rvmprof.disable()
-    os.close(fd)
-    fd = open_profile(files[0])
-    enable_part(fd)
-    allocate(new_code("first"), 100000)
-    for own in ["a:b", "a=" + "b" * 5000]:
-        try:
-            rvmprof.rotate_allocations(fd, own)
-        except rvmprof.VMProfError as e:
-            print e.msg
-    try:
-        rvmprof.rotate_allocations(1000, "part=2")
-    except rvmprof.VMProfError as e:
-        print e.msg
-    os.close(begin_part("/dev/full", 2))
-    allocate(new_code("second"), 100000)
-    os.close(fd)
-    fd = begin_part(files[1], 2)
-    allocate(new_code("third"), 100000)
-    rvmprof.disable()
-    os.close(fd)
-
-
-def print_alive(what):
-    """How many nodes are alive, and how many of these addresses are theirs; with the
-    estimated bytes of all."""
-    now, most = rvmprof.alive_allocation_bytes()
-    words = rvmprof.alive_allocations()
-    addresses = {}
-    node = state.node
-    while node is not None:
-        addresses[rffi.cast(lltype.Signed,
-                            rgc.cast_instance_to_gcref(node))] = None
-        node = node.next
-    nodes = 0
-    right = 0
-    for i in range(0, len(words), 6):
-        if words[i + 3] == 16:
-            nodes += 1
-            right += words[i] in addresses
-    print "%s: %d nodes, %d right, %d bytes, %d at most" % (
-        what, nodes, right, int(now), int(most))
-
-
-def says_what_is_alive(files):
-    fd = open_profile(files[0])
-    rvmprof.enable(fd, 0.0, allocation_interval=INTERVAL, allocation_seed=1,
-                   allocation_fixed=True, allocation_in_memory=True)
-    print_alive("begun")
-    keep(new_code("kept"), 100000)
-    print_alive("kept")
-    allocate(new_code("garbage"), 0)
-    print "ignored: %d" % rvmprof.ignore_allocations(True)
-    keep(new_code("ignored"), 100000)
-    print "ignored: %d" % rvmprof.ignore_allocations(False)
-    print_alive("more, ignored")
-    state.node = None
-    rgc.collect()
-    rgc.collect()
-    print_alive("dropped")
-    rvmprof.alive_allocation_bytes(reset_peak=True)
-    print_alive("peak reset")
-    keep(new_code("again"), 100000)
-    kept = state.node
-    print "%d words" % len(rvmprof.alive_allocations(forget=True))
-    print_alive("forgotten")
-    keep(new_code("new"), 100000)
-    print_alive("new")
-    state.node = kept
-    rgc.collect()
-    rgc.collect()
-    print_alive("old ones")
-    rvmprof.disable()
-    print_alive("off")
-    print_statistics()
-    os.close(fd)
 
 # ____________________________________________________________
 

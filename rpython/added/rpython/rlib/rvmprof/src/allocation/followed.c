@@ -55,24 +55,32 @@ int64_t followed_memory(void)
     return most_memory;
 }
 
-static void count_memory(void)
+/* as table_has_room() does */
+static int grow(void *table, size_t *room, size_t size, size_t most)
 {
-    int64_t now = (int64_t)(waiting_room * sizeof *waiting +
-                            followed_room * sizeof *followed);
+    int64_t now;
 
+    if (!table_has_room(table, room, *room, size, most))
+        return 0;
+    now = (int64_t)(waiting_room * sizeof *waiting +
+                    followed_room * sizeof *followed);
     if (most_memory < now)
         most_memory = now;
+    return 1;
 }
 
 void followed_sampled(int64_t key, int64_t stack, int64_t size, int64_t interval)
 {
-    struct waiting sample = { key, stack, size, interval };
+    struct waiting *sample;
 
-    if (!table_has_room((void **)&waiting, &waiting_room, waiting_count,
-                        sizeof *waiting, MOST_WAITING))
+    if (waiting_count == waiting_room &&
+        !grow(&waiting, &waiting_room, sizeof *waiting, MOST_WAITING))
         return;
-    waiting[waiting_count++] = sample;
-    count_memory();
+    sample = &waiting[waiting_count++];
+    sample->key = key;
+    sample->stack = stack;
+    sample->size = size;
+    sample->interval = interval;
 }
 
 /* The bytes that it stands for */
@@ -95,8 +103,8 @@ int followed_promoted(int64_t key, int64_t which, int64_t type, int64_t its_clas
     while (at < waiting_count && waiting[at].key < key)
         at++;
     if (at == waiting_count || waiting[at].key != key ||
-        !table_has_room((void **)&followed, &followed_room, followed_count,
-                        sizeof *followed, MOST_FOLLOWED)) {
+        (followed_count == followed_room &&
+         !grow(&followed, &followed_room, sizeof *followed, MOST_FOLLOWED))) {
         missing++;
         return 0;
     }
@@ -114,7 +122,6 @@ int followed_promoted(int64_t key, int64_t which, int64_t type, int64_t its_clas
     alive += weight(object);
     if (sample->stack > 0)
         profile_log_want((uint64_t)sample->stack);
-    count_memory();
     return 1;
 }
 
