@@ -47,16 +47,16 @@ static void tell_all(void)
     for (i = 0; i < objects.waiting_count; i++) {
         struct waiting *waiting = &objects.waiting[i];
         waiting->stack = carried_stacks_number(waiting->stack);
-        recorder_carried(FACTS_CARRIED_YOUNG, waiting->key, 0, waiting->stack,
-                         waiting->size, waiting->interval, 0);
+        carried_stacks_tell(FACTS_CARRIED_YOUNG, waiting->key, 0, waiting->stack,
+                            waiting->size, waiting->interval, 0);
     }
     for (i = 0; i < objects.followed_count; i++) {
         struct followed *followed = &objects.followed[i];
         followed->stack = carried_stacks_number(followed->stack);
         followed->type = (int32_t)types_number(followed->object);
-        recorder_carried(FACTS_CARRIED_OLD, followed->key, followed->which,
-                         followed->stack, followed->size, followed->interval,
-                         followed->type);
+        carried_stacks_tell(FACTS_CARRIED_OLD, followed->key, followed->which,
+                            followed->stack, followed->size, followed->interval,
+                            followed->type);
     }
 }
 

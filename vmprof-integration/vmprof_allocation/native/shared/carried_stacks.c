@@ -8,6 +8,7 @@
 #include "code_names.h"
 #include "invariant.h"
 #include "profile_log.h"
+#include "recorder.h"
 #include "stack_table.h"
 
 /* By a stack's number in the profile before: it is needed; or, otherwise, its number
@@ -58,6 +59,13 @@ int64_t carried_stacks_number(int64_t stack)
 {
     INVARIANT(stack <= most);
     return numbers == NULL || numbers[stack] == NEEDED ? 0 : numbers[stack];
+}
+
+void carried_stacks_tell(enum facts_carried kind, int64_t key, int which,
+                         int64_t stack, int64_t size, int64_t interval, int64_t type)
+{
+    if (profile_log_fact(recorder_now()))
+        facts_carried(kind, key, which, stack, size, interval, type);
 }
 
 void carried_stacks_end(void)

@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "facts.h"
+
 #pragma GCC visibility push(hidden)
 
 /* 'most' is the largest number of all that are needed.  Without memory for them, all
@@ -17,6 +19,9 @@ void carried_stacks_need(int64_t stack);
 void carried_stacks_define(void);
 /* Which number it has now; 0: it got lost */
 int64_t carried_stacks_number(int64_t stack);
+/* An object that has it: facts.h */
+void carried_stacks_tell(enum facts_carried kind, int64_t key, int which,
+                         int64_t stack, int64_t size, int64_t interval, int64_t type);
 void carried_stacks_end(void);
 
 #pragma GCC visibility pop

@@ -329,13 +329,6 @@ void recorder_lost(int64_t key, int which)
         facts_lost(key, which);
 }
 
-void recorder_carried(enum facts_carried kind, int64_t key, int which,
-                      int64_t stack, int64_t size, int64_t interval, int64_t type)
-{
-    if (has_room_for_fact())
-        facts_carried(kind, key, which, stack, size, interval, type);
-}
-
 void recorder_type(int64_t number, enum facts_name kind, int64_t gcs,
                    const char *name, size_t size)
 {

@@ -116,8 +116,6 @@ void recorder_young(int64_t key, enum facts_outcome outcome, int64_t type,
                     int64_t size);
 void recorder_freed(int64_t key, int which);
 void recorder_lost(int64_t key, int which);
-void recorder_carried(enum facts_carried kind, int64_t key, int which,
-                      int64_t stack, int64_t size, int64_t interval, int64_t type);
 void recorder_type(int64_t number, enum facts_name kind, int64_t gcs,
                    const char *name, size_t size);
 /* 'start' as recorder_now() gave it */

@@ -192,9 +192,9 @@ void followed_carry(void)
     for (i = 0; i < followed_count; i++) {
         struct followed *object = &followed[i];
         object->stack = carried_stacks_number(object->stack);
-        recorder_carried(FACTS_CARRIED_OLD, object->key, object->which,
-                         object->stack, object->size, object->interval,
-                         type_names_number(object->type, object->its_class));
+        carried_stacks_tell(FACTS_CARRIED_OLD, object->key, object->which,
+                            object->stack, object->size, object->interval,
+                            type_names_number(object->type, object->its_class));
     }
     carried_stacks_end();
 }
