@@ -20,8 +20,6 @@ RUN_MODULE = Path(__file__).with_name("run_module.py")
 TIMEOUT = 150.0
 #: how often a suite is run again whose outcomes differ
 AGAIN = 2
-#: larger profiles are not read, which would take longer than the suite
-READABLE = 8 << 20
 
 #: outcomes by the ids of tests; and what the process as a whole did, under
 #: names in parentheses
@@ -136,21 +134,38 @@ def read_outcomes(path: Path) -> Outcomes:
     return {test: "+".join(sorted(all)) for test, all in found.items()}
 
 
+class Count:
+    """Of the samples, as a table of some of these profiles would fill the memory."""
+
+    def __init__(self) -> None:
+        self.samples = 0
+
+    def begin(self, settings: dict[str, str]) -> None:
+        self.samples = 0
+
+    def add(self, *sample: int) -> None:
+        self.samples += 1
+
+    def carry(self, *carried: int) -> None:
+        pass
+
+    def add_object(self, *facts: int) -> None:
+        pass
+
+
 def read_profile(path: Path) -> tuple[str, int]:
     """What is wrong with it, or "whole"; and its number of samples."""
+    count = Count()
     try:
-        if path.stat().st_size > READABLE:
-            return "whole", 0
-        profile = readers.read(path)
+        profile = readers.read_into(path, count)
     except (OSError, ProfileError) as e:
         return str(e), 0
-    samples = len(profile.samples)
     if profile.end_time is None:
-        return "no end", samples
+        return "no end", count.samples
     surprises = profile.moments[-1].surprises if profile.moments else 0
     if surprises:
-        return "%d surprises" % surprises, samples
-    return "whole", samples
+        return "%d surprises" % surprises, count.samples
+    return "whole", count.samples
 
 
 def compare(build: Build, suite: Suite) -> Comparison:

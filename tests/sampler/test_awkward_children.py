@@ -294,3 +294,53 @@ def test_doctor_says_whether_children_are_followed(stock_pypy: PyPy) -> None:
     run = stock_pypy.command("-m", "vmprof_allocation", "doctor")
     assert run.code == 0
     assert "  ok   children: followed\n" in run.out
+
+
+#: a child that a thread forks, and that ends when this thread's function returns: there
+#: is nobody else in it who would end it
+OF_A_THREAD = WORK + """
+    import threading, time
+    def fork():
+        pid = os.fork()
+        if pid == 0:
+            %s
+            in_child()
+            return
+        for i in range(600):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                print("ended")
+                return
+            time.sleep(0.1)
+        os.kill(pid, 9)
+        print("goes on")
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+"""
+
+
+def test_child_that_a_thread_forked_ends_with_it(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(OF_A_THREAD % "", "4k")
+    assert run.out == "ended\n"
+    (path,) = set(stock_pypy.folder.glob("out.*.vmprof"))
+    assert "in_child" in functions(readers.read(path))
+
+
+def test_child_of_a_child_that_a_thread_forked(stock_pypy: PyPy) -> None:
+    """Its only thread is the process's main one, and ends as its parent's did."""
+    run = stock_pypy.sample(OF_A_THREAD % """
+            child = os.fork()
+            if child:
+                os.waitpid(child, 0)
+            """, "4k")
+    assert run.out == "ended\n"
+    assert len(set(stock_pypy.folder.glob("out.*.vmprof"))) == 2
+
+
+def test_child_that_a_thread_forked_and_that_samples_itself(pypy: PyPy) -> None:
+    run = pypy.run(OF_A_THREAD % """
+            import vmprof_allocation
+            vmprof_allocation.start("out.vmprof", "4k")
+            """)
+    assert run.out == "ended\n", run.err
+    assert "in_child" in functions(pypy.profile())

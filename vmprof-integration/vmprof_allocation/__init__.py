@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Statistics,
         UnknownBuild,
         mark,
+        prepare,
         push,
         rotate,
         sample,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from vmprof_allocation.labelling import labels
 
 __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
-           "labels", "mark", "push", "rotate", "sample", "start", "stop"]
+           "labels", "mark", "prepare", "push", "rotate", "sample", "start", "stop"]
 
 
 def __getattr__(name: str) -> object:

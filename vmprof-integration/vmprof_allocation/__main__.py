@@ -1,4 +1,4 @@
-"""python -m vmprof_allocation doctor | report PROFILE | attach PID
+"""python -m vmprof_allocation doctor | report PROFILE | attach PID | ctl PID | top PID
 
 `report` is vmprof-convert by another name, for who has this PyPy at hand.
 """
@@ -10,6 +10,7 @@ import os
 import platform
 import signal
 import sys
+from collections.abc import Callable
 from typing import NoReturn, TextIO
 
 from vmprof_allocation.engines.choose import sampling_vmprof
@@ -113,10 +114,9 @@ def main() -> int:
             stream.reconfigure(errors="backslashreplace")
     if sys.argv[1:2] == ["report"]:
         return report(sys.argv[2:])
-    if sys.argv[1:2] == ["attach"]:
+    if sys.argv[1:2] in (["attach"], ["ctl"], ["top"]):
         try:
-            from vmprof_allocation.attach import command
-            return command.main(sys.argv[2:])
+            return _of_others(sys.argv[1])(sys.argv[2:])
         except KeyboardInterrupt:
             return EXIT_INTERRUPTED     # before it had begun
     parser = _Parser(prog="python -m vmprof_allocation")
@@ -128,10 +128,26 @@ def main() -> int:
                        "that vmprof-convert does")
     commands.add_parser(
         "attach", help="sample a program that runs already")
+    commands.add_parser(
+        "ctl", help="begin and end to sample a program that was prepared for it")
+    commands.add_parser(
+        "top", help="what such a program allocates, live")
     parser.parse_args()
     text = io.StringIO()
     code = doctor(text)
     return write(text.getvalue(), sys.stdout) or code
+
+
+def _of_others(command: str) -> Callable[[list[str]], int]:
+    """The commands about a program that runs."""
+    if command == "attach":
+        from vmprof_allocation.attach import command as module
+        return module.main
+    if command == "ctl":
+        from vmprof_allocation.control import command as ctl
+        return ctl.main
+    from vmprof_allocation.control import top
+    return top.main
 
 
 def report(arguments: list[str]) -> int:

@@ -1,6 +1,7 @@
 """What the package offers to programs: see there."""
 from __future__ import annotations
 
+from vmprof_allocation.control.prepared import prepare
 from vmprof_allocation.engines.base import Statistics
 from vmprof_allocation.errors import AllocationSamplingError, UnknownBuild
 from vmprof_allocation.parsing import check_output, make_settings
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from vmprof_allocation.settings import Gaps
 
 __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
-           "mark", "push", "rotate", "sample", "start", "stop"]
+           "mark", "prepare", "push", "rotate", "sample", "start", "stop"]
 
 DEFAULT_INTERVAL = "128k"
 

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from vmprof_allocation.begin import VARIABLE, refuse, say
 from vmprof_allocation.command import find, interpreter, read_log_request
+from vmprof_allocation.control.prepared import VARIABLE as CONTROL
 from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
@@ -25,7 +26,7 @@ class Target:
     """The interpreter that is to run the program: this one."""
 
     executable = sys.executable
-    can_push = True
+    is_python_3 = True
 
     def find(self, program: str, is_module: bool) -> list[str]:
         """See command.find()."""
@@ -58,6 +59,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-follow", action="store_true",
         help="Do not sample the processes that the program makes")
+    group.add_argument(
+        "--control", action="store_true",
+        help="Let python -m vmprof_allocation ctl and top reach the program; sampling "
+             "need not be on")
     group.add_argument(
         "--push", metavar="URL",
         help="Send profiles to an engine while the program runs, instead of writing "
@@ -134,9 +139,9 @@ def _asks_for_us(arguments: list[str]) -> bool:
         found = probe.parse_args(arguments)
     except _WrongArguments:
         return any(a.startswith(("--allocation-", "--no-lifetimes", "--no-follow",
-                                 "--view", "--push"))
+                                 "--view", "--push", "--control"))
                    for a in arguments)
-    return found.no_lifetimes or found.no_follow or found.view or any(
+    return found.no_lifetimes or found.no_follow or found.view or found.control or any(
         value is not None for name, value in vars(found).items()
         if name.startswith(("allocation_", "push")))
 
@@ -179,6 +184,20 @@ def _check_push(args: Any) -> None:
         args.allocation_sampling = "auto"
 
 
+def _is_only_prepared(args: Any) -> bool:
+    """The program is not sampled, until somebody says so."""
+    if (not args.control or args.allocation_sampling is not None
+            or args.push is not None):
+        return False
+    for name, value in vars(args).items():
+        if value and name not in ("control", "program", "args", "module", "web_url",
+                                  "web_auth", "native", "no_native"):
+            raise AllocationSamplingError(
+                "--control alone takes no profile, and has no use for --%s: leave it "
+                "out, or add --allocation-sampling" % name.replace("_", "-"))
+    return True
+
+
 def main(args: Any, original: list[str],
          target: Target | None = None) -> NoReturn:
     """Check everything that can be checked before anything is touched, and
@@ -186,14 +205,19 @@ def main(args: Any, original: list[str],
     begin.py goes on there.  `original`: this process's command line."""
     target = target or Target()
     try:
-        settings = _check(args)
-        if args.push is not None and not target.can_push:
+        is_only_prepared = _is_only_prepared(args)
+        settings = None if is_only_prepared else _check(args)
+        if (args.push is not None or args.control) and not target.is_python_3:
             raise AllocationSamplingError(
-                "--push is for Python 3: write a profile with -o")
-        if args.output is None or args.view:
+                "--push and --control are for Python 3: write a profile with -o")
+        if not is_only_prepared and (args.output is None or args.view):
             _check_report()
         command = [*interpreter(original, len(sys.argv) - 1),
                    *target.find(args.program, args.module), *args.args]
+        if args.control:
+            os.environ[CONTROL] = "1"
+        if settings is None:
+            _become(target, command)
         knowledge = target.knowledge()
         held = _check_output(args.output, command)
         if args.view and held != -1:
@@ -221,16 +245,24 @@ def main(args: Any, original: list[str],
             settings, output, knowledge=knowledge, held=held, jitlog=jitlog,
             watcher=watcher)
         try:
-            os.execv(target.executable, command)
-        except OSError as e:
+            _become(target, command)
+        except AllocationSamplingError as e:
             if args.output is None and not args.view and args.push is None:
                 os.unlink(output)
-            refuse("can't start %s: %s" % (target.executable, e.strerror))
+            refuse(str(e))
 
     if args.view:
         from vmprof_allocation import viewing
         viewing.run(become, output, is_temporary=args.output is None)
     become()
+
+
+def _become(target: Target, command: list[str]) -> NoReturn:
+    try:
+        os.execv(target.executable, command)
+    except OSError as e:
+        raise AllocationSamplingError(
+            "can't start %s: %s" % (target.executable, e.strerror)) from None
 
 
 def _check_report() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from _thread import allocate_lock, start_new_thread
+from _thread import allocate_lock, get_native_id, start_new_thread
 from time import monotonic, sleep
 
 from vmprof_allocation.after_fork import after_fork
@@ -69,7 +69,7 @@ def window(processes: Processes, number: int) -> str:
 
 def _read_every(folder: str) -> float:
     """Seconds between two windows."""
-    with open(os.path.join(folder, PUSH_EVERY)) as file:
+    with open(os.path.join(folder, PUSH_EVERY), "rb") as file:
         return float(file.read())
 
 
@@ -87,6 +87,7 @@ class Pushing:
         self._session: Session | None = session
         self._engine = session.engine
         self._is_on = True
+        self._is_of_thread = self._will_be_of_thread = False
         self._reset(processes.run, processes.parent, number)
 
     def _reset(self, run: str, parent: int, number: int) -> None:
@@ -113,8 +114,13 @@ class Pushing:
     def begin(self) -> None:
         # before that of `session`, whose registration was before
         atexit.register(self.stop)
-        os.register_at_fork(after_in_child=self._go_on)
+        os.register_at_fork(before=self._look_who_forks, after_in_child=self._go_on)
         self._start()
+
+    def _look_who_forks(self) -> None:
+        """A child ends with the thread that forked, but for a main one, if there is
+        no other: one of ours would keep it.  Such a child has one window."""
+        self._will_be_of_thread = self._is_of_thread or get_native_id() != os.getpid()
 
     def _go_on(self) -> None:
         """In a forked child: a thread of its own, if it is sampled."""
@@ -123,7 +129,9 @@ class Pushing:
                        and session.is_inherited)
         if self._is_on:
             self._reset(self._processes.run, os.getppid(), 0)
-            after_fork(self._start)
+            self._is_of_thread = self._will_be_of_thread
+            if not self._is_of_thread:
+                after_fork(self._start)
 
     def _start(self) -> None:
         # children begin as long as it is there
@@ -289,8 +297,8 @@ def _names(folder: str) -> list[str]:
 
 def _write(path: str, text: str) -> None:
     try:
-        with open(path, "w") as file:
-            file.write(text)
+        with open(path, "wb") as file:
+            file.write(text.encode("ascii"))
     except OSError:
         pass
 

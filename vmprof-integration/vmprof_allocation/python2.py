@@ -25,7 +25,7 @@ from vmprof_allocation.parsing import make_settings
 class Python2(cli.Target):
     """A PyPy 2.7."""
 
-    can_push = False
+    is_python_3 = False
 
     def __init__(self, library: str, executable: str) -> None:
         self.executable = executable

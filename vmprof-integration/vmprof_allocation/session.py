@@ -51,6 +51,11 @@ def end_inherited() -> None:
 os.register_at_fork(after_in_child=_go_on)
 
 
+def current() -> Session | None:
+    """The one that is on, whoever began it."""
+    return _running[-1] if _running else None
+
+
 def mark_all(name: str) -> None:
     """In every session of this process, whoever started it."""
     _check_mark(name)       # also if there is none: a program is not to fail

@@ -33,5 +33,5 @@ def complain(text: str) -> None:
 
 def nobody_listens() -> None:
     # or Python would try again at the end
-    with open(os.devnull, "w") as nowhere:
+    with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

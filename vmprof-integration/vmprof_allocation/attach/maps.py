@@ -34,7 +34,8 @@ def read(lines: Iterable[str]) -> Iterator[Mapping]:
 
 def of(pid: int | str) -> list[Mapping]:
     """Raises OSError."""
-    with open("/proc/%s/maps" % pid, errors="surrogateescape") as file:
+    with open("/proc/%s/maps" % pid, encoding="utf-8",
+              errors="surrogateescape") as file:
         return list(read(file))
 
 

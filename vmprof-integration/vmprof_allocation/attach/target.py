@@ -192,7 +192,8 @@ class Target:
 
     def _notice(self, tid: int) -> int:
         try:
-            with open("/proc/%d/task/%d/syscall" % (self.pid, tid)) as file:
+            with open("/proc/%d/task/%d/syscall" % (self.pid, tid),
+                      encoding="ascii") as file:
                 number = file.read().partition(" ")[0].strip()
         except OSError:
             number = "running"
@@ -201,7 +202,7 @@ class Target:
 
 
 def _read_status(pid: int | str) -> dict[str, str]:
-    with open("/proc/%s/status" % pid, errors="replace") as file:
+    with open("/proc/%s/status" % pid, encoding="utf-8", errors="replace") as file:
         return {name: value.strip() for name, _, value in (
             line.partition(":") for line in file)}
 
@@ -229,7 +230,7 @@ def refusal(pid: int, number: int | None) -> str:
 
 def _why_not() -> str:
     try:
-        with open(YAMA) as file:
+        with open(YAMA, encoding="ascii") as file:
             scope = file.read().strip()
     except OSError:
         scope = "0"

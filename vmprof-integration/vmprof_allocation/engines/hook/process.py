@@ -69,8 +69,9 @@ class Mapping:
 
 def read_maps() -> list[Mapping]:
     try:
-        with open("/proc/self/maps") as file:
-            return [Mapping(line) for line in file]
+        # not as text: with -X warn_default_encoding that is a warning
+        with open("/proc/self/maps", "rb") as file:
+            return [Mapping(os.fsdecode(line)) for line in file]
     except OSError as e:
         raise AllocationSamplingError(
             "sampling a stock PyPy needs /proc/self/maps: %s"

@@ -466,17 +466,22 @@ static void note_figures(const struct figure *figures, int count)
         facts_figure(figures[i].kind, profile_log_time(now), figures[i].value);
 }
 
-static void look_for_what_waits(void)
+/* Returns 0 if there is no sample that was not there the last time. */
+static int look_for_what_waits(int at_once)
 {
+    static int64_t before;
     struct figure figures[FIGURES_KINDS];
-    int count = figures_read(figures, 0);
+    int count = figures_read(figures, 0), is_busy;
 
     recorder_lock();
     note_children();
     note_figures(figures, count);
-    if (profile_log_due(now_ns()))
+    if (at_once || profile_log_due(now_ns()))
         profile_log_flush(now_ns());
+    is_busy = recorder_counts.samples != before;
+    before = recorder_counts.samples;
     recorder_unlock();
+    return is_busy;
 }
 
 /* ____________________________________________________________ */

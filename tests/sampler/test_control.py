@@ -1,0 +1,536 @@
+"""ctl and top: programs that were prepared for them."""
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from conftest import PYPY, PyPy, Run
+from running import Running, running
+from truth import SIGMAS, sigmas
+from vmprof_allocation.control import meeting
+from vmprof_allocation.control.prepared import SIGNAL, number_of
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_convert import readers
+from vmprof_convert.model import Profile
+
+BUSY = """
+    import select, sys
+    print("ready")
+    def allocate():
+        return [bytes(i) for i in range(100)]
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        for i in range(100):
+            allocate()
+    print("ended")
+"""
+WAITS = """
+    import sys
+    print("ready")
+    sys.stdin.readline()
+    print("ended")
+"""
+
+
+@contextmanager
+def prepared(pypy: PyPy, source: str, word: str = "1") -> Iterator[Running]:
+    pypy.environment["VMPROF_CONTROL"] = word
+    with running(pypy, source, interpreter=PYPY) as program:
+        del pypy.environment["VMPROF_CONTROL"]
+        yield program
+
+
+def ctl(pypy: PyPy, program: Running | int, *arguments: str) -> Run:
+    pid = program if isinstance(program, int) else program.pid
+    return pypy.command("-m", "vmprof_allocation", "ctl", str(pid), *arguments)
+
+
+def done(pypy: PyPy, program: Running | int, *arguments: str) -> str:
+    """It must end well."""
+    run = ctl(pypy, program, *arguments)
+    assert run.code == 0, run.err
+    return run.out
+
+
+def refused(pypy: PyPy, program: Running | int, *arguments: str) -> str:
+    run = ctl(pypy, program, *arguments)
+    assert (run.code, run.out) == (2, "")
+    assert run.err.count("\n") == 1, run.err
+    return run.err
+
+
+def status(pypy: PyPy, program: Running | int) -> dict[str, object]:
+    found: dict[str, object] = json.loads(done(pypy, program, "status", "--json"))
+    return found
+
+
+def profile(pypy: PyPy, name: str) -> Profile:
+    return readers.read(pypy.folder / name)
+
+
+def check_estimate(found: Profile) -> None:
+    assert len(found.samples) > 100
+    assert abs(sigmas(found)) < SIGMAS
+
+
+def sockets() -> list[str]:
+    folder = meeting.folder(os.geteuid())
+    return os.listdir(folder) if os.path.exists(folder) else []
+
+
+def test_a_prepared_process_has_a_handler_and_nothing_else(pypy: PyPy) -> None:
+    source = """
+        import sys
+        print("ready")
+        sys.stdin.readline()
+        print(*sorted(name for name in sys.modules if name.startswith("vmprof")))
+    """
+    with running(pypy, source, interpreter=PYPY) as plain, prepared(
+            pypy, source) as program:
+        assert program.threads() == plain.threads() == 1
+        assert len(program.descriptors()) == len(plain.descriptors())
+        blocked, ignored, caught = (line.split()[1] for line in program.signals())
+        assert (blocked, ignored) == tuple(
+            line.split()[1] for line in plain.signals()[:2])
+        assert int(caught, 16) == int(plain.signals()[2].split()[1], 16) | (
+            1 << SIGNAL - 1)
+        assert plain.end() == "\n"
+        assert program.end().split() == [
+            "vmprof_allocation", "vmprof_allocation.control",
+            "vmprof_allocation.control.prepared", "vmprof_allocation.errors",
+            "vmprof_allocation.interrupts"]
+
+
+def test_start_status_rate_and_stop(pypy: PyPy) -> None:
+    with prepared(pypy, BUSY) as program:
+        assert status(pypy, program) == {"pid": program.pid, "is_on": False}
+        out = done(pypy, program, "start", "--allocation-sampling", "16k",
+                   "-o", "out.vmprof")
+        path = str(pypy.folder / "out.vmprof")
+        assert path in out
+        found = status(pypy, program)
+        assert (found["is_on"], found["path"], found["interval"], found["limit"]) == (
+            True, path, 16384, None)
+        done(pypy, program, "rate", "8k")
+        assert path in done(pypy, program, "status")
+        assert path in done(pypy, program, "stop")
+        assert status(pypy, program)["is_on"] is False
+        # the profile is whole before the program ends
+        found_profile = profile(pypy, "out.vmprof")
+        check_estimate(found_profile)
+        assert found_profile.end_time is not None
+        assert {16384, 8192} == set(found_profile.samples.interval)
+        assert program.end() == "ended\n"
+    assert sockets() == []
+
+
+def test_start_and_stop_often(pypy: PyPy) -> None:
+    with prepared(pypy, BUSY) as program:
+        for _ in range(3):
+            done(pypy, program, "start", "--allocation-sampling", "16k")
+            done(pypy, program, "stop")
+            found = profile(pypy, "vmprof-%d.vmprof" % program.pid)
+            assert found.end_time is not None
+        assert program.threads() == 1
+        assert program.end() == "ended\n"
+
+
+def test_a_snapshot_ends_the_profile_and_begins_the_next(stock_pypy: PyPy) -> None:
+    pypy = stock_pypy
+    with prepared(pypy, BUSY) as program:
+        done(pypy, program, "start", "--allocation-sampling", "16k", "-o", "a.vmprof")
+        out = done(pypy, program, "snapshot", "-o", "b.vmprof")
+        assert str(pypy.folder / "a.vmprof") in out
+        first = profile(pypy, "a.vmprof")
+        assert first.end_time is not None
+        assert status(pypy, program)["path"] == str(pypy.folder / "b.vmprof")
+        done(pypy, program, "stop")
+        assert program.end() == "ended\n"
+    for name in "a.vmprof", "b.vmprof":
+        check_estimate(profile(pypy, name))
+
+
+@pytest.mark.parametrize("wait", [
+    "time.sleep(600)", "select.select([sys.stdin], [], [])", "sys.stdin.readline()",
+    "threading.Event().wait()", "lock.acquire()", "poll()", "thread.join()",
+    "asyncio.run(asyncio.sleep(600))", "listener.accept()"])
+def test_a_program_that_waits_answers_and_goes_on_waiting(
+        pypy: PyPy, wait: str) -> None:
+    with prepared(pypy, """
+        import asyncio, select, signal, socket, sys, threading, time
+        class Ended(BaseException):
+            pass
+        def end(number, frame):
+            raise Ended
+        signal.signal(signal.SIGUSR1, end)
+        def poll():
+            poll = select.epoll()
+            poll.register(0, select.EPOLLIN)
+            poll.poll()
+        thread = threading.Thread(target=time.sleep, args=(600,), daemon=True)
+        thread.start()
+        lock = threading.Lock()
+        lock.acquire()
+        listener = socket.create_server(("127.0.0.1", 0))
+        print("ready")
+        try:
+            %s
+            print("woken")
+        except Ended:
+            print("ended")
+    """ % wait) as program:
+        done(pypy, program, "start", "-o", "out.vmprof")
+        done(pypy, program, "stop")
+        program.process.send_signal(signal.SIGUSR1)
+        assert program.end() == "ended\n"
+    assert profile(pypy, "out.vmprof").end_time is not None
+
+
+def test_the_wakeup_descriptor_of_a_program_goes_on(pypy: PyPy) -> None:
+    """asyncio's: it is told of a signal that it has no handler for."""
+    with prepared(pypy, """
+        import asyncio, signal, sys
+        async def main():
+            loop = asyncio.get_running_loop()
+            ended = asyncio.Event()
+            loop.add_signal_handler(signal.SIGUSR1, ended.set)
+            print("ready")
+            await ended.wait()
+            print("ended")
+        asyncio.run(main())
+    """) as program:
+        assert status(pypy, program)["is_on"] is False
+        program.process.send_signal(signal.SIGUSR1)
+        assert program.end() == "ended\n"
+
+
+def test_a_forked_child_is_prepared_too(pypy: PyPy) -> None:
+    with prepared(pypy, """
+        import os, sys
+        print("ready")
+        child = os.fork()
+        if child:
+            print(child)
+            os.waitpid(child, 0)
+        else:
+            sys.stdin.readline()
+    """) as program:
+        child = int(program.read())
+        assert status(pypy, child) == {"pid": child, "is_on": False}
+        done(pypy, child, "start", "--allocation-sampling", "1k", "-o", "out.vmprof")
+        assert status(pypy, child)["is_on"] is True
+        assert status(pypy, program)["is_on"] is False
+        done(pypy, child, "stop")
+        program.end()
+
+
+def test_a_child_of_the_same_interpreter_is_prepared_too(pypy: PyPy) -> None:
+    with prepared(pypy, """
+        import subprocess, sys
+        print("ready")
+        sys.stdout.flush()
+        subprocess.call([sys.executable, "-u", "-c",
+                         "import os, sys; print(os.getpid()); sys.stdin.readline()"])
+    """) as program:
+        assert status(pypy, int(program.read()))["is_on"] is False
+        program.end()
+
+
+@contextmanager
+def started(pypy: PyPy, *flags: str) -> Iterator[subprocess.Popen[str]]:
+    """By the command line; it must end well."""
+    process = subprocess.Popen(
+        [PYPY, "-u", "-m", "vmprof", *flags, str(pypy.script(BUSY))],
+        cwd=pypy.folder, env=pypy.environment, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        assert process.communicate(timeout=60)[0] == "ended\n"
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_what_the_command_line_began_is_ended(pypy: PyPy) -> None:
+    with started(pypy, "--allocation-sampling", "16k", "-o", "out.vmprof",
+                 "--control") as process:
+        assert status(pypy, process.pid)["path"] == "out.vmprof"
+        done(pypy, process.pid, "stop")
+        check_estimate(profile(pypy, "out.vmprof"))
+
+
+def test_prepared_by_the_flag_alone(pypy: PyPy) -> None:
+    with started(pypy, "--control") as process:
+        assert status(pypy, process.pid)["is_on"] is False
+    assert [path.name for path in pypy.folder.iterdir()] == ["app.py"]
+
+
+@pytest.mark.parametrize("flag", ["-o", "--period"])
+def test_the_flag_alone_takes_no_profile(pypy: PyPy, flag: str) -> None:
+    run = pypy.command("-m", "vmprof", "--control", flag, "0.5",
+                       str(pypy.script("print('ran')")))
+    assert (run.code, run.out) == (2, "")
+    assert "--control alone takes no profile" in run.err
+    assert run.err.count("\n") == 1
+
+
+def test_prepared_from_code(pypy: PyPy) -> None:
+    with running(pypy, """
+        import sys, vmprof_allocation
+        vmprof_allocation.prepare()
+        vmprof_allocation.prepare()
+        print("ready")
+        sys.stdin.readline()
+    """, interpreter=PYPY) as program:
+        assert status(pypy, program)["is_on"] is False
+        program.end()
+
+
+def test_only_the_main_thread_can_prepare(pypy: PyPy) -> None:
+    run = pypy.run("""
+        import threading, vmprof_allocation
+        def prepare():
+            try:
+                vmprof_allocation.prepare()
+            except vmprof_allocation.AllocationSamplingError as e:
+                print(e)
+        thread = threading.Thread(target=prepare)
+        thread.start()
+        thread.join()
+    """)
+    assert "main thread" in run.out, run.err
+
+
+def test_another_signal(pypy: PyPy) -> None:
+    with prepared(pypy, WAITS, "USR2") as program:
+        # its environment says so
+        assert status(pypy, program)["is_on"] is False
+        assert program.end() == "ended\n"
+    with running(pypy, """
+        import sys, vmprof_allocation
+        vmprof_allocation.prepare("SIGUSR2")
+        print("ready")
+        sys.stdin.readline()
+    """, interpreter=PYPY) as program:
+        assert "is not prepared" in refused(pypy, program, "status")
+        done(pypy, program, "--signal", "USR2", "status")
+        program.end()
+
+
+@pytest.mark.parametrize("word", ["", "1", "on"])
+def test_the_usual_signal(word: str) -> None:
+    assert number_of(word) == signal.SIGURG
+
+
+@pytest.mark.parametrize("word", ["USR3", "SIGKILL", "stop", "0", "65", "-1", "1.5",
+                                  "_DFL", "\u0661\u0662"])
+def test_no_signal(word: str) -> None:
+    with pytest.raises(AllocationSamplingError, match="signal"):
+        number_of(word)
+
+
+def test_a_variable_that_makes_no_sense_changes_nothing(pypy: PyPy) -> None:
+    run = pypy.run("print('ran')", VMPROF_CONTROL="nonsense")
+    assert (run.code, run.out, run.err) == (0, "ran\n", "")
+
+
+def test_a_program_that_is_not_prepared(pypy: PyPy) -> None:
+    """It is not even sent a signal."""
+    with running(pypy, WAITS, interpreter=PYPY) as program:
+        line = refused(pypy, program, "status")
+        assert "is not prepared; start it with VMPROF_CONTROL=1" in line
+        assert program.end() == "ended\n"
+
+
+def test_a_program_that_caught_the_signal_itself(pypy: PyPy) -> None:
+    with prepared(pypy, """
+        import signal, sys
+        def caught(number, frame):
+            print("caught")
+        signal.signal(signal.SIGURG, caught)
+        print("ready")
+        sys.stdin.readline()
+    """) as program:
+        line = refused(pypy, program, "--timeout", "1", "status")
+        assert "does not answer" in line and "is not our signal" in line
+        assert program.end() == "caught\n"
+
+
+def test_a_handler_of_the_programs_is_not_replaced(pypy: PyPy) -> None:
+    run = pypy.run("""
+        import signal, vmprof_allocation
+        handler = lambda number, frame: None
+        signal.signal(signal.SIGURG, handler)
+        try:
+            vmprof_allocation.prepare()
+        except vmprof_allocation.AllocationSamplingError as e:
+            print(e)
+        print(signal.getsignal(signal.SIGURG) is handler)
+    """)
+    assert run.out.splitlines() == [
+        "the program has a handler for signal 23; name another one", "True"], run.err
+
+
+def test_a_program_that_is_stopped(pypy: PyPy) -> None:
+    with prepared(pypy, WAITS) as program:
+        program.process.send_signal(signal.SIGSTOP)
+        while "T (stopped)" not in Path(
+                "/proc/%d/status" % program.pid).read_text():
+            time.sleep(0.01)
+        assert "kill -CONT" in refused(pypy, program, "--timeout", "1", "status")
+        program.process.send_signal(signal.SIGCONT)
+        # nobody waits for it any more
+        assert status(pypy, program)["is_on"] is False
+        assert program.end() == "ended\n"
+
+
+def test_a_signal_that_nobody_waits_for(pypy: PyPy) -> None:
+    with prepared(pypy, WAITS) as program:
+        for _ in range(100):
+            program.process.send_signal(SIGNAL)
+        assert program.end() == "ended\n"
+
+
+def test_no_process_of_that_number(pypy: PyPy) -> None:
+    assert "does not exist" in refused(pypy, 2**22 + 1, "status")
+    assert "no process's number" in refused(pypy, 0, "status")
+
+
+@pytest.mark.parametrize("arguments, why", [
+    (("start", "--allocation-sampling", "0"), "too small"),
+    (("rate", "x"), "not a number of bytes"),
+    (("start", "-o", "."), "it is no file"),
+    (("start", "-o", "no/such/folder/a.vmprof"), "can't write the profile"),
+    (("stop",), "is not on"), (("rate", "1k"), "is not on"),
+    (("snapshot", "-o", "b.vmprof"), "is not on")])
+def test_what_makes_no_sense(pypy: PyPy, arguments: tuple[str, ...], why: str) -> None:
+    with prepared(pypy, WAITS) as program:
+        assert why in refused(pypy, program, *arguments)
+        assert status(pypy, program)["is_on"] is False
+        assert program.end() == "ended\n"
+
+
+def test_it_is_on_already(pypy: PyPy) -> None:
+    with prepared(pypy, WAITS) as program:
+        done(pypy, program, "start", "-o", "a.vmprof")
+        assert "already on, into" in refused(pypy, program, "start", "-o", "b.vmprof")
+        assert not (pypy.folder / "b.vmprof").exists()
+        assert program.end() == "ended\n"
+    assert profile(pypy, "a.vmprof").end_time is not None
+
+
+def test_the_socket_of_a_killed_command_is_replaced(pypy: PyPy) -> None:
+    with prepared(pypy, WAITS) as program:
+        meeting.make_folder(os.geteuid())
+        path = meeting.socket_of(program.pid, os.geteuid())
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as old:
+            old.bind(path)
+        assert status(pypy, program)["is_on"] is False
+        program.end()
+    assert not os.path.exists(path)
+
+
+def test_two_commands_at_once(pypy: PyPy) -> None:
+    with prepared(pypy, WAITS) as program:
+        meeting.make_folder(os.geteuid())
+        path = meeting.socket_of(program.pid, os.geteuid())
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+            other.bind(path)
+            other.listen(1)
+            assert "another command" in refused(pypy, program, "status")
+        os.unlink(path)
+        program.end()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o755])
+def test_a_socket_that_others_could_put_there_is_not_used(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
+    monkeypatch.setattr(meeting, "_RUNTIME", str(tmp_path / "none-%d"))
+    monkeypatch.setattr(meeting, "_TEMPORARY", str(tmp_path))
+    uid = os.geteuid()
+    meeting.make_folder(uid)
+    path = meeting.socket_of(1, uid)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        assert meeting.is_safe(path, uid)
+        assert not meeting.is_safe(path, uid + 1)
+        os.chmod(os.path.dirname(path), mode)
+        assert not meeting.is_safe(path, uid)
+        with pytest.raises(PermissionError, match="only user"):
+            meeting.make_folder(uid)
+
+
+def test_a_link_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meeting, "_RUNTIME", str(tmp_path / "none-%d"))
+    monkeypatch.setattr(meeting, "_TEMPORARY", str(tmp_path))
+    (tmp_path / "elsewhere").mkdir(0o700)
+    os.symlink(tmp_path / "elsewhere", meeting.folder(os.geteuid()))
+    with pytest.raises(PermissionError):
+        meeting.make_folder(os.geteuid())
+
+
+def top(pypy: PyPy, program: Running, *arguments: str) -> Run:
+    return pypy.command("-m", "vmprof_allocation", "top", str(program.pid), *arguments)
+
+
+def test_top_shows_who_allocates(stock_pypy: PyPy) -> None:
+    with prepared(stock_pypy, BUSY) as program:
+        run = top(stock_pypy, program, "-d", "0.5", "--pictures", "3",
+                  "--allocation-sampling", "16k", "--by", "function")
+        assert run.code == 0, run.err
+        assert run.out.count("process %d, the last 0.5 seconds" % program.pid) == 3
+        assert run.out.count(" allocate ") == 3, run.out
+        assert status(stock_pypy, program)["is_on"] is False
+        assert program.threads() == 1
+        assert program.end() == "ended\n"
+
+
+def test_sampling_ends_with_a_top_that_is_killed(stock_pypy: PyPy) -> None:
+    with prepared(stock_pypy, BUSY) as program:
+        process = subprocess.Popen(
+            [PYPY, "-m", "vmprof_allocation", "top", str(program.pid), "-d", "0.2"],
+            cwd=stock_pypy.folder, env=stock_pypy.environment, text=True,
+            stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("process %d" % program.pid)
+        assert status(stock_pypy, program)["is_on"] is True
+        process.kill()
+        process.communicate()
+        while status(stock_pypy, program)["is_on"]:
+            time.sleep(0.01)
+        assert program.end() == "ended\n"
+
+
+def test_top_of_a_program_that_ends(stock_pypy: PyPy) -> None:
+    with prepared(stock_pypy, BUSY) as program:
+        process = subprocess.Popen(
+            [PYPY, "-m", "vmprof_allocation", "top", str(program.pid), "-d", "0.2"],
+            cwd=stock_pypy.folder, env=stock_pypy.environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("process %d" % program.pid)
+        assert program.end() == "ended\n"
+        _, err = process.communicate()
+        assert process.returncode == 2
+        assert "process %d has ended" % program.pid in err
+
+
+def test_top_of_what_is_sampled_already(stock_pypy: PyPy) -> None:
+    with prepared(stock_pypy, WAITS) as program:
+        done(stock_pypy, program, "start", "-o", "a.vmprof")
+        run = top(stock_pypy, program)
+        assert (run.code, run.out) == (2, "")
+        assert "already on" in run.err
+        assert status(stock_pypy, program)["is_on"] is True
+        program.end()

@@ -1,0 +1,162 @@
+"""The command line of ctl."""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Any, NoReturn
+
+from vmprof_allocation import cli
+from vmprof_allocation.control import meeting
+from vmprof_allocation.control.client import DEFAULT_TIMEOUT, Prepared
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.parsing import check_output, make_interval, make_settings
+from vmprof_allocation.settings import Limit, Settings
+
+_MAX_SECONDS = 10**7
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, "vmprof_allocation: %s\n" % message)
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pid", type=int, metavar="PID")
+    parser.add_argument(
+        "--timeout", type=float, default=DEFAULT_TIMEOUT, metavar="SECONDS",
+        help="give up if it has not answered by then (default: %g)" % DEFAULT_TIMEOUT)
+    parser.add_argument(
+        "--signal", default="", metavar="NAME",
+        help="that it is prepared for, if it is another one than SIGURG and its "
+             "environment does not say so")
+
+
+def target(args: argparse.Namespace) -> Prepared:
+    """Raises AllocationSamplingError."""
+    if not 0 < args.timeout <= _MAX_SECONDS:
+        raise AllocationSamplingError(
+            "the timeout %r is no number of seconds; write for example 10"
+            % args.timeout)
+    if not 0 < args.pid < 2**31:
+        raise AllocationSamplingError(
+            "%d is no process's number; ps lists those that there are" % args.pid)
+    return Prepared(args.pid, args.timeout, args.signal)
+
+
+def add_sampling(parser: Any) -> None:
+    parser.add_argument(
+        "--allocation-sampling", default="auto", metavar="BYTES",
+        help="as of python -m vmprof (default: auto)")
+    parser.add_argument("--no-lifetimes", action="store_true",
+                        help="do not find out what becomes of the sampled objects")
+
+
+def wanted(prepared: Prepared, settings: Settings, output: str) -> list[str]:
+    """What follows START, and HOLD."""
+    limit = settings.limit or Limit()
+    knowledge = cli.Target().knowledge() if prepared.runs_this() else ""
+    return [output, knowledge, *map(str, (
+        settings.interval, settings.seed, limit.per_second, limit.share,
+        int(settings.lifetimes), int(settings.follow)))]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="python -m vmprof_allocation ctl",
+        description="Begin to sample a program that runs, and end it: one that was "
+                    "prepared for it, by VMPROF_CONTROL=1 in its environment, by "
+                    "python -m vmprof --control, or by vmprof_allocation.prepare().")
+    add_target(parser)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    status = commands.add_parser("status", help="whether it is sampled, and how much")
+    status.add_argument("--json", action="store_true", help="for programs")
+    start = commands.add_parser("start", help="begin")
+    add_sampling(start)
+    start.add_argument(
+        "-o", "--output", metavar="FILE",
+        help="the profile, which the program writes, as its own user (default: "
+             "vmprof-PID.vmprof, here)")
+    start.add_argument("--no-follow", action="store_true",
+                       help="do not sample the processes that it makes")
+    commands.add_parser("stop", help="end; the profile is whole then")
+    rate = commands.add_parser("rate", help="another interval, from now on")
+    rate.add_argument("interval", metavar="BYTES", help="for example 128k")
+    snapshot = commands.add_parser(
+        "snapshot", help="the profile ends whole, and goes on in another file")
+    snapshot.add_argument(
+        "-o", "--output", metavar="FILE", required=True, help="that one")
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    args = _parser().parse_args(arguments)
+    try:
+        _DO[args.command](target(args), args)
+    except AllocationSamplingError as e:
+        print("vmprof_allocation: %s" % e, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _status(prepared: Prepared, args: argparse.Namespace) -> None:
+    answer = prepared.ask(meeting.STATUS)
+    status: dict[str, Any] = {"pid": prepared.pid, "is_on": bool(answer)}
+    if answer:
+        path, interval, limit, *counted = answer
+        status.update(path=path, interval=int(interval), limit=limit or None)
+        status.update(zip(("samples", "allocated", "collections"), map(int, counted)))
+    if args.json:
+        print(json.dumps(status))
+    elif not answer:
+        print("process %d is prepared, and not sampled" % prepared.pid)
+    else:
+        print("process %d is sampled, %s, into %s\n"
+              "%d samples of %d bytes allocated, in %d minor collections" % (
+                  prepared.pid, "within the limit %s" % limit if limit
+                  else "one per %d bytes on average" % status["interval"], path,
+                  status["samples"], status["allocated"], status["collections"]))
+
+
+def _start(prepared: Prepared, args: argparse.Namespace) -> None:
+    settings = make_settings(args.allocation_sampling,
+                             lifetimes=not args.no_lifetimes,
+                             follow=not args.no_follow)
+    output = os.path.abspath(check_output(
+        "vmprof-%d.vmprof" % prepared.pid if args.output is None else args.output))
+    _check_file(output)
+    path, = prepared.ask(meeting.START, *wanted(prepared, settings, output))
+    print("process %d is sampled, into %s" % (prepared.pid, path))
+
+
+def _check_file(output: str) -> None:
+    """The program would wait for a pipe's reader."""
+    if os.path.exists(output) and not os.path.isfile(output):
+        raise AllocationSamplingError(
+            "can't write the profile to %r: it is no file" % output)
+
+
+def _stop(prepared: Prepared, args: argparse.Namespace) -> None:
+    path, = prepared.ask(meeting.STOP)
+    print("the profile of process %d is %s" % (prepared.pid, path))
+
+
+def _rate(prepared: Prepared, args: argparse.Namespace) -> None:
+    interval = make_interval(args.interval)
+    prepared.ask(meeting.RATE, str(interval))
+    print("process %d is sampled one per %d bytes on average" % (
+        prepared.pid, interval))
+
+
+def _snapshot(prepared: Prepared, args: argparse.Namespace) -> None:
+    output = os.path.abspath(check_output(args.output))
+    _check_file(output)
+    path, = prepared.ask(meeting.SNAPSHOT, output)
+    print("%s is whole; process %d goes on in %s" % (path, prepared.pid, output))
+
+
+_DO = {"status": _status, "start": _start, "stop": _stop, "rate": _rate,
+       "snapshot": _snapshot}

@@ -1,0 +1,137 @@
+"""In the program's process: who asks is answered, and then it is as before."""
+from __future__ import annotations
+
+import _socket
+import os
+
+from vmprof_allocation.control.meeting import (
+    CREDENTIALS,
+    DONE,
+    HOLD,
+    MAX_MESSAGE,
+    RATE,
+    REFUSED,
+    SNAPSHOT,
+    SO_PEERCRED,
+    START,
+    STATUS,
+    STOP,
+    is_safe,
+    socket_of,
+)
+from vmprof_allocation.engines.choose import choose
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.session import Session, current
+from vmprof_allocation.settings import Limit, Settings
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+#: for who has just sent a signal
+_SECONDS = 10.0
+
+
+def answer() -> None:
+    """If somebody waits for it."""
+    uid = os.geteuid()
+    path = socket_of(os.getpid(), uid)
+    if not is_safe(path, uid):
+        return
+    peer = _socket.socket(_socket.AF_UNIX,
+                          _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
+    try:
+        peer.settimeout(_SECONDS)
+        peer.connect(path)
+        _, user, _ = CREDENTIALS.unpack(peer.getsockopt(
+            _socket.SOL_SOCKET, SO_PEERCRED, CREDENTIALS.size))
+        if user in (0, uid):
+            # as long as the other side stays
+            peer.settimeout(None)
+            _converse(peer)
+    finally:
+        peer.close()
+
+
+def _converse(peer: Any) -> None:
+    held: Session | None = None
+    pid = os.getpid()
+    try:
+        while request := peer.recv(MAX_MESSAGE).decode("utf-8", "surrogateescape"):
+            before = current()
+            answer = _done(request.split("\t"))
+            if request.startswith(HOLD + "\t") and current() is not before:
+                held = current()
+            peer.send("\t".join(answer).encode("utf-8", "surrogateescape"))
+    except OSError:
+        pass            # it is gone
+    finally:
+        if held is not None and pid == os.getpid():
+            held.stop()
+
+
+def _done(request: list[str]) -> list[str]:
+    """The answer."""
+    try:
+        return [DONE, *_DO[request[0]](*request[1:])]
+    except AllocationSamplingError as e:
+        return [REFUSED, str(e)]
+    except Exception as e:
+        return [REFUSED, "that can't be done: %r" % e]
+
+
+def _needed() -> Session:
+    session = current()
+    if session is None:
+        raise AllocationSamplingError("allocation sampling is not on; start it first")
+    return session
+
+
+def _status() -> list[str]:
+    session = current()
+    if session is None:
+        return []
+    counted = session.statistics()
+    return [session.path, str(session.settings.interval),
+            str(session.settings.limit or ""), str(counted.samples),
+            str(counted.allocated), str(counted.collections)]
+
+
+def _start(output: str, knowledge: str, interval: str, seed: str, per_second: str,
+           share: str, lifetimes: str, follow: str) -> list[str]:
+    on = current()
+    if on is not None:
+        raise AllocationSamplingError(
+            "allocation sampling is already on, into %r; stop it first" % on.path)
+    limit = Limit(int(per_second), int(share))
+    session = Session(Settings(
+        int(interval), int(seed), limit=limit if limit.per_second or limit.share
+        else None, lifetimes=lifetimes == "1", follow=follow == "1"), output)
+    session.start(choose(knowledge))
+    return [session.path]
+
+
+def _stop() -> list[str]:
+    session = _needed()
+    path = session.path
+    session.stop()
+    return [path]
+
+
+def _rate(interval: str) -> list[str]:
+    _needed().set_interval(int(interval))
+    return []
+
+
+def _snapshot(output: str) -> list[str]:
+    session = _needed()
+    path = session.path
+    session.rotate(output)
+    return [path]
+
+
+_DO: dict[str, Callable[..., list[str]]] = {
+    STATUS: _status, START: _start, HOLD: _start, STOP: _stop, RATE: _rate,
+    SNAPSHOT: _snapshot}

@@ -1,0 +1,124 @@
+"""The command line of top: a report of the last seconds, again and again."""
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+from vmprof_allocation.control import meeting
+from vmprof_allocation.control.client import Connection, Prepared
+from vmprof_allocation.control.command import (
+    Parser,
+    add_sampling,
+    add_target,
+    target,
+    wanted,
+)
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.parsing import make_settings
+
+_DEFAULT_SECONDS = 2.0
+_MAX_SECONDS = 3600
+#: of a terminal: another screen, and back; the whole of it, from its upper left corner
+_ENTER, _LEAVE, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H\x1b[2J"
+
+
+def _parser() -> argparse.ArgumentParser:
+    from vmprof_convert import options
+    parser = Parser(
+        prog="python -m vmprof_allocation top",
+        description="What a prepared program allocated in the last seconds, and what "
+                    "of what it allocated meanwhile is alive, until Ctrl-C. (ctl's "
+                    "--help says how a program is prepared.)")
+    add_target(parser)
+    parser.add_argument(
+        "-d", "--delay", type=float, default=_DEFAULT_SECONDS, metavar="SECONDS",
+        help="between two pictures (default: %g)" % _DEFAULT_SECONDS)
+    parser.add_argument("--pictures", type=int, default=0, metavar="NUMBER",
+                        help="end after so many (default: at Ctrl-C)")
+    add_sampling(parser)
+    options.add_filters(parser.add_argument_group("which samples"))
+    options.add_options(parser.add_argument_group("of the table"))
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        import vmprof_convert  # noqa: F401
+    except ImportError as e:
+        print("vmprof_allocation: the table is made by vmprof-convert (%s); install "
+              "it into this environment" % e, file=sys.stderr)
+        return 2
+    parser = _parser()
+    args = parser.parse_args(arguments)
+    args.salvage = False
+    from vmprof_convert.errors import FileError, ProfileError
+    try:
+        if not 0.1 <= args.delay <= _MAX_SECONDS:
+            raise AllocationSamplingError(
+                "the delay %r is out of range; it is 0.1 to %d seconds" % (
+                    args.delay, _MAX_SECONDS))
+        if args.pictures < 0:
+            raise AllocationSamplingError(
+                "the number of pictures, %d, is less than 0" % args.pictures)
+        return _show(target(args), args)
+    except (AllocationSamplingError, FileError, ProfileError) as e:
+        print("vmprof_allocation: %s" % e, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _show(prepared: Prepared, args: argparse.Namespace) -> int:
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    settings = make_settings(args.allocation_sampling,
+                             lifetimes=not args.no_lifetimes, follow=False)
+    with tempfile.TemporaryDirectory(prefix="vmprof-") as folder:
+        if prepared.uid != os.geteuid():
+            os.chown(folder, prepared.uid, prepared.gid)
+        is_screen = sys.stdout.isatty()
+        # the sampling ends with the connection, however this process does
+        with prepared.connected() as connection:
+            connection.ask(meeting.HOLD, *wanted(
+                prepared, settings, _window(folder, 1)))
+            try:
+                if is_screen:
+                    print(_ENTER, end="")
+                _pictures(connection, folder, args, is_screen)
+            finally:
+                if is_screen:
+                    print(_LEAVE, end="", flush=True)
+                with contextlib.suppress(AllocationSamplingError):
+                    # so that the folder is nobody's any more
+                    connection.ask(meeting.STOP)
+    return 0
+
+
+def _window(folder: str, number: int) -> str:
+    return os.path.join(folder, "%d.vmprof" % number)
+
+
+def _pictures(connection: Connection, folder: str, args: argparse.Namespace,
+              is_screen: bool) -> None:
+    number = 1
+    while not args.pictures or number <= args.pictures:
+        time.sleep(args.delay)
+        path, = connection.ask(meeting.SNAPSHOT, _window(folder, number + 1))
+        lines = ["process %d, the last %g seconds; Ctrl-C ends this" % (
+            args.pid, args.delay), *_report(path, args).splitlines()]
+        os.unlink(path)
+        number += 1
+        if is_screen:
+            del lines[shutil.get_terminal_size().lines - 1:]
+            print(_CLEAR, end="")
+        print("\n".join(lines), flush=True)
+
+
+def _report(path: str, args: argparse.Namespace) -> str:
+    from vmprof_convert import report, run_files
+    return report.make(run_files.find([path]).files, args, report.terminal())
