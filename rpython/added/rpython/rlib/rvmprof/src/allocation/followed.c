@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "carried_stacks.h"
-#include "recorder.h"
+#include "profile_log.h"
 #include "table.h"
 #include "type_names.h"
 
