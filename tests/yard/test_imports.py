@@ -50,6 +50,7 @@ ATTACH = SAMPLER + ".attach"
 HOOK, BUILTIN = ENGINES + ".hook", ENGINES + ".builtin"
 #: a process of its own; of it, a program may load what starts it
 PUSHER = SAMPLER + ".pusher"
+CONTROL = SAMPLER + ".control"
 STARTS = tuple(PUSHER + "." + name for name in ("start", "target", "credentials"))
 
 RULES = {
@@ -94,6 +95,12 @@ RULES = {
         (SAMPLER,), (PUSHER,), excepted=(PUSHER,), is_lazy=True),
     "and loads nothing of what it sends": Rule(
         STARTS, (PUSHER, CONVERT), allowed=STARTS),
+    "a prepared process has a handler": Rule(
+        (CONTROL + ".prepared",), (SAMPLER,), allowed=(SAMPLER + ".errors",),
+        is_lazy=True),
+    "and answers without what asks": Rule(
+        (CONTROL + ".serve", CONTROL + ".meeting"), (CONTROL,),
+        allowed=(CONTROL + ".meeting",)),
     # for types alone; that it loads nothing, test_pytest_plugin.py sees
     "a program that is sampled loads no reader": Rule(
         (SAMPLER,), (CONVERT,), excepted=(SAMPLER + ".pytest_plugin", PUSHER),
@@ -105,6 +112,8 @@ RULES = {
             PUSHER,
             # a test has ended when it is judged
             SAMPLER + ".pytest_plugin",
+            # of windows of another process
+            SAMPLER + ".control.top",
             # the command line: whether it is there, before the program runs
             SAMPLER + ".__main__", SAMPLER + ".cli")),
 }
@@ -164,6 +173,11 @@ PLANTED = {
         (SAMPLER + ".api", PUSHER + ".start")],
     "and loads nothing of what it sends": [
         (PUSHER + ".start", PUSHER + ".protocols"), (PUSHER + ".target", CONVERT)],
+    "a prepared process has a handler": [
+        (CONTROL + ".prepared", CONTROL + ".serve")],
+    "and answers without what asks": [
+        (CONTROL + ".serve", CONTROL + ".client"),
+        (CONTROL + ".meeting", CONTROL + ".command")],
     "a program that is sampled loads no reader": [
         (SAMPLER + ".begin", READERS), (SAMPLER + ".__main__", CONVERT)],
     "only who shows a report asks for one": [
