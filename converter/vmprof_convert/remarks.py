@@ -7,8 +7,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from vmprof_convert.estimator import weight_bytes
 from vmprof_convert.lifetimes import CARRIED, NOT_TOLD, WAS_LOST, WAS_PINNED
-from vmprof_convert.model import Process, Profile
+from vmprof_convert.model import ALIVE, PENDING, Process, Profile
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.program import LOST
 from vmprof_convert.resident import of_process
@@ -17,6 +18,8 @@ from vmprof_convert.units import format_bytes, format_number
 
 #: so many processes are named
 _LISTED = 3
+#: of what is alive, a smaller share changes no figure
+_LEAST = 0.01
 
 
 def title(profile: Profile, summary: Summary, choice: Choice) -> str:
@@ -173,6 +176,43 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
     return lines
 
 
+_ALIVE_OF_EACH = ("alive: what is old is judged by each process's own last major "
+                  "collection; what became old since counts as alive (--process says "
+                  "more of one)")
+
+
+def not_judged(profile: Profile) -> str:
+    """How much of what counts as alive may be garbage, for who compares or judges it;
+    empty: hardly any.  `profile` has its samples."""
+    if not profile.has_lifetimes:
+        return ""
+    if profile.processes:
+        return _ALIVE_OF_EACH
+    samples = profile.samples
+    last = max((collection.time for collection in profile.collections
+                if collection.is_major), default=None)
+    alive = new = 0.0
+    for size, interval, fate, collected in zip(
+            samples.size, samples.interval, samples.fate, samples.collected):
+        if size and fate in (ALIVE, PENDING):
+            weight = weight_bytes(size, interval, profile.gaps)
+            alive += weight
+            # what a minor collection promotes, only the next major one judges
+            if last is None or fate == PENDING or collected >= last:
+                new += weight
+    if new <= _LEAST * alive:
+        return ""
+    return ("alive: %s of %s came after the last major collection, so that garbage "
+            "among it counts; gc.collect() in the program, right before it is looked "
+            "at, leaves none" % (format_bytes(new), format_bytes(alive)))
+
+
+def not_judged_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[str]:
+    """Of each, by its name."""
+    return ["%s: %s" % (name, line) for name, line in zip(
+        names, map(not_judged, profiles)) if line]
+
+
 def _samples(summary: Summary, state: str) -> str:
     return "%s (%s)" % (
         format_number(summary.figures.sum(state).samples, "sampled object"),
@@ -182,9 +222,7 @@ def _samples(summary: Summary, state: str) -> str:
 def _alive(profile: Profile, choice: Choice) -> str:
     """As of when."""
     if profile.processes:
-        return ("alive: what is old is judged by each process's own last major "
-                "collection; what became old since counts as alive (--process says "
-                "more of one)")
+        return _ALIVE_OF_EACH
     end = profile.end if choice.at is None else choice.at
     majors = [collection.time for collection in profile.collections
               if collection.is_major and collection.time <= end]
