@@ -144,6 +144,9 @@ def _parse(parser: argparse.ArgumentParser,
                 parser.error("--%s is for %s: write --to %s, or an output that ends "
                              "with %s" % (name, other.what, other.name,
                                           " or ".join(other.suffixes)))
+    if asked.port and not (asked.view and format_.view == formats.SERVED):
+        parser.error("--port is where --view serves a profile to the Firefox Profiler, "
+                     "and here nothing is served: leave it out")
     if asked.profiles.count(STANDARD) > 0 and len(asked.profiles) > 1:
         parser.error("standard input holds one profile: where there are several, each "
                      "has to be a file")

@@ -75,9 +75,10 @@ def of(difference: Difference, limit: int | None, names: tuple[str, str],
             len(rest), ", all of them noise" if noise == len(rest) else "")
     changed = sum(change.has_changed for change in difference.changes)
     notes = remarks.not_judged_of(names, difference.sides[:2])
-    notes += ["%s of %s changed; noise: as large a difference is seen between runs that "
-             "are alike (of 100 pairs of these, %.0f have no row that changed)" % (
-                 changed or "none", _count(difference), 100 * diff.CONFIDENCE)]
+    notes.append(
+        "%s of %s changed; noise: as large a difference is seen between runs that are "
+        "alike (of 100 pairs of these, %.0f have no row that changed)" % (
+            changed or "none", _count(difference), 100 * diff.CONFIDENCE))
     columns = _columns(difference)
     origins = Origins(difference.sides.after)
     tables = [_everything(difference)]

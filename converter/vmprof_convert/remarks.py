@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from vmprof_convert.estimator import weight_bytes
 from vmprof_convert.lifetimes import CARRIED, NOT_TOLD, WAS_LOST, WAS_PINNED
-from vmprof_convert.model import ALIVE, PENDING, Process, Profile
+from vmprof_convert.model import ALIVE, PENDING, Profile
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.program import LOST
 from vmprof_convert.resident import of_process
 from vmprof_convert.summary import LINE, TYPE, Choice, Summary
-from vmprof_convert.units import format_bytes, format_number
+from vmprof_convert.units import format_bytes, format_ends, format_number
 
 #: so many processes are named
 _LISTED = 3
@@ -36,10 +36,12 @@ def sums(profile: Profile, summary: Summary, choice: Choice, *,
          is_all: bool = True) -> str:
     """All together, beside what the GC counted if that can be compared.  `is_all`:
     no samples were left out."""
-    estimate = "estimated total: %s" % format_bytes(summary.bytes.value)
-    if profile.gaps != "fixed":
-        estimate += " (95 %%: %s .. %s)" % (
-            format_bytes(summary.bytes.low), format_bytes(summary.bytes.high))
+    value, low, high = summary.bytes
+    if profile.gaps == "fixed":
+        estimate = "estimated total: %s" % format_bytes(value)
+    else:
+        estimate = "estimated total: %s (95 %%: %s .. %s)" % format_ends(
+            low, value, high)
     if not profile.moments or choice.at is not None or not is_all:
         return estimate
     last = profile.moments[-1]
@@ -75,8 +77,31 @@ def _seconds(profile: Profile, choice: Choice) -> str:
 
 def of_run(profile: Profile) -> list[str]:
     """What of the run is not in the profile."""
-    if profile.processes:
-        return _of_each(profile.processes)
+    return of_runs([(str(process.profile.pid or process.source), process.profile)
+                    for process in profile.processes] or [("", profile)])
+
+
+def of_runs(named: Sequence[tuple[str, Profile]]) -> list[str]:
+    """Likewise, of one process or several; what is true of several is said once."""
+    about: dict[str, list[str]] = {}
+    for name, profile in named:
+        for line in _of_process(profile):
+            about.setdefault(line, []).append(name)
+    lines = []
+    for line, names in about.items():
+        of_which = ""
+        if len(named) > 1:
+            of_which = "process%s %s%s: " % (
+                "" if len(names) == 1 else "es", ", ".join(names[:_LISTED]),
+                " and %d more" % (len(names) - _LISTED) if names[_LISTED:] else "")
+        lines.append(of_which + line)
+    if keys := sorted({key for _, profile in named for key in profile.label_keys}):
+        lines.append("labels: %s (--by label:KEY, --label KEY=VALUE)" % ", ".join(
+            map(shortened, keys)))
+    return lines
+
+
+def _of_process(profile: Profile) -> list[str]:
     lines = []
     if profile.end_time is None:
         lines.append("the run did not end normally; this is what it had "
@@ -95,29 +120,9 @@ def of_run(profile: Profile) -> list[str]:
             % (profile.children, *(
                 ("es were", "they") if profile.children > 1 else
                 (" was", "it"))))
-    if profile.label_keys:
-        lines.append("labels: %s (--by label:KEY, --label KEY=VALUE)" % ", ".join(
-            map(shortened, profile.label_keys)))
     if programs := profile.settings.get("programs"):
         lines.append("children that became other programs were not sampled: %s"
                      % printable(programs.replace(",", ", ")))
-    return lines
-
-
-def _of_each(processes: Sequence[Process]) -> list[str]:
-    """What is true of several is said once."""
-    about: dict[str, list[str]] = {}
-    for process in processes:
-        for line in of_run(process.profile):
-            about.setdefault(line, []).append(
-                str(process.profile.pid or process.source))
-    lines = []
-    for line, of_which in about.items():
-        names = ", ".join(of_which[:_LISTED])
-        if len(of_which) > _LISTED:
-            names += " and %d more" % (len(of_which) - _LISTED)
-        lines.append("process%s %s: %s" % (
-            "" if len(of_which) == 1 else "es", names, line))
     return lines
 
 

@@ -98,8 +98,9 @@ def test_small_enough(tmp_path):
     assert re.search(r"10 calls of test_leaks left 4\d\d KiB .* and may 100 KiB",
                      done.out), done.out
     # the table is about what the message is about
-    assert re.search(r"^ *alive +type +function +where\n *4\d\d ±[\d.]+ KiB  object array ",
-                     done.out, re.MULTILINE), done.out
+    assert re.search(
+        r"^ *alive +type +function +where\n *4\d\d ±[\d.]+ KiB  object array ",
+        done.out, re.MULTILINE), done.out
 
 
 def test_what_leaks_is_in_the_table_of_all_tests(project: PyPy) -> None:

@@ -124,6 +124,20 @@ def test_two_processes_have_one_set_of_labels(tmp_path: Path) -> None:
         "/a": 30, "/b": 300, "[without endpoint]": 3000}
 
 
+def test_which_labels_there_are_is_said_once_of_all_processes(tmp_path: Path) -> None:
+    paths = []
+    for number, keys in enumerate(("a", "ab", "c"), 1):
+        log = Log()
+        log.settings(pid=number, run="r", clock=0)
+        log.label_set(1, **dict.fromkeys(keys, "x"))
+        log.allocation([log.function("f")], size=100, interval=1)
+        paths.append(tmp_path / ("%d.vmprof" % number))
+        paths[-1].write_bytes(packed(log.data()))
+    said = lines(paths[0], *map(str, paths[1:]))
+    assert [line for line in said if "labels: " in line] == [
+        "  labels: a, b, c (--by label:KEY, --label KEY=VALUE)"]
+
+
 def test_labels_of_the_other_only(tmp_path: Path) -> None:
     plain = Log()
     plain.settings(pid=1, run="r", clock=0)

@@ -84,8 +84,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
                         % (ALLOCATIONS, LEAKS), pytrace=False)
         return None
     failure = _call_and_compare(pyfuncitem, leaks) if leaks else ""
-    if is_shown or (allocations and not failure):
-        failure = _call_and_count(pyfuncitem, None if failure else allocations) or failure
+    if failure:
+        allocations = None
+    if allocations or is_shown:
+        failure = _call_and_count(pyfuncitem, allocations) or failure
     if failure:
         pytest.fail(failure, pytrace=False)
     return True
@@ -282,7 +284,7 @@ def _failure(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> s
     from vmprof_convert import sheet
     from vmprof_convert.summary import summarize
     from vmprof_convert.terminal import Terminal
-    from vmprof_convert.units import format_bytes
+    from vmprof_convert.units import format_bytes, format_ends
     from vmprof_convert.verdicts import CONFIDENCE
     from vmprof_convert.writers import table
     estimate = verdict.estimate
@@ -292,12 +294,12 @@ def _failure(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> s
             for row in summarize(profile, choice=choice).rows]
     page = sheet.of(profile, choice, min(ROWS, sum(
         bytes_ > sum(sums) / 100 for bytes_ in sums)))
-    value, low, high = map(format_bytes, estimate)
     if state is not None:
         page = page._replace(tables=[_without_allocated(one) for one in page.tables])
     text = io.StringIO()
     table.write(page._replace(head=["%s %s (%s .. %s, %.4g %%), and may %s" % (
-        what, value, low, high, 100 * CONFIDENCE, format_bytes(verdict.limit))],
+        what, *format_ends(estimate.low, estimate.value, estimate.high),
+        100 * CONFIDENCE, format_bytes(verdict.limit))],
         notes=[]), text, Terminal(100))
     return "\n".join(text.getvalue().splitlines()[:20])
 
