@@ -253,7 +253,7 @@ def _write(options: argparse.Namespace, text: str, data: bytes) -> None:
         if data and text:
             streams.say(text.rstrip("\n"))
     elif data:
-        streams.write(data)
+        streams.write(io.BytesIO(data))
         if text:
             streams.complain(text.rstrip("\n"))
     else:

@@ -17,8 +17,8 @@ from vmprof_convert.units import format_bytes
 
 _STACK, _NAME, _END, _HEAD, _TIME, _META = 1, 2, 3, 5, 6, 7
 _VERSION, _PYPY, _INTERPRETED = 6, 4, 1
-#: so many samples at most: its tools read each
-MOST = 1_000_000
+#: so many samples at most: its tools read each, with its whole stack
+MOST = 100_000
 #: kinds of frames, as PyPy's vmprof numbers them
 _KINDS = {"jit": 3, "native": 7}
 
