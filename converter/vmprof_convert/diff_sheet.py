@@ -66,6 +66,7 @@ def of(difference: Difference, limit: int | None, names: tuple[str, str],
             head += ["%s: %s" % (name, line) for line in remarks.of_run(profile)]
     if difference.sides.is_one_run:
         head += remarks.of_run(difference.sides.after)
+    head += remarks.of_labels(*difference.sides[:2])
     shown = difference.changes[:limit]
     rest = difference.changes[len(shown):]
     more = ""

@@ -95,10 +95,14 @@ def of_runs(named: Sequence[tuple[str, Profile]]) -> list[str]:
                 "" if len(names) == 1 else "es", ", ".join(names[:_LISTED]),
                 " and %d more" % (len(names) - _LISTED) if names[_LISTED:] else "")
         lines.append(of_which + line)
-    if keys := sorted({key for _, profile in named for key in profile.label_keys}):
-        lines.append("labels: %s (--by label:KEY, --label KEY=VALUE)" % ", ".join(
-            map(shortened, keys)))
     return lines
+
+
+def of_labels(*profiles: Profile) -> list[str]:
+    """Which ones there are, for who can ask for them."""
+    keys = sorted({key for profile in profiles for key in profile.label_keys})
+    return ["labels: %s (--by label:KEY, --label KEY=VALUE)" % ", ".join(
+        map(shortened, keys))] if keys else []
 
 
 def _of_process(profile: Profile) -> list[str]:

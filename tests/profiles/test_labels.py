@@ -12,6 +12,8 @@ from made_profiles import Log, packed
 from report_runs import lines, refused, report
 from vmprof_convert import cli, readers
 from vmprof_convert.errors import ProfileError
+from vmprof_convert.formats import FORMATS
+from vmprof_convert.writers import html
 
 
 def a_log(**settings: object) -> Log:
@@ -63,6 +65,21 @@ def test_by_a_label(path: Path) -> None:
     assert any(line.endswith("  endpoint") for line in shown)
     assert any(line.endswith("  [without endpoint]") for line in shown)
     assert any("... and 2 values more" in line for line in shown)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_format_without_labels_says_so(
+        path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    (tmp_path / "bundle.js").write_text("/* the script */")
+    monkeypatch.setattr(html, "SCRIPT", str(tmp_path / "bundle.js"))
+    out = tmp_path / "out"
+    assert cli.main([str(path), "--to", form, "-o", str(out)]) == 0
+    said = capsys.readouterr().err
+    has_them = form in ("pprof", "otlp")
+    assert ("labels" in said) == (not has_them and FORMATS[form].write is not None)
+    # how to ask us is no use to others
+    assert (b"--by label:KEY" in out.read_bytes()) == (FORMATS[form].write is None)
 
 
 def test_the_same_stack_with_other_labels_is_one_row_by_function(path: Path) -> None:

@@ -25,7 +25,8 @@ def write(profile: Profile, out: BinaryIO, weight: str = "") -> list[str]:
         raise ProfileError("has no %s samples: leave out --weight %s" % (
             "time" if weight == TIME else "allocation", weight))
     lines.write(out)
-    lacking = {stack_values.THREADS, stack_values.PROCESSES, stack_values.FATES}
+    lacking = {stack_values.THREADS, stack_values.PROCESSES, stack_values.FATES,
+               stack_values.LABELS}
     if weight != TIME:
         lacking.add(stack_values.TICKS)
     return stack_values.left_out(profile, *lacking)
@@ -41,7 +42,7 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO,
     lines.write(out)
     return stack_values.left_out(
         after, stack_values.THREADS, stack_values.PROCESSES, stack_values.FATES,
-        stack_values.TICKS)
+        stack_values.TICKS, stack_values.LABELS)
 
 
 class _Lines:

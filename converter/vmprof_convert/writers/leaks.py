@@ -81,8 +81,10 @@ class _Writer:
             self._say("%s: %s" % (shortened(part.name), (
                 "not in it: %s" % part.leaks if isinstance(part.leaks, str)
                 else "what is held %s" % _total(part.leaks))))
-        for line in remarks.of_runs([(str(part.profile.pid or part.name), part.profile)
-                                     for part in parts] or [("", profile)]):
+        named = [(str(part.profile.pid or part.name), part.profile)
+                 for part in parts] or [("", profile)]
+        for line in remarks.of_runs(named) + remarks.of_labels(
+                *(one for _, one in named)):
             self._say(printable(line))
 
     def _write_none(self) -> None:

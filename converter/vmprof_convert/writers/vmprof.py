@@ -62,7 +62,7 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
     _write_time(out, _END, profile.end_time or profile.start_time)
     lines = stack_values.left_out(
         profile, stack_values.PROCESSES, stack_values.TYPES, stack_values.OBJECTS,
-        stack_values.FATES, *[stack_values.TICKS] * bool(total))
+        stack_values.FATES, stack_values.LABELS, *[stack_values.TICKS] * bool(total))
     if not total:
         return lines
     return ["; ".join(["a sample of this file stands for %s" % format_bytes(unit),
