@@ -134,8 +134,8 @@ def attach(target: Target, folder: str, settings: Settings, output: str,
         run = _Run(target, agent, tracer, time.monotonic() + timeout)
         run.enter(duration, settings, output, knowledge)
         run.wait_for_start()
-        _say("sampling process %d for %g seconds; Ctrl-C ends it earlier"
-             % (target.pid, duration))
+        _say("sampling process %d for %g second%s; Ctrl-C ends it earlier"
+             % (target.pid, duration, "s" * (duration != 1)))
         return run.wait_for_end()
 
 
