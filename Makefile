@@ -14,6 +14,8 @@
 # for Debian's packages, of which the missing ones are named before.
 
 SHELL := /bin/bash
+# or each worker of pytest compiles all tests again
+unexport PYTHONDONTWRITEBYTECODE
 PYPY := pypy3
 PYTHON := python3
 

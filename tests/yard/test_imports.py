@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -202,8 +203,10 @@ def modules(packages: dict[str, Path]) -> Iterator[tuple[str, Path]]:
             yield ".".join(parts), path
 
 
-def imports(importer: str, path: Path, names: set[str]) -> Iterator[Import]:
-    """`from x import y` is of x.y where there is such a module."""
+@functools.cache
+def imports(importer: str, text: str, names: frozenset[str]) -> tuple[Import, ...]:
+    """`from x import y` is of x.y where there is such a module.  Each rule asks
+    for the same files again."""
     parents = importer.split(".")
 
     def walk(node: ast.AST, is_lazy: bool) -> Iterator[Import]:
@@ -223,12 +226,12 @@ def imports(importer: str, path: Path, names: set[str]) -> Iterator[Import]:
                 yield from walk(child, is_lazy or isinstance(
                     child, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
-    yield from walk(ast.parse(path.read_text(encoding="utf-8")), False)
+    return tuple(walk(ast.parse(text), False))
 
 
 def violations(rule: Rule, packages: dict[str, Path]) -> list[str]:
     found = list(modules(packages))
-    names = {name.removesuffix(".__init__") for name, _ in found}
+    names = frozenset(name.removesuffix(".__init__") for name, _ in found)
     # or the rule is of a house that isn't there any more
     for wanted in rule.importers + rule.imported + rule.excepted + rule.allowed:
         assert any(is_in(name, (wanted.removesuffix(".__init__"),))
@@ -236,7 +239,8 @@ def violations(rule: Rule, packages: dict[str, Path]) -> list[str]:
     return ["%s:%d imports %s" % (importer, line, module)
             for importer, path in found
             if is_in(importer, rule.importers) and not is_in(importer, rule.excepted)
-            for module, line, is_lazy in imports(importer, path, names)
+            for module, line, is_lazy in imports(
+                importer, path.read_text(encoding="utf-8"), names)
             if is_in(module, rule.imported) and not is_in(module, rule.allowed)
             and not (rule.is_lazy and is_lazy)]
 
