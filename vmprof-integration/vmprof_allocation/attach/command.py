@@ -266,10 +266,10 @@ class _Run:
                 break
             except KeyboardInterrupt:
                 self._agent.send(STOP)
-        if kind == DONE:
-            return ""
-        if kind == ERROR:
-            return text
+        if kind in (DONE, ERROR):
+            # until it has closed its side, nobody else may attach
+            self._agent.receive(_CALL_SECONDS)
+            return text if kind == ERROR else ""
         return "process %d has ended, and the profile with it" % self._target.pid
 
 
