@@ -14,6 +14,8 @@
 # for Debian's packages, of which the missing ones are named before.
 
 SHELL := /bin/bash
+# or each worker of pytest compiles all tests again
+unexport PYTHONDONTWRITEBYTECODE
 PYPY := pypy3
 PYTHON := python3
 
@@ -95,6 +97,8 @@ lint: .build/test
 		rpython/*.py pypy-branch/*.py benchmarks tests
 
 PROFILER := https://profiler.firefox.com
+# where libdevel-nytprof-perl has it
+FLAMEGRAPH_PL := perl /usr/share/perl5/Devel/NYTProf/flamegraph.pl
 
 pictures: .build/pictures .build/page .build/system-go
 	.build/pictures-pypy/bin/pypy3 -m vmprof --allocation-sampling 16k \
@@ -102,15 +106,19 @@ pictures: .build/pictures .build/page .build/system-go
 	.venv/bin/vmprof-convert .build/shop.vmprof -o .build/shop.json.gz
 	PATH="$$PWD/.venv/bin:$$PATH" NODE_PATH=.node/pictures/node_modules \
 		node .node/pictures/take.mjs .build/shop.json.gz converter/pictures $(PROFILER)
-	for suffix in html speedscope.json pb.gz; do \
+	for suffix in html speedscope.json pb.gz heapprofile folded; do \
 		.venv/bin/vmprof-convert .build/shop.vmprof -o .build/shop.$$suffix || exit 1; \
 	done
+	$(FLAMEGRAPH_PL) --countname bytes --title 'allocated bytes' --inverted \
+		--width 1280 .build/shop.folded >.build/shop.svg
 	.build/pictures-pypy/bin/pypy3 -m vmprof --allocation-sampling 16k \
 		-o .build/shop-pieces.vmprof converter/pictures/shop.py 20 pieces
 	cd .build && ../.venv/bin/vmprof-convert diff shop.vmprof shop-pieces.vmprof \
 		-o shop-diff.html
 	PATH="$$PWD/.venv/bin:$$PATH" node .node/pictures/viewers.mjs .build/shop \
 		converter/pictures
+	# a third of the size, for the eye the same
+	pngquant --force --ext .png --strip converter/pictures/*.png
 
 bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \
 		.build/pypy27 .build/rpython/pristine
@@ -302,11 +310,16 @@ PYPERFORMANCE := pyperformance==1.11.0
 	done
 	@touch $@
 
-# A browser, what drives it, and the program of the pictures
+# A browser, what drives it, and the program of the pictures.  Speedscope's buttons are
+# emoji
 .build/pictures: $(wildcard converter/pictures/*.json converter/pictures/*.mjs converter/pictures/*.txt) \
 		$(INTEGRATION) $(CONVERTER) .build/test
 	@need=; \
 	command -v chromium >/dev/null || need="$$need chromium fonts-dejavu-core"; \
+	command -v pngquant >/dev/null || need="$$need pngquant"; \
+	fc-list 2>/dev/null | grep -qi emoji || need="$$need fonts-noto-color-emoji"; \
+	$(FLAMEGRAPH_PL) --help 2>&1 | grep -q countname || \
+		need="$$need libdevel-nytprof-perl"; \
 	$(call apt_install,$$need)
 	mkdir -p .node/pictures
 	cp converter/pictures/package.json converter/pictures/*.mjs .node/pictures/

@@ -41,8 +41,9 @@ class Failed(Exception):
 class Process:
     """What a process took as a whole."""
 
-    #: seconds
+    #: seconds; and those of a processor
     wall: float
+    cpu: float
     #: the largest resident set, in bytes
     rss: int
     out: str
@@ -75,7 +76,7 @@ def run(command: Sequence[str | Path], folder: Path | None = None,
             name, done.returncode, done.stderr.strip()[-2000:]))
     line, _, out = done.stdout.partition("\n")
     figures = json.loads(line)
-    return Process(figures["wall"], figures["rss"], out)
+    return Process(figures["wall"], figures["cpu"], figures["rss"], out)
 
 
 def _measure(command: Sequence[str]) -> int:
@@ -89,7 +90,8 @@ def _measure(command: Sequence[str]) -> int:
         return 127
     wall = time.perf_counter() - start
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(json.dumps({"wall": wall, "rss": used.ru_maxrss * 1024}))
+    print(json.dumps({"wall": wall, "cpu": used.ru_utime + used.ru_stime,
+                      "rss": used.ru_maxrss * 1024}))
     print(done.stdout, end="")
     return done.returncode
 

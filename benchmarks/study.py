@@ -24,6 +24,7 @@ from experiments import (
     costs,
     coverage,
     depth,
+    formats,
     fresh,
     profilers,
     toolchain,
@@ -32,7 +33,7 @@ from experiments import (
 
 EXPERIMENTS = {module.NAME: module for module in (
     depth, accuracy, coverage, costs, fresh, profilers, builtin, toolchain,
-    verdicts)}
+    verdicts, formats)}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -78,8 +78,7 @@ function drawChart() {
   const target = element("div");
   holder.append(target);
   chart = flamegraph().width(Math.max(240, holder.clientWidth - 2)).cellHeight(CELL)
-    .minFrameSize(1).transitionDuration(
-      matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 220)
+    .minFrameSize(1).transitionDuration(0)
     .inverted(state.shape === "icicle")
     .sort((a, b) => b.data.value - a.data.value || (a.data.name < b.data.name ? -1 : 1))
     .tooltip(tooltip)
@@ -90,6 +89,9 @@ function drawChart() {
     .setLabelHandler((d) => d.data.name)
     .onClick((d) => { back.hidden = !d.parent; });
   select(target).datum(treeOf()).call(chart);
+  // what moves is what is zoomed, and not what is drawn anew
+  chart.transitionDuration(
+    matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 220);
   if (state.shape === "flame") holder.scrollTop = holder.scrollHeight;
   search();
 }

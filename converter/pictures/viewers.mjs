@@ -1,7 +1,8 @@
-// Pictures of a profile in the page, in speedscope and in pprof, in Debian's Chromium:
+// Pictures of a profile in the page, speedscope, pprof, DevTools and as flamegraph.pl's
+// SVG, in Debian's Chromium:
 //     node viewers.mjs PROFILE FOLDER
-// PROFILE.html, PROFILE-diff.html, PROFILE.speedscope.json and PROFILE.pb.gz are there.  Nothing is asked
-// for that is not on this machine.
+// PROFILE.html, -diff.html, .speedscope.json, .pb.gz, .heapprofile and .svg are there.
+// Nothing is asked for that is not on this machine.
 import { spawn } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
@@ -11,6 +12,7 @@ import { chromium } from "playwright-core";
 
 const [profile, folder] = process.argv.slice(2).map((name) => resolve(name));
 const PORT = 8173;
+const DEVTOOLS_PORT = 8174;
 const speedscope = resolve(dirname(createRequire(import.meta.url).resolve(
   "speedscope/package.json")), "dist/release/index.html");
 
@@ -46,11 +48,33 @@ async function inPprof(page) {
   }
 }
 
+// the browser hands its DevTools out; they are about an empty page
+async function inDevTools(page) {
+  const address = `127.0.0.1:${DEVTOOLS_PORT}`;
+  const empty = await browser.newPage();
+  const session = await empty.context().newCDPSession(empty);
+  const { targetInfo } = await session.send("Target.getTargetInfo");
+  await page.goto(`http://${address}/devtools/devtools_app.html?` +
+    `ws=${address}/devtools/page/${targetInfo.targetId}&panel=heap-profiler`);
+  const choosing = page.waitForEvent("filechooser");
+  await page.getByText("Load profile").click();
+  await (await choosing).setFiles(`${profile}.heapprofile`);
+  await page.getByRole("treeitem", { name: "shop" }).click();
+  await page.getByLabel("Profile view mode").selectOption({ label: "Chart" });
+}
+
+// its upper part: imports go deep
+async function asSvg(page) {
+  await page.setViewportSize({ width: 1280, height: 520 });
+  await page.goto(pathToFileURL(`${profile}.svg`).href);
+}
+
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
   args: ["--no-sandbox", "--disable-gpu", "--no-first-run",
     "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--allow-file-access-from-files"],
+    "--disable-sync", "--allow-file-access-from-files",
+    `--remote-debugging-port=${DEVTOOLS_PORT}`],
 });
 try {
   const problems = [];
@@ -63,7 +87,8 @@ try {
       await page.click("nav button:text-is(\"Types\")");
     }],
     ["page-diff", "light", (page) => page.goto(pathToFileURL(`${profile}-diff.html`).href)],
-    ["speedscope", "light", inSpeedscope], ["pprof", "light", inPprof]]) {
+    ["speedscope", "light", inSpeedscope], ["pprof", "light", inPprof],
+    ["devtools", "light", inDevTools], ["flamegraph-pl", "light", asSvg]]) {
     const page = await browser.newPage({
       viewport: { width: 1280, height: 800 }, colorScheme });
     page.on("pageerror", (error) => problems.push(`${name}: ${error.message}`));

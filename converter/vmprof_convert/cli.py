@@ -8,13 +8,14 @@ import io
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from typing import BinaryIO
 
 from vmprof_convert import formats, options, run_files
 from vmprof_convert.errors import FileError, ProfileError, about
 from vmprof_convert.formats import AXES, FIREFOX, FORMATS, Format
 from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable
-from vmprof_convert.run_files import STANDARD, File
+from vmprof_convert.run_files import STANDARD
 from vmprof_convert.view import streams
 
 EXIT_BAD_INPUT = 2
@@ -144,6 +145,9 @@ def _parse(parser: argparse.ArgumentParser,
                 parser.error("--%s is for %s: write --to %s, or an output that ends "
                              "with %s" % (name, other.what, other.name,
                                           " or ".join(other.suffixes)))
+    if asked.port and not (asked.view and format_.view == formats.SERVED):
+        parser.error("--port is where --view serves a profile to the Firefox Profiler, "
+                     "and here nothing is served: leave it out")
     if asked.profiles.count(STANDARD) > 0 and len(asked.profiles) > 1:
         parser.error("standard input holds one profile: where there are several, each "
                      "has to be a file")
@@ -173,54 +177,80 @@ def _run(asked: argparse.Namespace, name: str) -> None:
                 output.check_target(target, file.path)
     elif sys.stdout is None and not asked.view:
         raise _Failed("can't write to standard output: it is closed")
-    left_out = found.left_out
+    if format_.write is None:
+        _report(found, asked, target, name)
+        return
     with about(found.files[0].name):
-        if format_.write is None:
-            data = _report(found.files, asked, target).encode(
-                "utf-8", "backslashreplace")
-        else:
-            profile = run_files.read(found.files, asked)
-            data, not_held = _converted(profile, asked, format_)
-            left_out = [*left_out, *not_held]
-    if target is not None:
-        with _writing():
-            output.write(target, data)
-        streams.say("wrote %s" % target)
-    for line in left_out:
-        _complain(name, line)
-    if is_served:
-        from vmprof_convert.view import serve
-        from vmprof_convert.writers.firefox import query
-        with _writing():
-            serve.view(data, query(profile), asked.port)
-    elif asked.view:
-        assert target is not None
+        profile = run_files.read(found.files, asked)
+    if is_served or target is None:
+        with io.BytesIO() if is_served else _temporary() as whole:
+            with _writing(), about(found.files[0].name), _room():
+                not_held = _convert(profile, asked, format_, whole)
+            whole.seek(0)
+            if target is not None:
+                with _writing():
+                    output.write(target, whole.read())
+                streams.say("wrote %s" % target)
+            _complain_of(name, [*found.left_out, *not_held])
+            whole.seek(0)
+            if is_served:
+                from vmprof_convert.view import serve
+                from vmprof_convert.writers.firefox import query
+                with _writing():
+                    serve.view(whole.read(), query(profile), asked.port)
+            else:
+                streams.write(whole)
+        return
+    # some formats are ten times as large as the profile: no memory holds it whole
+    with _writing(), about(found.files[0].name), output.replacing(target) as out:
+        not_held = _convert(profile, asked, format_, out)
+    streams.say("wrote %s" % target)
+    _complain_of(name, [*found.left_out, *not_held])
+    if asked.view:
         with _writing():
             launch.launch(target, format_.view or "")
-    elif target is None:
-        if format_.write is None:
-            # in what characters the terminal has
-            streams.say(data.decode().rstrip("\n"))
-        else:
-            streams.write(data)
 
 
-def _report(files: Sequence[File], asked: argparse.Namespace,
-            target: str | None) -> str:
+def _report(found: run_files.Found, asked: argparse.Namespace, target: str | None,
+            name: str) -> None:
     from vmprof_convert import report
-    return report.make(files, asked, report.terminal() if target is None
-                       else report.file_())
+    with about(found.files[0].name):
+        text = report.make(found.files, asked, report.terminal() if target is None
+                           else report.file_())
+    if target is not None:
+        from vmprof_convert.view import output
+        with _writing():
+            output.write(target, text.encode("utf-8", "backslashreplace"))
+        streams.say("wrote %s" % target)
+    _complain_of(name, found.left_out)
+    if target is None:
+        # in what characters the terminal has
+        streams.say(text.rstrip("\n"))
 
 
-def _converted(profile: Profile, asked: argparse.Namespace,
-               format_: Format) -> tuple[bytes, Sequence[str]]:
-    """What is written, and what the format could not hold."""
+def _convert(profile: Profile, asked: argparse.Namespace, format_: Format,
+             out: BinaryIO) -> Sequence[str]:
+    """Returns what the format could not hold."""
     from vmprof_convert.view.progress import progress_bar
-    out = io.BytesIO()
     assert format_.write is not None
     with progress_bar("converting", " stacks") as progress:
-        not_held = format_.write(profile, out, asked, progress)
-    return out.getvalue(), not_held
+        return format_.write(profile, out, asked, progress)
+
+
+@contextlib.contextmanager
+def _room() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _Failed("no room for what is to be written, before it is: %s"
+                      % error.strerror) from error
+
+
+def _temporary() -> BinaryIO:
+    """What standard output gets is whole before."""
+    import tempfile
+    with _room():
+        return tempfile.TemporaryFile()
 
 
 @contextlib.contextmanager
@@ -231,6 +261,11 @@ def _writing() -> Iterator[None]:
         yield
     except OutputError as error:
         raise _Failed(str(error)) from error
+
+
+def _complain_of(name: str, lines: Sequence[str]) -> None:
+    for line in lines:
+        _complain(name, line)
 
 
 def _complain(name: str, text: str) -> None:

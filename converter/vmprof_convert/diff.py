@@ -101,7 +101,10 @@ _Row = tuple[int, int, int, int, int, int, int, int, int, int]
 
 def moment(profile: Profile, at: int) -> Profile:
     """As though it ended there."""
-    return _part(profile, at, lambda row: row[1] <= at)
+    return dataclasses.replace(
+        _part(profile, at, lambda row: row[1] <= at),
+        collections=[collection for collection in profile.collections
+                     if collection.time <= at])
 
 
 def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:

@@ -66,6 +66,7 @@ def of(difference: Difference, limit: int | None, names: tuple[str, str],
             head += ["%s: %s" % (name, line) for line in remarks.of_run(profile)]
     if difference.sides.is_one_run:
         head += remarks.of_run(difference.sides.after)
+    head += remarks.of_labels(*difference.sides[:2])
     shown = difference.changes[:limit]
     rest = difference.changes[len(shown):]
     more = ""
@@ -74,9 +75,11 @@ def of(difference: Difference, limit: int | None, names: tuple[str, str],
         more = "... and %d more%s" % (
             len(rest), ", all of them noise" if noise == len(rest) else "")
     changed = sum(change.has_changed for change in difference.changes)
-    notes = ["%s of %s changed; noise: as large a difference is seen between runs that "
-             "are alike (of 100 pairs of these, %.0f have no row that changed)" % (
-                 changed or "none", _count(difference), 100 * diff.CONFIDENCE)]
+    notes = remarks.not_judged_of(names, difference.sides[:2])
+    notes.append(
+        "%s of %s changed; noise: as large a difference is seen between runs that are "
+        "alike (of 100 pairs of these, %.0f have no row that changed)" % (
+            changed or "none", _count(difference), 100 * diff.CONFIDENCE))
     columns = _columns(difference)
     origins = Origins(difference.sides.after)
     tables = [_everything(difference)]

@@ -54,10 +54,14 @@ def _firefox(profile: Profile, out: BinaryIO, options: argparse.Namespace,
     texts, missing = (source_text.read(profile) if options.sources else (None, 0))
     firefox.write(profile, out, progress, unit=options.axis, texts=texts,
                   missing_texts=missing)
-    carried = len(profile.samples.carried)
-    return () if not carried else (
-        "not in there: %d sampled objects of earlier parts of the profile; the report "
-        "has them, and so has who opens all parts" % carried,)
+    not_held = []
+    if carried := len(profile.samples.carried):
+        not_held.append(
+            "not in there: %d sampled objects of earlier parts of the profile; the "
+            "report has them, and so has who opens all parts" % carried)
+    if profile.label_keys:
+        not_held.append("not in there: labels; --label chooses by them")
+    return not_held
 
 
 def _pprof(profile: Profile, out: BinaryIO, options: argparse.Namespace,

@@ -15,10 +15,13 @@ def identity(profile: Profile, part: str = "") -> bytes:
         part)).encode(), digest_size=16).digest()
 
 
-def program_name(profile: Profile) -> str:
-    """Of the script, or of the module that it ran; empty: not known.  Without
+def program(profile: Profile) -> str:
+    """The script's path, or the module that was run; empty: not known.  Without
     arguments: one may be a secret."""
     words = profile.command.split(" ")
-    if words[0] == "-m" and len(words) > 1:
-        return shortened(words[1])
-    return shortened(words[0].rpartition("/")[2].removesuffix(".py"))
+    return shortened(words[words[0] == "-m" and len(words) > 1])
+
+
+def program_name(profile: Profile) -> str:
+    """Without folders."""
+    return program(profile).rpartition("/")[2].removesuffix(".py")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vmprof_convert import formats, run_files, verdicts
+from vmprof_convert import formats, remarks, run_files, verdicts
 from vmprof_convert.errors import ProfileError, about
 from vmprof_convert.formats import DIFF_FORMATS
 from vmprof_convert.model import Profile
@@ -149,7 +149,10 @@ def _check(options: argparse.Namespace) -> bool:
     profile = _read(_find(path), options)
     _check_conditions(options, [path], [profile])
     found = verdicts.judge(options.fail_if, summarize(profile).figures)
-    streams.say("\n".join(map(str, found)))
+    lines = [*map(str, found)]
+    if any(condition.measure == verdicts.ALIVE for condition in options.fail_if):
+        lines += filter(None, [printable(remarks.not_judged(profile))])
+    streams.say("\n".join(lines))
     return any(verdict.failed for verdict in found)
 
 
@@ -250,7 +253,7 @@ def _write(options: argparse.Namespace, text: str, data: bytes) -> None:
         if data and text:
             streams.say(text.rstrip("\n"))
     elif data:
-        streams.write(data)
+        streams.write(io.BytesIO(data))
         if text:
             streams.complain(text.rstrip("\n"))
     else:

@@ -64,6 +64,7 @@ from vmprof_convert.type_names import (
     Shown,
     TypeNames,
 )
+from vmprof_convert.units import format_number
 
 #: no leak is reported in so many of the runs that have none
 CONFIDENCE = 0.95
@@ -253,6 +254,15 @@ class _Tally:
         self.variance[window] += weight * weight
 
 
+class TooFewCollections(ProfileError):
+    """`count`: so many, where three are needed."""
+
+    def __init__(self, message: str, count: int) -> None:
+        super().__init__(message)
+        self.short = "%s, and three are needed" % format_number(
+            count, "major collection")
+
+
 def find_windows(profile: Profile,
                  part: tuple[int, int | None] | None = None) -> Windows:
     """Those between the last three marks, or the halves of what is between two
@@ -268,10 +278,10 @@ def find_windows(profile: Profile,
             "nothing in this profile says what became of the objects, which "
             "--leaks needs: it was taken without lifetimes")
     if len(times) < 3:
-        raise ProfileError(
+        raise TooFewCollections(
             "--leaks compares what three major collections found alive, and there "
             "were %d in %s: let it run longer, or have it call gc.collect()"
-            % (len(times), "this run" if part is None else "that time"))
+            % (len(times), "this run" if part is None else "that time"), len(times))
     marks = [mark.time for mark in profile.marks
              if part is None or start <= mark.time < stop]
     if marks:
@@ -292,11 +302,12 @@ def find_windows(profile: Profile,
         # who names a part knows what warming up is
         first = 0 if part else bisect.bisect_left(times, profile.end * WARM_UP)
         if last - first < 2:
-            raise ProfileError(
+            raise TooFewCollections(
                 "--leaks compares what three major collections found alive after "
                 "the first quarter of the run, which is warming up, and there were "
                 "%d: let it run longer, have it call gc.collect(), or name the "
-                "moments with vmprof_allocation.mark()" % (last - first + 1))
+                "moments with vmprof_allocation.mark()" % (last - first + 1),
+                last - first + 1)
         half = (times[first] + times[last]) / 2
         center = min(range(first + 1, last),
                      key=lambda number: abs(times[number] - half))

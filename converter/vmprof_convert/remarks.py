@@ -7,16 +7,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from vmprof_convert.estimator import weight_bytes
 from vmprof_convert.lifetimes import CARRIED, NOT_TOLD, WAS_LOST, WAS_PINNED
-from vmprof_convert.model import Process, Profile
+from vmprof_convert.model import ALIVE, PENDING, Profile
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.program import LOST
 from vmprof_convert.resident import of_process
 from vmprof_convert.summary import LINE, TYPE, Choice, Summary
-from vmprof_convert.units import format_bytes, format_number
+from vmprof_convert.units import format_bytes, format_ends, format_number
 
 #: so many processes are named
 _LISTED = 3
+#: of what is alive, a smaller share changes no figure
+_LEAST = 0.01
 
 
 def title(profile: Profile, summary: Summary, choice: Choice) -> str:
@@ -33,10 +36,12 @@ def sums(profile: Profile, summary: Summary, choice: Choice, *,
          is_all: bool = True) -> str:
     """All together, beside what the GC counted if that can be compared.  `is_all`:
     no samples were left out."""
-    estimate = "estimated total: %s" % format_bytes(summary.bytes.value)
-    if profile.gaps != "fixed":
-        estimate += " (95 %%: %s .. %s)" % (
-            format_bytes(summary.bytes.low), format_bytes(summary.bytes.high))
+    value, low, high = summary.bytes
+    if profile.gaps == "fixed":
+        estimate = "estimated total: %s" % format_bytes(value)
+    else:
+        estimate = "estimated total: %s (95 %%: %s .. %s)" % format_ends(
+            low, value, high)
     if not profile.moments or choice.at is not None or not is_all:
         return estimate
     last = profile.moments[-1]
@@ -72,8 +77,35 @@ def _seconds(profile: Profile, choice: Choice) -> str:
 
 def of_run(profile: Profile) -> list[str]:
     """What of the run is not in the profile."""
-    if profile.processes:
-        return _of_each(profile.processes)
+    return of_runs([(str(process.profile.pid or process.source), process.profile)
+                    for process in profile.processes] or [("", profile)])
+
+
+def of_runs(named: Sequence[tuple[str, Profile]]) -> list[str]:
+    """Likewise, of one process or several; what is true of several is said once."""
+    about: dict[str, list[str]] = {}
+    for name, profile in named:
+        for line in _of_process(profile):
+            about.setdefault(line, []).append(name)
+    lines = []
+    for line, names in about.items():
+        of_which = ""
+        if len(named) > 1:
+            of_which = "process%s %s%s: " % (
+                "" if len(names) == 1 else "es", ", ".join(names[:_LISTED]),
+                " and %d more" % (len(names) - _LISTED) if names[_LISTED:] else "")
+        lines.append(of_which + line)
+    return lines
+
+
+def of_labels(*profiles: Profile) -> list[str]:
+    """Which ones there are, for who can ask for them."""
+    keys = sorted({key for profile in profiles for key in profile.label_keys})
+    return ["labels: %s (--by label:KEY, --label KEY=VALUE)" % ", ".join(
+        map(shortened, keys))] if keys else []
+
+
+def _of_process(profile: Profile) -> list[str]:
     lines = []
     if profile.end_time is None:
         lines.append("the run did not end normally; this is what it had "
@@ -92,29 +124,9 @@ def of_run(profile: Profile) -> list[str]:
             % (profile.children, *(
                 ("es were", "they") if profile.children > 1 else
                 (" was", "it"))))
-    if profile.label_keys:
-        lines.append("labels: %s (--by label:KEY, --label KEY=VALUE)" % ", ".join(
-            map(shortened, profile.label_keys)))
     if programs := profile.settings.get("programs"):
         lines.append("children that became other programs were not sampled: %s"
                      % printable(programs.replace(",", ", ")))
-    return lines
-
-
-def _of_each(processes: Sequence[Process]) -> list[str]:
-    """What is true of several is said once."""
-    about: dict[str, list[str]] = {}
-    for process in processes:
-        for line in of_run(process.profile):
-            about.setdefault(line, []).append(
-                str(process.profile.pid or process.source))
-    lines = []
-    for line, of_which in about.items():
-        names = ", ".join(of_which[:_LISTED])
-        if len(of_which) > _LISTED:
-            names += " and %d more" % (len(of_which) - _LISTED)
-        lines.append("process%s %s: %s" % (
-            "" if len(of_which) == 1 else "es", names, line))
     return lines
 
 
@@ -173,6 +185,43 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
     return lines
 
 
+_ALIVE_OF_EACH = ("alive: what is old is judged by each process's own last major "
+                  "collection; what became old since counts as alive (--process says "
+                  "more of one)")
+
+
+def not_judged(profile: Profile) -> str:
+    """How much of what counts as alive may be garbage, for who compares or judges it;
+    empty: hardly any.  `profile` has its samples."""
+    if not profile.has_lifetimes:
+        return ""
+    if profile.processes:
+        return _ALIVE_OF_EACH
+    samples = profile.samples
+    last = max((collection.time for collection in profile.collections
+                if collection.is_major), default=None)
+    alive = new = 0.0
+    for size, interval, fate, collected in zip(
+            samples.size, samples.interval, samples.fate, samples.collected):
+        if size and fate in (ALIVE, PENDING):
+            weight = weight_bytes(size, interval, profile.gaps)
+            alive += weight
+            # what a minor collection promotes, only the next major one judges
+            if last is None or fate == PENDING or collected >= last:
+                new += weight
+    if new <= _LEAST * alive:
+        return ""
+    return ("alive: %s of %s came after the last major collection, so that garbage "
+            "among it counts; gc.collect() in the program, right before it is looked "
+            "at, leaves none" % (format_bytes(new), format_bytes(alive)))
+
+
+def not_judged_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[str]:
+    """Of each, by its name."""
+    return ["%s: %s" % (name, line) for name, line in zip(
+        names, map(not_judged, profiles)) if line]
+
+
 def _samples(summary: Summary, state: str) -> str:
     return "%s (%s)" % (
         format_number(summary.figures.sum(state).samples, "sampled object"),
@@ -182,9 +231,7 @@ def _samples(summary: Summary, state: str) -> str:
 def _alive(profile: Profile, choice: Choice) -> str:
     """As of when."""
     if profile.processes:
-        return ("alive: what is old is judged by each process's own last major "
-                "collection; what became old since counts as alive (--process says "
-                "more of one)")
+        return _ALIVE_OF_EACH
     end = profile.end if choice.at is None else choice.at
     majors = [collection.time for collection in profile.collections
               if collection.is_major and collection.time <= end]

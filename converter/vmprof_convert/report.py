@@ -289,7 +289,7 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
     read = [_read_old(file, options.salvage) for file in files]
     chosen = processes.chosen([part for part, _ in read], asked.processes)
     read = [(part, objects) for part, objects in read if part in chosen]
-    able, found, parts = [], [], []
+    able, found, parts, why = [], [], [], ""
     for part, objects in read:
         process = _process(part, objects, asked)
         alone: Leaks | str
@@ -300,12 +300,13 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
         except ProfileError as error:
             if len(read) == 1:
                 raise
-            alone = str(error)
+            why = str(error)
+            # its advice is for who has no other process to look at
+            alone = error.short if isinstance(error, leaks.TooFewCollections) else why
         parts.append(writer.Part(part.name, part.profile, alone))
     if not able:
         raise ProfileError("of none of its %d processes this can be told; of process "
-                           "%d: %s" % (len(parts), parts[-1].profile.pid,
-                                       parts[-1].leaks))
+                           "%d: %s" % (len(parts), parts[-1].profile.pid, why))
     together = leaks.find(able, group_storage=options.group_storage) if (
         len(able) > 1) else found[0]
     text = io.StringIO()

@@ -190,7 +190,7 @@ def of_amounts(view: AmountsView) -> Sheet:
     head = [amounts.title]
     if str(view.selection):
         head.append("only %s" % str(view.selection))
-    head += remarks.of_run(profile)
+    head += remarks.of_run(profile) + remarks.of_labels(profile)
     table = Table(title, [*columns, *labels.columns], rows,
                   _more(left_out, noun_of(choice)))
     return Sheet(list(map(printable, head)), [table] if rows else [],
@@ -202,7 +202,7 @@ def _sheet(view: View, tables: list[Table]) -> Sheet:
     head = [remarks.title(profile, summary, choice)]
     if str(view.selection):
         head.append("only %s" % printable(str(view.selection)))
-    head += remarks.of_run(profile)
+    head += remarks.of_run(profile) + remarks.of_labels(profile)
     notes = []
     if profile.settings or profile.moments:
         notes.append(remarks.sums(profile, summary, choice,

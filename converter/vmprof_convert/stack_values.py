@@ -26,8 +26,8 @@ _MAX_PATH = 1000
 _MIN_PERIOD, _MAX_PERIOD = 1e-6, 60.0
 
 #: what a format may have no place for
-THREADS, PROCESSES, TYPES, FATES, TICKS, OBJECTS = (
-    "threads", "processes", "types", "fates", "ticks", "objects")
+THREADS, PROCESSES, TYPES, FATES, TICKS, OBJECTS, LABELS = (
+    "threads", "processes", "types", "fates", "ticks", "objects", "labels")
 #: instead of a type: time samples are of none
 NONE = -2
 
@@ -206,7 +206,7 @@ def check_samples(profile: Profile) -> None:
 def left_out(profile: Profile, *lacking: str,
              has_times: bool = False) -> list[str]:
     """What of the profile a format has no place for, in a line, if it is anything:
-    `lacking` are some of THREADS to OBJECTS."""
+    `lacking` are some of THREADS to LABELS."""
     words = []
     if TICKS in lacking:
         ticks = profile.samples.size.count(0)
@@ -222,6 +222,8 @@ def left_out(profile: Profile, *lacking: str,
         words.append("numbers of objects")
     if FATES in lacking and profile.has_lifetimes:
         words.append("what became of objects (--fate chooses)")
+    if LABELS in lacking and profile.label_keys:
+        words.append("labels (--label chooses)")
     marks = len(profile.marks)
     if not has_times:
         words += [format_number(marks, "mark")] if marks else []

@@ -13,6 +13,34 @@ def format_bytes(number: float) -> str:
     return "%s %s" % (_three_digits(number / scale), unit)
 
 
+def format_ends(low: float, number: float, high: float,
+                bytes_: bool = True) -> tuple[str, str, str]:
+    """The number and the ends of its interval, each with its unit, and with so many
+    digits that the ends differ, if six are enough for that: 28.32 GiB, 28.31 GiB,
+    28.34 GiB."""
+    units = _BYTES if bytes_ else _COUNTS
+    between = " " if bytes_ else ""
+
+    def texts(more: int) -> tuple[str, str, str]:
+        return (_with_unit(number, units, between, more),
+                _with_unit(low, units, between, more),
+                _with_unit(high, units, between, more))
+
+    for more in 0, 1, 2, 3:
+        found = texts(more)
+        if found[1] != found[2]:
+            return found
+    return texts(0)
+
+
+def _with_unit(number: float, units: list[tuple[float, str]], between: str,
+               more: int) -> str:
+    if number < 0:
+        return "-" + _with_unit(-number, units, between, more)
+    scale, unit = _scale(number, units)
+    return _three_digits(number / scale, more) + between * bool(unit) + unit
+
+
 def format_count(number: float) -> str:
     """Three significant digits: 1.53M."""
     scale, unit = _scale(number, _COUNTS)
@@ -121,7 +149,9 @@ def _scale(number: float, units: list[tuple[float, str]]) -> tuple[float, str]:
     return units[-1]
 
 
-def _three_digits(number: float) -> str:
-    if number >= 99.95 or number == int(number):
+def _three_digits(number: float, more: int = 0) -> str:
+    """And so many more."""
+    if number == int(number):
         return "%.0f" % number
-    return "%.1f" % number if number >= 9.995 else "%.2f" % number
+    digits = 0 if number >= 99.95 else 1 if number >= 9.995 else 2
+    return "%.*f" % (digits + more, number)

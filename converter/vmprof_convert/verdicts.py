@@ -21,7 +21,7 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Estimate
 from vmprof_convert.model import Profile
 from vmprof_convert.summary import Figures
-from vmprof_convert.units import format_bytes, format_count
+from vmprof_convert.units import format_ends
 
 #: of all conditions together
 CONFIDENCE = 0.9999
@@ -57,18 +57,14 @@ class Verdict(NamedTuple):
         return self.estimate.low > self.limit
 
     def __str__(self) -> str:
-        condition, estimate = self.condition, self.estimate
+        condition, (value, low, high) = self.condition, self.estimate
         what = condition.measure + (" growth" if condition.is_growth else "")
         text = "%s: %s: %s is %s, %s to %s" % (
             "failed" if self.failed else "passed", condition.text, what,
-            *(self._number(number) for number in estimate))
-        if not self.failed and estimate.high > self.limit:
+            *format_ends(low, value, high, condition.measure != OBJECTS))
+        if not self.failed and high > self.limit:
             text += "; that it is less than the limit is not certain"
         return text
-
-    def _number(self, number: float) -> str:
-        form = format_count if self.condition.measure == OBJECTS else format_bytes
-        return ("-" if number < 0 else "") + form(abs(number))
 
 
 def parse(text: str) -> Condition:

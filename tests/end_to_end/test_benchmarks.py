@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.translated, pytest.mark.xdist_group("study")]
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "benchmarks" / "study.py"
 EXPERIMENTS = ("depth", "accuracy", "coverage", "costs", "fresh", "profilers",
-               "builtin", "toolchain", "verdicts")
+               "builtin", "toolchain", "verdicts", "formats")
 #: those that have to be compiled, which needs Python's headers
 MAY_BE_MISSING = {"mprofile, 128k", "pymemtrace"}
 

@@ -97,6 +97,23 @@ def test_small_enough(tmp_path):
     assert done.code == 1 and "1 failed, 3 passed" in done.out, done.out
     assert re.search(r"10 calls of test_leaks left 4\d\d KiB .* and may 100 KiB",
                      done.out), done.out
+    # the table is about what the message is about
+    assert re.search(
+        r"^ *alive +type +function +where\n *4\d\d ±[\d.]+ KiB  object array ",
+        done.out, re.MULTILINE), done.out
+
+
+def test_what_leaks_is_in_the_table_of_all_tests(project: PyPy) -> None:
+    done = run(project, """
+@pytest.mark.limit_leaks("10 kB")
+@pytest.mark.limit_allocations("20 kB")
+def test_leaks():
+    shop.grow(1000000)
+""", "--allocations")
+    assert done.code == 1, done.out
+    assert "10 calls of test_leaks left 9.5" in done.out, done.out
+    assert re.search(r"^ .*test_shop.py::test_leaks$", done.out.partition(
+        "allocations of 1 test")[2], re.MULTILINE), done.out
 
 
 def test_a_regression_between_two_versions_is_found(project: PyPy) -> None:

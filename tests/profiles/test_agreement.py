@@ -135,15 +135,19 @@ def check(path: Path) -> Profile:
     assert len(rows) == len(summary.rows)
     assert shown.total.keys() == rows.keys()
     program = Program(whole)
-    stacks = [list(map(key_of, program.functions(stack))) for stack, size in
+    # of each stack all functions, the innermost one last
+    ends = {stack: [*map(key_of, program.functions(stack))]
+            for stack in {*whole.samples.stack}}
+    on = {stack: frozenset(keys) for stack, keys in ends.items()}
+    stacks = [stack for stack, size in
               zip(whole.samples.stack, whole.samples.size) if size]
     for key, row in rows.items():
         assert shown.own[key] == pytest.approx(
             row.own.bytes().value, rel=1e-12,
-            abs=rounding([stack[-1] == key for stack in stacks])), key
+            abs=rounding([ends[stack][-1] == key for stack in stacks])), key
         assert shown.total[key] == pytest.approx(
             row.total.bytes().value, rel=1e-12,
-            abs=rounding([key in stack for stack in stacks])), key
+            abs=rounding([key in on[stack] for stack in stacks])), key
     assert sum(shown.own.values()) == pytest.approx(
         summary.bytes.value, rel=1e-12, abs=0.5)
 
@@ -192,7 +196,9 @@ def check_types(profile: Profile, shown: Shown) -> None:
     assert rows.keys() == shown.typed.keys()
     samples = profile.samples
     program, names = Program(profile), TypeNames(profile)
-    places = [(key_of(program.functions(stack)[-1]), names.shown(type_).name)
+    innermost = {stack: key_of(program.functions(stack)[-1])
+                 for stack, size in zip(samples.stack, samples.size) if size}
+    places = [(innermost[stack], names.shown(type_).name)
               if size else None for stack, type_, size in
               zip(samples.stack, samples.type, samples.size)]
     alive = [state(fate, -1, -1) == STILL_ALIVE for fate in samples.fate]

@@ -4,6 +4,7 @@ time; every reader, and every writer that `formats` names."""
 from __future__ import annotations
 
 import io
+import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -101,6 +102,12 @@ def check(path: Path, data: bytes, *options: str) -> bool:
     else:
         assert target.read_bytes() != b"old"
     return not code
+
+
+@pytest.fixture(autouse=True)
+def on_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits until ten thousand files are there."""
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
 @pytest.fixture(autouse=True)

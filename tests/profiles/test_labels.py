@@ -12,6 +12,8 @@ from made_profiles import Log, packed
 from report_runs import lines, refused, report
 from vmprof_convert import cli, readers
 from vmprof_convert.errors import ProfileError
+from vmprof_convert.formats import FORMATS
+from vmprof_convert.writers import html
 
 
 def a_log(**settings: object) -> Log:
@@ -63,6 +65,21 @@ def test_by_a_label(path: Path) -> None:
     assert any(line.endswith("  endpoint") for line in shown)
     assert any(line.endswith("  [without endpoint]") for line in shown)
     assert any("... and 2 values more" in line for line in shown)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_format_without_labels_says_so(
+        path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    (tmp_path / "bundle.js").write_text("/* the script */")
+    monkeypatch.setattr(html, "SCRIPT", str(tmp_path / "bundle.js"))
+    out = tmp_path / "out"
+    assert cli.main([str(path), "--to", form, "-o", str(out)]) == 0
+    said = capsys.readouterr().err
+    has_them = form in ("pprof", "otlp")
+    assert ("labels" in said) == (not has_them and FORMATS[form].write is not None)
+    # how to ask us is no use to others
+    assert (b"--by label:KEY" in out.read_bytes()) == (FORMATS[form].write is None)
 
 
 def test_the_same_stack_with_other_labels_is_one_row_by_function(path: Path) -> None:
@@ -122,6 +139,20 @@ def test_two_processes_have_one_set_of_labels(tmp_path: Path) -> None:
         paths[-1].write_bytes(packed(log.data()))
     assert sums(paths[0], str(paths[1]), "--by", "label:endpoint") == {
         "/a": 30, "/b": 300, "[without endpoint]": 3000}
+
+
+def test_which_labels_there_are_is_said_once_of_all_processes(tmp_path: Path) -> None:
+    paths = []
+    for number, keys in enumerate(("a", "ab", "c"), 1):
+        log = Log()
+        log.settings(pid=number, run="r", clock=0)
+        log.label_set(1, **dict.fromkeys(keys, "x"))
+        log.allocation([log.function("f")], size=100, interval=1)
+        paths.append(tmp_path / ("%d.vmprof" % number))
+        paths[-1].write_bytes(packed(log.data()))
+    said = lines(paths[0], *map(str, paths[1:]))
+    assert [line for line in said if "labels: " in line] == [
+        "  labels: a, b, c (--by label:KEY, --label KEY=VALUE)"]
 
 
 def test_labels_of_the_other_only(tmp_path: Path) -> None:

@@ -102,3 +102,12 @@ def test_the_file_stays_if_the_command_fails(
 def test_what_nothing_opens(arguments: list[str], said: str, folder: Path,
                             capsys: pytest.CaptureFixture[str]) -> None:
     assert said in run_and_fail(folder, capsys, "app.vmprof", "--view", *arguments)
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--to", "html", "--view"], ["-o", "x.json.gz"], ["--to", "json"], []])
+def test_a_port_where_nothing_is_served(
+        arguments: list[str], folder: Path, addresses: list[str],
+        capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--port is where --view serves a profile to the Firefox Profiler" in (
+        run_and_fail(folder, capsys, "app.vmprof", "--port", "8000", *arguments))

@@ -368,10 +368,11 @@ def test_marks_leave_the_warming_up_out() -> None:
 # the report
 
 
-def planted(seed: int = 1) -> Heap:
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache keeps 2 % of what a loop makes; another function makes ten times
     as much garbage."""
-    heap = Heap(interval=500, seed=seed, nursery=50_000)
+    heap = Heap(interval=500, seed=1, nursery=50_000)
     for number in range(20_000):
         heap.allocate("<module> handle make", ("app.Session", 64, (
             math.inf if number % 50 == 0 else 100)))
@@ -380,13 +381,13 @@ def planted(seed: int = 1) -> Heap:
         if number < 4000:
             heap.allocate("<module> warm", ("app.Table", 256, math.inf))
     heap.collect()
-    return heap
+    path = tmp_path_factory.mktemp("planted") / "app.vmprof"
+    path.write_bytes(packed(heap.data()))
+    return path
 
 
-def test_the_first_two_lines_tell_the_leak(tmp_path: Path) -> None:
-    path = tmp_path / "app.vmprof"
-    path.write_bytes(packed(planted().data()))
-    one, two, *_ = lines(path, "--leaks")
+def test_the_first_two_lines_tell_the_leak(planted: Path) -> None:
+    one, two, *_ = lines(planted, "--leaks")
     assert re.fullmatch(r"leak: app.Session  make  app.py:\d  <- handle  "
                         r"app.py:\d  <- <module>  app.py:\d", one), one
     assert re.fullmatch(
@@ -408,11 +409,9 @@ def test_without_a_leak_it_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [
     ("--by", "type"), ("--at", "1"), ("--sort", "alive"), ("--markdown",),
     ("--tree",), ("--hide-internal",)])
-def test_options_that_are_the_tables(tmp_path: Path,
+def test_options_that_are_the_tables(planted: Path,
                                      options: tuple[str, ...]) -> None:
-    path = tmp_path / "app.vmprof"
-    path.write_bytes(packed(planted().data()))
-    assert refused(path, "--leaks", *options).endswith(
+    assert refused(planted, "--leaks", *options).endswith(
         "--leaks is another report: %s is not for it" % options[0])
 
 
@@ -495,18 +494,14 @@ def test_what_libraries_keep_counts_for_the_programs_own_code(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("width", [30, 60, 100])
-def test_leaks_fit_the_terminal(tmp_path: Path, width: int) -> None:
-    path = tmp_path / "app.vmprof"
-    path.write_bytes(packed(planted().data()))
-    done = report(path, "--leaks", width=width)
+def test_leaks_fit_the_terminal(planted: Path, width: int) -> None:
+    done = report(planted, "--leaks", width=width)
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= width
 
 
-def test_leaks_for_programs(tmp_path: Path) -> None:
-    path = tmp_path / "app.vmprof"
-    path.write_bytes(packed(planted().data()))
-    found = json.loads(report(path, "--leaks", "--json").stdout)
+def test_leaks_for_programs(planted: Path) -> None:
+    found = json.loads(report(planted, "--leaks", "--json").stdout)
     assert found["schema"] == leaks_json.SCHEMA
     leak = found["leaks"][0]
     assert leak["places"][0]["function"]["name"] == "make"

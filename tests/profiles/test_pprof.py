@@ -132,6 +132,17 @@ def test_top(pprof: Run) -> None:
         "work (work:11)": 40_000}
 
 
+@pytest.mark.parametrize("command, name", [
+    ("-m gunicorn -w 4 shop:application", "gunicorn"), ("web/shop.py a", "shop.py")])
+def test_the_program_is_the_file(pprof: Run, command: str, name: str) -> None:
+    profile = a_heap()
+    profile.command = command
+    out = io.BytesIO()
+    writer.write(profile, out)
+    Path("app.pb").write_bytes(out.getvalue())
+    assert pprof("-top", "app.pb").startswith("File: %s\n" % name)
+
+
 def test_executed_lines_and_files(pprof: Run) -> None:
     log = Log(flags=4 | 2)
     f = log.function("f", 10, "/srv/app/app.py")

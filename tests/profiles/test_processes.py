@@ -324,7 +324,8 @@ def test_leaks_of_all_and_of_each(tmp_path: Path) -> None:
             for place in leak["places"]] == ["keep", "main"]
     assert [len(process.get("leaks", "-")) for process in data["processes"]] == [
         0, 1, 1]
-    assert "error" in data["processes"][2]
+    assert data["processes"][2]["error"] == "1 major collection, and three are needed"
+    assert "4321: not in it: 1 major collection, and three are needed" in found
 
 
 def test_leaks_where_no_process_can_tell(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from vmprof_convert.model import Profile
 from vmprof_convert.program import CUT, LOST
 from vmprof_convert.summary import FUNCTION, TYPE, Choice, Figures, summarize
 from vmprof_convert.type_names import TypeNames
+from vmprof_convert.view import output
 from vmprof_convert.writers import chrome, collapsed, pprof, speedscope
 
 
@@ -108,6 +110,22 @@ def test_a_stack_that_is_deeper_than_json_allows() -> None:
     # with the root, and that of stacks without their callers
     assert out.getvalue().count(b'"selfSize"') == 20_002
     assert sum(read_collapsed(profile).values()) == 100_000
+
+
+def test_what_stacks_have_in_common_is_kept_once(tmp_path: Path) -> None:
+    """Lines are long, and there may be a hundred thousand of them."""
+    log = Log()
+    log.settings()
+    shared = [log.function("a_name_of_some_length_%d" % i) for i in range(300)]
+    for i in range(300):
+        log.allocation([*shared, log.function("leaf_%d" % i)], size=100)
+    profile, path = readers.read_bytes(log.data()), tmp_path / "x.folded"
+    with output.replacing(str(path)) as out:
+        tracemalloc.start()
+        collapsed.write(profile, out)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert path.stat().st_size > 2_500_000 and peak < 1_000_000
 
 
 @pytest.mark.parametrize("log", [rich_log, labelled_log, hostile_names.log])

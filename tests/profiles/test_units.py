@@ -7,6 +7,7 @@ from vmprof_convert.units import (
     format_bytes,
     format_count,
     format_deviation,
+    format_ends,
     format_range,
 )
 
@@ -26,6 +27,23 @@ def test_bytes(number: float, text: str) -> None:
 ])
 def test_counts(number: float, text: str) -> None:
     assert format_count(number) == text
+
+
+@pytest.mark.parametrize("low, number, high, text", [
+    (6.84, 6.86, 6.87, "6.86 GiB, 6.84 GiB, 6.87 GiB"),
+    (28.31, 28.32, 28.34, "28.32 GiB, 28.31 GiB, 28.34 GiB"),
+    (-0.5, 0.25, 123.4, "256 MiB, -512 MiB, 123 GiB"),
+    # one that is certain
+    (28.32, 28.32, 28.32, "28.3 GiB, 28.3 GiB, 28.3 GiB")])
+def test_ends_of_an_interval_differ(low: float, number: float, high: float,
+                                    text: str) -> None:
+    assert ", ".join(format_ends(
+        low * 2**30, number * 2**30, high * 2**30)) == text
+
+
+def test_ends_of_a_number_of_objects() -> None:
+    assert format_ends(1230100, 1230400, 1230700, False) == (
+        "1.230M", "1.230M", "1.231M")
 
 
 def test_range_is_in_the_unit_of_the_number() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +18,7 @@ from made_profiles import (
     machine_code,
     packed,
 )
-from report_runs import text
+from report_runs import COMMANDS, report, text
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import LOST, Profile
@@ -48,10 +46,9 @@ def sampled(blocks: int = 3) -> Log:
 
 @pytest.mark.parametrize("kind", ["settings", "samples", "objects", "facts"])
 @pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("command", [
-    ["vmprof_allocation", "report"], ["vmprof_convert"]])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_newer_block_is_named_and_nothing_is_read(
-        tmp_path: Path, kind: str, first: bool, command: list[str]) -> None:
+        tmp_path: Path, kind: str, first: bool, command: str) -> None:
     """What stands in the log for vmprof's readers looks like time samples."""
     log = Log() if first else sampled()
     log.block(kind, "whatever;comes", version=4)
@@ -60,8 +57,7 @@ def test_newer_block_is_named_and_nothing_is_read(
         log.raw_stack(log.words([f]), 0)
     path = tmp_path / "new.vmprof"
     path.write_bytes(packed(log.data()))
-    done = subprocess.run([sys.executable, "-m", *command, str(path)],
-                          text=True, capture_output=True)
+    done = report(path, command=command)
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(
         r"vmprof.\w+: %s: the profile has blocks of version 4; this "

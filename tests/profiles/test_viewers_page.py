@@ -33,6 +33,12 @@ def speedscope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
 
 
+@pytest.fixture(autouse=True)
+def served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until Ctrl-C; test_view.py says what."""
+    monkeypatch.setattr("vmprof_convert.view.serve.view", lambda *_: None)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)

@@ -18,9 +18,9 @@ PARTS = 8
 
 
 @pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def harness() -> Path:
     return build(
-        tmp_path_factory.mktemp("followed"), "followed_harness",
+        "followed_harness",
         *(str(ALLOCATION / name) for name in ("followed.c", "type_names.c")),
         *("shared/%s.c" % name for name in (
             "carried_stacks", "code_names", "recorder", "profile_log", "file_sink",

@@ -21,7 +21,7 @@ CALLED = """
 
 
 def trace(tmp_path: Path, case: str) -> None:
-    harness = build(tmp_path, "tracer_harness", "attach/tracer.c", "attach/stub.c",
+    harness = build("tracer_harness", "attach/tracer.c", "attach/stub.c",
                     "attach/safe_place.c")
     library = tmp_path / "called.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, "-xc", "-"], text=True,
@@ -53,7 +53,7 @@ def test_a_library_that_can_not_be_loaded_is_told(tmp_path: Path) -> None:
 def test_what_runs_there(tmp_path: Path, sanitizer: str) -> None:
     """Until the time is over, it is told to stop, or who attached is gone; one at a
     time; a forked child has nothing of it."""
-    harness = build(tmp_path, "agent_harness", "attach/agent.c", sanitizer=sanitizer)
+    harness = build("agent_harness", "attach/agent.c", sanitizer=sanitizer)
     done = subprocess.run([harness, tmp_path], text=True, capture_output=True)
     assert (done.stdout, done.stderr) == ("ok\n", "")
 

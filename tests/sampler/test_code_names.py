@@ -10,9 +10,8 @@ from native_build import build
 
 
 @pytest.fixture(scope="session")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build(tmp_path_factory.mktemp("names"), "names_harness",
-                 "shared/code_names.c")
+def harness() -> pathlib.Path:
+    return build("names_harness", "shared/code_names.c")
 
 
 @pytest.mark.parametrize("count", [0, 2, 1000, 30000])

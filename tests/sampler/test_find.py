@@ -1,9 +1,11 @@
 """The search for the nursery: it finds one answer or refuses."""
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sysconfig
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,15 @@ def search(pypy: PyPy, path: Path) -> dict[str, list[str]] | str:
     return fields(answer["layout"])
 
 
+@functools.cache
+def layout_of(library: Path) -> dict[str, list[str]]:
+    """Of the library itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        layout = search(PyPy(Path(folder)), library)
+    assert isinstance(layout, dict), layout
+    return layout
+
+
 def changed(pypy: PyPy, library: Path, layout: dict[str, list[str]],
             name: str, code: bytes) -> Path:
     """A copy of the library with other code at the entry of a function."""
@@ -59,8 +70,7 @@ def changed(pypy: PyPy, library: Path, layout: dict[str, list[str]],
 
 
 def test_found_twice_alike(pypy: PyPy, library: Path) -> None:
-    first = search(pypy, library)
-    assert isinstance(first, dict), first
+    first = layout_of(library)
     assert first == search(pypy, library)
     gc, free, top = (int(first[name][0]) for name in (
         "gc", "nursery_free", "nursery_top"))
@@ -79,9 +89,8 @@ def test_found_twice_alike(pypy: PyPy, library: Path) -> None:
 ])
 def test_entry_that_cannot_be_moved_is_refused(
         pypy: PyPy, library: Path, name: str, code: bytes) -> None:
-    layout = search(pypy, library)
-    assert isinstance(layout, dict)
-    refusal = search(pypy, changed(pypy, library, layout, name, code))
+    refusal = search(
+        pypy, changed(pypy, library, layout_of(library), name, code))
     assert "entry of %s: its first instructions can't be moved" % name in str(
         refusal)
 
@@ -107,13 +116,32 @@ def test_text_file_is_refused(pypy: PyPy) -> None:
     assert "this build of PyPy is not known" in str(search(pypy, path))
 
 
+@functools.cache
+def found_out() -> list[tuple[str, bytes]]:
+    """What a search leaves in a cache: the layout, and the names of types.  A
+    search takes longer than all else that is done with it."""
+    with tempfile.TemporaryDirectory() as folder:
+        pypy = PyPy(Path(folder))
+        pypy.environment["XDG_CACHE_HOME"] = folder
+        assert pypy.command("-m", "vmprof_allocation", "doctor").code == 0
+        place = Path(folder) / "vmprof-allocation"
+        path, types = sorted(place.iterdir())
+        assert types.name == path.name + ".types"
+        assert [file.stat().st_mode & 0o777 for file in (place, path, types)] == [
+            0o700, 0o600, 0o600]
+        return [(file.name, file.read_bytes()) for file in (path, types)]
+
+
 def remembered(pypy: PyPy) -> Path:
-    """Run once with a cache of its own; returns the file."""
+    """A cache of its own, as after a first run; returns the file."""
     pypy.environment["XDG_CACHE_HOME"] = str(pypy.folder / "cache")
-    assert pypy.command("-m", "vmprof_allocation", "doctor").code == 0
-    path, types = sorted((pypy.folder / "cache" / "vmprof-allocation").iterdir())
-    assert types.name == path.name + ".types"
-    return path
+    place = pypy.folder / "cache" / "vmprof-allocation"
+    place.mkdir(parents=True)
+    place.chmod(0o700)
+    for name, content in found_out():
+        (place / name).write_bytes(content)
+        (place / name).chmod(0o600)
+    return place / found_out()[0][0]
 
 
 def test_answer_is_remembered_by_build_id(pypy: PyPy) -> None:
@@ -193,7 +221,8 @@ def test_memory_that_others_may_write_to_is_not_believed(
         assert "remembered" not in pypy.command(
             "-m", "vmprof_allocation", "doctor").out
         target.chmod(good)
-    assert cache.load(str(remembered(pypy))) is not None
+    assert "remembered" in pypy.command("-m", "vmprof_allocation", "doctor").out
+    assert cache.load(str(path)) is not None
 
 
 def test_memory_of_another_user_is_not_believed(

@@ -10,9 +10,8 @@ from native_build import build
 
 
 @pytest.fixture(scope="session")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build(tmp_path_factory.mktemp("grace"), "grace_harness",
-                 "hook/grace.c")
+def harness() -> pathlib.Path:
+    return build("grace_harness", "hook/grace.c")
 
 
 def run(harness: pathlib.Path, what: str, inside: int) -> str:

@@ -26,8 +26,8 @@ class Member(ctypes.Structure):
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    loaded = load(tmp_path_factory.mktemp("gzip_member"), "gzip_member")
+def library() -> ctypes.CDLL:
+    loaded = load("gzip_member")
     loaded.gzip_room.restype = loaded.gzip_end.restype = ctypes.c_size_t
     return loaded
 

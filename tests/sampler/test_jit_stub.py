@@ -27,9 +27,8 @@ INSTRUCTIONS = [bytes.fromhex(text) for text in (
 
 
 @pytest.fixture(scope="session")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build(tmp_path_factory.mktemp("jit_stub"), "jit_stub_harness",
-                 "hook/jit_stub.c")
+def harness() -> pathlib.Path:
+    return build("jit_stub_harness", "hook/jit_stub.c")
 
 
 def ask(harness: pathlib.Path, *lines: str) -> list[str]:

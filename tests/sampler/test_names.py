@@ -111,7 +111,7 @@ def test_names_of_any_number_and_length(tmp_path: Path) -> None:
         log.lines.append("named %d %d %s" % (START, thread, text.encode().hex()))
     log.lines += ["finish %d" % (START + 30), "close"]
     log.answers.append(0)
-    log.run(build_harness(tmp_path))
+    log.run(build_harness())
     profile = readers.read_bytes(file.read_bytes())
     assert profile.command == given.pop(0)
     assert profile.threads == {**given, 7: "\u00e4" * 512}

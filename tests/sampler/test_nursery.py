@@ -21,8 +21,8 @@ DRAWN_INTERVALS = st.integers(1, 10000)
 
 
 @pytest.fixture(scope="session")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build_harness(tmp_path_factory.mktemp("nursery"))
+def harness() -> pathlib.Path:
+    return build_harness()
 
 
 @st.composite

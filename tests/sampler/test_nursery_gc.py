@@ -29,8 +29,8 @@ small 16 1
 
 
 @pytest.fixture(scope="session")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build_harness(tmp_path_factory.mktemp("nursery"))
+def harness() -> pathlib.Path:
+    return build_harness()
 
 
 def test_a_collection_by_hand_keeps_the_gap(harness: pathlib.Path) -> None:

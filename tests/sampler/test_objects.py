@@ -22,9 +22,8 @@ OUTCOMES = {"d": DIED, "p": PROMOTED, "n": PINNED}
 
 
 @pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build(tmp_path_factory.mktemp("objects_harness"), "objects_harness",
-                 "hook/objects.c", "hook/sampler.c")
+def harness() -> pathlib.Path:
+    return build("objects_harness", "hook/objects.c", "hook/sampler.c")
 
 
 def run(harness: pathlib.Path, *lines: str) -> list[str]:

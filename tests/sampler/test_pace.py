@@ -34,8 +34,8 @@ class Pace(ctypes.Structure):
 
 
 @pytest.fixture(scope="session")
-def pace(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    loaded = load(tmp_path_factory.mktemp("pace"), "pace")
+def pace() -> ctypes.CDLL:
+    loaded = load("pace")
     loaded.pace_sample.restype = ctypes.c_int64
     return loaded
 

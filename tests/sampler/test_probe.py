@@ -2,11 +2,14 @@
 what profiles say by it."""
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
+import tempfile
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -350,26 +353,41 @@ def test_library_of_another_build_is_not_probed(
                               "another build"), run
 
 
-@pytest.mark.parametrize("program", [
-    "import os; os.kill(os.getpid(), 11)", "print('{}')", "print('')",
-    "raise SystemExit(1)", "print('{\"layout\": \"\"}')"])
+BROKEN = ("import os; os.kill(os.getpid(), 11)", "print('{}')", "print('')",
+          "raise SystemExit(1)", "print('{\"layout\": \"\"}')")
+
+
+@functools.cache
+def answers_of_broken_probes() -> list[dict[str, Any]]:
+    """Of one process, which searches once: that takes longest."""
+    with tempfile.TemporaryDirectory() as folder:
+        pypy = PyPy(Path(folder))
+        programs = [str(pypy.script(program, "broken%d.py" % number))
+                    for number, program in enumerate(BROKEN)]
+        where = pypy.command("-c", "from vmprof_allocation.engines.hook import "
+                             "process; print(process.Process().place.path)")
+        script = pypy.script("""
+            import copy, subprocess, sys
+            from vmprof_allocation.engines.hook import find
+            run = subprocess.run
+            found = find.find(sys.argv[1], find.Search())
+            find.find = lambda library, search: copy.deepcopy(found)
+            for program in sys.argv[2:]:
+                def broken(command, **options):
+                    return run([sys.executable, program], **options)
+                find.subprocess.run = broken
+                find.main(sys.argv[1:2])
+                print()
+        """, "search.py")
+        done = pypy.command(str(script), where.out.strip(), *programs)
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+@pytest.mark.parametrize("program", BROKEN)
 def test_probe_that_fails_leaves_sampling_as_it_was(
         stock_pypy: PyPy, program: str) -> None:
     """A wrong pointer kills a process, and not that of the search."""
-    stock_pypy.environment["XDG_CACHE_HOME"] = str(stock_pypy.folder / "cache")
-    broken = stock_pypy.script(program, "broken.py")
-    script = stock_pypy.script("""
-        import subprocess, sys
-        from vmprof_allocation.engines.hook import find
-        run = subprocess.run
-        def broken(command, **options):
-            return run([sys.executable, %r], **options)
-        find.subprocess.run = broken
-        find.main(sys.argv[1:])
-    """ % str(broken), "search.py")
-    where = stock_pypy.command("-c", "from vmprof_allocation.engines.hook import "
-                               "process; print(process.Process().place.path)")
-    answer = json.loads(stock_pypy.command(str(script), where.out.strip()).out)
+    answer = answers_of_broken_probes()[BROKEN.index(program)]
     layout = fields(answer["layout"])
     assert layout["gc_state"] == ["-1"] and layout["types_size"] == ["0"]
     assert [value[:9] for what, value, _ in answer["findings"]

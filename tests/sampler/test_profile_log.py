@@ -40,8 +40,8 @@ from vmprof_convert import readers
 
 
 @pytest.fixture(scope="session")
-def log_harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build_harness(tmp_path_factory.mktemp("log_harness"))
+def log_harness() -> pathlib.Path:
+    return build_harness()
 
 
 # ____________________________________________________________

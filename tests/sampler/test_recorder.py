@@ -21,10 +21,10 @@ TRAILER = b"\x03" + struct.pack("<qq8x", made_profiles.START + 1, 0)
 @pytest.mark.parametrize("sanitizer", [MEMORY, THREADS])
 def test_threads_take_samples(tmp_path: pathlib.Path, sanitizer: str) -> None:
     harness = build(
-        tmp_path, "recorder_harness", "shared/recorder.c",
-        "shared/profile_log.c", "shared/file_sink.c", "shared/stack_table.c",
-        "shared/gzip_member.c", "shared/facts.c", "shared/figures.c",
-        "shared/pace.c", "shared/flusher.c", sanitizer=sanitizer)
+        "recorder_harness", "shared/recorder.c", "shared/profile_log.c",
+        "shared/file_sink.c", "shared/stack_table.c", "shared/gzip_member.c",
+        "shared/facts.c", "shared/figures.c", "shared/pace.c", "shared/flusher.c",
+        sanitizer=sanitizer)
     file = tmp_path / "profile"
     done = subprocess.run(
         [harness, file, bytes(made_profiles.Log().bytes).hex(), TRAILER.hex()],

@@ -15,14 +15,13 @@ from nursery_traces import build_harness, check
 
 
 @pytest.fixture(scope="session")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build_harness(tmp_path_factory.mktemp("nursery"))
+def harness() -> pathlib.Path:
+    return build_harness()
 
 
 @pytest.fixture(scope="session")
-def sampler(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build(tmp_path_factory.mktemp("sampler"), "sampler_harness",
-                 "hook/sampler.c")
+def sampler() -> pathlib.Path:
+    return build("sampler_harness", "hook/sampler.c")
 
 
 # ____________________________________________________________

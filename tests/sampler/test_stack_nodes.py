@@ -35,8 +35,8 @@ Key = Callable[..., int]
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
-    library = load(tmp_path_factory.mktemp("stack_nodes"), "stack_nodes")
+def key() -> Key:
+    library = load("stack_nodes")
     library.stack_nodes_key.restype = ctypes.c_uint64
 
     def key(pairs: Sequence[Pair], state: int = 0) -> int:

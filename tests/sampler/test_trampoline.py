@@ -20,9 +20,8 @@ as before: 1
 
 
 @pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build(tmp_path_factory.mktemp("trampoline"), "trampoline_harness",
-                 "hook/trampoline.c")
+def harness() -> pathlib.Path:
+    return build("trampoline_harness", "hook/trampoline.c")
 
 
 @pytest.mark.parametrize("gigabytes", [0, 1, 2, 4])

@@ -21,9 +21,8 @@ Name = tuple[int, int, int, bytes]
 
 
 @pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build(tmp_path_factory.mktemp("types"), "types_harness",
-                 "hook/types.c", "hook/name.c")
+def harness() -> pathlib.Path:
+    return build("types_harness", "hook/types.c", "hook/name.c")
 
 
 TEXTS = """\

@@ -21,9 +21,8 @@ def name(address: int, text: bytes = b"py:f:1:a") -> str:
 
 
 @pytest.fixture(scope="session")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return build(tmp_path_factory.mktemp("output"), "output_harness",
-                 "hook/vmprof_output.c", "hook/grace.c",
+def harness() -> pathlib.Path:
+    return build("output_harness", "hook/vmprof_output.c", "hook/grace.c",
                  "shared/code_names.c")
 
 

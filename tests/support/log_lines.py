@@ -27,8 +27,8 @@ KEYS, KEY_USES, KEYS_NS = 4096, 100, 10**9
 TRAILER = b"\x03" + struct.pack("<qq8x", made_profiles.START + 1, 0)
 
 
-def build_harness(directory: pathlib.Path) -> pathlib.Path:
-    return build(directory, "log_harness", "shared/profile_log.c",
+def build_harness() -> pathlib.Path:
+    return build("log_harness", "shared/profile_log.c",
                  "shared/file_sink.c", "shared/stack_table.c",
                  "shared/gzip_member.c", "shared/facts.c")
 

@@ -1,55 +1,83 @@
-"""The C programs of tests/support/native, built once per session with sanitizers."""
+"""The C programs of tests/support/native, built with sanitizers, once: they are kept
+below .build/native until any C of ours, or the compiler, is another."""
 from __future__ import annotations
 
 import ctypes
+import fcntl
+import functools
+import hashlib
 import pathlib
 import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
-NATIVE = HERE.parents[1] / "vmprof-integration" / "vmprof_allocation" / "native"
+ROOT = HERE.parents[1]
+NATIVE = ROOT / "vmprof-integration" / "vmprof_allocation" / "native"
 #: of the builtin engine, what is no patch
-ALLOCATION = HERE.parents[1] / "rpython/added/rpython/rlib/rvmprof/src/allocation"
+ALLOCATION = ROOT / "rpython/added/rpython/rlib/rvmprof/src/allocation"
+KEPT = ROOT / ".build" / "native"
 FLAGS = ["-fno-sanitize-recover=all", "-DCHECK_INVARIANTS",
          "-Wall", "-Wextra", "-Werror", "-std=gnu99", "-g", "-O1"]
 #: what is to be found: -fsanitize=
 MEMORY, THREADS = "address,undefined", "thread"
 
 
-def load(directory: pathlib.Path, *names: str) -> ctypes.CDLL:
+@functools.cache
+def all_c() -> bytes:
+    """A hash of whatever one of them may be made of."""
+    found = hashlib.sha256(subprocess.run(
+        ["gcc", "-v"], check=True, stderr=subprocess.PIPE).stderr)
+    for path in sorted((*NATIVE.rglob("*.[ch]"), *ALLOCATION.glob("*.[ch]"),
+                        *(HERE / "native").iterdir())):
+        found.update(b"%s %d\n" % (path.name.encode(), path.stat().st_size))
+        found.update(path.read_bytes())
+    return found.digest()
+
+
+def compiled(name: str, *arguments: str, text: str = "") -> pathlib.Path:
+    """KEPT / name, by `gcc arguments`.  Who else wants it meanwhile waits."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    target = KEPT / name
+    made_of = hashlib.sha256(
+        all_c() + repr((arguments, text)).encode()).hexdigest()
+    with open(KEPT / (name + ".made-of"), "a+") as note:
+        fcntl.flock(note, fcntl.LOCK_EX)
+        note.seek(0)
+        if note.read() != made_of or not target.exists():
+            note.truncate(0)
+            subprocess.run(["gcc", *arguments, "-o", str(target)], input=text,
+                           text=True, check=True)
+            note.write(made_of)
+    return target
+
+
+def load(*names: str) -> ctypes.CDLL:
     """native/shared/NAME.c as a library, to be called from here; what it calls
     comes before it.  What is undefined ends the process: address sanitizer
     can't be loaded so late."""
-    target = directory / (names[-1] + ".so")
     text = "".join((NATIVE / "shared" / (name + suffix)).read_text()
                    for name in names for suffix in (".h", ".c"))
     for name in names:
         text = text.replace('#include "%s.h"' % name, "")
     text = "#define _GNU_SOURCE\n" + text.replace("#define _GNU_SOURCE", "")
     # without the visibility, which is for what is linked together
-    text = text.replace("#pragma once", "")
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-std=gnu99",
-         "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error",
-         "-DCHECK_INVARIANTS",
-         "-I", str(NATIVE / "shared"), "-o", str(target), "-x", "c", "-"],
-        input=text.replace("#pragma GCC visibility", "//"), text=True,
-        check=True)
-    return ctypes.CDLL(str(target))
+    text = text.replace("#pragma once", "").replace("#pragma GCC visibility", "//")
+    return ctypes.CDLL(str(compiled(
+        names[-1] + ".so",
+        "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-std=gnu99",
+        "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error",
+        "-DCHECK_INVARIANTS", "-I", str(NATIVE / "shared"), "-x", "c", "-",
+        text=text)))
 
 
-def build(directory: pathlib.Path, program: str, *sources: str,
-          sanitizer: str = MEMORY) -> pathlib.Path:
+def build(program: str, *sources: str, sanitizer: str = MEMORY) -> pathlib.Path:
     """Compile tests/support/native/`program`.c with these files: of the package, or
     with their whole path."""
-    target = directory / program
-    subprocess.run(
-        ["gcc", *FLAGS, "-fsanitize=" + sanitizer, "-pthread",
-         "-I", str(NATIVE / "hook"), "-I", str(NATIVE / "shared"),
-         "-I", str(NATIVE / "attach"), "-I", str(ALLOCATION),
-         # what they load looks for their functions
-         "-rdynamic",
-         "-o", str(target),
-         str(HERE / "native" / (program + ".c")),
-         *(str(NATIVE / source) for source in sources), "-lm"],
-        check=True)
-    return target
+    return compiled(
+        "%s-%s" % (program, sanitizer.partition(",")[0]),
+        *FLAGS, "-fsanitize=" + sanitizer, "-pthread",
+        "-I", str(NATIVE / "hook"), "-I", str(NATIVE / "shared"),
+        "-I", str(NATIVE / "attach"), "-I", str(ALLOCATION),
+        # what they load looks for their functions
+        "-rdynamic",
+        str(HERE / "native" / (program + ".c")),
+        *(str(NATIVE / source) for source in sources), "-lm")

@@ -34,9 +34,8 @@ collect
 """
 
 
-def build_harness(directory: pathlib.Path) -> pathlib.Path:
-    return build(directory, "nursery_harness", "hook/sampler.c",
-                 "hook/nursery.c")
+def build_harness() -> pathlib.Path:
+    return build("nursery_harness", "hook/sampler.c", "hook/nursery.c")
 
 
 class Totals(NamedTuple):

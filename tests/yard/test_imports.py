@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,7 @@ ATTACH = SAMPLER + ".attach"
 HOOK, BUILTIN = ENGINES + ".hook", ENGINES + ".builtin"
 #: a process of its own; of it, a program may load what starts it
 PUSHER = SAMPLER + ".pusher"
+CONTROL = SAMPLER + ".control"
 STARTS = tuple(PUSHER + "." + name for name in ("start", "target", "credentials"))
 
 RULES = {
@@ -94,6 +96,12 @@ RULES = {
         (SAMPLER,), (PUSHER,), excepted=(PUSHER,), is_lazy=True),
     "and loads nothing of what it sends": Rule(
         STARTS, (PUSHER, CONVERT), allowed=STARTS),
+    "a prepared process has a handler": Rule(
+        (CONTROL + ".prepared",), (SAMPLER,), allowed=(SAMPLER + ".errors",),
+        is_lazy=True),
+    "and answers without what asks": Rule(
+        (CONTROL + ".serve", CONTROL + ".meeting"), (CONTROL,),
+        allowed=(CONTROL + ".meeting",)),
     # for types alone; that it loads nothing, test_pytest_plugin.py sees
     "a program that is sampled loads no reader": Rule(
         (SAMPLER,), (CONVERT,), excepted=(SAMPLER + ".pytest_plugin", PUSHER),
@@ -105,6 +113,8 @@ RULES = {
             PUSHER,
             # a test has ended when it is judged
             SAMPLER + ".pytest_plugin",
+            # of windows of another process
+            SAMPLER + ".control.top",
             # the command line: whether it is there, before the program runs
             SAMPLER + ".__main__", SAMPLER + ".cli")),
 }
@@ -164,6 +174,11 @@ PLANTED = {
         (SAMPLER + ".api", PUSHER + ".start")],
     "and loads nothing of what it sends": [
         (PUSHER + ".start", PUSHER + ".protocols"), (PUSHER + ".target", CONVERT)],
+    "a prepared process has a handler": [
+        (CONTROL + ".prepared", CONTROL + ".serve")],
+    "and answers without what asks": [
+        (CONTROL + ".serve", CONTROL + ".client"),
+        (CONTROL + ".meeting", CONTROL + ".command")],
     "a program that is sampled loads no reader": [
         (SAMPLER + ".begin", READERS), (SAMPLER + ".__main__", CONVERT)],
     "only who shows a report asks for one": [
@@ -188,8 +203,10 @@ def modules(packages: dict[str, Path]) -> Iterator[tuple[str, Path]]:
             yield ".".join(parts), path
 
 
-def imports(importer: str, path: Path, names: set[str]) -> Iterator[Import]:
-    """`from x import y` is of x.y where there is such a module."""
+@functools.cache
+def imports(importer: str, text: str, names: frozenset[str]) -> tuple[Import, ...]:
+    """`from x import y` is of x.y where there is such a module.  Each rule asks
+    for the same files again."""
     parents = importer.split(".")
 
     def walk(node: ast.AST, is_lazy: bool) -> Iterator[Import]:
@@ -209,12 +226,12 @@ def imports(importer: str, path: Path, names: set[str]) -> Iterator[Import]:
                 yield from walk(child, is_lazy or isinstance(
                     child, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
-    yield from walk(ast.parse(path.read_text(encoding="utf-8")), False)
+    return tuple(walk(ast.parse(text), False))
 
 
 def violations(rule: Rule, packages: dict[str, Path]) -> list[str]:
     found = list(modules(packages))
-    names = {name.removesuffix(".__init__") for name, _ in found}
+    names = frozenset(name.removesuffix(".__init__") for name, _ in found)
     # or the rule is of a house that isn't there any more
     for wanted in rule.importers + rule.imported + rule.excepted + rule.allowed:
         assert any(is_in(name, (wanted.removesuffix(".__init__"),))
@@ -222,7 +239,8 @@ def violations(rule: Rule, packages: dict[str, Path]) -> list[str]:
     return ["%s:%d imports %s" % (importer, line, module)
             for importer, path in found
             if is_in(importer, rule.importers) and not is_in(importer, rule.excepted)
-            for module, line, is_lazy in imports(importer, path, names)
+            for module, line, is_lazy in imports(
+                importer, path.read_text(encoding="utf-8"), names)
             if is_in(module, rule.imported) and not is_in(module, rule.allowed)
             and not (rule.is_lazy and is_lazy)]
 

@@ -21,6 +21,7 @@ import pytest
 
 if TYPE_CHECKING:
     from vmprof_convert.model import Profile
+    from vmprof_convert.sheet import Table
     from vmprof_convert.summary import Choice
     from vmprof_convert.verdicts import Condition, Verdict
 
@@ -82,10 +83,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
             pytest.fail("%s and %s are for functions that are not async"
                         % (ALLOCATIONS, LEAKS), pytrace=False)
         return None
-    if leaks:
-        _call_and_compare(pyfuncitem, leaks)
+    failure = _call_and_compare(pyfuncitem, leaks) if leaks else ""
+    if failure:
+        allocations = None
     if allocations or is_shown:
-        _call_and_count(pyfuncitem, allocations)
+        failure = _call_and_count(pyfuncitem, allocations) or failure
+    if failure:
+        pytest.fail(failure, pytrace=False)
     return True
 
 
@@ -109,7 +113,8 @@ def _call(item: pytest.Function) -> None:
     item.obj(**{name: item.funcargs[name] for name in names})
 
 
-def _call_and_count(item: pytest.Function, marker: pytest.Mark | None) -> None:
+def _call_and_count(item: pytest.Function, marker: pytest.Mark | None) -> str:
+    """Returns why the test fails, or nothing."""
     from vmprof_allocation import AllocationSamplingError
     condition = _condition(item, marker, "allocated") if marker else None
     interval: int | str = item.config.getoption(INTERVAL)
@@ -127,14 +132,15 @@ def _call_and_count(item: pytest.Function, marker: pytest.Mark | None) -> None:
             raised.append(error)
 
     profile = _sampled(item, interval, measured)
-    if profile is not None:
-        _judge(item, profile, None if raised else condition)
+    failure = "" if profile is None else _judge(
+        item, profile, None if raised else condition)
     if raised:
         raise raised[0]
+    return failure
 
 
 def _judge(item: pytest.Function, profile: Profile,
-           condition: Condition | None) -> None:
+           condition: Condition | None) -> str:
     from vmprof_convert import verdicts
     from vmprof_convert.summary import Choice, summarize
     figures = summarize(profile).figures
@@ -146,11 +152,14 @@ def _judge(item: pytest.Function, profile: Profile,
     if condition is not None:
         verdict, = verdicts.judge([condition], figures)
         if verdict.failed:
-            _fail(verdict, "%s allocated" % item.name, profile, Choice(by=("line",)))
+            return _failure(verdict, "%s allocated" % item.name, profile,
+                            Choice(by=("line",)))
+    return ""
 
 
-def _call_and_compare(item: pytest.Function, marker: pytest.Mark) -> None:
-    """Warm up; then what is alive after the calls that was not before them."""
+def _call_and_compare(item: pytest.Function, marker: pytest.Mark) -> str:
+    """Warm up; then what is alive after the calls that was not before them.  Returns
+    why the test fails, or nothing."""
     warm_up = _number(item, marker, "warm_up", WARM_UP, 0)
     repeat = _number(item, marker, "repeat", REPEAT, 1)
     condition = _condition(item, marker, "alive growth")
@@ -170,16 +179,17 @@ def _call_and_compare(item: pytest.Function, marker: pytest.Mark) -> None:
 
     profile = _sampled(item, _interval(condition.limit), measured)
     if profile is None:
-        return
+        return ""
     from vmprof_convert import diff, verdicts
     from vmprof_convert.summary import Choice
     sides = diff.of_moments(profile, diff.find_moment(profile, _FIRST),
                             diff.find_moment(profile, _LAST, is_last=True))
     difference = diff.compare(sides, Choice(by=("line", "type"), sort="alive"))
     verdict, = verdicts.of([condition], difference)
-    if verdict.failed:
-        _fail(verdict, "%d calls of %s left" % (repeat, item.name),
-              sides.gained, Choice(by=("line", "type"), sort="alive"))
+    if not verdict.failed:
+        return ""
+    return _failure(verdict, "%d calls of %s left" % (repeat, item.name),
+                    sides.gained, Choice(by=("line", "type"), sort="alive"))
 
 
 def _collect() -> None:
@@ -267,14 +277,14 @@ def _is_sampled() -> bool:
     return bool(_vmprof.is_enabled())
 
 
-def _fail(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> NoReturn:
+def _failure(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> str:
     """In twenty lines at most."""
     import io
 
     from vmprof_convert import sheet
     from vmprof_convert.summary import summarize
     from vmprof_convert.terminal import Terminal
-    from vmprof_convert.units import format_bytes
+    from vmprof_convert.units import format_bytes, format_ends
     from vmprof_convert.verdicts import CONFIDENCE
     from vmprof_convert.writers import table
     estimate = verdict.estimate
@@ -284,12 +294,24 @@ def _fail(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> NoRe
             for row in summarize(profile, choice=choice).rows]
     page = sheet.of(profile, choice, min(ROWS, sum(
         bytes_ > sum(sums) / 100 for bytes_ in sums)))
-    value, low, high = map(format_bytes, estimate)
+    if state is not None:
+        page = page._replace(tables=[_without_allocated(one) for one in page.tables])
     text = io.StringIO()
     table.write(page._replace(head=["%s %s (%s .. %s, %.4g %%), and may %s" % (
-        what, value, low, high, 100 * CONFIDENCE, format_bytes(verdict.limit))],
+        what, *format_ends(estimate.low, estimate.value, estimate.high),
+        100 * CONFIDENCE, format_bytes(verdict.limit))],
         notes=[]), text, Terminal(100))
-    pytest.fail("\n".join(text.getvalue().splitlines()[:20]), pytrace=False)
+    return "\n".join(text.getvalue().splitlines()[:20])
+
+
+def _without_allocated(table: Table) -> Table:
+    """What is alive, and of whom: what the calls allocated is not in question."""
+    from vmprof_convert.sheet import FIGURE
+    kept = [number for number, column in enumerate(table.columns)
+            if column.kind != FIGURE or column.title == "alive"]
+    return table._replace(
+        columns=[table.columns[number] for number in kept],
+        rows=[tuple(row[number] for number in kept) for row in table.rows])
 
 
 def _properties(terminalreporter: pytest.TerminalReporter, wanted: str) -> list[Any]:

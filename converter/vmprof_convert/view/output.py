@@ -1,9 +1,16 @@
 """Write the output whole or not at all."""
 from __future__ import annotations
 
+import contextlib
 import gzip
+import io
 import os
 import tempfile
+from collections.abc import Iterator
+from typing import BinaryIO
+
+#: bytes that are written together
+_TOGETHER = 2**16
 
 
 class OutputError(Exception):
@@ -24,29 +31,43 @@ def check_target(path: str, source: str) -> None:
 
 
 def write(path: str, data: bytes) -> None:
-    """Write `data` to `path`, compressed if the name says so.
+    """See replacing()."""
+    with replacing(path) as out:
+        out.write(data)
 
-    Until all is written, what was at `path` stays.  Raises OutputError.
+
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[BinaryIO]:
+    """What is written to this stream is at `path` in the end, compressed if the name
+    says so.
+
+    Until then, and if anything is raised, what was at `path` stays.  Raises
+    OutputError.
     """
     try:
-        _replace(path, data)
+        with _replacing(path) as out:
+            yield out
     except OSError as error:
         raise OutputError("%s: %s" % (path, error.strerror)) from error
 
 
-def _replace(path: str, data: bytes) -> None:
-    if path.endswith(".gz"):
-        # no time: the same profile makes the same file
-        # a tenth more than level 6 makes of it, in a third of the time
-        data = gzip.compress(data, compresslevel=4, mtime=0)
+@contextlib.contextmanager
+def _replacing(path: str) -> Iterator[BinaryIO]:
     # a link stays one
     path = os.path.realpath(path)
     folder, name = os.path.split(path)
     descriptor, temporary = tempfile.mkstemp(prefix="." + name[:100],
                                              dir=folder)
     try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
+        with open(descriptor, "wb", _TOGETHER) as file:
+            if path.endswith(".gz"):
+                # no time: the same profile makes the same file
+                # a tenth more than level 6 makes of it, in a third of the time
+                with io.BufferedWriter(gzip.GzipFile(
+                        "", "wb", 4, file, mtime=0), _TOGETHER) as out:
+                    yield out
+            else:
+                yield file
             file.flush()
             os.fsync(descriptor)
         os.chmod(temporary, _mode(path))

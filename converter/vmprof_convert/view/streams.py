@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from typing import BinaryIO
 
 
 def say(text: str) -> None:
@@ -15,10 +17,10 @@ def say(text: str) -> None:
         nobody_listens()
 
 
-def write(data: bytes) -> None:
-    """Likewise."""
+def write(data: BinaryIO) -> None:
+    """Likewise, from where it stands to its end."""
     try:
-        sys.stdout.buffer.write(data)
+        shutil.copyfileobj(data, sys.stdout.buffer)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         nobody_listens()

@@ -44,7 +44,8 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
     _write(root, out)
     return stack_values.left_out(
         profile, stack_values.THREADS, stack_values.PROCESSES, stack_values.TYPES,
-        stack_values.OBJECTS, stack_values.FATES, stack_values.TICKS)
+        stack_values.OBJECTS, stack_values.FATES, stack_values.TICKS,
+        stack_values.LABELS)
 
 
 def _write(root: _Node, out: BinaryIO) -> None:

@@ -7,7 +7,7 @@ from typing import BinaryIO
 from vmprof_convert import stack_values
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import Profile
-from vmprof_convert.stack_values import Places, Value, values
+from vmprof_convert.stack_values import Place, Places, Value, values
 from vmprof_convert.type_names import TypeNames
 
 #: what the number is
@@ -19,16 +19,14 @@ def write(profile: Profile, out: BinaryIO, weight: str = "") -> list[str]:
     others.  Returns what is left out.  Raises ProfileError."""
     stack_values.check_samples(profile)
     weight = weight or (BYTES if any(profile.samples.size) else TIME)
-    lines = _lines(profile, weight)
-    if not lines:
+    lines = _Lines(1)
+    lines.add(profile, weight)
+    if not lines.numbers:
         raise ProfileError("has no %s samples: leave out --weight %s" % (
             "time" if weight == TIME else "allocation", weight))
-    ordered = sorted(lines)
-    for line, count in zip(ordered, stack_values.whole(
-            lines[line] for line in ordered)):
-        if count:
-            out.write(b"%s %d\n" % (line.encode("utf-8"), count))
-    lacking = {stack_values.THREADS, stack_values.PROCESSES, stack_values.FATES}
+    lines.write(out)
+    lacking = {stack_values.THREADS, stack_values.PROCESSES, stack_values.FATES,
+               stack_values.LABELS}
     if weight != TIME:
         lacking.add(stack_values.TICKS)
     return stack_values.left_out(profile, *lacking)
@@ -38,34 +36,74 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO,
                weight: str = BYTES) -> list[str]:
     """Two numbers a line, as difffolded.pl writes them: flamegraph.pl colours what
     grew, and what shrank.  Returns what is left out."""
-    old, new = _lines(before, weight), _lines(after, weight)
-    ordered = sorted({*old, *new})
-    for line, *counts in zip(ordered, *(stack_values.whole(
-            side.get(line, 0.0) for line in ordered) for side in (old, new))):
-        if any(counts):
-            out.write(b"%s %d %d\n" % (line.encode("utf-8"), *counts))
+    lines = _Lines(2)
+    lines.add(before, weight)
+    lines.add(after, weight, 1)
+    lines.write(out)
     return stack_values.left_out(
         after, stack_values.THREADS, stack_values.PROCESSES, stack_values.FATES,
-        stack_values.TICKS)
+        stack_values.TICKS, stack_values.LABELS)
 
 
-def _lines(profile: Profile, weight: str) -> dict[str, float]:
-    """The number of each line."""
-    lines: dict[str, float] = {}
-    places, type_names = Places(profile), TypeNames(profile)
-    texts: dict[int, str] = {}
-    for part, value in values(profile, types=profile.has_types).items():
-        number = _weight(value, weight)
-        if not number:
-            continue
-        text = texts.get(part.stack)
-        if text is None:
-            text = texts[part.stack] = ";".join(
-                _escaped(place.text) for place in places.of(part.stack))
-        if profile.has_types and part.type != stack_values.NONE:
-            text += ";" + _escaped(type_names.shown(part.type).name)
-        lines[text] = lines.get(text, 0.0) + number
-    return lines
+class _Lines:
+    """As a tree, of which a line is a path: most of each is that of others, too."""
+
+    def __init__(self, sides: int) -> None:
+        """`sides`: so many numbers each."""
+        self._sides = sides
+        #: of each node, callers first; node 0 is above all
+        self._parent, self._name = [-1], [""]
+        self._children: dict[tuple[int, str], int] = {}
+        #: of the nodes that end a line
+        self.numbers: dict[int, list[float]] = {}
+
+    def add(self, profile: Profile, weight: str, side: int = 0) -> None:
+        places, type_names = Places(profile), TypeNames(profile)
+        nodes: dict[int, int] = {}
+        names: dict[Place, str] = {}
+        for part, value in values(profile, types=profile.has_types).items():
+            number = _weight(value, weight)
+            if not number:
+                continue
+            node = nodes.get(part.stack)
+            if node is None:
+                node = 0
+                for place in places.of(part.stack):
+                    name = names.get(place)
+                    if name is None:
+                        name = names[place] = _escaped(place.text)
+                    node = self._child(node, name)
+                nodes[part.stack] = node
+            if profile.has_types and part.type != stack_values.NONE:
+                node = self._child(node, _escaped(type_names.shown(part.type).name))
+            numbers = self.numbers.get(node)
+            if numbers is None:
+                numbers = self.numbers[node] = [0.0] * self._sides
+            numbers[side] += number
+
+    def _child(self, node: int, name: str) -> int:
+        key = node, name
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = len(self._parent)
+            self._parent.append(node)
+            self._name.append(name)
+        return child
+
+    def write(self, out: BinaryIO) -> None:
+        columns = [stack_values.whole(column) for column in zip(*self.numbers.values())]
+        for node, *counts in zip(self.numbers, *columns):
+            if any(counts):
+                out.write(("%s %s\n" % (self._text(node), " ".join(
+                    map(str, counts)))).encode("utf-8"))
+
+    def _text(self, node: int) -> str:
+        names = []
+        while node:
+            names.append(self._name[node])
+            node = self._parent[node]
+        names.reverse()
+        return ";".join(names)
 
 
 def _weight(value: Value, weight: str) -> float:

@@ -7,6 +7,7 @@ from typing import Any, TextIO
 from vmprof_convert import diff, remarks
 from vmprof_convert.diff import Change, Difference
 from vmprof_convert.diff_sheet import verdict
+from vmprof_convert.model import Profile
 from vmprof_convert.summary import Subject
 from vmprof_convert.verdicts import Verdict
 
@@ -29,13 +30,17 @@ def write(difference: Difference, verdicts: list[Verdict], out: TextIO,
                     for change in difference.changes[:limit]],
         "changes_left_out": max(len(difference.changes) - limit, 0)
         if limit is not None else 0,
-        "remarks": {"before": remarks.of_run(difference.sides.before),
-                    "after": remarks.of_run(difference.sides.after)},
+        "remarks": {"before": _remarks(difference.sides.before),
+                    "after": _remarks(difference.sides.after)},
         "verdicts": [{
             "condition": one.condition.text, "failed": one.failed,
             "limit": one.limit, **one.estimate._asdict()} for one in verdicts],
     }, out, indent=1)
     out.write("\n")
+
+
+def _remarks(profile: Profile) -> list[str]:
+    return [*remarks.of_run(profile), *filter(None, [remarks.not_judged(profile)])]
 
 
 def _change(change: Change, measure: str) -> _Json:

@@ -75,17 +75,17 @@ class _Writer:
         if leaks.lost:
             self._say("lost: what became of %s is not known"
                       % format_number(leaks.lost, "sampled object"))
-        if not parts:
-            for line in remarks.of_run(profile):
-                self._say(printable(line))
-            return
-        self._say("")
+        if parts:
+            self._say("")
         for part in parts:
             self._say("%s: %s" % (shortened(part.name), (
                 "not in it: %s" % part.leaks if isinstance(part.leaks, str)
                 else "what is held %s" % _total(part.leaks))))
-            for line in remarks.of_run(part.profile):
-                self._say("  " + printable(line))
+        named = [(str(part.profile.pid or part.name), part.profile)
+                 for part in parts] or [("", profile)]
+        for line in remarks.of_runs(named) + remarks.of_labels(
+                *(one for _, one in named)):
+            self._say(printable(line))
 
     def _write_none(self) -> None:
         leaks = self._leaks

@@ -28,7 +28,8 @@ def of_process(profile: Profile, leaks: Leaks, limit: int | None = None) -> _Jso
         "collections": [windows.times[number] / 1e9 for number in (
             windows.first, windows.middle, windows.last)],
         "seconds": list(windows.seconds), "allocated": list(windows.allocated),
-        **_content(leaks, limit), "remarks": remarks.of_run(profile),
+        **_content(leaks, limit), "remarks": [
+            *remarks.of_run(profile), *remarks.of_labels(profile)],
     }
 
 

@@ -12,7 +12,7 @@ from typing import BinaryIO, Union
 
 from vmprof_convert import remarks, stack_values
 from vmprof_convert.identity import identity, program_name
-from vmprof_convert.model import Profile
+from vmprof_convert.model import Frame, Profile
 from vmprof_convert.printable import printable
 from vmprof_convert.protobuf import (
     bytes_field,
@@ -121,6 +121,20 @@ class _Dictionary:
             self._stacks.message()))
 
 
+class _Locations(dict[Frame, int]):
+    """The number of the location of each frame."""
+
+    def __init__(self, dictionary: _Dictionary, places: Places) -> None:
+        super().__init__()
+        self._dictionary = dictionary
+        self._places = places
+
+    def __missing__(self, frame: Frame) -> int:
+        found = self[frame] = self._dictionary.location(
+            self._places.place(frame), frame.line)
+        return found
+
+
 class _Request:
     def __init__(self, profile: Profile, attributes: Attributes) -> None:
         self._profile = profile
@@ -135,12 +149,14 @@ class _Request:
         profile = self._profile
         places, labels = Places(profile), Labels(profile)
         period = 1e9 * tick_seconds(profile)
+        locations = _Locations(self._dictionary, places)
         stacks: dict[int, int] = {}
         for part, value in values(profile, types=profile.has_types,
                                   threads=True).items():
             stack = stacks.get(part.stack)
             if stack is None:
-                stack = stacks[part.stack] = self._stack(places, part.stack)
+                stack = stacks[part.stack] = self._stack(
+                    places, part.stack, locations)
             attributes = tuple(
                 self._dictionary.attribute(_KEYS.get(key, key), _any(text))
                 for key, text in sorted(labels.of(part).items()))
@@ -150,9 +166,8 @@ class _Request:
             self._samples[stack, attributes] = list(numbers) if found is None else [
                 sum(pair) for pair in zip(found, numbers)]
 
-    def _stack(self, places: Places, stack: int) -> int:
-        locations = [self._dictionary.location(places.place(frame), frame.line)
-                     for frame in reversed(places.frames(stack))]
+    def _stack(self, places: Places, stack: int, of_frames: _Locations) -> int:
+        locations = [of_frames[frame] for frame in reversed(places.frames(stack))]
         if places.is_cut(stack):
             locations.append(self._dictionary.location(places.of(stack)[0], 0))
         return self._dictionary.stack(locations)

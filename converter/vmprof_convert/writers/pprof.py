@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from vmprof_convert import remarks, stack_values
+from vmprof_convert.identity import program
 from vmprof_convert.model import Frame, Profile
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.program import CUT
@@ -121,7 +122,7 @@ class _File:
                         for type_ in types)
         # there are names, files and lines: pprof need not look for them
         head += bytes_field(_MAPPING, number_field(1, 1) + number_field(5, self._string(
-            shortened(profile.command.partition(" ")[0]) or profile.interpreter))
+            program(profile) or profile.interpreter))
             + b"".join(number_field(field, 1) for field in (7, 8, 9, 10)))
         if profile.start_time:
             head += number_field(_TIME, round(profile.start_time * 1e9))

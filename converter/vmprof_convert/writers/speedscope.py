@@ -43,7 +43,8 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
         _profile(kind, kind.name, {stack: kind.of(value)
                                    for stack, value in sums.items()})
         for kind in _KINDS if any(map(kind.of, sums.values()))], out)
-    return stack_values.left_out(profile, stack_values.THREADS, stack_values.PROCESSES)
+    return stack_values.left_out(profile, stack_values.THREADS, stack_values.PROCESSES,
+                                 stack_values.LABELS)
 
 
 def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
@@ -64,7 +65,8 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
     if not shown:
         raise ProfileError("there is no difference to write")
     _write(after, frames, shown, out)
-    return stack_values.left_out(after, stack_values.THREADS, stack_values.PROCESSES)
+    return stack_values.left_out(after, stack_values.THREADS, stack_values.PROCESSES,
+                                 stack_values.LABELS)
 
 
 def _write(profile: Profile, frames: _Frames, shown: list[dict[str, Any]],

@@ -81,7 +81,8 @@ def of_amounts(view: AmountsView) -> _Json:
         "rows_left_out": max(0, len(amounts.rows) - (view.limit or len(amounts.rows))),
         "rows": [{**_subject(row.subject), "self": row.own, "total": row.total}
                  for row in amounts.rows[:view.limit]],
-        "remarks": [amounts.title, *remarks.of_run(view.profile), *amounts.notes]}
+        "remarks": [amounts.title, *remarks.of_run(view.profile),
+                    *remarks.of_labels(view.profile), *amounts.notes]}
 
 
 def _left_out(rows: list[Row], limit: int | None) -> int:
@@ -119,7 +120,7 @@ def _head(view: View) -> _Json:
         "sum": figures.of(summary.figures),
         "hidden": figures.of(summary.hidden),
         "type_not_known": figures.of(summary.untyped),
-        "remarks": [*remarks.of_run(profile),
+        "remarks": [*remarks.of_run(profile), *remarks.of_labels(profile),
                     *remarks.of_figures(profile, summary, choice)],
     }
 

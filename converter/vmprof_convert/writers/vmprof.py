@@ -17,8 +17,8 @@ from vmprof_convert.units import format_bytes
 
 _STACK, _NAME, _END, _HEAD, _TIME, _META = 1, 2, 3, 5, 6, 7
 _VERSION, _PYPY, _INTERPRETED = 6, 4, 1
-#: so many samples at most: its tools read each
-MOST = 1_000_000
+#: so many samples at most: its tools read each, with its whole stack
+MOST = 100_000
 #: kinds of frames, as PyPy's vmprof numbers them
 _KINDS = {"jit": 3, "native": 7}
 
@@ -62,7 +62,7 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
     _write_time(out, _END, profile.end_time or profile.start_time)
     lines = stack_values.left_out(
         profile, stack_values.PROCESSES, stack_values.TYPES, stack_values.OBJECTS,
-        stack_values.FATES, *[stack_values.TICKS] * bool(total))
+        stack_values.FATES, stack_values.LABELS, *[stack_values.TICKS] * bool(total))
     if not total:
         return lines
     return ["; ".join(["a sample of this file stands for %s" % format_bytes(unit),

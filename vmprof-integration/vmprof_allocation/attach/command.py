@@ -134,8 +134,8 @@ def attach(target: Target, folder: str, settings: Settings, output: str,
         run = _Run(target, agent, tracer, time.monotonic() + timeout)
         run.enter(duration, settings, output, knowledge)
         run.wait_for_start()
-        _say("sampling process %d for %g seconds; Ctrl-C ends it earlier"
-             % (target.pid, duration))
+        _say("sampling process %d for %g second%s; Ctrl-C ends it earlier"
+             % (target.pid, duration, "s" * (duration != 1)))
         return run.wait_for_end()
 
 
@@ -266,10 +266,10 @@ class _Run:
                 break
             except KeyboardInterrupt:
                 self._agent.send(STOP)
-        if kind == DONE:
-            return ""
-        if kind == ERROR:
-            return text
+        if kind in (DONE, ERROR):
+            # until it has closed its side, nobody else may attach
+            self._agent.receive(_CALL_SECONDS)
+            return text if kind == ERROR else ""
         return "process %d has ended, and the profile with it" % self._target.pid
 
 

@@ -78,7 +78,8 @@ class Prepared:
 
     def _status(self) -> dict[str, str]:
         try:
-            with open("/proc/%d/status" % self.pid) as file:
+            with open("/proc/%d/status" % self.pid, encoding="utf-8",
+                      errors="replace") as file:
                 return {key: value.strip() for key, _, value in (
                     line.partition(":") for line in file)}
         except OSError:

@@ -5,7 +5,7 @@ from vmprof_convert import remarks
 from vmprof_convert.model import Profile
 from vmprof_convert.program import CUT
 from vmprof_convert.summary import TYPE, Choice, summarize
-from vmprof_convert.units import format_bytes
+from vmprof_convert.units import format_bytes, format_ends
 from vmprof_convert.writers.firefox.format.builder import ProfileBuilder
 from vmprof_convert.writers.firefox.format.extra import Entry
 
@@ -29,8 +29,7 @@ def describe(profile: Profile, builder: ProfileBuilder, not_embedded: int) -> No
         total = summary.figures.bytes()
         entries = [
             Entry("Allocated, an estimate", "string", "%s (95 %%: %s .. %s)" % (
-                format_bytes(total.value), format_bytes(total.low),
-                format_bytes(total.high)))]
+                format_ends(total.low, total.value, total.high)))]
         if last:
             entries += [Entry("Allocated, counted by the GC", "string",
                               format_bytes(last.allocated)),

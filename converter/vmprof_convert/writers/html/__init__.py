@@ -47,7 +47,7 @@ def write(profile: Profile, out: BinaryIO,
     _write(table.make(profile, progress), out)
     return stack_values.left_out(
         profile, stack_values.THREADS, stack_values.PROCESSES, stack_values.TICKS,
-        has_times=True)
+        stack_values.LABELS, has_times=True)
 
 
 def write_diff(sides: Sides, names: tuple[str, str], out: BinaryIO) -> list[str]:
@@ -55,7 +55,8 @@ def write_diff(sides: Sides, names: tuple[str, str], out: BinaryIO) -> list[str]
     compared.  Returns what is left out."""
     _write(table.make_diff(sides, names), out)
     return stack_values.left_out(
-        sides.after, stack_values.THREADS, stack_values.PROCESSES, stack_values.TICKS)
+        sides.after, stack_values.THREADS, stack_values.PROCESSES, stack_values.TICKS,
+        stack_values.LABELS)
 
 
 def _write(data: dict[str, Any], out: BinaryIO) -> None:

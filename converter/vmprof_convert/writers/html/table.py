@@ -78,6 +78,7 @@ def make_diff(sides: Sides, names: tuple[str, str]) -> dict[str, Any]:
     notes = (remarks.of_run(sides.after) if sides.is_one_run else [
         "%s: %s" % (name, line) for name, profile in zip(names, both)
         for line in remarks.of_run(profile)])
+    notes += remarks.not_judged_of(names, both)
     # Bonferroni's correction, for all that can be drawn
     shown = len(MEASURES) * (
         len(table["parent"]) + len(table["frames"]) + len(table["types"])

@@ -1,0 +1,26 @@
+"""A profile of programs with many stacks, for who writes it in other formats.
+
+    formats_worker.py FILE INTERVAL ROUNDS
+"""
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+
+import programs
+import vmprof_allocation
+
+PROGRAMS = ("pyperformance:django_template", "pyperformance:html5lib",
+            "pyperformance:sympy")
+
+
+def main(path: str, interval: str, rounds: int) -> None:
+    with contextlib.redirect_stdout(io.StringIO()), \
+            vmprof_allocation.sample(path, interval, seed=1):
+        for name in PROGRAMS:
+            programs.load(name)(rounds)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
