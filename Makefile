@@ -372,7 +372,9 @@ GCBENCH := rpython/translator/goal/targetgcbench.py
 		rpython/translate.py .build/python2 .build/system-rpython
 	$(TRANSLATE) $< $(GUEST) $@ -Ojit
 
-.build/rpython/scenarios: .build/rpython/tree tests/rpython/python2/targetscenarios.py \
+SCENARIOS := $(wildcard tests/rpython/python2/*scenario*.py)
+
+.build/rpython/scenarios: .build/rpython/tree $(SCENARIOS) \
 		rpython/translate.py .build/python2 .build/system-rpython
 	$(TRANSLATE) $< tests/rpython/python2/targetscenarios.py $@ -O2
 

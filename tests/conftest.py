@@ -125,7 +125,7 @@ class Run:
 @functools.cache
 def has_builtin() -> bool:
     done = subprocess.run(
-        [PYPY, "-c", "import _vmprof; _vmprof.set_allocation_interval"],
+        [PYPY, "-c", "import _vmprof; _vmprof.alive_allocations"],
         stderr=subprocess.DEVNULL)
     return done.returncode == 0
 

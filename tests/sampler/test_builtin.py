@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from vmprof_allocation.engines import builtin, choose
 from vmprof_allocation.engines.builtin import BuiltinEngine
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.processes import Processes
 from vmprof_allocation.settings import Limit, Settings
 
 
@@ -34,6 +36,11 @@ class Vmprof(types.ModuleType):
         self.calls: list[Any] = []
         #: raised by the next call
         self.error: BaseException | None = None
+        #: why the profile that ended with the next rotation is not complete
+        self.incomplete = ""
+        self.alive = [16, 1, 2, 24, 1000, 3, 48, 7, 2, 16, 1000, 0]
+        self.peak = 3000.0
+        self.ignored = False
 
     def call(self, *what: Any) -> None:
         self.calls.append(what)
@@ -58,6 +65,27 @@ class Vmprof(types.ModuleType):
 
     def set_allocation_interval(self, interval: int) -> None:
         self.call("interval", interval)
+
+    def rotate_allocations(self, fileno: int, allocation_settings: str) -> str:
+        self.call("rotate", fileno, allocation_settings)
+        return self.incomplete
+
+    def alive_allocations(self, forget: bool = False) -> list[int]:
+        alive = self.alive
+        if forget:
+            self.alive = []
+        return alive
+
+    def alive_allocation_bytes(self, reset_peak: bool = False
+                               ) -> tuple[float, float]:
+        result = 2000.0, self.peak
+        if reset_peak:
+            self.peak = 2000.0
+        return result
+
+    def ignore_allocations(self, ignored: bool) -> bool:
+        before, self.ignored = self.ignored, ignored
+        return before
 
     def mark(self, name: str) -> None:
         name.encode()
@@ -111,7 +139,8 @@ def test_settings_are_vmprofs_arguments(
     assert vmprof.calls == [("enable", (7, period, memory, 0, 0, 0), {
         "allocation_interval": 1000, "allocation_seed": 2**64 - 1,
         "allocation_fixed": fixed, "allocation_per_second": limit[0],
-        "allocation_share": limit[1], "allocation_lifetimes": lifetimes})]
+        "allocation_share": limit[1], "allocation_lifetimes": lifetimes,
+        "allocation_settings": "", "allocation_in_memory": False})]
 
 
 def test_moments_are_named_while_it_samples(vmprof: Vmprof) -> None:
@@ -129,10 +158,71 @@ def test_moments_are_named_while_it_samples(vmprof: Vmprof) -> None:
     assert vmprof.calls == [("mark", "warm"), ("mark", "a?\xe4")]
 
 
-def test_what_is_alive_cannot_be_asked_for(vmprof: Vmprof) -> None:
-    with pytest.raises(AllocationSamplingError, match="into a file"):
-        chosen().start(7, Settings(1000, 1, in_memory=True))
-    assert vmprof.calls == []
+def test_what_is_alive(vmprof: Vmprof) -> None:
+    mine = chosen()
+    assert mine.alive() == []
+    assert mine.find_alive(16) is None
+    assert mine.alive_bytes() == (0.0, 0.0)
+    mine.forget_alive()
+    mine.reset_peak()
+    mine.start(7, Settings(1000, 1, in_memory=True))
+    assert vmprof.calls[-1][2]["allocation_in_memory"]
+    with pytest.raises(AllocationSamplingError, match="has one part"):
+        mine.rotate(8, Settings(1000, 1, in_memory=True), None, 2)
+    first, second = mine.alive()
+    assert [first.address, first.key, first.stack, first.size, first.interval,
+            first.type] == [16, 1, 2, 24, 1000, 3]
+    assert (second.address, second.type) == (48, 0)
+    found = mine.find_alive(48)
+    assert found is not None and found.key == 7
+    assert mine.find_alive(32) is None
+    assert mine.alive_bytes() == (2000.0, 3000.0)
+    mine.reset_peak()
+    assert mine.alive_bytes() == (2000.0, 2000.0)
+    assert mine.ignore(True) is False
+    assert mine.ignore(False) is True
+    mine.forget_alive()
+    assert mine.alive() == []
+    mine.stop()
+
+
+def test_next_profile_is_of_the_same_run(vmprof: Vmprof, tmp_path: Path) -> None:
+    mine = chosen()
+    assert "rotation" in mine.capabilities()
+    path = tmp_path / "next.vmprof"
+    path.write_text("older")
+    with path.open("r+") as file:
+        run = Processes("app.vmprof", "abc")
+        mine.start(7, Settings(1000, 1), run)
+        assert vmprof.calls[-1][2]["allocation_settings"] == "run=abc"
+        assert mine.writes_to(7)
+        assert mine.rotate(file.fileno(), Settings(1000, 1), run, 2) == ""
+        assert vmprof.calls[-1] == ("rotate", file.fileno(), "run=abc;part=2")
+        assert mine.writes_to(file.fileno())
+        assert not mine.writes_to(7)
+        child = Processes("app.vmprof", "abc", 5)
+        vmprof.incomplete = "No space left on device"
+        assert mine.rotate(file.fileno(), Settings(1000, 1), child, 3) \
+            == vmprof.incomplete
+        assert vmprof.calls[-1][2] == "run=abc;parent=5;part=3"
+    assert path.read_text() == ""
+
+
+def test_next_profile_that_cannot_be_begun(vmprof: Vmprof) -> None:
+    mine = chosen()
+    with pytest.raises(AllocationSamplingError, match="sampling is not on"):
+        mine.rotate(8, Settings(1000, 1), None, 2)
+    mine.start(7, Settings(1000, 1))
+    vmprof.error = VMProfError("No space left on device")
+    with open(os.devnull, "w") as file, pytest.raises(
+            AllocationSamplingError,
+            match="can't be written: No space left on device; the present"):
+        mine.rotate(file.fileno(), Settings(1000, 1), None, 2)
+    assert mine.writes_to(7)
+    vmprof.enabled = False              # by the program
+    with pytest.raises(AllocationSamplingError, match="sampling is not on"):
+        mine.rotate(8, Settings(1000, 1), None, 2)
+    assert not mine.writes_to(7)
 
 
 def test_refusal_of_vmprofs_is_ours(vmprof: Vmprof) -> None:

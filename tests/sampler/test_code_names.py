@@ -11,7 +11,7 @@ from native_build import build
 
 @pytest.fixture(scope="session")
 def harness() -> pathlib.Path:
-    return build("names_harness", "hook/code_names.c")
+    return build("names_harness", "shared/code_names.c")
 
 
 @pytest.mark.parametrize("count", [0, 2, 1000, 30000])

@@ -550,7 +550,7 @@ def test_an_earlier_part_is_not_overwritten(stock_pypy: PyPy) -> None:
 
 
 def test_what_cannot_rotate(stock_pypy: PyPy) -> None:
-    """A pipe, what tracemalloc keeps, and what another engine writes."""
+    """A pipe, and what tracemalloc keeps."""
     run = stock_pypy.run(WORK + """
     import threading
     os.mkfifo("pipe")
@@ -568,17 +568,13 @@ def test_what_cannot_rotate(stock_pypy: PyPy) -> None:
     print(refused(engine().rotate, 0, Settings(1, 1, in_memory=True), None, 2))
     tracemalloc.stop()
     print(refused(engine().rotate, 0, Settings(1, 1), None, 2))
-    from vmprof_allocation.engines.builtin import BuiltinEngine
-    print(refused(BuiltinEngine(None).rotate, 1, None, None, 2))
     """)
     assert run.err == ""
-    pipe, not_started, in_memory, is_off, builtin = run.out.splitlines()
+    pipe, not_started, in_memory, is_off = run.out.splitlines()
     assert not_started == "allocation sampling is not on; call start() first"
     assert in_memory == "what tracemalloc keeps is in memory, and has one part"
     assert is_off == "allocation sampling is not on"
     assert re.match("the profile goes to a pipe, 'pipe', and ends with the run", pipe)
-    assert builtin == ("the builtin engine can't begin another profile while it "
-                       "samples; stop, and start again")
 
 
 def test_without_following_children(stock_pypy: PyPy) -> None:

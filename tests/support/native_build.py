@@ -12,6 +12,8 @@ import subprocess
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 NATIVE = ROOT / "vmprof-integration" / "vmprof_allocation" / "native"
+#: of the builtin engine, what is no patch
+ALLOCATION = ROOT / "rpython/added/rpython/rlib/rvmprof/src/allocation"
 KEPT = ROOT / ".build" / "native"
 FLAGS = ["-fno-sanitize-recover=all", "-DCHECK_INVARIANTS",
          "-Wall", "-Wextra", "-Werror", "-std=gnu99", "-g", "-O1"]
@@ -24,7 +26,8 @@ def all_c() -> bytes:
     """A hash of whatever one of them may be made of."""
     found = hashlib.sha256(subprocess.run(
         ["gcc", "-v"], check=True, stderr=subprocess.PIPE).stderr)
-    for path in sorted((*NATIVE.rglob("*.[ch]"), *(HERE / "native").iterdir())):
+    for path in sorted((*NATIVE.rglob("*.[ch]"), *ALLOCATION.rglob("*.[ch]"),
+                        *(HERE / "native").iterdir())):
         found.update(b"%s %d\n" % (path.name.encode(), path.stat().st_size))
         found.update(path.read_bytes())
     return found.digest()
@@ -67,12 +70,13 @@ def load(*names: str) -> ctypes.CDLL:
 
 
 def build(program: str, *sources: str, sanitizer: str = MEMORY) -> pathlib.Path:
-    """Compile tests/support/native/`program`.c with these files of the package."""
+    """Compile tests/support/native/`program`.c with these files: of the package, or
+    with their whole path."""
     return compiled(
         "%s-%s" % (program, sanitizer.partition(",")[0]),
         *FLAGS, "-fsanitize=" + sanitizer, "-pthread",
         "-I", str(NATIVE / "hook"), "-I", str(NATIVE / "shared"),
-        "-I", str(NATIVE / "attach"),
+        "-I", str(NATIVE / "attach"), "-I", str(ALLOCATION),
         # what they load looks for their functions
         "-rdynamic",
         str(HERE / "native" / (program + ".c")),

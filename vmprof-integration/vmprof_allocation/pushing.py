@@ -210,7 +210,7 @@ class Pushing:
         session, engine = self._session, self._engine
         following = window(self._processes, self._number + 1)
         if (session is not None and session.is_on and not session.is_inherited
-                and engine is not None and "rotation" in engine.capabilities()):
+                and engine is not None):
             ended = session.path
             try:
                 session.rotate(following)

@@ -7,6 +7,7 @@ from rpython.rlib.rstring import ParseStringError, ParseStringOverflowError
 
 from guest.errors import RunError
 from guest.objects import W_Int, W_String, w_none
+from guest.profile import rotate
 
 STDOUT = 1
 
@@ -56,6 +57,15 @@ class Print(Builtin):
         return w_none
 
 
+class Rotate(Builtin):
+    def call(self, arguments):
+        w_path = arguments[0]
+        if not isinstance(w_path, W_String):
+            raise RunError("rotate() needs a string, not %s" % w_path.kind())
+        rotate(w_path.value)
+        return w_none
+
+
 class Str(Builtin):
     def call(self, arguments):
         return W_String(arguments[0].to_text())
@@ -74,7 +84,7 @@ def write(text):
 
 BUILTINS = [
     Append("append", 2), Int("int", 1), Len("len", 1), Print("print", 1),
-    Str("str", 1),
+    Rotate("rotate", 1), Str("str", 1),
 ]
 
 

@@ -1,11 +1,13 @@
 """The profile of one run: all that knows rvmprof's interface for it."""
 import os
+import time
 
-from rpython.rlib import rdynload, rgc, rvmprof
+from rpython.rlib import jit, rdynload, rgc, rvmprof
+from rpython.rlib.rstring import assert_str0
 from rpython.rtyper.annlowlevel import llhelper
 from rpython.rtyper.lltypesystem import llmemory, rffi
 
-from guest.errors import UsageError
+from guest.errors import RunError, UsageError
 from guest.objects import W_Object
 
 LAST_STANDARD_STREAM = 2
@@ -50,10 +52,27 @@ def class_of(address):
     return class_.number + 1
 
 
+class Current(object):
+    profile = None      # the one that is being written
+
+
+current = Current()
+
+
+@jit.dont_look_inside
+def rotate(path):
+    """Does nothing if there is no profile."""
+    if current.profile is not None:
+        current.profile.rotate(path)
+
+
 class Profile(object):
     def __init__(self, options):
         self.options = options
         self.fd = -1
+        self.part = 1
+        # digits that no other run has
+        self.run = "%d%d" % (os.getpid(), int(time.time() * 1e6))
 
     def start(self, program):
         """Begin to sample if the options ask for it.  Raises UsageError."""
@@ -85,13 +104,39 @@ class Profile(object):
                 allocation_seed=options.seed, allocation_fixed=options.fixed,
                 allocation_per_second=options.per_second,
                 allocation_lifetimes=options.lifetimes,
-                allocation_class_of=llhelper(rgc.ALLOCATION_CLASS, class_of))
+                allocation_class_of=llhelper(rgc.ALLOCATION_CLASS, class_of),
+                allocation_settings="run=" + self.run)
         except rvmprof.VMProfError as e:
             os.close(fd)
             raise UsageError("can't start the profile: %s" % e.msg)
         self.fd = fd
+        current.profile = self
         for class_ in program.classes:
             rvmprof.name_class(class_.number + 1, class_.name)
+
+    def rotate(self, path):
+        """The profile ends, and the next one begins.  Raises RunError."""
+        if "\0" in path:
+            raise RunError("rotate(): there is a zero in the name '%s'" % path)
+        try:
+            fd = os.open(assert_str0(path),
+                         os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        except OSError as e:
+            raise RunError("rotate(): can't write the profile to '%s': %s" % (
+                path, os.strerror(e.errno)))
+        self.part += 1
+        try:
+            why = rvmprof.rotate_allocations(
+                fd, "run=%s;part=%d" % (self.run, self.part))
+        except rvmprof.VMProfError as e:
+            os.close(fd)
+            raise RunError("rotate(): can't go on in '%s': %s" % (path, e.msg))
+        os.close(self.fd)
+        self.fd = fd
+        self.options.output = path
+        if why:
+            raise RunError("rotate(): the profile before '%s' is not complete: "
+                           "%s" % (path, why))
 
     def stop(self):
         """End what start() began; what to tell the user, or nothing."""

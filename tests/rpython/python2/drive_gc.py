@@ -30,7 +30,7 @@ import sys
 from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
 from rpython.memory.gc.test.test_direct import BaseDirectGCTest, S
 from rpython.memory.gc.sampled_objects import (FACTS_BEGIN, FACTS_END,
-    FACT_STARTED, FACT_ENDED, FACT_MARKED, FACT_FREED)
+    FACT_STARTED, FACT_ENDED, FACT_MARKED, FACT_FREED, FACT_ADDRESS)
 from rpython.memory.gc.test.sampling_support import (OUTCOMES, DIED, PROMOTED,
     PINNED, make_piece, memory_pressure)
 from rpython.memory.gctypelayout import WEAKREF
@@ -137,7 +137,7 @@ class Run(object):
                                 if number == key]])
         else:
             assert what in (FACTS_BEGIN, FACTS_END, FACT_STARTED, FACT_ENDED,
-                            FACT_MARKED)
+                            FACT_MARKED, FACT_ADDRESS)
         return 1
 
     def truth(self, obj):

@@ -12,7 +12,10 @@ from rpython.rlib import rgil, rstacklet, rthread, rvmprof
 from rpython.rtyper.lltypesystem import llmemory, lltype, rffi
 from rpython.translator.tool.cbuild import ExternalCompilationInfo
 
-INTERVAL = 1000         # bytes
+from scenario_nodes import (INTERVAL, Node, allocate, enable, new_code,
+                            open_profile, state, thread, work)
+from scenario_parts import (rotates, rotates_into_nothing, rotates_often,
+                            rotates_without_lifetimes, says_what_is_alive)
 
 eci = ExternalCompilationInfo(
     includes=['errno.h', 'signal.h', 'stddef.h'],
@@ -37,68 +40,6 @@ get_errno = rffi.llexternal('scenarios_get_errno', [], rffi.INT,
                             compilation_info=eci, _nowrapper=True)
 sigprof = rffi.llexternal('scenarios_sigprof', [], lltype.Signed,
                           compilation_info=eci, _nowrapper=True)
-
-
-class Code(object):
-    def __init__(self, name):
-        self.name = name
-
-
-def code_name(code):
-    return "py:%s:1:scenarios" % code.name
-
-
-rvmprof.register_code_object_class(Code, code_name)
-
-
-class Node(object):
-    def __init__(self, next):
-        self.next = next
-
-
-class State(object):
-    node = None         # what was allocated last, so that it is allocated
-    threads = 0         # that are at work
-    started = 0
-
-
-state = State()
-
-
-def new_code(name):
-    code = Code(name)
-    rvmprof.register_code(code, code_name)
-    return code
-
-
-@rvmprof.vmprof_execute_code("scenarios", lambda code, count, rounds: code)
-def execute(code, count, rounds):
-    number = 1
-    while count > 0:
-        state.node = Node(None)
-        count -= 1
-        for i in range(rounds):
-            number = (number * 1103515245 + 12345) & 0x7fffffff
-    return number
-
-
-def allocate(code, count):
-    """Make 'count' objects in a function of this name."""
-    return execute(code, count, 0)
-
-
-def work(code, count):
-    """Use the processor, and allocate a little."""
-    return execute(code, count, 5000000)
-
-
-def open_profile(filename):
-    return os.open(filename, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0644)
-
-
-def enable(fd, interval=INTERVAL, period=0.0):
-    rvmprof.enable(fd, period, allocation_interval=interval,
-                   allocation_seed=1)
 
 
 def attempt(what, number):
@@ -299,16 +240,6 @@ def child_forks(files):
     os.close(fd)
 
 
-def thread():
-    rthread.gc_thread_start()
-    # (what follows may let other threads in)
-    number = state.started
-    state.started += 1
-    allocate(new_code("thread%d" % number), 300000)
-    state.threads -= 1
-    rthread.gc_thread_die()
-
-
 def threads(files):
     rgil.allocate()
     fd = open_profile(files[0])
@@ -420,6 +351,16 @@ def entry_point(argv):
         ends_without_disable(files)
     elif name == "closed_file":
         closed_file(files)
+    elif name == "rotates":
+        rotates(files)
+    elif name == "rotates_without_lifetimes":
+        rotates_without_lifetimes(files)
+    elif name == "rotates_often":
+        rotates_often(files)
+    elif name == "rotates_into_nothing":
+        rotates_into_nothing(files)
+    elif name == "says_what_is_alive":
+        says_what_is_alive(files)
     else:
         return 2
     return 0

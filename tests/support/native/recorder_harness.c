@@ -244,8 +244,8 @@ static void rotate(struct file_sink *file, int number, const char *path)
     pthread_mutex_lock(&gil);
     recorder_lock();
     CHECK(profile_log_begin_next(&next, recorder_now()) == 0);
-    recorder_unlock();
     recorder_rotate(&next);
+    recorder_unlock();
     kept_stacks += define_kept();
     pthread_mutex_unlock(&gil);
     CHECK(next.ended == 0);

@@ -113,19 +113,17 @@ class Engine:
     def rotate(self, fd: int, settings: Settings, processes: Processes | None,
                part: int) -> str:
         """The profile ends whole, and the run's next one begins in the file `fd`,
-        which is number `part`: PROFILE.rst.  With the capability ``rotation``.
+        which is number `part`: PROFILE.rst.
 
         Returns why the one that ended is not complete, or an empty string.
         Raises AllocationSamplingError if the next one can't be written: then the
         present one goes on.  After any other exception, writes_to() says which.
         """
-        raise AllocationSamplingError(
-            "the %s engine can't begin another profile while it samples; stop, and "
-            "start again" % self.name)
+        raise NotImplementedError
 
     def writes_to(self, fd: int) -> bool:
         """That is where the present profile goes."""
-        return False
+        raise NotImplementedError
 
     def define_label(self, text: str) -> int:
         """The number of a set of labels, "key=value" with 0x1f between them; 0: this

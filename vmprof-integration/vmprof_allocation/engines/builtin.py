@@ -11,6 +11,7 @@ import os
 from _thread import RLock
 
 from vmprof_allocation.engines.base import (
+    Alive,
     Engine,
     Statistics,
     empty,
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from vmprof_allocation.settings import Settings
 
 
+#: numbers of each object, in what _vmprof.alive_allocations() returns
+FIELDS = 6
+
+
 class BuiltinEngine(Engine):
     """See :class:`vmprof_allocation.engines.base.Engine`."""
 
@@ -36,12 +41,13 @@ class BuiltinEngine(Engine):
     def __init__(self, vmprof: Any) -> None:
         self._vmprof = vmprof
         self._pid = 0
+        self._fd = -1
         self._lock = RLock()
 
     def capabilities(self) -> tuple[str, ...]:
         # what vmprof_allocation.c, which knows no Python, writes itself
         return ("lifetimes", "limits", "marks", "native-frames",
-                "resident-memory", "time-samples", "types")
+                "resident-memory", "rotation", "time-samples", "types")
 
     def prepare(self, knowledge: str = "") -> None:
         if self._pid not in (0, os.getpid()):
@@ -65,11 +71,6 @@ class BuiltinEngine(Engine):
     def start(self, fd: int, settings: Settings,
               processes: Processes | None = None) -> None:
         limit = settings.limit or Limit()
-        if settings.in_memory:
-            raise AllocationSamplingError(
-                "this PyPy samples on its own, into a file: what is alive can't "
-                "be asked for while the program runs; write a profile, and see "
-                "its report")
         with self._lock:
             self.prepare()
             empty(fd)
@@ -83,8 +84,11 @@ class BuiltinEngine(Engine):
                     allocation_fixed=settings.gaps == "fixed",
                     allocation_per_second=limit.per_second,
                     allocation_share=limit.share,
-                    allocation_lifetimes=settings.lifetimes)
+                    allocation_lifetimes=settings.lifetimes,
+                    allocation_settings=_describe(processes),
+                    allocation_in_memory=settings.in_memory)
                 self._pid = os.getpid()
+                self._fd = fd
             except self._vmprof.VMProfError as e:
                 raise AllocationSamplingError("vmprof refuses: %s" % e) from e
             except BaseException:
@@ -92,14 +96,39 @@ class BuiltinEngine(Engine):
                 self._pid = 0
                 raise
 
+    def _is_on(self) -> bool:
+        return self._pid == os.getpid() and bool(self._vmprof.is_enabled())
+
     def set_interval(self, interval: int) -> None:
         with self._lock:
-            if self._pid == os.getpid() and self._vmprof.is_enabled():
+            if self._is_on():
                 self._vmprof.set_allocation_interval(interval)
+
+    def rotate(self, fd: int, settings: Settings, processes: Processes | None,
+               part: int) -> str:
+        with self._lock:
+            if settings.in_memory:
+                raise AllocationSamplingError(
+                    "what tracemalloc keeps is in memory, and has one part")
+            if not self._is_on():
+                raise AllocationSamplingError("allocation sampling is not on")
+            empty(fd)
+            try:
+                incomplete = self._vmprof.rotate_allocations(
+                    fd, allocation_settings=_describe(processes, part))
+            except self._vmprof.VMProfError as e:
+                raise AllocationSamplingError(
+                    "the next profile can't be written: %s; the present one goes "
+                    "on" % e) from e
+            self._fd = fd
+            return str(incomplete)
+
+    def writes_to(self, fd: int) -> bool:
+        return self._is_on() and self._fd == fd
 
     def mark(self, name: str) -> None:
         with self._lock:
-            if self._pid == os.getpid() and self._vmprof.is_enabled():
+            if self._is_on():
                 # a surrogate is no character: the module takes UTF-8
                 self._vmprof.mark(name.encode("utf-8", "replace").decode())
 
@@ -117,6 +146,42 @@ class BuiltinEngine(Engine):
                         "the program closed its file"
                         if problem == os.strerror(errno.EBADF) else problem))
 
+    def alive(self) -> list[Alive]:
+        with self._lock:
+            if not self._is_on():
+                return []
+            numbers = iter(self._vmprof.alive_allocations())
+            return [Alive(*fields) for fields in zip(*[numbers] * FIELDS)]
+
+    def find_alive(self, address: int) -> Alive | None:
+        for object_ in self.alive():
+            if object_.address == address:
+                return object_
+        return None
+
+    def forget_alive(self) -> None:
+        with self._lock:
+            if self._is_on():
+                self._vmprof.alive_allocations(forget=True)
+
+    def alive_bytes(self) -> tuple[float, float]:
+        with self._lock:
+            if not self._is_on():
+                return 0.0, 0.0
+            alive, peak = self._vmprof.alive_allocation_bytes()
+            return float(alive), float(peak)
+
+    def reset_peak(self) -> None:
+        with self._lock:
+            if self._is_on():
+                self._vmprof.alive_allocation_bytes(reset_peak=True)
+
+    def ignore(self, ignored: bool) -> bool:
+        return bool(self._vmprof.ignore_allocations(ignored))
+
+    def flush(self) -> None:
+        """alive() did."""
+
     def statistics(self) -> Statistics:
         result = Statistics()
         counted = self._vmprof.allocation_statistics()
@@ -125,6 +190,18 @@ class BuiltinEngine(Engine):
             # and nothing can surprise it
             setattr(result, name, counted.get(name, 0))
         return result
+
+
+def _describe(processes: Processes | None, part: int = 1) -> str:
+    """What a profile says of the run that it belongs to: PROFILE.rst."""
+    found: list[tuple[str, object]] = []
+    if processes is not None:
+        found.append(("run", processes.run))
+        if processes.parent:
+            found.append(("parent", processes.parent))
+    if part > 1:
+        found.append(("part", part))
+    return ";".join("%s=%s" % pair for pair in found)
 
 
 _engine: BuiltinEngine | None = None

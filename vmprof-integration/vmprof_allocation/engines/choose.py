@@ -36,4 +36,4 @@ def sampling_vmprof() -> Any:
         import _vmprof
     except ImportError:
         return None
-    return _vmprof if hasattr(_vmprof, "set_allocation_interval") else None
+    return _vmprof if hasattr(_vmprof, "alive_allocations") else None

@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "carried.h"
@@ -63,25 +62,9 @@ static void on_disabled(const void *trailer, size_t size)
     pthread_mutex_unlock(&ending);
 }
 
-#define TRAILER_SIZE    25
-
-/* vmprof's, with the time that it is now */
-static void make_trailer(char trailer[TRAILER_SIZE])
-{
-    struct timespec now;
-    int64_t end[2];
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    end[0] = now.tv_sec;
-    end[1] = now.tv_nsec / 1000;
-    memset(trailer, 0, TRAILER_SIZE);
-    trailer[0] = 0x03;
-    memcpy(trailer + 1, end, sizeof end);
-}
-
 void run_end(void)
 {
-    char trailer[TRAILER_SIZE];
+    char trailer[CODE_NAMES_TRAILER];
 
     /* a child; or this thread is amidst a sample, and was interrupted; or
        another one is about to end it */
@@ -94,7 +77,7 @@ void run_end(void)
     /* vmprof.disable() would have written them */
     vmprof_output_take_names();
     recorder_unlock();
-    make_trailer(trailer);
+    code_names_trailer(trailer);
     (void)end_profile(trailer, sizeof trailer);
     pthread_mutex_unlock(&ending);
 }
@@ -281,7 +264,7 @@ int run_rotate(int fd, const char *settings, int *error_before)
 {
     struct file_sink *other = file == files ? files + 1 : files;
     struct profile_log_next next;
-    char trailer[TRAILER_SIZE];
+    char trailer[CODE_NAMES_TRAILER];
     int error = file_sink_open(other, fd);
 
     if (error != 0)
@@ -301,12 +284,14 @@ int run_rotate(int fd, const char *settings, int *error_before)
     recorder_unlock();
     if (error == 0) {
         objects_tell_young();
-        make_trailer(trailer);
+        code_names_trailer(trailer);
         next.trailer = trailer;
         next.trailer_size = sizeof trailer;
+        recorder_lock();
         recorder_rotate(&next);
-        file = other;
         vmprof_output_begin_next();
+        recorder_unlock();
+        file = other;
         carried_tell();
         programs_begin_next();
         follow_rotated(fd);

@@ -546,7 +546,7 @@ void recorder_rotate(struct profile_log_next *next)
     struct figure figures[FIGURES_KINDS];
     int count = figures_read(figures, 1);
 
-    recorder_lock();
+    INVARIANT(thread.holds_lock);
     finish_time_sample(now_ns());
     note_children();
     note_figures(figures, count);
@@ -555,7 +555,6 @@ void recorder_rotate(struct profile_log_next *next)
     newest_stack = named_stack = 0;
     begin_labels();
     note_figures(figures, count);
-    recorder_unlock();
 }
 
 int recorder_close(void)

@@ -53,7 +53,7 @@ void recorder_count_child(void);
 int recorder_close(void);
 
 /* profile_log_rotate(), between two samples: none gets lost, or is in both.  With
-   what keeps the GC's totals as they are. */
+   the lock, and what keeps the GC's totals as they are. */
 void recorder_rotate(struct profile_log_next *next);
 
 /* In a forked child: the profile is its parent's.  Returns 1 if there was

@@ -50,6 +50,8 @@ was given to the GC.  It must not call back into the GC.
                   class_of() has said of it, at the beginning of the minor
                   collection; or 0.  For FACT_PROMOTED, it returns 1 to hear
                   of this object again.
+  FACT_ADDRESS    'key' and 'which', of an object that was just promoted; 'type' is
+                  where it is now, and stays
   FACT_FREED      'key' and 'which', of an object that was promoted
   FACT_LOST       likewise: it will not be heard of again, for lack of memory
 """
@@ -76,6 +78,7 @@ FACT_PINNED = 7
 FACT_NOT_KNOWN = 8
 FACT_FREED = 9
 FACT_LOST = 10
+FACT_ADDRESS = 11
 
 # So many samples wait, and so many objects are followed, at most
 MAX_WAITING = 1 << 18
@@ -364,6 +367,8 @@ class SampledObjects(object):
         record.object = survivor
         record.key = young.key
         record.which = young.which
+        self.fact(FACT_ADDRESS, young.key, young.which,
+                  llmemory.cast_adr_to_int(survivor), 0, 0)
 
     def marking_ended(self, gc):
         """All marks are final, nothing is swept yet."""

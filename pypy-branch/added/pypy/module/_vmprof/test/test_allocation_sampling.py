@@ -88,7 +88,7 @@ class AppTestAllocationSampling(object):
         import _vmprof
         assert sorted(_vmprof.allocation_statistics()) == [
             'allocated', 'collections', 'dropped', 'lost', 'memory',
-            'samples', 'time_samples']
+            'not_followed', 'samples', 'time_samples']
 
     def w_allocate(self):
         for i in range(1000):
@@ -117,14 +117,17 @@ class AppTestAllocationSampling(object):
         assert b'gaps=fixed' in profile
         assert b':the_function_to_find:' in profile
 
+    def w_unpacked(self):
+        import gzip
+        with gzip.open(self.tmpfilename, 'rb') as f:
+            return f.read()
+
     def w_names(self, block, kind, at):
         """In the entries of this kind in such blocks, numbers as long as each
         says, the texts from number 'at' on."""
-        import gzip, re
-        with gzip.open(self.tmpfilename, 'rb') as f:
-            log = f.read()
+        import re
         result = []
-        for payload in re.findall(b'alloc:([^:]*):3:' + block, log):
+        for payload in re.findall(b'alloc:([^:]*):3:' + block, self.unpacked()):
             numbers, shift = [0], 0
             for digit in bytearray(payload):
                 numbers[-1] |= (digit & 31) << shift
@@ -178,6 +181,93 @@ class AppTestAllocationSampling(object):
         profile, counted = self.run(work, allocation_interval=1000)
         assert self.names(b'marks', 1, 2) == ['one', '', 'two;:']
         raises(TypeError, _vmprof.mark, 5)
+
+    def test_rotation_while_none_are_sampled(self):
+        import _vmprof
+        raises(_vmprof.VMProfError, _vmprof.rotate_allocations, 1)
+        def work():
+            raises(_vmprof.VMProfError, _vmprof.rotate_allocations, 1)
+        self.run(work, period=0.01)
+        raises(TypeError, _vmprof.rotate_allocations, 'x')
+        raises(TypeError, _vmprof.rotate_allocations, 1,
+               allocation_settings=5)
+
+    def test_rotation(self):
+        if not self.translated:
+            skip("needs a GC that can sample")
+        import _vmprof, os
+        class Node(object):
+            pass
+        Node.__qualname__ = 'Node'
+        Node.__module__ = 'app.models'
+        nextfilename = self.tmpfilename + '.next'
+        fd = os.open(nextfilename, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        def early():
+            self.kept = [Node() for i in range(20000)]
+        def late():
+            self.allocate()
+        def work():
+            early()
+            e = raises(_vmprof.VMProfError, _vmprof.rotate_allocations, fd,
+                       'a:b')
+            assert 'Invalid argument' in str(e.value)
+            assert _vmprof.rotate_allocations(
+                fd, allocation_settings='run=a;part=2') == ''
+            late()
+        profile, counted = self.run(work, allocation_interval=1000,
+                                    allocation_settings='run=a')
+        os.close(fd)
+        profile = self.unpacked()
+        assert b'run=a;' in profile and b'part=2' not in profile
+        assert b':early:' in profile and b':late:' not in profile
+        assert 'app.models.Node' in self.names(b'types', 2, 3)
+        # what is alive has its names there, too
+        os.rename(nextfilename, self.tmpfilename)
+        profile = self.unpacked()
+        assert b'run=a;part=2;' in profile
+        assert b':early:' in profile and b':late:' in profile
+        assert self.names(b'types', 2, 3).count('app.models.Node') == 1
+
+    def test_what_is_alive_while_none_are_sampled(self):
+        import _vmprof
+        for i in range(2):
+            assert _vmprof.alive_allocations() == []
+            assert _vmprof.alive_allocations(forget=True) == []
+            assert _vmprof.alive_allocation_bytes() == (0.0, 0.0)
+            assert _vmprof.alive_allocation_bytes(reset_peak=True) == (0.0, 0.0)
+            self.run(lambda: None, period=0.01)
+        assert _vmprof.ignore_allocations(True) is False
+        if self.translated:
+            assert _vmprof.ignore_allocations(False) is True
+        _vmprof.ignore_allocations(False)
+
+    def test_what_is_alive(self):
+        if not self.translated:
+            skip("needs a GC that can sample")
+        import _vmprof
+        class Node(object):
+            pass
+        def alive():
+            numbers = _vmprof.alive_allocations()
+            assert len(numbers) % 6 == 0
+            return numbers[::6], numbers[3::6]
+        def work():
+            self.kept = [Node() for i in range(20000)]
+            ids = set(map(id, self.kept))
+            addresses, sizes = alive()
+            assert len(ids.intersection(addresses)) > 100
+            now, peak = _vmprof.alive_allocation_bytes()
+            assert now > 20000 * 16
+            assert peak >= now
+            _vmprof.alive_allocations(forget=True)
+            assert not ids.intersection(alive()[0])
+            assert _vmprof.ignore_allocations(True) is False
+            self.kept = [Node() for i in range(20000)]
+            assert _vmprof.ignore_allocations(False) is True
+            assert not set(map(id, self.kept)).intersection(alive()[0])
+        profile, counted = self.run(work, allocation_interval=1000,
+                                    allocation_in_memory=True)
+        assert b':samples' not in self.unpacked()
 
     def test_limits(self):
         if not self.translated:

@@ -14,7 +14,7 @@ here.
 from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
 from rpython.memory.gc.sampled_objects import (FACTS_BEGIN, FACTS_END,
     FACT_STARTED, FACT_ENDED, FACT_MARKED, FACT_DIED, FACT_PROMOTED,
-    FACT_PINNED, FACT_NOT_KNOWN, FACT_FREED, FACT_LOST, NO_TYPE)
+    FACT_PINNED, FACT_NOT_KNOWN, FACT_FREED, FACT_LOST, FACT_ADDRESS, NO_TYPE)
 from rpython.memory.gc.test.test_direct import BaseDirectGCTest, S, VAR, WORD
 from rpython.memory.gctypelayout import WEAKREF, zero_gc_pointers_inside
 from rpython.rlib import rgc
@@ -128,6 +128,7 @@ class BaseSamplingTest(BaseDirectGCTest):
         self.classes = []        # likewise
         self.freed = []          # (key, which)
         self.lost = []           # (key, which)
+        self.addresses = []      # (key, which, address)
         self.telling = None         # FACT_ENDED or FACT_MARKED, in between
         self.listens = 1         # what FACTS_BEGIN answers
         self.follows = 1         # what the others answer
@@ -179,6 +180,10 @@ class BaseSamplingTest(BaseDirectGCTest):
             self.freed.append((key, which))
         elif what == FACT_LOST:
             self.lost.append((key, which))
+        elif what == FACT_ADDRESS:
+            assert self.fates[-1][0] == key
+            assert self.fates[-1][2] == PROMOTED
+            self.addresses.append((key, which, type))
         else:
             assert what in (FACT_ENDED, FACT_MARKED) and self.telling == []
             self.telling.append(what)

@@ -46,6 +46,22 @@ class TestLifetimes(BaseSamplingTest):
         self.gc.collect(2)
         assert len(self.freed) == 2
 
+    def test_addresses_of_what_was_promoted(self):
+        self.start(1)
+        self.keep(self.alloc())
+        self.alloc()
+        self.keep(self.alloc(VAR, 30))
+        self.gc.collect(0)
+        assert self.addresses == [
+            (key, 0, llmemory.cast_adr_to_int(adr(self.stackroots[i])))
+            for i, key in enumerate([1, 3])]
+        # told once, and never of what nobody wants to hear of
+        self.follows = 0
+        self.keep(self.alloc())
+        self.gc.collect(0)
+        self.gc.collect(2)
+        assert len(self.addresses) == 2
+
     def test_told_when_marking_ends(self):
         self.start(1)
         self.keep(self.alloc())

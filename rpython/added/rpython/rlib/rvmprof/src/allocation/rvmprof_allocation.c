@@ -2,9 +2,13 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "code_names.h"
 #include "file_sink.h"
+#include "followed.h"
 #include "native_frames.h"
 #include "profile_log.h"
 #include "recorder.h"
@@ -27,7 +31,10 @@ int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame,
 /* What this engine can record, in words that PROFILE.rst defines; in the
    profile beside the settings, which say whether it was asked to */
 #define CAPABILITIES        "lifetimes,limits,marks,native-frames," \
-                            "resident-memory,time-samples,types"
+                            "resident-memory,rotation,time-samples,types"
+
+#define MARKER_NAME         '\x02'
+#define NAME_HEAD           (1 + 2 * sizeof(int64_t))
 
 /* rgc.ALLOCATION_TOTALS */
 struct allocation_totals {
@@ -37,14 +44,18 @@ struct allocation_totals {
     intptr_t memory;
 };
 
-static struct file_sink file;
+static struct file_sink files[2], *file = files;
+static char common[1024];               /* settings of all parts of a profile */
 static struct allocation_totals *gc_totals;
 static volatile int is_open;
 static int with_memory;
 static int takes_time_samples = 1;
 static const void *innermost_frame;     /* the GIL is held until it is used */
 static int with_lifetimes;
+static __thread __attribute__((tls_model("initial-exec")))
+int is_ignored;                 /* what this thread allocates */
 static int64_t collection_start, majors;
+static int tells_names;         /* vmprof told them to an earlier part */
 
 static void get_totals(struct profile_totals *totals)
 {
@@ -60,6 +71,15 @@ static void get_totals(struct profile_totals *totals)
 static const struct stack_node *nodes(PY_STACK_FRAME_T *stack)
 {
     return (const struct stack_node *)stack;    /* the same fields */
+}
+
+static int take_stack(const char *record, size_t size)
+{
+    int is_stack = recorder_stack(record, size);
+
+    if (is_stack && tells_names)
+        code_names_tell(record, size);
+    return is_stack;
 }
 
 static void record_stack(PY_STACK_FRAME_T *stack)
@@ -82,8 +102,8 @@ static void record_stack(PY_STACK_FRAME_T *stack)
     memory = with_memory ? get_current_proc_rss() : -1;
     if (memory >= 0)
         st->stack[depth++] = (void *)memory;
-    (void)recorder_stack(&st->marker, (size_t)((char *)&st->stack[depth] -
-                                               &st->marker));
+    (void)take_stack(&st->marker, (size_t)((char *)&st->stack[depth] -
+                                           &st->marker));
 }
 
 static void walk(void)
@@ -112,6 +132,7 @@ static uint64_t stack_key(void)
 
 intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
 {
+    intptr_t interval;
     int64_t key;
 
     (void)address;              /* what is there is not an object yet */
@@ -119,12 +140,17 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
         recorder_count_child();
         return -1;
     }
-    if (gc_totals == NULL)
+    if (gc_totals == NULL || is_ignored)
         return 0;
     innermost_frame = __builtin_frame_address(0);
-    key = recorder_allocation(size, gc_totals->interval, stack_key(), walk);
-    if (key != 0)
+    interval = gc_totals->interval;
+    key = recorder_allocation(size, interval, stack_key(), walk);
+    if (key != 0) {
         gc_totals->interval = recorder_next_interval();
+        if (with_lifetimes)
+            followed_sampled(key, (int64_t)recorder_sampled_stack(), size,
+                             interval);
+    }
     return key;
 }
 
@@ -140,6 +166,20 @@ static enum facts_outcome outcome(intptr_t what)
            what == GC_PINNED ? FACTS_PINNED : FACTS_NOT_KNOWN;
 }
 
+/* Returns 1 if the GC is to tell more of it. */
+static int young(intptr_t what, intptr_t key, intptr_t which, intptr_t type,
+                 intptr_t size, intptr_t its_class)
+{
+    recorder_young(key, outcome(what), type_names_number(type, its_class),
+                   size);
+    if (!with_lifetimes || what != GC_PROMOTED)
+        return 0;
+    if (followed_promoted(key, which, type, its_class, size))
+        return 1;
+    recorder_lost(key, (int)which);
+    return 0;
+}
+
 intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
                                 intptr_t type, intptr_t size,
                                 intptr_t its_class)
@@ -149,28 +189,35 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
         return is_open && gc_totals != NULL &&
                recorder_begin_facts(gc_totals->collections);
     case GC_END:
+        followed_end();
         recorder_end_facts();
         break;
     case GC_STARTED:
         collection_start = recorder_now();
         break;
     case GC_ENDED:
+        followed_young_ended();
         recorder_event(FACTS_MINOR, collection_start, gc_totals->allocated);
         break;
     case GC_MARKED:
+        followed_marked();
         recorder_event(FACTS_MAJOR, recorder_now(), ++majors);
         break;
     case GC_FREED:
+        followed_freed(key, which);
         recorder_freed(key, (int)which);
         break;
+    case GC_ADDRESS:
+        followed_address(type);
+        break;
     case GC_LOST:
+        followed_lost();
         recorder_lost(key, (int)which);
         break;
     default:
-        recorder_young(key, outcome(what), type_names_number(type, its_class),
-                       size);
+        return young(what, key, which, type, size, its_class);
     }
-    return with_lifetimes;
+    return 0;
 }
 
 void vmprof_allocation_class_name(intptr_t number, char *name, intptr_t size)
@@ -214,8 +261,14 @@ ssize_t vmprof_allocation_write(int fd, const void *records, size_t size)
         return write(fd, records, size);
     if (!had_lock)
         recorder_lock();
-    if (!recorder_stack(records, size))
+    if (!take_stack(records, size)) {
         profile_log_bytes(records, size);
+        /* the head comes in pieces, one of which may begin like a name */
+        if (size > NAME_HEAD && *(const char *)records == MARKER_NAME)
+            code_names_keep(records, size);
+        else
+            code_names_keep_head(records, size);
+    }
     if (!had_lock)
         recorder_unlock();
     return (ssize_t)size;
@@ -239,13 +292,15 @@ int vmprof_takes_time_samples(void)
 
 int vmprof_allocation_open(int fd, int take_time_samples, int memory)
 {
-    int error = file_sink_open(&file, fd);
+    int error = file_sink_open(file, fd);
 
     if (error == 0) {
-        recorder_open(&file.sink, get_totals);
+        code_names_begin();
+        recorder_open(&file->sink, get_totals);
         gc_totals = NULL;
         takes_time_samples = take_time_samples;
         with_memory = memory;
+        tells_names = 0;
         is_open = 1;
     }
     return result(error);
@@ -261,18 +316,126 @@ void vmprof_allocation_type_names(char *text, intptr_t size)
     type_names_set(text, (size_t)size);
 }
 
-int vmprof_allocation_start(char *settings, int lifetimes)
+/* Those of one part.  A colon would end them: PROFILE.rst */
+static int make_settings(char *text, size_t size, const char *own)
 {
-    char text[1024];
-    int size = snprintf(text, sizeof text, "%s;capabilities=%s;facts=%s",
-                        settings, CAPABILITIES,
-                        lifetimes ? "types,lifetimes" : "types");
+    int length = snprintf(text, size, "%s%s%s", common, *own ? ";" : "", own);
 
+    return strchr(own, ':') != NULL ? EINVAL :
+           length < 0 || (size_t)length >= size ? ENAMETOOLONG : 0;
+}
+
+int vmprof_allocation_start(char *settings, char *own, int lifetimes,
+                            int in_memory, int fixed_gaps)
+{
+    char text[3072], clock[32];
+    size_t used;
+    int error;
+
+    snprintf(common, sizeof common, "%s;capabilities=%s;facts=%s", settings,
+             CAPABILITIES, lifetimes ? "types,lifetimes" : "types");
+    snprintf(clock, sizeof clock, ";clock=%lld",
+             (long long)-profile_log_time(0));
+    error = make_settings(text, sizeof text - sizeof clock, own);
+    if (error != 0)
+        return result(error);
+    used = strlen(text);
+    memcpy(text + used, clock, strlen(clock) + 1);
     with_lifetimes = lifetimes;
     majors = 0;
     type_names_begin();
+    followed_clear(fixed_gaps);
     flush_codes();
-    return result(recorder_start(size < (int)sizeof text ? text : settings));
+    error = recorder_start(text);
+    if (in_memory) {
+        with_lifetimes = 1;
+        code_names_end();       /* it has one part */
+        recorder_without_samples();
+    }
+    return result(error);
+}
+
+/* What the GC tells of objects that were sampled before is part of the new one. */
+static void begin_part(void)
+{
+    type_names_begin_next();
+    if (recorder_begin_facts(gc_totals->collections)) {
+        followed_carry();
+        recorder_end_facts();
+    }
+}
+
+int vmprof_allocation_rotate(int fd, char *own)
+{
+    struct file_sink *other = file == files ? files + 1 : files;
+    struct profile_log_next next;
+    char text[3072], trailer[CODE_NAMES_TRAILER];
+    int error = is_open && gc_totals != NULL ? 0 : EINVAL;
+
+    if (error == 0)
+        error = make_settings(text, sizeof text, own);
+    if (error == 0)
+        error = file_sink_open(other, fd);
+    if (error != 0)
+        return error;
+    memset(&next, 0, sizeof next);
+    next.sink = &other->sink;
+    next.settings = text;
+    recorder_lock();
+    flush_codes();
+    next.head = code_names_head(&next.head_size);
+    error = profile_log_begin_next(&next, recorder_now());
+    if (error == 0) {
+        code_names_trailer(trailer);
+        next.trailer = trailer;
+        next.trailer_size = sizeof trailer;
+        recorder_rotate(&next);
+        code_names_begin_next();
+        tells_names = 1;
+        file = other;
+        vmp_set_profile_fileno(fd);
+    }
+    recorder_unlock();
+    if (error != 0)
+        return error;
+    begin_part();
+    return -next.ended;
+}
+
+int64_t *vmprof_allocation_alive(int forget)
+{
+    int64_t *copy;
+
+    if (!is_open || gc_totals == NULL ||
+        !recorder_begin_facts(gc_totals->collections))
+        return calloc(1, sizeof *copy);
+    copy = followed_copy();
+    if (forget)
+        followed_forget();
+    flush_codes();              /* with the lock */
+    recorder_end_facts();
+    recorder_flush();
+    return copy;
+}
+
+void vmprof_allocation_free(int64_t *copy)
+{
+    free(copy);
+}
+
+void vmprof_allocation_traced(double traced[2], int reset_peak)
+{
+    followed_traced(&traced[0], &traced[1]);
+    if (reset_peak)
+        followed_reset_peak();
+}
+
+int vmprof_allocation_ignore(int ignored)
+{
+    int before = is_ignored;
+
+    is_ignored = ignored;
+    return before;
 }
 
 void vmprof_allocation_totals(void *totals)
@@ -280,7 +443,7 @@ void vmprof_allocation_totals(void *totals)
     gc_totals = totals;
 }
 
-void vmprof_allocation_statistics(intptr_t counts[7])
+void vmprof_allocation_statistics(intptr_t counts[8])
 {
     struct profile_totals totals = { 0 };
 
@@ -291,7 +454,8 @@ void vmprof_allocation_statistics(intptr_t counts[7])
     counts[3] = recorder_counts.lost;
     counts[4] = recorder_counts.time_samples;
     counts[5] = recorder_counts.dropped;
-    counts[6] = gc_totals != NULL ? gc_totals->memory : 0;
+    counts[6] = followed_memory() + (gc_totals != NULL ? gc_totals->memory : 0);
+    counts[7] = followed_missing();
 }
 
 void vmprof_allocation_stop(void)
@@ -302,11 +466,15 @@ void vmprof_allocation_stop(void)
 
 int vmprof_allocation_close(void)
 {
+    int error;
+
     takes_time_samples = 1;
     if (!is_open)
         return 0;
     is_open = 0;
-    return result(recorder_close());
+    error = recorder_close();
+    code_names_end();
+    return result(error);
 }
 
 void vmprof_allocation_forget(void)

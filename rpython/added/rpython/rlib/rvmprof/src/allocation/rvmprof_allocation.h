@@ -20,9 +20,18 @@ RPY_EXTERN int vmprof_allocation_open(int fd, int take_time_samples,
 RPY_EXTERN void vmprof_allocation_limit(intptr_t per_second, intptr_t share);
 /* What the GC calls its types: type_names.h.  Once in a process will do. */
 RPY_EXTERN void vmprof_allocation_type_names(char *text, intptr_t size);
-/* After vmprof_enable().  'lifetimes': what becomes of the objects is to be
-   known, not only of which type they are */
-RPY_EXTERN int vmprof_allocation_start(char *settings, int lifetimes);
+/* After vmprof_enable().  'settings' go into the profile, and 'own' into this
+   part of it alone; 'lifetimes': what becomes of the objects is to be known, not
+   only of which type they are; 'in_memory': the profile is to hold no samples, only
+   what stacks and types are, for vmprof_allocation_alive() */
+RPY_EXTERN int vmprof_allocation_start(char *settings, char *own, int lifetimes,
+                                       int in_memory, int fixed_gaps);
+/* This part of the profile ends, whole, and the next one begins, which goes to
+   'fd'; what is followed is carried over.  Between two allocations, right behind a
+   minor collection.  Returns 0; an errno if the next one can't be begun: then the
+   present one goes on; or a negative errno, which has ended the present one
+   before. */
+RPY_EXTERN int vmprof_allocation_rotate(int fd, char *own);
 /* The name of a class to which vmprof_allocation_fact() gets this number.  It
    may come later than the facts, or, in a process that is killed, never. */
 RPY_EXTERN void vmprof_allocation_class_name(intptr_t number, char *name,
@@ -33,15 +42,27 @@ RPY_EXTERN void vmprof_allocation_mark(char *name);
 RPY_EXTERN void vmprof_allocation_totals(void *totals);
 /* Since the last start: bytes allocated, minor collections, samples, samples
    without a stack, time samples, time samples that met another sample, bytes
-   that the GC has taken for sampled objects, at most */
-RPY_EXTERN void vmprof_allocation_statistics(intptr_t counts[7]);
+   that were taken for sampled objects, at most, objects that there was no room
+   for */
+RPY_EXTERN void vmprof_allocation_statistics(intptr_t counts[8]);
+
+/* What is alive, of a program that runs on, as followed_copy() has it; and whether
+   that does not count from now on.  What the profile needs for it has been written
+   then.  For vmprof_allocation_free(); NULL: there is no memory */
+RPY_EXTERN int64_t *vmprof_allocation_alive(int forget);
+RPY_EXTERN void vmprof_allocation_free(int64_t *copy);
+/* Estimated bytes of it, and the most that there were after a minor collection */
+RPY_EXTERN void vmprof_allocation_traced(double traced[2], int reset_peak);
+/* What the calling thread allocates is not the program's, until it is not 'ignored'
+   any more.  Returns what was so before. */
+RPY_EXTERN int vmprof_allocation_ignore(int ignored);
 
 /* For the GC */
 RPY_EXTERN intptr_t vmprof_allocation_sampled(intptr_t size, void *address);
 /* 'what': as in sampled_objects.py */
 enum {
     GC_BEGIN, GC_END, GC_STARTED, GC_ENDED, GC_MARKED, GC_DIED, GC_PROMOTED,
-    GC_PINNED, GC_NOT_KNOWN, GC_FREED, GC_LOST
+    GC_PINNED, GC_NOT_KNOWN, GC_FREED, GC_LOST, GC_ADDRESS
 };
 RPY_EXTERN intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key,
                                            intptr_t which, intptr_t type,

@@ -18,7 +18,13 @@ static int64_t count;
 /* Numbers of classes are behind those of all types. */
 #define CLASSES     ((int64_t)1 << 20)
 
-static char *classes;           /* by their numbers: was it met? */
+struct its_class {
+    char *name;                 /* NULL: it is not known yet */
+    size_t size;
+    int is_met;
+};
+
+static struct its_class *classes;       /* by their numbers */
 static int64_t room;
 
 /* "member12   GcStruct ...": without the number, that of the line */
@@ -53,15 +59,26 @@ void type_names_set(const char *text, size_t size)
     }
 }
 
-void type_names_begin(void)
+void type_names_begin_next(void)
 {
     int64_t i;
 
     for (i = 0; i < count; i++)
         lines[i].is_written = 0;
+    for (i = 0; i < room; i++)
+        classes[i].is_met = 0;
+}
+
+void type_names_begin(void)
+{
+    int64_t i;
+
+    for (i = 0; i < room; i++)
+        free(classes[i].name);
     free(classes);
     classes = NULL;
     room = 0;
+    type_names_begin_next();
 }
 
 static void write_type(int64_t number, int64_t type)
@@ -71,24 +88,39 @@ static void write_type(int64_t number, int64_t type)
                       lines[type].size);
 }
 
-/* Was it met before?  Without memory, always: then it lacks the GC's name. */
-static int is_class_met(int64_t its_class)
+/* NULL: there is no memory */
+static struct its_class *find_class(int64_t its_class)
 {
-    char *more;
+    struct its_class *more;
     int64_t wanted = its_class < 512 ? 1024 : 2 * its_class;
 
     if (its_class >= room) {
-        more = realloc(classes, (size_t)wanted);
+        more = realloc(classes, (size_t)wanted * sizeof *more);
         if (more == NULL)
-            return 1;
-        memset(more + room, 0, (size_t)(wanted - room));
+            return NULL;
+        memset(more + room, 0, (size_t)(wanted - room) * sizeof *more);
         classes = more;
         room = wanted;
     }
-    if (classes[its_class])
-        return 1;
-    classes[its_class] = 1;
-    return 0;
+    return &classes[its_class];
+}
+
+static void write_class(int64_t number, const char *name, size_t size)
+{
+    recorder_type(CLASSES + number, FACTS_NAME_PYTHON, -1, name, size);
+}
+
+static void meet_class(int64_t number, int64_t type)
+{
+    struct its_class *its_class = find_class(number);
+
+    /* without memory it lacks the GC's name */
+    if (its_class == NULL || its_class->is_met)
+        return;
+    its_class->is_met = 1;
+    write_type(CLASSES + number, type);
+    if (its_class->name != NULL)
+        write_class(number, its_class->name, its_class->size);
 }
 
 int64_t type_names_number(int64_t type, int64_t its_class)
@@ -96,8 +128,7 @@ int64_t type_names_number(int64_t type, int64_t its_class)
     if (type < 0)
         return 0;
     if (its_class > 0) {
-        if (!is_class_met(its_class))
-            write_type(CLASSES + its_class, type);
+        meet_class(its_class, type);
         return CLASSES + its_class;
     }
     if (type < count && !lines[type].is_written) {
@@ -107,7 +138,20 @@ int64_t type_names_number(int64_t type, int64_t its_class)
     return type + 1;
 }
 
-void type_names_class(int64_t its_class, const char *name, size_t size)
+void type_names_class(int64_t number, const char *name, size_t size)
 {
-    recorder_type(CLASSES + its_class, FACTS_NAME_PYTHON, -1, name, size);
+    struct its_class *its_class = find_class(number);
+
+    if (its_class == NULL) {
+        write_class(number, name, size);
+        return;
+    }
+    free(its_class->name);
+    /* later parts need it, too; without memory they lack it */
+    its_class->name = malloc(size + 1);
+    its_class->size = size;
+    if (its_class->name != NULL)
+        memcpy(its_class->name, name, size);
+    if (its_class->is_met || its_class->name == NULL)
+        write_class(number, name, size);
 }

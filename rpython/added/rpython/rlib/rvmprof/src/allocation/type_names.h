@@ -10,8 +10,11 @@
    of their numbers.  It is copied; without memory for that there are no names. */
 void type_names_set(const char *text, size_t size);
 
-/* Another profile begins. */
+/* Another profile begins, with classes of its own, */
 void type_names_begin(void);
+
+/* or another part of it, in which all have the numbers that they had. */
+void type_names_begin_next(void);
 
 /* The following ones between recorder_begin_facts() and its end. */
 

@@ -1,21 +1,22 @@
 #pragma once
 /* What vmprof writes once, when it is enabled or a function is made, and what
- * the profiles of followed children need, too (follow.h), and those that follow
- * in this process (run_rotate()): the log's head, and which function has which
- * number.
+ * the profiles of followed children need, too, and those that follow in this
+ * process: the log's head, and which function has which number.
  *
  * Each writes the names that its stacks need, and those of new functions, and no
- * others.  All this
- * belongs to one thread at a time: call it with the recorder's lock.
+ * others.  All this belongs to one thread at a time: call it with the recorder's
+ * lock.
  *
  * A child may be forked while another thread of its parent's is in here, and finds
  * these tables half written.  It doesn't use them: that thread wrote them for
- * vmprof, which has a lock of its own then, and that is still held in the child;
- * run_follow() tries it first.
+ * vmprof, which has a lock of its own then, and that is still held in the child,
+ * which tries it first.
  */
 
 #include <stddef.h>
 #include <stdint.h>
+
+#pragma GCC visibility push(hidden)
 
 /* Keep nothing so far, and from now on what comes. */
 void code_names_begin(void);
@@ -35,3 +36,9 @@ void code_names_begin_next(void);
 void code_names_tell(const void *stack_sample, size_t size);
 /* Likewise, of one whose words are these. */
 void code_names_tell_stack(const int64_t *words, size_t count);
+
+/* vmprof's last record, with the time that it is now */
+#define CODE_NAMES_TRAILER      25
+void code_names_trailer(char trailer[CODE_NAMES_TRAILER]);
+
+#pragma GCC visibility pop

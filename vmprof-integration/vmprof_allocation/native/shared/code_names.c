@@ -9,6 +9,7 @@
 #include "table.h"
 
 #define MARKER_NAME     '\x02'
+#define MARKER_TRAILER  '\x03'
 #define MARKER_HEADER   '\x05'
 #define MARKER_TIME     '\x06'
 #define FILE_HEAD       (5 * sizeof(int64_t))
@@ -205,19 +206,32 @@ void code_names_begin_next(void)
     names.told_size = 0;
 }
 
-const void *code_names_head(size_t *size)
+static void put_time(char *p)
 {
-    size_t at = time_in_head();
     struct timespec now;
     int64_t time[2];
 
     clock_gettime(CLOCK_REALTIME, &now);
     time[0] = now.tv_sec;
     time[1] = now.tv_nsec / 1000;
+    memcpy(p, time, sizeof time);
+}
+
+const void *code_names_head(size_t *size)
+{
+    size_t at = time_in_head();
+
     if (at != 0)
-        memcpy(names.head + at, time, sizeof time);
+        put_time(names.head + at);
     *size = names.head_size;
     return names.head;
+}
+
+void code_names_trailer(char trailer[CODE_NAMES_TRAILER])
+{
+    memset(trailer, 0, CODE_NAMES_TRAILER);
+    trailer[0] = MARKER_TRAILER;
+    put_time(trailer + 1);
 }
 
 static int has_told(size_t index)

@@ -1,0 +1,251 @@
+#define _GNU_SOURCE
+#include "followed.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "carried_stacks.h"
+#include "profile_log.h"
+#include "table.h"
+#include "type_names.h"
+
+/* as many as the GC has */
+#define MOST_WAITING    ((size_t)1 << 18)
+#define MOST_FOLLOWED   ((size_t)1 << 20)
+
+struct waiting {
+    int64_t key, stack, size, interval;
+};
+
+struct followed {
+    int64_t key, stack, size, interval, address;
+    int32_t type, its_class;    /* the GC's and the interpreter's numbers */
+    int32_t which;
+    int32_t is_forgotten;
+};
+
+#define COPIED          6       /* numbers */
+
+static struct waiting *waiting;
+static struct followed *followed;
+static size_t waiting_count, waiting_room, followed_count, followed_room;
+static size_t at;               /* where the GC is among those that wait, */
+static size_t seen, kept;       /* and, after a marking, among the others */
+static int has_marked;
+static int64_t most_memory, missing;
+static int has_fixed_gaps;
+static double alive, most_alive;        /* estimated bytes */
+
+void followed_clear(int fixed_gaps)
+{
+    table_give_back(waiting, waiting_room, sizeof *waiting);
+    table_give_back(followed, followed_room, sizeof *followed);
+    waiting = NULL;
+    followed = NULL;
+    waiting_count = waiting_room = followed_count = followed_room = 0;
+    at = 0;
+    has_marked = 0;
+    most_memory = missing = 0;
+    has_fixed_gaps = fixed_gaps;
+    alive = most_alive = 0.0;
+}
+
+int64_t followed_memory(void)
+{
+    return most_memory;
+}
+
+/* as table_has_room() does */
+static int grow(void *table, size_t *room, size_t size, size_t most)
+{
+    int64_t now;
+
+    if (!table_has_room(table, room, *room, size, most))
+        return 0;
+    now = (int64_t)(waiting_room * sizeof *waiting +
+                    followed_room * sizeof *followed);
+    if (most_memory < now)
+        most_memory = now;
+    return 1;
+}
+
+void followed_sampled(int64_t key, int64_t stack, int64_t size, int64_t interval)
+{
+    struct waiting *sample;
+
+    if (waiting_count == waiting_room &&
+        !grow(&waiting, &waiting_room, sizeof *waiting, MOST_WAITING))
+        return;
+    sample = &waiting[waiting_count++];
+    sample->key = key;
+    sample->stack = stack;
+    sample->size = size;
+    sample->interval = interval;
+}
+
+/* The bytes that it stands for */
+static double weight(const struct followed *object)
+{
+    double x = (double)object->size / (double)object->interval;
+
+    if (object->is_forgotten)
+        return 0.0;
+    return (double)object->size / (!has_fixed_gaps ? -expm1(-x) :
+                                   x < 1.0 ? x : 1.0);
+}
+
+int followed_promoted(int64_t key, int64_t which, int64_t type, int64_t its_class,
+                      int64_t size)
+{
+    const struct waiting *sample;
+    struct followed *object;
+
+    while (at < waiting_count && waiting[at].key < key)
+        at++;
+    if (at == waiting_count || waiting[at].key != key ||
+        (followed_count == followed_room &&
+         !grow(&followed, &followed_room, sizeof *followed, MOST_FOLLOWED))) {
+        missing++;
+        return 0;
+    }
+    sample = &waiting[at];
+    object = &followed[followed_count++];
+    object->key = key;
+    object->which = (int32_t)which;
+    object->stack = sample->stack;
+    object->interval = sample->interval;
+    object->size = size != 0 ? size : sample->size;
+    object->type = (int32_t)type;
+    object->its_class = (int32_t)its_class;
+    object->address = 0;
+    object->is_forgotten = 0;
+    alive += weight(object);
+    if (sample->stack > 0)
+        profile_log_want((uint64_t)sample->stack);
+    return 1;
+}
+
+void followed_address(int64_t address)
+{
+    followed[followed_count - 1].address = address;
+}
+
+void followed_lost(void)
+{
+    alive -= weight(&followed[--followed_count]);
+    missing++;
+}
+
+void followed_young_ended(void)
+{
+    waiting_count = at = 0;
+}
+
+void followed_marked(void)
+{
+    seen = kept = 0;
+    has_marked = 1;
+}
+
+void followed_freed(int64_t key, int64_t which)
+{
+    while (seen < followed_count && (followed[seen].key != key ||
+                                     followed[seen].which != which))
+        followed[kept++] = followed[seen++];
+    if (seen < followed_count)
+        alive -= weight(&followed[seen++]);
+}
+
+void followed_end(void)
+{
+    if (has_marked) {
+        while (seen < followed_count)
+            followed[kept++] = followed[seen++];
+        followed_count = kept;
+        if (kept == 0)
+            alive = 0.0;        /* no rounding errors */
+        has_marked = 0;
+    }
+    if (most_alive < alive)
+        most_alive = alive;
+}
+
+static int64_t largest_stack(void)
+{
+    int64_t most = 0;
+    size_t i;
+
+    for (i = 0; i < followed_count; i++)
+        if (most < followed[i].stack)
+            most = followed[i].stack;
+    return most;
+}
+
+void followed_carry(void)
+{
+    size_t i;
+
+    carried_stacks_begin(largest_stack());
+    for (i = 0; i < followed_count; i++)
+        carried_stacks_need(followed[i].stack);
+    carried_stacks_define();
+    for (i = 0; i < followed_count; i++) {
+        struct followed *object = &followed[i];
+        object->stack = carried_stacks_number(object->stack);
+        carried_stacks_tell(FACTS_CARRIED_OLD, object->key, object->which,
+                            object->stack, object->size, object->interval,
+                            type_names_number(object->type, object->its_class));
+    }
+    carried_stacks_end();
+}
+
+/* ____________________________________________________________ */
+/* who asks while the program runs */
+
+int64_t *followed_copy(void)
+{
+    int64_t *copy = malloc((1 + COPIED * followed_count) * sizeof *copy), *p;
+    size_t i;
+
+    if (copy == NULL)
+        return NULL;
+    p = copy + 1;
+    for (i = 0; i < followed_count; i++) {
+        const struct followed *object = &followed[i];
+        if (object->is_forgotten)
+            continue;
+        *p++ = object->address;
+        *p++ = object->key;
+        *p++ = object->stack;
+        *p++ = object->size;
+        *p++ = object->interval;
+        *p++ = type_names_number(object->type, object->its_class);
+    }
+    copy[0] = p - copy - 1;
+    return copy;
+}
+
+void followed_forget(void)
+{
+    size_t i;
+
+    for (i = 0; i < followed_count; i++)
+        followed[i].is_forgotten = 1;
+    alive = most_alive = 0.0;
+}
+
+void followed_traced(double *now, double *peak)
+{
+    *now = alive;
+    *peak = most_alive;
+}
+
+void followed_reset_peak(void)
+{
+    most_alive = alive;
+}
+
+int64_t followed_missing(void)
+{
+    return missing;
+}

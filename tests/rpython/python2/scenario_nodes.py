@@ -1,0 +1,84 @@
+"""What the scenarios of targetscenarios.py have in common: a function that allocates,
+under any name, and a thread that does."""
+import os
+
+from rpython.rlib import rthread, rvmprof
+
+INTERVAL = 1000         # bytes
+
+
+class Code(object):
+    def __init__(self, name):
+        self.name = name
+
+
+def code_name(code):
+    return "py:%s:1:scenarios" % code.name
+
+
+rvmprof.register_code_object_class(Code, code_name)
+
+
+class Node(object):
+    def __init__(self, next):
+        self.next = next
+
+
+class State(object):
+    node = None         # what was allocated last, so that it is allocated
+    threads = 0         # that are at work
+    started = 0
+
+
+state = State()
+
+
+def new_code(name):
+    code = Code(name)
+    rvmprof.register_code(code, code_name)
+    return code
+
+
+@rvmprof.vmprof_execute_code("scenarios", lambda code, count, rounds: code)
+def execute(code, count, rounds):
+    number = 1
+    while count > 0:
+        state.node = Node(state.node if rounds < 0 else None)
+        count -= 1
+        for i in range(rounds):
+            number = (number * 1103515245 + 12345) & 0x7fffffff
+    return number
+
+
+def allocate(code, count):
+    """Make 'count' objects in a function of this name."""
+    return execute(code, count, 0)
+
+
+def keep(code, count):
+    """Likewise, and all of them live on while the last one does."""
+    return execute(code, count, -1)
+
+
+def work(code, count):
+    """Use the processor, and allocate a little."""
+    return execute(code, count, 5000000)
+
+
+def open_profile(filename):
+    return os.open(filename, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0644)
+
+
+def enable(fd, interval=INTERVAL, period=0.0):
+    rvmprof.enable(fd, period, allocation_interval=interval,
+                   allocation_seed=1)
+
+
+def thread():
+    rthread.gc_thread_start()
+    # (what follows may let other threads in)
+    number = state.started
+    state.started += 1
+    allocate(new_code("thread%d" % number), 300000)
+    state.threads -= 1
+    rthread.gc_thread_die()

@@ -1,0 +1,79 @@
+"""rvmprof with the patch: what is alive, of a program that runs on.
+
+As in test_rpython_rvmprof.py, the program is python2/targetscenarios.py, translated.
+"""
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from test_rpython_rvmprof import INTERVAL, Run
+
+from vmprof_convert import readers
+
+pytestmark = pytest.mark.translated
+
+#: sampled ones of 100,000 of 16 bytes, with fixed gaps
+NODES = 100000 * 16 // INTERVAL
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    run = Run(tmp_path)
+    run("says_what_is_alive")
+    assert (run.code, run.err) == (0, "")
+    return run
+
+
+def numbers(run: Run, what: str) -> list[int]:
+    """Nodes, those of them whose address is right, bytes, and at most so many."""
+    line, = (line for line in run.out if line.startswith(what + ": "))
+    return [int(number) for number in re.findall(r"\d+", line)]
+
+
+def test_addresses_are_those_of_the_objects(run: Run) -> None:
+    assert numbers(run, "begun")[:2] == [0, 0]
+    nodes, right, _, _ = numbers(run, "kept")
+    assert nodes == pytest.approx(NODES, abs=2)
+    assert right == nodes
+
+
+def test_bytes_are_those_of_all_that_is_alive(run: Run) -> None:
+    _, _, before, _ = numbers(run, "begun")
+    nodes, _, bytes_, most = numbers(run, "kept")
+    assert bytes_ - before >= nodes * INTERVAL
+    assert most >= bytes_
+    _, _, dropped, most = numbers(run, "dropped")
+    assert most >= bytes_ > dropped
+    _, _, now, most = numbers(run, "peak reset")
+    assert now <= most < bytes_
+
+
+def test_what_is_ignored_does_not_count(run: Run) -> None:
+    assert [line for line in run.out if line.startswith("ignored: ")] \
+        == ["ignored: 0", "ignored: 1"]
+    assert numbers(run, "more, ignored")[:2] == numbers(run, "kept")[:2]
+    assert numbers(run, "dropped")[:2] == [0, 0]
+
+
+def test_what_is_forgotten_does_not_count(run: Run) -> None:
+    line, = (line for line in run.out if line.endswith(" words"))
+    assert int(line.split()[0]) >= 6 * (NODES - 2)
+    assert numbers(run, "forgotten")[:2] == [0, 0]
+    nodes, right, _, _ = numbers(run, "new")
+    assert nodes == pytest.approx(NODES, abs=2)
+    assert right == nodes
+    # those that live on are the forgotten ones
+    assert numbers(run, "old ones")[:2] == [0, 0]
+    assert numbers(run, "off") == [0, 0, 0, 0]
+
+
+def test_profile_holds_what_stacks_are_and_no_samples(run: Run) -> None:
+    profile, stacks = readers.read_stacks(run.path(0).read_bytes())
+    assert not profile.samples
+    names = {profile.function(frame.address).name
+             for number in stacks[1:] for frame in profile.stacks[number]}
+    assert {"kept", "again", "new"} <= names
+    assert "ignored" not in names
+    assert profile.types

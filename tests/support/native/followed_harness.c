@@ -1,0 +1,347 @@
+/* The builtin engine's table of what the GC follows (followed.c, type_names.c),
+ * against one that is kept here, in parts of a profile.
+ *
+ *   followed_harness PROFILE HEAD TRAILER SEED
+ *
+ * writes PROFILE.1, PROFILE.2 and so on, and prints for each object that is carried
+ * into a part: the part's number, the address of its innermost function, its size, its
+ * interval, the GC's name of its type, and that of its class, or "-".
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "code_names.h"
+#include "file_sink.h"
+#include "followed.h"
+#include "recorder.h"
+#include "type_names.h"
+
+#define CHECK(condition) \
+    do { if (!(condition)) failed(#condition, __LINE__); } while (0)
+
+#define PARTS           8
+#define COLLECTIONS     12      /* of each part; every fourth marks */
+#define YOUNG           300     /* samples between two */
+#define STACKS          9000    /* more than the table holds */
+#define TYPES           20
+#define CLASSES         40
+
+#define SETTINGS        "engine=harness;run=a;pid=5;facts=types,lifetimes"
+
+struct object {
+    int64_t key, which, stack, size, interval;
+    int type, its_class;
+};
+
+static struct object young[YOUNG], old[PARTS * COLLECTIONS * YOUNG * 2];
+static int young_count, old_count;
+static int is_named[CLASSES + 1];
+static int64_t collections, majors;
+static unsigned int seed;
+static int current_stack;
+
+static void failed(const char *what, int where)
+{
+    fprintf(stderr, "followed_harness.c:%d: not so: %s\n", where, what);
+    exit(3);
+}
+
+static int any(int limit)
+{
+    return rand_r(&seed) % limit;
+}
+
+static size_t from_hex(const char *hex, unsigned char *bytes, size_t room)
+{
+    size_t i, size = strlen(hex) / 2;
+
+    CHECK(size <= room);
+    for (i = 0; i < size; i++)
+        CHECK(sscanf(hex + 2 * i, "%2hhx", bytes + i) == 1);
+    return size;
+}
+
+static void totals(struct profile_totals *t)
+{
+    t->collections = collections;
+}
+
+static void walk(void)
+{
+    int64_t words[] = { 1, 4, 1, 8 * (current_stack + 1), 1, 8, 0 };
+    char record[1 + sizeof words] = "\x01";
+
+    memcpy(record + 1, words, sizeof words);
+    CHECK(recorder_stack(record, sizeof record));
+}
+
+static void sample(void)
+{
+    struct object *object = &young[young_count++];
+
+    current_stack = any(STACKS);
+    object->stack = 8 * (current_stack + 1);
+    object->size = 72 + 8 * any(100);  /* room for three */
+    object->interval = 1000 + 1000 * any(3);
+    object->key = recorder_allocation(object->size, object->interval, 0, walk);
+    CHECK(object->key > 0);
+    followed_sampled(object->key, (int64_t)recorder_sampled_stack(), object->size,
+                     object->interval);
+}
+
+static void name_class(int number)
+{
+    char name[32];
+
+    if (number == 0 || is_named[number])
+        return;
+    snprintf(name, sizeof name, "class%d", number);
+    CHECK(recorder_begin_facts(collections));
+    type_names_class(number, name, strlen(name));
+    recorder_end_facts();
+    is_named[number] = 1;
+}
+
+/* ____________________________________________________________ */
+/* what the GC does */
+
+/* 'size': 0 if it is the sample's own */
+static void promote(struct object object, int64_t which, int64_t size)
+{
+    object.which = which;
+    object.its_class = any(2) ? 1 + any(CLASSES) : 0;
+    object.type = object.its_class != 0 ? object.its_class % TYPES : any(TYPES);
+    recorder_young(object.key, FACTS_PROMOTED,
+                   type_names_number(object.type, object.its_class), size);
+    CHECK(followed_promoted(object.key, which, object.type, object.its_class, size));
+    followed_address(8 * object.key + which);
+    if (any(50) == 0) {
+        followed_lost();
+        recorder_lost(object.key, (int)which);
+        return;
+    }
+    if (size != 0)
+        object.size = size;
+    old[old_count++] = object;
+}
+
+static void collect(void)
+{
+    int i;
+
+    CHECK(recorder_begin_facts(++collections));
+    for (i = 0; i < young_count; i++) {
+        switch (any(4)) {
+        case 0:
+            recorder_young(young[i].key, FACTS_DIED, type_names_number(1, 0), 0);
+            break;
+        case 1:         /* a piece of three, the first of which died */
+            recorder_young(young[i].key, FACTS_DIED, type_names_number(2, 0), 16);
+            promote(young[i], 1, 24);
+            promote(young[i], 2, 32);
+            break;
+        case 2:
+            recorder_young(young[i].key, FACTS_NOT_KNOWN, 0, 0);
+            break;
+        default:
+            promote(young[i], 0, 0);
+        }
+    }
+    young_count = 0;
+    followed_young_ended();
+    followed_end();
+    recorder_end_facts();
+    name_class(1 + any(CLASSES));
+}
+
+static void mark(void)
+{
+    int keep = 1 + any(4), kept = 0, i;
+
+    CHECK(recorder_begin_facts(collections));
+    followed_marked();
+    recorder_event(FACTS_MAJOR, recorder_now(), ++majors);
+    for (i = 0; i < old_count; i++)
+        if (any(4) < keep)
+            old[kept++] = old[i];
+        else {
+            followed_freed(old[i].key, old[i].which);
+            recorder_freed(old[i].key, (int)old[i].which);
+        }
+    old_count = kept;
+    followed_end();
+    recorder_end_facts();
+}
+
+/* ____________________________________________________________ */
+/* who asks */
+
+static void check_alive(void)
+{
+    double expected = 0.0, alive, peak;
+    static double most;
+    int64_t *copy, *p;
+    int i;
+
+    CHECK(recorder_begin_facts(collections));
+    copy = followed_copy();
+    recorder_end_facts();
+    CHECK(copy != NULL && copy[0] == 6 * old_count);
+    for (i = 0, p = copy + 1; i < old_count; i++, p += 6) {
+        const struct object *object = &old[i];
+        CHECK(p[0] == 8 * object->key + object->which && p[1] == object->key &&
+              p[3] == object->size && p[4] == object->interval && p[5] > 0);
+        expected += (double)object->size /
+            -expm1(-(double)object->size / (double)object->interval);
+    }
+    free(copy);
+    followed_traced(&alive, &peak);
+    most = fmax(most, expected);
+    CHECK(fabs(alive - expected) <= 1e-9 * most);
+    CHECK(fabs(peak - most) <= 1e-9 * most);
+}
+
+static void check_forgotten(void)
+{
+    double alive, peak;
+    int64_t *copy;
+
+    followed_forget();
+    CHECK(recorder_begin_facts(collections));
+    copy = followed_copy();
+    recorder_end_facts();
+    CHECK(copy != NULL && copy[0] == 0);
+    free(copy);
+    followed_traced(&alive, &peak);
+    CHECK(alive == 0.0 && peak == 0.0);
+    mark();
+    followed_traced(&alive, &peak);
+    CHECK(alive == 0.0 && peak == 0.0);
+}
+
+/* ____________________________________________________________ */
+/* the profile */
+
+static void print_carried(int part)
+{
+    int i;
+
+    for (i = 0; i < old_count; i++) {
+        const struct object *object = &old[i];
+        printf("%d %" PRId64 " %" PRId64 " %" PRId64 " Type%d ", part,
+               object->stack, object->size, object->interval, object->type);
+        if (object->its_class != 0)
+            printf("class%d\n", object->its_class);
+        else
+            printf("-\n");
+    }
+}
+
+static int create(const char *path, int part)
+{
+    char name[4200];
+    int fd;
+
+    snprintf(name, sizeof name, "%s.%d", path, part);
+    fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0666);
+    CHECK(fd >= 0);
+    return fd;
+}
+
+static void rotate(struct file_sink *file, const char *path, int part)
+{
+    char settings[100], trailer[CODE_NAMES_TRAILER];
+    struct profile_log_next next;
+    int i;
+
+    /* later ones would stand in the next part alone */
+    for (i = 0; i < old_count; i++)
+        name_class(old[i].its_class);
+    memset(&next, 0, sizeof next);
+    snprintf(settings, sizeof settings, SETTINGS ";part=%d", part);
+    CHECK(file_sink_open(file, create(path, part)) == 0);
+    next.sink = &file->sink;
+    next.settings = settings;
+    recorder_lock();
+    next.head = code_names_head(&next.head_size);
+    CHECK(profile_log_begin_next(&next, recorder_now()) == 0);
+    code_names_trailer(trailer);
+    next.trailer = trailer;
+    next.trailer_size = sizeof trailer;
+    recorder_rotate(&next);
+    code_names_begin_next();
+    recorder_unlock();
+    CHECK(next.ended == 0);
+    type_names_begin_next();
+    CHECK(recorder_begin_facts(collections));
+    followed_carry();
+    recorder_end_facts();
+    print_carried(part);
+}
+
+static void make_types(void)
+{
+    char text[TYPES * 32];
+    size_t used = 0;
+    int i;
+
+    for (i = 0; i < TYPES; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 "member%d Type%d\n", i, i);
+    type_names_set(text, used);
+}
+
+int main(int arguments, char **argument)
+{
+    static struct file_sink files[PARTS + 1];
+    unsigned char bytes[4096];
+    size_t size;
+    int part, i, j;
+
+    CHECK(arguments == 5);
+    seed = (unsigned int)atoi(argument[4]);
+    make_types();
+    type_names_begin();
+    followed_clear(0);
+    CHECK(file_sink_open(&files[1], create(argument[1], 1)) == 0);
+    recorder_open(&files[1].sink, totals);
+    code_names_begin();
+    size = from_hex(argument[2], bytes, sizeof bytes);
+    recorder_lock();
+    profile_log_bytes(bytes, size);
+    code_names_keep_head(bytes, size);
+    recorder_unlock();
+    CHECK(recorder_start(SETTINGS ";clock=1") == 0);
+    for (part = 1; part <= PARTS; part++) {
+        if (part > 1)
+            rotate(&files[part], argument[1], part);
+        for (i = 1; i <= COLLECTIONS; i++) {
+            for (j = any(YOUNG); j > 0; j--)
+                sample();
+            collect();
+            check_alive();
+            if (i % 4 == 0)
+                mark();
+            check_alive();
+        }
+    }
+    check_forgotten();
+    recorder_stop();
+    size = from_hex(argument[3], bytes, sizeof bytes);
+    recorder_lock();
+    profile_log_bytes(bytes, size);
+    recorder_unlock();
+    CHECK(recorder_close() == 0);
+    CHECK(followed_memory() > 0);
+    followed_clear(0);
+    code_names_end();
+    type_names_set("", 0);
+    type_names_begin();
+    return 0;
+}
