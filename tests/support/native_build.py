@@ -26,7 +26,7 @@ def all_c() -> bytes:
     """A hash of whatever one of them may be made of."""
     found = hashlib.sha256(subprocess.run(
         ["gcc", "-v"], check=True, stderr=subprocess.PIPE).stderr)
-    for path in sorted((*NATIVE.rglob("*.[ch]"), *ALLOCATION.glob("*.[ch]"),
+    for path in sorted((*NATIVE.rglob("*.[ch]"), *ALLOCATION.rglob("*.[ch]"),
                         *(HERE / "native").iterdir())):
         found.update(b"%s %d\n" % (path.name.encode(), path.stat().st_size))
         found.update(path.read_bytes())
