@@ -1,5 +1,5 @@
 # make run      install what is missing, sample a program, show the result
-# make check    linters, types, fast tests: some minutes
+# make check    linters, types, fast tests: a minute
 # make test     install what is missing, run all tests: 15 minutes
 # make guest    build the guest interpreter with the patched RPython; with the
 #               JIT: guest-jit
