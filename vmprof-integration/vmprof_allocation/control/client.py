@@ -101,7 +101,7 @@ class Prepared:
                 name, _, value = word.partition("=")
                 if name == VARIABLE:
                     return number_of(value)
-        return int(SIGNAL)
+        return SIGNAL
 
     def runs_this(self) -> bool:
         """The same interpreter as this process."""

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 #: of the environment: prepare this process, and all that get it from there
 VARIABLE = "VMPROF_CONTROL"
 #: by default: nothing happens to a process that does not know it, and hardly any does
-SIGNAL = _signal.SIGURG
+SIGNAL: int = getattr(_signal, "SIGURG", 0)      # 0: another system has none
+_NEVER_CAUGHT = 9, 19       # SIGKILL and SIGSTOP
 _DEFAULT_WORDS = ("", "1", "yes", "on", "true")
 
 
@@ -27,14 +28,14 @@ def number_of(word: str) -> int:
     AllocationSamplingError."""
     name = word.strip().upper()
     if name.lower() in _DEFAULT_WORDS:
-        return int(SIGNAL)
+        return SIGNAL
     if name.isdigit() and name.isascii():
         number: Any = int(name)
     else:
         number = getattr(_signal, name if name.startswith("SIG") else "SIG" + name,
                          None)
     if (not isinstance(number, int) or not 0 < number < _signal.NSIG
-            or number in (_signal.SIGKILL, _signal.SIGSTOP)):
+            or number in _NEVER_CAUGHT):
         raise AllocationSamplingError(
             "the signal %r is not known, or can't be caught; write for example USR2"
             % word)
@@ -49,6 +50,8 @@ def prepare(word: str = "") -> None:
     main thread, which alone may have handlers.
     """
     number = number_of(word)
+    if not number:
+        raise AllocationSamplingError("this system has no signal that could be used")
     present = _signal.getsignal(number)
     if present is _called:
         return
