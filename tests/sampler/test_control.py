@@ -1,7 +1,6 @@
-"""ctl and top: programs that were prepared for them."""
+"""ctl: programs that were prepared for it."""
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -13,77 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PYPY, PyPy, Run
-from running import Running, running
-from truth import SIGMAS, sigmas
-from vmprof_allocation.control import meeting
+from conftest import PYPY, PyPy
+from controlled import (
+    BUSY,
+    WAITS,
+    check_estimate,
+    done,
+    prepared,
+    profile,
+    refused,
+    sockets,
+    status,
+)
+from running import running
+from vmprof_allocation.control import client, meeting
 from vmprof_allocation.control.prepared import SIGNAL, number_of
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_convert import readers
-from vmprof_convert.model import Profile
-
-BUSY = """
-    import select, sys
-    print("ready")
-    def allocate():
-        return [bytes(i) for i in range(100)]
-    while not select.select([sys.stdin], [], [], 0)[0]:
-        for i in range(100):
-            allocate()
-    print("ended")
-"""
-WAITS = """
-    import sys
-    print("ready")
-    sys.stdin.readline()
-    print("ended")
-"""
-
-
-@contextmanager
-def prepared(pypy: PyPy, source: str, word: str = "1") -> Iterator[Running]:
-    pypy.environment["VMPROF_CONTROL"] = word
-    with running(pypy, source, interpreter=PYPY) as program:
-        del pypy.environment["VMPROF_CONTROL"]
-        yield program
-
-
-def ctl(pypy: PyPy, program: Running | int, *arguments: str) -> Run:
-    pid = program if isinstance(program, int) else program.pid
-    return pypy.command("-m", "vmprof_allocation", "ctl", str(pid), *arguments)
-
-
-def done(pypy: PyPy, program: Running | int, *arguments: str) -> str:
-    """It must end well."""
-    run = ctl(pypy, program, *arguments)
-    assert run.code == 0, run.err
-    return run.out
-
-
-def refused(pypy: PyPy, program: Running | int, *arguments: str) -> str:
-    run = ctl(pypy, program, *arguments)
-    assert (run.code, run.out) == (2, "")
-    assert run.err.count("\n") == 1, run.err
-    return run.err
-
-
-def status(pypy: PyPy, program: Running | int) -> dict[str, object]:
-    found: dict[str, object] = json.loads(done(pypy, program, "status", "--json"))
-    return found
-
-
-def profile(pypy: PyPy, name: str) -> Profile:
-    return readers.read(pypy.folder / name)
-
-
-def check_estimate(found: Profile) -> None:
-    assert len(found.samples) > 100
-    assert abs(sigmas(found)) < SIGMAS
-
-
-def sockets() -> list[str]:
-    folder = meeting.folder(os.geteuid())
-    return os.listdir(folder) if os.path.exists(folder) else []
 
 
 def test_a_prepared_process_has_a_handler_and_nothing_else(pypy: PyPy) -> None:
@@ -334,7 +278,7 @@ def test_the_usual_signal(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["USR3", "SIGKILL", "stop", "0", "65", "-1", "1.5",
-                                  "_DFL", "\u0661\u0662"])
+                                  "_DFL", "\u0661\u0662", "SEGV", "CHLD", "TERM"])
 def test_no_signal(word: str) -> None:
     with pytest.raises(AllocationSamplingError, match="signal"):
         number_of(word)
@@ -343,6 +287,16 @@ def test_no_signal(word: str) -> None:
 def test_a_variable_that_makes_no_sense_changes_nothing(pypy: PyPy) -> None:
     run = pypy.run("print('ran')", VMPROF_CONTROL="nonsense")
     assert (run.code, run.out, run.err) == (0, "ran\n", "")
+
+
+def test_a_real_time_signal() -> None:
+    assert number_of("RTMAX") == number_of("SIGRTMAX") == signal.SIGRTMAX
+
+
+def test_a_variable_that_makes_no_sense_is_said(pypy: PyPy) -> None:
+    with prepared(pypy, WAITS, "USR3") as program:
+        assert "'USR3' is not known" in refused(pypy, program, "status")
+        assert program.end() == "ended\n"
 
 
 def test_a_program_that_is_not_prepared(pypy: PyPy) -> None:
@@ -393,6 +347,74 @@ def test_a_program_that_is_stopped(pypy: PyPy) -> None:
         # nobody waits for it any more
         assert status(pypy, program)["is_on"] is False
         assert program.end() == "ended\n"
+
+
+def test_a_program_that_blocks_the_signal(pypy: PyPy) -> None:
+    with prepared(pypy, """
+        import signal, sys
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
+        print("ready")
+        sys.stdin.readline()
+        print("ended")
+    """) as program:
+        line = refused(pypy, program, "--timeout", "1", "status")
+        assert "its main thread blocks signal 23" in line
+        assert program.end() == "ended\n"
+
+
+def test_a_program_that_ends_meanwhile(pypy: PyPy) -> None:
+    """It is not waited for as long as the timeout says."""
+    with prepared(pypy, """
+        import signal, sys
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
+        print("ready")
+        while not signal.sigpending():
+            pass
+    """) as program:
+        line = refused(pypy, program, "--timeout", "600", "status")
+        assert "has ended" in line
+
+
+def test_a_path_with_a_tab_and_a_newline(pypy: PyPy) -> None:
+    with prepared(pypy, WAITS) as program:
+        out = done(pypy, program, "start", "-o", "a\tb\nc.vmprof")
+        assert "a\\tb\\nc.vmprof" in out
+        done(pypy, program, "stop")
+        assert program.end() == "ended\n"
+    assert profile(pypy, "a\tb\nc.vmprof").end_time is not None
+
+
+def test_what_a_program_answers_is_no_order_to_the_terminal() -> None:
+    assert client._printable("a\x1b]0;b\x07\n\xe9\udcff") == (
+        "a\\x1b]0;b\\x07\\n\xe9\udcff")
+
+
+def test_a_link_in_place_of_the_socket_is_not_followed(pypy: PyPy) -> None:
+    victim = pypy.folder / "victim"
+    victim.write_text("text")
+    before = victim.stat()
+    with prepared(pypy, WAITS) as program:
+        meeting.make_folder(os.geteuid())
+        os.symlink(victim, meeting.socket_of(program.pid, os.geteuid()))
+        assert status(pypy, program)["is_on"] is False
+        program.end()
+    assert victim.stat() == before
+    assert not os.path.lexists(meeting.socket_of(program.pid, os.geteuid()))
+
+
+def test_who_begins_to_listen_is_not_taken_for_dead(pypy: PyPy) -> None:
+    """It has the folder's lock as long as its socket does not listen."""
+    with prepared(pypy, WAITS) as program:
+        meeting.make_folder(os.geteuid())
+        path = meeting.socket_of(program.pid, os.geteuid())
+        with client._locked(os.path.dirname(path), 0), socket.socket(
+                socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+            other.bind(path)
+            assert "can't listen" in refused(
+                pypy, program, "--timeout", "0.5", "status")
+            assert os.path.exists(path)
+        assert status(pypy, program)["is_on"] is False
+        program.end()
 
 
 def test_a_signal_that_nobody_waits_for(pypy: PyPy) -> None:
@@ -478,59 +500,3 @@ def test_a_link_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     os.symlink(tmp_path / "elsewhere", meeting.folder(os.geteuid()))
     with pytest.raises(PermissionError):
         meeting.make_folder(os.geteuid())
-
-
-def top(pypy: PyPy, program: Running, *arguments: str) -> Run:
-    return pypy.command("-m", "vmprof_allocation", "top", str(program.pid), *arguments)
-
-
-def test_top_shows_who_allocates(stock_pypy: PyPy) -> None:
-    with prepared(stock_pypy, BUSY) as program:
-        run = top(stock_pypy, program, "-d", "0.5", "--pictures", "3",
-                  "--allocation-sampling", "16k", "--by", "function")
-        assert run.code == 0, run.err
-        assert run.out.count("process %d, the last 0.5 seconds" % program.pid) == 3
-        assert run.out.count(" allocate ") == 3, run.out
-        assert status(stock_pypy, program)["is_on"] is False
-        assert program.threads() == 1
-        assert program.end() == "ended\n"
-
-
-def test_sampling_ends_with_a_top_that_is_killed(stock_pypy: PyPy) -> None:
-    with prepared(stock_pypy, BUSY) as program:
-        process = subprocess.Popen(
-            [PYPY, "-m", "vmprof_allocation", "top", str(program.pid), "-d", "0.2"],
-            cwd=stock_pypy.folder, env=stock_pypy.environment, text=True,
-            stdout=subprocess.PIPE)
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("process %d" % program.pid)
-        assert status(stock_pypy, program)["is_on"] is True
-        process.kill()
-        process.communicate()
-        while status(stock_pypy, program)["is_on"]:
-            time.sleep(0.01)
-        assert program.end() == "ended\n"
-
-
-def test_top_of_a_program_that_ends(stock_pypy: PyPy) -> None:
-    with prepared(stock_pypy, BUSY) as program:
-        process = subprocess.Popen(
-            [PYPY, "-m", "vmprof_allocation", "top", str(program.pid), "-d", "0.2"],
-            cwd=stock_pypy.folder, env=stock_pypy.environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("process %d" % program.pid)
-        assert program.end() == "ended\n"
-        _, err = process.communicate()
-        assert process.returncode == 2
-        assert "process %d has ended" % program.pid in err
-
-
-def test_top_of_what_is_sampled_already(stock_pypy: PyPy) -> None:
-    with prepared(stock_pypy, WAITS) as program:
-        done(stock_pypy, program, "start", "-o", "a.vmprof")
-        run = top(stock_pypy, program)
-        assert (run.code, run.out) == (2, "")
-        assert "already on" in run.err
-        assert status(stock_pypy, program)["is_on"] is True
-        program.end()

@@ -67,15 +67,24 @@ def write(text: str, out: TextIO) -> int:
     try:
         print(text, end="", file=out, flush=True)
     except BrokenPipeError:
-        # who read it has seen enough: end as if Python did not catch this
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGPIPE)
+        nobody_listens()
     except OSError as e:
-        print("vmprof_allocation: can't write the report: %s" % e.strerror,
-              file=sys.stderr)
-        # what could not be written would be tried again at the end
-        os._exit(2)
+        not_written(e)
     return 0
+
+
+def nobody_listens() -> NoReturn:
+    """Who read it has seen enough: end as if Python did not catch this."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
+    os._exit(EXIT_BAD_OUTPUT)       # it is blocked
+
+
+def not_written(error: OSError) -> NoReturn:
+    print("vmprof_allocation: can't write to standard output: %s" % error.strerror,
+          file=sys.stderr)
+    # what could not be written would be tried again at the end
+    os._exit(EXIT_BAD_OUTPUT)
 
 
 def with_little_memory() -> None:
@@ -105,6 +114,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 EXIT_INTERRUPTED = 130
+EXIT_BAD_OUTPUT = 2
 
 
 def main() -> int:
@@ -119,6 +129,10 @@ def main() -> int:
             return _of_others(sys.argv[1])(sys.argv[2:])
         except KeyboardInterrupt:
             return EXIT_INTERRUPTED     # before it had begun
+        except BrokenPipeError:
+            nobody_listens()
+        except OSError as e:
+            not_written(e)
     parser = _Parser(prog="python -m vmprof_allocation")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(

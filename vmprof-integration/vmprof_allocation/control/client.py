@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import time
@@ -13,6 +14,8 @@ from vmprof_allocation.errors import AllocationSamplingError
 
 #: until the program's main thread has come to it; and then until it is done
 DEFAULT_TIMEOUT = 10.0
+#: between two looks at whether it is still there
+_LOOK_SECONDS = 0.1
 _HOW = ("start it with %s=1 in its environment, or with python -m vmprof --control, "
         "or attach to it" % VARIABLE)
 
@@ -27,7 +30,8 @@ class Connection:
     def ask(self, *request: str) -> list[str]:
         """As Prepared.ask()."""
         try:
-            self._peer.send("\t".join(request).encode("utf-8", "surrogateescape"))
+            self._peer.send(meeting.BETWEEN.join(request).encode(
+                "utf-8", "surrogateescape"))
             answer = self._peer.recv(meeting.MAX_MESSAGE).decode(
                 "utf-8", "surrogateescape")
         except TimeoutError:
@@ -36,9 +40,11 @@ class Connection:
             ) from None
         except OSError:
             answer = ""
-        kind, *rest = answer.split("\t")
+        # what comes from there may be anything
+        kind, *rest = map(_printable, answer.split(meeting.BETWEEN))
         if kind == meeting.REFUSED:
-            raise AllocationSamplingError("process %d: %s" % (self._pid, rest[0]))
+            raise AllocationSamplingError("process %d: %s" % (
+                self._pid, " ".join(rest)))
         if kind != meeting.DONE:
             raise AllocationSamplingError(
                 "process %d has ended, or has become another program" % self._pid)
@@ -70,7 +76,6 @@ class Prepared:
         self._signal = number_of(word) if word else self._find_signal()
         if not int(status["SigCgt"], 16) >> self._signal - 1 & 1:
             raise self._fail("is not prepared", _HOW)
-        self._is_stopped = status["State"][:1] in "Tt"
 
     def _fail(self, why: str, what_to_do: str) -> AllocationSamplingError:
         return AllocationSamplingError(
@@ -95,7 +100,7 @@ class Prepared:
 
     def _find_signal(self) -> int:
         """As far as it is in the environment that it began with."""
-        with contextlib.suppress(OSError, AllocationSamplingError), open(
+        with contextlib.suppress(OSError), open(
                 "/proc/%d/environ" % self.pid, "rb") as file:
             for word in os.fsdecode(file.read()).split("\0"):
                 name, _, value = word.partition("=")
@@ -117,80 +122,122 @@ class Prepared:
     @contextlib.contextmanager
     def connected(self) -> Iterator[Connection]:
         """Raises AllocationSamplingError."""
-        with socket.socket(socket.AF_UNIX,
-                           socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as listener:
-            path = self._listen(listener)
-            try:
-                peer = self._called(listener)
-            finally:
-                _remove(path)
-        with peer:
+        deadline = time.monotonic() + self._timeout
+        with contextlib.ExitStack() as stack:
+            with socket.socket(
+                    socket.AF_UNIX,
+                    socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as listener:
+                path = meeting.socket_of(self.pid, self.uid)
+                try:
+                    identity = self._listen(listener, path, deadline)
+                except OSError as e:
+                    raise AllocationSamplingError(
+                        "can't listen for process %d at %r: %s" % (
+                            self.pid, path, e.strerror or e)) from None
+                try:
+                    peer = stack.enter_context(self._called(listener, deadline))
+                finally:
+                    self._remove(path, identity, deadline)
             yield Connection(self.pid, peer)
 
-    def _listen(self, listener: socket.socket) -> str:
-        path = meeting.socket_of(self.pid, self.uid)
-        try:
-            meeting.make_folder(self.uid)
-            old = os.umask(0o177)
+    def _listen(self, listener: socket.socket, path: str,
+                deadline: float) -> tuple[int, int]:
+        """Returns which file it is.  Raises OSError."""
+        meeting.make_folder(self.uid)
+        with _locked(os.path.dirname(path), deadline):
+            if os.path.lexists(path):
+                self._check_dead(path)
+                os.unlink(path)
+            # root's is another user's to connect to; nobody else looks into the folder
+            before = os.umask(0o177 if self.uid == os.geteuid() else 0o111)
             try:
-                _bind(listener, path)
+                listener.bind(path)
             finally:
-                os.umask(old)
-            if self.uid != os.geteuid():
-                os.chown(path, self.uid, self.gid)
+                os.umask(before)
             listener.listen(1)
-        except BlockingIOError:
-            raise AllocationSamplingError(
-                "another command is just asking process %d; try again" % self.pid
-            ) from None
-        except OSError as e:
-            raise AllocationSamplingError(
-                "can't listen for process %d at %r: %s" % (
-                    self.pid, path, e.strerror or e)) from None
-        return path
+            return _file(path)
 
-    def _called(self, listener: socket.socket) -> socket.socket:
-        """Its side of the connection."""
-        deadline = time.monotonic() + self._timeout
-        try:
-            os.kill(self.pid, self._signal)
-        except OSError:
-            raise self._fail("has ended", "it can't be asked") from None
-        while True:
-            listener.settimeout(max(deadline - time.monotonic(), 0.001))
-            try:
-                peer, _ = listener.accept()
-            except OSError:
-                raise self._fail("does not answer", (
-                    "it is stopped: kill -CONT %d" % self.pid if self._is_stopped
-                    else "its main thread runs no Python code (it may wait in C), or "
-                    "what it caught is not our signal")) from None
-            pid, uid, _ = meeting.CREDENTIALS.unpack(peer.getsockopt(
-                socket.SOL_SOCKET, meeting.SO_PEERCRED, meeting.CREDENTIALS.size))
-            if pid == self.pid and uid == self.uid:
-                peer.settimeout(self._timeout)
-                return peer
-            peer.close()        # it is nobody that we know
-
-
-def _bind(listener: socket.socket, path: str) -> None:
-    try:
-        listener.bind(path)
-    except OSError:
+    def _check_dead(self, path: str) -> None:
+        """Raise AllocationSamplingError unless that is of a command that was killed."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
             probe.setblocking(False)
             try:
                 probe.connect(path)
             except ConnectionRefusedError:
-                pass            # of a command that was killed
+                return
             except OSError:
-                raise BlockingIOError from None
-            else:
-                raise BlockingIOError from None
-        os.unlink(path)
-        listener.bind(path)
+                pass
+        raise AllocationSamplingError(
+            "another command is just asking process %d; try again" % self.pid)
+
+    def _remove(self, path: str, identity: tuple[int, int], deadline: float) -> None:
+        with contextlib.suppress(OSError, AllocationSamplingError), _locked(
+                os.path.dirname(path), deadline + 1):
+            if _file(path) == identity:
+                os.unlink(path)
+
+    def _called(self, listener: socket.socket, deadline: float) -> socket.socket:
+        """Its side of the connection."""
+        try:
+            os.kill(self.pid, self._signal)
+        except OSError:
+            raise self._has_ended() from None
+        while True:
+            listener.settimeout(_LOOK_SECONDS)
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                if self._status()["State"][:1] in "ZX":
+                    raise self._has_ended() from None
+                if time.monotonic() > deadline:
+                    raise self._fail("does not answer", self._why_not()) from None
+                continue
+            pid, uid, _ = meeting.CREDENTIALS.unpack(peer.getsockopt(
+                socket.SOL_SOCKET, meeting.SO_PEERCRED, meeting.CREDENTIALS.size))
+            if pid == self.pid and uid == self.uid:
+                peer.settimeout(max(self._timeout, 1.0))
+                return peer
+            peer.close()        # it is nobody that we know
+
+    def _has_ended(self) -> AllocationSamplingError:
+        return self._fail("has ended", "it can't be asked")
+
+    def _why_not(self) -> str:
+        status = self._status()
+        if status["State"][:1] in "Tt":
+            return "it is stopped: kill -CONT %d" % self.pid
+        if int(status["SigBlk"], 16) >> self._signal - 1 & 1:
+            return ("its main thread blocks signal %d: name another one with %s"
+                    % (self._signal, VARIABLE))
+        return ("its main thread runs no Python code (it may wait in C, or in "
+                "sigwait), what it caught is not our signal, it has no descriptors "
+                "left, or it can't import vmprof_allocation any more")
 
 
-def _remove(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)
+@contextlib.contextmanager
+def _locked(folder: str, deadline: float) -> Iterator[None]:
+    """Commands look for sockets, and make and remove them, one at a time."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _file(path: str) -> tuple[int, int]:
+    status = os.lstat(path)
+    return status.st_dev, status.st_ino
+
+
+def _printable(text: str) -> str:
+    """For a terminal, which would take some characters as orders."""
+    return "".join(c if c.isprintable() or 0xdc80 <= ord(c) <= 0xdcff
+                   else ascii(c)[1:-1] for c in text)

@@ -96,6 +96,7 @@ def main(arguments: list[str]) -> int:
     args = _parser().parse_args(arguments)
     try:
         _DO[args.command](target(args), args)
+        sys.stdout.flush()
     except AllocationSamplingError as e:
         print("vmprof_allocation: %s" % e, file=sys.stderr)
         return 2

@@ -7,17 +7,19 @@ import struct
 
 # nothing that is not needed: see engines/base.py
 
-#: of one request, and of its answer; in between are tabs
+#: of one request, and of its answer
 MAX_MESSAGE = 65536
 #: Linux's; it has no name in PyPy
 SO_PEERCRED = 17
 #: what that option holds: pid, uid, gid
 CREDENTIALS = struct.Struct("3i")
+#: between the fields of both: no path has it
+BETWEEN = "\0"
 #: first of an answer
 DONE, REFUSED = "done", "refused"
 #: what can be asked for
 STATUS, START, STOP, RATE, SNAPSHOT = "status", "start", "stop", "rate", "snapshot"
-#: as START, but it ends with the connection
+#: as START, but it ends with the connection, or if nothing is asked for so many seconds
 HOLD = "hold"
 
 _RUNTIME = "/run/user/%d"
@@ -43,12 +45,13 @@ def make_folder(uid: int) -> None:
     try:
         os.mkdir(path, 0o700)
         if uid != os.geteuid():
-            os.chown(path, uid, -1)
+            # the user may have put a link there meanwhile
+            os.lchown(path, uid, -1)
     except FileExistsError:
         pass
     if not _is_private(path, uid):
         raise PermissionError("%r is not a folder that only user %d may look into; "
-                              "remove it" % (path, uid))
+                              "remove it, or ask root to" % (path, uid))
 
 
 def is_safe(path: str, uid: int) -> bool:

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 VARIABLE = "VMPROF_CONTROL"
 #: by default: nothing happens to a process that does not know it, and hardly any does
 SIGNAL: int = getattr(_signal, "SIGURG", 0)      # 0: another system has none
-_NEVER_CAUGHT = 9, 19       # SIGKILL and SIGSTOP
+#: what a handler of ours takes nothing away from, and the real-time signals
+_FREE = "SIGURG", "SIGUSR1", "SIGUSR2"
 _DEFAULT_WORDS = ("", "1", "yes", "on", "true")
 
 
 def number_of(word: str) -> int:
-    """The signal that a user names: ``USR2``, ``SIGUSR2`` or a number.  Raises
+    """The signal that a user names: ``RTMAX``, ``SIGRTMAX`` or a number.  Raises
     AllocationSamplingError."""
     name = word.strip().upper()
     if name.lower() in _DEFAULT_WORDS:
@@ -34,11 +35,13 @@ def number_of(word: str) -> int:
     else:
         number = getattr(_signal, name if name.startswith("SIG") else "SIG" + name,
                          None)
-    if (not isinstance(number, int) or not 0 < number < _signal.NSIG
-            or number in _NEVER_CAUGHT):
+    free = [getattr(_signal, name, None) for name in _FREE]
+    lowest = getattr(_signal, "SIGRTMIN", _signal.NSIG)
+    if not isinstance(number, int) or not (
+            number in free or lowest <= number < _signal.NSIG):
         raise AllocationSamplingError(
-            "the signal %r is not known, or can't be caught; write for example USR2"
-            % word)
+            "the signal %r is not known, or has another meaning; write for example "
+            "RTMAX" % word)
     return number
 
 

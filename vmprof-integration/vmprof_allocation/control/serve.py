@@ -5,6 +5,7 @@ import _socket
 import os
 
 from vmprof_allocation.control.meeting import (
+    BETWEEN,
     CREDENTIALS,
     DONE,
     HOLD,
@@ -21,6 +22,7 @@ from vmprof_allocation.control.meeting import (
 )
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.profile_file import file_id, move_up
 from vmprof_allocation.session import Session, current
 from vmprof_allocation.settings import Limit, Settings
 
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
 
 #: for who has just sent a signal
 _SECONDS = 10.0
+#: who asks, and which file that is
+_peers: dict[Any, tuple[int, int] | None] = {}
+#: what ends with a connection
+_held: Session | None = None
 
 
 def answer() -> None:
@@ -40,35 +46,67 @@ def answer() -> None:
     path = socket_of(os.getpid(), uid)
     if not is_safe(path, uid):
         return
-    peer = _socket.socket(_socket.AF_UNIX,
-                          _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
+    found = _socket.socket(_socket.AF_UNIX,
+                           _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
+    # out of the way of the program's own descriptors
+    peer = _socket.socket(fileno=move_up(found.detach()))
+    _peers[peer] = file_id(peer.fileno())
     try:
         peer.settimeout(_SECONDS)
         peer.connect(path)
         _, user, _ = CREDENTIALS.unpack(peer.getsockopt(
             _socket.SOL_SOCKET, SO_PEERCRED, CREDENTIALS.size))
         if user in (0, uid):
-            # as long as the other side stays
-            peer.settimeout(None)
             _converse(peer)
     finally:
-        peer.close()
+        _close(peer)
+
+
+def _close(peer: Any) -> None:
+    """Unless the program has closed it, and has another file under its number."""
+    identity = _peers.pop(peer, None)
+    fd = peer.detach()
+    if fd >= 0 and file_id(fd) == identity:
+        os.close(fd)
+
+
+def _forget() -> None:
+    """In a forked child: these are the parent's."""
+    global _held
+    _held = None
+    for peer in [*_peers]:
+        _close(peer)
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def _converse(peer: Any) -> None:
-    held: Session | None = None
+    """As long as the other side stays."""
+    global _held
     pid = os.getpid()
+    held: Session | None = None
     try:
         while request := peer.recv(MAX_MESSAGE).decode("utf-8", "surrogateescape"):
-            before = current()
-            answer = _done(request.split("\t"))
-            if request.startswith(HOLD + "\t") and current() is not before:
-                held = current()
-            peer.send("\t".join(answer).encode("utf-8", "surrogateescape"))
+            words = request.split(BETWEEN)
+            if words[0] == HOLD:
+                peer.settimeout(float(words.pop(1)))
+            on = current()
+            if words[0] != STATUS and on is not None and on is _held is not held:
+                answer = [REFUSED, "top shows it; end that first"]
+            elif held is not None and on is not held:
+                answer = [REFUSED, "another command has ended the sampling"]
+            else:
+                answer = _done(words)
+            if words[0] == HOLD and answer[0] == DONE:
+                _held = held = current()
+            peer.send(BETWEEN.join(answer).encode("utf-8", "surrogateescape"))
     except OSError:
-        pass            # it is gone
+        pass            # it is gone, or stands still
     finally:
         if held is not None and pid == os.getpid():
+            if _held is held:
+                _held = None
             held.stop()
 
 

@@ -24,6 +24,8 @@ from vmprof_allocation.parsing import make_settings
 
 _DEFAULT_SECONDS = 2.0
 _MAX_SECONDS = 3600
+#: of the program, with a top that stands still
+_PATIENCE = 30
 #: of a terminal: another screen, and back; the whole of it, from its upper left corner
 _ENTER, _LEAVE, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H\x1b[2J"
 
@@ -75,16 +77,17 @@ def main(arguments: list[str]) -> int:
 
 
 def _show(prepared: Prepared, args: argparse.Namespace) -> int:
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    for number in signal.SIGTERM, signal.SIGHUP:
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     settings = make_settings(args.allocation_sampling,
                              lifetimes=not args.no_lifetimes, follow=False)
     with tempfile.TemporaryDirectory(prefix="vmprof-") as folder:
         if prepared.uid != os.geteuid():
-            os.chown(folder, prepared.uid, prepared.gid)
+            os.lchown(folder, prepared.uid, prepared.gid)
         is_screen = sys.stdout.isatty()
         # the sampling ends with the connection, however this process does
         with prepared.connected() as connection:
-            connection.ask(meeting.HOLD, *wanted(
+            connection.ask(meeting.HOLD, str(3 * args.delay + _PATIENCE), *wanted(
                 prepared, settings, _window(folder, 1)))
             try:
                 if is_screen:
@@ -108,13 +111,16 @@ def _pictures(connection: Connection, folder: str, args: argparse.Namespace,
     number = 1
     while not args.pictures or number <= args.pictures:
         time.sleep(args.delay)
-        path, = connection.ask(meeting.SNAPSHOT, _window(folder, number + 1))
-        lines = ["process %d, the last %g seconds; Ctrl-C ends this" % (
-            args.pid, args.delay), *_report(path, args).splitlines()]
+        connection.ask(meeting.SNAPSHOT, _window(folder, number + 1))
+        # and not what it answers: it may be any program
+        path = _window(folder, number)
+        size = shutil.get_terminal_size()
+        lines = [("process %d, the last %g seconds; Ctrl-C ends this" % (
+            args.pid, args.delay))[:size.columns], *_report(path, args).splitlines()]
         os.unlink(path)
         number += 1
         if is_screen:
-            del lines[shutil.get_terminal_size().lines - 1:]
+            del lines[size.lines - 1:]
             print(_CLEAR, end="")
         print("\n".join(lines), flush=True)
 

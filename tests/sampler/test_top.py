@@ -1,0 +1,165 @@
+"""top: what prepared programs allocate, live."""
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from conftest import PYPY, PyPy, Run
+from controlled import BUSY, WAITS, done, prepared, profile, refused, status
+from running import Running
+from vmprof_allocation.control import client, meeting
+from vmprof_allocation.control.command import wanted
+from vmprof_allocation.parsing import make_settings
+
+
+def top(pypy: PyPy, program: Running, *arguments: str) -> Run:
+    return pypy.command("-m", "vmprof_allocation", "top", str(program.pid), *arguments)
+
+
+def test_top_shows_who_allocates(stock_pypy: PyPy) -> None:
+    with prepared(stock_pypy, BUSY) as program:
+        run = top(stock_pypy, program, "-d", "0.5", "--pictures", "3",
+                  "--allocation-sampling", "16k", "--by", "function")
+        assert run.code == 0, run.err
+        assert run.out.count("process %d, the last 0.5 seconds" % program.pid) == 3
+        assert run.out.count(" allocate ") == 3, run.out
+        assert status(stock_pypy, program)["is_on"] is False
+        assert program.threads() == 1
+        assert program.end() == "ended\n"
+
+
+def test_sampling_ends_with_a_top_that_is_killed(stock_pypy: PyPy) -> None:
+    with prepared(stock_pypy, BUSY) as program:
+        process = subprocess.Popen(
+            [PYPY, "-m", "vmprof_allocation", "top", str(program.pid), "-d", "0.2"],
+            cwd=stock_pypy.folder, env=stock_pypy.environment, text=True,
+            stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("process %d" % program.pid)
+        assert status(stock_pypy, program)["is_on"] is True
+        process.kill()
+        process.communicate()
+        while status(stock_pypy, program)["is_on"]:
+            time.sleep(0.01)
+        assert program.end() == "ended\n"
+
+
+@contextmanager
+def topped(pypy: PyPy, program: Running,
+           *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """While top shows it."""
+    process = subprocess.Popen(
+        [PYPY, "-m", "vmprof_allocation", "top", str(program.pid), "-d", "0.2",
+         *arguments], cwd=pypy.folder, env=pypy.environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("process %d" % program.pid)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("arguments", [
+    ("snapshot", "-o", "mine.vmprof"), ("stop",), ("rate", "1k")])
+def test_what_top_shows_is_no_others(stock_pypy: PyPy,
+                                     arguments: tuple[str, ...]) -> None:
+    with prepared(stock_pypy, BUSY) as program:
+        with topped(stock_pypy, program):
+            assert "top shows it" in refused(stock_pypy, program, *arguments)
+            assert status(stock_pypy, program)["is_on"] is True
+        assert program.end() == "ended\n"
+
+
+def test_top_ends_nothing_that_it_did_not_begin(stock_pypy: PyPy) -> None:
+    """The program has ended what top began, and has begun something else."""
+    with prepared(stock_pypy, """
+        import select, sys, vmprof_allocation
+        print("ready")
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            [bytes(i) for i in range(100)]
+        sys.stdin.readline()
+        from vmprof_allocation import session
+        session.current().stop()
+        vmprof_allocation.start("own.vmprof", "16k")
+        print("begun")
+        sys.stdin.readline()
+        vmprof_allocation.stop()
+        print("ended")
+    """) as program:
+        with topped(stock_pypy, program) as process:
+            assert program.ask() == "begun"
+            assert process.wait(60) == 2
+            assert process.stderr is not None
+            assert "another command has ended" in process.stderr.read()
+        assert str(status(stock_pypy, program)["path"]) == "own.vmprof"
+        assert program.end() == "ended\n"
+    assert profile(stock_pypy, "own.vmprof").end_time is not None
+
+
+def test_a_child_that_is_forked_while_top_shows_its_parent(stock_pypy: PyPy) -> None:
+    with prepared(stock_pypy, """
+        import os, sys
+        print("ready")
+        sys.stdin.readline()
+        child = os.fork()
+        if child == 0:
+            print(*sorted(os.readlink("/proc/self/fd/" + fd).partition(":")[0]
+                          for fd in os.listdir("/proc/self/fd")
+                          if os.path.exists("/proc/self/fd/" + fd)
+                          or os.path.lexists("/proc/self/fd/" + fd)
+                          and int(fd) > 500))
+            sys.stdout.flush()
+            os._exit(0)
+        os.waitpid(child, 0)
+        sys.stdin.readline()
+        print("ended")
+    """) as program:
+        with topped(stock_pypy, program):
+            assert "socket" in " ".join(program.descriptors().values())
+            assert "socket" not in program.ask()
+        assert program.end() == "ended\n"
+
+
+def test_a_top_that_stands_still(stock_pypy: PyPy) -> None:
+    """Its patience is a request's field, in seconds."""
+    with prepared(stock_pypy, BUSY) as program:
+        target = client.Prepared(program.pid)
+        with target.connected() as connection:
+            connection.ask(meeting.HOLD, "0.5", *wanted(
+                target, make_settings("64k", follow=False),
+                str(stock_pypy.folder / "held.vmprof")))
+            assert status(stock_pypy, program)["is_on"] is True
+            while status(stock_pypy, program)["is_on"]:
+                time.sleep(0.05)
+        assert program.end() == "ended\n"
+    assert profile(stock_pypy, "held.vmprof").end_time is not None
+
+
+def test_top_of_a_program_that_ends(stock_pypy: PyPy) -> None:
+    with prepared(stock_pypy, BUSY) as program:
+        process = subprocess.Popen(
+            [PYPY, "-m", "vmprof_allocation", "top", str(program.pid), "-d", "0.2"],
+            cwd=stock_pypy.folder, env=stock_pypy.environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("process %d" % program.pid)
+        assert program.end() == "ended\n"
+        _, err = process.communicate()
+        assert process.returncode == 2
+        assert "process %d has ended" % program.pid in err
+
+
+def test_top_of_what_is_sampled_already(stock_pypy: PyPy) -> None:
+    with prepared(stock_pypy, WAITS) as program:
+        done(stock_pypy, program, "start", "-o", "a.vmprof")
+        run = top(stock_pypy, program)
+        assert (run.code, run.out) == (2, "")
+        assert "already on" in run.err
+        assert status(stock_pypy, program)["is_on"] is True
+        program.end()

@@ -1,0 +1,77 @@
+"""Programs that are prepared for ctl and top."""
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from conftest import PYPY, PyPy, Run
+from running import Running, running
+from truth import SIGMAS, sigmas
+from vmprof_allocation.control import meeting
+from vmprof_convert import readers
+from vmprof_convert.model import Profile
+
+BUSY = """
+    import select, sys
+    print("ready")
+    def allocate():
+        return [bytes(i) for i in range(100)]
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        for i in range(100):
+            allocate()
+    print("ended")
+"""
+WAITS = """
+    import sys
+    print("ready")
+    sys.stdin.readline()
+    print("ended")
+"""
+
+
+@contextmanager
+def prepared(pypy: PyPy, source: str, word: str = "1") -> Iterator[Running]:
+    pypy.environment["VMPROF_CONTROL"] = word
+    with running(pypy, source, interpreter=PYPY) as program:
+        del pypy.environment["VMPROF_CONTROL"]
+        yield program
+
+
+def ctl(pypy: PyPy, program: Running | int, *arguments: str) -> Run:
+    pid = program if isinstance(program, int) else program.pid
+    return pypy.command("-m", "vmprof_allocation", "ctl", str(pid), *arguments)
+
+
+def done(pypy: PyPy, program: Running | int, *arguments: str) -> str:
+    """It must end well."""
+    run = ctl(pypy, program, *arguments)
+    assert run.code == 0, run.err
+    return run.out
+
+
+def refused(pypy: PyPy, program: Running | int, *arguments: str) -> str:
+    run = ctl(pypy, program, *arguments)
+    assert (run.code, run.out) == (2, "")
+    assert run.err.count("\n") == 1, run.err
+    return run.err
+
+
+def status(pypy: PyPy, program: Running | int) -> dict[str, object]:
+    found: dict[str, object] = json.loads(done(pypy, program, "status", "--json"))
+    return found
+
+
+def profile(pypy: PyPy, name: str) -> Profile:
+    return readers.read(pypy.folder / name)
+
+
+def check_estimate(found: Profile) -> None:
+    assert len(found.samples) > 100
+    assert abs(sigmas(found)) < SIGMAS
+
+
+def sockets() -> list[str]:
+    folder = meeting.folder(os.geteuid())
+    return os.listdir(folder) if os.path.exists(folder) else []
