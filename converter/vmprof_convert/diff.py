@@ -35,6 +35,7 @@ from vmprof_convert.summary import (
     Summary,
     summarize,
 )
+from vmprof_convert.type_names import INTERNAL, TypeNames
 
 #: no row has changed in so many of the comparisons of runs that are alike
 CONFIDENCE = 0.95
@@ -95,6 +96,8 @@ def only_own_code(sides: Sides) -> Sides | None:
     return Sides(*(own[id(profile)] for profile in sides))
 
 
+#: behind all times
+_NEVER = 2**63
 #: stack, time, thread, size, interval, memory, type, fate, collected, ended
 _Row = tuple[int, int, int, int, int, int, int, int, int, int]
 
@@ -105,6 +108,13 @@ def moment(profile: Profile, at: int) -> Profile:
         _part(profile, at, lambda row: row[1] <= at),
         collections=[collection for collection in profile.collections
                      if collection.time <= at])
+
+
+def without_interpreter(profile: Profile) -> Profile:
+    """Without what only the interpreter knows of: the JIT keeps what it compiles, and
+    compiles as long as a program runs."""
+    names = TypeNames(profile)
+    return _part(profile, _NEVER, lambda row: names.shown(row[6]).kind != INTERNAL)
 
 
 def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:

@@ -103,6 +103,18 @@ def test_small_enough(tmp_path):
         done.out, re.MULTILINE), done.out
 
 
+def test_what_the_jit_keeps_is_no_leak(project: PyPy) -> None:
+    """It goes on compiling for hundreds of calls, and keeps arrays of numbers."""
+    done = run(project, """
+import ast, inspect, textwrap
+source = inspect.getsource(textwrap)
+@pytest.mark.limit_leaks("10 kB")
+def test_keeps_nothing():
+    ast.unparse(ast.parse(source))
+""")
+    assert done.code == 0 and "1 passed" in done.out, done.out
+
+
 def test_what_leaks_is_in_the_table_of_all_tests(project: PyPy) -> None:
     done = run(project, """
 @pytest.mark.limit_leaks("10 kB")
