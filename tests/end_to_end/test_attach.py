@@ -464,7 +464,7 @@ MORE = {"Seccomp": "2", "Seccomp_filters": "2"}
 def test_what_the_process_says_of_itself(
         monkeypatch: pytest.MonkeyPatch, theirs: dict[str, str], ours: dict[str, str],
         flag: bool, words: str) -> None:
-    monkeypatch.setattr(target, "_read_status", lambda pid: {
+    monkeypatch.setattr(target, "read_status", lambda pid: {
         **STATUS, **(ours if pid == "self" else theirs)})
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(maps, "of", lambda pid: [])

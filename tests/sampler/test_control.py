@@ -21,6 +21,7 @@ from controlled import (
     prepared,
     profile,
     refused,
+    socket_of,
     sockets,
     status,
 )
@@ -394,19 +395,17 @@ def test_a_link_in_place_of_the_socket_is_not_followed(pypy: PyPy) -> None:
     victim.write_text("text")
     before = victim.stat()
     with prepared(pypy, WAITS) as program:
-        meeting.make_folder(os.geteuid())
-        os.symlink(victim, meeting.socket_of(program.pid, os.geteuid()))
+        os.symlink(victim, socket_of(program))
         assert status(pypy, program)["is_on"] is False
         program.end()
     assert victim.stat() == before
-    assert not os.path.lexists(meeting.socket_of(program.pid, os.geteuid()))
+    assert not os.path.lexists(socket_of(program))
 
 
 def test_who_begins_to_listen_is_not_taken_for_dead(pypy: PyPy) -> None:
     """It has the folder's lock as long as its socket does not listen."""
     with prepared(pypy, WAITS) as program:
-        meeting.make_folder(os.geteuid())
-        path = meeting.socket_of(program.pid, os.geteuid())
+        path = socket_of(program)
         with client._locked(os.path.dirname(path), 0), socket.socket(
                 socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
             other.bind(path)
@@ -454,8 +453,7 @@ def test_it_is_on_already(pypy: PyPy) -> None:
 
 def test_the_socket_of_a_killed_command_is_replaced(pypy: PyPy) -> None:
     with prepared(pypy, WAITS) as program:
-        meeting.make_folder(os.geteuid())
-        path = meeting.socket_of(program.pid, os.geteuid())
+        path = socket_of(program)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as old:
             old.bind(path)
         assert status(pypy, program)["is_on"] is False
@@ -465,8 +463,7 @@ def test_the_socket_of_a_killed_command_is_replaced(pypy: PyPy) -> None:
 
 def test_two_commands_at_once(pypy: PyPy) -> None:
     with prepared(pypy, WAITS) as program:
-        meeting.make_folder(os.geteuid())
-        path = meeting.socket_of(program.pid, os.geteuid())
+        path = socket_of(program)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
             other.bind(path)
             other.listen(1)

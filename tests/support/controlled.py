@@ -72,6 +72,12 @@ def check_estimate(found: Profile) -> None:
     assert abs(sigmas(found)) < SIGMAS
 
 
+def socket_of(program: Running) -> str:
+    """Where it would connect to; the folder is there."""
+    meeting.make_folder(os.geteuid())
+    return meeting.socket_of(program.pid, os.geteuid())
+
+
 def sockets() -> list[str]:
     folder = meeting.folder(os.geteuid())
     return os.listdir(folder) if os.path.exists(folder) else []

@@ -4,7 +4,6 @@
 """
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import platform
@@ -19,6 +18,7 @@ from vmprof_allocation.errors import (
     Finding,
     UnknownBuild,
 )
+from vmprof_allocation.other_process import Parser
 
 
 def doctor(out: TextIO) -> int:
@@ -106,13 +106,6 @@ def with_little_memory() -> None:
         pass            # then it takes more
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, "vmprof_allocation: %s\n" % message)
-
-
 EXIT_INTERRUPTED = 130
 EXIT_BAD_OUTPUT = 2
 
@@ -133,7 +126,7 @@ def main() -> int:
             nobody_listens()
         except OSError as e:
             not_written(e)
-    parser = _Parser(prog="python -m vmprof_allocation")
+    parser = Parser(prog="python -m vmprof_allocation")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(
         "doctor", help="what the sampler finds in this PyPy")

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import NoReturn
 
 from vmprof_allocation import cli
 from vmprof_allocation.attach import programs
@@ -26,6 +25,12 @@ from vmprof_allocation.attach.agent import (
 from vmprof_allocation.attach.target import Target, check_here, refusal
 from vmprof_allocation.attach.tracer import AGENT, Tracer
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.other_process import (
+    Parser,
+    add_sampling,
+    check_file,
+    check_seconds,
+)
 from vmprof_allocation.parsing import check_output, make_settings
 from vmprof_allocation.settings import Limit, Settings
 
@@ -39,16 +44,10 @@ _HELD_SECONDS = 1.0
 _LOOK_SECONDS = 0.02
 #: before it is said what is waited for
 _PATIENCE = 1.0
-_MAX_SECONDS = 10**7
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, "vmprof_allocation: %s\n" % message)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="python -m vmprof_allocation attach",
         description="Sample a program of PyPy that runs already, and report what it "
         "allocates. Run this with the program's own pypy3. Children are not followed.")
@@ -56,11 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-d", "--duration", type=float, default=10.0, metavar="SECONDS",
         help="for so long, or until Ctrl-C (default: 10)")
-    parser.add_argument(
-        "--allocation-sampling", default="auto", metavar="BYTES",
-        help="as of python -m vmprof (default: auto)")
-    parser.add_argument("--no-lifetimes", action="store_true",
-                        help="do not find out what becomes of the sampled objects")
+    add_sampling(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE",
         help="keep the profile; the program writes it, as its own user")
@@ -78,10 +73,7 @@ def main(arguments: list[str]) -> int:
     args = _parser().parse_args(arguments)
     try:
         for name in "duration", "timeout":
-            if not 0 < getattr(args, name) <= _MAX_SECONDS:
-                raise AllocationSamplingError(
-                    "the %s %r is no number of seconds; write for example 10"
-                    % (name, getattr(args, name)))
+            check_seconds(name, getattr(args, name))
         settings = make_settings(args.allocation_sampling,
                                  lifetimes=not args.no_lifetimes, follow=False)
         check_here()
@@ -101,7 +93,7 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
             output = os.path.join(folder, "attached.vmprof")
         else:
             output = os.path.abspath(check_output(args.output))
-            _check_file(output)
+            check_file(output)
         target = Target(args.pid, args.despite_seccomp)
         if target.uid != os.geteuid():
             os.chown(folder, target.uid, target.gid)
@@ -109,13 +101,6 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
         if ended:
             _say(ended)
         return _report(output, is_partial=bool(ended))
-
-
-def _check_file(output: str) -> None:
-    """The program would wait for a pipe's reader."""
-    if os.path.exists(output) and not os.path.isfile(output):
-        raise AllocationSamplingError(
-            "can't write the profile to %r: it is no file" % output)
 
 
 def attach(target: Target, folder: str, settings: Settings, output: str,

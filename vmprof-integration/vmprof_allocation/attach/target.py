@@ -13,6 +13,7 @@ import sys
 from vmprof_allocation.attach import gil, maps
 from vmprof_allocation.attach.maps import Mapping
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.other_process import read_status
 
 #: functions of libc that native/attach calls
 _FUNCTIONS = "pthread_create", "dlopen", "dlsym", "__errno_location"
@@ -56,7 +57,7 @@ class Target:
         if self.pid == os.getpid():
             raise self._fail("is this command's own", "name another one")
         try:
-            status = _read_status(self.pid)
+            status = read_status(self.pid)
         except OSError:
             raise self._fail("does not exist", "ps lists those that do") from None
         state = status["State"][:1]
@@ -85,7 +86,7 @@ class Target:
     def _check_seccomp(self, status: dict[str, str], despite_seccomp: bool) -> None:
         """Filters that this process has, too, let such system calls pass: it runs
         PyPy, and makes threads."""
-        mode, ours = status.get("Seccomp", "0"), _read_status("self")
+        mode, ours = status.get("Seccomp", "0"), read_status("self")
         filters, ours_filters = (int(s.get("Seccomp_filters", "0"))
                                  for s in (status, ours))
         if mode == "1" or (mode == "2" and not despite_seccomp and (
@@ -199,12 +200,6 @@ class Target:
             number = "running"
         # who waits has nothing else to do
         return 2 if number in _ENDING else 1 if number == "running" else 0
-
-
-def _read_status(pid: int | str) -> dict[str, str]:
-    with open("/proc/%s/status" % pid, encoding="utf-8", errors="replace") as file:
-        return {name: value.strip() for name, _, value in (
-            line.partition(":") for line in file)}
 
 
 def refusal(pid: int, number: int | None) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from vmprof_allocation.control import meeting
 from vmprof_allocation.control.prepared import SIGNAL, VARIABLE, number_of
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.other_process import read_status
 
 #: until the program's main thread has come to it; and then until it is done
 DEFAULT_TIMEOUT = 10.0
@@ -83,10 +84,7 @@ class Prepared:
 
     def _status(self) -> dict[str, str]:
         try:
-            with open("/proc/%d/status" % self.pid, encoding="utf-8",
-                      errors="replace") as file:
-                return {key: value.strip() for key, _, value in (
-                    line.partition(":") for line in file)}
+            return read_status(self.pid)
         except OSError:
             raise self._fail("does not exist", "ps lists those that do") from None
 

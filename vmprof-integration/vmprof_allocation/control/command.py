@@ -5,23 +5,20 @@ import argparse
 import json
 import os
 import sys
-from typing import Any, NoReturn
+from typing import Any
 
 from vmprof_allocation import cli
 from vmprof_allocation.control import meeting
 from vmprof_allocation.control.client import DEFAULT_TIMEOUT, Prepared
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.other_process import (
+    Parser,
+    add_sampling,
+    check_file,
+    check_seconds,
+)
 from vmprof_allocation.parsing import check_output, make_interval, make_settings
 from vmprof_allocation.settings import Limit, Settings
-
-_MAX_SECONDS = 10**7
-
-
-class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, "vmprof_allocation: %s\n" % message)
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
@@ -37,22 +34,11 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 def target(args: argparse.Namespace) -> Prepared:
     """Raises AllocationSamplingError."""
-    if not 0 < args.timeout <= _MAX_SECONDS:
-        raise AllocationSamplingError(
-            "the timeout %r is no number of seconds; write for example 10"
-            % args.timeout)
+    check_seconds("timeout", args.timeout)
     if not 0 < args.pid < 2**31:
         raise AllocationSamplingError(
             "%d is no process's number; ps lists those that there are" % args.pid)
     return Prepared(args.pid, args.timeout, args.signal)
-
-
-def add_sampling(parser: Any) -> None:
-    parser.add_argument(
-        "--allocation-sampling", default="auto", metavar="BYTES",
-        help="as of python -m vmprof (default: auto)")
-    parser.add_argument("--no-lifetimes", action="store_true",
-                        help="do not find out what becomes of the sampled objects")
 
 
 def wanted(prepared: Prepared, settings: Settings, output: str) -> list[str]:
@@ -128,16 +114,9 @@ def _start(prepared: Prepared, args: argparse.Namespace) -> None:
                              follow=not args.no_follow)
     output = os.path.abspath(check_output(
         "vmprof-%d.vmprof" % prepared.pid if args.output is None else args.output))
-    _check_file(output)
+    check_file(output)
     path, = prepared.ask(meeting.START, *wanted(prepared, settings, output))
     print("process %d is sampled, into %s" % (prepared.pid, path))
-
-
-def _check_file(output: str) -> None:
-    """The program would wait for a pipe's reader."""
-    if os.path.exists(output) and not os.path.isfile(output):
-        raise AllocationSamplingError(
-            "can't write the profile to %r: it is no file" % output)
 
 
 def _stop(prepared: Prepared, args: argparse.Namespace) -> None:
@@ -154,7 +133,7 @@ def _rate(prepared: Prepared, args: argparse.Namespace) -> None:
 
 def _snapshot(prepared: Prepared, args: argparse.Namespace) -> None:
     output = os.path.abspath(check_output(args.output))
-    _check_file(output)
+    check_file(output)
     path, = prepared.ask(meeting.SNAPSHOT, output)
     print("%s is whole; process %d goes on in %s" % (path, prepared.pid, output))
 

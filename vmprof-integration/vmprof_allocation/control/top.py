@@ -13,13 +13,12 @@ import time
 from vmprof_allocation.control import meeting
 from vmprof_allocation.control.client import Connection, Prepared
 from vmprof_allocation.control.command import (
-    Parser,
-    add_sampling,
     add_target,
     target,
     wanted,
 )
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.other_process import Parser, add_sampling
 from vmprof_allocation.parsing import make_settings
 
 _DEFAULT_SECONDS = 2.0

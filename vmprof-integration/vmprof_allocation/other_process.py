@@ -1,0 +1,48 @@
+"""What the commands about other processes have in common."""
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any, NoReturn
+
+from vmprof_allocation.errors import AllocationSamplingError
+
+_MAX_SECONDS = 10**7
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, "vmprof_allocation: %s\n" % message)
+
+
+def add_sampling(parser: Any) -> None:
+    """What is asked for of the sampling."""
+    parser.add_argument(
+        "--allocation-sampling", default="auto", metavar="BYTES",
+        help="as of python -m vmprof (default: auto)")
+    parser.add_argument("--no-lifetimes", action="store_true",
+                        help="do not find out what becomes of the sampled objects")
+
+
+def check_seconds(name: str, seconds: float) -> None:
+    """Raise AllocationSamplingError."""
+    if not 0 < seconds <= _MAX_SECONDS:
+        raise AllocationSamplingError(
+            "the %s %r is no number of seconds; write for example 10"
+            % (name, seconds))
+
+
+def check_file(output: str) -> None:
+    """Raise AllocationSamplingError: the program would wait for a pipe's reader."""
+    if os.path.exists(output) and not os.path.isfile(output):
+        raise AllocationSamplingError(
+            "can't write the profile to %r: it is no file" % output)
+
+
+def read_status(pid: int | str) -> dict[str, str]:
+    """/proc/PID/status.  Raises OSError."""
+    with open("/proc/%s/status" % pid, encoding="utf-8", errors="replace") as file:
+        return {name: value.strip() for name, _, value in (
+            line.partition(":") for line in file)}
