@@ -20,6 +20,7 @@ import warnings
 from typing import NamedTuple
 
 from vmprof_convert.model import Function, Profile
+from vmprof_convert.stack_tree import Stacks, Tree
 
 #: bytes of a file that are read: larger ones weren't written by hand
 MAX_SOURCE = 2**22
@@ -114,41 +115,57 @@ def _read(path: str) -> _Source:
 
 
 def missing(profile: Profile) -> Missing:
-    callers = _compiled_only(profile)
+    if isinstance(profile.stacks, Stacks) and not any(
+            frame.kind == "jit" for frame in profile.stacks.frames):
+        return Missing(set(), [])       # without a tree, which takes memory
+    tree = profile.stacks.tree()
+    callers = _compiled_only(tree)
     if not callers:
         return Missing(set(), [])
     sources = _Sources(profile)
+    parents, frames = tree.parents, tree.frames
     edges: set[_Edge] = set()
     between: dict[int, None] = {}
-    for stack in profile.stacks:
-        for i, frame in enumerate(stack):
-            candidates = callers.get(frame.address)
-            j = i - 1
-            while candidates and j > 0 and sources.delegates(stack[j].address):
-                j -= 1
-                if (stack[j].address in candidates
-                        and sources.is_resumable(frame.address)):
-                    edges.add((stack[j].address, frame.address))
-                    between.update((f.address, None) for f in stack[j + 1:i])
+    for node in range(1, len(parents)):
+        address = frames[node].address
+        candidates = callers.get(address)
+        if not candidates:
+            continue
+        # from here outwards, as long as all delegate
+        passed = []
+        outer = parents[node]
+        while outer > 0 and parents[outer] and sources.delegates(
+                frames[outer].address):
+            passed.append(frames[outer].address)
+            outer = parents[outer]
+            if (frames[outer].address in candidates
+                    and sources.is_resumable(address)):
+                edges.add((frames[outer].address, address))
+                between.update((inner, None) for inner in reversed(passed))
     if not edges:
         return Missing(set(), [])
+    lacks = bytearray(len(parents))
+    for node in range(1, len(parents)):
+        outer = parents[node]
+        lacks[node] = lacks[outer] or (
+            frames[outer].address, frames[node].address) in edges
     return Missing(
-        {number for number, stack in enumerate(profile.stacks)
-         if any((a.address, b.address) in edges
-                for a, b in zip(stack, stack[1:]))},
+        {number for number, node in enumerate(tree.nodes) if lacks[node]},
         [profile.function(address) for address in between])
 
 
-def _compiled_only(profile: Profile) -> dict[int, set[int]]:
+def _compiled_only(tree: Tree) -> dict[int, set[int]]:
     """The addresses of the functions that call another one in compiled code
     only, by its address."""
     compiled: set[_Edge] = set()
     interpreted: set[_Edge] = set()
-    for stack in profile.stacks:
-        for caller, callee in zip(stack, stack[1:]):
+    frames = tree.frames
+    for callee, outer in zip(frames, tree.parents):
+        if outer > 0:
+            caller = frames[outer]
             (compiled if caller.kind == callee.kind == "jit" else interpreted
              ).add((caller.address, callee.address))
     result: dict[int, set[int]] = {}
-    for outer, inner in compiled - interpreted:
-        result.setdefault(inner, set()).add(outer)
+    for caller_, callee_ in compiled - interpreted:
+        result.setdefault(callee_, set()).add(caller_)
     return result

@@ -10,6 +10,12 @@ class ProfileError(Exception):
     line."""
 
 
+class NotThere(ProfileError):
+    """What was asked for is in another process's profile, or is misspelt."""
+
+    short = "nothing that was asked for is there"
+
+
 class FileError(Exception):
     """Likewise, and the message begins with the file."""
 

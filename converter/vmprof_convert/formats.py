@@ -59,8 +59,6 @@ def _firefox(profile: Profile, out: BinaryIO, options: argparse.Namespace,
         not_held.append(
             "not in there: %d sampled objects of earlier parts of the profile; the "
             "report has them, and so has who opens all parts" % carried)
-    if profile.label_keys:
-        not_held.append("not in there: labels; --label chooses by them")
     return not_held
 
 

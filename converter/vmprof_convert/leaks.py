@@ -53,8 +53,9 @@ from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Z, weight_bytes
-from vmprof_convert.model import ALIVE, FREED, LOST, UNTOLD, Frame, Function, Profile
+from vmprof_convert.model import ALIVE, FREED, LOST, Columns, Function, Profile, Row
 from vmprof_convert.program import IMPORT, UNCAUGHT, Program
+from vmprof_convert.stack_tree import Frame
 from vmprof_convert.type_names import (
     CLASS,
     INTERNAL,
@@ -90,8 +91,8 @@ class OldObjects:
         self.begin({})
 
     def begin(self, settings: dict[str, str]) -> None:
-        self.stack = array.array("q")
-        self.type = array.array("q")
+        self.stack = array.array("i")
+        self.type = array.array("i")
         self.size = array.array("q")
         self.interval = array.array("q")
         self.collected = array.array("q")
@@ -101,24 +102,21 @@ class OldObjects:
         #: those that were lost sight of
         self.lost = 0
 
-    def add(self, stack: int, time: int, thread: int, size: int,
-            interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
-            collected: int = -1, ended: int = -1) -> None:
-        if fate == LOST:
-            self.lost += 1
-        if fate not in (ALIVE, FREED):
-            return
-        self.stack.append(stack)
-        self.type.append(type_)
-        self.size.append(size)
-        self.interval.append(interval)
-        self.collected.append(collected)
-        self.freed.append(ended)
-        self.thread.append(thread)
+    def extend(self, rows: Columns) -> None:
+        self.lost += rows.fate.count(LOST)
+        old = rows.chosen([fate in (ALIVE, FREED) for fate in rows.fate])
+        self.stack.extend(old.stack)
+        self.type.extend(old.type)
+        self.size.extend(old.size)
+        self.interval.extend(old.interval)
+        self.collected.extend(old.collected)
+        self.freed.extend(old.ended)
+        self.thread.extend(old.thread)
 
     def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
               collected: int, ended: int) -> None:
-        self.add(stack, 0, 0, size, interval, 0, type_, fate, collected, ended)
+        self.extend(Columns(*((value,) for value in Row(
+            0, 0, stack, size, interval, 0, type_, fate, collected, ended))))
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
         pass

@@ -8,15 +8,17 @@ import array
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, overload
+from typing import NamedTuple, Protocol
+
+from vmprof_convert.stack_tree import StackTable
 
 #: of unknown kinds, so many are named
 MAX_KINDS = 10
 #: rows go into their columns so many at a time
 _TOGETHER = 1024
-#: what is read of the whole process: resident memory, processor time, page
-#: faults without and with reading
-RESIDENT, PROCESSOR = "resident", "processor"
+#: what is read of the whole process: resident memory, what of it is no other
+#: process's, processor time, page faults without and with reading
+RESIDENT, PRIVATE, PROCESSOR = "resident", "private", "processor"
 MINOR_FAULTS, MAJOR_FAULTS = "minor-faults", "major-faults"
 #: what a function can be
 PYTHON, NATIVE = "python", "native"
@@ -41,15 +43,12 @@ def _column() -> array.array[int]:
     return array.array("q")
 
 
-class Frame(NamedTuple):
-    """One frame of a stack."""
+def _index_column() -> array.array[int]:
+    return array.array("i")
 
-    #: address: identifies the function, see Profile.function()
-    address: int
-    #: "interpreted", "jit" or "native"; or LABEL, in no profile
-    kind: str
-    #: executed line; 0: not known
-    line: int
+
+def _small_column() -> array.array[int]:
+    return array.array("b")
 
 
 class Function(NamedTuple):
@@ -78,6 +77,44 @@ class Type(NamedTuple):
     number: int = -1
 
 
+class Columns(NamedTuple):
+    """Rows of Samples, which says what they are; all of one length."""
+
+    time: Sequence[int]
+    thread: Sequence[int]
+    stack: Sequence[int]
+    size: Sequence[int]
+    interval: Sequence[int]
+    memory: Sequence[int]
+    type: Sequence[int]
+    fate: Sequence[int]
+    collected: Sequence[int]
+    ended: Sequence[int]
+
+    def chosen(self, which: Sequence[int]) -> Columns:
+        """Those of which it is true."""
+        # (compress() takes three times as long in PyPy)
+        rows = [row for row, is_chosen in enumerate(which) if is_chosen]
+        if len(rows) == len(which):
+            return self
+        return Columns(*[[column[row] for row in rows] for column in self])
+
+
+class Row(NamedTuple):
+    """One of them."""
+
+    time: int
+    thread: int
+    stack: int
+    size: int
+    interval: int
+    memory: int
+    type: int = -1
+    fate: int = UNTOLD
+    collected: int = -1
+    ended: int = -1
+
+
 class Rows(Protocol):
     """What becomes of the samples while a profile is read."""
 
@@ -85,11 +122,9 @@ class Rows(Protocol):
         """What was added before doesn't count; `settings` is filled before
         the first sample of ours."""
 
-    def add(self, stack: int, time: int, thread: int, size: int,
-            interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
-            collected: int = -1, ended: int = -1) -> None:
-        """A sample; the columns of Samples.  Where facts are recorded, it
-        comes when they have: not in the order of the file."""
+    def extend(self, rows: Columns) -> None:
+        """Some samples.  Where facts are recorded, they come when these have: not
+        in the order of the file."""
 
     def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
               collected: int, ended: int) -> None:
@@ -127,7 +162,7 @@ class Samples:
     #: kernel's number of the thread; 0: not known
     thread: array.array[int] = dataclasses.field(default_factory=_column)
     #: index in Profile.stacks; -1: lost
-    stack: array.array[int] = dataclasses.field(default_factory=_column)
+    stack: array.array[int] = dataclasses.field(default_factory=_index_column)
     #: bytes; 0: a time sample
     size: array.array[int] = dataclasses.field(default_factory=_column)
     #: mean interval in bytes at that moment; 0: a time sample
@@ -135,9 +170,9 @@ class Samples:
     #: resident memory in KiB; 0: not known
     memory: array.array[int] = dataclasses.field(default_factory=_column)
     #: index in Profile.types; -1: not known
-    type: array.array[int] = dataclasses.field(default_factory=_column)
+    type: array.array[int] = dataclasses.field(default_factory=_index_column)
     #: UNTOLD to UNKNOWN
-    fate: array.array[int] = dataclasses.field(default_factory=_column)
+    fate: array.array[int] = dataclasses.field(default_factory=_small_column)
     #: time of the first minor collection after its birth; -1: not known
     collected: array.array[int] = dataclasses.field(default_factory=_column)
     #: when it was FREED, or LOST; -1: it was not, or not known
@@ -154,14 +189,28 @@ class Samples:
     def __len__(self) -> int:
         return len(self.stack) + len(self._waiting)
 
-    def _columns(self) -> list[array.array[int]]:
-        return [getattr(self, field.name) for field in dataclasses.fields(self)]
+    def columns(self) -> list[array.array[int]]:
+        """As in Columns."""
+        return [getattr(self, name) for name in Row._fields]
 
     def begin(self, settings: dict[str, str]) -> None:
         self._waiting.clear()
         self.carried.clear()
-        for column in self._columns():
+        for column in self.columns():
             del column[:]
+
+    def extend(self, rows: Columns) -> None:
+        """What of them are arrays may be this table's from now on."""
+        self._settle()
+        is_first = not len(self.stack)
+        for name, values in zip(rows._fields, rows):
+            column: array.array[int] = getattr(self, name)
+            if is_first and isinstance(values, array.array) and (
+                    values.typecode == column.typecode):
+                # all of a large profile, perhaps: not twice
+                setattr(self, name, values)
+            else:
+                column.extend(values)
 
     def add(self, stack: int, time: int, thread: int, size: int,
             interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
@@ -175,7 +224,7 @@ class Samples:
             self._settle()
 
     def _settle(self) -> None:
-        for column, values in zip(self._columns(), zip(*self._waiting)):
+        for column, values in zip(self.columns(), zip(*self._waiting)):
             column.extend(values)
         self._waiting.clear()
 
@@ -204,6 +253,18 @@ class Samples:
                 self.type[key - 1] = type_
                 self.fate[key - 1] = LOST if survived else DIED
         del self._objects[:]
+
+    def insert(self, late: Sequence[tuple[int, Row]]) -> None:
+        """Rows that came late, each with the number of the row that it comes before;
+        by this number."""
+        places = [place for place, _ in late]
+        for name, values in zip(Row._fields, zip(*(row for _, row in late))):
+            old = getattr(self, name)
+            new = old[:places[0]]
+            for value, start, end in zip(values, places, [*places[1:], len(old)]):
+                new.append(value)
+                new.extend(old[start:end])
+            setattr(self, name, new)
 
 
 class Moment(NamedTuple):
@@ -241,153 +302,12 @@ class Mark(NamedTuple):
 class Figure(NamedTuple):
     """A reading of the whole process."""
 
-    #: RESIDENT to MAJOR_FAULTS
+    #: one of RESIDENT to MAJOR_FAULTS
     kind: str
     #: nanoseconds since the start
     time: int
     #: bytes, nanoseconds, or how many
     value: int
-
-
-class Stacks(Sequence[tuple[Frame, ...]]):
-    """Distinct stacks.  Most share their outer frames with others: a stack is
-    a node of a tree, and its frames are made when they are asked for."""
-
-    def __init__(self) -> None:
-        # of each node; number 0 is the empty stack
-        self._parent = array.array("i", [-1])
-        self._frame = array.array("i", [-1])
-        # open addressing, linear probing; a dict would take six times as much
-        self._table = array.array("i", bytes(4 * 2**10))
-        #: each one once
-        self.frames: list[Frame] = []
-        self._frame_numbers: dict[tuple[int, str, int], int] = {}
-        # of each stack
-        self._nodes = array.array("i")
-        #: node * 2 + whether it filled its record: stack
-        self._numbers: dict[int, int] = {}
-        #: how often each stack was sampled that filled its record: outer
-        #: frames may be missing
-        self.full: dict[int, int] = {}
-        #: of each stack, which set of labels its samples have; 0: none
-        self.labels = array.array("i")
-        self._labelled: dict[tuple[int, int], int] = {}
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    @overload
-    def __getitem__(self, index: int) -> tuple[Frame, ...]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[tuple[Frame, ...]]: ...
-
-    def __getitem__(self, index: int | slice) -> (
-            tuple[Frame, ...] | list[tuple[Frame, ...]]):
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        node = self._nodes[index]
-        frames = []
-        while node:
-            frames.append(self.frames[self._frame[node]])
-            node = self._parent[node]
-        frames.reverse()
-        return tuple(frames)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def number(self, node: int, is_full: bool) -> int:
-        """The number of the stack that ends with `node`; `is_full`: there was
-        no room for more frames."""
-        key = node << 1 | is_full
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._nodes)
-            self._nodes.append(node)
-            self.labels.append(0)
-            if is_full:
-                self.full[number] = 0
-        return number
-
-    def labelled(self, stack: int, labels: int) -> int:
-        """The same stack, as another one: its samples have labels."""
-        number = self._labelled.get((stack, labels))
-        if number is None:
-            number = self._labelled[stack, labels] = len(self._nodes)
-            self._nodes.append(self._nodes[stack])
-            self.labels.append(labels)
-            if stack in self.full:
-                self.full[number] = 0
-        return number
-
-    def child(self, node: int, address: int, kind: str, line: int = 0) -> int:
-        """The node of one frame more, inside of `node`'s."""
-        key = address, kind, line
-        number = self._frame_numbers.get(key)
-        if number is None:
-            number = self._frame_numbers[key] = len(self.frames)
-            self.frames.append(Frame(address, kind, line))
-        place = self._place(node, number)
-        child = self._table[place]
-        if not child:
-            child = self._table[place] = len(self._parent)
-            self._parent.append(node)
-            self._frame.append(number)
-            if 3 * child > 2 * len(self._table):
-                self._grow()
-        return child
-
-    def _place(self, node: int, frame: int) -> int:
-        """Where in the table this child of `node` is, or has to be."""
-        table, parents, frames = self._table, self._parent, self._frame
-        mask = len(table) - 1
-        place = node * 0x9e3779b1 + frame * 0x85ebca77
-        place = (place ^ place >> 15) & mask
-        while child := table[place]:
-            if parents[child] == node and frames[child] == frame:
-                break
-            place = place + 1 & mask
-        return place
-
-    def _grow(self) -> None:
-        self._table = array.array("i", bytes(8 * len(self._table)))
-        for child in range(1, len(self._parent)):
-            place = self._place(self._parent[child], self._frame[child])
-            self._table[place] = child
-
-    def last(self, node: int) -> tuple[int, Frame]:
-        """The frame that `node`, not 0, ends with, and the node without it."""
-        return self._parent[node], self.frames[self._frame[node]]
-
-    def cut(self) -> dict[int, int]:
-        """The stacks that have lost their outermost frames, and how often each
-        was sampled.
-
-        A stack that fills its record may just fit.  Then it begins where
-        others do that had room left, with a function that nobody calls.
-        """
-        if not self.full:
-            return {}
-        called, entries = set(), set()
-        for node in range(1, len(self._parent)):
-            if self._parent[node]:
-                called.add(self.frames[self._frame[node]].address)
-        for stack, node in enumerate(self._nodes):
-            if node and stack not in self.full:
-                entries.add(self._entry(node))
-        entries -= called
-        return {stack: count for stack, count in self.full.items()
-                if self._entry(self._nodes[stack]) not in entries}
-
-    def _entry(self, node: int) -> int | None:
-        """The address of the outermost function."""
-        outermost = node
-        while node:
-            node, outermost = self._parent[node], node
-        return self.frames[self._frame[outermost]].address if outermost else None
 
 
 class Process(NamedTuple):
@@ -402,7 +322,6 @@ class Process(NamedTuple):
     #: its threads' numbers in the whole, and the kernel's: two processes' may be
     #: the same, one after the other
     threads: dict[int, int]
-
 
 
 @dataclasses.dataclass
@@ -423,8 +342,7 @@ class Profile:
     unknown: dict[str, int]
     #: of the frames, by their addresses
     functions: dict[int, Function]
-    #: distinct stacks, outermost frame first
-    stacks: Sequence[tuple[Frame, ...]]
+    stacks: StackTable
     #: empty if they went elsewhere: see read_into()
     samples: Samples
     moments: list[Moment]

@@ -2,10 +2,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import overload
 
-from vmprof_convert.model import Frame, Profile
+from vmprof_convert.model import Profile
 from vmprof_convert.origins import IMPORTING, NOWHERE, PROGRAM, Origins
 from vmprof_convert.program import (
     IMPORT,
@@ -15,9 +13,10 @@ from vmprof_convert.program import (
     Program,
     shows_an_exception,
 )
+from vmprof_convert.stack_tree import Frame, StackTable
 
 
-class OwnStacks(Sequence[tuple[Frame, ...]]):
+class OwnStacks(StackTable):
     """Each stack of a profile with the frames of the program's own functions, and
     nothing else but a label at its end: what is imported counts for the import,
     wherever it stands."""
@@ -32,19 +31,10 @@ class OwnStacks(Sequence[tuple[Frame, ...]]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, index: int) -> tuple[Frame, ...]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[tuple[Frame, ...]]: ...
-
-    def __getitem__(self, index: int | slice) -> (
-            tuple[Frame, ...] | list[tuple[Frame, ...]]):
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+    def stack(self, number: int) -> tuple[Frame, ...]:
         own: list[Frame] = []
         is_import = False
-        stack = self._program.stack(range(self._count)[index])
+        stack = self._program.stack(number)
         if shows_an_exception(self._program.function(stack[0])):
             own.append(LABEL_FRAMES[UNCAUGHT])
             # no import of the program's

@@ -11,13 +11,12 @@ import dataclasses
 import fnmatch
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple, TypeVar, overload
+from typing import NamedTuple, TypeVar
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import (
     Collection,
     Figure,
-    Frame,
     Function,
     Mark,
     Moment,
@@ -26,6 +25,7 @@ from vmprof_convert.model import (
     Samples,
 )
 from vmprof_convert.printable import shortened
+from vmprof_convert.stack_tree import NO_FRAME, Frame, StackTable, Tree
 from vmprof_convert.thread_names import names, process_name
 
 #: so many processes are named
@@ -66,10 +66,10 @@ class Whole(NamedTuple):
     types: list[int]
 
 
-class MergedStacks(Sequence[tuple[Frame, ...]]):
+class MergedStacks(StackTable):
     """The stacks of all, one process after the other."""
 
-    def __init__(self, parts: Sequence[Sequence[tuple[Frame, ...]]],
+    def __init__(self, parts: Sequence[StackTable],
                  starts: list[int], are_alike: bool) -> None:
         """`are_alike`: an address means the same in all."""
         self._parts = parts
@@ -80,22 +80,26 @@ class MergedStacks(Sequence[tuple[Frame, ...]]):
     def __len__(self) -> int:
         return self._starts[-1] + len(self._parts[-1])
 
-    @overload
-    def __getitem__(self, index: int) -> tuple[Frame, ...]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[tuple[Frame, ...]]: ...
-
-    def __getitem__(self, index: int | slice) -> (
-            tuple[Frame, ...] | list[tuple[Frame, ...]]):
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        index = range(len(self))[index]
-        number = bisect.bisect_right(self._starts, index) - 1
-        frames = self._parts[number][index - self._starts[number]]
-        if self._are_alike or not number:
+    def stack(self, number: int) -> tuple[Frame, ...]:
+        part = bisect.bisect_right(self._starts, number) - 1
+        frames = self._parts[part][number - self._starts[part]]
+        if self._are_alike or not part:
             return frames
-        return tuple([self._frame(number, frame) for frame in frames])
+        return tuple([self._frame(part, frame) for frame in frames])
+
+    def tree(self) -> Tree:
+        parents, nodes = array.array("q", [-1]), array.array("q")
+        frames = [NO_FRAME]
+        for number, part in enumerate(self._parts):
+            tree = part.tree()
+            begin = len(parents) - 1
+            # the empty stack is one for all
+            parents.extend([parent + begin if parent else 0
+                            for parent in tree.parents[1:]])
+            nodes.extend([node + begin if node else 0 for node in tree.nodes])
+            frames += tree.frames[1:] if self._are_alike or not number else [
+                self._frame(number, frame) for frame in tree.frames[1:]]
+        return Tree(parents, frames, nodes)
 
     def _frame(self, number: int, frame: Frame) -> Frame:
         key = number, frame

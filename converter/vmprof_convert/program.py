@@ -4,13 +4,22 @@ All outputs ask here, so that they agree.
 """
 from __future__ import annotations
 
-from vmprof_convert.model import LABEL, Frame, Function, Profile
+import array
+from itertools import islice
+
+from vmprof_convert.model import LABEL, Function, Profile
+from vmprof_convert.stack_tree import Frame, Stacks, Tree
 
 #: files that stand between PyPy's start-up code and the program; the first one
 #: in profiles with blocks of version 2
 _RUNNERS = ("<vmprof-allocation>", "/vmprof/__main__.py", "/runpy.py",
             "<frozen runpy>")
 _OURS = "/vmprof_allocation/"
+#: of a process that ran already: what begins and ends the sampling there, as functions
+#: of C have it run; and what that calls itself
+_ATTACHED = "/vmprof_allocation/attach/inside.py"
+_RUN_STRING = ("<string>", "<module>")
+_CALLED_THERE = (_ATTACHED, "<vmprof-allocation>", "<frozen importlib._bootstrap>")
 #: PyPy's own, "<builtin>/...": it starts and ends a run; and the functions that
 #: run what is the program's
 _START_UP = ("/app_main.py", "/app_atexit.py")
@@ -43,6 +52,8 @@ _LABELS = (START, COMPILED, EMPTY, LOST, IMPORT, OUTSIDE, UNCAUGHT)
 #: a frame for each, whose address is its index
 LABEL_FRAMES = {label: Frame(i, LABEL, 0) for i, label in enumerate(_LABELS)}
 
+_RUNS, _STARTS, _STRING = -1, -2, -3
+
 
 class Program:
     """The stacks of a profile as the user sees them."""
@@ -51,6 +62,8 @@ class Program:
         self._profile = profile
         #: address: whether its function is of those that ran the program
         self._known: dict[int, bool] = {}
+        self._was_attached = any(function.file.endswith(_ATTACHED)
+                                 for function in profile.functions.values())
 
     def stack(self, number: int) -> tuple[Frame, ...]:
         """The frames of the stack of this number (-1: lost), outermost first,
@@ -63,9 +76,47 @@ class Program:
             return frames
         if stack:
             return LABEL_FRAMES[START],
+        return LABEL_FRAMES[self._of_nothing],
+
+    def tree(self) -> Tree:
+        """All that stack() returns but the lost one, as a tree."""
+        whole = self._profile.stacks.tree()
+        result = Stacks()
+        labels: dict[Function, int] = {}
+
+        def label(of: Function) -> int:
+            frame = LABEL_FRAMES[of]
+            return labels.setdefault(of, result.child(0, *frame))
+
+        # of each node its own in the result; _RUNS: only what ran the program is
+        # there; _STARTS: nothing is shown, whatever it calls; _STRING: it depends on
+        # what it calls
+        places = array.array("i", [_RUNS])
+        for parent, frame in zip(islice(whole.parents, 1, None),
+                                 islice(whole.frames, 1, None)):
+            place = places[parent]
+            if place == _STRING:
+                place = (_STARTS if self._is_called_there(frame) else result.child(
+                    0, *whole.frames[parent]))
+            elif parent == 0 and self._may_be_ours(frame):
+                place = _STRING
+            elif place == _RUNS and frame.kind == LABEL:
+                place = 0
+            elif place == _RUNS and not self._is_outside(frame):
+                place = (_STARTS if self._is_start(whole.path(len(places)))
+                         else 0)
+            places.append(place if place < 0 else result.child(place, *frame))
+        for node in whole.nodes:
+            place = places[node]
+            if place < 0:
+                place = label(START if node else self._of_nothing)
+            result.append(place)
+        return result.tree()
+
+    @property
+    def _of_nothing(self) -> Function:
         # PyPy's vmprof takes no sample of a stack without frames
-        return LABEL_FRAMES[COMPILED if self._profile.interpreter == "pypy"
-                            else EMPTY],
+        return COMPILED if self._profile.interpreter == "pypy" else EMPTY
 
     def function(self, frame: Frame) -> Function:
         """Of a frame of stack()."""
@@ -80,16 +131,36 @@ class Program:
     def frames(self, stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
         """`stack` without the frames of PyPy's start-up, and of the command
         that ran the program; perhaps nothing."""
+        if self._is_attached(stack):
+            return ()
         for i, frame in enumerate(stack):
             if frame.kind == LABEL:
                 return stack[i:]
-            outside = self._known.get(frame.address)
-            if outside is None:
-                outside = _is_outside(self._profile.function(frame.address))
-                self._known[frame.address] = outside
-            if not outside:
+            if not self._is_outside(frame):
                 return () if self._is_start(stack[:i + 1]) else stack[i:]
         return ()
+
+    def _is_attached(self, stack: tuple[Frame, ...]) -> bool:
+        """Whether it is of a thread that is ours, with all that is called there."""
+        return (bool(stack) and self._may_be_ours(stack[0])
+                and all(map(self._is_called_there, stack[1:2])))
+
+    def _may_be_ours(self, outermost: Frame) -> bool:
+        if not self._was_attached or outermost.kind == LABEL:
+            return False
+        function = self._profile.function(outermost.address)
+        return (function.file, function.name) == _RUN_STRING
+
+    def _is_called_there(self, frame: Frame) -> bool:
+        return frame.kind != LABEL and self._profile.function(
+            frame.address).file.endswith(_CALLED_THERE)
+
+    def _is_outside(self, frame: Frame) -> bool:
+        found = self._known.get(frame.address)
+        if found is None:
+            found = self._known[frame.address] = _is_outside(
+                self._profile.function(frame.address))
+        return found
 
     def _is_start(self, frames: tuple[Frame, ...]) -> bool:
         """Whether the last of `frames` was called by PyPy's start-up itself:

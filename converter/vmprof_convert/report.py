@@ -273,7 +273,7 @@ _OF_LEAKS = ("--limit", "--group-storage", "--leaks", "--json", "--focus")
 def _make_leaks(files: Sequence[File], options: argparse.Namespace,
                 on: Terminal | None) -> str:
     from vmprof_convert import leaks, processes
-    from vmprof_convert.errors import ProfileError
+    from vmprof_convert.errors import NotThere, ProfileError
     from vmprof_convert.writers import leaks as writer
     from vmprof_convert.writers import leaks_json
 
@@ -289,24 +289,30 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
     read = [_read_old(file, options.salvage) for file in files]
     chosen = processes.chosen([part for part, _ in read], asked.processes)
     read = [(part, objects) for part, objects in read if part in chosen]
-    able, found, parts, why = [], [], [], ""
+    able, found, parts, absent = [], [], [], []
+    why, blamed = "", 0
     for part, objects in read:
-        process = _process(part, objects, asked)
         alone: Leaks | str
         try:
+            process = _process(part, objects, asked)
             alone = leaks.find([process], group_storage=options.group_storage)
             able.append(process)
             found.append(alone)
+        except NotThere as error:
+            absent.append(error)
+            if len(absent) == len(read):
+                raise
+            alone = error.short
         except ProfileError as error:
             if len(read) == 1:
                 raise
-            why = str(error)
+            why, blamed = str(error), part.profile.pid
             # its advice is for who has no other process to look at
             alone = error.short if isinstance(error, leaks.TooFewCollections) else why
         parts.append(writer.Part(part.name, part.profile, alone))
     if not able:
         raise ProfileError("of none of its %d processes this can be told; of process "
-                           "%d: %s" % (len(parts), parts[-1].profile.pid, why))
+                           "%d: %s" % (len(parts), blamed, why))
     together = leaks.find(able, group_storage=options.group_storage) if (
         len(able) > 1) else found[0]
     text = io.StringIO()

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import weight_bytes
-from vmprof_convert.model import DIED, MAJOR_FAULTS, RESIDENT, Figure, Profile
+from vmprof_convert.model import DIED, MAJOR_FAULTS, PRIVATE, RESIDENT, Figure, Profile
 from vmprof_convert.units import format_bytes, format_number
 
 
@@ -85,6 +85,13 @@ def of_process(profile: Profile) -> list[str]:
     line = ("resident memory: %s at the start, at most %s (at %.2f s), %s at the "
             "end" % (format_bytes(memory[0].value), format_bytes(peak.value),
                      peak.time / 1e9, format_bytes(memory[-1].value)))
+    alone = readings(profile, PRIVATE)
+    if alone:
+        most = max(alone, key=lambda figure: figure.value)
+        line += ("; of it, no other process's (USS): at most %s (at %.2f s), %s when "
+                 "last read (at %.2f s)" % (
+                     format_bytes(most.value), most.time / 1e9,
+                     format_bytes(alone[-1].value), alone[-1].time / 1e9))
     faults = readings(profile, MAJOR_FAULTS)
     count = faults[-1].value - faults[0].value if faults else 0
     if count > 0:

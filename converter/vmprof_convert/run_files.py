@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 STANDARD = "-"
 
 #: app.vmprof, and a child's: app.4711.vmprof; of another one with that number:
-#: app.4711-2.vmprof
-_CHILD = re.compile(r"\.\d+(?:-\d+)?", re.ASCII)
+#: app.4711-2.vmprof; and later parts of it: app.4711.w2.vmprof
+_CHILD = re.compile(r"\.\d+(?:-\d+)?(?:\.w\d+)?", re.ASCII)
 #: and a later part of the same process's: app.w2.vmprof
 _PART = re.compile(r"\.w\d+", re.ASCII)
 
@@ -182,7 +182,7 @@ def _head(path: str) -> Head:
 
 def children_of(path: str) -> list[str]:
     """The files beside the profile of a first process that are called as those of its
-    children."""
+    children, with their parts."""
     return _called(path, _CHILD)
 
 
@@ -196,7 +196,8 @@ def _called(path: str, pattern: re.Pattern[str]) -> list[str]:
 
 def _beside(path: str, left_out: list[str], apart: str | None) -> list[str]:
     """If the profile at `path` is that of the process that began a run, the other
-    ones of the run; without parts, if `apart` is one of them."""
+    ones of the run, and if it is a child's, its later parts; without parts, if `apart`
+    is one of them."""
     if not os.path.isfile(path):
         return []
     parts = _called(path, _PART)
@@ -210,10 +211,10 @@ def _beside(path: str, left_out: list[str], apart: str | None) -> list[str]:
     except (ProfileError, OSError):
         return []           # who reads all of it says why
     run = settings.get("run", "")
-    if not run or settings.get("parent") or "part" in settings:
+    if not run or "part" in settings:
         return []
     found = []
-    for name in names:
+    for name in parts if settings.get("parent") else names:
         try:
             if readers.read_head(name).settings.get("run") == run:
                 found.append(name)

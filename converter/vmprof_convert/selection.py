@@ -9,13 +9,14 @@ import fnmatch
 from collections.abc import Callable, Set
 from typing import NamedTuple
 
-from vmprof_convert.errors import ProfileError
+from vmprof_convert.errors import NotThere, ProfileError
 from vmprof_convert.lifetimes import CARRIED, FATES, STILL_ALIVE, state
-from vmprof_convert.model import UNTOLD, Frame, Function, Profile, Rows, Samples
+from vmprof_convert.model import Columns, Function, Profile, Rows, Samples
 from vmprof_convert.origins import Origins
 from vmprof_convert.own import only_own
 from vmprof_convert.printable import shortened
 from vmprof_convert.program import Program
+from vmprof_convert.stack_tree import Frame
 from vmprof_convert.thread_names import names
 from vmprof_convert.type_names import TypeNames
 
@@ -84,6 +85,7 @@ class SelectedRows:
     def __init__(self, rows: Rows, selection: Selection) -> None:
         self._rows = rows
         self._matches = _time_filter(selection)
+        self._is_all = selection.time is None
         #: of all rows
         self.threads: set[int] = set()
 
@@ -91,13 +93,14 @@ class SelectedRows:
         self._rows.begin(settings)
         self.threads.clear()
 
-    def add(self, stack: int, time: int, thread: int, size: int,
-            interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
-            collected: int = -1, ended: int = -1) -> None:
-        self.threads.add(thread)
-        if self._matches(time):
-            self._rows.add(stack, time, thread, size, interval, memory, type_, fate,
-                           collected, ended)
+    def extend(self, rows: Columns) -> None:
+        self.threads.update(rows.thread)
+        if self._is_all:
+            self._rows.extend(rows)
+            return
+        rows = rows.chosen(list(map(self._matches, rows.time)))
+        if rows.time:
+            self._rows.extend(rows)
 
     def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
               collected: int, ended: int) -> None:
@@ -130,9 +133,9 @@ def chosen_threads(profile: Profile, selection: Selection,
         found = {number for number, name in known.items()
                  if str(number) == pattern or (name and _matches(name, pattern))}
         if not found:
-            raise ProfileError("no thread of this profile is called %s: write "
-                               "--thread with the number or the name of one%s"
-                               % (_quoted(pattern), _listed(known)))
+            raise NotThere("no thread of this profile is called %s: write "
+                           "--thread with the number or the name of one%s"
+                           % (_quoted(pattern), _listed(known)))
         chosen |= found
     return chosen
 
@@ -166,26 +169,26 @@ class Selected:
                 selection.functions or selection.files) else []
         for pattern in selection.functions:
             if not any(is_called(function, pattern, origins) for function in found):
-                raise ProfileError("no function that was sampled is called %s: "
-                                   "write --function with the name of one, or with "
-                                   "*" % _quoted(pattern))
+                raise NotThere("no function that was sampled is called %s: "
+                               "write --function with the name of one, or with "
+                               "*" % _quoted(pattern))
         for pattern in selection.files:
             if not any(is_in(function, pattern, origins) for function in found):
-                raise ProfileError("no function that was sampled is in %s: write "
-                                   "--file with a file, a folder, or *"
-                                   % _quoted(pattern))
+                raise NotThere("no function that was sampled is in %s: write "
+                               "--file with a file, a folder, or *"
+                               % _quoted(pattern))
         for pattern in selection.labels:
             if not any(_matches("%s=%s" % pair, pattern)
                        for labels in profile.labels for pair in labels.items()):
-                raise ProfileError("no sample has the label %s: write --label "
-                                   "KEY=VALUE with one that there is, or with *"
-                                   % _quoted(pattern))
+                raise NotThere("no sample has the label %s: write --label "
+                               "KEY=VALUE with one that there is, or with *"
+                               % _quoted(pattern))
         for pattern in selection.types:
             if not any(_matches(self._names.shown(number).name, pattern)
                        for number in range(-1, len(profile.types))):
-                raise ProfileError("no type in this profile is called %s: write "
-                                   "--type with the name of one, or with *"
-                                   % _quoted(pattern))
+                raise NotThere("no type in this profile is called %s: write "
+                               "--type with the name of one, or with *"
+                               % _quoted(pattern))
 
     def includes(self, stack: int, type_: int, then: str) -> bool:
         """Whether samples of this stack, type and state are among them."""

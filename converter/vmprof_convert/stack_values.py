@@ -13,10 +13,11 @@ from typing import NamedTuple
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import probability
 from vmprof_convert.lifetimes import STILL_ALIVE, state
-from vmprof_convert.model import LABEL, UNKNOWN, UNTOLD, Frame, Profile
+from vmprof_convert.model import LABEL, UNKNOWN, UNTOLD, Profile
 from vmprof_convert.origins import NOWHERE, Origins
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.program import CUT, Program
+from vmprof_convert.stack_tree import Frame
 from vmprof_convert.thread_names import names, process_name
 from vmprof_convert.units import format_number
 

@@ -10,11 +10,13 @@ from vmprof_convert.delegation import Missing, missing
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Estimate, Sum, Z, probability
 from vmprof_convert.lifetimes import CARRIED, NOT_RECORDED, STILL_ALIVE, state
-from vmprof_convert.model import LABEL, UNTOLD, Frame, Function, Profile, Stacks
+from vmprof_convert.model import ALIVE as IS_ALIVE
+from vmprof_convert.model import LABEL, UNTOLD, Columns, Function, Profile
 from vmprof_convert.origins import Origins
 from vmprof_convert.printable import shortened
 from vmprof_convert.program import Program
 from vmprof_convert.selection import Selected
+from vmprof_convert.stack_tree import Frame, Stacks
 from vmprof_convert.type_names import CLASS, INTERNAL, UNNAMED, Shown, TypeNames
 
 #: what rows can be of
@@ -179,23 +181,19 @@ class Tally:
         #: of the samples
         self.smallest_interval = self.largest_interval = 0
 
-    def add(self, stack: int, time: int, thread: int, size: int,
-            interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
-            collected: int = -1, ended: int = -1) -> None:
-        if not size:
-            if self.at is None or time <= self.at:
-                self.ticks[stack] = self.ticks.get(stack, 0) + 1
-            return
-        if self.at is None:
-            then = self._states[fate]
-        elif time > self.at:
-            return
-        else:
-            then = state(fate, collected, ended, self.at)
-        group = stack, type_, then, size, interval
-        self._groups[group] = self._groups.get(group, 0) + 1
-        if len(self._groups) == _MAX_GROUPS:
-            self._add_up()
+    def extend(self, rows: Columns) -> None:
+        fates: Iterable[int] = rows.fate
+        if self.at is not None:
+            rows = rows.chosen([time <= self.at for time in rows.time])
+            # as they were then
+            fates = map(self._fate, rows.fate, rows.collected, rows.ended)
+        # what is alike is counted in C
+        self.add_alike(collections.Counter(zip(
+            rows.stack, rows.type, fates, rows.size, rows.interval)))
+
+    def _fate(self, fate: int, collected: int, ended: int) -> int:
+        return IS_ALIVE if state(
+            fate, collected, ended, self.at) == STILL_ALIVE else fate
 
     def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
               collected: int, ended: int) -> None:
@@ -283,15 +281,14 @@ class ByThread:
         self._tally.begin(settings)
         self._parts: dict[int, Tally] = {}
 
-    def add(self, stack: int, time: int, thread: int, size: int,
-            interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
-            collected: int = -1, ended: int = -1) -> None:
-        part = self._parts.get(thread)
-        if part is None:
-            part = self._parts[thread] = Tally(self._tally.at)
-            part.begin(self._settings)
-        part.add(stack, time, thread, size, interval, memory, type_, fate,
-                 collected, ended)
+    def extend(self, rows: Columns) -> None:
+        for thread, count in collections.Counter(rows.thread).items():
+            part = self._parts.get(thread)
+            if part is None:
+                part = self._parts[thread] = Tally(self._tally.at)
+                part.begin(self._settings)
+            part.extend(rows if count == len(rows.thread) else rows.chosen(
+                list(map(thread.__eq__, rows.thread))))
 
     def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
               collected: int, ended: int) -> None:
@@ -307,24 +304,20 @@ class ByThread:
             self._tally.add_tally(self._parts[thread])
 
 
-def tally_of(profile: Profile, at: int | None) -> Tally:
+def tally_of(profile: Profile, at: int | None,
+             alike: Mapping[int, int] | None = None) -> Tally:
+    """`alike`: instead of each stack another one."""
     tally = Tally(at)
     tally.begin(profile.settings)
     samples = profile.samples
     for carried in samples.carried:
-        tally.carry(*carried)
-    if at is None:
-        # what is alike is counted in C
-        for start in range(0, len(samples), _TOGETHER):
-            part = slice(start, start + _TOGETHER)
-            tally.add_alike(collections.Counter(zip(
-                samples.stack[part], samples.type[part], samples.fate[part],
-                samples.size[part], samples.interval[part])))
-        return tally
-    for row in zip(samples.stack, samples.time, samples.thread, samples.size,
-                   samples.interval, samples.memory, samples.type, samples.fate,
-                   samples.collected, samples.ended):
-        tally.add(*row)
+        tally.carry(*(carried if alike is None
+                      else carried._replace(stack=alike[carried.stack])))
+    for start in range(0, len(samples), _TOGETHER):
+        rows = Columns(*[column[start:start + _TOGETHER]
+                         for column in samples.columns()])
+        tally.extend(rows if alike is None else rows._replace(
+            stack=list(map(alike.__getitem__, rows.stack))))
     return tally
 
 
@@ -398,11 +391,29 @@ def summarize(profile: Profile, tally: Tally | None = None,
     rows = [Row(subject, own.get(subject, nothing), figures)
             for subject, figures in total.items()]
     sort(rows, choice.sort)
+    # of what no row shows, nobody misses anything
+    known = places.functions()
     return Summary(rows, everything, tally.time_samples,
                    tally.smallest_interval != tally.largest_interval,
                    hidden, untyped, places.has_lines,
-                   gaps.functions if lacking.samples else [],
+                   [function for function in gaps.functions if function in known]
+                   if lacking.samples else [],
                    lacking.bytes(interval).value if lacking.samples else 0.0)
+
+
+def sum_up(profile: Profile) -> Summary:
+    """Of all samples together, and by type if that is known: without a look at stacks,
+    but for those that lack something."""
+    gaps = missing(profile)
+    # one stack stands for them, and the lost one for all others
+    lacking = min(gaps.stacks, default=-1)
+    tally = tally_of(profile, None, {
+        stack: lacking if stack in gaps.stacks else -1
+        for stack in range(-1, len(profile.stacks))})
+    summary = summarize(
+        profile, tally, Choice(by=(TYPE,) if profile.has_types else ()), gaps=gaps)
+    # these are shown elsewhere
+    return summary._replace(missing=gaps.functions if summary.missing_bytes else [])
 
 
 def figures_of(all_: dict[Subject, Figures], subject: Subject,
@@ -430,11 +441,17 @@ class Places:
 
     def of(self, stack: int) -> list[Subject]:
         """From the outermost frame on; at least one."""
+        if not self._by or self._by == (TYPE,):
+            return [Subject(None, 0)]
         if self._key is not None:
             value = self._profile.labels_of(stack).get(self._key)
             return [Subject(None, 0, label="[without %s]" % self._key if value is None
                             else value or "[empty]")]
         return list(map(self._subject, self._program.stack(stack)))
+
+    def functions(self) -> set[Function]:
+        """Those that some row is of, or counts in."""
+        return set(map(self._program.function, self._known))
 
     def _subject(self, frame: Frame) -> Subject:
         found = self._known.get(frame)

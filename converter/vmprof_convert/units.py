@@ -96,7 +96,7 @@ def format_estimate(low: float, number: float, high: float,
 def format_difference(low: float, number: float, high: float,
                       bytes_: bool = True) -> str:
     """With its sign, and how far `low` and `high` are from it, at most, in the same
-    unit: +36.3 \u00b14.4 MiB."""
+    unit: +36.3 \u00b14.4 MiB, -0.17k \u00b127k."""
     units = _BYTES if bytes_ else _COUNTS
     off = max(high - number, number - low)
     # rather 0.31 \u00b11.10 MiB than 317 \u00b11126 KiB
@@ -110,7 +110,7 @@ def format_difference(low: float, number: float, high: float,
         while unit not in ("", "B") and digits < 4 and not float(
                 "%.*f" % (digits, off / scale)):
             digits += 1
-        text += " \u00b1%.*f" % (digits, off / scale)
+        text += "%s \u00b1%.*f" % ("" if bytes_ else unit, digits, off / scale)
     return text + (" " + unit if unit and bytes_ else unit)
 
 

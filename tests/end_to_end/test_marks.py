@@ -1,6 +1,8 @@
 """The program names moments, and `report --leaks` compares them."""
 from __future__ import annotations
 
+import pytest
+
 from conftest import PyPy
 
 LEAK = """
@@ -41,6 +43,53 @@ def test_a_planted_leak_between_marks(stock_pypy: PyPy) -> None:
     assert first.startswith("leak: __main__.Session")
     assert "handle" in first and "app.py" in first
     assert "grows by" in second
+
+
+DJANGO = """
+    import gc, vmprof_allocation
+    from django.conf import settings
+    settings.configure(SECRET_KEY="x", ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__)
+    import django
+    from django.core.handlers.wsgi import WSGIHandler
+    from django.http import HttpResponse
+    from django.test import RequestFactory
+    from django.urls import path
+    class Visit(object):
+        def __init__(self, number):
+            self.number, self.first, self.last = number, None, None
+    visits = []
+    def shop(request, number):
+        visit = Visit(number)
+        if number % 10 == 0:
+            visits.append(visit)
+        return HttpResponse("<p>%s</p>" % request.path)
+    urlpatterns = [path("shop/<int:number>", shop)]
+    django.setup()
+    requests, handler = RequestFactory(), WSGIHandler()
+    def serve(start, end):
+        for number in range(start, end):
+            request = requests.get("/shop/%d" % number)
+            assert handler.get_response(request).status_code == 200
+    serve(0, 12000)
+    for turn in 1, 2, 3:
+        serve(12000 * turn, 12000 * (turn + 1))
+        # what has a finalizer takes more than one
+        for i in range(3): gc.collect()
+        vmprof_allocation.mark("turn %d" % turn)
+"""
+
+
+@pytest.mark.long(0.5)
+def test_a_planted_leak_of_a_django_application(stock_pypy: PyPy) -> None:
+    """A framework makes thousands of times more garbage around what is kept: the first
+    two lines name the class, and where the application makes it."""
+    stock_pypy.sample(DJANGO, "512")
+    report = stock_pypy.command("-m", "vmprof_allocation", "report", "--leaks",
+                                "out.vmprof")
+    assert report.code == 0
+    first, second, *_ = report.out.splitlines()
+    assert first.startswith("leak: __main__.Visit"), report.out
+    assert " app.py:" in first and "grows by" in second
 
 
 def test_marks_while_nothing_is_sampled(stock_pypy: PyPy) -> None:

@@ -5,6 +5,7 @@ from conftest import PyPy
 from vmprof_convert.model import (
     MAJOR_FAULTS,
     MINOR_FAULTS,
+    PRIVATE,
     PROCESSOR,
     RESIDENT,
     Profile,
@@ -40,6 +41,42 @@ def test_memory_that_comes_and_goes(stock_pypy: PyPy) -> None:
     times = [figure.time for figure in run.profile().figures]
     assert times == sorted(times)
     assert times[-1] <= run.profile().end
+
+
+def test_memory_that_is_shared_is_not_private(stock_pypy: PyPy) -> None:
+    """Another process has it, too; what a process wrote itself, it has alone."""
+    run = stock_pypy.sample("""
+        import mmap, os, time
+        def filled(flags):
+            found = mmap.mmap(-1, 100 << 20, flags=flags)
+            for at in range(0, len(found), 4096):
+                found[at] = 1
+            return found
+        shared = filled(mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
+        own = filled(mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        # a child that has the first one's pages, and none of the others: these are
+        # written to
+        ready, told = os.pipe()
+        child = os.fork()
+        if child == 0:
+            for at in range(0, len(shared), 4096):
+                shared[at]
+            os.write(told, b"x")
+            time.sleep(60)
+        os.read(ready, 1)
+        for at in range(0, len(own), 4096):
+            own[at] = 2
+        # the clock is as slow as it takes long
+        end = time.time() + 8
+        while time.time() < end:
+            str([i for i in range(1000)])
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    """, "128k")
+    alone = values(run.profile(), PRIVATE)
+    most = max(values(run.profile(), RESIDENT))
+    assert alone
+    assert 100 * MIB <= alone[-1] < most - 95 * MIB
 
 
 def test_process_that_waits_writes_nothing(stock_pypy: PyPy) -> None:

@@ -11,6 +11,8 @@ from conftest import PyPy
 from made_profiles import FrameSpec, Log, jit
 from report_runs import text
 from vmprof_convert import delegation, readers, summary
+from vmprof_convert.origins import Origins
+from vmprof_convert.own import only_own
 
 SOURCE = """
     def make(): pass
@@ -73,6 +75,26 @@ def test_delegating_functions_that_compiled_code_lacks(
     # two samples of 16 bytes, one per 1000
     assert line.endswith('up to 1.97 KiB are missing from "total" of middle, '
                          'outer')
+
+
+def test_what_no_row_shows_is_not_named(tmp_path: Path) -> None:
+    """Of the program's own code, there is none of a library's functions."""
+    path = tmp_path / "lib" / "python3.9" / "site-packages" / "library.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(textwrap.dedent(SOURCE))
+    log = Log()
+    main = log.function("main", 1, "/srv/app.py")
+    middle, leaf = (log.function(name, LINES[name], str(path))
+                    for name in ("middle", "leaf"))
+    log.settings()
+    log.allocation([main, middle, leaf], size=16)
+    log.allocation([jit(main), jit(leaf)], size=16)
+    profile = readers.read_bytes(log.data())
+    gaps = delegation.missing(profile)
+    assert [f.name for f in summary.summarize(profile).missing] == ["middle"]
+    own = only_own(profile, Origins(profile))
+    assert [row.function.name for row in summary.summarize(own).rows] == ["main"]
+    assert summary.summarize(own, gaps=gaps).missing == []
 
 
 def test_part_of_a_chain(program: Program) -> None:

@@ -25,6 +25,7 @@ from vmprof_convert.diff_sheet import GREW, NOISE, SAME, SHRANK, verdict
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Estimate
 from vmprof_convert.model import Profile
+from vmprof_convert.stack_tree import Stacks
 from vmprof_convert.summary import (
     FUNCTION,
     LINE,
@@ -175,9 +176,10 @@ def test_lines_move_with_their_function() -> None:
         log.settings()
         log.allocation([main, f], size=50_000)
         profile = readers.read_bytes(log.data())
-        profile.stacks = [tuple(
+        assert isinstance(profile.stacks, Stacks)
+        profile.stacks.frames[:] = [
             frame._replace(line=first + 5) if frame.address == f else frame
-            for frame in stack) for stack in profile.stacks]
+            for frame in profile.stacks.frames]
         profiles.append(profile)
     change, = compare(of_runs(*profiles), Choice(by=(LINE,))).changes
     assert change.subject is not None and change.subject.line == 35

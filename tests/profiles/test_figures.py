@@ -10,6 +10,7 @@ from vmprof_convert import readers, sheet
 from vmprof_convert.model import (
     MAJOR_FAULTS,
     MINOR_FAULTS,
+    PRIVATE,
     PROCESSOR,
     RESIDENT,
     Figure,
@@ -38,11 +39,12 @@ def test_figures_are_kept_by_time() -> None:
     log.figure(4, 500, 10**9)
     log.figure(6, 500, 70)
     log.figure(7, 500, 3)
+    log.figure(8, 500, 2**20)
     log.figure(1, 50, 2**30)
     assert read(log).figures == [
         Figure(RESIDENT, 50, 2**30), Figure(RESIDENT, 500, 2**31),
         Figure(PROCESSOR, 500, 10**9), Figure(MINOR_FAULTS, 500, 70),
-        Figure(MAJOR_FAULTS, 500, 3)]
+        Figure(MAJOR_FAULTS, 500, 3), Figure(PRIVATE, 500, 2**20)]
 
 
 def test_figures_of_times_to_come() -> None:
@@ -61,6 +63,17 @@ def test_the_peak_and_when() -> None:
     assert of_process(read(log)) == [
         "resident memory: 10 MiB at the start, at most 300 MiB (at 1.00 s), 40 "
         "MiB at the end; 3 pages had to be read from disk"]
+
+
+def test_what_no_other_process_has() -> None:
+    log = sampled()
+    log.figure(1, 0, 100 << 20)
+    for second, mebibytes in ((1, 20), (2, 60), (4, 30)):
+        log.figure(8, second * 10**9, mebibytes << 20)
+    assert of_process(read(log)) == [
+        "resident memory: 100 MiB at the start, at most 100 MiB (at 0.00 s), 100 MiB "
+        "at the end; of it, no other process's (USS): at most 60 MiB (at 2.00 s), 30 "
+        "MiB when last read (at 4.00 s)"]
 
 
 def test_in_every_report() -> None:

@@ -123,9 +123,23 @@ def test_resident_memory_is_a_track_of_bytes() -> None:
     profile = converted(rich_log())
     counter = profile["counters"][1]
     assert counter["display"]["label"] == "Resident memory"
-    assert counter["samples"]["time"] == [1.0, 2.0, 4.0]
+    assert counter["samples"]["time"] == [1.0, 1.0, 2.0, 4.0]
+    # the front end counts from its first row on, whatever is in it
     assert counter["samples"]["count"] == [
-        5000 * 1024, 1000 * 1024, -500 * 1024]
+        0, 5000 * 1024, 1000 * 1024, -500 * 1024]
+
+
+def test_what_no_other_process_has_is_a_track_beside() -> None:
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=16, time=10**6)
+    log.figure(1, 0, 2**30)
+    log.figure(8, 10**9, 2**20)
+    log.figure(8, 2 * 10**9, 2**21)
+    counter = converted(log)["counters"][-1]
+    assert counter["display"]["label"] == "Private memory"
+    assert counter["samples"]["time"] == [1000.0, 1000.0, 2000.0]
+    assert counter["samples"]["count"] == [0, 2**20, 2**20]
 
 
 def test_without_allocations_there_is_no_table_and_no_track() -> None:

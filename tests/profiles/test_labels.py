@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 import hostile_names
+from firefox_profiles import MS, converted
 from made_profiles import Log, packed
 from report_runs import lines, refused, report
 from vmprof_convert import cli, readers
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.formats import FORMATS
 from vmprof_convert.writers import html
+from vmprof_convert.writers.firefox import label_markers
 
 
 def a_log(**settings: object) -> Log:
@@ -50,6 +52,39 @@ def as_json(path: Path, *options: str) -> Any:
     return json.loads(report(path, *options, "--json", command="convert").stdout)
 
 
+def markers(log: Log) -> list[tuple[float, float, str]]:
+    profile = converted(log)
+    table = profile["threads"][0]["markers"]
+    return [(start, end, data["text"]) for start, end, data in zip(
+        table["startTime"], table["endTime"], table["data"])
+        if data["type"] == "Labels"]
+
+
+def test_they_are_markers_in_the_firefox_profiler() -> None:
+    """From the first to the last sample that has them, and not where there are none."""
+    log = Log()
+    log.settings()
+    log.label_set(1, endpoint="/users", tenant="a")
+    log.label_set(2, endpoint="<b>\x1b[1m")
+    main = log.function("main")
+    for time, label in ((1, 0), (2, 1), (3, 1), (4, 0), (5, 1), (6, 2)):
+        log.label(label)
+        log.allocation([main], size=16, time=time * MS)
+    assert markers(log) == [
+        (2, 3, "endpoint=/users, tenant=a"), (5, 5, "endpoint=/users, tenant=a"),
+        (6, 6, "endpoint=<b>?[1m")]
+
+
+def test_too_many_markers_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(label_markers, "MOST", 1)
+    log = a_log()
+    assert markers(log) == []
+    told = [entry["value"] for section in converted(log)["meta"]["extra"]
+            for entry in section["entries"]]
+    assert any("labels of 1 threads changed more than 1 times" in str(text)
+               for text in told)
+
+
 def sums(path: Path, *options: str) -> dict[str, float]:
     return {row["label"]: round(row["self"]["allocated"]["bytes"]["value"])
             for row in as_json(path, *options)["rows"]}
@@ -76,7 +111,7 @@ def test_a_format_without_labels_says_so(
     out = tmp_path / "out"
     assert cli.main([str(path), "--to", form, "-o", str(out)]) == 0
     said = capsys.readouterr().err
-    has_them = form in ("pprof", "otlp")
+    has_them = form in ("pprof", "otlp", "firefox")
     assert ("labels" in said) == (not has_them and FORMATS[form].write is not None)
     # how to ask us is no use to others
     assert (b"--by label:KEY" in out.read_bytes()) == (FORMATS[form].write is None)

@@ -17,7 +17,7 @@ from report_runs import lines, refused, report
 from vmprof_convert import leaks, readers
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.leaks import Leak, Leaks, OldObjects, _rises, _sign_test
-from vmprof_convert.model import ALIVE, FREED, Profile
+from vmprof_convert.model import ALIVE, FREED, Columns, Profile, Samples
 from vmprof_convert.terminal import Terminal
 from vmprof_convert.writers import leaks as writer
 from vmprof_convert.writers import leaks_json
@@ -62,13 +62,16 @@ def a_process(sites: list[list[Life]], majors: Iterable[float] = range(2, 21),
               marks: Iterable[float] = (), size: int = 16) -> leaks.Process:
     majors = list(majors)
     profile = run_of(majors, marks, len(sites))
-    objects = OldObjects()
+    samples = Samples()
     for number, lives in enumerate(sites):
         for born, dropped in lives:
             freed = next((time for time in majors if time >= dropped), None)
-            objects.add(number, 0, 1, size, INTERVAL, 0, number,
+            samples.add(number, 0, 1, size, INTERVAL, 0, number,
                         ALIVE if freed is None else FREED, int(born * SECOND),
                         -1 if freed is None else int(freed * SECOND))
+    samples.finish()
+    objects = OldObjects()
+    objects.extend(Columns(*samples.columns()))
     return leaks.Process(profile, objects)
 
 
@@ -516,8 +519,5 @@ def test_leaks_for_programs(planted: Path) -> None:
 
 def _read_into(data: bytes, objects: OldObjects) -> Profile:
     profile = readers.read_bytes(data)
-    for row in zip(*(getattr(profile.samples, name) for name in (
-            "stack", "time", "thread", "size", "interval", "memory", "type",
-            "fate", "collected", "ended"))):
-        objects.add(*row)
+    objects.extend(Columns(*profile.samples.columns()))
     return profile

@@ -335,6 +335,23 @@ def test_leaks_where_no_process_can_tell(tmp_path: Path) -> None:
                 paths[0], str(paths[1]), "--leaks")
 
 
+@pytest.mark.parametrize("asked,misspelt", [
+    (("--function", "keep"), ("--function", "kept")),
+    (("--type", "app.Leaf"), ("--type", "app.Leave"))])
+def test_leaks_of_what_only_some_processes_have(
+        tmp_path: Path, asked: tuple[str, str], misspelt: tuple[str, str]) -> None:
+    """A server's first process, for example, answers no request."""
+    heap = Heap(interval=100, run="r")
+    heap.allocate("main idle", ("app.Other", 64, math.inf))
+    first = tmp_path / "first.vmprof"
+    first.write_bytes(packed(heap.data()))
+    found = lines(first, str(leaking(tmp_path, "b")), "--leaks", *asked)
+    assert any(line.startswith("leak: app.Leaf  keep") for line in found)
+    assert "4321: not in it: nothing that was asked for is there" in found
+    assert misspelt[1] in refused(first, str(tmp_path / "b.vmprof"), "--leaks",
+                                  *misspelt)
+
+
 def test_a_pipe_is_no_file_of_several(run: Path) -> None:
     pipe = run.with_name("pipe")
     os.mkfifo(pipe)
@@ -391,7 +408,7 @@ def test_each_process_has_its_collections_and_its_memory(tmp_path: Path) -> None
                 if counter["name"] == "resident-memory"]
     assert [(counter["pid"], counter["samples"]["time"], counter["samples"]["count"])
             for counter in resident] == [
-                ("1", [1000], [2**20]), ("2", [2000], [2 * 2**20])]
+                ("1", [1000] * 2, [0, 2**20]), ("2", [2000] * 2, [0, 2 * 2**20])]
     rows = lines(paths[0], str(paths[1]))[3:6]
     assert "peak resident" in rows[0]
     assert sorted(re.findall(r"\d MiB", "".join(rows[1:]))) == ["1 MiB", "2 MiB"]

@@ -21,13 +21,15 @@ from made_profiles import (
     machine_code,
     member,
     packed,
+    string,
     word,
 )
 from report_runs import text
 from vmprof_convert import readers, summary
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import DIED, LOST, UNTOLD, Frame, Samples
+from vmprof_convert.model import DIED, LOST, UNTOLD, Samples
 from vmprof_convert.readers import container
+from vmprof_convert.stack_tree import Frame
 
 
 @pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025])
@@ -84,13 +86,24 @@ def test_vmprofs_copy_of_the_samples_is_not_counted() -> None:
     assert len(profile.stacks) == 2
 
 
+def test_a_python_function_keeps_its_name() -> None:
+    """vmprof.disable(), of a PyPy that can look native names up, does it for all
+    addresses, and writes what it made up of those without one."""
+    log = small()
+    for address in range(0x1000, log.addresses + 8, 8):
+        log.bytes += b"\x08" + word(address) + string("n:<native symbol>:0:-")
+    profile = readers.read_bytes(log.data())
+    assert {profile.function(frame.address).name
+            for stack in profile.stacks for frame in stack} == {"main", "leaf"}
+
+
 def test_jit_frame_and_the_frame_that_entered_it_are_one() -> None:
     log = Log()
     f, g = log.function("f"), log.function("g")
     # innermost first: machine code, g inlined in f, f's own entry
     log.raw_stack([6, 0x7000, 3, g, 3, f, 1, f, 1, g], 0)
     profile = readers.read_bytes(log.data())
-    assert profile.stacks == [(
+    assert list(profile.stacks) == [(
         Frame(g, "interpreted", 0), Frame(f, "jit", 0), Frame(g, "jit", 0))]
 
 
@@ -455,6 +468,29 @@ def test_summary_hides_the_command_that_ran_the_program() -> None:
     names = {row.function.name for row in
              summary.summarize(readers.read_bytes(log.data())).rows}
     assert names == {"<module>", "[starting and ending the run]"}
+
+
+def test_summary_hides_what_attach_runs_in_a_program() -> None:
+    """And nothing of a program that was not attached to and looks like that."""
+    def rows(inside: str) -> dict[str, float]:
+        log = Log()
+        ours = log.function("<module>", 1, "<string>")
+        end = log.function("end", 1, inside)
+        load = log.function("_find_and_load", 1, "<frozen importlib._bootstrap>")
+        mine = log.function("serve", 1, "/home/me/server.py")
+        log.settings()
+        for stack in [ours], [ours, end], [ours, end, load], [ours, load], [ours, mine]:
+            log.allocation(stack, size=16)
+        found = summary.summarize(readers.read_bytes(log.data())).rows
+        return {row.function.name: row.own.objects().value for row in found}
+
+    attached = rows("/x/vmprof_allocation/attach/inside.py")
+    assert set(attached) == {"serve", "<module>", "[starting and ending the run]"}
+    assert attached["<module>"] == 0
+    assert attached["[starting and ending the run]"] == pytest.approx(
+        4 * attached["serve"])
+    assert set(rows("/home/me/inside.py")) == {
+        "serve", "<module>", "end", "_find_and_load"}
 
 
 def test_machine_code_alone_has_a_label_of_its_own() -> None:

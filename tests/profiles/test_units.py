@@ -7,6 +7,7 @@ from vmprof_convert.units import (
     format_bytes,
     format_count,
     format_deviation,
+    format_difference,
     format_ends,
     format_range,
 )
@@ -66,3 +67,13 @@ def test_ends_of_a_wide_range_have_units_of_their_own() -> None:
 def test_how_far_a_number_may_be_off(low: float, number: float, high: float,
                                      bytes_: bool, text: str) -> None:
     assert format_deviation(low, number, high, bytes_) == text
+
+
+@pytest.mark.parametrize("difference,is_bytes,text", [
+    ((727e3, 975e3, 1223e3), False, "+975k ±248k"),
+    ((-27166, -166, 26834), False, "-0.17k ±27.00k"),
+    ((1e6, 2**21, 3.2e6), True, "+2.00 ±1.05 MiB"),
+])
+def test_a_difference_and_its_error_have_the_same_unit(
+        difference: tuple[float, float, float], is_bytes: bool, text: str) -> None:
+    assert format_difference(*difference, is_bytes) == text

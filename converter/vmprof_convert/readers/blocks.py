@@ -2,15 +2,16 @@
 from __future__ import annotations
 
 import array
-import itertools
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import Moment
 from vmprof_convert.readers import pypy_stacks
 from vmprof_convert.readers.collector import MAX_DEPTH, Collector
+from vmprof_convert.readers.digits import Numbers, Payload
 from vmprof_convert.readers.facts import Facts
 
 #: a name that stands for nothing: what is named so is a block
@@ -27,15 +28,10 @@ _RENAMED = {("carrier", "live"): ("engine", "hook"),
 #: settings of a later part that are true of all
 _OF_THE_END = ("children", "programs", "ended")
 
-#: digits of a number: all but the last have the sixth bit set
-_NUMBER = re.compile("[`-\x7f]*[@-_]")
-_LAST_DIGIT = re.compile("[@-_]")
-_NUMBERS = re.compile("([@-\x7f]*[@-_])?")
-#: that are read at once
-_MAX_DIGITS = 2**12
-#: digits of a number; longer ones are none that anybody wrote
-_LONGEST = 2**6
-_NEW_THREAD, _NEW_INTERVAL, _NEW_MEMORY = 1, 2, 4
+#: flags of a sample with another thread, interval or memory than the one before
+_NEW = 1, 2, 4
+#: samples are handed on so many at a time
+_TOGETHER = 2**10
 
 
 class Damaged(Exception):
@@ -59,20 +55,6 @@ def _check_version(version: str) -> int:
     return number
 
 
-class _Numbers(dict[str, int]):
-    """What digits mean.  Most numbers are small and come again."""
-
-    def __missing__(self, digits: str) -> int:
-        if len(digits) > _LONGEST:
-            raise ValueError
-        number = 0
-        for digit in reversed(digits):
-            number = number << 5 | ord(digit) & 31
-        if len(digits) <= 3:
-            self[digits] = number
-        return number
-
-
 class Blocks:
     """Reads the blocks of one log, in their order."""
 
@@ -94,7 +76,7 @@ class Blocks:
         self.settings: dict[str, str] = {}
         self.moments: list[Moment] = []
         self.facts = Facts(collector, self.unknown)
-        self._numbers = _Numbers()
+        self._numbers = Numbers()
         self._begin_numbers()
 
     def _begin_numbers(self) -> None:
@@ -169,30 +151,11 @@ class Blocks:
         self.facts.begin_part(
             self._begin, self._before.allocated if self._before is not None else 0)
 
-    def _check_numbers(self, payload: str, kind: str) -> None:
-        if not _NUMBERS.fullmatch(payload):
-            raise Damaged("a block of %s that are none" % kind)
-
-    def _all_numbers(self, payload: str, kind: str) -> Iterator[int]:
-        self._check_numbers(payload, kind)
-        return itertools.chain.from_iterable(self._some_numbers(payload))
-
-    def _some_numbers(self, payload: str) -> Iterator[Iterator[int]]:
-        # not all at once: each is a string of its own
-        at = 0
-        while last := _LAST_DIGIT.search(payload, at + _MAX_DIGITS):
-            yield map(self._numbers.__getitem__,
-                      _NUMBER.findall(payload, at, last.end()))
-            at = last.end()
-        yield map(self._numbers.__getitem__, _NUMBER.findall(payload, at))
-
-    def _read_samples(self, payload: str,
-                      define: Callable[[Iterator[int]], None]) -> None:
-        numbers = self._all_numbers(payload, "samples")
-        add = (self._add_labelled if self._label or self.facts.label_changes
-               else self._collector.add)
+    def _read_samples(self, text: str,
+                      define: Callable[[Payload], None]) -> None:
         try:
-            head = [next(numbers) for _ in range(8)]
+            payload = Payload(text, self._numbers)
+            head = [payload.number() for _ in range(8)]
             before = head.pop()
             if not self.moments and "part" in self.settings:
                 self.facts.before = before
@@ -200,78 +163,79 @@ class Blocks:
                     or max(before, *head) >= 2**63):
                 raise ValueError
             self.moments.append(self._moment(*head))
-            thread = interval = memory = 0
-            time = self._begin
-            for number in numbers:
-                if not number:
-                    define(numbers)
-                    continue
-                number -= 1
-                time += next(numbers)
-                size = next(numbers)
-                if number & _NEW_THREAD:
-                    thread = next(numbers)
-                if number & _NEW_INTERVAL:
-                    interval = next(numbers)
-                if number & _NEW_MEMORY:
-                    memory = next(numbers)
-                if size and not interval:
-                    raise ValueError
-                if (time | size | thread | interval | memory) >> 63:
-                    raise ValueError
-                add(self.defined[number >> 3], time, thread, size,
-                    interval if size else 0,
-                    memory if self.has_memory else 0)
-        except (ValueError, IndexError, OverflowError, StopIteration):
+            rows = _Rows(self._begin)
+            while payload.is_left:
+                flags, numbers = payload.samples()
+                if numbers:
+                    rows.add(flags, numbers, self.defined)
+                    if len(rows.stacks) >= _TOGETHER:
+                        self._hand_on(rows)
+                else:
+                    payload.number()
+                    define(payload)
+            self._hand_on(rows)
+        except (ValueError, IndexError, OverflowError):
             raise Damaged("a block of samples that are none") from None
 
-    def _add_labelled(self, stack: int, *sample: int) -> None:
+    def _hand_on(self, rows: _Rows) -> None:
+        stacks, *columns = rows.take()
+        if not self.has_memory:
+            columns[-1] = [0] * len(stacks)
+        if self._label or self.facts.label_changes:
+            stacks = self._labelled(stacks)
+        self._collector.add(stacks, *columns)
+
+    def _labelled(self, stacks: Sequence[int]) -> Sequence[int]:
         changes = self.facts.label_changes
-        key = self.facts.before + self._collector.count + 1
-        while changes and changes[0][0] <= key:
-            _, self._label = changes.popleft()
-        if self._label and stack >= 0:
-            stack = self._collector.stacks.labelled(stack, self._label)
-        self._collector.add(stack, *sample)
+        labelled = self._collector.stacks.labelled
+        result = []
+        for key, stack in enumerate(
+                stacks, self.facts.before + self._collector.count + 1):
+            while changes and changes[0][0] <= key:
+                _, self._label = changes.popleft()
+            result.append(labelled(stack, self._label)
+                          if self._label and stack >= 0 else stack)
+        return result
 
     def _moment(self, time: int, *counts: int) -> Moment:
         if self._before is not None:
             counts = tuple(map(operator.add, counts, self._before[1:]))
         return Moment(time + self._begin, *counts)
 
-    def _read_definition(self, numbers: Iterator[int]) -> None:
-        at, added = next(numbers), next(numbers)
+    def _read_definition(self, payload: Payload) -> None:
+        number = payload.number
+        at, added = number(), number()
         node, depth = self._nodes[at], self._depths[at]
         if depth + added > MAX_DEPTH:
             raise ValueError
         stacks = self._collector.stacks
         for _ in range(added):
-            pair = next(numbers)
+            pair = number()
             if not pair:
                 pair = len(self._pairs)
-                self._pairs.append(_frame(numbers))
+                self._pairs.append(_frame(payload))
             node = pypy_stacks.child(stacks, node, *self._pairs[pair])
             depth += 1
             self._nodes.append(node)
             self._depths.append(depth)
         self.defined.append(self._collector.stack(node, 2 * depth))
 
-    def _read_definition_2(self, numbers: Iterator[int]) -> None:
+    def _read_definition_2(self, payload: Payload) -> None:
         """A stack shared outer frames with the one that was defined before."""
-        kept, added = next(numbers), next(numbers)
+        kept, added = payload.number(), payload.number()
         if kept >= len(self._path) or kept + added > MAX_DEPTH:
             raise ValueError
         del self._path[kept + 1:]
         stacks = self._collector.stacks
         for _ in range(added):
             self._path.append(pypy_stacks.child(
-                stacks, self._path[-1], *_frame(numbers)))
+                stacks, self._path[-1], *_frame(payload)))
         self.defined.append(
             self._collector.stack(self._path[-1], 2 * (kept + added)))
 
-    def _read_objects(self, payload: str) -> None:
-        numbers = self._all_numbers(payload, "objects")
+    def _read_objects(self, text: str) -> None:
         try:
+            numbers = Payload(text, self._numbers).rest()
             for key in numbers:
                 fate = next(numbers)
                 if (key | fate >> 1) >> 63:
@@ -283,29 +247,88 @@ class Blocks:
         except (StopIteration, ValueError):
             raise Damaged("a block of objects that are none") from None
 
-    def _read_entries(self, payload: str, kind: str) -> None:
-        self._check_numbers(payload, kind)
-        some = self._some_numbers(payload)
+    def _read_entries(self, text: str, kind: str) -> None:
         facts = self.facts
         read = {"types": facts.read_types, "gc": facts.read_gc,
                 "marks": facts.read_marks, "figures": facts.read_figures,
                 "names": facts.read_names, "labels": facts.read_labels}
         try:
+            payload = Payload(text, self._numbers)
             if kind == "facts":
-                facts.read_facts(some)
+                facts.read_facts(payload)
             elif kind == "carried":
                 # of a later part, the samples are there already
                 if self._part is None:
-                    facts.read_carried(itertools.chain.from_iterable(some),
-                                       self.defined)
+                    facts.read_carried(payload.rest(), self.defined)
             else:
-                read[kind](itertools.chain.from_iterable(some))
+                read[kind](payload.rest())
         except (ValueError, IndexError):
             raise Damaged("a block of %s that are none" % kind) from None
 
-def _frame(numbers: Iterator[int]) -> tuple[int, int]:
+
+class _Rows:
+    """Samples, as columns, as they are in a block."""
+
+    def __init__(self, time: int) -> None:
+        """The first one's time is after `time`."""
+        self._time = time
+        #: thread, interval and memory
+        self._last = [0, 0, 0]
+        self._begin()
+
+    def _begin(self) -> None:
+        self.stacks: list[int] = []
+        self._gaps: list[int] = []
+        self._sizes: list[int] = []
+        self._threads: list[int] = []
+        self._intervals: list[int] = []
+        self._memories: list[int] = []
+
+    def add(self, flags: int, numbers: Sequence[int], defined: Sequence[int]) -> None:
+        """Samples that have these flags: of each, one number after the other."""
+        width = 3 + bin(flags).count("1")
+        self.stacks += [defined[number - 1 >> 3] for number in numbers[::width]]
+        self._gaps += numbers[1::width]
+        sizes = numbers[2::width]
+        self._sizes += sizes
+        at = 3
+        columns: list[Sequence[int]] = []
+        for which, is_new in enumerate(_NEW):
+            if flags & is_new:
+                values: Sequence[int] = numbers[at::width]
+                self._last[which] = values[-1]
+                at += 1
+            else:
+                values = [self._last[which]] * len(sizes)
+            columns.append(values)
+        threads, intervals, memories = columns
+        self._threads += threads
+        if 0 in intervals and any(
+                size and not interval for size, interval in zip(sizes, intervals)):
+            raise ValueError
+        # a time sample has none
+        self._intervals += intervals if all(sizes) else [
+            size and interval for size, interval in zip(sizes, intervals)]
+        self._memories += memories
+
+    def take(self) -> list[Sequence[int]]:
+        """Stacks, times, threads, sizes, intervals and memories, which are no longer
+        here.  Raises ValueError if a number is too large."""
+        _, *times = accumulate(self._gaps, initial=self._time)
+        columns: list[Sequence[int]] = [
+            self.stacks, times, self._threads, self._sizes, self._intervals,
+            self._memories]
+        if times:
+            self._time = times[-1]
+            if max(map(max, columns)) >= 2**63:
+                raise ValueError
+        self._begin()
+        return columns
+
+
+def _frame(payload: Payload) -> tuple[int, int]:
     """Kind and address."""
-    kind, address = next(numbers), next(numbers)
+    kind, address = payload.number(), payload.number()
     if kind >= 2**64 or address >= 2**64:
         raise ValueError
     return kind, address - (address >> 63 << 64)

@@ -6,6 +6,10 @@ to be remembered is bounded by what is alive.
 """
 from __future__ import annotations
 
+import array
+import operator
+from collections.abc import Sequence
+
 from vmprof_convert.model import (
     ALIVE,
     DIED,
@@ -15,9 +19,13 @@ from vmprof_convert.model import (
     PINNED,
     UNKNOWN,
     UNTOLD,
+    Columns,
+    Row,
     Rows,
-    Stacks,
+    Samples,
 )
+from vmprof_convert.readers.held import Held, pieces
+from vmprof_convert.stack_tree import Stacks
 
 #: the longest stack that is believed, in words of a record or frames of a block:
 #: a bound of ours.  What says more is damaged, and no reason to ask for memory.
@@ -36,10 +44,14 @@ FULL_RECORD = 1018
 #: what `facts` say of an object's first minor collection; else: not known.  From 4
 #: on, the profile ended before
 _STILL_YOUNG = 4
-_OUTCOMES = {0: DIED, 1: ALIVE, 2: PINNED, _STILL_YOUNG: PENDING}
+_OUTCOMES = {0: DIED, 1: ALIVE, 2: PINNED, 3: UNKNOWN, _STILL_YOUNG: PENDING}
+#: those of objects that a collection met
+MET = frozenset({0, 1, 2, 3})
+#: a size: that of the sample
+AS_SAMPLED = -1
 
-#: the first columns of Rows.add(): stack, time, thread, size, interval, memory
-_Sample = tuple[int, int, int, int, int, int]
+#: rows that come one by one are handed on so many at a time
+_TOGETHER = 2**10
 
 
 class Collector:
@@ -47,6 +59,7 @@ class Collector:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
+        self._is_table = isinstance(rows, Samples)
         #: another part of the profile follows the one that is read
         self.goes_on = False
         self.begin({})
@@ -61,15 +74,23 @@ class Collector:
         self.misfits = 0
         #: what is recorded of all sampled objects
         self._has_types = self._has_lifetimes = False
-        #: keys of samples of earlier parts, which are not read: 0 or less
+        #: those that wait for facts.  Who makes a table of all of them keeps them
+        #: in memory anyway
+        self._held = Held(self._is_table)
+        #: keys of samples of earlier parts, which are not read: 0 or less; those of
+        #: them that were young, and which of these a collection met
         self._carried: set[int] = set()
-        #: by their keys: those that no collection met
-        self._pending: dict[int, _Sample] = {}
-        #: those that the present one met: what each turned out to be, one object
-        #: or several, and how many of its bytes are none of theirs
-        self._pieces: dict[int, tuple[_Sample, int, int]] = {}
-        #: those that were old after it: key, and which of its objects
-        self._old: dict[tuple[int, int], tuple[_Sample, int, int]] = {}
+        self._carried_young: dict[int, Row] = {}
+        self._carried_met: set[int] = set()
+        #: of those that the present collection met, what may hold another object: how
+        #: many there were so far, and the bytes that are left, and of all
+        self._pieces: dict[int, tuple[int, int, int]] = {}
+        #: by key, and which of its objects: what is old, and is not held above
+        self._old: dict[tuple[int, int], Row] = {}
+        #: of a table, the rows that come before a row that is held, and its number
+        self._late: list[tuple[int, Row]] = []
+        #: all is known of these
+        self._ready: list[Row] = []
         self._rows.begin(settings)
 
     def expect(self, facts: str) -> None:
@@ -84,16 +105,45 @@ class Collector:
         so many words in its record."""
         return self.stacks.number(node, words >= FULL_RECORD)
 
-    def add(self, stack: int, time: int, thread: int, size: int,
-            interval: int, memory: int) -> None:
+    def add(self, stacks: Sequence[int], times: Sequence[int], threads: Sequence[int],
+            sizes: Sequence[int], intervals: Sequence[int],
+            memories: Sequence[int]) -> None:
+        """Samples, as columns."""
+        number = len(stacks)
+        self.count += number
+        self._count_stacks(stacks)
+        has_facts = self._has_types or self._has_lifetimes
+        fates = array.array("b", [
+            PENDING if self._has_lifetimes else UNTOLD]) * number
+        met = bytes(number)
+        if has_facts and not all(sizes):
+            # nothing becomes of time samples
+            met = bytes([not size for size in sizes])
+            fates = array.array("b", [
+                fate if size else UNTOLD for fate, size in zip(fates, sizes)])
+        nothing = array.array("q", [-1])
+        rows = Columns(times, threads, stacks, sizes, intervals, memories,
+                       array.array("i", [-1]) * number, fates, nothing * number,
+                       nothing * number)
+        if not has_facts:
+            self._rows.extend(rows)
+            return
+        for complete in self._held.take(self._pieces):
+            self._rows.extend(complete)
+        self._held.extend(rows, met)
+
+    def _count_stacks(self, stacks: Sequence[int]) -> None:
+        full = self.stacks.full
+        self.lost += stacks.count(-1)
+        if full:
+            for stack in filter(full.__contains__, stacks):
+                full[stack] += 1
+
+    def add_tick(self, stack: int, time: int, thread: int, memory: int) -> None:
+        """A time sample."""
         self.count += 1
-        if stack < 0 or stack in self.stacks.full:
-            self._count_stack(stack)
-        if size and (self._has_types or self._has_lifetimes):
-            self._pending[self.count] = (stack, time, thread, size, interval,
-                                         memory)
-        else:
-            self._rows.add(stack, time, thread, size, interval, memory)
+        self._count_stacks((stack,))
+        self._hand_on(1, Row(time, thread, stack, 0, 0, memory))
 
     def carry(self, key: int, which: int, stack: int, size: int, interval: int,
               type_: int, is_old: bool) -> None:
@@ -101,36 +151,31 @@ class Collector:
         if not self._has_lifetimes:
             return
         self._carried.add(key)
-        sample = stack, 0, 0, size, interval, 0
+        row = Row(0, 0, stack, size, interval, 0)
         if is_old:
-            self._old[key, which] = sample, type_, -1
+            self._old[key, which] = row._replace(type=type_, fate=ALIVE)
         else:
-            self._pending[key] = sample
+            self._carried_young[key] = row._replace(fate=PENDING)
 
     def is_known(self, key: int) -> bool:
         """Of an earlier part, which is not read: there was more to say of it."""
         return key in self._carried
 
-    def _add(self, key: int, sample: _Sample, type_: int, fate: int,
-             collected: int = -1, ended: int = -1) -> None:
-        if key > 0:
-            self._rows.add(*sample, type_, fate, collected, ended)
+    def _hand_on(self, key: int, row: Row) -> None:
+        if key > 0 and self._is_table and self._held.row(key) >= 0:
+            self._late.append((self._held.row(key) + 1, row))
+        elif key > 0:
+            self._ready.append(row)
+            if len(self._ready) == _TOGETHER:
+                self._flush()
         else:
-            stack, _, _, size, interval, _ = sample
-            self._rows.carry(stack, size, interval, type_, fate, collected, ended)
+            self._rows.carry(row.stack, row.size, row.interval, row.type, row.fate,
+                             row.collected, row.ended)
 
-    def add_tick(self, stack: int, time: int, thread: int, memory: int) -> None:
-        """A time sample."""
-        self.count += 1
-        if stack < 0 or stack in self.stacks.full:
-            self._count_stack(stack)
-        self._rows.add(stack, time, thread, 0, 0, memory)
-
-    def _count_stack(self, stack: int) -> None:
-        if stack in self.stacks.full:
-            self.stacks.full[stack] += 1
-        elif stack < 0:
-            self.lost += 1
+    def _flush(self) -> None:
+        if self._ready:
+            self._rows.extend(Columns(*zip(*self._ready)))
+            self._ready.clear()
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
         """Of an older profile."""
@@ -142,50 +187,80 @@ class Collector:
         """What is said from now on is of another collection."""
         self._pieces.clear()
 
-    def young(self, key: int, outcome: int, type_: int, size: int | None,
-              time: int) -> None:
-        """The next object of this sample has met its first minor collection.
-        `size` None: it is that of the sample."""
+    def met(self, key: int, alike: Sequence[Sequence[int]], time: int) -> bool:
+        """As young(), of this key and those that follow, each with its outcome, of MET,
+        its type and its size.  False: nothing was done, as they are not alike."""
+        held, number = self._held, len(alike)
+        row = held.row(key, number)
+        if row < 0 or held.met.find(1, row, row + number) >= 0:
+            return False
+        outcomes, types, sizes = zip(*alike)
+        samples, rows = held.samples, slice(row, row + number)
+        if sizes.count(AS_SAMPLED) < number:
+            smaller = {}
+            for at, (size, whole) in enumerate(zip(sizes, samples.size[rows])):
+                if 0 < size < whole:
+                    smaller[key + at] = 1, whole - size, whole
+                elif size not in (AS_SAMPLED, whole):
+                    return False
+            self._pieces.update(smaller)
+            for at, size in enumerate(sizes, row):
+                if size != AS_SAMPLED:
+                    samples.size[at] = size
+        held.met[rows] = b"\1" * number
+        samples.type[rows] = array.array("i", types)
+        if self._has_lifetimes:
+            samples.fate[rows] = array.array("b", map(_OUTCOMES.__getitem__, outcomes))
+            samples.collected[rows] = array.array("q", [time]) * number
+        return True
+
+    def young(self, key: int, outcome: int, type_: int, size: int, time: int) -> None:
+        """The next object of this sample has met its first minor collection.  Its
+        `size` may be AS_SAMPLED."""
         if outcome >= _STILL_YOUNG and self.goes_on:
             return              # the next part says what becomes of it
-        sample = self._pending.pop(key, None)
-        if sample is not None and size is None and outcome == 0:
-            # most of them: one object, which died young
-            self._pieces[key] = sample, 1, 0
-            if self._has_lifetimes:
-                self._add(key, sample, type_, DIED, time)
-            else:
-                self._rows.add(*sample, type_)
-            return
-        number = 0
-        if sample is not None:
-            left = sample[3]
-        elif key in self._pieces:
-            sample, number, left = self._pieces[key]
-        else:
+        held = self._held
+        row, number = held.row(key), 0
+        sample = held.get(row) if row >= 0 else self._carried_young.get(key)
+        if sample is None:
             self.misfits += 1
             return
-        fate = _OUTCOMES.get(outcome, UNKNOWN)
-        if size is None:
-            size = sample[3]
-        if 0 < size <= left:
-            self._pieces[key] = sample, number + 1, left - size
+        left = whole = sample.size
+        if key in self._pieces:
+            number, left, whole = self._pieces.pop(key)
+        elif held.met[row] if row >= 0 else key in self._carried_met:
+            self.misfits += 1
+            return
+        elif row >= 0:
+            held.met[row] = True
         else:
-            self._pieces[key] = sample, number + 1, left
+            self._carried_met.add(key)
+        if size == AS_SAMPLED:
+            size = whole
+        fits = 0 < size <= left
+        if fits:
+            left -= size
+        if left:
+            self._pieces[key] = number + 1, left, whole
+        fate = _OUTCOMES.get(outcome, UNKNOWN)
+        if not fits:
             self.misfits += 1
             if number:
                 return
-            fate, type_, size = UNKNOWN, -1, sample[3]
-        if number and key > 0:
-            self._count_stack(sample[0])    # it is another row
-        if size != sample[3]:
-            sample = (*sample[:3], size, *sample[4:])
-        if not self._has_lifetimes:
-            self._rows.add(*sample, type_)
-        elif fate == ALIVE:
-            self._old[key, number] = sample, type_, time
+            fate, type_, size = UNKNOWN, -1, whole
+        object_ = sample._replace(size=size, type=type_, ended=-1)
+        if self._has_lifetimes:
+            object_ = object_._replace(
+                fate=fate, collected=-1 if fate == PENDING else time)
+        if not number and key > 0:
+            held.set(row, object_)
+            return
+        if key > 0:
+            self._count_stacks((sample.stack,))      # it is another row
+        if object_.fate == ALIVE:
+            self._old[key, number] = object_
         else:
-            self._add(key, sample, type_, fate, -1 if fate == PENDING else time)
+            self._hand_on(key, object_)
 
     def freed(self, key: int, number: int, time: int) -> None:
         self._end(key, number, FREED, time)
@@ -194,20 +269,32 @@ class Collector:
         self._end(key, number, LOST, time)
 
     def _end(self, key: int, number: int, fate: int, time: int) -> None:
+        row, samples = self._held.row(key), self._held.samples
+        if not number and row >= 0 and samples.fate[row] == ALIVE:
+            samples.fate[row], samples.ended[row] = fate, time
+            return
         object_ = self._old.pop((key, number), None)
         if object_ is None:
             self.misfits += self._has_lifetimes
-            return
-        sample, type_, collected = object_
-        self._add(key, sample, type_, fate, collected, time)
+        else:
+            self._hand_on(key, object_._replace(fate=fate, ended=time))
 
     def finish(self) -> None:
         """Nothing more is said of those that wait."""
-        fate = PENDING if self._has_lifetimes else UNTOLD
-        for key, sample in self._pending.items():
-            self._add(key, sample, -1, fate)
-        for (key, _), (sample, type_, collected) in self._old.items():
-            self._add(key, sample, type_, ALIVE, collected)
-        self._pending.clear()
+        for key in self._carried_young.keys() - self._carried_met:
+            self._hand_on(key, self._carried_young[key])
+        for (key, _), row in self._old.items():
+            self._hand_on(key, row)
+        if self._late:
+            self._late.sort(key=operator.itemgetter(0))
+            self._held.samples.insert(self._late)
+        samples = self._held.samples
+        for rows in ([Columns(*samples.columns())] if self._is_table
+                     else pieces(samples)):
+            self._rows.extend(rows)
+        self._flush()
+        self._held = Held(False)
+        self._late.clear()
+        self._carried_young.clear()
         self._old.clear()
         self._pieces.clear()

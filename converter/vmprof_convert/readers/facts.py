@@ -6,13 +6,14 @@ what it is about."""
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, islice
 from typing import Any
 
 from vmprof_convert.model import (
     MAJOR_FAULTS,
     MINOR_FAULTS,
+    PRIVATE,
     PROCESSOR,
     RESIDENT,
     Collection,
@@ -20,7 +21,8 @@ from vmprof_convert.model import (
     Mark,
     Type,
 )
-from vmprof_convert.readers.collector import Collector
+from vmprof_convert.readers.collector import AS_SAMPLED, MET, Collector
+from vmprof_convert.readers.digits import Payload
 
 _COLLECTION, _YOUNG, _FREED, _LOST = range(4)
 _MINOR, _MAJOR = 1, 3
@@ -32,11 +34,13 @@ _BETWEEN_LABELS = "\x1f"
 _THREAD, _COMMAND = 1, 2
 #: the kinds of names, and the fields of Type that they are
 _NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
-_FIGURES = {1: RESIDENT, 4: PROCESSOR, 6: MINOR_FAULTS, 7: MAJOR_FAULTS}
+_FIGURES = {1: RESIDENT, 4: PROCESSOR, 6: MINOR_FAULTS, 7: MAJOR_FAULTS, 8: PRIVATE}
 #: no number in an entry is larger
 _LIMIT = 2**63
-#: numbers in an entry of `facts`; those that are written have six at most
-_LONGEST = 2**16
+#: a difference of keys, as it is written: one
+_NEXT = 2
+#: entries of `facts` that are remembered, and how long their texts may be
+_MOST_KNOWN, _SHORT = 2**12, 12
 
 
 def entries(numbers: Iterator[int]) -> Iterator[list[int]]:
@@ -58,9 +62,34 @@ def _text(numbers: Sequence[int]) -> str:
     return data.decode("utf-8", "replace")
 
 
+class _Known(dict[str, "Sequence[int]"]):
+    """What an entry of `facts` says, by its text: a list of its numbers; or a tuple for
+    Collector.met(), if its sample is the one after that of the entry before."""
+
+    def __init__(self, type_index: Callable[[int], int]) -> None:
+        super().__init__()
+        self._type_index = type_index
+        #: which knows how to read it
+        self.payload: Payload
+
+    def __missing__(self, text: str) -> Sequence[int]:
+        numbers = self.payload.parse(text)
+        if max(numbers) >= _LIMIT:
+            raise ValueError
+        entry: Sequence[int] = numbers
+        if numbers[:2] == [_YOUNG, _NEXT] and len(numbers) > 3 and (
+                numbers[2] in MET):
+            size = numbers[4] if len(numbers) > 4 else AS_SAMPLED
+            entry = (numbers[2], self._type_index(numbers[3]) if numbers[3] else -1,
+                     size)
+        if len(text) <= _SHORT:
+            self[text] = entry
+        return entry
+
+
 class Facts:
     """Reads these blocks, in their order.  All read_...() get the numbers of
-    one, read_facts() in parts, and raise ValueError or IndexError if it is
+    one, and raise ValueError or IndexError if it is
     damaged."""
 
     def __init__(self, collector: Collector, unknown: dict[str, int]) -> None:
@@ -86,6 +115,8 @@ class Facts:
         self._label_indices: dict[frozenset[tuple[str, str]], int] = {frozenset(): 0}
         #: from which sample on which of them is that of the samples
         self.label_changes: collections.deque[tuple[int, int]] = collections.deque()
+        #: of this part
+        self._known = _Known(self.type_index)
         #: in the block that is read: the last time, and the last key
         self._place = [0, 0]
         #: of the collection that `facts` spoke of last
@@ -94,6 +125,7 @@ class Facts:
     def begin_part(self, begin: int, allocated: int) -> None:
         """What is read from now on is of another file."""
         self._types = {}
+        self._known.clear()
         self._label_sets = {}
         self.label_changes.clear()
         self._time = self._number = 0
@@ -111,72 +143,69 @@ class Facts:
         name = "%s/%d" % (kind, number)
         self._unknown[name] = self._unknown.get(name, 0) + 1
 
-    def read_facts(self, some: Iterator[Iterator[int]]) -> None:
-        """Of what is read there is most of this: `some` are a part of the numbers
-        each, and entries are taken from where they stand."""
-        rest: list[int] = []
+    def read_facts(self, payload: Payload) -> None:
+        """Of what is read there is most of this, and most of it comes again, word for
+        word: an entry of an object of some type that died young, and whose sample is
+        behind that of the entry before."""
         self._place = [self.begin, 0]
-        for part in some:
-            numbers = [*rest, *part]
-            if numbers and max(numbers) >= _LIMIT:
-                raise ValueError
-            rest = numbers[self._read_whole_facts(numbers):]
-            if len(rest) > _LONGEST:
-                raise ValueError
-        if rest:
-            raise ValueError
-
-    def _read_whole_facts(self, numbers: list[int]) -> int:
-        """Returns where the first entry begins that is not whole."""
-        collector = self._collector
-        young, before, types = collector.young, self.before, self._types
-        time, key = self._place
-        at, end = 0, len(numbers)
-        while at < end:
-            length = numbers[at]
-            after = at + length + 1
-            if after > end:
-                break
-            if not length:
-                raise ValueError
-            kind = numbers[at + 1]
-            if kind == _COLLECTION:
-                _, difference, number = numbers[at + 1:after][:3]
-                time += difference
-                if time >= _LIMIT:
-                    raise ValueError
-                if (time, number) != (self._time, self._number):
-                    collector.begin_collection()
-                self._time, self._number = time, number
-            elif kind > _LOST:
-                self._pass_over("facts", kind)
-            else:
-                if length < 2:
-                    raise ValueError
-                difference = numbers[at + 2]
-                key += (-(difference + 1 >> 1) if difference & 1
-                        else difference >> 1)
-                if 0 < key <= before and not collector.is_known(key - before):
-                    pass            # an earlier part's sample: it is not here
-                elif kind == _YOUNG:
-                    if length < 4:
-                        raise ValueError
-                    type_ = numbers[at + 4]
-                    if type_:
-                        found = types.get(type_)
-                        type_ = (self.type_index(type_) if found is None
-                                 else found)
-                    else:
-                        type_ = -1
-                    young(key - before, numbers[at + 3], type_,
-                          numbers[at + 5] if length > 4 else None, self._time)
+        known = self._known
+        known.payload = payload
+        for texts in payload.entries():
+            for kind, entries_ in groupby(map(known.__getitem__, texts), type):
+                if kind is tuple:
+                    self._read_alike(list(entries_))
                 else:
-                    (collector.freed if kind == _FREED else collector.lose)(
-                        key - before, numbers[at + 3] if length > 2 else 0,
-                        self._time)
-            at = after
-        self._place = [time, key]
-        return at
+                    for entry in entries_:
+                        self._read_fact(entry)
+            if len(known) > _MOST_KNOWN:
+                known.clear()
+
+    def _read_alike(self, alike: list[Sequence[int]]) -> None:
+        key = self._place[1] + 1
+        if key > self.before and self._collector.met(key - self.before, alike,
+                                                     self._time):
+            self._place[1] += len(alike)
+            return
+        for outcome, type_, size in alike:
+            self._place[1] += 1
+            if not self._is_elsewhere():
+                self._collector.young(self._place[1] - self.before, outcome, type_,
+                                      size, self._time)
+
+    def _is_elsewhere(self) -> bool:
+        """Whether the key is that of a sample of an earlier part, which is not here."""
+        key = self._place[1]
+        return 0 < key <= self.before and not self._collector.is_known(
+            key - self.before)
+
+    def _read_fact(self, numbers: Sequence[int]) -> None:
+        collector = self._collector
+        kind = numbers[0]
+        if kind == _COLLECTION:
+            _, difference, number = numbers[:3]
+            self._place[0] = time = self._place[0] + difference
+            if time >= _LIMIT:
+                raise ValueError
+            if (time, number) != (self._time, self._number):
+                collector.begin_collection()
+            self._time, self._number = time, number
+            return
+        if kind > _LOST:
+            self._pass_over("facts", kind)
+            return
+        difference = numbers[1]
+        self._place[1] += (-(difference + 1 >> 1) if difference & 1
+                           else difference >> 1)
+        key = self._place[1] - self.before
+        if self._is_elsewhere():
+            return
+        if kind == _YOUNG:
+            outcome, type_ = numbers[2:4]
+            collector.young(key, outcome, self.type_index(type_) if type_ else -1,
+                            numbers[4] if len(numbers) > 4 else AS_SAMPLED, self._time)
+        else:
+            (collector.freed if kind == _FREED else collector.lose)(
+                key, numbers[2] if len(numbers) > 2 else 0, self._time)
 
     def read_types(self, numbers: Iterator[int]) -> None:
         for kind, number, gc_number, *text in entries(numbers):

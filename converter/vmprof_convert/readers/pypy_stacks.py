@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmprof_convert.model import Stacks
+from vmprof_convert.stack_tree import Stacks
 
 INTERPRETED, JIT, MACHINE_CODE, NATIVE = 1, 3, 6, 7
 

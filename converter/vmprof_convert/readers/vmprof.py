@@ -11,10 +11,11 @@ import struct
 from collections.abc import Iterable
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import NATIVE, PYTHON, Frame, Function, Rows
+from vmprof_convert.model import NATIVE, PYTHON, Function, Rows
 from vmprof_convert.readers import blocks, pypy_stacks
 from vmprof_convert.readers.blocks import Blocks
 from vmprof_convert.readers.collector import MAX_DEPTH, Collector
+from vmprof_convert.stack_tree import Frame
 
 STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
 FLAG_MEMORY, FLAG_LINES, FLAG_PYPY = 1, 2, 8
@@ -210,6 +211,39 @@ class Log:
             if self.has_memory else 0)
         return after
 
+    def read_stacks(self) -> int:
+        """As many stacks as are whole and follow one another, at least one; or as
+        read_stack().  Of what vmprof writes, this is nearly all."""
+        if self.version in (0, 7) or self.blocks.are_there:
+            return self.read_stack()
+        data, size, at = self.data, self.pointer.size, self.at
+        lengths = struct.Struct("<" + 2 * self.word.format[1:])
+        behind = struct.Struct("<%d%s" % (1 + self.has_memory, self.pointer.format[1:]))
+        stacks: list[int] = []
+        ends: list[tuple[int, ...]] = []
+        known = self.raw_stacks.get
+        last = len(data) - lengths.size - behind.size - 1
+        while at <= last and data[at] == STACK:
+            count, depth = lengths.unpack_from(data, at + 1)
+            start = at + 1 + lengths.size
+            end = start + size * depth
+            # what is not as it should be is read by itself, and said to be so
+            if (count != 1 or not 0 <= depth <= MAX_DEPTH
+                    or end + behind.size > len(data)):
+                break
+            raw = data[start:end]
+            stack = known(raw)
+            stacks.append(self.raw_stack(raw) if stack is None else stack)
+            ends.append(behind.unpack_from(data, end))
+            at = end + behind.size
+        if not stacks:
+            return self.read_stack()
+        threads, *memories = zip(*ends)
+        nothing = [0] * len(stacks)
+        self.collector.add(stacks, [-1] * len(stacks), threads, nothing, nothing,
+                           memories[0] if memories else nothing)
+        return at
+
     def _nanoseconds(self, seconds: float) -> int:
         if not 0 <= seconds < 1e9:
             raise self.damaged("a sample at the time %r" % seconds)
@@ -251,7 +285,9 @@ class Log:
                     self.blocks.read(name)
                 except blocks.Damaged as e:
                     raise self.damaged(str(e)) from None
-            else:
+            elif self.data[self.at] == NAME or address not in self.names:
+                # vmprof.disable() looks at all addresses for native names, and
+                # finds none for a Python function
                 self.names[address] = name
         return end
 
@@ -267,7 +303,7 @@ class Log:
     def read(self, salvage: bool) -> int:
         """Returns the number of bytes at the end that are no whole record."""
         self.read_head()
-        readers = {STACK: self.read_stack, NAME: self.read_name,
+        readers = {STACK: self.read_stacks, NAME: self.read_name,
                    NATIVE_NAME: self.read_name, META: self.read_meta,
                    HEADER: self.read_header, TIME: self.read_start}
         while self.at < len(self.data) or self.more():

@@ -12,7 +12,7 @@ from typing import BinaryIO, Union
 
 from vmprof_convert import remarks, stack_values
 from vmprof_convert.identity import identity, program_name
-from vmprof_convert.model import Frame, Profile
+from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable
 from vmprof_convert.protobuf import (
     bytes_field,
@@ -22,6 +22,7 @@ from vmprof_convert.protobuf import (
     text_field,
 )
 from vmprof_convert.sample_types import Labels, SampleType, SampleTypes
+from vmprof_convert.stack_tree import Frame
 from vmprof_convert.stack_values import Place, Places, tick_seconds, values, whole
 
 #: of a resource: where samples come from

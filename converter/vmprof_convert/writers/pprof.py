@@ -8,11 +8,12 @@ from typing import BinaryIO
 
 from vmprof_convert import remarks, stack_values
 from vmprof_convert.identity import program
-from vmprof_convert.model import Frame, Profile
+from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.program import CUT
 from vmprof_convert.protobuf import bytes_field, number_field, text_field, varint
 from vmprof_convert.sample_types import Labels, SampleType, SampleTypes
+from vmprof_convert.stack_tree import Frame
 from vmprof_convert.stack_values import Place, Places, tick_seconds, values, whole
 
 #: fields of Profile

@@ -11,7 +11,8 @@ from typing import BinaryIO
 
 from vmprof_convert import stack_values
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import LABEL, Frame, Profile
+from vmprof_convert.model import LABEL, Profile
+from vmprof_convert.stack_tree import Frame
 from vmprof_convert.stack_values import Place, Places, values, whole
 from vmprof_convert.units import format_bytes
 

@@ -7,7 +7,9 @@ share their bin's width as their stacks share what was allocated in it.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Sequence
+import collections
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 #: how many bins there are: a screen shows little more
@@ -33,57 +35,56 @@ def summarize(times: Sequence[float], stacks: Sequence[int], weights: Sequence[i
               end: float, idle: int, bins_: int = BINS) -> Activity:
     """`times` ascend; `end` is that of the profile, and `idle` the stack where nothing
     happened."""
-    width = end / bins_ or 1.0
+    # in which bins, and how wide: counting rows is quick
+    while True:
+        width = end / bins_ or 1.0
+        parts = list(_parts(times, width))
+        if bins_ <= FEWEST or sum(
+                len(set(stacks[at:after])) for _, at, after in parts) <= MOST:
+            break
+        bins_ = (bins_ + 1) // 2
     bins: dict[int, dict[int, int]] = {}
+    for number, at, after in parts:
+        sums = bins.setdefault(number, collections.defaultdict(int))
+        for stack, weight in zip(stacks[at:after], weights[at:after]):
+            sums[stack] += weight
+    return _drawn(bins, width, end, idle, bins_)
+
+
+def _parts(times: Sequence[float], width: float) -> Iterator[tuple[int, int, int]]:
+    """Of each bin its number, and where it begins and ends; the last moment may have
+    two."""
     at = 0
     while at < len(times):
         number = int(times[at] / width)
         # there may be fewer rows than bins
         after = max(at + 1, bisect.bisect_left(times, (number + 1) * width, at))
-        _add(bins, number, zip(stacks[at:after], weights[at:after]))
+        yield number, at, after
         at = after
-    while bins_ > FEWEST and sum(map(len, bins.values())) > MOST:
-        wider: dict[int, dict[int, int]] = {}
-        for number, sums in bins.items():
-            _add(wider, number // 2, sums.items())
-        bins, bins_, width = wider, (bins_ + 1) // 2, 2 * width
-    return _drawn(bins, width, end, idle, bins_)
-
-
-def _add(bins: dict[int, dict[int, int]], number: int,
-         weights: Iterable[tuple[int, int]]) -> None:
-    sums = bins.setdefault(number, {})
-    for stack, weight in weights:
-        sums[stack] = sums.get(stack, 0) + weight
 
 
 def _drawn(bins: dict[int, dict[int, int]], width: float, end: float, idle: int,
            bins_: int) -> Activity:
-    result = Activity([], [], [])
-
-    def add(time: float, stack: int, weight: int) -> None:
-        # what is rounded must not go back
-        result.times.append(max(min(round(time, _DIGITS), end), result.times[-1])
-                            if result.times else min(time, end))
-        result.stacks.append(stack)
-        result.weights.append(weight)
+    # or the front end says that its buffer was empty before the first sample
+    times, stacks, weights = [0.0], [idle], [0]
 
     def pause(number: int, next_: int) -> None:
         if (next_ - number) * _GAP > bins_:
-            add(number * width, idle, 0)
-            add(next_ * width, idle, 0)
+            times.extend((number * width, next_ * width))
+            stacks.extend((idle, idle))
+            weights.extend((0, 0))
 
-    # or the front end says that its buffer was empty before the first sample
-    add(0.0, idle, 0)
     before = 0
     for number, sums in bins.items():
         pause(before, number)
-        total = sum(sums.values())
-        begun = 0
-        for stack, weight in sums.items():
-            if weight:
-                add((number + begun / total) * width, stack, weight)
-                begun += weight
+        shown = {stack: weight for stack, weight in sums.items() if weight}
+        total = sum(shown.values())
+        times += [(number + begun / total) * width
+                  for begun in accumulate(shown.values(), initial=0)][:-1]
+        stacks += shown
+        weights += shown.values()
         before = number + 1
     pause(before, bins_)
-    return result
+    # what is rounded must not go back
+    return Activity(list(accumulate((
+        min(round(time, _DIGITS), end) for time in times), max)), stacks, weights)

@@ -98,6 +98,8 @@ def _times(profile: Profile, interval: float) -> array.array[float]:
     stamps = profile.samples.time
     if not stamps or min(stamps) >= 0:
         return array.array("d", [stamp // 1000 / 1e3 for stamp in stamps])
+    if max(stamps) < 0:
+        return array.array("d", map(interval.__mul__, range(len(stamps))))
     times = array.array("d")
     untimed = 0
     for stamp in stamps:

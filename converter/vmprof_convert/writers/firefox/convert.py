@@ -6,18 +6,18 @@ import gc
 import json
 import operator
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import accumulate, chain, islice
 from typing import Any, BinaryIO, NamedTuple, TypeVar, Union, cast
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import weight_bytes, weight_objects
-from vmprof_convert.model import RESIDENT, Profile
+from vmprof_convert.model import PRIVATE, RESIDENT, Profile
 from vmprof_convert.origins import Origins
 from vmprof_convert.printable import printable
 from vmprof_convert.resident import readings
 from vmprof_convert.thread_names import names, process_name
-from vmprof_convert.writers.firefox import activity, info, lives, stacks
+from vmprof_convert.writers.firefox import activity, info, label_markers, lives, stacks
 from vmprof_convert.writers.firefox.axis import BYTES, TIME, Axis
 from vmprof_convert.writers.firefox.format import threads
 from vmprof_convert.writers.firefox.format.builder import ProfileBuilder
@@ -80,6 +80,14 @@ def _encoded(value: object) -> Iterator[str]:
         for number, part in enumerate(value):
             yield "," if number else "["
             yield from _encoded(part)
+        yield "]"
+    elif isinstance(value, array.array) and len(value) > 1 and (
+            value[0] == value[-1] and value.count(value[0]) == len(value)):
+        # of one thread, or one weight
+        text = json.dumps(value[0], allow_nan=False)
+        for start in range(0, len(value), _PIECE):
+            yield ("," if start else "[") + ",".join(
+                [text] * min(_PIECE, len(value) - start))
         yield "]"
     elif isinstance(value, array.array) and len(value):
         for start in range(0, len(value), _PIECE):
@@ -189,6 +197,7 @@ class _Conversion:
             profile, builder, self._origins, progress,
             has_idle=any(track.allocations for track in tracks))
         end = max(builder.end, times[everything[-1]])
+        unlabelled = 0
         for track in tracks:
             thread = self._thread(track.process, track.name, track.tid)
             if track.ticks:
@@ -199,12 +208,18 @@ class _Conversion:
                            threads.BYTES, end, found)
             self._set_allocations(thread, track, found)
             process = track.process
+            markers = []
             if thread.main and process.profile:
                 markers = lives.find_markers(
                     process.profile, process.begin, profile.samples,
                     rows[process.pid], self._axis, self._weights)
-                thread.set_markers(markers, [builder.string(marker.name)
-                                             for marker in markers])
+            if len(track.numbers) == 1:
+                labels, too_many = label_markers.find(
+                    profile, track.ticks, track.allocations, times)
+                markers = sorted(markers + labels, key=lambda marker: marker.start)
+                unlabelled += too_many
+            thread.set_markers(markers, [builder.string(marker.name)
+                                         for marker in markers])
             builder.add_thread(thread)
         allocations = _allocations(everything, profile.samples.size)
         if allocations:
@@ -215,7 +230,7 @@ class _Conversion:
             builder.add_thread(thread)
         for process in processes:
             self._add_counters(process, rows[process.pid])
-        info.describe(profile, builder, missing_texts)
+        info.describe(profile, builder, missing_texts, unlabelled)
         return builder.build()
 
     def _thread(self, process: _Process, name: str, tid: Union[int, str]) -> Thread:
@@ -309,7 +324,8 @@ class _Conversion:
             return self._ends
         at = array.array("i", (at for at, row in enumerate(rows)
                                if of_thread[row] in numbers))
-        return Ends(_pick(rows, at), _pick(times, at))
+        return Ends(array.array("i", map(rows.__getitem__, at)),
+                    array.array("d", map(times.__getitem__, at)))
 
     def _set_allocations(self, thread: Thread, track: _Track, found: Stacks) -> None:
         times, rows = self._axis.samples, track.allocations
@@ -350,16 +366,24 @@ class _Conversion:
         if resident:
             self._builder.add_counter(Counter.resident(*map(list, zip(*resident))),
                                       process.pid)
+        alone = self._read(process, PRIVATE)
+        if alone:
+            self._builder.add_counter(Counter.private(*map(list, zip(*alone))),
+                                      process.pid)
+
+    def _read(self, process: _Process, kind: str) -> list[tuple[float, int]]:
+        """Times and bytes."""
+        if process.profile is None:
+            return []       # what processes share would count for each
+        return [(self._axis.at(figure.time + process.begin), figure.value)
+                for figure in readings(process.profile, kind)]
 
     def _resident(self, process: _Process,
                   rows: Sequence[int]) -> list[tuple[float, int]]:
         """Times and bytes: as they were read now and then, or else with samples."""
-        if process.profile is None:
-            return []       # what processes share would count for each
-        read = readings(process.profile, RESIDENT)
-        if read:
-            return [(self._axis.at(figure.time + process.begin), figure.value)
-                    for figure in read]
+        read = self._read(process, RESIDENT)
+        if read or process.profile is None:
+            return read
         memory, times = self._profile.samples.memory, self._axis.samples
         return [(times[row], memory[row] * 1024) for row in rows if memory[row] > 0]
 
@@ -394,13 +418,23 @@ def _weights(profile: Profile,
     Rounded so that the sum of the first n, for every n, is off by at most one
     half: the total is right to the byte.
     """
-    samples = profile.samples
-    weight = {pair: weight_of(*pair, profile.gaps) if pair[0] else 0.0
-              for pair in set(zip(samples.size, samples.interval))}
+    sizes, intervals = profile.samples.size, profile.samples.interval
+    if not any(sizes):
+        return array.array("q", [0]) * len(sizes)
+    only = max(intervals, default=0)
+    is_one = intervals.count(only) == len(intervals)
+
+    def keys() -> Iterable[Any]:
+        # a pair for each sample takes twice as long
+        return sizes if is_one else zip(sizes, intervals)
+
+    of: dict[Any, float] = {}
+    for key in set(keys()):
+        size, interval = (key, only) if is_one else key
+        of[key] = weight_of(size, interval, profile.gaps) if size else 0.0
 
     def sums() -> Iterator[int]:
-        return map(round, accumulate(map(weight.__getitem__, zip(
-            samples.size, samples.interval))))
+        return map(round, accumulate(map(of.__getitem__, keys())))
     try:
         all_ = array.array("q", sums())
         return array.array("q", map(operator.sub, all_, chain((0,), all_)))

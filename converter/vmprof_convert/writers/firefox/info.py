@@ -4,8 +4,9 @@ from __future__ import annotations
 from vmprof_convert import remarks
 from vmprof_convert.model import Profile
 from vmprof_convert.program import CUT
-from vmprof_convert.summary import TYPE, Choice, summarize
+from vmprof_convert.summary import TYPE, Choice, sum_up
 from vmprof_convert.units import format_bytes, format_ends
+from vmprof_convert.writers.firefox import label_markers
 from vmprof_convert.writers.firefox.format.builder import ProfileBuilder
 from vmprof_convert.writers.firefox.format.extra import Entry
 
@@ -18,10 +19,11 @@ _SETTINGS = {"interval": "Mean bytes between two samples, at the beginning",
 _UNSAID = ("pid", "period", "facts", "capabilities", "children", "ended")
 
 
-def describe(profile: Profile, builder: ProfileBuilder, not_embedded: int) -> None:
-    """`not_embedded`: files whose text was wanted, and is not there."""
-    choice = Choice(by=(TYPE,) if profile.has_types else ())
-    summary = summarize(profile, choice=choice)
+def describe(profile: Profile, builder: ProfileBuilder, not_embedded: int,
+             unlabelled: int) -> None:
+    """`not_embedded`: files whose text was wanted, and is not there; `unlabelled`:
+    threads whose labels changed too often."""
+    summary = sum_up(profile)
     ticks = summary.time_samples
     last = profile.moments[-1] if profile.moments else None
     entries = []
@@ -39,7 +41,8 @@ def describe(profile: Profile, builder: ProfileBuilder, not_embedded: int) -> No
         entries.append(Entry("Time samples", "integer", ticks))
     builder.add_extra("What was sampled", entries)
     missing = remarks.of_run(profile) + [
-        text for text in remarks.of_figures(profile, summary, choice)
+        text for text in remarks.of_figures(
+            profile, summary, Choice(by=(TYPE,) if profile.has_types else ()))
         # it says that they are here
         if not text.startswith("time samples: ")]
     if profile.cut_off:
@@ -53,6 +56,10 @@ def describe(profile: Profile, builder: ProfileBuilder, not_embedded: int) -> No
     if not_embedded:
         missing.append("the text of %d files is not in here: they are not on this "
                        "machine, or changed since the run" % not_embedded)
+    if unlabelled:
+        missing.append("labels of %d threads changed more than %d times, and are no "
+                       "markers: --label makes a file of what has one"
+                       % (unlabelled, label_markers.MOST))
     if missing:
         builder.add_extra("What to know", [
             Entry("%d" % number, "string", text)

@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import array
 import bisect
+import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from itertools import compress
+from typing import Any, NamedTuple, Union
 
 from vmprof_convert import lifetimes
 from vmprof_convert.model import (
@@ -23,30 +25,35 @@ from vmprof_convert.writers.firefox.format.markers import Marker
 from vmprof_convert.writers.firefox.stacks import MAJOR, MINOR, OUT_OF_SIGHT
 
 _SITE_OF = {lifetimes.DIED_YOUNG: MINOR, lifetimes.FREED_LATER: MAJOR}
-#: fates of what is alive, or of what nothing was recorded
-_STAYS = {fate for fate in range(UNTOLD, UNKNOWN + 1)
-          if lifetimes.state(fate, -1, -1) in (
-              lifetimes.STILL_ALIVE, lifetimes.NOT_RECORDED)}
+#: what is alive, or of what nothing was recorded
+_STAYS = (lifetimes.STILL_ALIVE, lifetimes.NOT_RECORDED)
+#: of each fate, whether it is an end; UNTOLD, which is -1, is the last of them
+_GOES = [lifetimes.state(fate, -1, -1) not in _STAYS
+         for fate in (*range(UNKNOWN + 1), UNTOLD)]
 _SITES = [_SITE_OF.get(lifetimes.state(fate, -1, -1), OUT_OF_SIGHT)
           for fate in range(UNKNOWN + 1)]
+
+
+#: in a damaged profile, numbers may be too large for an array
+Column = Union["array.array[Any]", list[Any]]
 
 
 class Ends(NamedTuple):
     """What ended, as columns, by time.  There are as many as samples: an object for
     each takes a third of all time and memory."""
 
-    rows: Sequence[int]
-    times: Sequence[float]
+    rows: array.array[int]
+    times: array.array[float]
 
 
 class Lives(NamedTuple):
     """Columns of a table of allocations; an end has the weight of its birth, negative,
     and the same address."""
 
-    times: Sequence[float]
-    stacks: Sequence[int]
-    weights: Sequence[int]
-    addresses: Sequence[int]
+    times: Column
+    stacks: Column
+    weights: Column
+    addresses: Column
 
 
 def find_ends(samples: Samples, rows: Sequence[int], axis: Axis,
@@ -54,12 +61,18 @@ def find_ends(samples: Samples, rows: Sequence[int], axis: Axis,
     """Of `rows`.  What nobody followed ends where it got out of sight: so what
     does not end is what the table shows as alive."""
     fates, collected, ended = samples.fate, samples.collected, samples.ended
-    # the front end takes a weight of 0 for a birth
-    gone = [row for row in rows if fates[row] not in _STAYS and weights[row]]
-    ends = axis.all_at([ended[row] if ended[row] >= 0 else collected[row]
-                        for row in gone])
-    # in a damaged profile it may be before the birth
-    ends = list(map(max, map(axis.samples.__getitem__, gone), ends))
+    gone: Sequence[int] = array.array("i", compress(rows, map(
+        _GOES.__getitem__, map(fates.__getitem__, rows))))
+    if not all(weights):
+        # the front end takes a weight of 0 for a birth
+        gone = list(filter(weights.__getitem__, gone))
+    ends = axis.all_at(
+        after if after >= 0 else first for first, after in zip(
+            map(collected.__getitem__, gone), map(ended.__getitem__, gone)))
+    births = list(map(axis.samples.__getitem__, gone))
+    if any(map(operator.gt, births, ends)):
+        # in a damaged profile
+        ends = list(map(max, births, ends))
     order = sorted(range(len(gone)), key=ends.__getitem__)
     return Ends(array.array("i", map(gone.__getitem__, order)),
                 array.array("d", map(ends.__getitem__, order)))
@@ -69,24 +82,41 @@ def births_and_deaths(rows: Sequence[int], ends: Ends, samples: Samples,
                       times: Sequence[float], stacks: Sequence[int],
                       weights: Sequence[int], sites: Mapping[str, int]) -> Lives:
     """`rows`: by time, of which these are the `ends`."""
-    births = array.array("d", map(times.__getitem__, rows))
     site_of = [sites[site] for site in _SITES]
-    # two runs that ascend: merged quickly; at one time births come first
-    all_ = births + array.array("d", ends.times)
-    order = sorted(range(len(all_)), key=all_.__getitem__)
-    place = array.array("i", map(stacks.__getitem__, rows))
-    place.extend([site_of[samples.fate[row]] for row in ends.rows])
-    weight = _column(map(weights.__getitem__, rows), weights)
-    weight.extend([-weights[row] for row in ends.rows])
-    address = array.array("i", rows) + array.array("i", ends.rows)
-    return Lives(array.array("d", map(all_.__getitem__, order)),
-                 array.array("i", map(place.__getitem__, order)),
-                 _column(map(weight.__getitem__, order), weights),
-                 array.array("i", map(address.__getitem__, order)))
+    born = (_picked(times, rows, "d"), _picked(stacks, rows, "i"),
+            _picked(weights, rows, "q"), array.array("i", rows))
+    fates = samples.fate
+    gone = (ends.times, array.array("i", [site_of[fates[row]] for row in ends.rows]),
+            _column(map(operator.neg, map(weights.__getitem__, ends.rows)), weights),
+            ends.rows)
+    result = Lives(*(column[:0] for column in born))
+    # Most objects end with many others, at a collection: both tables are copied in
+    # pieces, from one such moment to the next.  At one time births come first.
+    done = at = 0
+    while at < len(ends.times):
+        time = ends.times[at]
+        after = bisect.bisect_right(ends.times, time, at)
+        until = bisect.bisect_right(born[0], time, done)
+        for whole, births, deaths in zip(result, born, gone):
+            whole.extend(births[done:until])
+            whole.extend(deaths[at:after])
+        done, at = until, after
+    for whole, births in zip(result, born):
+        whole.extend(births[done:])
+    return result
 
 
-def _column(numbers: Iterable[int],
-            like: Sequence[int]) -> list[int] | array.array[int]:
+def _picked(column: Sequence[Any], rows: Sequence[int], typecode: str) -> Column:
+    """A new one."""
+    if isinstance(column, array.array) and column.typecode == typecode and (
+            isinstance(rows, range)):
+        return column[rows.start:rows.stop]
+    values = map(column.__getitem__, rows)
+    return (list(values) if isinstance(column, list) and typecode == "q"
+            else array.array(typecode, values))
+
+
+def _column(numbers: Iterable[int], like: Sequence[int]) -> Column:
     """An array, or in a damaged profile, whose numbers may be too large, a list."""
     return (array.array("q", numbers) if isinstance(like, array.array)
             else list(numbers))

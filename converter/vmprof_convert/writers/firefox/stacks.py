@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
 from vmprof_convert import origins, type_names
-from vmprof_convert.model import LABEL, NATIVE, PYTHON, Frame, Function, Profile
+from vmprof_convert.model import LABEL, NATIVE, PYTHON, Function, Profile
 from vmprof_convert.origins import Origins
 from vmprof_convert.program import CUT, Program
+from vmprof_convert.stack_tree import Frame
 from vmprof_convert.type_names import TypeNames
 from vmprof_convert.writers.firefox.format import categories
 from vmprof_convert.writers.firefox.format.builder import ProfileBuilder
@@ -16,6 +17,8 @@ from vmprof_convert.writers.firefox.format.categories import Category
 
 #: where a track shows that nothing was sampled
 IDLE = "[nothing sampled]"
+#: instead of a type
+_NO_TYPE = -2
 
 #: Where objects end, as far as that is known: deallocations have no stack.
 MINOR, MAJOR, OUT_OF_SIGHT = SITES = (
@@ -52,50 +55,37 @@ def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
         has_idle: bool) -> Stacks:
     """Give all stacks of `profile` to `builder`, with IDLE's if it `has_idle`."""
     program = Program(profile)
-    frame_index = _FrameIndex(program, builder, origins_).__getitem__
     samples = profile.samples
-    # time samples are of nothing
-    types = ([type_ if size else None for type_, size in
-              zip(samples.type, samples.size)] if profile.has_types
-             else [None] * len(samples))
-    type_frame = _TypeFrames(profile, builder).__getitem__
-    pairs = set(zip(samples.stack, types))
-    pairs.update((stack, None) for stack, _ in list(pairs))
-    # the lost one last
-    distinct = sorted(pairs, key=lambda pair: (
-        pair[0] < 0, pair[0], -2 if pair[1] is None else pair[1]))
+    rows = _Rows(program, builder, _FrameIndex(program, builder, origins_),
+                 profile.cut_off)
 
     def label(name: str, category: Category) -> int:
-        return builder.frame(builder.function(name, python=False), category)
+        return builder.stack(-1, builder.frame(
+            builder.function(name, python=False), category))
 
-    cut = profile.cut_off
-    root = [label(CUT, categories.OTHER)] if cut else []
-    stacks = []
-    step = len(distinct) // 100 + 1
-    number, frames = None, []
-    for done, (stack, type_) in enumerate(distinct):
+    # the profile may have stacks of which no sample was chosen; the lost one last
+    sampled = sorted(set(samples.stack), key=lambda number: (number < 0, number))
+    of_code: dict[int, int] = {}
+    step = len(sampled) // 100 + 1
+    for done, stack in enumerate(sampled):
         if progress is not None and done % step == 0:
-            progress(done, len(distinct))
-        if stack != number:
-            seen = program.stack(stack)
-            number, frames = stack, list(map(frame_index, seen))
-            if stack in cut and seen[0].kind != LABEL:
-                frames = root + frames
-        stacks.append(frames if type_ is None else [*frames, type_frame(type_)])
-    sites = SITES if profile.has_lifetimes else ()
-    stacks += [[label(site, categories.COLLECTOR)] for site in sites]
-    if has_idle:
-        stacks.append([label(IDLE, categories.IDLE)])
-    result = builder.set_stacks(stacks)
-    index = dict(zip(distinct, result))
+            progress(done, len(sampled))
+        of_code[stack] = rows.of(stack) if stack >= 0 else rows.lost()
     if progress is not None:
-        progress(len(distinct), len(distinct))
-    of_code = {stack: row for (stack, type_), row in index.items() if type_ is None}
+        progress(len(sampled), len(sampled))
     code = array.array("i", map(of_code.__getitem__, samples.stack))
+    typed = code
+    if profile.has_types:
+        # time samples are of nothing
+        types = samples.type if all(samples.size) else array.array("q", [
+            type_ if size else _NO_TYPE
+            for type_, size in zip(samples.type, samples.size)])
+        typed = array.array("i", map(_Typed(profile, builder).__getitem__,
+                                     zip(code, types)))
+    sites = SITES if profile.has_lifetimes else ()
     return Stacks(
-        code, (array.array("i", map(index.__getitem__, zip(samples.stack, types)))
-               if profile.has_types else code),
-        dict(zip(sites, result[len(distinct):])), result[-1])
+        code, typed, {site: label(site, categories.COLLECTOR) for site in sites},
+        label(IDLE, categories.IDLE) if has_idle else -1)
 
 
 class _FrameIndex(dict[Frame, int]):
@@ -126,6 +116,64 @@ class _FrameIndex(dict[Frame, int]):
         way = (categories.NATIVE if function.kind == NATIVE
                else _WAYS.get(frame.kind, 0))
         return Category(_ORIGINS[self._origins.of(function)], way)
+
+
+class _Rows:
+    """The builder's stacks."""
+
+    def __init__(self, program: Program, builder: ProfileBuilder, frames: _FrameIndex,
+                 cut: Container[int]) -> None:
+        """`cut`: numbers of the stacks whose outermost frames are missing."""
+        self._program = program
+        self._builder = builder
+        self._frames = frames
+        self._cut = cut
+        self._tree = program.tree()
+        #: of each node, as far as it was asked for; and below the root of those
+        #: that are cut
+        self._rows: dict[int, int] = {0: -1}
+        self._cut_rows: dict[int, int] = {}
+
+    def lost(self) -> int:
+        frame, = self._program.stack(-1)
+        return self._builder.stack(-1, self._frames[frame])
+
+    def of(self, stack: int) -> int:
+        node = self._tree.nodes[stack]
+        # what stands for something is no part of a stack that was cut
+        if stack not in self._cut or self._tree.path(node)[0].kind == LABEL:
+            return self._find(self._rows, node)
+        if not self._cut_rows:
+            self._cut_rows[0] = self._builder.stack(-1, self._builder.frame(
+                self._builder.function(CUT, python=False), categories.OTHER))
+        return self._find(self._cut_rows, node)
+
+    def _find(self, rows: dict[int, int], node: int) -> int:
+        nodes = []
+        while node not in rows:
+            nodes.append(node)
+            node = self._tree.parents[node]
+        row = rows[node]
+        for node in reversed(nodes):
+            row = rows[node] = self._builder.stack(
+                row, self._frames[self._tree.frames[node]])
+        return row
+
+
+class _Typed(dict[tuple[int, int], int]):
+    """For each stack of the builder's and each type of objects that it allocated: the
+    stack that ends with the type."""
+
+    def __init__(self, profile: Profile, builder: ProfileBuilder):
+        super().__init__()
+        self._builder = builder
+        self._frames = _TypeFrames(profile, builder)
+
+    def __missing__(self, key: tuple[int, int]) -> int:
+        stack, type_ = key
+        row = self[key] = (stack if type_ == _NO_TYPE else self._builder.stack(
+            stack, self._frames[type_]))
+        return row
 
 
 class _TypeFrames(dict[int, int]):

@@ -5,6 +5,11 @@
  * Two system calls a reading, whose cost doesn't depend on how much memory is
  * mapped.  What hardly changed is not worth telling: a service that waits writes
  * nothing.
+ *
+ * What of the memory is this process's alone, the kernel finds page by page: 10
+ * microseconds a MiB, and 10 milliseconds for 10,000 mappings.  So that has a clock of
+ * its own, by which it takes no more than a thousandth of the time, and is never read
+ * where the program waits for it.
  */
 
 #include <stdint.h>
@@ -16,9 +21,10 @@ enum figures_kind {
     FIGURES_RESIDENT = 1,           /* bytes */
     FIGURES_PROCESSOR = 4,          /* nanoseconds */
     FIGURES_MINOR_FAULTS = 6,
-    FIGURES_MAJOR_FAULTS = 7
+    FIGURES_MAJOR_FAULTS = 7,
+    FIGURES_PRIVATE = 8             /* bytes */
 };
-#define FIGURES_KINDS       4
+#define FIGURES_KINDS       5
 
 struct figure {
     enum figures_kind kind;
@@ -30,8 +36,8 @@ void figures_open(void);
 /* Also in a forked child; harmless if it was done before */
 void figures_close(void);
 
-/* Read all figures, in any thread.  Returns how many of them, from the first on,
-   are to be told: all, or none; 'always': also if they hardly changed. */
+/* Read them, in any thread.  Returns how many there are to be told, perhaps none;
+   'always': also if they hardly changed, and at once, without what is slow. */
 int figures_read(struct figure figures[FIGURES_KINDS], int always);
 
 #pragma GCC visibility pop

@@ -33,8 +33,8 @@ _NO_INTERVAL = 1e-9
 class ProfileBuilder:
     """Collects functions, stacks, threads and counters.
 
-    Ask for functions, then for frames of them; what is asked for twice is
-    there once.  Then set the stacks, and then add threads and counters.
+    Ask for functions, then for frames of them, then for stacks; what is asked for
+    twice is there once.  Then add threads and counters.
     """
 
     def __init__(self, *, product: str, interval: float, start: float,
@@ -83,10 +83,10 @@ class ProfileBuilder:
         """The index of a frame; `line` is the executed one."""
         return self._frames.index(function, category, line)
 
-    def set_stacks(self, stacks: list[list[int]]) -> list[int]:
-        """Set all stacks at once, which is much the fastest; returns their
-        indices.  A stack is its frames, outermost first, at least one."""
-        return self._stacks.fill(stacks)
+    def stack(self, caller: int, frame: int) -> int:
+        """The index of a stack: `frame`, called by what the stack `caller` ends with;
+        -1: by nobody."""
+        return self._stacks.index(caller, frame)
 
     def add_thread(self, thread: Thread) -> None:
         """Threads appear in the order in which they are added; of each process

@@ -104,18 +104,33 @@ class Counter:
     def resident(cls, times: Sequence[float], sizes: Sequence[int]) -> Counter:
         """Resident memory: `sizes` in bytes at `times`, ascending, at least
         one."""
-        counts = [sizes[0], *map(operator.sub, sizes[1:], sizes)]
+        return cls._level(times, sizes, "resident-memory",
+                          "Memory of the process in RAM", "Resident memory", 20,
+                          "orange")
+
+    @classmethod
+    def private(cls, times: Sequence[float], sizes: Sequence[int]) -> Counter:
+        """Likewise what of it no other process has."""
+        return cls._level(times, sizes, "private-memory",
+                          "What of the memory in RAM no other process has (USS)",
+                          "Private memory", 30, "purple")
+
+    @classmethod
+    def _level(cls, times: Sequence[float], sizes: Sequence[int], name: str,
+               description: str, label: str, weight: int, color: str) -> Counter:
+        # The front end counts from the first row on, whatever is in it: that has to be
+        # nothing, or what it shows were not bytes, but bytes more than at first.
+        counts = [0, sizes[0], *map(operator.sub, sizes[1:], sizes)]
         return cls(
-            "resident-memory", "Memory", "Memory of the process in RAM",
-            times, counts, {
+            name, "Memory", description, [times[0], *times], counts, {
                 "graphType": "line-accumulated",
                 "unit": "bytes",
-                "color": "orange",
+                "color": color,
                 "markerSchemaLocation": None,
-                "sortWeight": 20,
-                "label": "Resident memory",
+                "sortWeight": weight,
+                "label": label,
                 "tooltipRows": [
-                    _row("accumulated", "bytes", "above the lowest"),
+                    _row("accumulated", "bytes", label.lower()),
                     _row("count-range", "bytes", "range in the graph"),
                 ],
             })

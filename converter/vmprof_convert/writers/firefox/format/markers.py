@@ -29,6 +29,10 @@ SCHEMAS: list[Json] = [
     {"name": "Mark", "display": _PLACES, "chartLabel": "{marker.data.text}",
      "tooltipLabel": "Mark of the program", "tableLabel": "{marker.data.text}",
      "fields": [_field("text", "Name", "string")]},
+    {"name": "Labels", "display": ["marker-chart", "marker-table"],
+     "chartLabel": "{marker.data.text}", "tooltipLabel": "Labels of the samples",
+     "tableLabel": "{marker.data.text}",
+     "fields": [_field("text", "Labels", "string")]},
 ]
 
 #: phases: a moment, and a stretch of time

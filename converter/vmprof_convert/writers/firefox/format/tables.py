@@ -2,9 +2,7 @@
 and hands out the row's index."""
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
-from itertools import compress, count
 
 from vmprof_convert.writers.firefox.format.categories import Category
 from vmprof_convert.writers.firefox.format.json_types import Json
@@ -117,36 +115,15 @@ class StackTable:
     """A tree: each row is a frame, and the row of what called it."""
 
     def __init__(self) -> None:
-        self._frames: list[int] = []
-        self._prefixes: list[int | None] = []
+        #: by caller and frame: there is each once
+        self._rows: dict[tuple[int, int], int] = {}
 
-    def fill(self, stacks: list[list[int]]) -> list[int]:
-        """Fill the table; returns the row of each of `stacks`.  A stack is
-        its frames, outermost first, at least one."""
-        frames: list[int] = []
-        prefixes: list[int | None] = []
-        result = [0] * len(stacks)
-        # In sorted order, what a stack shares with any before it, it shares
-        # with the last one: there is no need to look a prefix up, which a
-        # table with millions of rows makes slow.
-        before: list[int] = []
-        rows: list[int] = []        # of `before`
-        for number in sorted(range(len(stacks)), key=stacks.__getitem__):
-            stack = stacks[number]
-            common = next(compress(count(), map(operator.ne, stack, before)),
-                          min(len(stack), len(before)))
-            del rows[common:]
-            new = range(len(frames), len(frames) + len(stack) - common)
-            if new:
-                frames += stack[common:]
-                prefixes.append(rows[-1] if rows else None)
-                prefixes += new[:-1]
-                rows += new
-            result[number] = rows[-1]
-            before = stack
-        self._frames, self._prefixes = frames, prefixes
-        return result
+    def index(self, caller: int, frame: int) -> int:
+        """The row of `frame`, called by row `caller`; -1: it is the outermost."""
+        return self._rows.setdefault((caller, frame), len(self._rows))
 
     def build(self) -> Json:
-        return {"length": len(self._frames), "frame": self._frames,
-                "prefix": self._prefixes}
+        return {"length": len(self._rows),
+                "frame": [frame for _, frame in self._rows],
+                "prefix": [None if caller < 0 else caller
+                           for caller, _ in self._rows]}

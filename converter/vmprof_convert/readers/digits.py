@@ -1,0 +1,133 @@
+"""The numbers in the blocks of an allocation profile, and the runs of them that are
+alike: text, which regular expressions take apart in C.  In Python, a number at a time,
+that would be most of what it takes to read a profile."""
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+#: all digits of a number but the last have the sixth bit set
+_NUMBER_TEXT = "[`-\x7f]*[@-_]"
+_NUMBER = re.compile(_NUMBER_TEXT)
+_LAST_DIGIT = re.compile("[@-_]")
+_NUMBERS = re.compile("([@-\x7f]*[@-_])?")
+#: that are read at once
+_MAX_DIGITS = 2**11
+#: digits of a number; longer ones are none that anybody wrote
+_LONGEST = 2**6
+#: so many digits are remembered, with what they mean
+_KNOWN = 3
+
+
+def _some(count: int) -> str:
+    return "(?:%s){%d}" % (_NUMBER_TEXT, count)
+
+
+def _samples(flags: int) -> re.Pattern[str]:
+    """Samples with these flags: the first number, less one, begins with them, and so
+    does its first digit."""
+    first = [digit for digit in range(32) if (digit - 1) % 8 == flags]
+    # a digit 0 alone is the number 0, which is no sample
+    last = [digit for digit in first if digit]
+    return re.compile("(?:(?:[%s]%s|[%s])%s)+" % (
+        "".join(re.escape(chr(0x60 + digit)) for digit in first), _NUMBER_TEXT,
+        "".join(re.escape(chr(0x40 + digit)) for digit in last),
+        _some(2 + bin(flags).count("1"))))
+
+
+#: by the first character; @ begins a definition
+_RUNS = {chr(start + digit): (_samples((digit - 1) % 8), (digit - 1) % 8)
+         for start in (0x40, 0x60) for digit in range(32)
+         if start + digit != 0x40}
+#: an entry of so many numbers as there are in most
+_ENTRY_TEXT = "|".join(re.escape(chr(0x40 + count)) + _some(count)
+                       for count in range(1, 9))
+_ENTRY = re.compile(_ENTRY_TEXT)
+_ENTRIES = re.compile("(?:%s)+" % _ENTRY_TEXT)
+
+
+class Numbers(dict[str, int]):
+    """What digits mean.  Most numbers are small and come again."""
+
+    def __missing__(self, digits: str) -> int:
+        if len(digits) > _LONGEST:
+            raise ValueError
+        if len(digits) > _KNOWN:
+            # what it begins with comes again, too
+            return self[digits[:_KNOWN]] | self[digits[_KNOWN:]] << 5 * _KNOWN
+        number = 0
+        for digit in reversed(digits):
+            number = number << 5 | ord(digit) & 31
+        self[digits] = number
+        return number
+
+
+class Payload:
+    """That of a block, from where it was read so far.  Raises ValueError if its end
+    comes too early, or a number is too long."""
+
+    def __init__(self, text: str, numbers: Numbers) -> None:
+        """Raises ValueError if the text is no sequence of numbers."""
+        if not _NUMBERS.fullmatch(text):
+            raise ValueError
+        self._text = text
+        self._numbers = numbers
+        self._at = 0
+
+    @property
+    def is_left(self) -> bool:
+        return self._at < len(self._text)
+
+    def number(self) -> int:
+        match = _NUMBER.match(self._text, self._at)
+        if match is None:
+            raise ValueError
+        self._at = match.end()
+        return self._numbers[match[0]]
+
+    def rest(self) -> Iterator[int]:
+        return itertools.chain.from_iterable(self._parts())
+
+    def _parts(self) -> Iterator[Iterator[int]]:
+        # not all at once: each is a string of its own
+        while self.is_left:
+            last = _LAST_DIGIT.search(self._text, self._at + _MAX_DIGITS)
+            yield self._until(last.end() if last else len(self._text))
+
+    def _until(self, end: int) -> Iterator[int]:
+        digits = _NUMBER.findall(self._text, self._at, end)
+        self._at = end
+        return map(self._numbers.__getitem__, digits)
+
+    def samples(self) -> tuple[int, list[int]]:
+        """Flags of the next samples, and their numbers; none: what follows is no
+        sample."""
+        run, flags = _RUNS.get(self._text[self._at], (None, 0))
+        if run is None:
+            return 0, []
+        match = run.match(self._text, self._at, self._at + _MAX_DIGITS)
+        if match is None:
+            raise ValueError
+        return flags, list(self._until(match.end()))
+
+    def entries(self) -> Iterator[list[str]]:
+        """All entries, some at a time, each as text, which parse() reads."""
+        while self.is_left:
+            match = _ENTRIES.match(self._text, self._at, self._at + _MAX_DIGITS)
+            if match is not None:
+                texts = _ENTRY.findall(self._text, self._at, match.end())
+                self._at = match.end()
+                yield texts
+                continue
+            start = self._at
+            for _ in range(self.number()):
+                self.number()
+            yield [self._text[start:self._at]]
+
+    def parse(self, entry: str) -> list[int]:
+        """Without its length; at least one number."""
+        _, *numbers = map(self._numbers.__getitem__, _NUMBER.findall(entry))
+        if not numbers:
+            raise ValueError
+        return numbers

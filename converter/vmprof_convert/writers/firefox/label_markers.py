@@ -1,0 +1,37 @@
+"""What the program said it was doing, as markers: from the first to the last of the
+samples, one behind the other in a thread, that have the same labels."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from vmprof_convert.model import Profile
+from vmprof_convert.printable import shortened
+from vmprof_convert.writers.firefox.format.markers import Marker
+
+#: of a thread; with more, nobody sees anything
+MOST = 20_000
+
+
+def find(profile: Profile, ticks: Sequence[int], allocations: Sequence[int],
+         times: Sequence[float]) -> tuple[list[Marker], bool]:
+    """Of these samples; and whether there are too many, which is none then."""
+    if len(profile.labels) < 2:
+        return [], False
+    stacks, of_stack = profile.samples.stack, profile.stack_labels
+    texts = [", ".join(shortened("%s=%s" % pair) for pair in sorted(labels.items()))
+             for labels in profile.labels]
+
+    def labels(row: int) -> int:
+        return of_stack[stacks[row]] if stacks[row] >= 0 else 0
+
+    rows = sorted([*ticks, *allocations], key=times.__getitem__)
+    markers: list[Marker] = []
+    for number, alike in groupby(rows, labels):
+        if number:
+            found = list(alike)
+            markers.append(Marker("Labels", "Labels", times[found[0]], times[found[-1]],
+                                  {"text": texts[number]}))
+            if len(markers) > MOST:
+                return [], True
+    return markers, False
