@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PYPY, PyPy, Run
+from controlled import BUSY as BUSY_ALONE
 from native_build import HERE
 from run_profiles import functions
 from running import Running, running
@@ -73,16 +74,7 @@ def test_a_program_with_threads(stock_pypy: PyPy) -> None:
 
 def test_a_program_that_never_used_threads(stock_pypy: PyPy) -> None:
     """It has no lock, which is made for it; from then on, it gives it away."""
-    with running(stock_pypy, """
-        import os, select, sys
-        print("ready")
-        def allocate():
-            return [bytes(i) for i in range(100)]
-        while not select.select([sys.stdin], [], [], 0)[0]:
-            for i in range(100):
-                allocate()
-        print("ended")
-    """) as program:
+    with running(stock_pypy, BUSY_ALONE) as program:
         program.attach()
         assert program.end() == "ended\n"
     check_estimate(stock_pypy)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import measuring
-from experiments import costs
+from experiments import costs, fresh
 from rpython_tree import built
 
 # one worker of pytest's is enough for the study; what starts no program is
@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.translated, pytest.mark.xdist_group("study")]
 
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "benchmarks" / "study.py"
-EXPERIMENTS = ("depth", "accuracy", "coverage", "costs", "fresh", "profilers",
-               "builtin", "toolchain", "verdicts", "formats")
+EXPERIMENTS = ("depth", "accuracy", "coverage", "costs", "fresh", "lifetimes",
+               "profilers", "builtin", "toolchain", "verdicts", "formats", "service")
 #: those that have to be compiled, which needs Python's headers
 MAY_BE_MISSING = {"mprofile, 128k", "pymemtrace"}
 
@@ -124,3 +124,16 @@ def test_a_segment_is_compared_with_the_plain_ones_around_it() -> None:
     assert found["32k"] == [3 / 1.5, 6 / 4]
     assert found["1M"] == [2 / 1.5]
     assert found["off"] == [2 / 3.5]
+
+
+def test_a_fresh_process_is_compared_with_those_that_had_as_many_collections() -> None:
+    def rows(rate: str, *pairs: tuple[int, float]) -> list[dict[str, object]]:
+        return [{"program": "p", "rate": rate, "minors": minors, "cpu": cpu}
+                for minors, cpu in pairs]
+
+    found = [*rows("plain", (4001, 1.0), (3999, 2.0), (4700, 5.0)),
+             *rows("again", (4002, 4.0)), *rows("1G", (4010, 3.0), (4700, 9.0))]
+    assert fresh.matched(found, "p", "1G") == [3 / 2.0]
+    assert fresh.matched(found, "p", "again") == []     # with two others: too few
+    found += rows("plain", (4003, 3.0))
+    assert fresh.matched(found, "p", "again") == [4 / 2.0]

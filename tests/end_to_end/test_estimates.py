@@ -212,8 +212,10 @@ def test_seed_makes_a_run_repeatable(pypy: PyPy) -> None:
             return list(readers.read("out.vmprof").samples.size)
         for warm_up in range(3):
             sizes(1)
-        # each import has left a weak reference, with a callback
+        # each import has left a weak reference, with a callback; and what the
+        # collection leaves, the next run finds
         gc.collect()
+        sizes(1)
         first, again, other = sizes(7), sizes(7), sizes(8)
         print(len(first) > 100, first == again, first == other)
     """)
@@ -222,14 +224,15 @@ def test_seed_makes_a_run_repeatable(pypy: PyPy) -> None:
 
 
 def test_small_programs_count_from_the_first_allocation(pypy: PyPy) -> None:
-    """Far less than a nursery is allocated, and no collection happens."""
+    """Far less than a nursery is allocated, and no collection happens before the
+    end, when the builtin engine takes its own."""
     profile = pypy.sample("""
         def f():
             return [filler[:10000] for i in range(100)]
         filler = b"x" * 20000
         kept = f()
     """, "1k", jit="off", PYPY_GC_NURSERY="64M").profile()
-    assert profile.moments[-1].collections == 0
+    assert profile.moments[-1].collections == (2 if has_builtin() else 0)
     assert list(profile.samples.size).count(string_size(10000)) >= 99
 
 

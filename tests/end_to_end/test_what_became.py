@@ -1,13 +1,17 @@
 """Types and lifetimes of a real program's objects are those of the program."""
 from __future__ import annotations
 
+import json
+import subprocess
 import textwrap
 
 import pytest
 
 from conftest import PyPy
+from fact_blocks import PROMOTED, FactBlocks
 from found import check_conservation, found
-from vmprof_convert.model import Profile
+from truth import innermost
+from vmprof_convert.model import PINNED, Profile
 
 JIT = pytest.mark.parametrize("jit", ["off", ""])
 
@@ -155,8 +159,8 @@ def test_a_branch_in_the_middle_of_a_piece(pypy: PyPy, every: int) -> None:
 
 
 @JIT
-def test_lists_and_their_storage(pypy: PyPy, jit: str) -> None:
-    profile = sampled(pypy, """
+def test_lists_and_their_storage(stock_pypy: PyPy, jit: str) -> None:
+    profile = sampled(stock_pypy, """
         kept = []
         def make():
             for i in range(30000):
@@ -165,6 +169,8 @@ def test_lists_and_their_storage(pypy: PyPy, jit: str) -> None:
     """, jit=jit)
     # and what the start-up makes of them
     found(profile, "list").total().check("all", 30000, also=1000)
+    # header, length, and five numbers
+    found(profile, "int array (storage)", 56).total().check("all", 30000, also=1000)
 
 
 @pytest.mark.parametrize("expression, type_", [
@@ -176,9 +182,9 @@ def test_lists_and_their_storage(pypy: PyPy, jit: str) -> None:
     ("slice(i)", "slice"), ("object()", "object"), ("ValueError(i)", "ValueError"),
     ("Sub()", "__main__.Sub"),
 ])
-def test_types_of_builtin_objects(pypy: PyPy, expression: str,
+def test_types_of_builtin_objects(stock_pypy: PyPy, expression: str,
                                   type_: str) -> None:
-    profile = sampled(pypy, """
+    profile = sampled(stock_pypy, """
         import gc
         class Sub(dict): pass
         # objects of many types: no strategy keeps them unboxed
@@ -193,9 +199,9 @@ def test_types_of_builtin_objects(pypy: PyPy, expression: str,
     found(profile, type_).check("alive", 20000, also=500)
 
 
-def test_large_objects(pypy: PyPy) -> None:
+def test_large_objects(stock_pypy: PyPy) -> None:
     """They are not in the nursery: dead young ones go back to the C library."""
-    profile = sampled(pypy, """
+    profile = sampled(stock_pypy, """
         import gc
         kept, lists = [], []
         def make():
@@ -385,6 +391,48 @@ def test_hard_cases(pypy: PyPy, case: str, jit: str) -> None:
     assert not nodes.samples.get("lost")
 
 
+@JIT
+def test_sampled_objects_that_are_pinned(pypy: PyPy, jit: str) -> None:
+    """Threads hang in write() with what they write pinned, when a collection
+    comes: the objects neither die nor become old, and stay what they are."""
+    run = pypy.sample("""
+        import fcntl, gc, os, struct, termios, threading, time
+        pipes = [os.pipe() for i in range(3)]
+        def write(i):
+            young = bytes([65 + i]) * 100000        # more than a pipe holds
+            os.write(pipes[i][1], young)
+        threads = [threading.Thread(target=write, args=(i,)) for i in range(3)]
+        for thread in threads:
+            thread.start()
+        def waits(read):
+            return struct.unpack("i", fcntl.ioctl(
+                read, termios.FIONREAD, b"0000"))[0]
+        while not all(waits(read) for read, _ in pipes):
+            time.sleep(0.01)        # there is to be no collection yet
+        gc.collect()
+        for i, (read, _) in enumerate(pipes):
+            data = b""
+            while len(data) < 100000:
+                data += os.read(read, 100000)
+            print(data == bytes([65 + i]) * 100000)
+        for thread in threads:
+            thread.join()
+        gc.collect()
+    """, "4k", jit=jit, PYPY_GC_NURSERY="16M")
+    assert run.out == "True\n" * 3
+    profile = run.profile()
+    check_conservation(profile)
+    pinned = [index for index, fate in enumerate(profile.samples.fate)
+              if fate == PINNED]
+    assert len(pinned) == 3
+    type_, = {profile.samples.type[index] for index in pinned}
+    assert type_ >= 0
+    # a header, a hash, a length, and the characters
+    assert {profile.samples.size[index] // 100 for index in pinned} == {1000}
+    assert {innermost(profile, profile.samples.stack[index])
+            for index in pinned} == {"write"}
+
+
 def test_a_forked_child_starts_clean(pypy: PyPy) -> None:
     profile = sampled(pypy, """
         import gc, os
@@ -404,6 +452,100 @@ def test_a_forked_child_starts_clean(pypy: PyPy) -> None:
         gc.collect()
     """, interval="256", jit="off")
     found(profile, "__main__.Node").check("alive", 20000)
+
+
+#: keeps a reference in C to what it is given
+HOLDER = r"""
+#include <Python.h>
+static PyObject *held[20000];
+static int count;
+
+static PyObject *hold(PyObject *self, PyObject *object)
+{
+    Py_INCREF(object);
+    held[count++] = object;
+    Py_RETURN_NONE;
+}
+
+static PyObject *let_go(PyObject *self, PyObject *ignored)
+{
+    while (count > 0)
+        Py_DECREF(held[--count]);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"hold", hold, METH_O, NULL}, {"let_go", let_go, METH_NOARGS, NULL}, {NULL}};
+static struct PyModuleDef holder = {
+    PyModuleDef_HEAD_INIT, "holder", NULL, -1, methods};
+
+PyMODINIT_FUNC PyInit_holder(void)
+{
+    return PyModule_Create(&holder);
+}
+"""
+
+
+@pytest.mark.parametrize("end, alive", [
+    ("", 5000), ("holder.let_go(); gc.collect(); gc.collect()", 0)])
+def test_objects_that_c_extensions_hold(pypy: PyPy, end: str, alive: int) -> None:
+    """rawrefcount'ed: alive as long as C refers to them, and by nothing else."""
+    paths = json.loads(pypy.command("-c", """if 1:
+        import json, sysconfig
+        print(json.dumps([sysconfig.get_paths()["include"],
+                          sysconfig.get_config_var("EXT_SUFFIX")]))
+    """).out)
+    (pypy.folder / "holder.c").write_text(HOLDER)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-I", paths[0], "-o",
+                    pypy.folder / ("holder" + paths[1]), pypy.folder / "holder.c"],
+                   check=True)
+    nodes = found(sampled(pypy, """
+        import gc, holder
+        class Node(object): pass
+        def make():
+            for i in range(20000):
+                node = Node()
+                if i %% 4 == 0:
+                    holder.hold(node)
+        make()
+        gc.collect(); gc.collect()
+        %s
+        gc.collect()
+    """ % end, interval="256"), "__main__.Node")
+    nodes.total().check("all", 20000)
+    nodes.check("alive", alive)
+    assert not nodes.samples.get("lost")
+
+
+def test_conservation_at_every_snapshot(stock_pypy: PyPy) -> None:
+    """A profile that ends anywhere is whole: the samples that no collection has told
+    of are the newest ones, and what was promoted is freed or alive, each once."""
+    run = stock_pypy.sample("""
+        import gc
+        class Node(object): pass
+        ring = [None] * 5000
+        def churn():
+            for i in range(300000):
+                ring[i % 5000] = Node()
+                if i % 50000 == 0:
+                    gc.collect()
+        churn()
+    """, "512")
+    data = run.path.read_bytes()
+    snapshots, freed = 0, 0
+    path = stock_pypy.folder / "snapshot.vmprof"
+    for end in range(len(data) // 12, len(data), len(data) // 12):
+        path.write_bytes(data[:end])
+        facts = FactBlocks(path, was_killed=True)
+        told, known = set(facts.young), len(facts.sizes)
+        pending = set(range(1, known + 1)) - told
+        assert not told or not pending or min(pending) > max(told)
+        promoted = sum(outcome == PROMOTED for _, _, (outcome, _, _) in facts.objects())
+        assert promoted == len(facts.freed) + len(facts.alive()) and not facts.lost
+        snapshots += bool(told)
+        assert len(facts.freed) >= freed
+        freed = len(facts.freed)
+    assert snapshots > 5 and freed > 0 and facts.alive()
 
 
 @pytest.mark.parametrize("kibibytes", [200000, 300000, 400000])

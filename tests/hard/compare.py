@@ -14,6 +14,7 @@ from builds import Build
 from suites import EXPLAINED, Suite
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
+from vmprof_convert.model import Columns
 
 RUN_MODULE = Path(__file__).with_name("run_module.py")
 #: seconds, for a whole suite
@@ -143,8 +144,8 @@ class Count:
     def begin(self, settings: dict[str, str]) -> None:
         self.samples = 0
 
-    def add(self, *sample: int) -> None:
-        self.samples += 1
+    def extend(self, rows: Columns) -> None:
+        self.samples += len(rows.time)
 
     def carry(self, *carried: int) -> None:
         pass

@@ -2,10 +2,12 @@
 is its end."""
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,26 @@ def test_a_process_between_two_windows_is_waited_for(tmp_path: Path) -> None:
     assert spool.scan() == [] and spool.is_used
     path.unlink()
     assert spool.scan() == [] and not spool.is_used
+
+
+def test_a_window_that_is_being_begun_is_not_locked(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is about to lock it, and does not wait for us: it would say that
+    another process writes there, or, as a forked child, go on without, and have the
+    rest of its window removed."""
+    begun = add(tmp_path, "11-1.vmprof", b"")
+    locked: list[int] = []
+    monkeypatch.setattr(fcntl, "flock", lambda fd, how: locked.append(fd))
+    spool = Spool(str(tmp_path))
+    assert spool.scan() == [] and spool.is_used and not locked
+    monkeypatch.undo()
+    # nobody has come
+    os.utime(begun, (0, 0))
+    with begun.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert spool.scan() == [] and spool.is_used
+    assert spool.scan() == [] and not spool.is_used
+    assert not begun.exists()
 
 
 def test_nobody_waits_for_a_process_that_has_ended(tmp_path: Path) -> None:
@@ -110,6 +132,30 @@ def test_a_window_that_our_own_code_fails_at(
     assert not path.exists() and not (tmp_path / "read").exists()
     assert capsys.readouterr().err == (
         "vmprof: a window can't be read, and is dropped: there was a RuntimeError\n")
+
+
+def test_an_engine_that_takes_all_gets_all(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    """However long that takes after the program's end."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for number in range(12):
+        add(folder, "11-%d.vmprof" % number)
+    sent = []
+
+    def send(*_: object) -> sending.Outcome:
+        time.sleep(0.2)
+        sent.append(1)
+        return sending.Outcome(True)
+
+    monkeypatch.setattr(pusher, "send", send)
+    monkeypatch.setattr(pusher.Pusher, "_body_of", lambda *_: Body(b"", {}))
+    pusher.Pusher(str(folder), {
+        "url": "otlp+http://localhost", "every": 1, "timeout": 1, "quiet": 0,
+        "drain": 1, "owner": 2**30, "service": "", "version": ""}).run()
+    assert len(sent) == 12 and capsys.readouterr().err == ""
+    assert not folder.exists()
 
 
 def test_a_timeout_of_python_3_9(monkeypatch: pytest.MonkeyPatch) -> None:

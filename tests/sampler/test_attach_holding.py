@@ -13,7 +13,8 @@ from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.settings import Settings
 
 #: it has no lock yet, so that its thread is to stand still until we have it
-TARGET = SimpleNamespace(pid=7, uid=0, allocate=(1, 1), threads=lambda: [7])
+TARGET = SimpleNamespace(pid=7, uid=0, allocate=(1, 1), threads=lambda: [7],
+                         check_descriptors=lambda: None)
 
 
 class StandIn:

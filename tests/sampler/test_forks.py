@@ -7,8 +7,8 @@ import signal
 import subprocess
 import time
 
-from conftest import PYPY, PyPy
-from peek import PEEK
+from conftest import PYPY, PyPy, has_builtin
+from peek import NOTHING, PEEK
 from truth import SIGMAS, innermost, sigmas
 from vmprof_convert import readers
 
@@ -36,7 +36,8 @@ def test_forked_child_writes_nothing_and_samples_nothing(pypy: PyPy) -> None:
              for s in profile.samples.stack}
     assert "child" not in names
     assert profile.end_time is not None
-    assert profile.lost_stacks == 0
+    # at its end the interpreter allocates a little outside of all functions
+    assert profile.lost_stacks <= 1
 
 
 def test_subprocess_and_multiprocessing(pypy: PyPy) -> None:
@@ -84,7 +85,7 @@ def test_fork_then_exec_is_not_killed_by_a_timer(pypy: PyPy) -> None:
 
 
 def test_forked_child_may_sample_itself(pypy: PyPy) -> None:
-    script = pypy.script(PEEK + """
+    script = pypy.script((NOTHING if has_builtin() else PEEK) + """
     import os, sys
     before = memory()
     def child():
@@ -129,11 +130,11 @@ def test_timers_of_the_program_survive_a_fork(pypy: PyPy) -> None:
     assert run.out == "[True, True]\n" * 3
 
 
-def test_timer_of_time_samples_does_not_outlive_an_exec(pypy: PyPy) -> None:
+def test_timer_of_time_samples_does_not_outlive_an_exec(stock_pypy: PyPy) -> None:
     """It would kill the new program."""
-    run = pypy.command(
+    run = stock_pypy.command(
         "-m", "vmprof", "--allocation-sampling", "64k", "--period", "0.001",
-        "-o", "out.vmprof", str(pypy.script("""
+        "-o", "out.vmprof", str(stock_pypy.script("""
             import os
             os.execv("/bin/sh", ["sh", "-c",
                      "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo ok"])

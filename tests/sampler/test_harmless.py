@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from conftest import PYPY, PyPy
+from conftest import PYPY, PyPy, has_builtin
 from made_profiles import BLOCK_ADDRESS
-from peek import PEEK
+from peek import NOTHING, PEEK
 from truth import innermost
 
 
@@ -30,7 +30,7 @@ def test_stop_puts_every_byte_back(stock_pypy: PyPy) -> None:
 
 
 def test_start_and_stop_1000_times(pypy: PyPy) -> None:
-    script = pypy.script(PEEK + """
+    script = pypy.script((NOTHING if has_builtin() else PEEK) + """
     import os, threading
     before = memory()
     fds = len(os.listdir("/proc/self/fd"))
@@ -181,7 +181,7 @@ def test_reference_cycles_finalizers_and_weakrefs(pypy: PyPy) -> None:
 
 def test_python_threads_starting_and_stopping(pypy: PyPy) -> None:
     """Others allocate while one starts and stops the sampling."""
-    script = pypy.script(PEEK + """
+    script = pypy.script((NOTHING if has_builtin() else PEEK) + """
     import threading
     before = memory()
     going = [True]

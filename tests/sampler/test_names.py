@@ -40,10 +40,11 @@ PROGRAM = """
 """
 
 
-def test_threads_and_the_command_are_named(pypy: PyPy) -> None:
-    script = str(pypy.script(PROGRAM))
-    run = pypy.command("-X", "utf8", "-m", "vmprof", "--allocation-sampling", "16k",
-                       "-o", "out.vmprof", script, "a b", "", "it's")
+def test_threads_and_the_command_are_named(stock_pypy: PyPy) -> None:
+    script = str(stock_pypy.script(PROGRAM))
+    run = stock_pypy.command(
+        "-X", "utf8", "-m", "vmprof", "--allocation-sampling", "16k",
+        "-o", "out.vmprof", script, "a b", "", "it's")
     assert (run.code, run.out) == (0, ""), run.err
     profile = run.profile()
     assert profile.command.endswith(" 'a b' '' 'it'\"'\"'s'")
@@ -58,15 +59,15 @@ def test_threads_and_the_command_are_named(pypy: PyPy) -> None:
     assert sampled >= {"w\u00f6rker \x1b?0", "MainThread"}
 
 
-def test_a_program_without_threads_imports_none_for_us(pypy: PyPy) -> None:
+def test_a_program_without_threads_imports_none_for_us(stock_pypy: PyPy) -> None:
     source = """
         import sys
         for _ in range(20000):
             [str(_)] * 10
         print("threading" in sys.modules)
     """
-    run = pypy.sample(source, "16k")
-    assert run.out == pypy.run(source).out
+    run = stock_pypy.sample(source, "16k")
+    assert run.out == stock_pypy.run(source).out
     assert bool(run.profile().threads) == (run.out == "True\n")
 
 

@@ -172,6 +172,7 @@ def test_numbers_of_the_programs_descriptors(pypy: PyPy) -> None:
      "the process became another program"),
     ("os.abort()", "the process sent itself a signal"),
     ("os.kill(os.getpid(), 9)", "the process sent itself a signal"),
+    ("import signal; signal.raise_signal(15)", "the process sent itself a signal"),
 ])
 def test_program_that_ends_without_a_word(
         pypy: PyPy, end: str, said: str) -> None:
@@ -194,7 +195,8 @@ def test_program_that_ends_without_a_word(
             os.kill(os.getpid(), 17)            # SIGCHLD: nothing happens
             %s
         """ % end)))
-    assert run.code == (-6 if "abort" in end else -9 if "kill" in end else 3)
+    assert run.code == (-6 if "abort" in end else -9 if "kill" in end else
+                        -15 if "raise" in end else 3)
     profile = run.profile()
     assert profile.settings["ended"] == said
     assert profile.end_time is None

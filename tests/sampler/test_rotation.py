@@ -74,10 +74,10 @@ def totals(found: list[Profile], name: str) -> int:
     return sum(getattr(profile.moments[-1], name) for profile in found)
 
 
-def test_windows_together_are_the_run(stock_pypy: PyPy) -> None:
+def test_windows_together_are_the_run(pypy: PyPy) -> None:
     """Each byte whose number is a multiple of the interval is a sample, of one
     window; what is counted is counted in one window."""
-    run = stock_pypy.run(WORK + """
+    run = pypy.run(WORK + """
     def small():
         for i in range(100000):
             str(i)
@@ -97,7 +97,7 @@ def test_windows_together_are_the_run(stock_pypy: PyPy) -> None:
     """, jit="off")
     assert (run.code, run.err) == (0, "")
     counted = json.loads(run.out)
-    found = windows(stock_pypy.folder)
+    found = windows(pypy.folder)
     assert len(found) == 7
     for name in "allocated", "collections", "lost", "pressures", "surprises":
         assert totals(found, name) == counted[name], name
@@ -115,10 +115,10 @@ def test_windows_together_are_the_run(stock_pypy: PyPy) -> None:
         assert sum(type_ < 0 for type_ in profile.samples.type) < 5
 
 
-def test_lives_go_on_in_later_windows(stock_pypy: PyPy) -> None:
+def test_lives_go_on_in_later_windows(pypy: PyPy) -> None:
     """Together, the windows say what became of each object: those that were kept are
     alive, those that were dropped in a later window are freed then."""
-    run = stock_pypy.run(WORK + """
+    run = pypy.run(WORK + """
     import gc
     class Kept: pass
     class Dropped: pass
@@ -135,8 +135,8 @@ def test_lives_go_on_in_later_windows(stock_pypy: PyPy) -> None:
     print(len(kept))
     """)
     assert (run.out, run.err) == ("20000\n", "")
-    found = windows(stock_pypy.folder)
-    files = [str(stock_pypy.folder / name)
+    found = windows(pypy.folder)
+    files = [str(pypy.folder / name)
              for name in ("app.vmprof", "app.w2.vmprof", "app.w3.vmprof")]
     whole = readers.read(files)
     assert whole.misfits == 0
@@ -152,10 +152,10 @@ def test_lives_go_on_in_later_windows(stock_pypy: PyPy) -> None:
     assert fates == {"__main__.Kept": {ALIVE}, "__main__.Dropped": {FREED}}
 
 
-def test_what_is_alive_is_carried_over(stock_pypy: PyPy) -> None:
+def test_what_is_alive_is_carried_over(pypy: PyPy) -> None:
     """Each window has what was alive when it began, with stack and type: what is
     carried and what is sampled died, was freed, is alive or is not known."""
-    run = stock_pypy.run(WORK + """
+    run = pypy.run(WORK + """
     import gc
     class Kept: pass
     class Dropped: pass
@@ -173,7 +173,7 @@ def test_what_is_alive_is_carried_over(stock_pypy: PyPy) -> None:
     session.stop()
     """)
     assert (run.code, run.err) == (0, "")
-    found = windows(stock_pypy.folder)
+    found = windows(pypy.folder)
     old = young = 0
     for number, profile in enumerate(found, 1):
         carried = profile.samples.carried
@@ -202,10 +202,10 @@ def test_what_is_alive_is_carried_over(stock_pypy: PyPy) -> None:
         assert abs(sigmas(profile)) < SIGMAS
 
 
-def test_stacks_outlive_a_full_table(stock_pypy: PyPy) -> None:
+def test_stacks_outlive_a_full_table(pypy: PyPy) -> None:
     """More stacks than the table holds, in one window: what is alive of them has them
     in the next one."""
-    run = stock_pypy.run(WORK + """
+    run = pypy.run(WORK + """
     class Kept: pass
     kept = []
     def make(depth, bits):
@@ -224,7 +224,7 @@ def test_stacks_outlive_a_full_table(stock_pypy: PyPy) -> None:
     session.stop()
     """, jit="off")
     assert (run.code, run.err) == (0, "")
-    first, *later = windows(stock_pypy.folder)
+    first, *later = windows(pypy.folder)
     assert len(first.stacks) > 8192
     for profile in later:
         stacks = [carried.stack for carried in profile.samples.carried]
@@ -236,8 +236,8 @@ def test_stacks_outlive_a_full_table(stock_pypy: PyPy) -> None:
                        for frame in profile.stacks[stack])
 
 
-def test_each_window_estimates_what_was_counted_in_it(stock_pypy: PyPy) -> None:
-    run = stock_pypy.run(WORK + """
+def test_each_window_estimates_what_was_counted_in_it(pypy: PyPy) -> None:
+    run = pypy.run(WORK + """
     session = vmprof_allocation.start(window(1), "4k", seed=1)
     for number in range(2, 12):
         work()
@@ -245,36 +245,36 @@ def test_each_window_estimates_what_was_counted_in_it(stock_pypy: PyPy) -> None:
     session.stop()
     """)
     assert (run.code, run.err) == (0, "")
-    found = windows(stock_pypy.folder)
+    found = windows(pypy.folder)
     assert len(found) == 11
     for profile in found[:-1]:
         assert abs(sigmas(profile)) < SIGMAS
         assert profile.moments[-1].allocated > 10**6
 
 
-def test_vmprofs_own_reader_reads_each_window(stock_pypy: PyPy) -> None:
-    stock_pypy.run(WORK + """
+def test_vmprofs_own_reader_reads_each_window(pypy: PyPy) -> None:
+    pypy.run(WORK + """
     session = vmprof_allocation.start(window(1), "4k", seed=1)
     work()
     session.rotate(window(2))
     work()
     session.stop()
     """)
-    script = stock_pypy.script("""
+    script = pypy.script("""
         import vmprof
         for name in "app.vmprof", "app.w2.vmprof":
             stats = vmprof.read_profile(name)
             print(len(stats.profiles), sum(
                 name.startswith("py:work:") for name in dict(stats.top_profile())))
     """)
-    run = stock_pypy.command(str(script))
+    run = pypy.command(str(script))
     assert run.out.splitlines() == ["%d 1" % len(profile.samples)
-                                    for profile in windows(stock_pypy.folder)]
+                                    for profile in windows(pypy.folder)]
 
 
-def test_the_thousandth_window_costs_what_the_first_did(stock_pypy: PyPy) -> None:
+def test_the_thousandth_window_costs_what_the_first_did(pypy: PyPy) -> None:
     """Neither descriptors, nor mappings, nor memory."""
-    run = stock_pypy.run(WORK + """
+    run = pypy.run(WORK + """
     def descriptors():
         return len(os.listdir("/proc/self/fd"))
     def mappings():
@@ -297,13 +297,13 @@ def test_the_thousandth_window_costs_what_the_first_did(stock_pypy: PyPy) -> Non
     print(os.path.getsize(window(1001)) < 2 * os.path.getsize(window(101)))
     """)
     assert (run.out, run.err) == ("0 True True\nTrue\n", "")
-    found = windows(stock_pypy.folder)
+    found = windows(pypy.folder)
     assert len(found) == 1001
     assert len(found[-2].functions) <= len(found[100].functions) + 3
 
 
-def test_eight_threads_allocate(stock_pypy: PyPy) -> None:
-    run = stock_pypy.run(WORK + """
+def test_eight_threads_allocate(pypy: PyPy) -> None:
+    run = pypy.run(WORK + """
     import threading
     is_over = False
     def allocate():
@@ -325,15 +325,15 @@ def test_eight_threads_allocate(stock_pypy: PyPy) -> None:
     """)
     assert (run.code, run.err) == (0, "")
     counted = json.loads(run.out)
-    found = windows(stock_pypy.folder)
+    found = windows(pypy.folder)
     assert len(found) == 51
     for name in "allocated", "collections", "lost", "dropped", "pressures":
         assert totals(found, name) == counted[name], name
     assert keys(found) == counted["samples"]
 
 
-def test_time_samples_go_on(stock_pypy: PyPy) -> None:
-    run = stock_pypy.run(WORK + """
+def test_time_samples_go_on(pypy: PyPy) -> None:
+    run = pypy.run(WORK + """
     import time
     session = vmprof_allocation.start(window(1), "64k", period=0.001)
     def turn():
@@ -350,7 +350,7 @@ def test_time_samples_go_on(stock_pypy: PyPy) -> None:
     """)
     assert (run.code, run.err) == (0, "")
     counted = json.loads(run.out)
-    found = windows(stock_pypy.folder)
+    found = windows(pypy.folder)
     ticks = [len(profile.samples.size) - allocation_samples(profile)
              for profile in found]
     assert sum(ticks) == counted["time_samples"]
@@ -358,42 +358,9 @@ def test_time_samples_go_on(stock_pypy: PyPy) -> None:
     assert totals(found, "allocated") == counted["allocated"]
 
 
-def test_child_that_is_forked_between(stock_pypy: PyPy) -> None:
-    """It is one of the run, and has its own profile."""
-    run = stock_pypy.run(WORK + """
-    def in_child():
-        return work()
-    session = vmprof_allocation.start(window(1), "4k", seed=1)
-    work()
-    session.rotate(window(2))
-    child = os.fork()
-    if child == 0:
-        in_child()
-        error = refused(session.rotate, "child.vmprof")
-        assert "call start() in it" in error, error
-        sys.exit()
-    os.waitpid(child, 0)
-    session.rotate(window(3))
-    work()
-    session.stop()
-    print(child, os.path.exists("child.vmprof"))
-    """)
-    assert run.err == ""
-    child, exists = run.out.split()
-    assert exists == "False"
-    found = windows(stock_pypy.folder)
-    assert len(found) == 3
-    profile = readers.read(stock_pypy.folder / ("app.%s.vmprof" % child))
-    assert profile.settings["run"] == found[0].settings["run"]
-    assert profile.settings["parent"] == found[0].settings["pid"]
-    assert "part" not in profile.settings
-    assert "in_child" in functions(profile)
-    assert not any("in_child" in functions(profile) for profile in found)
-
-
-def test_handlers_that_raise_amidst(stock_pypy: PyPy) -> None:
+def test_handlers_that_raise_amidst(pypy: PyPy) -> None:
     """Each rotation has happened, or it has not: what `output` says is true."""
-    run = stock_pypy.run(WORK + """
+    run = pypy.run(WORK + """
     import random, signal
     class Interrupted(Exception):
         pass
@@ -426,7 +393,7 @@ def test_handlers_that_raise_amidst(stock_pypy: PyPy) -> None:
     assert (run.code, run.err) == (0, "")
     counted = json.loads(run.out)
     assert counted["raised"] > 10
-    found = windows(stock_pypy.folder)
+    found = windows(pypy.folder)
     assert len(found) == 100
     assert totals(found, "allocated") == counted["allocated"]
 
@@ -475,9 +442,9 @@ def test_exception_at_any_step(stock_pypy: PyPy, error: str) -> None:
     assert totals(found, "allocated") == json.loads(run.out)["allocated"]
 
 
-def test_next_profile_that_cannot_be_written(stock_pypy: PyPy) -> None:
+def test_next_profile_that_cannot_be_written(pypy: PyPy) -> None:
     """The present one goes on, as if nothing had been."""
-    run = stock_pypy.run(WORK + """
+    run = pypy.run(WORK + """
     session = vmprof_allocation.start(window(1), 4096, gaps="fixed")
     for path in ("/dev/full", "missing/x.vmprof", "/", window(1), "pipe", 7, "",
                  "a\\0b"):
@@ -503,14 +470,14 @@ def test_next_profile_that_cannot_be_written(stock_pypy: PyPy) -> None:
             "the output '' is empty", "contains a zero byte"), strict=True):
         assert expected in line
     assert after == after_2 == "allocation sampling is not on; call start() first"
-    (profile,) = windows(stock_pypy.folder)
+    (profile,) = windows(pypy.folder)
     counted = json.loads(last)
     assert profile.moments[-1].allocated == counted["allocated"]
 
 
-def test_profile_that_could_not_be_ended(stock_pypy: PyPy) -> None:
+def test_profile_that_could_not_be_ended(pypy: PyPy) -> None:
     """The next one begins all the same, and has what is sampled from then on."""
-    run = stock_pypy.run(WORK + """
+    run = pypy.run(WORK + """
     import resource, signal
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     session = vmprof_allocation.start(window(1), 64, gaps="fixed")
@@ -524,13 +491,13 @@ def test_profile_that_could_not_be_ended(stock_pypy: PyPy) -> None:
     assert run.out == (
         "the profile 'app.vmprof' is not complete: File too large; sampling goes "
         "on, in 'app.w2.vmprof'\n")
-    profile = readers.read(stock_pypy.folder / "app.w2.vmprof")
+    profile = readers.read(pypy.folder / "app.w2.vmprof")
     assert profile.end_time is not None
     assert "work" in functions(profile)
 
 
-def test_an_earlier_part_is_not_overwritten(stock_pypy: PyPy) -> None:
-    run = stock_pypy.run(WORK + """
+def test_an_earlier_part_is_not_overwritten(pypy: PyPy) -> None:
+    run = pypy.run(WORK + """
     session = vmprof_allocation.start(window(1), 4096)
     session.rotate(window(2))
     print(refused(session.rotate, window(1)))
@@ -577,8 +544,8 @@ def test_what_cannot_rotate(stock_pypy: PyPy) -> None:
     assert re.match("the profile goes to a pipe, 'pipe', and ends with the run", pipe)
 
 
-def test_without_following_children(stock_pypy: PyPy) -> None:
-    run = stock_pypy.run(WORK + """
+def test_without_following_children(pypy: PyPy) -> None:
+    run = pypy.run(WORK + """
     session = vmprof_allocation.start(window(1), "4k", follow=False)
     work()
     if os.fork() == 0:
@@ -590,6 +557,6 @@ def test_without_following_children(stock_pypy: PyPy) -> None:
     session.stop()
     """)
     assert run.err == ""
-    first, second = windows(stock_pypy.folder)
+    first, second = windows(pypy.folder)
     assert "work" in functions(second)
     assert first.settings["children"] == "1"

@@ -1,6 +1,16 @@
 """For programs that look at their own memory."""
 
 #: code to put before a program that looks at its own memory
+#: for both engines: the builtin one changes nothing that could be looked at
+NOTHING = """
+    import vmprof_allocation
+
+    def memory():
+        pass
+
+    def top_is_real():
+        return True
+"""
 PEEK = """
     import vmprof_allocation
     from vmprof_allocation.engines.hook import engine as hook, process

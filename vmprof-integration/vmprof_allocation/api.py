@@ -90,6 +90,7 @@ def push(url: str, interval: int | str = "auto", *, every: float | None = None,
     Raises AllocationSamplingError; nothing was changed then.
     """
     from vmprof_allocation import pushing
+    from vmprof_allocation.push_folder import remove
     from vmprof_allocation.pusher import start as pusher
     from vmprof_allocation.pusher.target import DEFAULT_EVERY
     settings = make_settings(interval, lifetimes=lifetimes, follow=follow)
@@ -98,7 +99,7 @@ def push(url: str, interval: int | str = "auto", *, every: float | None = None,
     try:
         return pushing.begin(settings, pushing.processes_of(folder))
     except BaseException:
-        pusher.discard(folder)
+        remove(folder)
         raise
 
 

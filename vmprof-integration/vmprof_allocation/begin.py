@@ -38,7 +38,7 @@ _PYPY = "<builtin>/app_main.py"
 def begin() -> None:
     """Start what the variable asks this process for.  Does not return if that
     fails: the program must not run unnoticed without."""
-    fields = os.environ.pop(VARIABLE).split("\t", 14)
+    fields = os.environ.pop(VARIABLE).split("\t", 15)
     if fields[0] != str(os.getpid()):
         return
     problem = ""
@@ -49,9 +49,9 @@ def begin() -> None:
     except Exception as e:
         problem = "allocation sampling can't be started: %r" % e
     if problem:
-        if int(fields[12]) == NO_WATCHER:
+        if int(fields[13]) == NO_WATCHER:
             try:
-                os.unlink(fields[14])
+                os.unlink(fields[15])
             except OSError:
                 pass
         refuse(problem)
@@ -73,6 +73,8 @@ def follow(run: str) -> None:
             if _is_pushed(path):
                 from vmprof_allocation.pushing import push
                 push(session, processes)
+            else:
+                _rotate(session)
     except Exception:
         if path is not None and os.path.exists(path):
             os.unlink(path)
@@ -82,18 +84,24 @@ def _is_pushed(profile: str) -> bool:
     return os.path.exists(os.path.join(os.path.dirname(profile), PUSH_EVERY))
 
 
+def _rotate(session: _session.Session) -> None:
+    if session.settings.rotate:
+        from vmprof_allocation.rotating import Rotating
+        Rotating(session, session.settings.rotate).begin()
+
+
 class _Run:
     """From the beginning of the program to its end."""
 
     def __init__(self, fields: list[str]) -> None:
         (_, interval, seed, gaps, period, memory, lifetimes, per_second, share,
-         follow, held, jitlog, watcher, knowledge, output) = fields
+         follow, rotate, held, jitlog, watcher, knowledge, output) = fields
         limit = Limit(int(per_second), int(share))
         settings = Settings(
             int(interval), int(seed), gaps,  # type: ignore[arg-type,unused-ignore]
             float(period) if period else None, memory == "1",
             limit if limit.per_second or limit.share else None,
-            lifetimes == "1", follow=follow == "1")
+            lifetimes == "1", follow=follow == "1", rotate=float(rotate))
         self._watcher = int(watcher)
         self._watcher_id = profile_file.file_id(self._watcher)
         if self._watcher >= 0:
@@ -107,6 +115,7 @@ class _Run:
             self._pushing = pushing.begin(settings, Processes(output), self._engine)
         else:
             self._session.start(self._engine)
+            _rotate(self._session)
         if int(held) >= 0:
             os.close(int(held))
         self._jitlog = _start_jitlog(int(jitlog))

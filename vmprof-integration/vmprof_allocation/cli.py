@@ -15,7 +15,7 @@ from vmprof_allocation.control.prepared import VARIABLE as CONTROL
 from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.parsing import make_settings
+from vmprof_allocation.parsing import make_settings, parse_rotate
 from vmprof_allocation.settings import Limit, Settings
 
 SEARCHING = ("looking for the garbage collector in this build of PyPy, once; that "
@@ -59,6 +59,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-follow", action="store_true",
         help="Do not sample the processes that the program makes")
+    group.add_argument(
+        "--rotate", metavar="SECONDS",
+        help="End the profile each so many seconds, and begin the next one beside it, "
+             "without a gap: app.vmprof, app.w2.vmprof and so on. Needs -o")
     group.add_argument(
         "--control", action="store_true",
         help="Let python -m vmprof_allocation ctl and top reach the program; sampling "
@@ -139,11 +143,11 @@ def _asks_for_us(arguments: list[str]) -> bool:
         found = probe.parse_args(arguments)
     except _WrongArguments:
         return any(a.startswith(("--allocation-", "--no-lifetimes", "--no-follow",
-                                 "--view", "--push", "--control"))
+                                 "--rotate", "--view", "--push", "--control"))
                    for a in arguments)
     return found.no_lifetimes or found.no_follow or found.view or found.control or any(
         value is not None for name, value in vars(found).items()
-        if name.startswith(("allocation_", "push")))
+        if name.startswith(("allocation_", "push", "rotate")))
 
 
 def seed(text: str | None) -> int | None:
@@ -163,8 +167,8 @@ def _check(args: Any) -> Settings:
         raise AllocationSamplingError("--push-every needs --push, which says where to")
     if args.allocation_sampling is None:
         raise AllocationSamplingError(
-            "--allocation-seed, --allocation-gaps, --no-lifetimes, --no-follow and "
-            "--view need --allocation-sampling")
+            "--allocation-seed, --allocation-gaps, --no-lifetimes, --no-follow, "
+            "--rotate and --view need --allocation-sampling")
     if args.web or args.web_auth:
         raise AllocationSamplingError(
             "--allocation-sampling can't be used with --web or --web-auth: "
@@ -172,14 +176,25 @@ def _check(args: Any) -> Settings:
     return make_settings(
         args.allocation_sampling, seed(args.allocation_seed),
         args.allocation_gaps or "exponential", args.period, bool(args.mem),
-        not args.no_lifetimes, not args.no_follow)
+        not args.no_lifetimes, not args.no_follow, _check_rotate(args))
+
+
+def _check_rotate(args: Any) -> float:
+    """Seconds; 0.0: there is one profile."""
+    if args.rotate is None:
+        return 0.0
+    if args.output is None:
+        raise AllocationSamplingError(
+            "--rotate keeps a profile of each so many seconds: name the first one with "
+            "-o, and a file")
+    return parse_rotate(args.rotate)
 
 
 def _check_push(args: Any) -> None:
-    if args.output is not None or args.view or args.jitlog:
+    if args.output is not None or args.view or args.jitlog or args.rotate is not None:
         raise AllocationSamplingError(
-            "--push sends profiles, and keeps none: leave it out, or -o, --view and "
-            "--jitlog")
+            "--push sends profiles, and keeps none: leave it out, or -o, --rotate, "
+            "--view and --jitlog")
     if args.allocation_sampling is None:
         args.allocation_sampling = "auto"
 
@@ -207,9 +222,11 @@ def main(args: Any, original: list[str],
     try:
         is_only_prepared = _is_only_prepared(args)
         settings = None if is_only_prepared else _check(args)
-        if (args.push is not None or args.control) and not target.is_python_3:
+        if (args.push is not None or args.control or args.rotate is not None) and (
+                not target.is_python_3):
             raise AllocationSamplingError(
-                "--push and --control are for Python 3: write a profile with -o")
+                "--push, --control and --rotate are for Python 3: write one profile "
+                "with -o")
         if not is_only_prepared and (args.output is None or args.view):
             _check_report()
         command = [*interpreter(original, len(sys.argv) - 1),
@@ -220,6 +237,10 @@ def main(args: Any, original: list[str],
             _become(target, command)
         knowledge = target.knowledge()
         held = _check_output(args.output, command)
+        if args.rotate is not None and held != -1:
+            raise AllocationSamplingError(
+                "--rotate can't begin a second profile in the pipe %r: write -o and a "
+                "file, or leave it out" % args.output)
         if args.view and held != -1:
             raise AllocationSamplingError(
                 "--view can't show what is written into the pipe %r: write -o and a "
@@ -290,7 +311,8 @@ def pack(settings: Settings, output: str, *, knowledge: str, held: int,
         settings.gaps, "" if settings.period is None else repr(settings.period),
         str(int(settings.memory)), str(int(settings.lifetimes)),
         str(limit.per_second), str(limit.share), str(int(settings.follow)),
-        str(held), str(jitlog), str(watcher), knowledge, output))
+        repr(settings.rotate), str(held), str(jitlog), str(watcher), knowledge,
+        output))
 
 
 def _check_output(path: str | None, command: list[str]) -> int:

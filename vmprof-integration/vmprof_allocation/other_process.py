@@ -41,6 +41,18 @@ def check_file(output: str) -> None:
             "can't write the profile to %r: it is no file" % output)
 
 
+def has_descriptors(pid: int) -> bool:
+    """Whether it can open a file; True if that is not known."""
+    try:
+        with open("/proc/%d/limits" % pid, encoding="ascii") as file:
+            limit = next(line.split()[3] for line in file
+                         if line.startswith("Max open files"))
+        return limit == "unlimited" or sum(
+            int(fd) < int(limit) for fd in os.listdir("/proc/%d/fd" % pid)) < int(limit)
+    except (OSError, ValueError, IndexError, StopIteration):
+        return True
+
+
 def read_status(pid: int | str) -> dict[str, str]:
     """/proc/PID/status.  Raises OSError."""
     with open("/proc/%s/status" % pid, encoding="utf-8", errors="replace") as file:

@@ -23,6 +23,8 @@ MAX_INTERVAL = 2**62
 FIRST_INTERVAL = 65536
 MAX_PER_SECOND = 10**6
 MAX_SEED = 2**64 - 1
+#: seconds between two profiles
+MIN_ROTATE, MAX_ROTATE = 0.1, 10**7
 
 #: what a limit looks like
 LIMIT_FORMS = ("write auto, or for example auto:1000/s (samples a second) or "
@@ -125,7 +127,7 @@ def check_interval(interval: int, text: str | None = None) -> int:
 def make_settings(interval: int | str, seed: int | None = None,
                   gaps: Gaps = "exponential", period: float | None = None,
                   memory: bool = False, lifetimes: bool = True,
-                  follow: bool = True) -> Settings:
+                  follow: bool = True, rotate: float = 0.0) -> Settings:
     """Check what the user asks for; see :class:`settings.Settings`.
 
     `interval` may be text such as ``128k``, or a limit such as ``auto``, which
@@ -164,7 +166,26 @@ def make_settings(interval: int | str, seed: int | None = None,
             "fixed gaps can't follow a limit: choosing every n-th byte while n "
             "changes is not fair to all bytes; leave --allocation-gaps out")
     return Settings(interval, seed, gaps, period, memory, limit, lifetimes,
-                    follow=follow)
+                    follow=follow, rotate=rotate)
+
+
+def parse_rotate(text: str) -> float:
+    """Seconds between two profiles; raises AllocationSamplingError."""
+    return parse_seconds(text, "the time between two profiles", MIN_ROTATE, MAX_ROTATE,
+                         "write for example --rotate 3600")
+
+
+def parse_seconds(value: object, what: str, least: float, most: float,
+                  advice: str) -> float:
+    """Raises AllocationSamplingError, which says `what` it is, and the `advice`."""
+    try:
+        seconds = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not least <= seconds <= most:
+        raise WrongValue("%s, %.40r, is not %.9g to %.9g seconds; %s"
+                         % (what, value, least, most, advice))
+    return seconds
 
 
 def check_output(output: object) -> str:

@@ -44,13 +44,17 @@ class Processes:
         """The first process's profile."""
         return self.path + self.suffix
 
+    def of_child(self, parent: int) -> Processes:
+        """The same, in a forked child of process `parent`."""
+        return Processes(self.first, self.run, parent)
+
     def pack(self, settings: Settings, knowledge: str) -> str:
         """VARIABLE's value for the children."""
         limit = settings.limit or Limit()
         return "\t".join((
             self.run, str(settings.interval), str(settings.seed), settings.gaps,
             str(int(settings.lifetimes)), str(limit.per_second),
-            str(limit.share), knowledge, self.first))
+            str(limit.share), repr(settings.rotate), knowledge, self.first))
 
 
 def _random() -> int:

@@ -5,12 +5,9 @@ sampling ends.
 """
 from __future__ import annotations
 
-import atexit
 import os
-from _thread import allocate_lock, get_native_id, start_new_thread
 from time import monotonic, sleep
 
-from vmprof_allocation.after_fork import after_fork
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.processes import MAX_SEED, PUSH_EVERY, Processes
 from vmprof_allocation.push_folder import (
@@ -19,13 +16,14 @@ from vmprof_allocation.push_folder import (
     MAX_BYTES,
     MAX_WINDOWS,
     SUFFIX,
+    remove,
 )
 from vmprof_allocation.session import Session
+from vmprof_allocation.windows import Windows, say
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _thread import LockType
     from collections.abc import Callable
 
     from vmprof_allocation.engines.base import Engine
@@ -73,7 +71,7 @@ def _read_every(folder: str) -> float:
         return float(file.read())
 
 
-class Pushing:
+class Pushing(Windows):
     """From the first window to the last.  A context manager that ends it."""
 
     def __init__(self, session: Session, processes: Processes,
@@ -81,18 +79,16 @@ class Pushing:
         """`session` is on, one of `processes`, and writes its profile into the folder
         of a pusher: window `number`, or a child's that has none."""
         self.folder = os.path.dirname(processes.first)
-        self._every = _read_every(self.folder)
+        super().__init__(session, _read_every(self.folder))
         self._settings: Settings = session.settings
-        #: None: it could not be begun, as yet
-        self._session: Session | None = session
         self._engine = session.engine
-        self._is_on = True
-        self._is_of_thread = self._will_be_of_thread = False
-        self._reset(processes.run, processes.parent, number)
+        self._begin_anew(processes.run, processes.parent, number)
 
-    def _reset(self, run: str, parent: int, number: int) -> None:
+    def _forked(self) -> None:
+        self._begin_anew(self._processes.run, os.getppid(), 0)
+
+    def _begin_anew(self, run: str, parent: int, number: int) -> None:
         """For this process."""
-        self._pid = os.getpid()
         self._number = number
         #: of the windows that come
         self._processes = processes_of(self.folder)
@@ -105,41 +101,11 @@ class Pushing:
         self._problem = ""
         #: since when there is no pusher; 0.0: there is one
         self._away = 0.0
-        #: who changes the session
-        self._lock = allocate_lock()
-        #: it is released when this is to end
-        self._end = allocate_lock()
-        self._end.acquire()
-
-    def begin(self) -> None:
-        # before that of `session`, whose registration was before
-        atexit.register(self.stop)
-        os.register_at_fork(before=self._look_who_forks, after_in_child=self._go_on)
-        self._start()
-
-    def _look_who_forks(self) -> None:
-        """A child ends with the thread that forked, but for a main one, if there is
-        no other: one of ours would keep it.  Such a child has one window."""
-        self._will_be_of_thread = self._is_of_thread or get_native_id() != os.getpid()
-
-    def _go_on(self) -> None:
-        """In a forked child: a thread of its own, if it is sampled."""
-        session = self._session
-        self._is_on = (self._is_on and session is not None
-                       and session.is_inherited)
-        if self._is_on:
-            self._reset(self._processes.run, os.getppid(), 0)
-            self._is_of_thread = self._will_be_of_thread
-            if not self._is_of_thread:
-                after_fork(self._start)
 
     def _start(self) -> None:
         # children begin as long as it is there
         _write(self._processes.first, "")
-        try:
-            start_new_thread(self._run, (self._end,))
-        except Exception:
-            pass            # there are too many; it has one window
+        super()._start()
 
     @property
     def number(self) -> int:
@@ -155,18 +121,9 @@ class Pushing:
     def stop(self) -> None:
         """End the sampling.  What waits is sent, as far as it can be within some
         seconds."""
-        if self._pid != os.getpid():
-            return
-        with self._lock:
-            if not self._is_on:
-                return
-            self._is_on = False
-            self._end.release()
-            try:
-                self._finish()
-            finally:
-                _unlink(self._processes.first)
-        if self._pid == 1:
+        is_last = self._is_on and self._pid == os.getpid() == 1
+        super().stop()
+        if is_last:
             self._wait()
 
     def _wait(self) -> None:
@@ -175,26 +132,22 @@ class Pushing:
                 name.endswith(SUFFIX) for name in _names(self.folder)):
             sleep(0.1)
 
-    def _run(self, end: LockType) -> None:
+    def _finish(self) -> None:
         try:
-            while not end.acquire(True, self._every):
-                with self._lock:
-                    if self._is_on:
-                        self._next()
-                    if not self._is_on:
-                        return
-        except Exception as error:
-            self._is_on = False
+            self._end_window()
+        finally:
             _unlink(self._processes.first)
-            _say("sampling ends, and nothing is pushed any more: %r" % error)
+
+    def _fail(self, error: Exception) -> None:
+        _unlink(self._processes.first)
+        say("sampling ends, and nothing is pushed any more: %r" % error)
 
     def _next(self) -> None:
-        """The window ends, and the next one begins."""
         if self._has_no_pusher():
             self._is_on = False
-            self._finish()
-            self._tidy_up()
-            _say("the process that pushes is gone: sampling ends")
+            self._end_window()
+            remove(self.folder)
+            say("the process that pushes is gone: sampling ends")
             return
         problem = ""
         try:
@@ -203,7 +156,7 @@ class Pushing:
             problem = str(error)
         # the next one may do better: a disk that is full is not so for ever
         if problem and not self._problem:
-            _say("a window is missing: %s" % problem)
+            say("a window is missing: %s" % problem)
         self._problem = problem
 
     def _rotate(self) -> None:
@@ -221,7 +174,7 @@ class Pushing:
             return
         # what is allocated in between is in no window
         try:
-            self._finish()
+            self._end_window()
         finally:
             if self._session is None:
                 begun = Session(self._settings.with_seed(self._seed()), following,
@@ -236,7 +189,7 @@ class Pushing:
         # of numbers: the same in each process
         return hash((self._settings.seed, self._pid, self._number + 1)) & MAX_SEED
 
-    def _finish(self) -> None:
+    def _end_window(self) -> None:
         """The present window ends.  Raises AllocationSamplingError if it is not
         whole."""
         session = self._session
@@ -279,14 +232,6 @@ class Pushing:
         self._away = self._away or now
         return now - self._away > _AWAY
 
-    def _tidy_up(self) -> None:
-        for name in _names(self.folder):
-            _unlink(os.path.join(self.folder, name))
-        try:
-            os.rmdir(self.folder)
-        except OSError:
-            pass                # another process does it
-
 
 def _names(folder: str) -> list[str]:
     try:
@@ -326,8 +271,3 @@ def _unless_held(path: str, function: Callable[[str], bool]) -> tuple[bool, bool
         return True, False
     finally:
         os.close(fd)
-
-
-def _say(message: str) -> None:
-    from vmprof_allocation.begin import say
-    say(message)

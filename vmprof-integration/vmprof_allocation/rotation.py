@@ -25,40 +25,41 @@ _parts: set[str] = set()
 _MANY = 64
 
 
-def _remember(run: Processes, path: str | None) -> None:
+def _remember(run: Processes, path: str) -> None:
     global _run
     if run.run != _run:
         _run = run.run
         _parts.clear()
-    if path is not None:
-        _parts.add(os.path.realpath(path))
+    _parts.add(os.path.realpath(path))
     if len(_parts) > _MANY:
         _parts.intersection_update([part for part in _parts if os.path.exists(part)])
 
 
 def rotate(engine: Engine, settings: Settings, run: Processes | None,
-           file: ProfileFile | None, part: int, output: object,
+           file: ProfileFile | None, present: str, part: int, output: object,
            go_on_in: Callable[[ProfileFile], None]) -> None:
-    """From `file`, which is the session's, to `output`, which becomes number `part`
-    of the `run`; `go_on_in` is told of it at once."""
+    """From `present`, a profile of the session's, to `output`, which becomes number
+    `part` of the `run`; `go_on_in` is told of it at once.  `file` is the present one;
+    None: in a forked child it is the engine's, and so is what follows."""
     path = check_output(output)
-    if file is None:
-        raise AllocationSamplingError(
-            "this process was forked from the one that began to sample, and has one "
-            "profile; call start() in it to have several")
     if run is None:
         raise AllocationSamplingError(
             "the profile goes to a pipe, %r, and ends with the run; write to files "
-            "to have several" % file.path)
+            "to have several" % present)
+    if not present:
+        raise AllocationSamplingError(
+            "this process was forked from the one that began to sample, and has no "
+            "profile as yet: it has allocated too little to be sampled")
     following = ProfileFile(path)
     status = os.stat(path) if os.path.exists(path) else None
     if status is not None and stat.S_ISFIFO(status.st_mode):
         raise AllocationSamplingError("%r is a pipe; rotate() needs a file" % path)
-    if status is not None and (status.st_dev, status.st_ino) == file_id(file.fd):
+    if status is not None and (status.st_dev, status.st_ino) == (
+            _path_id(present) if file is None else file_id(file.fd)):
         raise AllocationSamplingError(
             "%r is the profile that is being written; choose another file for the "
             "next one" % path)
-    _remember(run, file.path)
+    _remember(run, present)
     if status is not None and os.path.realpath(path) in _parts:
         raise AllocationSamplingError(
             "%r is an earlier profile of this run; remove it first, or choose another "
@@ -69,19 +70,29 @@ def rotate(engine: Engine, settings: Settings, run: Processes | None,
     except BaseException:
         if engine.writes_to(following.fd):
             go_on_in(following)
-            file.close()
+            if file is not None:
+                file.close()
         else:
             following.close()
             following.discard()
         raise
     go_on_in(following)
-    try:
-        if file.is_ours():
-            file.check()
-    except AllocationSamplingError as e:
-        incomplete = str(e)
-    file.close()
+    if file is not None:
+        try:
+            if file.is_ours():
+                file.check()
+        except AllocationSamplingError as e:
+            incomplete = str(e)
+        file.close()
     if incomplete:
         raise AllocationSamplingError(
             "the profile %r is not complete: %s; sampling goes on, in %r"
-            % (file.path, incomplete, path))
+            % (present, incomplete, path))
+
+
+def _path_id(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None             # the program removed it
+    return status.st_dev, status.st_ino

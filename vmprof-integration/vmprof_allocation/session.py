@@ -94,7 +94,6 @@ class Session:
         self._processes = processes
         #: what the profile belongs to; None: it is a pipe
         self._run: Processes | None = None
-        #: of the profiles that rotate() makes, the number of the present one
         self._part = 1
         #: this is a forked child, and goes on as its parent
         self.is_inherited = False
@@ -157,9 +156,14 @@ class Session:
     @property
     def path(self) -> str:
         """The profile that this process writes; empty: there is none as yet."""
-        if self.is_inherited:
+        if self.is_inherited and self._part == 1:
             return "" if self._engine is None else self._engine.followed_path()
         return self.output or ""
+
+    @property
+    def part(self) -> int:
+        """Of the profiles that rotate() makes, the number of the present one."""
+        return self._part
 
     @property
     def is_parent(self) -> bool:
@@ -175,8 +179,11 @@ class Session:
     def go_on(self) -> None:
         """In a forked child: if its engine goes on, so does this."""
         if self._engine is not None and self._engine.followed():
-            self._pid = os.getpid()
+            parent, self._pid = self._pid, os.getpid()
             self._file = None       # the engine has one of its own
+            self._part = 1
+            if self._run is not None:
+                self._run = self._run.of_child(parent)
             self.is_inherited = True
 
     def __enter__(self) -> Session:
@@ -212,10 +219,12 @@ class Session:
                 raise AllocationSamplingError(
                     "allocation sampling is not on; call start() first")
             rotation.rotate(self._engine, self.settings, self._run, self._file,
-                            self._part + 1, output, self._go_on_in)
+                            self.path, self._part + 1, output, self._go_on_in)
 
     def _go_on_in(self, file: ProfileFile) -> None:
-        self._file, self.output = file, file.path
+        self.output = file.path
+        if not self.is_inherited:
+            self._file = file
         self._part += 1
 
     def mark(self, name: str) -> None:
@@ -256,7 +265,7 @@ class Session:
     def _end(self, engine: Engine) -> None:
         samples = engine.statistics().samples
         if self.is_inherited:
-            self.output = engine.followed_path() or self.output
+            self.output = self.path or self.output
         engine.stop()
         if self._file is not None and self._file.is_ours():
             self._file.check()

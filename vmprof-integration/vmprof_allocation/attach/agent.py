@@ -8,6 +8,7 @@ import struct
 import time
 
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.peers import pid_and_user
 
 HERE, HAS_GIL, ERROR, STARTED, DONE = "h", "g", "e", "s", "d"
 #: the process, or its thread, is gone
@@ -17,9 +18,6 @@ _UNMAP, STOP = b"u", b"s"
 _JOB = struct.Struct("=qii")
 #: of the job, too: MAX_JOB in native/attach/agent.c
 _MAX_MESSAGE = 65536
-#: Linux's; it has no name in PyPy
-_SO_PEERCRED = 17
-_CREDENTIALS = struct.Struct("=iII")
 
 
 class Agent:
@@ -64,9 +62,7 @@ class Agent:
         while select.select([self._listener], [], [],
                             max(0.0, deadline - time.monotonic()))[0]:
             connection = self._listener.accept()[0]
-            pid, _, _ = _CREDENTIALS.unpack(connection.getsockopt(
-                socket.SOL_SOCKET, _SO_PEERCRED, _CREDENTIALS.size))
-            if pid == self._pid:
+            if pid_and_user(connection)[0] == self._pid:
                 self._connection = connection
                 return True
             connection.close()

@@ -7,10 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
-from vmprof_allocation import cli
+from vmprof_allocation import cli, command_folder
 from vmprof_allocation.attach import programs
 from vmprof_allocation.attach.agent import (
     DONE,
@@ -88,15 +87,12 @@ def main(arguments: list[str]) -> int:
 
 def _attach(args: argparse.Namespace, settings: Settings) -> int:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    with tempfile.TemporaryDirectory(prefix="vmprof-") as folder:
-        if args.output is None:
-            output = os.path.join(folder, "attached.vmprof")
-        else:
-            output = os.path.abspath(check_output(args.output))
-            check_file(output)
-        target = Target(args.pid, args.despite_seccomp)
-        if target.uid != os.geteuid():
-            os.chown(folder, target.uid, target.gid)
+    if args.output is not None:
+        check_file(os.path.abspath(check_output(args.output)))
+    target = Target(args.pid, args.despite_seccomp)
+    with command_folder.own(target.uid, target.gid) as folder:
+        output = (os.path.join(folder, "attached.vmprof") if args.output is None
+                  else os.path.abspath(args.output))
         ended = attach(target, folder, settings, output, args.duration, args.timeout)
         if ended:
             _say(ended)
@@ -174,6 +170,7 @@ class _Run:
         deadline = time.monotonic() + _CALL_SECONDS
         while not self._agent.accept(_LOOK_SECONDS):
             if self._tracer.has_failed() or time.monotonic() > deadline:
+                self._target.check_descriptors()
                 raise AllocationSamplingError(
                     "process %d did not load %s; is it readable for user %d?"
                     % (self._target.pid, AGENT, self._target.uid))

@@ -32,22 +32,23 @@ except Exception as e:
 else:
     inside.begin(%(fd)d, *%(arguments)r)
 """
+#: whatever these names mean in the program
+_BUILTINS = "__import__('builtins')"
+#: While this is compiled, sampling is on: it is short.  Without the module, there is
+#: nothing to be ended.
 _END = """\
-import sys
-inside = sys.modules.get("vmprof_allocation.attach.inside")
-if inside is not None:
-    inside.end(%(fd)d)
+getattr(__import__("sys").modules.get(
+    "vmprof_allocation.attach.inside"), "end", int)(%d)
 """
-
-
-def _program(source: str) -> str:
-    return "__import__('builtins').exec(%r, {})" % source
 
 
 def begin(fd: int, *arguments: object) -> str:
     """`arguments` of inside.begin(); `fd` is the agent's."""
-    return _program(_LOAD % {"folder": _FOLDER, "fd": fd, "arguments": arguments})
+    source = _LOAD % {"folder": _FOLDER, "fd": fd, "arguments": arguments}
+    # what readers know as ours
+    return "%s.exec(%s.compile(%r, '<vmprof-allocation>', 'exec'), {})" % (
+        _BUILTINS, _BUILTINS, source)
 
 
 def end(fd: int) -> str:
-    return _program(_END % {"fd": fd})
+    return _END % fd

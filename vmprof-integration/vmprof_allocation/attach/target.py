@@ -13,7 +13,7 @@ import sys
 from vmprof_allocation.attach import gil, maps
 from vmprof_allocation.attach.maps import Mapping
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.other_process import read_status
+from vmprof_allocation.other_process import has_descriptors, read_status
 
 #: functions of libc that native/attach calls
 _FUNCTIONS = "pthread_create", "dlopen", "dlsym", "__errno_location"
@@ -82,6 +82,13 @@ class Target:
         if "shstk" in status.get("x86_Thread_features", ""):
             raise self._fail("has a shadow stack", "that is not supported")
         self._check_seccomp(status, despite_seccomp)
+        self.check_descriptors()
+
+    def check_descriptors(self) -> None:
+        if not has_descriptors(self.pid):
+            raise self._fail(
+                "has as many descriptors open as it may have",
+                "end what leaks them, or give it more (prlimit --nofile)")
 
     def _check_seccomp(self, status: dict[str, str], despite_seccomp: bool) -> None:
         """Filters that this process has, too, let such system calls pass: it runs

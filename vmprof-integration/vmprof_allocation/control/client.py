@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from vmprof_allocation.control import meeting
 from vmprof_allocation.control.prepared import SIGNAL, VARIABLE, number_of
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.other_process import read_status
+from vmprof_allocation.other_process import has_descriptors, read_status
+from vmprof_allocation.peers import pid_and_user
 
 #: until the program's main thread has come to it; and then until it is done
 DEFAULT_TIMEOUT = 10.0
@@ -35,7 +36,7 @@ class Connection:
                 "utf-8", "surrogateescape"))
             answer = self._peer.recv(meeting.MAX_MESSAGE).decode(
                 "utf-8", "surrogateescape")
-        except TimeoutError:
+        except (TimeoutError, socket.timeout):      # two things before Python 3.10
             raise AllocationSamplingError(
                 "process %d did not do it in time; ask for its status" % self._pid
             ) from None
@@ -48,7 +49,8 @@ class Connection:
                 self._pid, " ".join(rest)))
         if kind != meeting.DONE:
             raise AllocationSamplingError(
-                "process %d has ended, or has become another program" % self._pid)
+                "process %d has ended, has become another program, or has waited too "
+                "long for what comes next" % self._pid)
         return rest
 
 
@@ -190,9 +192,7 @@ class Prepared:
                 if time.monotonic() > deadline:
                     raise self._fail("does not answer", self._why_not()) from None
                 continue
-            pid, uid, _ = meeting.CREDENTIALS.unpack(peer.getsockopt(
-                socket.SOL_SOCKET, meeting.SO_PEERCRED, meeting.CREDENTIALS.size))
-            if pid == self.pid and uid == self.uid:
+            if pid_and_user(peer) == (self.pid, self.uid):
                 peer.settimeout(max(self._timeout, 1.0))
                 return peer
             peer.close()        # it is nobody that we know
@@ -207,9 +207,12 @@ class Prepared:
         if int(status["SigBlk"], 16) >> self._signal - 1 & 1:
             return ("its main thread blocks signal %d: name another one with %s"
                     % (self._signal, VARIABLE))
+        if not has_descriptors(self.pid):
+            return ("it has as many descriptors open as it may have: end what leaks "
+                    "them, or give it more (prlimit --nofile)")
         return ("its main thread runs no Python code (it may wait in C, or in "
-                "sigwait), what it caught is not our signal, it has no descriptors "
-                "left, or it can't import vmprof_allocation any more")
+                "sigwait), what it caught is not our signal, or it can't import "
+                "vmprof_allocation any more")
 
 
 @contextlib.contextmanager

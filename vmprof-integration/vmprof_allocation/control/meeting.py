@@ -3,16 +3,11 @@ from __future__ import annotations
 
 import os
 import stat
-import struct
 
 # nothing that is not needed: see engines/base.py
 
 #: of one request, and of its answer
 MAX_MESSAGE = 65536
-#: Linux's; it has no name in PyPy
-SO_PEERCRED = 17
-#: what that option holds: pid, uid, gid
-CREDENTIALS = struct.Struct("3i")
 #: between the fields of both: no path has it
 BETWEEN = "\0"
 #: first of an answer

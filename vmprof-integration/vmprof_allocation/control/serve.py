@@ -6,14 +6,12 @@ import os
 
 from vmprof_allocation.control.meeting import (
     BETWEEN,
-    CREDENTIALS,
     DONE,
     HOLD,
     MAX_MESSAGE,
     RATE,
     REFUSED,
     SNAPSHOT,
-    SO_PEERCRED,
     START,
     STATUS,
     STOP,
@@ -22,6 +20,7 @@ from vmprof_allocation.control.meeting import (
 )
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.peers import pid_and_user
 from vmprof_allocation.profile_file import file_id, move_up
 from vmprof_allocation.session import Session, current
 from vmprof_allocation.settings import Limit, Settings
@@ -54,9 +53,7 @@ def answer() -> None:
     try:
         peer.settimeout(_SECONDS)
         peer.connect(path)
-        _, user, _ = CREDENTIALS.unpack(peer.getsockopt(
-            _socket.SOL_SOCKET, SO_PEERCRED, CREDENTIALS.size))
-        if user in (0, uid):
+        if pid_and_user(peer)[1] in (0, uid):
             _converse(peer)
     finally:
         _close(peer)
@@ -94,10 +91,12 @@ def _converse(peer: Any) -> None:
             on = current()
             if words[0] != STATUS and on is not None and on is _held is not held:
                 answer = [REFUSED, "top shows it; end that first"]
-            elif held is not None and on is not held:
-                answer = [REFUSED, "another command has ended the sampling"]
             else:
-                answer = _done(words)
+                answer = _done(words) if held in (None, on) else [REFUSED]
+                # or meanwhile
+                if (answer[0] == REFUSED and held is not None
+                        and current() is not held):
+                    answer = [REFUSED, "another command has ended the sampling"]
             if words[0] == HOLD and answer[0] == DONE:
                 _held = held = current()
             peer.send(BETWEEN.join(answer).encode("utf-8", "surrogateescape"))

@@ -7,9 +7,9 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import time
 
+from vmprof_allocation import command_folder
 from vmprof_allocation.control import meeting
 from vmprof_allocation.control.client import Connection, Prepared
 from vmprof_allocation.control.command import (
@@ -80,9 +80,7 @@ def _show(prepared: Prepared, args: argparse.Namespace) -> int:
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     settings = make_settings(args.allocation_sampling,
                              lifetimes=not args.no_lifetimes, follow=False)
-    with tempfile.TemporaryDirectory(prefix="vmprof-") as folder:
-        if prepared.uid != os.geteuid():
-            os.lchown(folder, prepared.uid, prepared.gid)
+    with command_folder.own(prepared.uid, prepared.gid) as folder:
         is_screen = sys.stdout.isatty()
         # the sampling ends with the connection, however this process does
         with prepared.connected() as connection:
@@ -107,21 +105,32 @@ def _window(folder: str, number: int) -> str:
 
 def _pictures(connection: Connection, folder: str, args: argparse.Namespace,
               is_screen: bool) -> None:
-    number = 1
-    while not args.pictures or number <= args.pictures:
+    window = shown = 0
+    while not args.pictures or shown < args.pictures:
+        if shown:
+            # what came while the last picture was made is in none: there may be so much
+            # that the next one would take longer, and so on
+            window = _end_window(connection, folder, window)
+            os.unlink(_window(folder, window))
         time.sleep(args.delay)
-        connection.ask(meeting.SNAPSHOT, _window(folder, number + 1))
-        # and not what it answers: it may be any program
-        path = _window(folder, number)
+        window = _end_window(connection, folder, window)
+        path = _window(folder, window)
         size = shutil.get_terminal_size()
         lines = [("process %d, the last %g seconds; Ctrl-C ends this" % (
             args.pid, args.delay))[:size.columns], *_report(path, args).splitlines()]
         os.unlink(path)
-        number += 1
+        shown += 1
         if is_screen:
             del lines[size.lines - 1:]
             print(_CLEAR, end="")
         print("\n".join(lines), flush=True)
+
+
+def _end_window(connection: Connection, folder: str, last: int) -> int:
+    """Of the window behind `last`; returns its number."""
+    connection.ask(meeting.SNAPSHOT, _window(folder, last + 2))
+    # and not what it answers: it may be any program
+    return last + 1
 
 
 def _report(path: str, args: argparse.Namespace) -> str:

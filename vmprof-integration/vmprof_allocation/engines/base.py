@@ -10,6 +10,7 @@ the program's heap and is walked by its collector: no dataclasses, no typing.
 """
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -19,6 +20,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vmprof_allocation.processes import Processes
     from vmprof_allocation.settings import Settings
+
+
+#: why a profile could not be written to its end
+INCOMPLETE = {errno.EBADF: "the program closed its file",
+              errno.EPIPE: "its reader has left",
+              errno.ETIMEDOUT: "its reader reads no more"}
 
 
 class Statistics:

@@ -6,11 +6,11 @@ what native/hook does from outside.
 """
 from __future__ import annotations
 
-import errno
 import os
 from _thread import RLock
 
 from vmprof_allocation.engines.base import (
+    INCOMPLETE,
     Alive,
     Engine,
     Statistics,
@@ -142,9 +142,9 @@ class BuiltinEngine(Engine):
             self._pid = 0
             if problem:
                 raise AllocationSamplingError(
-                    "the profile is not complete: " + (
-                        "the program closed its file"
-                        if problem == os.strerror(errno.EBADF) else problem))
+                    "the profile is not complete: " + next(
+                        (text for error, text in INCOMPLETE.items()
+                         if os.strerror(error) == problem), problem))
 
     def alive(self) -> list[Alive]:
         with self._lock:

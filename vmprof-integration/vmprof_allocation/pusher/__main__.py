@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.push_folder import LOCK, SETTINGS
+from vmprof_allocation.push_folder import LOCK, SETTINGS, remove
 from vmprof_allocation.pusher import credentials, service
 from vmprof_allocation.pusher.backoff import Backoff
 from vmprof_allocation.pusher.protocols import MAKE, Body
@@ -69,9 +69,13 @@ class Pusher:
             if draining is not None and (not windows or now > draining):
                 break
             if windows and now >= self._not_before:
+                sent = self._sent
                 with self._spool.held(windows[0]) as is_left:
                     if is_left:
                         self._push(windows[0])
+                if draining is not None and self._sent > sent:
+                    # an engine that takes them is not away, however slow we are
+                    draining = time.monotonic() + self._drain
                 if len(windows) > 1 and not self._not_before:
                     continue
             wait = max(self._not_before - time.monotonic(), 0.0)
@@ -149,7 +153,7 @@ class Pusher:
         if losses:
             say("%d windows were pushed to %s%s" % (
                 self._sent, self._target, losses))
-        self._spool.clear()
+        remove(self._spool.folder)
 
 
 def _why(error: Exception) -> str:

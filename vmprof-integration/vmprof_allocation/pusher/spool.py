@@ -81,6 +81,12 @@ class Spool:
         except OSError:
             return None         # the program dropped it
         try:
+            status = os.fstat(fd)
+            if status.st_size == 0 and self._may_begin(path, status):
+                # a lock of ours could be in the way of the one that its process is
+                # about to get
+                self.is_used = True
+                return None
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             status = os.fstat(fd)
         except BlockingIOError:
@@ -89,22 +95,16 @@ class Spool:
         finally:
             os.close(fd)
         if status.st_size == 0:
-            self._look_at_empty(path, time.time() - status.st_mtime)
+            self.remove(path)
             return None
         return Window(status.st_mtime_ns, path, status.st_size)
 
-    def _look_at_empty(self, path: str, seconds: float) -> None:
+    def _may_begin(self, path: str, empty: os.stat_result) -> bool:
         match = _OF_PROCESS.fullmatch(os.path.basename(path))
         if match:
             # between two windows it may hold none
-            if is_there(int(match[1])):
-                self.is_used = True
-            else:
-                self.remove(path)
-        elif seconds > _BEGINNING:
-            self.remove(path)
-        else:
-            self.is_used = True
+            return is_there(int(match[1]))
+        return time.time() - empty.st_mtime <= _BEGINNING
 
     @contextlib.contextmanager
     def held(self, window: Window) -> Iterator[bool]:
@@ -177,12 +177,6 @@ class Spool:
             _count(os.path.join(self.folder, name))
             for name in os.listdir(self.folder)
             if name.endswith(DROPPED) and name != _OURS)
-
-    def clear(self) -> None:
-        """Remove the folder, and all that is in it."""
-        for name in os.listdir(self.folder):
-            self.remove(os.path.join(self.folder, name))
-        os.rmdir(self.folder)
 
 
 def is_there(pid: int) -> bool:

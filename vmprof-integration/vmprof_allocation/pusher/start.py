@@ -9,7 +9,7 @@ import tempfile
 from vmprof_allocation import detached
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.processes import PUSH_EVERY
-from vmprof_allocation.push_folder import SETTINGS
+from vmprof_allocation.push_folder import SETTINGS, remove
 from vmprof_allocation.pusher import credentials
 from vmprof_allocation.pusher.target import Target, parse_every
 
@@ -54,12 +54,12 @@ def start(url: object, every: object, service: str = "", version: str = "") -> s
             "owner": os.getpid()}))
     except OSError as error:
         if folder:
-            discard(folder)
+            remove(folder)
         raise AllocationSamplingError(
             "can't make a folder for what is to be pushed: %s; name another one with "
             "TMPDIR" % error.strerror) from None
     if not _can_lock(os.path.join(folder, SETTINGS)):
-        discard(folder)
+        remove(folder)
         raise AllocationSamplingError(
             "the file system of %s knows no locks, which tell when a profile has "
             "ended; name another folder with TMPDIR" % os.path.dirname(folder))
@@ -68,7 +68,7 @@ def start(url: object, every: object, service: str = "", version: str = "") -> s
         "folder": detached.quote(folder), "memory": _MEMORY, "files": _files()},
         adopted=True)
     if connection is None:
-        discard(folder)
+        remove(folder)
         raise AllocationSamplingError(
             "the process that pushes can't be started: is there no /bin/sh, or are "
             "there too many processes?")
@@ -105,13 +105,3 @@ def _can_lock(path: str) -> bool:
     finally:
         os.close(fd)
     return True
-
-
-def discard(folder: str) -> None:
-    """Remove a folder in which no window was begun; then the pusher ends."""
-    try:
-        for name in os.listdir(folder):
-            os.unlink(os.path.join(folder, name))
-        os.rmdir(folder)
-    except OSError:
-        pass                # the pusher does it, too

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from vmprof_allocation.errors import WrongType, WrongValue
+from vmprof_allocation.parsing import parse_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,12 +70,5 @@ class Target:
 
 def parse_every(value: object) -> float:
     """Seconds; raises AllocationSamplingError."""
-    try:
-        seconds = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        seconds = -1.0
-    if not MIN_EVERY <= seconds <= MAX_EVERY:
-        raise WrongValue(
-            "the time between two pushes, %.40r, is not %g to %g seconds; write for "
-            "example 15, or leave it out" % (value, MIN_EVERY, MAX_EVERY))
-    return seconds
+    return parse_seconds(value, "the time between two pushes", MIN_EVERY, MAX_EVERY,
+                         "write for example 15, or leave it out")

@@ -12,6 +12,7 @@ import os
 import sys
 
 from vmprof_allocation.engines.base import (
+    INCOMPLETE,
     Alive,
     Engine,
     Statistics,
@@ -271,8 +272,11 @@ class HookEngine(Engine):
         """The settings as the profile holds them: PROFILE.rst.  The clock of a
         later part is added when it begins."""
         run = "" if processes is None else processes.run
-        own: list[tuple[str, object]] = [
-            ("seed", settings.seed), ("pid", os.getpid())]
+        own: list[tuple[str, object]] = [("pid", os.getpid())]
+        # a forked child's seed is its own, and it takes no time samples
+        is_child = bool(self._lib.hook_is_followed())
+        if not is_child:
+            own.append(("seed", settings.seed))
         if part == 1:
             own.append(("clock", self._lib.hook_started()))
         else:
@@ -280,7 +284,7 @@ class HookEngine(Engine):
         if processes is not None and processes.parent:
             own.append(("parent", processes.parent))
         return ";".join("%s=%s" % pair for pair in (
-            *self._common(settings, settings.period, run), *own))
+            *self._common(settings, None if is_child else settings.period, run), *own))
 
     def _common(self, settings: Settings, period: float | None,
                 run: str) -> list[tuple[str, object]]:
@@ -337,15 +341,10 @@ class HookEngine(Engine):
                     "PyPy's code can't be put back, and does what it did"
                     if self._lib.hook_is_hooked() else
                     "the profile is not complete: " + (
-                        "the program closed its file"
-                        if error == errno.EBADF else
-                        "its reader has left"
-                        if error == errno.EPIPE else
-                        "its reader reads no more"
-                        if error == errno.ETIMEDOUT else
                         "a thread is in vmprof and does not come back, so that "
                         "vmprof stays enabled"
-                        if error == errno.EBUSY else os.strerror(error)))
+                        if error == errno.EBUSY else
+                        INCOMPLETE.get(error) or os.strerror(error)))
             assert self._place is not None
             ended = self._place.ffi.string(self._lib.hook_ended())
             if ended:

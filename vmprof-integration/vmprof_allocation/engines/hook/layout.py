@@ -12,7 +12,7 @@ ENTRIES = ("collect_and_reserve", "_minor_collection", "external_malloc")
 #: the C functions that libpypy calls through a pointer of its own, which is
 #: led to us while sampling lasts; in native/hook/divert.h's order
 IMPORTS = ("write", "mmap", "mmap64", "munmap", "lseek", "lseek64", "_exit",
-           "abort", "kill", "execv", "execve", "sigaction", "free")
+           "abort", "kill", "raise", "execv", "execve", "sigaction", "free")
 
 
 def pack(types: bytes) -> str:

@@ -30,7 +30,7 @@ struct hook_place {
     uintptr_t entry[3];         /* collect_and_reserve, _minor_collection,
                                    external_malloc */
     int moved[3];               /* bytes of each that go to a trampoline */
-    uintptr_t slot[13];         /* libpypy's pointers to C functions, in the
+    uintptr_t slot[14];         /* libpypy's pointers to C functions, in the
                                    order of layout.py; or 0 */
     int slots_read_only;        /* libpypy was linked with full RELRO */
     uintptr_t type_info;        /* base of the type table, and in an entry: */
@@ -114,7 +114,7 @@ int hook_follow(const char *path, const char *suffix, const char *settings,
    begun its profile, as there were samples.  0: it is not. */
 int hook_is_followed(void);
 
-/* Its profile */
+/* Its profile, or the first one, if it has several */
 const char *hook_followed_path(void);
 
 /* When the profile began, in nanoseconds of CLOCK_MONOTONIC */
@@ -131,7 +131,8 @@ void hook_unhook(void);
    settings, to which the clock is added.  Returns 0 or an errno.  Some knocks later
    (a thread may be inside the GC), hook_rotated() says how that went: 0, or the
    errno for which the present profile goes on; -1: it did not come about yet.
-   '*ended' is then the errno that ended the one before its time, or 0. */
+   '*ended' is then the errno that ended the one before its time, or 0.  In a followed
+   child, 'fd' is closed with the profile. */
 int hook_rotate(int fd, const char *next_settings);
 int hook_rotated(int *ended);
 /* If it did not come about, it won't.  Returns 1 then. */

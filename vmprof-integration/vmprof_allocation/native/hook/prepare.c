@@ -92,6 +92,7 @@ static void prepare_diverts(void)
         [DIVERT_EXIT] = (uintptr_t)process_end_exit,
         [DIVERT_ABORT] = (uintptr_t)process_end_abort,
         [DIVERT_KILL] = (uintptr_t)process_end_kill,
+        [DIVERT_RAISE] = (uintptr_t)process_end_raise,
         [DIVERT_EXECV] = (uintptr_t)process_end_execv,
         [DIVERT_EXECVE] = (uintptr_t)process_end_execve,
         [DIVERT_SIGACTION] = (uintptr_t)vmprof_output_sigaction,

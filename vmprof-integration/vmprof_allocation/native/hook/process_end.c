@@ -42,18 +42,33 @@ void process_end_abort(void)
     abort();
 }
 
-int process_end_kill(pid_t pid, int signal)
+static int note_signal(int signal)
 {
     struct sigaction action;
-    int result, may_end = 0;
 
-    if (pid == getpid() && sigaction(signal, NULL, &action) == 0)
-        may_end = (action.sa_handler == SIG_DFL);
-    if (may_end)
-        process_end_note("the process sent itself a signal");
-    result = kill(pid, signal);
+    if (sigaction(signal, NULL, &action) < 0 || action.sa_handler != SIG_DFL)
+        return 0;
+    process_end_note("the process sent itself a signal");
+    return 1;
+}
+
+int process_end_kill(pid_t pid, int signal)
+{
+    int may_end = pid == getpid() && note_signal(signal);
+    int result = kill(pid, signal);
+
     if (may_end)
         process_end_note("");   /* it goes on */
+    return result;
+}
+
+int process_end_raise(int signal)
+{
+    int may_end = note_signal(signal);
+    int result = raise(signal);
+
+    if (may_end)
+        process_end_note("");
     return result;
 }
 

@@ -11,6 +11,7 @@ void process_end_note(const char *why);
 void process_end_exit(int code);
 void process_end_abort(void);
 int process_end_kill(pid_t pid, int signal);
+int process_end_raise(int signal);
 int process_end_execv(const char *path, char *const arguments[]);
 int process_end_execve(const char *path, char *const arguments[],
                        char *const environment[]);

@@ -291,6 +291,8 @@ int run_rotate(int fd, const char *settings, int *error_before)
         recorder_rotate(&next);
         vmprof_output_begin_next();
         recorder_unlock();
+        if (follow_is_child())
+            file->sink.forget(&file->sink);     /* nobody else closes it */
         file = other;
         carried_tell();
         programs_begin_next();

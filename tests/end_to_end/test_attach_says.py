@@ -1,0 +1,47 @@
+"""attach: what it says of programs of which there is little to be said, and why it
+could not begin."""
+from __future__ import annotations
+
+from conftest import PyPy
+from controlled import WAITS, ctl, prepared
+from running import running
+from vmprof_convert import readers
+from vmprof_convert.program import LOST, START, Program
+
+
+def test_an_idle_program_allocates_nothing(stock_pypy: PyPy) -> None:
+    """What we do there ourselves is not the program's."""
+    with running(stock_pypy, WAITS) as program:
+        program.attach(interval="256")
+        assert program.end() == "ended\n"
+    profile = readers.read(stock_pypy.folder / "out.vmprof")
+    seen = Program(profile)
+    functions = {function for stack in profile.samples.stack
+                 for function in seen.functions(stack)}
+    assert START in functions
+    # the interpreter calls code of its own, without a caller
+    assert {function.name for function in functions
+            if not function.file.startswith("<builtin>/")} <= {START.name, LOST.name}
+
+
+def test_a_program_that_has_no_descriptors_left(pypy: PyPy) -> None:
+    """Neither attach nor ctl can begin, and both say why."""
+    with prepared(pypy, """
+        import os, resource, sys
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        kept = []
+        try:
+            while True:
+                kept.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            pass
+        print("ready")
+        sys.stdin.readline()
+        print("ended")
+    """) as program:
+        for run in program.command("-d", "1"), ctl(
+                pypy, program, "--timeout", "1", "status"):
+            assert (run.code, run.out) == (2, "")
+            assert run.err.count("\n") == 1
+            assert "as many descriptors open as it may have" in run.err
+        assert program.end() == "ended\n"

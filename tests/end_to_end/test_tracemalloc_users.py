@@ -1,0 +1,132 @@
+"""Who uses tracemalloc: its documentation's examples, asyncio, warnings, pytest."""
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from conftest import ROOT, PyPy
+
+pytestmark = pytest.mark.xdist_group("tracemalloc")
+
+PACKAGES = ROOT / ".build" / "pytest-pypy"
+
+#: what those of docs.python.org/3/library/tracemalloc.html call, in their order
+EXAMPLES = {
+    "top 10": ("""
+        tracemalloc.start()
+        work()
+        snapshot = tracemalloc.take_snapshot()
+        top_stats = snapshot.statistics("lineno")
+        for stat in top_stats[:10]:
+            print(stat)
+    """, r"\S+app\.py:\d+: size=[\d.]+ [KM]iB, count=\d+, average=[\d.]+ K?i?B\n"),
+    "differences": ("""
+        tracemalloc.start()
+        snapshot1 = tracemalloc.take_snapshot()
+        work()
+        snapshot2 = tracemalloc.take_snapshot()
+        top_stats = snapshot2.compare_to(snapshot1, "lineno")
+        for stat in top_stats[:10]:
+            print(stat)
+    """, r"\S+app\.py:\d+: size=[\d.]+ [KM]iB \(\+[\d.]+ [KM]iB\), "
+         r"count=\d+ \(\+\d+\), average=[\d.]+ K?i?B\n"),
+    "traceback of a block": ("""
+        tracemalloc.start(25)
+        work()
+        snapshot = tracemalloc.take_snapshot()
+        top_stats = snapshot.statistics("traceback")
+        stat = top_stats[0]
+        print("%s memory blocks: %.1f KiB" % (stat.count, stat.size / 1024))
+        for line in stat.traceback.format():
+            print(line)
+    """, r"\d+ memory blocks: [\d.]+ KiB\n(?s:.*)app\.py\", line \d+\n"),
+    "pretty top": ("""
+        import linecache
+        tracemalloc.start()
+        work()
+        snapshot = tracemalloc.take_snapshot().filter_traces((
+            tracemalloc.Filter(False, "<frozen importlib._bootstrap>"),
+            tracemalloc.Filter(False, "<unknown>")))
+        found = snapshot.statistics("lineno")
+        for number, stat in enumerate(found[:10], 1):
+            frame = stat.traceback[0]
+            print("#%d: %s:%s: %.1f KiB" % (
+                number, frame.filename, frame.lineno, stat.size / 1024))
+            print("    " + linecache.getline(frame.filename, frame.lineno).strip())
+        print("%d other" % len(found[10:]))
+        print("Total: %.1f KiB" % (sum(stat.size for stat in found) / 1024))
+    """, r"#1: \S+app\.py:\d+: [\d.]+ KiB\n    \S(?s:.*)Total: [\d.]+ KiB\n"),
+    "current and peak": ("""
+        tracemalloc.start()
+        work()
+        first_size, first_peak = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        second_size, second_peak = tracemalloc.get_traced_memory()
+        assert 0 < first_size <= first_peak and second_size <= second_peak
+        print(f"{first_size=}, {first_peak=}")
+        print(f"{second_size=}, {second_peak=}")
+    """, r"first_size=\d+, first_peak=\d{6,}\nsecond_size=\d+, second_peak=\d+\n"),
+}
+
+PROLOGUE = """
+import tracemalloc
+kept = []
+def work():
+    for number in range(100000):
+        kept.append("text %d" % number)
+"""
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_of_cpythons_documentation(stock_pypy: PyPy, name: str) -> None:
+    source, expected = EXAMPLES[name]
+    (stock_pypy.folder / "sitecustomize.py").write_text(
+        "from vmprof_allocation import tracemalloc\ntracemalloc.install()\n")
+    script = stock_pypy.script(source)
+    script.write_text(PROLOGUE + script.read_text())
+    run = stock_pypy.command(str(script), PYTHONPATH=str(stock_pypy.folder))
+    assert (run.code, run.err) == (0, "")
+    assert re.match(expected, run.out), run.out
+
+
+def test_an_event_loop_that_nobody_closed(stock_pypy: PyPy) -> None:
+    """asyncio hands itself to warnings, which ask where that was allocated."""
+    run = stock_pypy.command(
+        "-W", "always::ResourceWarning", str(stock_pypy.script("""
+        import asyncio, gc
+        def opens():
+            loop = asyncio.new_event_loop()
+            loop.run_until_complete(asyncio.sleep(0))
+        opens()
+        for i in range(3): gc.collect()
+        """)), VMPROF_TRACEMALLOC="25,1")
+    assert run.code == 0
+    assert re.search(r"ResourceWarning: unclosed event loop .*\n(?:.*\n)*?"
+                     r"Object allocated at \(most recent call last\):\n"
+                     r"(?:.*\n)*?.*app\.py.*\n.*def opens\(\):", run.err), run.err
+
+
+def test_pytest_shows_where_a_resource_was_allocated(stock_pypy: PyPy) -> None:
+    """Of a warning.  Where it is an error, in a finalizer, pytest asks about the
+    finalizer's function, in CPython as well: that is all that it is told."""
+    if not PACKAGES.exists():
+        pytest.fail("%s is missing: run `make test`, which installs it"
+                    % PACKAGES.relative_to(ROOT))
+    stock_pypy.script("""
+        import asyncio, gc
+
+        def opens():
+            asyncio.new_event_loop()
+
+        def test_that_leaves_it_open():
+            opens()
+            for i in range(3): gc.collect()
+        """, "test_shop.py")
+    run = stock_pypy.command(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:anyio",
+        "-W", "always::ResourceWarning",
+        PYTHONPATH=str(PACKAGES), VMPROF_TRACEMALLOC="25,1", COLUMNS="120")
+    assert "unclosed event loop" in run.out
+    assert re.search(r"Object allocated at.*\n(?:.*\n)*?.*test_shop\.py.*\n"
+                     r".*def opens\(\):", run.out), run.out

@@ -1,0 +1,257 @@
+"""--rotate: a run's profiles, one after the other, and those of its children."""
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from conftest import PYPY, PyPy
+from vmprof_convert import readers, run_files
+from vmprof_convert.model import Profile
+
+THING = """
+    import os, subprocess, sys, time
+    class Thing:
+        pass
+    def work(seconds):
+        kept = []
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            kept += [Thing() for i in range(100)]
+            time.sleep(0.01)
+        return kept
+    def parts():
+        return [name for name in os.listdir() if ".w" in name]
+"""
+
+
+def rotate(pypy: PyPy, *arguments: str, every: str = "0.2", output: str = "app.vmprof",
+           interval: str = "1") -> tuple[int, str, str]:
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", interval, "--rotate",
+                       every, "-o", output, *arguments)
+    return run.code, run.out, run.err
+
+
+def profiles(folder: Path) -> dict[str, list[Profile]]:
+    """By the names of the first ones: each process's, in their order."""
+    found: dict[str, list[Profile]] = {}
+    for path in sorted(folder.glob("*.vmprof"), key=lambda path: (
+            int((re.findall(r"\.w(\d+)$", path.stem) or ["1"])[0]))):
+        found.setdefault(re.sub(r"\.w\d+$", "", path.stem), []).append(
+            readers.read(path))
+    for of_process in found.values():
+        first = of_process[0].settings
+        for number, profile in enumerate(of_process, 1):
+            assert profile.settings.get("part", "1") == str(number)
+            assert (profile.misfits, profile.torn) == (0, 0)
+            assert profile.end_time is not None
+            for name in "pid", "run", "parent":
+                assert profile.settings.get(name) == first.get(name)
+    return found
+
+
+def things(found: list[Profile]) -> int:
+    return sum(type_ >= 0 and profile.types[type_].python == "__main__.Thing"
+               for profile in found for type_ in profile.samples.type)
+
+
+def test_nothing_is_lost_between_them(stock_pypy: PyPy) -> None:
+    """In the first process, in a forked one, in one that is forked by that, and in one
+    that is the interpreter anew."""
+    anew = stock_pypy.script(THING + """
+    print("anew", os.getpid(), len(work(1.5)))
+    """, "anew.py")
+    script = stock_pypy.script(THING + """
+    def say(name, count):
+        os.write(1, b"%%s %%d %%d\\n" %% (name, os.getpid(), count))
+    if os.fork() == 0:
+        kept = work(0.7)
+        child = os.fork()
+        if child == 0:
+            say(b"grandchild", len(work(0.8)))
+            sys.exit()
+        kept += work(0.8)
+        os.waitpid(child, 0)
+        say(b"child", len(kept))
+        sys.exit()
+    subprocess.run([sys.executable, %r], check=True)
+    kept = work(0.5)
+    os.wait()
+    say(b"first", len(kept))
+    """ % str(anew))
+    code, out, err = rotate(stock_pypy, str(script))
+    assert (code, err) == (0, "")
+    said = {int(pid): int(count) for _, pid, count in map(str.split, out.splitlines())}
+    assert len(said) == 4
+    found = profiles(stock_pypy.folder)
+    assert len(found) == 4
+    for name, of_process in found.items():
+        pid = of_process[0].settings["pid"]
+        assert name == ("app" if "parent" not in of_process[0].settings
+                        else "app." + pid)
+        assert things(of_process) == said[int(pid)]
+    # how many, is up to the machine
+    assert max(map(len, found.values())) >= 3
+    # the first one's name means all, and a child's all of that
+    files = run_files.find([str(stock_pypy.folder / "app.vmprof")]).files
+    assert sorted(len(file.later) + 1 for file in files) == sorted(
+        map(len, found.values()))
+    for name, of_process in found.items():
+        if name != "app":
+            file, = run_files.find([str(stock_pypy.folder / (name + ".vmprof"))]).files
+            assert len(file.later) + 1 == len(of_process)
+
+
+def test_a_child_without_a_sample_leaves_none(stock_pypy: PyPy) -> None:
+    script = stock_pypy.script(THING + """
+    if os.fork() == 0:
+        time.sleep(1)
+        os._exit(0)
+    kept = [bytes(1000) for i in range(100000)]
+    os.wait()
+    """)
+    assert rotate(stock_pypy, str(script), interval="1M") == (0, "", "")
+    assert set(profiles(stock_pypy.folder)) == {"app"}
+
+
+def test_a_child_of_a_thread_has_one(stock_pypy: PyPy) -> None:
+    """One that is forked by another thread than the main one ends with that."""
+    script = stock_pypy.script(THING + """
+    import threading
+    def fork():
+        child = os.fork()
+        if child == 0:
+            work(0.6)
+        else:
+            assert os.waitpid(child, 0)[1] == 0
+            print(child)
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+    """)
+    code, child, err = rotate(stock_pypy, str(script))
+    assert (code, err) == (0, "")
+    found = profiles(stock_pypy.folder)
+    assert len(found["app"]) > 1 and len(found["app." + child.strip()]) == 1
+
+
+def test_they_are_shown_as_one_run(stock_pypy: PyPy) -> None:
+    script = stock_pypy.script(THING + "    work(0.7)\n")
+    assert rotate(stock_pypy, str(script)) == (0, "", "")
+    of_process, = profiles(stock_pypy.folder).values()
+    run = stock_pypy.command("-m", "vmprof_allocation", "report", "--json",
+                             "app.vmprof")
+    samples = sum(sum(map(bool, profile.samples.size)) for profile in of_process)
+    assert run.code == 0 and '"samples": %d' % samples in run.out
+
+
+def test_what_ends_the_sampling_ends_that(stock_pypy: PyPy) -> None:
+    script = stock_pypy.script(THING + """
+    from vmprof_allocation import session
+    work(0.5)
+    session.current().stop()
+    there = parts()
+    time.sleep(0.5)
+    assert parts() == there != []
+    """)
+    assert rotate(stock_pypy, str(script)) == (0, "", "")
+
+
+def test_a_part_that_the_program_makes_counts(stock_pypy: PyPy) -> None:
+    script = stock_pypy.script(THING + """
+    from vmprof_allocation import session
+    part = session.current().part
+    session.current().rotate("own.vmprof")
+    work(2.5)
+    print(part, *parts())
+    """)
+    code, out, err = rotate(stock_pypy, str(script), every="1")
+    assert (code, err) == (0, "")
+    part, *names = out.split()
+    assert "app.w%d.vmprof" % (int(part) + 1) not in names
+    assert "app.w%d.vmprof" % (int(part) + 2) in names
+    own = readers.read_head(stock_pypy.folder / "own.vmprof").settings
+    assert own["part"] == str(int(part) + 1)
+
+
+def test_a_program_that_goes_to_another_folder(stock_pypy: PyPy) -> None:
+    (stock_pypy.folder / "there").mkdir()
+    script = stock_pypy.script(THING + """
+    os.chdir("there")
+    work(0.5)
+    assert os.listdir() == []
+    """)
+    assert rotate(stock_pypy, str(script)) == (0, "", "")
+    of_process, = profiles(stock_pypy.folder).values()
+    assert len(of_process) >= 2
+
+
+def test_a_folder_that_goes_away_and_comes_back(stock_pypy: PyPy) -> None:
+    """The present profile goes on, which is said once."""
+    (stock_pypy.folder / "here").mkdir()
+    script = stock_pypy.script(THING + """
+    os.rename("here", "there")
+    kept = work(0.7)
+    os.rename("there", "here")
+    print(len(kept) + len(work(0.7)))
+    """)
+    code, out, err = rotate(stock_pypy, str(script), output="here/app.vmprof")
+    assert code == 0
+    assert re.fullmatch(
+        r"vmprof: no new profile is begun: can't write the profile to "
+        r"'.*/here/app\.w\d+\.vmprof': No such file or directory\n", err)
+    of_process, = profiles(stock_pypy.folder / "here").values()
+    assert len(of_process) >= 2 and things(of_process) == int(out)
+
+
+def test_those_of_an_earlier_run_are_replaced(stock_pypy: PyPy) -> None:
+    """As far as this one has so many; the others are of another run."""
+    script = stock_pypy.script(THING + "    work(float(sys.argv[1]))\n")
+    for seconds in "1.2", "0.5":
+        assert rotate(stock_pypy, str(script), seconds) == (0, "", "")
+    heads = [readers.read_head(path).settings
+             for path in stock_pypy.folder.glob("app*.vmprof")]
+    heads.sort(key=lambda settings: int(settings.get("part", "1")))
+    runs = [settings["run"] for settings in heads]
+    assert 2 == len(set(runs)) == len(list(itertools.groupby(runs)))
+    file, = run_files.find([str(stock_pypy.folder / "app.vmprof")]).files
+    assert len(file.later) + 1 == runs.count(runs[0])
+
+
+@pytest.mark.parametrize("flags, said", [
+    (["--rotate", "0", "-o", "app.vmprof"], "'0', is not 0.1 to 10000000 seconds"),
+    (["--rotate", "nan", "-o", "app.vmprof"], "'nan', is not"),
+    (["--rotate", "1h", "-o", "app.vmprof"], "'1h', is not"),
+    (["--rotate", "-5", "-o", "app.vmprof"], "'-5', is not"),
+    (["--rotate", "60"], "name the first one with -o"),
+    (["--rotate", "60", "-o", "pipe"], "can't begin a second profile in the pipe"),
+    (["--rotate", "60", "--push", "otlp+http://localhost"], "keeps none"),
+])
+def test_requests_that_make_no_sense(stock_pypy: PyPy, flags: list[str],
+                                     said: str) -> None:
+    script = stock_pypy.script("""
+        import os
+        os.mkfifo("pipe")
+        reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+        import subprocess, sys
+        sys.exit(subprocess.call(sys.argv[1:]))
+    """, "with_pipe.py")
+    program = stock_pypy.script("print(1)", "program.py")
+    run = stock_pypy.command(str(script), PYPY, "-m", "vmprof",
+                             "--allocation-sampling", "64k", *flags, str(program))
+    assert (run.code, run.out) == (2, "")
+    assert run.err.startswith("vmprof: ") and run.err.count("\n") == 1
+    assert said in run.err
+    assert not list(stock_pypy.folder.glob("*.vmprof"))
+
+
+@pytest.mark.parametrize("flags, said", [
+    (["--rotate", "60", "-o", "app.vmprof"], "--rotate and --view need --allocation-"),
+    (["--control", "--rotate", "60"], "has no use for --rotate"),
+])
+def test_without_sampling(stock_pypy: PyPy, flags: list[str], said: str) -> None:
+    run = stock_pypy.command("-m", "vmprof", *flags,
+                             str(stock_pypy.script("print(1)")))
+    assert (run.code, run.out) == (2, "") and said in run.err
