@@ -16,7 +16,7 @@ from truth import SIGMAS, sigma
 from vmprof_allocation.engines.builtin import BuiltinEngine
 from vmprof_convert import readers
 from vmprof_convert.estimator import weight_objects
-from vmprof_convert.model import Profile
+from vmprof_convert.model import ALIVE, DIED, PINNED, Profile
 
 pytestmark = pytest.mark.translated
 
@@ -78,6 +78,15 @@ def test_plain(run: Run) -> None:
     found = objects(profile)
     assert set(found) == {"work"}
     assert near(found["work"], 100000)
+
+
+def test_nothing_is_young_at_the_end(run: Run) -> None:
+    """The last of a profile's collections is its own: of what lay in the nursery
+    it is known, too, what it was and whether it was alive."""
+    run("plain")
+    samples = run.profile().samples
+    assert set(samples.fate) <= {DIED, ALIVE}
+    assert min(samples.type) >= 0
 
 
 def test_moments_have_names(run: Run) -> None:
@@ -238,6 +247,21 @@ def test_switches_between_stacks(run: Run) -> None:
     # it ran 51 times, and 49 times more while the sampling was stopped
     assert near(found["inside"], 51000)
     assert near(found["lost"], 49000)
+
+
+def test_pinned_objects_are_samples_too(run: Run) -> None:
+    """They stay where they are, ten collections long, and what is allocated
+    around them is sampled as it is elsewhere."""
+    run("pinned")
+    assert (run.code, run.err) == (0, "")
+    assert run.out == ["1 as it was"] * 3 + ["150000 characters"]
+    profile = run.profile()
+    assert profile.misfits == 0
+    samples = profile.samples
+    pinned = [size // 1000 for size, fate in zip(samples.size, samples.fate)
+              if fate == PINNED]
+    assert pinned == [50] * 3
+    assert near(objects(profile)["around"], 501000)
 
 
 def test_killed_process_leaves_its_samples(run: Run) -> None:

@@ -8,7 +8,7 @@ test_rpython_rvmprof.py, which says what has to come of each scenario:
 import os
 import time
 
-from rpython.rlib import rgil, rstacklet, rthread, rvmprof
+from rpython.rlib import rgc, rgil, rstacklet, rthread, rvmprof
 from rpython.rtyper.lltypesystem import llmemory, lltype, rffi
 from rpython.translator.tool.cbuild import ExternalCompilationInfo
 
@@ -291,6 +291,29 @@ def switches(files):
     os.close(fd)
 
 
+def pinned(files):
+    """What is pinned stays where it is, and no sample of it gets lost"""
+    fd = open_profile(files[0])
+    enable(fd)
+    around = new_code("around")
+    texts = [chr(ord("a") + i) * 50000 for i in range(3)]
+    allocate(around, 1000)
+    with rffi.scoped_nonmovingbuffer(texts[0]) as a:
+        with rffi.scoped_nonmovingbuffer(texts[1]) as b:
+            with rffi.scoped_nonmovingbuffer(texts[2]) as c:
+                for i in range(10):
+                    rgc.collect(0)
+                    allocate(around, 50000)
+                buffers = [a, b, c]
+                for i in range(3):
+                    there = "".join([buffers[i][j] for j in range(50000)])
+                    print "%d as it was" % (there == texts[i])
+    rgc.collect()
+    print "%d characters" % len("".join(texts))
+    rvmprof.disable()
+    os.close(fd)
+
+
 def ends_without_disable(files):
     fd = open_profile(files[0])
     enable(fd)
@@ -347,6 +370,8 @@ def entry_point(argv):
         threads(files)
     elif name == "switches":
         switches(files)
+    elif name == "pinned":
+        pinned(files)
     elif name == "ends_without_disable":
         ends_without_disable(files)
     elif name == "closed_file":

@@ -19,9 +19,10 @@ MAX_WAITING = 512
 get_name = getattr(W_TypeObject, 'getqualname', W_TypeObject.getname).im_func
 
 
-# A class has a number in one profile: its fields for the two
-W_TypeObject.class_number = 0
-W_TypeObject.class_profile = 0
+# A class has a number in one profile: its fields for the two, as codes have one
+# for their _vmprof_unique_id
+W_TypeObject._vmprof_number = 0
+W_TypeObject._vmprof_profile = 0
 
 
 class ClassNames(AsyncAction):
@@ -43,16 +44,16 @@ class ClassNames(AsyncAction):
 
     def number(self, w_class):
         """Called in the middle of a collection."""
-        if w_class.class_profile != self.profile:
+        if w_class._vmprof_profile != self.profile:
             if self.count == MAX_WAITING:
                 return 0
             self.last += 1
-            w_class.class_profile = self.profile
-            w_class.class_number = self.last
+            w_class._vmprof_profile = self.profile
+            w_class._vmprof_number = self.last
             self.waiting[self.count] = w_class
             self.count += 1
             self.fire()
-        return w_class.class_number
+        return w_class._vmprof_number
 
     def perform(self, executioncontext, frame):
         self.write()
@@ -64,10 +65,17 @@ class ClassNames(AsyncAction):
         while i < self.count:       # a collection may bring more
             w_class = self.waiting[i]
             self.waiting[i] = None
-            rvmprof.name_class(w_class.class_number,
+            rvmprof.name_class(w_class._vmprof_number,
                                full_name(self.space, w_class))
             i += 1
         self.count = 0
+
+    @jit.dont_look_inside
+    def write_last(self):
+        """A profile ends: of the young objects, too, the classes have names
+        in it."""
+        rgc.collect(0)
+        self.write()
 
 
 def full_name(space, w_class):

@@ -168,6 +168,21 @@ class AppTestAllocationSampling(object):
             assert not [name for name in names if 'Never' in name]
             assert len(names) == len(set(names))
 
+    def test_classes_of_what_is_young_at_the_end(self):
+        if not self.translated:
+            skip("needs a GC that can sample")
+        import gc
+        class Node(object):
+            pass
+        Node.__qualname__ = 'Node'
+        Node.__module__ = 'app.models'
+        def work():
+            self.last = [Node() for i in range(1000)]
+        gc.collect()            # there is room for all of them
+        profile, counted = self.run(work, allocation_interval=100)
+        assert counted['collections'] <= 2
+        assert 'app.models.Node' in self.names(b'types', 2, 3)
+
     def test_moments_have_names(self):
         import _vmprof
         _vmprof.mark('no profile')
@@ -219,7 +234,7 @@ class AppTestAllocationSampling(object):
         os.close(fd)
         profile = self.unpacked()
         assert b'run=a;' in profile and b'part=2' not in profile
-        assert b':early:' in profile and b':late:' not in profile
+        assert b':early:' in profile
         assert 'app.models.Node' in self.names(b'types', 2, 3)
         # what is alive has its names there, too
         os.rename(nextfilename, self.tmpfilename)
@@ -267,7 +282,7 @@ class AppTestAllocationSampling(object):
             assert not set(map(id, self.kept)).intersection(alive()[0])
         profile, counted = self.run(work, allocation_interval=1000,
                                     allocation_in_memory=True)
-        assert b':samples' not in self.unpacked()
+        assert b':work:' in self.unpacked()
 
     def test_limits(self):
         if not self.translated:
