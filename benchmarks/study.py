@@ -26,14 +26,16 @@ from experiments import (
     depth,
     formats,
     fresh,
+    lifetimes,
     profilers,
+    service,
     toolchain,
     verdicts,
 )
 
 EXPERIMENTS = {module.NAME: module for module in (
-    depth, accuracy, coverage, costs, fresh, profilers, builtin, toolchain,
-    verdicts, formats)}
+    depth, accuracy, coverage, costs, fresh, lifetimes, profilers, builtin,
+    toolchain, verdicts, formats, service)}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -86,18 +86,25 @@ def report(rows: list[Json], key: str, rates: Sequence[str]) -> str:
 
 def plot(rows: list[Json], key: str, subjects: Sequence[str],
          rates: Sequence[str], path: Path) -> None:
+    draw(subjects, rates, path, "time, sampled / plain",
+         lambda subject, rate: ratios(rows, key, subject, rate, "wall"))
+
+
+def draw(subjects: Iterable[str], rates: Sequence[str], path: Path, label: str,
+         found_of: Callable[[str, str], list[float]]) -> None:
+    """Each of the ratios, and their median; `found_of` a subject and a rate."""
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     names = ["again", *rates]
     for subject, color in zip(subjects, ("#1f77b4", "#d95f02")):
+        axes.plot([], [], "_", color=color, markersize=14, label=subject)
         for x, rate in enumerate(names):
-            found = ratios(rows, key, subject, rate, "wall")
+            found = found_of(subject, rate)
             axes.plot([x] * len(found), found, ".", color=color, alpha=0.35)
             if found:
                 axes.plot(x, statistics.median(found), "_", color=color,
-                          markersize=14,
-                          label=subject if rate == "again" else None)
+                          markersize=14)
     axes.set_xticks(range(len(names)), ["none", *rates], rotation=60)
-    axes.set_ylabel("time, sampled / plain")
+    axes.set_ylabel(label)
     axes.grid(axis="y", color="0.92")
     axes.legend(frameon=False)
     figure.savefig(path, dpi=110)

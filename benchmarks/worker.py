@@ -11,6 +11,7 @@ stopping are outside of what is timed, writing the profile is inside.
     plain           nothing is sampled
     128k, auto      allocation sampling, as on the command line
     fixed:128k      with fixed gaps
+    fateless:128k   without lifetimes
     time:1000       vmprof's time sampling, per second
     both:128k:1000  the two together
 
@@ -52,7 +53,7 @@ class Sampler:
         elif kind == "both":
             self.interval, _, per_second = rest.partition(":")
             self.per_second = int(per_second)
-        elif kind == "fixed":
+        elif kind in ("fixed", "fateless"):
             self.interval = rest
 
     @contextlib.contextmanager
@@ -70,7 +71,8 @@ class Sampler:
             session = vmprof_allocation.sample(
                 self.profile, self.interval,
                 period=1 / self.per_second if self.per_second else None,
-                gaps="fixed" if self.kind == "fixed" else "exponential")
+                gaps="fixed" if self.kind == "fixed" else "exponential",
+                lifetimes=self.kind != "fateless")
             with session:
                 before = session.statistics()
                 yield result

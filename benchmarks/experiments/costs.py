@@ -63,9 +63,10 @@ def run(context: Context) -> Json:
 Ratios = dict[str, list[float]]
 
 
-def with_neighbours(segments: list[Json]) -> Iterator[tuple[Json, float]]:
+def with_neighbours(segments: list[Json],
+                    clock: str = "wall") -> Iterator[tuple[Json, float]]:
     """Each segment that lies between two plain ones of its pass, be it
-    sampled or plain itself, and the mean time of these two."""
+    sampled or plain itself, and the mean time of these two, by the `clock`."""
     for _, group in itertools.groupby(segments, key=lambda s: s["pass"]):
         inside = list(group)
         plain = [i for i, s in enumerate(inside)
@@ -73,8 +74,8 @@ def with_neighbours(segments: list[Json]) -> Iterator[tuple[Json, float]]:
         for i in range(plain[0] + 1, plain[-1]):
             before = plain[bisect.bisect_left(plain, i) - 1]
             after = plain[bisect.bisect_right(plain, i)]
-            yield inside[i], (inside[before]["wall"]
-                              + inside[after]["wall"]) / 2
+            yield inside[i], (inside[before][clock]
+                              + inside[after][clock]) / 2
 
 
 def ratios(processes: list[list[Json]]) -> Ratios:

@@ -1,55 +1,104 @@
 """Fresh processes, from the command line: what is sampled against what never
 knew of it.  Unlike `costs`, this has what stays on the program's heap because
-it is sampled at all, and is walked by every major collection."""
+it is sampled at all, and is walked by every major collection.
+
+A process is compared with those that had as many minor collections: see
+programs/rounds.py.
+"""
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import json
 import random
+import statistics
 import tempfile
+from collections import defaultdict
 from pathlib import Path
 
 import measuring
 import turns
 from experiments import Context, Json
-from measuring import ROOT
+from measuring import ROOT, estimate, progress, table
+from vmprof_convert import readers
 
 NAME = "fresh"
-PROGRAM = "gcbench"
 SCRIPT = ROOT / "benchmarks" / "programs" / "rounds.py"
+#: what the program imports besides: gcbench alone, and what a larger one would have
+PROGRAMS = {"gcbench": (), "with imports": ("ctypes", "logging", "unittest")}
 #: 1G: hardly a sample is taken
 RATES = ("1G", "4M", "auto", "512k", "128k", "32k")
-PAIRS, CHURNS = 22, 12
+PLAIN, AGAIN = "plain", "again"
+TURNS, CHURNS = 20, 12
+#: strings kept, at most
+KEPT = 2500
+#: minor collections that count as the same number
+ALIKE = 100
+#: plain processes of a kind, without which others of it are left out
+FEWEST = 3
 
 
 def run(context: Context) -> Json:
     rates = ("1G", "128k") if context.quick else RATES
-    pairs, churns = (1, 1) if context.quick else (PAIRS, CHURNS)
+    count, churns = (2, 1) if context.quick else (TURNS, CHURNS)
     rng = random.Random(2)
-    phases = [rng.randrange(2**16) for _ in range(pairs)]
-    # of a turn: the rates, and two plain ones
-    calls = itertools.count()
+    rows = []
     with tempfile.TemporaryDirectory() as name:
         profile = Path(name) / "out.vmprof"
+        for turn in range(count):
+            progress("%s: turn %d of %d" % (NAME, turn + 1, count))
+            kept = rng.randrange(KEPT)
+            for program, modules in PROGRAMS.items():
+                for rate in rng.sample((PLAIN, AGAIN, *rates), len(rates) + 2):
+                    is_plain = rate in (PLAIN, AGAIN)
+                    flags: list[str | Path] = [] if is_plain else [
+                        "-m", "vmprof", "--allocation-sampling", rate, "-o", profile]
+                    process = measuring.run([
+                        context.pypy, *flags, SCRIPT, "%d" % churns, "%d" % kept,
+                        *modules])
+                    row: Json = {"program": program, "rate": rate,
+                                 "rss": process.rss, **json.loads(process.out)}
+                    if not is_plain:
+                        row["samples"] = len(readers.read(profile).samples)
+                    rows.append(row)
+    return {"runs": rows}
 
-        def start(_: str, rate: str | None) -> measuring.Process:
-            phase = phases[next(calls) // (len(rates) + 2)]
-            flags: list[str | Path] = [] if rate is None else [
-                "-m", "vmprof", "--allocation-sampling", rate, "-o", profile]
-            process = measuring.run(
-                [context.pypy, *flags, SCRIPT, "%d" % churns, "%d" % phase])
-            return dataclasses.replace(
-                process, wall=json.loads(process.out)["wall"])
 
-        return {"runs": turns.take((PROGRAM,), rates, pairs, start, profile,
-                                   "program", NAME)}
+def _kind(row: Json) -> int:
+    minors: int = row["minors"]
+    return round(minors / ALIKE)
+
+
+def matched(rows: list[Json], program: str, rate: str) -> list[float]:
+    """Processor time of each such process / the median of the plain ones that had as
+    many minor collections; `AGAIN` is plain ones, taken for sampled ones."""
+    plain = defaultdict(list)
+    mine = [row for row in rows if row["program"] == program]
+    for row in mine:
+        if row["rate"] == PLAIN or (row["rate"] == AGAIN and rate != AGAIN):
+            plain[_kind(row)].append(row["cpu"])
+    return [row["cpu"] / statistics.median(plain[_kind(row)]) for row in mine
+            if row["rate"] == rate and len(plain[_kind(row)]) >= FEWEST]
 
 
 def report(results: Json) -> str:
-    return "%s\n\ntime: what the program takes for four rounds, as it measures" \
-        " itself" % turns.report(results["runs"], "program", RATES)
+    rows = results["runs"]
+    lines = [["program", "rate", "time", "compared", "samples"]]
+    for program in PROGRAMS:
+        for rate in (AGAIN, *RATES):
+            mine = [row for row in rows
+                    if row["program"] == program and row["rate"] == rate]
+            if not mine:
+                continue
+            ratios = matched(rows, program, rate)
+            lines.append([
+                program, "none" if rate == AGAIN else rate,
+                estimate(ratios).format() if ratios else "-",
+                "%d of %d" % (len(ratios), len(mine)),
+                "%d" % statistics.median(row.get("samples", 0) for row in mine)])
+    return ("%s\n\ntime: of a processor, for four rounds, beside plain processes that "
+            "had as\nmany minor collections; compared: processes, where there were %d "
+            "such" % (table(lines), FEWEST))
 
 
 def plot(results: Json, path: Path) -> None:
-    turns.plot(results["runs"], "program", (PROGRAM,), RATES, path)
+    turns.draw(PROGRAMS, RATES, path, "processor time, sampled / plain",
+               lambda program, rate: matched(results["runs"], program, rate))

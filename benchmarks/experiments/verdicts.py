@@ -24,7 +24,8 @@ from experiments.coverage import LARGE, Kind, MiB, Phase, simulate
 from measuring import table
 from vmprof_convert import readers, verdicts
 from vmprof_convert.diff import compare, of_moments, of_runs
-from vmprof_convert.model import ALIVE, DIED, PYTHON, Frame, Function, Profile, Samples
+from vmprof_convert.model import ALIVE, DIED, PYTHON, Function, Profile, Samples
+from vmprof_convert.stack_tree import Stacks
 from vmprof_convert.summary import Choice
 
 NAME = "verdicts"
@@ -101,14 +102,16 @@ def _profile(rng: random.Random, scenario: Scenario, steps: list[float]) -> Prof
             samples.add(names.index(sample.function), time, 1, sample.size,
                         sample.interval, 0, -1, ALIVE if stays else DIED)
     samples.finish()
+    stacks = Stacks()
+    for number in range(len(names)):
+        stacks.append(stacks.child(0, number, "interpreted"))
     return Profile(
         interpreter="pypy", period=0.0, start_time=1.0, end_time=2.0, meta={},
         settings={"interval": str(scenario.interval), "facts": "lifetimes"},
         unknown={}, functions={number: Function(name, 1, "app.py", PYTHON)
                                for number, name in enumerate(names)},
-        stacks=[(Frame(number, "interpreted", 0),) for number in range(len(names))],
-        samples=samples, moments=[], types=[], collections=[], marks=[], figures=[],
-        misfits=0, lost_stacks=0, cut_off={})
+        stacks=stacks, samples=samples, moments=[], types=[], collections=[],
+        marks=[], figures=[], misfits=0, lost_stacks=0, cut_off={})
 
 
 def judge(before: Profile, after: Profile) -> Outcome:

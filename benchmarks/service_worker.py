@@ -1,0 +1,213 @@
+"""A Django service that answers requests over loopback: its processor time, while its
+profiles are pushed and while they are not.
+
+    service_worker.py turns WARM REQUESTS TURNS SEED URL
+
+In one process, plain and pushed blocks of so many REQUESTS take turns, in an order that
+is drawn anew each time; prints a line of JSON for each.  Beginning and ending are
+outside of what is timed, and so is the end of a window, which is timed by itself.
+
+    service_worker.py once WARM REQUESTS
+
+Only plain ones: processes that are pushed from the command line, or not at all.  WARM
+requests come before all others.
+"""
+from __future__ import annotations
+
+import gc
+import http.client
+import itertools
+import json
+import os
+import random
+import signal
+import sys
+import time
+import wsgiref.simple_server
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Json = dict[str, Any]
+
+#: seconds before a block is timed: the interval finds its place
+SETTLE = 0.3
+#: seconds of a window: no other one ends within a block
+EVERY = 3600.0
+#: ends of windows that are timed after a block
+ENDS = 2
+USERS = 500
+PAGE = """\
+<table>{% for user in users %}
+  <tr class="{% cycle 'odd' 'even' %}"><td>{{ user.username }}</td>
+  <td>{{ user.email|lower }}</td><td>{{ user.date_joined|date:"Y-m-d" }}</td></tr>
+{% endfor %}</table>
+"""
+#: Django's
+urlpatterns: list[Any] = []
+
+
+def application() -> Any:
+    """Pages from a database, in three sizes."""
+    from django.conf import settings
+    settings.configure(
+        SECRET_KEY="none", ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, USE_TZ=False,
+        INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth"],
+        MIDDLEWARE=["django.middleware.common.CommonMiddleware"],
+        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3",
+                               "NAME": ":memory:"}},
+        TEMPLATES=[{
+            "BACKEND": "django.template.backends.django.DjangoTemplates",
+            "OPTIONS": {"loaders": [(
+                "django.template.loaders.locmem.Loader", {"page.html": PAGE})]}}])
+    import django
+    django.setup()
+    from django.contrib.auth.models import User
+    from django.core.management import call_command
+    from django.core.wsgi import get_wsgi_application
+    from django.http import HttpRequest, HttpResponse, JsonResponse
+    from django.shortcuts import render
+    from django.urls import path
+
+    def users(_: HttpRequest, count: int) -> HttpResponse:
+        return render(None, "page.html", {"users": User.objects.all()[:count]})
+
+    def names(_: HttpRequest, count: int) -> HttpResponse:
+        return JsonResponse(list(
+            User.objects.values_list("username", flat=True)[:count]), safe=False)
+
+    urlpatterns.extend([path("users/<int:count>", users),
+                        path("names/<int:count>", names)])
+    call_command("migrate", verbosity=0)
+    User.objects.bulk_create(
+        User(username="user%d" % i, email="User%d@Example.org" % i)
+        for i in range(USERS))
+    return get_wsgi_application()
+
+
+class _Handler(wsgiref.simple_server.WSGIRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def client(port: int) -> None:
+    """One request after the other, as long as somebody answers."""
+    for number in itertools.count():
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", ("/users/10", "/names/100", "/users/50")[number % 3])
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.status
+        answer.read()
+        connection.close()
+
+
+@contextmanager
+def service() -> Iterator[Any]:
+    """A server, and a process that asks it."""
+    server = wsgiref.simple_server.WSGIServer(("127.0.0.1", 0), _Handler)
+    asking = os.fork()
+    if asking == 0:
+        try:
+            server.socket.close()
+            client(server.server_port)
+        finally:
+            os._exit(1)
+    try:
+        server.set_app(application())
+        yield server
+    finally:
+        os.kill(asking, signal.SIGKILL)
+        os.waitpid(asking, 0)
+        server.server_close()
+
+
+def answer(server: Any, requests: int) -> float:
+    """Processor time, of all threads."""
+    start = time.process_time()
+    for _ in range(requests):
+        server.handle_request()
+    return time.process_time() - start
+
+
+def settle(server: Any) -> None:
+    until = time.perf_counter() + SETTLE
+    while time.perf_counter() < until:
+        server.handle_request()
+
+
+class Pushed:
+    """Windows of one process, again and again, for one pusher."""
+
+    def __init__(self, url: str) -> None:
+        from vmprof_allocation import pushing
+        from vmprof_allocation.pusher import start
+        self._processes = pushing.processes_of(start.start(url, EVERY))
+        self._number = 0
+        self._stay()
+
+    def _stay(self) -> None:
+        """The pusher does, too."""
+        with open(self._processes.first, "wb"):
+            pass
+
+    def _next(self) -> str:
+        from vmprof_allocation.pushing import window
+        self._number += 1
+        return window(self._processes, self._number)
+
+    def block(self, server: Any, requests: int) -> Json:
+        from vmprof_allocation.parsing import make_settings
+        from vmprof_allocation.pushing import push
+        from vmprof_allocation.session import Session
+        session = Session(make_settings("auto"), self._next(), self._processes)
+        session.start()
+        with push(session, self._processes, self._number):
+            settle(server)
+            before = session.statistics()
+            cpu = answer(server, requests)
+            after = session.statistics()
+            ends = []
+            for _ in range(ENDS):
+                start = time.process_time()
+                session.rotate(self._next())
+                ends.append(time.process_time() - start)
+        self._stay()
+        return {"cpu": cpu, "ends": ends,
+                "samples": after.samples - before.samples,
+                "allocated": after.allocated - before.allocated}
+
+    def end(self) -> None:
+        os.unlink(self._processes.first)
+
+
+def plain(server: Any, requests: int) -> Json:
+    settle(server)
+    return {"cpu": answer(server, requests)}
+
+
+def turns(url: str, warm: int, requests: int, count: int, seed: int) -> None:
+    rng = random.Random(seed)
+    with service() as server:
+        answer(server, warm)
+        pushed = Pushed(url)
+        for turn in range(-1, count):
+            for kind in rng.sample(("plain", "push"), 2):
+                gc.collect()
+                row = (pushed.block if kind == "push" else plain)(server, requests)
+                if turn >= 0:           # each once before
+                    print(json.dumps({"kind": kind, "turn": turn, **row}), flush=True)
+        pushed.end()
+
+
+def once(warm: int, requests: int) -> None:
+    with service() as server:
+        answer(server, warm)
+        print(json.dumps({"cpu": answer(server, requests)}))
+
+
+if __name__ == "__main__":
+    kind, *arguments = sys.argv[1:]
+    if kind == "turns":
+        turns(arguments.pop(), *map(int, arguments))
+    else:
+        once(*map(int, arguments))
