@@ -1,6 +1,6 @@
 # make run      install what is missing, sample a program, show the result
 # make check    linters, types, fast tests: a minute
-# make test     install what is missing, run all tests: 15 minutes
+# make test     install what is missing, run all tests: 17 minutes
 # make guest    build the guest interpreter with the patched RPython; with the
 #               JIT: guest-jit
 # make page     what draws the page of --to html, for `pip install ./converter`
@@ -188,11 +188,14 @@ endef
 	$(call apt_install,$$need)
 	@touch $@
 
-# CPython's own tests, for PyPy.
+# CPython's own tests, for PyPy, and its headers.
 .build/system-suites: | .build/system-rpython
 	@need=; \
 	$(PYPY) -c 'import test.test_weakset' 2>/dev/null || \
 		need="$$need pypy3-lib-testsuite"; \
+	[ -e "$$($(PYPY) -c 'import sysconfig; \
+		print(sysconfig.get_paths()["include"])')/Python.h" ] || \
+		need="$$need pypy3-dev"; \
 	$(call apt_install,$$need)
 	@touch $@
 

@@ -32,6 +32,8 @@ CONVERT = "vmprof_convert"
 READERS, MODEL, ERRORS, WRITERS, VIEW, CLI = (
     CONVERT + "." + name
     for name in ("readers", "model", "errors", "writers", "view", "cli"))
+#: the model's own: what it holds of stacks
+STACKS = CONVERT + ".stack_tree"
 #: has the options of all formats, and makes the report: from reader to writer; and
 #: names all writers
 REPORT, FORMATS = CONVERT + ".report", CONVERT + ".formats"
@@ -42,7 +44,7 @@ RUN_FILES = CONVERT + ".run_files"
 MEANING = tuple(sorted(
     {CONVERT + "." + path.stem for path in (PACKAGES[CONVERT] / CONVERT).iterdir()
      if path.suffix == ".py" and not path.name.startswith("_")}
-    - {MODEL, ERRORS, CLI, REPORT, FORMATS, RUN_FILES, JUDGE}))
+    - {MODEL, STACKS, ERRORS, CLI, REPORT, FORMATS, RUN_FILES, JUDGE}))
 FIREFOX = WRITERS + ".firefox"
 FORMAT = FIREFOX + ".format"
 SAMPLER = "vmprof_allocation"
@@ -57,9 +59,9 @@ STARTS = tuple(PUSHER + "." + name for name in ("start", "target", "credentials"
 RULES = {
     "profiles know nothing of the sampler": Rule((CONVERT,), (SAMPLER,)),
     "the model is at the bottom": Rule(
-        (MODEL, ERRORS), (CONVERT,), allowed=(ERRORS,)),
+        (MODEL, STACKS, ERRORS), (CONVERT,), allowed=(STACKS, ERRORS)),
     "readers make the model, and that is all": Rule(
-        (READERS,), (CONVERT,), allowed=(READERS, MODEL, ERRORS)),
+        (READERS,), (CONVERT,), allowed=(READERS, MODEL, STACKS, ERRORS)),
     "what samples mean does not depend on who reads or shows them": Rule(
         MEANING, (READERS, WRITERS, VIEW, CLI)),
     "writers get the model": Rule((WRITERS,), (READERS, VIEW, CLI)),

@@ -1,0 +1,44 @@
+"""What CONTRIBUTING.rst says of promises and their tests: these tests exist."""
+from __future__ import annotations
+
+import collections
+import re
+
+from conftest import ROOT
+
+FOLDERS = ("tests", "rpython/added", "pypy-branch/added")
+TITLE = "Types and lifetimes: what is promised, and its test"
+TEST = re.compile(r"``(\w+)::(\w+)``")
+
+
+def by_file() -> dict[str, set[str]]:
+    """Names without `test_`, of functions and of methods."""
+    found: dict[str, set[str]] = collections.defaultdict(set)
+    for folder in FOLDERS:
+        for path in (ROOT / folder).rglob("test_*.py"):
+            # not parsed: some are of Python 2
+            found[path.stem[len("test_"):]] |= set(re.findall(
+                r"^ *def test_(\w+)\(", path.read_text(encoding="utf-8"),
+                re.MULTILINE))
+    return found
+
+
+def section() -> str:
+    page = (ROOT / "CONTRIBUTING.rst").read_text(encoding="utf-8")
+    _, _, behind = page.partition(TITLE + "\n")
+    assert behind
+    return re.split(r"\n\S.*\n-{5,}\n", behind.partition("\n")[2])[0]
+
+
+def test_each_promise_names_tests_that_exist() -> None:
+    exist = by_file()
+    named = TEST.findall(section())
+    assert len(named) > 100
+    assert [name for name in named if name[1] not in exist[name[0]]] == []
+
+
+def test_each_promise_has_a_test_or_says_that_it_has_none() -> None:
+    promises = re.split(r"\n- ", section())[1:]
+    assert len(promises) > 50
+    assert [promise for promise in promises
+            if not TEST.search(promise) and "no test" not in promise] == []
