@@ -7,6 +7,8 @@ from typing import Any, NoReturn
 
 from vmprof_allocation.errors import AllocationSamplingError
 
+#: of --allocation-sampling
+DEFAULT = "auto"
 _MAX_SECONDS = 10**7
 
 
@@ -17,11 +19,11 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, "vmprof_allocation: %s\n" % message)
 
 
-def add_sampling(parser: Any) -> None:
-    """What is asked for of the sampling."""
+def add_sampling(parser: Any, default: str | None = DEFAULT) -> None:
+    """What is asked for of the sampling; `default`: of the interval."""
     parser.add_argument(
-        "--allocation-sampling", default="auto", metavar="BYTES",
-        help="as of python -m vmprof (default: auto)")
+        "--allocation-sampling", default=default, metavar="BYTES",
+        help="as of python -m vmprof (default: %s)" % DEFAULT)
     parser.add_argument("--no-lifetimes", action="store_true",
                         help="do not find out what becomes of the sampled objects")
 

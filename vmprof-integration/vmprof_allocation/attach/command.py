@@ -25,6 +25,7 @@ from vmprof_allocation.attach.target import Target, check_here, refusal
 from vmprof_allocation.attach.tracer import AGENT, Tracer
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.other_process import (
+    DEFAULT,
     Parser,
     add_sampling,
     check_file,
@@ -43,6 +44,10 @@ _HELD_SECONDS = 1.0
 _LOOK_SECONDS = 0.02
 #: before it is said what is waited for
 _PATIENCE = 1.0
+#: what leaks need: a share of the time that a service can do without for a while, and
+#: moments, of which the last one is the end
+_FOR_LEAKS = "auto:5%"
+_TURNS = 2
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -54,7 +59,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-d", "--duration", type=float, default=10.0, metavar="SECONDS",
         help="for so long, or until Ctrl-C (default: 10)")
-    add_sampling(parser)
+    add_sampling(parser, default=None)
+    parser.add_argument(
+        "--leaks", action="store_true",
+        help="report what grows: garbage is collected after a third of the time, after "
+             "two and at the end. Takes up to 5%% of the time, if no interval is given")
     parser.add_argument(
         "-o", "--output", metavar="FILE",
         help="keep the profile; the program writes it, as its own user")
@@ -73,8 +82,12 @@ def main(arguments: list[str]) -> int:
     try:
         for name in "duration", "timeout":
             check_seconds(name, getattr(args, name))
-        settings = make_settings(args.allocation_sampling,
-                                 lifetimes=not args.no_lifetimes, follow=False)
+        if args.leaks and args.no_lifetimes:
+            raise AllocationSamplingError(
+                "--leaks is about what stays alive; leave --no-lifetimes out")
+        settings = make_settings(
+            args.allocation_sampling or (_FOR_LEAKS if args.leaks else DEFAULT),
+            lifetimes=not args.no_lifetimes, follow=False)
         check_here()
         return _attach(args, settings)
     except AllocationSamplingError as e:
@@ -93,16 +106,17 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
     with command_folder.own(target.uid, target.gid) as folder:
         output = (os.path.join(folder, "attached.vmprof") if args.output is None
                   else os.path.abspath(args.output))
-        ended = attach(target, folder, settings, output, args.duration, args.timeout)
+        ended = attach(target, folder, settings, output, args.duration, args.timeout,
+                       args.leaks)
         if ended:
             _say(ended)
-        return _report(output, is_partial=bool(ended))
+        return _report(output, ["--leaks"] * args.leaks + ["--salvage"] * bool(ended))
 
 
 def attach(target: Target, folder: str, settings: Settings, output: str,
-           duration: float, timeout: float) -> str:
+           duration: float, timeout: float, leaks: bool = False) -> str:
     """Sample `target`, from where to where the command line says.  `folder` is one
-    that only it and we may look into.
+    that only it and we may look into.  For `leaks`, it collects its garbage.
 
     Returns why the profile may be shorter than that, if it may.  Raises
     AllocationSamplingError.
@@ -113,7 +127,7 @@ def attach(target: Target, folder: str, settings: Settings, output: str,
         for path in AGENT, folder:
             target.check_sees(path)
         run = _Run(target, agent, tracer, time.monotonic() + timeout)
-        run.enter(duration, settings, output, knowledge)
+        run.enter(duration, settings, output, knowledge, leaks)
         run.wait_for_start()
         _say("sampling process %d for %g second%s; Ctrl-C ends it earlier"
              % (target.pid, duration, "s" * (duration != 1)))
@@ -135,11 +149,11 @@ class _Run:
         return max(0.0, self._deadline - time.monotonic())
 
     def enter(self, duration: float, settings: Settings, output: str,
-              knowledge: str) -> None:
+              knowledge: str, leaks: bool = False) -> None:
         """Have the thread made, and give it its job."""
         limit = settings.limit or Limit()
         arguments = (output, knowledge, settings.interval, settings.seed,
-                     limit.per_second, limit.share, settings.lifetimes)
+                     limit.per_second, limit.share, settings.lifetimes, leaks)
         self._stop_one()
         try:
             if not self._target.allocate[0]:
@@ -148,8 +162,9 @@ class _Run:
             kind, text = self._receive_here() or (END, "")
             self._check(kind, text)
             fd = int(text)
-            self._agent.send_job(duration, programs.begin(fd, *arguments),
-                                 programs.end(fd))
+            self._agent.send_job(
+                duration, _TURNS if leaks else 0,
+                (programs.begin(fd, *arguments), programs.turn(fd), programs.end(fd)))
             if self._held_until:
                 # it was stopped where it had most likely given the GIL away
                 self._take_gil(self._held())
@@ -255,14 +270,13 @@ class _Run:
         return "process %d has ended, and the profile with it" % self._target.pid
 
 
-def _report(output: str, is_partial: bool) -> int:
+def _report(output: str, options: list[str]) -> int:
     if not os.path.exists(output) or not os.path.getsize(output):
         raise AllocationSamplingError("there is no profile: the program removed it, or "
                                       "ended before it was begun")
     sys.stdout.flush()
     return subprocess.call(
-        [sys.executable, "-m", "vmprof_allocation", "report",
-         *(["--salvage"] if is_partial else []), output])
+        [sys.executable, "-m", "vmprof_allocation", "report", *options, output])
 
 
 def _say(message: str) -> None:

@@ -36,9 +36,9 @@ else:
 _BUILTINS = "__import__('builtins')"
 #: While this is compiled, sampling is on: it is short.  Without the module, there is
 #: nothing to be ended.
-_END = """\
+_CALL = """\
 getattr(__import__("sys").modules.get(
-    "vmprof_allocation.attach.inside"), "end", int)(%d)
+    "vmprof_allocation.attach.inside"), %r, int)(%d)
 """
 
 
@@ -50,5 +50,9 @@ def begin(fd: int, *arguments: object) -> str:
         _BUILTINS, _BUILTINS, source)
 
 
+def turn(fd: int) -> str:
+    return _CALL % ("turn", fd)
+
+
 def end(fd: int) -> str:
-    return _END % fd
+    return _CALL % ("end", fd)

@@ -6,6 +6,7 @@ import os
 
 from vmprof_allocation.control.meeting import (
     BETWEEN,
+    COLLECT,
     DONE,
     HOLD,
     MAX_MESSAGE,
@@ -169,6 +170,11 @@ def _snapshot(output: str) -> list[str]:
     return [path]
 
 
+def _collect() -> list[str]:
+    _needed().collect("ctl")
+    return []
+
+
 _DO: dict[str, Callable[..., list[str]]] = {
     STATUS: _status, START: _start, HOLD: _start, STOP: _stop, RATE: _rate,
-    SNAPSHOT: _snapshot}
+    SNAPSHOT: _snapshot, COLLECT: _collect}
