@@ -24,12 +24,10 @@ from measuring import ROOT, estimate, table
 
 NAME = "service"
 WORKER = ROOT / "benchmarks" / "service_worker.py"
-#: seconds between two windows, --push-every's default
-EVERY = 15.0
 #: requests before the clock starts
 WARM = 15000
-#: processes; turns of each, requests of a block
-PROCESSES, TURNS, REQUESTS = 6, 60, 800
+#: processes; turns of each, requests of a block, which is a window of some seconds
+PROCESSES, TURNS, REQUESTS = 4, 15, 5000
 #: of fresh processes: turns, requests
 PAIRS, BEHIND = 12, 6000
 
@@ -119,7 +117,6 @@ def report(results: Json) -> str:
     pushed = _pushed(results)
     plain = [row["cpu"] for process in results["turns"] for row in process
              if row["kind"] == "plain"]
-    end = statistics.median(end for row in pushed for end in row["ends"])
     requests = results["requests"]
     lines = [["processor time", "ratio", "turns"]]
     for name, found in (
@@ -129,13 +126,11 @@ def report(results: Json) -> str:
         lines.append([name, estimate(found).format(4), "%d" % len(found)])
     return (
         "%s\n\nA request takes %.2f ms and allocates %.0f kB; one sample in %.1f MiB; "
-        "in one process the end of a window, %.2f ms, is not in the ratio: each %g "
-        "seconds, that is %.3f %%." % (
+        "in one process a window has %d requests." % (
             table(lines), 1e3 * statistics.median(plain) / requests,
             statistics.median(row["allocated"] for row in pushed) / requests / 1000,
             sum(row["allocated"] for row in pushed) / 2**20
-            / max(1, sum(row["samples"] for row in pushed)),
-            1e3 * end, EVERY, 100 * end / EVERY))
+            / max(1, sum(row["samples"] for row in pushed)), requests))
 
 
 def plot(results: Json, path: Path) -> None:
