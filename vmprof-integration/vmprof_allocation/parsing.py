@@ -127,7 +127,8 @@ def check_interval(interval: int, text: str | None = None) -> int:
 def make_settings(interval: int | str, seed: int | None = None,
                   gaps: Gaps = "exponential", period: float | None = None,
                   memory: bool = False, lifetimes: bool = True,
-                  follow: bool = True, rotate: float = 0.0) -> Settings:
+                  follow: bool = True, rotate: float = 0.0,
+                  native: bool = False) -> Settings:
     """Check what the user asks for; see :class:`settings.Settings`.
 
     `interval` may be text such as ``128k``, or a limit such as ``auto``, which
@@ -166,7 +167,7 @@ def make_settings(interval: int | str, seed: int | None = None,
             "fixed gaps can't follow a limit: choosing every n-th byte while n "
             "changes is not fair to all bytes; leave --allocation-gaps out")
     return Settings(interval, seed, gaps, period, memory, limit, lifetimes,
-                    follow=follow, rotate=rotate)
+                    follow=follow, rotate=rotate, native=native)
 
 
 def parse_rotate(text: str) -> float:
