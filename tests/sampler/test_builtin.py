@@ -137,7 +137,8 @@ def test_settings_are_vmprofs_arguments(
         vmprof: Vmprof, settings: Settings, period: float, memory: int,
         fixed: bool, limit: tuple[int, int], lifetimes: bool) -> None:
     chosen().start(7, settings)
-    assert vmprof.calls == [("enable", (7, period, memory, 0, int(settings.native), 0), {
+    native = int(settings.native)
+    assert vmprof.calls == [("enable", (7, period, memory, 0, native, 0), {
         "allocation_interval": 1000, "allocation_seed": 2**64 - 1,
         "allocation_fixed": fixed, "allocation_per_second": limit[0],
         "allocation_share": limit[1], "allocation_lifetimes": lifetimes,

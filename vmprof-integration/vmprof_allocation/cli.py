@@ -179,6 +179,9 @@ def _check(args: Any) -> Settings:
         raise AllocationSamplingError(
             "--allocation-sampling can't be used with --web or --web-auth: "
             "the server knows no allocations; write a file with -o")
+    if args.native and args.no_native:
+        raise AllocationSamplingError(
+            "--native and --no-native are opposites; leave one of them out")
     return make_settings(
         args.allocation_sampling, seed(args.allocation_seed),
         args.allocation_gaps or "exponential", args.period, bool(args.mem),
