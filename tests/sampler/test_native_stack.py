@@ -37,8 +37,10 @@ def test_frames_are_there_from_the_innermost_on(harness: pathlib.Path) -> None:
 
 
 def test_no_more_frames_than_there_is_room_for(harness: pathlib.Path) -> None:
-    # the two innermost ones are the harness's own
-    assert lines(harness, "most") == ["inner recursive recursive"]
+    # five, of which the first ones are the harness's own, if the compiler has not
+    # inlined them: the outer ones are missing
+    found, = lines(harness, "most")
+    assert re.fullmatch("inner( recursive){1,4}", found)
 
 
 def test_frames_end_where_the_machine_code_begins(harness: pathlib.Path) -> None:

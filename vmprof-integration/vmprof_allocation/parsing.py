@@ -166,6 +166,11 @@ def make_settings(interval: int | str, seed: int | None = None,
         raise WrongValue(
             "fixed gaps can't follow a limit: choosing every n-th byte while n "
             "changes is not fair to all bytes; leave --allocation-gaps out")
+    if native and limit is not None and limit.share:
+        raise WrongValue(
+            "a share of the time can't be kept with native frames, whose time is not "
+            "counted; write for example auto:1000/s (samples a second), or a number "
+            "of bytes")
     return Settings(interval, seed, gaps, period, memory, limit, lifetimes,
                     follow=follow, rotate=rotate, native=native)
 

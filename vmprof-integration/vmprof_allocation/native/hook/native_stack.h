@@ -21,9 +21,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* of one sample, the outer ones are left out; stack_table.h has room for them and
-   vmprof's */
-#define NATIVE_FRAMES   100
+/* Of one sample; the outer ones are left out.  Each takes a sixth of a microsecond,
+   so that all together take five.  stack_table.h has room for them and vmprof's. */
+#define NATIVE_FRAMES   32
 
 /* Can it be had here?  Asks nobody who would have to be loaded. */
 int native_stack_is_possible(void);
