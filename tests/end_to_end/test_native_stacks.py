@@ -260,8 +260,11 @@ def test_pythons_part_of_a_stack_is_as_without(stock_pypy: PyPy, program: str) -
 
 def test_threads(stock_pypy: PyPy, filler: Path) -> None:
     """While another one loads and unloads a library."""
-    profile = stock_pypy.sample("""
-        import _ctypes, ctypes, threading, filler
+    subprocess.run(["gcc", "-shared", "-fPIC", "-xc", "/dev/null", "-o", "other.so"],
+                   check=True, cwd=stock_pypy.folder)
+    run = stock_pypy.sample("""
+        import cffi, threading, filler
+        ffi = cffi.FFI()
         ended = []
         def fills():
             for i in range(100):
@@ -269,17 +272,32 @@ def test_threads(stock_pypy: PyPy, filler: Path) -> None:
             ended.append(1)
         def loads():
             while len(ended) < 4:
-                library = ctypes.CDLL("libz.so.1")
-                _ctypes.dlclose(library._handle)
+                ffi.dlclose(ffi.dlopen("./other.so"))
+            print("loaded")
         threads = [threading.Thread(target=fills) for i in range(4)]
         threads.append(threading.Thread(target=loads))
         for thread in threads: thread.start()
         for thread in threads: thread.join()
-    """, "4k", "--native").profile()
+    """, "4k", "--native")
+    assert (run.out, run.err) == ("loaded\n", "")
+    profile = run.profile()
     inside = {thread: names(profile, stack, native=True) for thread, stack in zip(
         profile.samples.thread, profile.samples.stack)
         if names(profile, stack, native=True)[:2] == INSIDE}
     assert len(inside) == 4
+
+
+def test_time_samples_have_none(stock_pypy: PyPy, filler: Path) -> None:
+    """They are taken wherever the program is."""
+    profile = stock_pypy.sample("""
+        import filler
+        for i in range(1000):
+            filler.fill(300)
+    """, "4k", "--native", "--period", "0.001").profile()
+    of_time = [names(profile, stack, native=True) for size, stack in zip(
+        profile.samples.size, profile.samples.stack) if size == 0 and stack >= 0]
+    assert of_time and not any(of_time)
+    assert len(stacks_inside(profile, "<module>")) > 1000
 
 
 def test_children(stock_pypy: PyPy, filler: Path) -> None:
