@@ -374,6 +374,9 @@ class Profile:
     #: stacks of the same frames may differ in this alone
     labels: list[dict[str, str]] = dataclasses.field(default_factory=lambda: [{}])
     stack_labels: Sequence[int] = ()
+    #: functions of the interpreter's own that have no names, and are in no stack:
+    #: readers/nameless.py
+    nameless: int = 0
 
     def labels_of(self, stack: int) -> dict[str, str]:
         """Those of its samples."""

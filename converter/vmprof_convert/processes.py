@@ -221,7 +221,8 @@ def merge(parts: Sequence[Read]) -> Whole:
                  for process in processes
                  for number, tid in process.threads.items()},
         command=first.command, processes=processes, labels=labels,
-        stack_labels=stack_labels)
+        stack_labels=stack_labels,
+        nameless=max(profile.nameless for profile in profiles))
     return Whole(merged, stacks, types)
 
 

@@ -166,6 +166,10 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
         lines.append("lost: the stacks of %d of %d samples; their bytes are in %s"
                      % (profile.lost_stacks,
                         summary.samples + summary.time_samples, LOST.name))
+    if profile.nameless:
+        lines.append("native: this PyPy has no names for %s of its own; what they "
+                     "allocate is their callers'"
+                     % format_number(profile.nameless, "function"))
     if profile.cut_stacks:
         lines.append("cut: the stacks of %d samples were deeper than vmprof "
                      "records; their outermost callers are missing from "

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import array
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import accumulate, compress
 from typing import NamedTuple, overload
 
@@ -192,6 +192,21 @@ class Stacks(StackTable):
         for child in range(1, len(self._parent)):
             place = self._place(self._parent[child], self._frame[child])
             self._table[place] = child
+
+    def without(self, addresses: Set[int]) -> Stacks:
+        """The same ones, with the same numbers, without the frames of these."""
+        result = Stacks()
+        left_out = [frame.address in addresses for frame in self.frames]
+        places = array.array("i", [0])
+        for parent, number in zip(self._parent[1:], self._frame[1:]):
+            place = places[parent]
+            places.append(place if left_out[number]
+                          else result.child(place, *self.frames[number]))
+        for node, labels in zip(self._nodes, self.labels):
+            result._nodes.append(places[node])
+            result.labels.append(labels)
+        result.full = self.full
+        return result
 
     def last(self, node: int) -> tuple[int, Frame]:
         """The frame that `node`, not 0, ends with, and the node without it."""

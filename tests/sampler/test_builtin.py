@@ -131,12 +131,14 @@ def test_stock_pypy_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     (Settings(1000, 2**64 - 1, limit=Limit(share=8)), 0.0, 0, False, (0, 8),
      True),
     (Settings(1000, 2**64 - 1, lifetimes=False), 0.0, 0, False, (0, 0), False),
+    (Settings(1000, 2**64 - 1, native=True), 0.0, 0, False, (0, 0), True),
 ])
 def test_settings_are_vmprofs_arguments(
         vmprof: Vmprof, settings: Settings, period: float, memory: int,
         fixed: bool, limit: tuple[int, int], lifetimes: bool) -> None:
     chosen().start(7, settings)
-    assert vmprof.calls == [("enable", (7, period, memory, 0, 0, 0), {
+    native = int(settings.native)
+    assert vmprof.calls == [("enable", (7, period, memory, 0, native, 0), {
         "allocation_interval": 1000, "allocation_seed": 2**64 - 1,
         "allocation_fixed": fixed, "allocation_per_second": limit[0],
         "allocation_share": limit[1], "allocation_lifetimes": lifetimes,

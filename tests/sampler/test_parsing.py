@@ -115,3 +115,14 @@ def test_outputs_that_are_no_files(output: object, kind: type[Exception],
 
 def test_outputs_that_are_files() -> None:
     assert check_output(b"a.vmprof") == check_output(Path("a.vmprof")) == "a.vmprof"
+
+
+def test_share_of_the_time_can_not_be_kept_with_native_frames() -> None:
+    """Their walk is not in the time that is measured."""
+    for interval in "auto", "auto:0.1%":
+        with pytest.raises(AllocationSamplingError,
+                           match="share of the time can't be kept with native"):
+            make_settings(interval, native=True)
+    assert make_settings("auto:1000/s", native=True).native
+    assert make_settings("128k", native=True).native
+    assert not make_settings("auto").native

@@ -89,6 +89,29 @@ def test_sample_for_us_alone(harness: pathlib.Path) -> None:
                "flush 2") == ["probe " + STACK, "stack " + STACK]
 
 
+def stack(*words: int) -> str:
+    return (b"\x01" + struct.pack(
+        "<%dq" % (len(words) + 3), 1, len(words), *words, 77)).hex()
+
+
+@pytest.mark.parametrize("words", [(), (1, 8), tuple(range(1018))])
+def test_words_in_front_of_a_stack(harness: pathlib.Path,
+                                   words: tuple[int, ...]) -> None:
+    """What is behind it stays; one that comes late has nothing to do with them."""
+    before, mine = stack(1, 16), stack(*words)
+    assert run(harness, *ENABLED, "front 4 " + mine, "front 0 " + mine,
+               "front 64 %s %s" % (mine, before), "front 4 ", "fill 2 " + mine,
+               "flush 2") == [
+        "stack " + stack(1000, 1001, 1002, 1003, *words), "stack " + mine,
+        "stack " + before, "stack " + stack(*range(1000, 1064), *words),
+        "stack " + mine]
+
+
+def test_what_is_no_stack_gets_no_words(harness: pathlib.Path) -> None:
+    assert run(harness, *ENABLED, "front 2 " + name(8), "front 2 05") == [
+        "bytes " + name(8), "bytes 05"]
+
+
 def test_program_that_disables_vmprof(harness: pathlib.Path) -> None:
     assert run(harness, *ENABLED, "enabled", "unmap", "enabled",
                "write " + TRAILER, "close") == ["1", "0", "disabled " + TRAILER]

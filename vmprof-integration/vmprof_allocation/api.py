@@ -37,7 +37,7 @@ class _Started(Session):
 def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
            seed: int | None = None, gaps: Gaps = "exponential",
            period: float | None = None, lifetimes: bool = True,
-           follow: bool = True) -> Session:
+           follow: bool = True, native: bool = False) -> Session:
     """A context manager that writes allocation samples to `output`.
 
     `interval`: mean number of bytes between two samples, or text such as
@@ -49,23 +49,25 @@ def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
     becomes of the sampled objects.  `follow`: sample the children of this process,
     too, where the engine can: process 123 writes ``app.123.vmprof`` beside
     ``app.vmprof``, if it has a sample; sampling that such a child begins takes its
-    place.  Entered again, it begins the file anew.
+    place.  `native`: with the functions of C code inside of the innermost Python
+    one.  Entered again, it begins the file anew.
 
     Raises AllocationSamplingError, here or on entry, if that can't be done;
     nothing was changed then.
     """
     return Session(make_settings(interval, seed, gaps, period,
-                                 lifetimes=lifetimes, follow=follow),
+                                 lifetimes=lifetimes, follow=follow, native=native),
                    check_output(output))
 
 
 def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
           seed: int | None = None, gaps: Gaps = "exponential",
           period: float | None = None, lifetimes: bool = True,
-          follow: bool = True) -> Session:
+          follow: bool = True, native: bool = False) -> Session:
     """Begin what stop() ends; see sample()."""
     session = _Started(make_settings(interval, seed, gaps, period,
-                                     lifetimes=lifetimes, follow=follow),
+                                     lifetimes=lifetimes, follow=follow,
+                                     native=native),
                        check_output(output))
     session.start()
     return session

@@ -38,7 +38,7 @@ _PYPY = "<builtin>/app_main.py"
 def begin() -> None:
     """Start what the variable asks this process for.  Does not return if that
     fails: the program must not run unnoticed without."""
-    fields = os.environ.pop(VARIABLE).split("\t", 15)
+    fields = os.environ.pop(VARIABLE).split("\t", 16)
     if fields[0] != str(os.getpid()):
         return
     problem = ""
@@ -49,9 +49,9 @@ def begin() -> None:
     except Exception as e:
         problem = "allocation sampling can't be started: %r" % e
     if problem:
-        if int(fields[13]) == NO_WATCHER:
+        if int(fields[14]) == NO_WATCHER:
             try:
-                os.unlink(fields[15])
+                os.unlink(fields[16])
             except OSError:
                 pass
         refuse(problem)
@@ -95,13 +95,14 @@ class _Run:
 
     def __init__(self, fields: list[str]) -> None:
         (_, interval, seed, gaps, period, memory, lifetimes, per_second, share,
-         follow, rotate, held, jitlog, watcher, knowledge, output) = fields
+         follow, rotate, native, held, jitlog, watcher, knowledge, output) = fields
         limit = Limit(int(per_second), int(share))
         settings = Settings(
             int(interval), int(seed), gaps,  # type: ignore[arg-type,unused-ignore]
             float(period) if period else None, memory == "1",
             limit if limit.per_second or limit.share else None,
-            lifetimes == "1", follow=follow == "1", rotate=float(rotate))
+            lifetimes == "1", follow=follow == "1", rotate=float(rotate),
+            native=native == "1")
         self._watcher = int(watcher)
         self._watcher_id = profile_file.file_id(self._watcher)
         if self._watcher >= 0:

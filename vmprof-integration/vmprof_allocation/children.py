@@ -16,14 +16,15 @@ def unpack(value: str) -> tuple[Processes, Settings, str]:
     """The opposite of pack(), in a child, behind its parent's pid; 0: it is the
     first process, once more.  Its seed is another one."""
     (parent, run, interval, seed, gaps, lifetimes, per_second, share, rotate,
-     knowledge, first) = value.split("\t", 10)
+     native, knowledge, first) = value.split("\t", 11)
     limit = Limit(int(per_second), int(share))
     processes = Processes(first, run, int(parent))
     settings = Settings(
         int(interval), (int(seed) + (os.getpid() << 32)) & MAX_SEED,
         gaps,  # type: ignore[arg-type,unused-ignore]
         limit=limit if limit.per_second or limit.share else None,
-        lifetimes=lifetimes == "1", rotate=float(rotate))
+        lifetimes=lifetimes == "1", rotate=float(rotate),
+        native=native == "1")
     return processes, settings, knowledge
 
 

@@ -60,6 +60,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--no-follow", action="store_true",
         help="Do not sample the processes that the program makes")
     group.add_argument(
+        "--native", action="store_true",
+        help="With the functions of C code that are between the innermost Python "
+             "function and the allocation")
+    group.add_argument(
         "--rotate", metavar="SECONDS",
         help="End the profile each so many seconds, and begin the next one beside it, "
              "without a gap: app.vmprof, app.w2.vmprof and so on. Needs -o")
@@ -143,9 +147,11 @@ def _asks_for_us(arguments: list[str]) -> bool:
         found = probe.parse_args(arguments)
     except _WrongArguments:
         return any(a.startswith(("--allocation-", "--no-lifetimes", "--no-follow",
-                                 "--rotate", "--view", "--push", "--control"))
+                                 "--native", "--rotate", "--view", "--push",
+                                 "--control"))
                    for a in arguments)
-    return found.no_lifetimes or found.no_follow or found.view or found.control or any(
+    return (found.no_lifetimes or found.no_follow or found.native or found.view
+            or found.control) or any(
         value is not None for name, value in vars(found).items()
         if name.startswith(("allocation_", "push", "rotate")))
 
@@ -168,15 +174,19 @@ def _check(args: Any) -> Settings:
     if args.allocation_sampling is None:
         raise AllocationSamplingError(
             "--allocation-seed, --allocation-gaps, --no-lifetimes, --no-follow, "
-            "--rotate and --view need --allocation-sampling")
+            "--native, --rotate and --view need --allocation-sampling")
     if args.web or args.web_auth:
         raise AllocationSamplingError(
             "--allocation-sampling can't be used with --web or --web-auth: "
             "the server knows no allocations; write a file with -o")
+    if args.native and args.no_native:
+        raise AllocationSamplingError(
+            "--native and --no-native are opposites; leave one of them out")
     return make_settings(
         args.allocation_sampling, seed(args.allocation_seed),
         args.allocation_gaps or "exponential", args.period, bool(args.mem),
-        not args.no_lifetimes, not args.no_follow, _check_rotate(args))
+        not args.no_lifetimes, not args.no_follow, _check_rotate(args),
+        bool(args.native))
 
 
 def _check_rotate(args: Any) -> float:
@@ -206,7 +216,7 @@ def _is_only_prepared(args: Any) -> bool:
         return False
     for name, value in vars(args).items():
         if value and name not in ("control", "program", "args", "module", "web_url",
-                                  "web_auth", "native", "no_native"):
+                                  "web_auth", "no_native"):
             raise AllocationSamplingError(
                 "--control alone takes no profile, and has no use for --%s: leave it "
                 "out, or add --allocation-sampling" % name.replace("_", "-"))
@@ -222,11 +232,11 @@ def main(args: Any, original: list[str],
     try:
         is_only_prepared = _is_only_prepared(args)
         settings = None if is_only_prepared else _check(args)
-        if (args.push is not None or args.control or args.rotate is not None) and (
-                not target.is_python_3):
+        if (args.push is not None or args.control or args.rotate is not None
+                or args.native) and not target.is_python_3:
             raise AllocationSamplingError(
-                "--push, --control and --rotate are for Python 3: write one profile "
-                "with -o")
+                "--push, --control, --rotate and --native are for Python 3: write one "
+                "profile with -o, and leave them out")
         if not is_only_prepared and (args.output is None or args.view):
             _check_report()
         command = [*interpreter(original, len(sys.argv) - 1),
@@ -311,8 +321,8 @@ def pack(settings: Settings, output: str, *, knowledge: str, held: int,
         settings.gaps, "" if settings.period is None else repr(settings.period),
         str(int(settings.memory)), str(int(settings.lifetimes)),
         str(limit.per_second), str(limit.share), str(int(settings.follow)),
-        repr(settings.rotate), str(held), str(jitlog), str(watcher), knowledge,
-        output))
+        repr(settings.rotate), str(int(settings.native)), str(held), str(jitlog),
+        str(watcher), knowledge, output))
 
 
 def _check_output(path: str | None, command: list[str]) -> int:

@@ -127,7 +127,8 @@ def check_interval(interval: int, text: str | None = None) -> int:
 def make_settings(interval: int | str, seed: int | None = None,
                   gaps: Gaps = "exponential", period: float | None = None,
                   memory: bool = False, lifetimes: bool = True,
-                  follow: bool = True, rotate: float = 0.0) -> Settings:
+                  follow: bool = True, rotate: float = 0.0,
+                  native: bool = False) -> Settings:
     """Check what the user asks for; see :class:`settings.Settings`.
 
     `interval` may be text such as ``128k``, or a limit such as ``auto``, which
@@ -165,8 +166,13 @@ def make_settings(interval: int | str, seed: int | None = None,
         raise WrongValue(
             "fixed gaps can't follow a limit: choosing every n-th byte while n "
             "changes is not fair to all bytes; leave --allocation-gaps out")
+    if native and limit is not None and limit.share:
+        raise WrongValue(
+            "a share of the time can't be kept with native frames, whose time is not "
+            "counted; write for example auto:1000/s (samples a second), or a number "
+            "of bytes")
     return Settings(interval, seed, gaps, period, memory, limit, lifetimes,
-                    follow=follow, rotate=rotate)
+                    follow=follow, rotate=rotate, native=native)
 
 
 def parse_rotate(text: str) -> float:

@@ -54,7 +54,8 @@ class Processes:
         return "\t".join((
             self.run, str(settings.interval), str(settings.seed), settings.gaps,
             str(int(settings.lifetimes)), str(limit.per_second),
-            str(limit.share), repr(settings.rotate), knowledge, self.first))
+            str(limit.share), repr(settings.rotate), str(int(settings.native)),
+            knowledge, self.first))
 
 
 def _random() -> int:

@@ -29,12 +29,13 @@ class Settings:
     """What the user asks for."""
 
     __slots__ = ("follow", "gaps", "in_memory", "interval", "lifetimes", "limit",
-                 "memory", "period", "rotate", "seed")
+                 "memory", "native", "period", "rotate", "seed")
 
     def __init__(self, interval: int, seed: int, gaps: Gaps = "exponential",
                  period: float | None = None, memory: bool = False,
                  limit: Limit | None = None, lifetimes: bool = True,
-                 in_memory: bool = False, follow: bool = True, rotate: float = 0.0):
+                 in_memory: bool = False, follow: bool = True, rotate: float = 0.0,
+                 native: bool = False):
         #: mean number of bytes between two samples, 1 to 2**62
         self.interval = interval
         #: if not None, the interval is only the first one, and follows this
@@ -55,9 +56,11 @@ class Settings:
         self.follow = follow
         #: seconds between two profiles; 0.0: there is one
         self.rotate = rotate
+        #: native frames, inside of the innermost Python frame
+        self.native = native
 
     def with_seed(self, seed: int) -> Settings:
         """The same, for another run."""
         return Settings(self.interval, seed, self.gaps, self.period, self.memory,
                         self.limit, self.lifetimes, self.in_memory, self.follow,
-                        self.rotate)
+                        self.rotate, self.native)

@@ -17,6 +17,7 @@ from vmprof_convert.model import (
     Samples,
 )
 from vmprof_convert.readers.container import Pieces
+from vmprof_convert.readers.nameless import of_interpreter
 from vmprof_convert.readers.vmprof import Log
 
 __all__ = ["Head", "read", "read_bytes", "read_head", "read_into", "read_stacks"]
@@ -65,13 +66,19 @@ def _read(files: Sequence[BinaryIO], rows: Rows, salvage: bool,
 
 def _profile(whole: _Whole, samples: Samples) -> Profile:
     log, torn = whole.last, whole.torn
+    stacks, functions = log.collector.stacks, log.functions()
+    nameless = of_interpreter(functions, log.blocks.settings)
+    if nameless:
+        stacks = stacks.without(nameless)
+        functions = {address: function for address, function in functions.items()
+                     if address not in nameless}
     return Profile(
         interpreter=log.interpreter, period=log.period,
         start_time=whole.first.start_time, end_time=log.end_time, meta=log.meta,
         settings=log.blocks.settings, unknown=log.blocks.unknown,
-        functions=log.functions(),
-        stacks=log.collector.stacks, samples=samples,
-        labels=log.blocks.facts.labels, stack_labels=log.collector.stacks.labels,
+        functions=functions, nameless=len(nameless),
+        stacks=stacks, samples=samples,
+        labels=log.blocks.facts.labels, stack_labels=stacks.labels,
         moments=log.blocks.moments, types=log.blocks.facts.types,
         collections=sorted(log.blocks.facts.collections, key=_time),
         marks=sorted(log.blocks.facts.marks, key=_time),

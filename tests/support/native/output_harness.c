@@ -10,6 +10,9 @@
  *   write HEX             vmprof writes to its file
  *   names                 take the names that are new
  *   probe BUFFER HEX      vmprof takes a sample, for us alone; prints it
+ *   front COUNT HEX [HEX] vmprof takes one, which gets so many words in
+ *                         front, 1000 and so on; or none, if there is no HEX.  Before,
+ *                         it writes another one that it couldn't write earlier
  *   enabled               prints 0 or 1
  *   steal                 the program closes the decoy, and opens a file
  *   stolen                prints what is in that file
@@ -169,6 +172,38 @@ static void probe(int i, const char *hex)
     print_bytes("probe", record, size);
 }
 
+static const char *late;
+
+static void take_samples(void)
+{
+    if (late != NULL) {
+        fill(1, late);
+        flush(1);
+    }
+    if (*probed != '\0')
+        take_sample();
+}
+
+static void front(int count, char *hex)
+{
+    int64_t *words = malloc(((size_t)count + 1) * sizeof *words);
+    char *space = strchr(hex, ' ');
+    int i;
+
+    CHECK(words != NULL);
+    late = space != NULL ? space + 1 : NULL;
+    if (space != NULL)
+        *space = '\0';
+    for (i = 0; i < count; i++)
+        words[i] = 1000 + i;
+    probed_buffer = 2;
+    probed = hex;
+    recorder_lock();
+    vmprof_output_take(take_samples, words, (size_t)count);
+    recorder_unlock();
+    free(words);
+}
+
 static void write_hex(int fd, const char *hex)
 {
     size_t size;
@@ -210,12 +245,13 @@ static int is(const char *line, const char *command)
     return strcmp(line, command) == 0;
 }
 
-static void call(const char *command, const char *rest)
+static void call(const char *command, char *rest)
 {
+    static char nothing[1];
     int number = atoi(rest);
-    const char *hex = strchr(rest, ' ');
+    char *hex = strchr(rest, ' ');
 
-    hex = hex != NULL ? hex + 1 : "";
+    hex = hex != NULL ? hex + 1 : nothing;
     if (is(command, "open"))
         CHECK((decoy = vmprof_output_open(on_disabled)) >= 3);
     else if (is(command, "control"))
@@ -239,6 +275,8 @@ static void call(const char *command, const char *rest)
     }
     else if (is(command, "probe"))
         probe(number, hex);
+    else if (is(command, "front"))
+        front(number, hex);
     else if (is(command, "enabled"))
         printf("%d\n", vmprof_output_is_enabled());
     else if (is(command, "steal"))
@@ -263,12 +301,12 @@ int main(void)
     size_t size = 0;
 
     while (getline(&line, &size, stdin) > 0) {
-        char *rest;
+        char *rest, nothing[1] = "";
         line[strcspn(line, "\n")] = '\0';
         rest = strchr(line, ' ');
         if (rest != NULL)
             *rest++ = '\0';
-        call(line, rest != NULL ? rest : "");
+        call(line, rest != NULL ? rest : nothing);
         CHECK(!locked);
     }
     free(line);

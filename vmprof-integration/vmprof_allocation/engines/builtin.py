@@ -75,10 +75,11 @@ class BuiltinEngine(Engine):
             self.prepare()
             empty(fd)
             try:
-                # no lines, no native frames, CPU time; not vmprof.enable(),
-                # which prints to stdout
+                # no lines, CPU time; not vmprof.enable(), which prints to
+                # stdout
                 self._vmprof.enable(
-                    fd, settings.period or 0.0, int(settings.memory), 0, 0, 0,
+                    fd, settings.period or 0.0, int(settings.memory), 0,
+                    int(settings.native), 0,
                     allocation_interval=settings.interval,
                     allocation_seed=settings.seed,
                     allocation_fixed=settings.gaps == "fixed",

@@ -22,8 +22,8 @@ MODULE = "vmprof_allocation.python2"
 EXIT_BAD_INPUT = 2
 #: begin.py's, in this order; the last two are free text
 FIELDS = ("pid", "interval", "seed", "gaps", "period", "memory", "lifetimes",
-          "per_second", "share", "follow", "rotate", "held", "jitlog", "watcher",
-          "knowledge", "output")
+          "per_second", "share", "follow", "rotate", "native", "held", "jitlog",
+          "watcher", "knowledge", "output")
 
 
 def say(message):

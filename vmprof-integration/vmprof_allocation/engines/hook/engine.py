@@ -85,11 +85,13 @@ class HookEngine(Engine):
         self._is_on = False
 
     def capabilities(self) -> tuple[str, ...]:
-        known = ("labels", "limits", "marks", "names", "resident-memory", "rotation",
-                 "time-samples")
+        known: tuple[str, ...] = ("labels", "limits", "marks", "names",
+                                  "resident-memory", "rotation", "time-samples")
+        if self._lib is not None and self._lib.hook_native_is_possible():
+            known += ("native-frames",)
         if self._lib is not None and self._lib.hook_knows_objects():
-            return tuple(sorted((*known, "lifetimes", "types")))
-        return known
+            known += ("lifetimes", "types")
+        return tuple(sorted(known))
 
     def _facts(self, settings: Settings) -> tuple[str, ...]:
         """Of these, what is recorded of all sampled objects."""
@@ -161,12 +163,16 @@ class HookEngine(Engine):
                 # Not vmprof.enable(), which prints to stdout.  It has no "no
                 # time samples": the longest period it takes, and
                 # hook_enabled() stops the timer.  The rest: no lines, no
-                # native frames (which can't be walked from here), CPU time.
+                # native frames of time samples (ours of allocations are
+                # hook_native()'s), CPU time.
                 _vmprof.enable(decoy, settings.period or 0.99,
                                int(settings.memory), 0, 0, 0)
                 self._check(self._lib.hook_enabled(
                     self._describe(settings, processes).encode("ascii"),
                     settings.period is not None), "beginning the profile")
+                if settings.native:
+                    from vmprof_allocation.engines.hook import native
+                    native.start(self._lib)
                 if processes is not None and is_to_follow:
                     self._follow(settings, processes)
                 if settings.limit is not None:
@@ -256,7 +262,7 @@ class HookEngine(Engine):
         if self._lib.hook_disabling() or was_forked:
             try:
                 # vmprof.disable() would read the whole profile again, to look
-                # up the names of native frames, of which there are none
+                # up the names of native frames, of which it has none
                 _vmprof.disable()
                 is_disabled = True
             except _vmprof.VMProfError:
@@ -298,7 +304,17 @@ class HookEngine(Engine):
             ("capabilities", ",".join(self.capabilities())),
             ("facts", ",".join(self._facts(settings))),
             ("run", run),
+            *self._native(settings),
         ]
+
+    def _native(self, settings: Settings) -> tuple[tuple[str, object], ...]:
+        """Whose functions without names are the interpreter's: PROFILE.rst."""
+        if not settings.native:
+            return ()
+        assert self._place is not None
+        library = os.path.basename(self._place.path)
+        is_plain = library.isascii() and not set(library) & set(":;=,")
+        return ("native", library if is_plain else "1"),
 
     def set_interval(self, interval: int) -> None:
         with self._section():

@@ -88,6 +88,16 @@ int hook_open(int fd, int keep_names);
    keeps vmprof's timer and signal.  Returns 0 or an errno. */
 int hook_enabled(const char *settings, int take_time_samples);
 
+/* Stacks can hold native frames: glibc has what it takes. */
+int hook_native_is_possible(void);
+
+/* Between hook_enabled() and hook_hook(): stacks hold native frames, until
+   hook_close().  To be called from inside of many Python functions that are called
+   in different ways: from these it learns which of the native functions run Python
+   ones (native_stack.h).  Returns 0 or an errno; ENOTSUP: this libgcc, or this PyPy,
+   is not like that. */
+int hook_native(void);
+
 /* Take no more samples than so many a second, or than a share of the time in
    millionths: the interval follows.  0 and 0, or hook_set_interval(): no
    limit.  After hook_follow(), for children have the same one. */

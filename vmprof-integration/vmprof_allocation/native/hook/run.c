@@ -16,6 +16,8 @@
 #include "forks.h"
 #include "hook.h"
 #include "labels.h"
+#include "native_names.h"
+#include "native_stack.h"
 #include "objects.h"
 #include "process_end.h"
 #include "programs.h"
@@ -40,6 +42,7 @@ static int end_profile(const void *trailer, size_t size)
 {
     recorder_stop();
     recorder_lock();
+    native_names_finish();
     profile_log_bytes(trailer, size);
     recorder_unlock();
     running = 0;
@@ -160,6 +163,23 @@ int hook_enabled(const char *settings, int take_time_samples)
     return error;
 }
 
+int hook_native_is_possible(void)
+{
+    return native_stack_is_possible();
+}
+
+int hook_native(void)
+{
+    int error = native_stack_open((const void *)(uintptr_t)hook_native);
+
+    if (error == 0)
+        error = native_stack_learn();
+    if (error == 0)
+        error = native_names_begin();
+    walk_native(error == 0);
+    return error;
+}
+
 void hook_limit(int64_t per_second, int64_t share)
 {
     recorder_limit(per_second, share);
@@ -175,6 +195,9 @@ int hook_disabling(void)
     running = 0;                /* the calling thread ends it */
     signals_end_time_samples();
     recorder_stop();
+    recorder_lock();
+    native_names_finish();
+    recorder_unlock();
     /* our handler stays until vmprof ignores the signal: a raw one could
        interrupt us */
     signals_save();
@@ -201,6 +224,8 @@ int hook_close(void)
     if (is_child)
         file->sink.forget(&file->sink);   /* who opened it was no Python code */
     code_names_end();
+    walk_native(0);
+    native_names_end();
     running = 0;
     signals_restore();
     vmprof_output_close();
@@ -250,6 +275,7 @@ int run_follow(int fd, int64_t started, const char *settings)
     error_at_end = 0;
     recorder_open(&file->sink, statistics_totals);
     recorder_lock();
+    native_names_begin_next();
     profile_log_began(started);
     head = code_names_head(&size);
     profile_log_bytes(head, size);
@@ -278,6 +304,7 @@ int run_rotate(int fd, const char *settings, int *error_before)
     next.settings = settings;
     recorder_lock();
     vmprof_output_take_names();
+    native_names_finish();
     carried_want_stacks();
     next.head = code_names_head(&next.head_size);
     error = profile_log_begin_next(&next, recorder_now());
@@ -290,6 +317,7 @@ int run_rotate(int fd, const char *settings, int *error_before)
         recorder_lock();
         recorder_rotate(&next);
         vmprof_output_begin_next();
+        native_names_begin_next();
         recorder_unlock();
         if (follow_is_child())
             file->sink.forget(&file->sink);     /* nobody else closes it */

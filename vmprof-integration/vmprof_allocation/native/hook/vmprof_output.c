@@ -51,7 +51,7 @@ static int tells_names;                         /* vmprof told them elsewhere */
 
 static char probe[BUFFER_SIZE];
 static size_t probe_size;
-static int is_probing;
+static enum { NOT_PROBING, PROBING, TAKING } is_probing;
 
 /* ____________________________________________________________ */
 /* the decoy */
@@ -246,21 +246,29 @@ static int buffer_index(const char *data)
     return (int)(offset / BUFFER_SIZE);
 }
 
+static void take_stack(const char *data, size_t size)
+{
+    if (!recorder_stack(data, size))
+        profile_log_bytes(data, size);
+    else if (tells_names)
+        code_names_tell(data, size);
+}
+
 static void take_record(int i, const char *data, size_t size)
 {
     if (*data == MARKER_NAME) {
         take_names(i, (unsigned int)size);
         return;
     }
-    if (is_probing && size <= sizeof probe) {
+    if (is_probing != NOT_PROBING && size <= sizeof probe) {
+        /* a time sample that could not be written at once */
+        if (is_probing == TAKING && probe_size > 0)
+            take_stack(probe, probe_size);
         memcpy(probe, data, size);
         probe_size = size;
         return;
     }
-    if (!recorder_stack(data, size))
-        profile_log_bytes(data, size);
-    else if (tells_names)
-        code_names_tell(data, size);
+    take_stack(data, size);
 }
 
 static void write_record(const void *data, size_t size)
@@ -385,10 +393,35 @@ size_t vmprof_output_probe(void (*take)(void), const char **record)
 {
     recorder_lock();
     probe_size = 0;
-    is_probing = 1;
+    is_probing = PROBING;
     take();
-    is_probing = 0;
+    is_probing = NOT_PROBING;
     recorder_unlock();
     *record = probe;
     return probe_size;
+}
+
+void vmprof_output_take(void (*take)(void), const int64_t *words, size_t count)
+{
+    static char record[sizeof probe + VMPROF_OUTPUT_FRONT * sizeof *words];
+    const size_t head = 1 + 2 * sizeof(int64_t);
+    int64_t depth;
+
+    probe_size = 0;
+    is_probing = TAKING;
+    take();
+    is_probing = NOT_PROBING;
+    if (probe_size == 0)
+        return;
+    if (probe_size < head || count == 0 || count > VMPROF_OUTPUT_FRONT) {
+        take_stack(probe, probe_size);
+        return;
+    }
+    memcpy(record, probe, head);
+    memcpy(&depth, record + 1 + sizeof depth, sizeof depth);
+    depth += (int64_t)count;
+    memcpy(record + 1 + sizeof depth, &depth, sizeof depth);
+    memcpy(record + head, words, count * sizeof *words);
+    memcpy(record + head + count * sizeof *words, probe + head, probe_size - head);
+    take_stack(record, probe_size + count * sizeof *words);
 }

@@ -12,6 +12,7 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Make the decoy.  'on_disabled' is called when somebody else disables vmprof,
@@ -62,6 +63,11 @@ void vmprof_output_take_names(void);
 /* Copy vmprof's stack sample that 'take' makes; it is not for the recorder.
    Returns its size in bytes; 0 if there was none. */
 size_t vmprof_output_probe(void (*take)(void), const char **record);
+
+/* Likewise, but the recorder gets it, with these words in front of its stack, no more
+   than VMPROF_OUTPUT_FRONT.  With the recorder's lock. */
+#define VMPROF_OUTPUT_FRONT 1000
+void vmprof_output_take(void (*take)(void), const int64_t *words, size_t count);
 
 /* What libpypy calls instead of the C functions of these names */
 ssize_t vmprof_output_write(int fd, const void *data, size_t size);

@@ -8,12 +8,16 @@
 #include "follow.h"
 #include "hook.h"
 #include "jit_stub.h"
+#include "native_names.h"
+#include "native_stack.h"
 #include "objects.h"
 #include "recorder.h"
 #include "signals.h"
 #include "stack_nodes.h"
 #include "vmprof_output.h"
 #include "vmprof_stack.h"
+
+#define NODE_NATIVE     7       /* vmprof's, of a frame in a record */
 
 static uintptr_t pypy_base;
 static long (*vmprof_enter_signal)(void);
@@ -26,6 +30,57 @@ void walk_prepare(uintptr_t base, long (*enter_signal)(void),
     vmprof_enter_signal = enter_signal;
     vmprof_exit_signal = exit_signal;
 }
+
+/* ____________________________________________________________ */
+/* native frames; the GIL is held from one to the other */
+
+static int with_native;
+static uintptr_t native[NATIVE_FRAMES];
+static size_t native_count;
+
+void walk_native(int on)
+{
+    with_native = on;
+    native_count = 0;
+}
+
+/* Have those of this thread.  What stands for its Python frames is 'key': returns
+   what stands for all. */
+static uint64_t find_native(uint64_t key)
+{
+    const struct stack_node *innermost = vmprof_stack_innermost();
+    size_t i;
+
+    native_count = 0;
+    if (innermost == NULL)
+        return key;             /* it isn't a Python frame that it would end at */
+    native_count = native_stack_walk(
+        native, NATIVE_FRAMES,
+        innermost->kind == NODE_JITTED ? (uintptr_t)innermost->value : UINTPTR_MAX);
+    for (i = 0; key != 0 && i < native_count; i++) {
+        key = (key ^ native[i]) * 0x9e3779b97f4a7c15u;
+        key ^= key >> 32;
+    }
+    return key;
+}
+
+static void call_vmprof(void)
+{
+    static int64_t words[2 * NATIVE_FRAMES];
+    size_t i;
+
+    if (native_count == 0) {
+        signals_call_vmprof_now();
+        return;
+    }
+    for (i = 0; i < native_count; i++) {
+        words[2 * i] = NODE_NATIVE;
+        words[2 * i + 1] = (int64_t)native_names_number(native[i]);
+    }
+    vmprof_output_take(signals_call_vmprof_now, words, 2 * native_count);
+}
+
+/* ____________________________________________________________ */
 
 static void walk_stack(void)
 {
@@ -40,11 +95,13 @@ static void walk_stack(void)
     }
     if (back != 0)
         *return_address = back;
-    signals_call_vmprof_now();
+    call_vmprof();
     if (back != 0)
         *return_address = stub;
-    if (recorder_has_new_stacks())
+    if (recorder_has_new_stacks()) {
         vmprof_output_take_names();
+        native_names_tell(native, native_count);
+    }
 }
 
 /* What stands for this thread's stack; 0 if vmprof would take no sample now,
@@ -72,13 +129,16 @@ int hook_ignore(int ignored)
 
 int64_t walk_take_sample(const struct nursery_sample *sample)
 {
+    uint64_t stack;
     int64_t key;
 
     if (is_ignored)
         return sample->interval;
     follow_open();
-    key = recorder_allocation(sample->size, sample->interval, stack_key(),
-                              walk_stack);
+    stack = stack_key();
+    if (with_native)
+        stack = find_native(stack);
+    key = recorder_allocation(sample->size, sample->interval, stack, walk_stack);
     if (key == 0)
         return sample->interval;
     objects_sampled(key, sample);

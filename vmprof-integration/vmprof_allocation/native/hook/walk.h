@@ -14,5 +14,8 @@ void walk_prepare(uintptr_t base, long (*enter_signal)(void),
    errno. */
 int walk_find_stack(void);
 
+/* With native frames, or without.  They have to be learnt before. */
+void walk_native(int on);
+
 /* Take an allocation sample; nursery.h says what is returned. */
 int64_t walk_take_sample(const struct nursery_sample *sample);

@@ -1,0 +1,80 @@
+"""Native frames begin: see native/hook/native_stack.h.
+
+Only the start with --native needs it.
+"""
+from __future__ import annotations
+
+import errno
+import os
+
+from vmprof_allocation.errors import AllocationSamplingError
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+_ADVICE = "leave --native out, or native=True"
+_PROBLEMS = {
+    errno.ENOTSUP: "glibc 2.35 and libgcc 12 are needed, or later ones, for without "
+                   "locks; and an interpreter that runs all functions in the same way",
+    errno.ENOENT: "libgcc_s.so.1 can't be loaded",
+}
+
+
+class _Nest:
+    """Each of these calls the one above, in a way of its own; no two of PyPy's
+    functions but those that run Python functions have a part in all."""
+
+    def __init__(self, lib: Any):
+        self._lib = lib
+        self.error = 0
+
+    def __len__(self) -> int:
+        self.error = self._lib.hook_native()
+        return 0
+
+    def _generated(self) -> Iterator[int]:
+        yield len(self)
+
+    def __add__(self, other: int) -> int:
+        for _ in self._generated():
+            pass
+        return other
+
+    @property
+    def inside(self) -> int:
+        return self + 1
+
+    def __enter__(self) -> None:
+        _ = self.inside
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def __getitem__(self, item: int) -> int:
+        with self:
+            return item
+
+    def __contains__(self, item: int) -> bool:
+        return self[item] == item
+
+    def __call__(self, item: int) -> bool:
+        return item in self
+
+    def __repr__(self) -> str:
+        return "".join("1" for _ in filter(self, (1,)))
+
+    def enter(self) -> int:
+        [1].sort(key=lambda _: repr(self))
+        return self.error
+
+
+def start(lib: Any) -> None:
+    """From now on, this run's stacks have native frames.  Raises
+    AllocationSamplingError."""
+    error = _Nest(lib).enter()
+    if error:
+        raise AllocationSamplingError("native frames can't be had: %s; %s" % (
+            _PROBLEMS.get(error) or os.strerror(error), _ADVICE))
