@@ -123,6 +123,13 @@ def install(build: Build) -> None:
              "installing vmprof-allocation")
 
 
+def install_for_tests(build: Build) -> None:
+    """What those of `make test` need in it."""
+    install(build)
+    must(build.command(*PIP, "-r", ROOT / "tests" / "requirements-pypy.txt"),
+         "installing what tests need")
+
+
 def is_unpacked(build: Build) -> bool:
     return (build.folder / "unpacked").exists()
 

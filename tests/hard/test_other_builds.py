@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from builds import FOLDER, ROOT, Build, install, is_unpacked
+from builds import FOLDER, ROOT, Build, install_for_tests, is_unpacked
 
 #: whose PyPys are known to work: README.rst.  `make test` tries this machine's
 RELEASES = ("bookworm", "trixie", "sid")
@@ -38,7 +38,7 @@ def build(request: pytest.FixtureRequest) -> Iterator[Path]:
     if not is_unpacked(found):
         pytest.skip("there is no PyPy of %s: `make hard BUILD=%s`, as root, makes one"
                     % (release, release))
-    install(found)
+    install_for_tests(found)
     script = folder / "pypy3"
     script.write_text('#!/bin/sh\nexec %s "$@"\n' % shlex.join(found.command()),
                       encoding="utf-8")
