@@ -452,6 +452,12 @@ class Profile:
         return self._setting("children")
 
     @property
+    def bookkeeping(self) -> int:
+        """Bytes that the sampler took at most, in the program's process, to know what
+        becomes of the objects; 0: not known."""
+        return self._setting("bookkeeping")
+
+    @property
     def passed_over(self) -> str:
         """What of `unknown` there is, for people."""
         kinds = ["%s (%d)" % pair for pair in sorted(self.unknown.items())]

@@ -109,6 +109,10 @@ def add_options(parser: argparse._ActionsContainer) -> None:
         "--hide-internal", action="store_true",
         help="leave out what only the interpreter knows, such as <JIT frame>")
     parser.add_argument(
+        "--survived", action="store_true",
+        help="two columns more: how many major collections objects survived on "
+             "average, of those that were freed later and of those that are alive")
+    parser.add_argument(
         "--leaks", action="store_true",
         help="instead of the table: what is held more and more, between marks, or "
              "in a run without its beginning")
@@ -125,7 +129,8 @@ def are_given(options: argparse.Namespace) -> list[str]:
     """Those of add_options() that aren't as they are by default."""
     given = ["--" + name.replace("_", "-") for name in (
         "limit", "of", "by", "sort", "focus", "tree", "at", "group_storage",
-        "hide_internal", "leaks") if getattr(options, name) not in (None, False)]
+        "hide_internal", "survived", "leaks")
+        if getattr(options, name) not in (None, False)]
     return given + ["--" + options.form] * (options.form != TABLE)
 
 
@@ -142,7 +147,8 @@ def selection(options: argparse.Namespace) -> Selection:
 def check(options: argparse.Namespace) -> None:
     """Raises ProfileError if the options don't go together."""
     if options.of in (TIME, RESIDENT):
-        for given in ("focus", "tree", "at", "hide_internal", "leaks"):
+        for given in ("focus", "tree", "at", "hide_internal", "survived",
+                      "leaks"):
             if getattr(options, given) not in (None, False):
                 raise ProfileError("--%s is about bytes: leave out --of %s" % (
                     given.replace("_", "-"), options.of))

@@ -153,6 +153,12 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
             "collection included" % (
                 format_number(untyped, "sampled object"),
                 format_bytes(summary.untyped.bytes().value)))
+    if choice.survived:
+        lines.append(
+            "freed after, alive after: so many major collections an object had "
+            "survived, on average, before one found it dead, or until now" + (
+                "; what was carried over is not in it"
+                if summary.figures.sum(CARRIED).samples else ""))
     if profile.misfits:
         lines.append("passed over: %s that fit no sample; the profile may be "
                      "damaged" % format_number(profile.misfits, "fact"))
@@ -183,6 +189,7 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
             "\"await\" doesn't show who waits; up to %s are missing from "
             "\"total\" of %s" % (format_bytes(summary.missing_bytes), names))
     lines += of_process(profile)
+    lines += _bookkeeping(profile)
     if summary.time_samples:
         lines.append("time samples: %d; --of time adds them up, and --view shows them"
                      % summary.time_samples)
@@ -224,6 +231,20 @@ def not_judged_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[str
     """Of each, by its name."""
     return ["%s: %s" % (name, line) for name, line in zip(
         names, map(not_judged, profiles)) if line]
+
+
+def bookkeeping_of(profile: Profile) -> int | None:
+    """Bytes, of all its processes; None: of none it is known."""
+    return sum(part.bookkeeping for part in (
+        [process.profile for process in profile.processes] or [profile])) or None
+
+
+def _bookkeeping(profile: Profile) -> list[str]:
+    bytes_ = bookkeeping_of(profile)
+    return [] if bytes_ is None else [
+        "bookkeeping: to know what became of the objects took at most %s of the "
+        "process%s memory" % (format_bytes(bytes_),
+                              "es'" if profile.processes else "'s")]
 
 
 def _samples(summary: Summary, state: str) -> str:

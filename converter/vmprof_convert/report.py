@@ -168,7 +168,7 @@ def _view(files: Sequence[File], options: argparse.Namespace,
         profile = only_own(profile, origins)
     choice = Choice(by=by, sort=options.sort or "self", at=options.at,
                     group_storage=options.group_storage,
-                    hide_internal=options.hide_internal)
+                    hide_internal=options.hide_internal, survived=options.survived)
     summary = summarize(profile, tally, choice, origins=origins, gaps=gaps)
     return View(profile, summary, choice, origins, asked, limit, of_processes), tally
 
@@ -254,7 +254,8 @@ def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
     from vmprof_convert.selection import SelectedRows
     from vmprof_convert.summary import ByThread, Tally
 
-    tally = Tally(None if options.at is None else options.at - file.begin)
+    tally = Tally(None if options.at is None else options.at - file.begin,
+                  options.survived)
     by_thread = ByThread(tally)
     rows = SelectedRows(by_thread if asked.threads else tally,
                         asked.after(file.begin))
@@ -262,6 +263,8 @@ def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
         profile = readers.read_into(
             file.sources, tally if asked.is_everything else rows,
             salvage=options.salvage or file.is_found)
+    # of several processes, each has collections of its own
+    (by_thread if asked.threads else tally).count_majors(profile)
     return _Part(Read(profile, file.path, file.begin, frozenset(rows.threads)),
                  tally, by_thread)
 

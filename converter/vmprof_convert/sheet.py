@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from vmprof_convert import remarks
 from vmprof_convert.amounts import BYTES, SAMPLES, SECONDS, Amounts
-from vmprof_convert.estimator import Estimate
+from vmprof_convert.estimator import Estimate, Mean
 from vmprof_convert.focus import Focus
-from vmprof_convert.lifetimes import DIED_YOUNG, STILL_ALIVE
+from vmprof_convert.lifetimes import DIED_YOUNG, FREED_LATER, STILL_ALIVE
 from vmprof_convert.model import RESIDENT, Function, Profile
 from vmprof_convert.origins import Origins
 from vmprof_convert.printable import printable, shortened
@@ -59,6 +59,8 @@ OWN = "the program's own code, with what it calls of libraries"
 _FORMATS: dict[str, Callable[[float], str]] = {
     SECONDS: format_seconds, BYTES: format_bytes,
     SAMPLES: lambda number: "%d" % number}
+#: titles of what objects survived, and of which state they are
+_SURVIVED = {"freed after": FREED_LATER, "alive after": STILL_ALIVE}
 #: so many processes have rows
 MAX_PROCESSES = 12
 
@@ -343,6 +345,9 @@ class _Columns:
             self._add("objects", "objects", 5)
         if view.profile.has_lifetimes:
             self._add("died young", "died young", 6)
+        if choice.survived:
+            for title in _SURVIVED:
+                self._add(title, title, 2)
 
     def _add(self, kind: str, title: str, rank: int) -> None:
         self._kinds.append(kind)
@@ -370,6 +375,8 @@ class _Columns:
                 yield self._share(shown.bytes()) if shown.sum().samples else ""
             elif kind == "objects":
                 yield self._objects(shown)
+            elif kind in _SURVIVED:
+                yield self._mean(shown.survived(_SURVIVED[kind]))
             elif kind == "other":
                 yield (format_bytes(other.bytes().value) if other.sum().samples
                        else "-")
@@ -392,6 +399,14 @@ class _Columns:
             return format_estimate(estimate.low, estimate.value, estimate.high,
                                    bytes_)
         return (format_bytes if bytes_ else format_count)(estimate.value)
+
+    def _mean(self, mean: Mean | None) -> str:
+        if mean is None:
+            return "-"
+        text = "%.2f" % mean.value
+        if mean.high is None or not self._has_intervals:
+            return text
+        return text + " \u00b1%.2f" % (mean.high - mean.value)
 
     def _share(self, estimate: Estimate) -> str:
         return "%.1f" % (100 * estimate.value / self._all)

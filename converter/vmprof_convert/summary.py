@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from vmprof_convert.delegation import Missing, missing
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.estimator import Estimate, Sum, Z, probability
+from vmprof_convert.estimator import Estimate, Mean, Sum, Z, probability
 from vmprof_convert.lifetimes import CARRIED, NOT_RECORDED, STILL_ALIVE, state
+from vmprof_convert.majors import Lives
 from vmprof_convert.model import ALIVE as IS_ALIVE
 from vmprof_convert.model import LABEL, UNTOLD, Columns, Function, Profile
 from vmprof_convert.origins import Origins
@@ -44,6 +45,8 @@ class Choice(NamedTuple):
     group_storage: bool = False
     #: what only the interpreter knows has no row
     hide_internal: bool = False
+    #: how many major collections objects survived
+    survived: bool = False
 
 
 BY_FUNCTION = Choice()
@@ -97,6 +100,11 @@ class Figures:
         if self._is_one_class and self._all.smallest:
             return sum_.objects(self.interval, self._all.smallest, z)
         return sum_.objects(self.interval, z=z)
+
+    def survived(self, state: str) -> Mean | None:
+        """How many major collections those in this state survived."""
+        found = self.sum(state).survived
+        return None if found is None else found.mean()
 
 
 class Subject(NamedTuple):
@@ -165,9 +173,10 @@ class Tally:
     """Adds samples up while they are read (model.Rows): per stack, type and
     state."""
 
-    def __init__(self, at: int | None = None) -> None:
-        """`at`: see Choice."""
+    def __init__(self, at: int | None = None, survived: bool = False) -> None:
+        """`at`, `survived`: see Choice."""
         self.at = at
+        self.survived = survived
         self.begin({})
 
     def begin(self, settings: dict[str, str]) -> None:
@@ -180,6 +189,7 @@ class Tally:
         self.ticks: dict[int, int] = {}
         #: of the samples
         self.smallest_interval = self.largest_interval = 0
+        self._lives = Lives(self.at) if self.survived else None
 
     def extend(self, rows: Columns) -> None:
         fates: Iterable[int] = rows.fate
@@ -187,6 +197,8 @@ class Tally:
             rows = rows.chosen([time <= self.at for time in rows.time])
             # as they were then
             fates = map(self._fate, rows.fate, rows.collected, rows.ended)
+        if self._lives is not None:
+            self._lives.extend(rows, self._settings.get("gaps", "exponential"))
         # what is alike is counted in C
         self.add_alike(collections.Counter(zip(
             rows.stack, rows.type, fates, rows.size, rows.interval)))
@@ -254,6 +266,16 @@ class Tally:
         self.ticks = {stack: count for stack, count in self.ticks.items()
                       if selected.includes(stack, -1, NOT_RECORDED)}
 
+    def count_majors(self, profile: Profile) -> None:
+        """All samples of this process were read."""
+        if self._lives is None:
+            return
+        majors = [collection.time for collection in profile.collections
+                  if collection.is_major]
+        for key, survived in self._lives.survived(majors).items():
+            self.sums()[key].add_survived(survived)
+        self._lives = None
+
     def figures(self) -> Figures:
         """Of all together."""
         result = Figures(self.largest_interval)
@@ -285,7 +307,8 @@ class ByThread:
         for thread, count in collections.Counter(rows.thread).items():
             part = self._parts.get(thread)
             if part is None:
-                part = self._parts[thread] = Tally(self._tally.at)
+                part = self._parts[thread] = Tally(self._tally.at,
+                                                   self._tally.survived)
                 part.begin(self._settings)
             part.extend(rows if count == len(rows.thread) else rows.chosen(
                 list(map(thread.__eq__, rows.thread))))
@@ -298,6 +321,10 @@ class ByThread:
     def add_object(self, key: int, type_: int, survived: int) -> None:
         pass
 
+    def count_majors(self, profile: Profile) -> None:
+        for part in self._parts.values():
+            part.count_majors(profile)
+
     def keep(self, threads: Set[int]) -> None:
         """These go into the tally."""
         for thread in sorted(threads & self._parts.keys()):
@@ -305,9 +332,10 @@ class ByThread:
 
 
 def tally_of(profile: Profile, at: int | None,
-             alike: Mapping[int, int] | None = None) -> Tally:
+             alike: Mapping[int, int] | None = None, *,
+             survived: bool = False) -> Tally:
     """`alike`: instead of each stack another one."""
-    tally = Tally(at)
+    tally = Tally(at, survived)
     tally.begin(profile.settings)
     samples = profile.samples
     for carried in samples.carried:
@@ -318,6 +346,7 @@ def tally_of(profile: Profile, at: int | None,
                          for column in samples.columns()])
         tally.extend(rows if alike is None else rows._replace(
             stack=list(map(alike.__getitem__, rows.stack))))
+    tally.count_majors(profile)
     return tally
 
 
@@ -334,11 +363,12 @@ def check(profile: Profile, choice: Choice) -> None:
             "there are no types of objects in this profile, which --by type "
             "needs: it was taken without them")
     if not profile.has_lifetimes and (
-            choice.sort == ALIVE or choice.at is not None):
+            choice.sort == ALIVE or choice.at is not None or choice.survived):
         raise ProfileError(
             "nothing in this profile says what became of the objects, which "
             "%s needs: it was taken without lifetimes" % (
-                "--at" if choice.at is not None else "--sort alive"))
+                "--at" if choice.at is not None else "--survived"
+                if choice.survived else "--sort alive"))
     if choice.at is not None and choice.at > profile.end:
         raise ProfileError("there is no --at %.9g: the profile ends after %.9g "
                            "seconds" % (choice.at / 1e9, profile.end / 1e9))
@@ -356,7 +386,7 @@ def summarize(profile: Profile, tally: Tally | None = None,
     """
     check(profile, choice)
     if tally is None:
-        tally = tally_of(profile, choice.at)
+        tally = tally_of(profile, choice.at, survived=choice.survived)
     if gaps is None:
         gaps = missing(profile)
     names = TypeNames(profile, group_storage=choice.group_storage)

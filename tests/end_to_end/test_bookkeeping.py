@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from conftest import PyPy
+from vmprof_convert import readers
 from vmprof_convert.model import ALIVE
 
 MIB = 2**20
@@ -25,10 +27,51 @@ def test_memory_for_a_heap_of_1_gib(stock_pypy: PyPy) -> None:
     """)
     run = stock_pypy.command(str(script))
     assert (run.code, run.err) == (0, "")
-    alive = [*run.profile().samples.fate].count(ALIVE)
+    profile = run.profile()
+    alive = [*profile.samples.fate].count(ALIVE)
     assert 7500 < alive < 9500
     # an address, and what else there is of each
     assert alive * 16 <= int(run.out) < 16 * MIB
+    # and who reads the profile knows it, too
+    assert profile.bookkeeping == int(run.out)
+    report = stock_pypy.command("-m", "vmprof_allocation", "report", "out.vmprof").out
+    assert re.search(r"bookkeeping: to know what became of the objects took at most "
+                     r"\d+ KiB of the process's memory\n", report)
+
+
+@pytest.mark.parametrize("end", ["", "os._exit(0)", "sampled.rotate('next.vmprof')",
+                                 "os.execv('/bin/true', ['true'])"])
+def test_however_it_ends_the_profile_says_what_it_took(stock_pypy: PyPy,
+                                                       end: str) -> None:
+    script = stock_pypy.script("""
+        import gc, os, vmprof_allocation
+        sampled = vmprof_allocation.start("out.vmprof", "512")
+        kept = [str(i) for i in range(10000)]
+        gc.collect()
+        %s
+    """ % end)
+    run = stock_pypy.command(str(script))
+    assert (run.code, run.err) == (0, "")
+    first = run.profile()
+    alive = [*first.samples.fate].count(ALIVE)
+    assert alive > 100
+    assert first.bookkeeping > 16 * alive
+    if "rotate" in end:
+        parts = run.path.with_name("next.vmprof")
+        assert readers.read(parts).bookkeeping >= first.bookkeeping
+
+
+def test_without_types_there_is_none(stock_pypy: PyPy) -> None:
+    """Nobody asked what becomes of the objects: what their types are takes little."""
+    script = stock_pypy.script("""
+        import vmprof_allocation
+        with vmprof_allocation.sample("out.vmprof", "512", lifetimes=False):
+            kept = [str(i) for i in range(10000)]
+    """)
+    run = stock_pypy.command(str(script))
+    assert (run.code, run.err) == (0, "")
+    # those that wait for a minor collection, of a nursery of 1 MiB
+    assert 0 < run.profile().bookkeeping < 2**20
 
 
 @pytest.mark.hard
@@ -59,3 +102,47 @@ def test_10000_starts_and_stops_without_growth(stock_pypy: PyPy) -> None:
     assert last[:2] == first[:2]
     # a KiB in each of them would be 9000
     assert last[2] < first[2] + 4096
+
+
+def test_a_snapshot_walks_what_is_sampled_and_not_the_heap(stock_pypy: PyPy) -> None:
+    """Only a major collection walks the heap; what a snapshot itself allocates, and so
+    how many minor ones it takes, depends on what is alive among the samples."""
+    script = stock_pypy.script("""
+        import gc, json, sys
+        from vmprof_allocation import tracemalloc
+        counts = {"minor": 0, "step": 0, "major": 0}
+        def count(what):
+            def hook(stats):
+                counts[what] += getattr(stats, "count", 1)
+            return hook
+        gc.hooks.on_gc_minor = count("minor")
+        gc.hooks.on_gc_collect_step = count("step")
+        gc.hooks.on_gc_collect = count("major")
+
+        heap = [[i] for i in range(int(sys.argv[1]))]
+        gc.collect()
+        tracemalloc.start(sample_interval=1000)
+        kept = [[i] for i in range(10000)]
+        # of themselves, major collections come no more
+        gc.disable()
+        tracemalloc.take_snapshot()
+        before = dict(counts)
+        snapshot = tracemalloc.take_snapshot()
+        during = {what: counts[what] - before[what] for what in counts}
+        gc.collect()
+        # that the hooks hear of one
+        after = counts["major"] - before["major"]
+        print(json.dumps([len(snapshot.traces), during, after]))
+        """)
+    found = []
+    for objects in 20_000, 400_000:
+        run = stock_pypy.command(str(script), str(objects))
+        assert (run.code, run.err) == (0, "")
+        traces, during, after = json.loads(run.out)
+        assert during["step"] == during["major"] == 0 < after
+        # 10,000 lists of one number, of 64 bytes or so, in what is alive
+        assert 300 < traces < 2000
+        found.append((traces, during["minor"]))
+    (few, minors), (many, more) = found
+    assert abs(many - few) < few / 2
+    assert 1 <= more <= 1.5 * minors + 2

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -107,12 +109,14 @@ def test_an_event_loop_that_nobody_closed(stock_pypy: PyPy) -> None:
                      r"(?:.*\n)*?.*app\.py.*\n.*def opens\(\):", run.err), run.err
 
 
-def test_pytest_shows_where_a_resource_was_allocated(stock_pypy: PyPy) -> None:
-    """Of a warning.  Where it is an error, in a finalizer, pytest asks about the
-    finalizer's function, in CPython as well: that is all that it is told."""
+def needs_pytest() -> None:
     if not PACKAGES.exists():
         pytest.fail("%s is missing: run `make test`, which installs it"
                     % PACKAGES.relative_to(ROOT))
+
+
+def test_pytest_shows_where_a_resource_was_allocated(stock_pypy: PyPy) -> None:
+    needs_pytest()
     stock_pypy.script("""
         import asyncio, gc
 
@@ -130,3 +134,60 @@ def test_pytest_shows_where_a_resource_was_allocated(stock_pypy: PyPy) -> None:
     assert "unclosed event loop" in run.out
     assert re.search(r"Object allocated at.*\n(?:.*\n)*?.*test_shop\.py.*\n"
                      r".*def opens\(\):", run.out), run.out
+
+
+#: three resources that nobody closes, in functions whose lines are numbered below
+UNCLOSED = """\
+import gc, socket, warnings
+
+def opens():
+    open("/dev/null")
+
+def connects():
+    socket.socket()
+
+class Shop:
+    def __del__(self):
+        warnings.warn("unclosed shop", ResourceWarning, source=self)
+
+def makes():
+    Shop()
+
+def test_that_leaves_them():
+    for make in opens, connects, makes:
+        make()
+        for i in range(3): gc.collect()
+"""
+#: last line of each of these functions
+OPENS, CONNECTS, CLASS, MAKES = 4, 7, 11, 14
+
+
+def names(out: str) -> set[tuple[str, int]]:
+    """What pytest says of each: the resource, and the innermost line of the program
+    where it was allocated, as the last line of its function."""
+    found = set()
+    for part in out.split("PytestUnraisableExceptionWarning: ")[1:]:
+        what = re.search(r"FileIO|socket\.socket|unclosed shop", part)
+        numbers = re.findall(r'File "[^"]*test_shop\.py", line (\d+)',
+                             part.partition("Object allocated at:")[2])
+        assert what is not None and numbers, part
+        found.add((what[0], next(last for last in (OPENS, CONNECTS, CLASS, MAKES)
+                                 if int(numbers[-1]) <= last)))
+    return found
+
+
+def test_pytest_where_such_warnings_are_errors(stock_pypy: PyPy) -> None:
+    """An error in a finalizer goes to nobody but sys.unraisablehook, with what failed:
+    a file or a socket itself; but of a finalizer in Python its function.  That is what
+    pytest asks tracemalloc about, in CPython as well."""
+    needs_pytest()
+    path = stock_pypy.script(UNCLOSED, "test_shop.py")
+    flags = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:anyio", "-W",
+             "error::ResourceWarning", path.name)
+    run = stock_pypy.command(*flags, PYTHONPATH=str(PACKAGES),
+                             VMPROF_TRACEMALLOC="25,1")
+    assert names(run.out) == {("FileIO", OPENS), ("socket.socket", CONNECTS),
+                              ("unclosed shop", CLASS)}, run.out
+    cpython = subprocess.run([sys.executable, "-X", "tracemalloc=1", *flags],
+                             cwd=path.parent, text=True, capture_output=True)
+    assert names(cpython.stdout) == names(run.out), cpython.stdout

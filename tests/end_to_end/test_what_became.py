@@ -1,8 +1,6 @@
 """Types and lifetimes of a real program's objects are those of the program."""
 from __future__ import annotations
 
-import json
-import subprocess
 import textwrap
 
 import pytest
@@ -216,8 +214,10 @@ def test_large_objects(stock_pypy: PyPy) -> None:
         gc.collect()
         gc.collect()
     """, jit="off")
-    # all of them are sampled: the header, the length and the items
-    arrays = found(profile, "byte array (storage)", 400016).samples
+    # all of them are sampled: the header, the length and the items, behind which newer
+    # versions of PyPy have a zero
+    size = 400024 if 400024 in profile.samples.size else 400016
+    arrays = found(profile, "byte array (storage)", size).samples
     assert arrays["alive"] == 50 and arrays["died"] > 0 and arrays["freed"] >= 50
     assert sum(arrays.values()) == 300
     assert found(profile, "object array (storage)", 400016).samples == {
@@ -490,15 +490,15 @@ PyMODINIT_FUNC PyInit_holder(void)
     ("", 5000), ("holder.let_go(); gc.collect(); gc.collect()", 0)])
 def test_objects_that_c_extensions_hold(pypy: PyPy, end: str, alive: int) -> None:
     """rawrefcount'ed: alive as long as C refers to them, and by nothing else."""
-    paths = json.loads(pypy.command("-c", """if 1:
-        import json, sysconfig
-        print(json.dumps([sysconfig.get_paths()["include"],
-                          sysconfig.get_config_var("EXT_SUFFIX")]))
-    """).out)
     (pypy.folder / "holder.c").write_text(HOLDER)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-I", paths[0], "-o",
-                    pypy.folder / ("holder" + paths[1]), pypy.folder / "holder.c"],
-                   check=True)
+    # from there, as its headers may be those of another release
+    run = pypy.command("-c", """if 1:
+        import subprocess, sysconfig
+        subprocess.check_call([
+            "gcc", "-shared", "-fPIC", "-I", sysconfig.get_paths()["include"], "-o",
+            "holder" + sysconfig.get_config_var("EXT_SUFFIX"), "holder.c"])
+    """)
+    assert (run.code, run.err) == (0, "")
     nodes = found(sampled(pypy, """
         import gc, holder
         class Node(object): pass

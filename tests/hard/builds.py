@@ -22,6 +22,9 @@ PACKAGES = ("pypy3", "pypy3-venv", "pypy3-dev", "pypy3-lib-testsuite", "gcc",
 #: the certificates of this machine
 TRUSTED = Path("/etc/ssl/certs/ca-certificates.crt")
 
+#: behind an interpreter
+PIP = ("-m", "pip", "install", "-q", "--disable-pip-version-check")
+
 #: Runs a program in another release: what it sees below the project's folder
 #: and that for temporary files is the same, its devices and processes are this
 #: machine's.  The mounts are its own, and end with it.
@@ -96,25 +99,45 @@ def prepare(suite: str | None) -> Build:
                   folder / "root" if suite else None)
     if suite:
         unpack(build, suite)
-    if not build.pypy.exists():
-        must(build.inside("pypy3", "-m", "venv", folder / "venv"),
-             "the environment")
-    pip = ("-m", "pip", "install", "-q", "--disable-pip-version-check")
-    must(build.command(*pip, ROOT / "converter", ROOT / "vmprof-integration"),
-         "installing vmprof-allocation")
+    install(build)
     for name, (requirement, _) in PYPI.items():
         fetch(build, name, requirement)
         # without what is not there, the others can still run
         if name != "greenlet":      # PyPy's own
-            do(build.command(*pip, requirement), "installing %s" % name)
+            do(build.command(*PIP, requirement), "installing %s" % name)
     return build
+
+
+def install(build: Build) -> None:
+    """What the source has now."""
+    if not build.pypy.exists():
+        must(build.inside("pypy3", "-m", "venv", build.folder / "venv"),
+             "the environment")
+    # from a copy, which has nothing that an earlier build has left
+    with tempfile.TemporaryDirectory() as copy:
+        for name in "converter", "vmprof-integration":
+            shutil.copytree(ROOT / name, Path(copy) / name,
+                            ignore=shutil.ignore_patterns("build", "*.egg-info"))
+        must(build.command(*PIP, Path(copy) / "converter",
+                           Path(copy) / "vmprof-integration"),
+             "installing vmprof-allocation")
+
+
+def install_for_tests(build: Build) -> None:
+    """What those of `make test` need in it."""
+    install(build)
+    must(build.command(*PIP, "-r", ROOT / "tests" / "requirements-pypy.txt"),
+         "installing what tests need")
+
+
+def is_unpacked(build: Build) -> bool:
+    return (build.folder / "unpacked").exists()
 
 
 def unpack(build: Build, suite: str) -> None:
     """Debian, at least what PyPy needs."""
     assert build.root is not None
-    done = build.folder / "unpacked"
-    if done.exists():
+    if is_unpacked(build):
         return
     if os.getuid() != 0:
         sys.exit("another release needs root, for debootstrap and chroot: run "
@@ -140,7 +163,7 @@ def unpack(build: Build, suite: str) -> None:
         trusted.parent.mkdir(parents=True, exist_ok=True)
         trusted.unlink(missing_ok=True)
         shutil.copyfile(TRUSTED, trusted)
-    done.touch()
+    (build.folder / "unpacked").touch()
 
 
 def fetch(build: Build, name: str, requirement: str) -> None:

@@ -324,3 +324,25 @@ def test_a_name_of_any_characters_stays_in_its_line(tmp_path: Path) -> None:
     # what looks alike is one row
     assert len(rows(found)) == 5
     assert all(len(row) < 330 for row in rows(found))
+
+
+# ________________________________________
+# what it took
+
+
+def test_what_it_took_to_know(path: Path, tmp_path: Path) -> None:
+    assert not [line for line in lines(path) if line.startswith("bookkeeping")]
+    assert as_json(path)["bookkeeping"] is None
+    profile = tmp_path / "app.vmprof"
+    for name, pid in (profile.name, 1), ("app.2.vmprof", 2):
+        heap = Heap(bookkeeping=381_000, run="abc", pid=pid, clock=1000)
+        heap.allocate("main", ("a", 5000, math.inf))
+        (tmp_path / name).write_bytes(packed(heap.data()))
+    # of several processes, all together
+    both = as_json(profile)
+    assert both["bookkeeping"] == 762_000
+    assert [process["bookkeeping"] for process in both["processes"]] == [381_000] * 2
+    (tmp_path / "app.2.vmprof").unlink()
+    assert ("bookkeeping: to know what became of the objects took at most 372 KiB of "
+            "the process's memory") in lines(profile)
+    assert as_json(profile)["bookkeeping"] == 381_000

@@ -143,8 +143,10 @@ def test_names_of_pythons_own_types(stock_pypy: PyPy) -> None:
 ])
 def test_name_of_what_python_does_not_show(
         stock_pypy: PyPy, of_gc: str, kind: int, name: str) -> None:
+    # to newer versions, one pointer to an object is like the other
+    spellings = of_gc, of_gc.replace("GcStruct object {", "GCREF (gcopaque)")
     found = {(kind, name) for kind, name, full in by_row(stock_pypy).values()
-             if full.startswith(of_gc)}
+             if full.startswith(spellings)}
     assert (kind, name) in found
     # there are dicts of the interpreter's own that are laid out alike
     assert len(found) == 1 or "odictentry" in of_gc

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from vmprof_convert import lifetimes, remarks
-from vmprof_convert.estimator import Estimate
+from vmprof_convert.estimator import Estimate, Mean
 from vmprof_convert.focus import Focus
 from vmprof_convert.model import Profile
 from vmprof_convert.selection import Selection
@@ -29,6 +29,10 @@ _STATES = {"died_young": lifetimes.DIED_YOUNG,
            "not_told_apart": lifetimes.NOT_TOLD}
 
 
+#: of these it is known how many major collections they survived
+_OLD = {"freed_later": lifetimes.FREED_LATER, "alive": lifetimes.STILL_ALIVE}
+
+
 def write(content: _Json, out: TextIO) -> None:
     json.dump(content, out, indent=1)
     out.write("\n")
@@ -37,7 +41,7 @@ def write(content: _Json, out: TextIO) -> None:
 def of_rows(view: View) -> _Json:
     """The rows of the table, view.limit at most."""
     rows = view.summary.rows
-    figures = _Figures(view.profile)
+    figures = _Figures(view)
     return {**_head(view),
             "rows_left_out": _left_out(rows, view.limit),
             "rows": [figures.row(row) for row in rows[:view.limit]]}
@@ -45,7 +49,7 @@ def of_rows(view: View) -> _Json:
 
 def of_focus(view: View, focus: Focus) -> _Json:
     """One function, with who calls it and what it calls."""
-    figures = _Figures(view.profile)
+    figures = _Figures(view)
 
     def parts(rows: list[Row]) -> list[_Json]:
         return [{**_subject(row.subject), "total": figures.of(row.total)}
@@ -61,7 +65,7 @@ def of_focus(view: View, focus: Focus) -> _Json:
 def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> _Json:
     """The branches as a list, each behind the one that it is on: a tree of objects
     may be too deep for who reads it."""
-    figures = _Figures(view.profile)
+    figures = _Figures(view)
     return {**_head(view), "branches_left_out": left_out,
             "branches": [{
                 "depth": branch.depth,
@@ -92,7 +96,7 @@ def _left_out(rows: list[Row], limit: int | None) -> int:
 def _head(view: View) -> _Json:
     profile, summary, choice = view.profile, view.summary, view.choice
     last = profile.moments[-1] if profile.moments else None
-    figures = _Figures(profile)
+    figures = _Figures(view)
     return {
         "schema": SCHEMA,
         "seconds": profile.end / 1e9,
@@ -109,11 +113,13 @@ def _head(view: View) -> _Json:
                               if c.is_major],
         "has_types": profile.has_types,
         "has_lifetimes": profile.has_lifetimes,
+        "bookkeeping": remarks.bookkeeping_of(profile),
         "processes": [{
             "pid": process.profile.pid or None,
             "parent": process.profile.parent or None,
             "source": process.source, "command": process.profile.command,
             "begin": process.begin / 1e9, "seconds": process.profile.end / 1e9,
+            "bookkeeping": remarks.bookkeeping_of(process.profile),
             "allocated_counted_by_gc": _counted(process.profile),
             "sum": figures.of(of_process)}
             for process, of_process in zip(profile.processes, view.of_processes)],
@@ -160,10 +166,11 @@ def _subject(subject: Subject) -> _Json:
 
 
 class _Figures:
-    def __init__(self, profile: Profile) -> None:
-        self._has_lifetimes = profile.has_lifetimes
+    def __init__(self, view: View) -> None:
+        self._has_lifetimes = view.profile.has_lifetimes
+        self._survived = view.choice.survived
         # of fixed gaps nobody knows
-        self._has_bounds = profile.gaps != "fixed"
+        self._has_bounds = view.profile.gaps != "fixed"
 
     def row(self, row: Row) -> _Json:
         return {**_subject(row.subject), "self": self.of(row.own),
@@ -174,12 +181,17 @@ class _Figures:
         states: dict[str, str | None] = {"allocated": None}
         if self._has_lifetimes:
             states.update(_STATES)
-        return {key: {"samples": figures.sum(state).samples,
-                      "bytes": self._estimate(figures.bytes(state)),
-                      "objects": self._estimate(figures.objects(state))}
-                for key, state in states.items()}
+        result: _Json = {
+            key: {"samples": figures.sum(state).samples,
+                  "bytes": self._estimate(figures.bytes(state)),
+                  "objects": self._estimate(figures.objects(state))}
+            for key, state in states.items()}
+        for key, state in _OLD.items() if self._survived else ():
+            mean = figures.survived(state)
+            result[key]["survived"] = None if mean is None else self._estimate(mean)
+        return result
 
-    def _estimate(self, estimate: Estimate) -> _Json:
+    def _estimate(self, estimate: Estimate | Mean) -> _Json:
         return {"value": estimate.value,
                 "low": estimate.low if self._has_bounds else None,
                 "high": estimate.high if self._has_bounds else None}

@@ -3,22 +3,31 @@
  *   begin SEED FIXED FOLLOW
  *   piece KEY AT INTERVAL OBJECTS...   a sample of a piece of the nursery; each
  *                     object is SIZE and what becomes of it: d dies, p is
- *                     promoted, n is pinned, t is a text that dies; x is no object at all, and - is
- *                     what was never written
+ *                     promoted, n is pinned, t is a text that dies, T one that is
+ *                     promoted; x is no object at all, and - is what was never
+ *                     written.  Behind it may stand :TYPE
  *   large KEY SIZE FATE CARDS          a young object outside of the nursery,
  *                     d or p, behind so many bytes of card marks
  *   old KEY SIZE      one that is old from birth
+ *   sampling INTERVAL SEED FIXED FOLLOW    begin, with a sampler
+ *   rate INTERVAL     of this sampler
+ *   allocate KEY OBJECTS...            a piece, which is a sample if the sampler
+ *                     says so
+ *   allocate-large KEY SIZE TYPE FATE CARDS    allocate-old KEY SIZE TYPE
  *   state N           the GC's state
  *   unmark KEY WHICH  a major collection will not find this promoted object
+ *   drop KEY PART     the program does without this object of a piece
+ *   mark              a major collection marks what is old and not dropped
  *   sweep             and frees those that were not found
  *   unseen            a minor collection that goes around the hook
  *   forget            there is no profile any more
  *   minor             a minor collection
  *   end
  *
- * Printed, in the order in which they are told: "young KEY OUTCOME TYPE SIZE",
- * "freed KEY WHICH", "lost KEY WHICH", and for each minor collection "minor".
- * An object's type is its size.
+ * Printed, in the order in which they are told: "sample KEY SIZE INTERVAL", "young
+ * KEY OUTCOME TYPE SIZE", "freed KEY WHICH", "lost KEY WHICH", and for each minor
+ * collection "minor", behind what was told of it.  An object's type is its size, if
+ * it has no other.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,6 +37,7 @@
 #include "divert.h"
 #include "objects.h"
 #include "recorder.h"
+#include "sampler.h"
 #include "types.h"
 
 #define CHECK(condition) \
@@ -38,6 +48,7 @@
 #define PINNED      ((uint64_t)1 << 41)
 #define HEADER      0x18u               /* of all objects: a type */
 #define JUNK        0x123456789u
+#define SWEEPING    2                   /* of the GC's states */
 #define TEXT        ((uint64_t)1 << 50) /* in the model: an array of characters */
 #define NURSERY     (1 << 22)
 #define MAX_OBJECTS (1 << 16)
@@ -139,7 +150,7 @@ int64_t types_size(uintptr_t object)
 {
     if ((uint32_t)header(object) != HEADER)
         return 0;
-    return ((const int64_t *)object)[1];
+    return ((const uint32_t *)object)[2];
 }
 
 int types_may_shrink(uintptr_t object)
@@ -149,8 +160,10 @@ int types_may_shrink(uintptr_t object)
 
 int64_t types_number(uintptr_t object)
 {
+    uint32_t type = ((const uint32_t *)object)[3];
+
     CHECK(has_lock);
-    return types_size(object);
+    return type != 0 ? type : types_size(object);
 }
 
 /* ____________________________________________________________ */
@@ -163,21 +176,26 @@ struct object {
     char *memory;               /* of a large one */
     int64_t key;
     int which;                  /* of the promoted ones of this key */
+    int part;                   /* of the objects of this key */
+    int is_dropped;
+    int is_new;                 /* promoted since anything was marked */
 };
 
 static char *arena, *nursery_free;
 static struct object young[MAX_OBJECTS], old[MAX_OBJECTS];
 static int young_count, old_count, state;
+static struct sampler sampler;
+static int has_sampler;
 
 static void new_object(uint64_t *at, int64_t size, char fate, char *memory,
-                       int64_t key)
+                       int64_t key, int part, int type)
 {
-    struct object object = { at, size, fate, memory, key, 0 };
+    struct object object = { at, size, fate, memory, key, 0, part, 0, 0 };
 
     CHECK(young_count < MAX_OBJECTS && size >= 16 && size % 8 == 0);
     at[0] = fate == 'x' ? JUNK : HEADER | (fate == 'n' ? PINNED : 0) |
-                                 (fate == 't' ? TEXT : 0);
-    at[1] = (uint64_t)size;
+                                 (fate == 't' || fate == 'T' ? TEXT : 0);
+    at[1] = (uint64_t)type << 32 | (uint64_t)size;
     young[young_count++] = object;
 }
 
@@ -201,7 +219,10 @@ static void promote(struct object *object)
         object->at[1] = (uint64_t)(uintptr_t)copy;
         object->memory = (char *)copy;
     }
-    copy[0] |= VISITED;
+    /* what becomes old while a major collection sweeps, it does not look at */
+    if (state != SWEEPING)
+        copy[0] |= VISITED;
+    object->is_new = 1;
     object->at = copy;
     object->which = 0;
     for (i = 0; i < old_count; i++)
@@ -222,7 +243,7 @@ static void minor(int seen)
         nursery.surprises++;
     gc_free(unrelated);
     for (i = 0; i < young_count; i++)
-        if (young[i].fate == 'p')
+        if (young[i].fate == 'p' || young[i].fate == 'T')
             promote(&young[i]);
         else if (young[i].memory != NULL)
             gc_free(young[i].memory);
@@ -240,8 +261,31 @@ static void unmark(int64_t key, int which)
     int i;
 
     for (i = 0; i < old_count; i++)
-        if (old[i].key == key && old[i].which == which)
+        if (old[i].key == key && old[i].which == which) {
             old[i].at[0] &= ~VISITED;
+            old[i].is_new = 0;
+        }
+}
+
+static void drop(int64_t key, int part)
+{
+    int i;
+
+    for (i = 0; i < old_count; i++)
+        if (old[i].key == key && old[i].part == part)
+            old[i].is_dropped = 1;
+}
+
+static void mark(void)
+{
+    int i;
+
+    for (i = 0; i < old_count; i++) {
+        old[i].at[0] &= ~VISITED;
+        if (!old[i].is_dropped)
+            old[i].at[0] |= VISITED;
+        old[i].is_new = 0;
+    }
 }
 
 static void sweep(void)
@@ -249,7 +293,7 @@ static void sweep(void)
     int i, kept = 0;
 
     for (i = 0; i < old_count; i++)
-        if (old[i].at[0] & VISITED)
+        if (old[i].is_new || old[i].at[0] & VISITED)
             old[kept++] = old[i];
         else
             free(old[i].memory);
@@ -258,38 +302,95 @@ static void sweep(void)
 
 /* ____________________________________________________________ */
 
+/* One object of a piece: returns how many characters it takes, or 0. */
+static int object_of(const char *text, int64_t *size, char *fate, int *type)
+{
+    int used, more = 0;
+
+    *type = 0;
+    if (sscanf(text, " %" SCNd64 "%c%n", size, fate, &used) != 2)
+        return 0;
+    if (sscanf(text + used, ":%d%n", type, &more) != 1)
+        more = 0;
+    return used + more;
+}
+
+/* Did the sampler say so?  Then at which byte, in 'sample'. */
+static int is_sampled(int64_t key, struct nursery_sample *sample)
+{
+    sample->at = sampler.gap;
+    sample->interval = sampler.interval;
+    if (!has_sampler || !sampler_object(&sampler, sample->size))
+        return 0;
+    printf("sample %" PRId64 " %" PRId64 " %" PRId64 "\n", key, sample->size,
+           sample->interval);
+    return 1;
+}
+
+/* 'interval' 0: the sampler says whether it is a sample */
 static void piece(int64_t key, int64_t at, int64_t interval, const char *rest)
 {
     struct nursery_sample sample = { nursery_free, 0, at, interval,
                                      NURSERY_SMALL };
     int64_t size;
-    int used;
+    int used, type, part = 0;
     char fate;
+    const char *next;
 
-    const char *next = rest;
-
-    for (; sscanf(next, " %" SCNd64 "%c%n", &size, &fate, &used) == 2;
+    for (next = rest; (used = object_of(next, &size, &fate, &type)) > 0;
          next += used)
         sample.size += size;
     CHECK(at < sample.size && nursery_free + sample.size <= arena + NURSERY);
-    objects_sampled(key, &sample);
-    for (next = rest;
-         sscanf(next, " %" SCNd64 "%c%n", &size, &fate, &used) == 2;
+    if (interval != 0 || is_sampled(key, &sample))
+        objects_sampled(key, &sample);
+    for (next = rest; (used = object_of(next, &size, &fate, &type)) > 0;
          next += used, nursery_free += size)
         if (fate != '-')
-            new_object((uint64_t *)nursery_free, size, fate, NULL, key);
+            new_object((uint64_t *)nursery_free, size, fate, NULL, key, part++,
+                       type);
 }
 
-static void large(int64_t key, int64_t size, char fate, int cards, int is_old)
+static void large(int64_t key, int64_t size, int type, char fate, int cards,
+                  int is_old, int is_sample)
 {
     char *memory = calloc(1, (size_t)(cards + size));
     struct nursery_sample sample = { memory + cards, size, 0, 1,
                                      is_old ? NURSERY_OLD : NURSERY_LARGE };
 
-    new_object((uint64_t *)(memory + cards), size, fate, memory, key);
+    new_object((uint64_t *)(memory + cards), size, fate, memory, key, 0, type);
     if (cards > 0)
         *(uint64_t *)(memory + cards) |= CARDS;
-    objects_sampled(key, &sample);
+    if (is_sample || is_sampled(key, &sample))
+        objects_sampled(key, &sample);
+}
+
+/* What the sampler decides; returns whether it is one of these lines. */
+static int sampled_line(const char *text)
+{
+    int64_t n[4];
+    int used, type, cards;
+    char fate;
+
+    if (sscanf(text, "sampling %" SCNd64 " %" SCNu64 " %" SCNd64 " %" SCNd64, n,
+               (uint64_t *)n + 1, n + 2, n + 3) == 4) {
+        CHECK(objects_begin((uint64_t)n[1], (int)n[2], (int)n[3]) == 0);
+        sampler_start(&sampler, n[0], (uint64_t)n[1], (int)n[2]);
+        has_sampler = 1;
+        nursery.surprises = 0;
+    }
+    else if (sscanf(text, "rate %" SCNd64, n) == 1)
+        sampler_set_interval(&sampler, n[0]);
+    else if (sscanf(text, "allocate %" SCNd64 "%n", n, &used) == 1)
+        piece(n[0], 0, 0, text + used);
+    else if (sscanf(text, "allocate-large %" SCNd64 " %" SCNd64 " %d %c %d", n,
+                    n + 1, &type, &fate, &cards) == 5)
+        large(n[0], n[1], type, fate, cards, 0, 0);
+    else if (sscanf(text, "allocate-old %" SCNd64 " %" SCNd64 " %d", n, n + 1,
+                    &type) == 3)
+        large(n[0], n[1], type, 'p', 0, 1, 0);
+    else
+        return 0;
+    return 1;
 }
 
 static void line(const char *text)
@@ -297,6 +398,9 @@ static void line(const char *text)
     int64_t n[3];
     int used, cards;
     char fate;
+
+    if (sampled_line(text))
+        return;
 
     if (sscanf(text, "begin %" SCNd64 " %" SCNd64 " %" SCNd64, n, n + 1,
                n + 2) == 3)
@@ -306,11 +410,15 @@ static void line(const char *text)
         piece(n[0], n[1], n[2], text + used);
     else if (sscanf(text, "large %" SCNd64 " %" SCNd64 " %c %d", n, n + 1,
                     &fate, &cards) == 4)
-        large(n[0], n[1], fate, cards, 0);
+        large(n[0], n[1], 0, fate, cards, 0, 1);
     else if (sscanf(text, "old %" SCNd64 " %" SCNd64, n, n + 1) == 2)
-        large(n[0], n[1], 'p', 0, 1);
+        large(n[0], n[1], 0, 'p', 0, 1, 1);
     else if (sscanf(text, "unmark %" SCNd64 " %" SCNd64, n, n + 1) == 2)
         unmark(n[0], (int)n[1]);
+    else if (sscanf(text, "drop %" SCNd64 " %d", n, &cards) == 2)
+        drop(n[0], cards);
+    else if (strcmp(text, "mark\n") == 0)
+        mark();
     else if (sscanf(text, "state %d", &cards) == 1)
         state = cards;
     else if (strcmp(text, "sweep\n") == 0)
@@ -324,6 +432,7 @@ static void line(const char *text)
     else if (strcmp(text, "end\n") == 0) {
         objects_tell_waiting();
         objects_end();
+        has_sampler = 0;
     }
     else {
         fprintf(stderr, "not understood: %s", text);

@@ -16,7 +16,8 @@ _SETTINGS = {"interval": "Mean bytes between two samples, at the beginning",
              "gaps": "Gaps between samples", "seed": "Seed of the gaps",
              "engine": "Engine"}
 #: those that don't, or stand elsewhere
-_UNSAID = ("pid", "period", "facts", "capabilities", "children", "ended")
+_UNSAID = ("pid", "period", "facts", "capabilities", "children", "ended",
+           "bookkeeping")
 
 
 def describe(profile: Profile, builder: ProfileBuilder, not_embedded: int,

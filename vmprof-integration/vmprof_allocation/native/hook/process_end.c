@@ -15,6 +15,7 @@
 #include "recorder.h"
 #include "run.h"
 #include "signals.h"
+#include "statistics.h"
 
 #define MOST_VARIABLES  4000    /* with more, a program is not followed */
 
@@ -23,6 +24,7 @@ void process_end_note(const char *why)
     char note[128] = "ended=";
 
     programs_note();
+    statistics_note();
     strncat(note, why, sizeof note - sizeof "ended=");
     recorder_note(note);
 }

@@ -76,6 +76,7 @@ void run_end(void)
         return;
     signals_end_time_samples();
     programs_note();
+    statistics_note();
     recorder_lock();
     /* vmprof.disable() would have written them */
     vmprof_output_take_names();
@@ -191,6 +192,7 @@ int hook_disabling(void)
     int is_enabled;
 
     programs_note();
+    statistics_note();
     pthread_mutex_lock(&ending);
     running = 0;                /* the calling thread ends it */
     signals_end_time_samples();
@@ -299,6 +301,7 @@ int run_rotate(int fd, const char *settings, int *error_before)
     if (running != getpid() || pthread_mutex_trylock(&ending) != 0)
         return EBUSY;
     programs_note();
+    statistics_note();
     memset(&next, 0, sizeof next);
     next.sink = &other->sink;
     next.settings = settings;

@@ -1,5 +1,8 @@
 #include "statistics.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "hook.h"
 #include "nursery.h"
 #include "objects.h"
@@ -25,4 +28,14 @@ void hook_get_statistics(struct hook_statistics *statistics)
     statistics->surprises = nursery.surprises;
     statistics->memory = objects_memory();
     statistics->not_followed = objects_lost();
+}
+
+void statistics_note(void)
+{
+    char text[40];
+
+    if (objects_memory() == 0)
+        return;
+    (void)snprintf(text, sizeof text, "bookkeeping=%" PRId64, objects_memory());
+    recorder_note(text);
 }

@@ -5,6 +5,7 @@ from rpython.memory.gc.sampled_objects import MAX_FOLLOWED
 from rpython.memory.gc.test.sampling_support import (SMALL, CHARS, DESTROYED,
     FINALIZED, DIED, PROMOTED, PINNED, BaseSamplingTest, adr)
 from rpython.memory.gc.test.test_direct import S, VAR, WORD
+from rpython.rlib import rgc
 from rpython.rlib.rawrefcount import REFCNT_FROM_PYPY
 from rpython.rtyper.annlowlevel import llhelper
 from rpython.rtyper.lltypesystem import lltype, llmemory
@@ -336,6 +337,50 @@ class TestLifetimes(BaseSamplingTest):
         assert self.freed == [(1, 0)]
         self.gc.rawrefcount_next_dead()
         lltype.free(pyobject, flavor='raw')
+
+    def test_without_major_collections(self):
+        # as a program lives that has disabled the GC: minor ones go on, and
+        # nothing is judged before there is a major one
+        self.gc.next_major_collection_threshold = 1e9
+        self.start(1)
+        for i in range(100):
+            self.keep(self.alloc())
+            self.alloc()
+            self.gc.collect(0)
+            if i % 2:
+                self.stackroots.pop()
+        assert self.outcomes() == [PROMOTED, DIED] * 100
+        assert self.freed == [] and self.followed() == 100
+        self.gc.collect(2)
+        assert self.freed == [(key, 0) for key in range(3, 201, 4)]
+        assert self.followed() == 50
+
+    def test_a_class_that_is_deleted(self):
+        # with its last instance, in any phase of a major collection: it is asked
+        # for while it is there (in the simulated memory nobody can read what isn't)
+        def class_of(address):
+            class_ = llmemory.cast_adr_to_ptr(address, lltype.Ptr(S)).prev
+            return class_.x if class_ else 0
+        self.class_of = llhelper(rgc.ALLOCATION_CLASS, class_of)
+        self.gc.TEST_VISIT_SINGLE_STEP = True
+        self.start(1)
+        for i in range(150):
+            self.keep(self.alloc()).x = i + 1
+            if i % 3:
+                self.gc.debug_gc_step(i % 3)        # the class is old
+            p = self.alloc()
+            self.write(p, 'prev', self.stackroots.pop())
+            if i % 2:
+                self.keep(p)
+                self.gc.debug_gc_step()             # and so is its instance
+                self.stackroots.pop()
+            self.gc.debug_gc_step()
+        self.gc.TEST_VISIT_SINGLE_STEP = False
+        self.gc.collect(2)
+        self.gc.collect(2)
+        assert [class_ for class_ in self.classes if class_] == range(1, 151)
+        assert self.followed() == 0
+        assert len(self.freed) == self.outcomes().count(PROMOTED) > 150
 
     # ---------- memory
 

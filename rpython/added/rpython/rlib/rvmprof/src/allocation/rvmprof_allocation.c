@@ -1,6 +1,7 @@
 #include "rvmprof_allocation.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -365,6 +366,22 @@ static void begin_part(void)
     }
 }
 
+static int64_t bookkeeping(void)
+{
+    return followed_memory() + (gc_totals != NULL ? gc_totals->memory : 0);
+}
+
+/* The profile is about to end. */
+static void note_bookkeeping(void)
+{
+    char text[40];
+
+    if (bookkeeping() == 0)
+        return;
+    (void)snprintf(text, sizeof text, "bookkeeping=%" PRId64, bookkeeping());
+    recorder_note(text);
+}
+
 int vmprof_allocation_rotate(int fd, char *own)
 {
     struct file_sink *other = file == files ? files + 1 : files;
@@ -381,6 +398,7 @@ int vmprof_allocation_rotate(int fd, char *own)
     memset(&next, 0, sizeof next);
     next.sink = &other->sink;
     next.settings = text;
+    note_bookkeeping();
     recorder_lock();
     flush_codes();
     next.head = code_names_head(&next.head_size);
@@ -454,14 +472,16 @@ void vmprof_allocation_statistics(intptr_t counts[8])
     counts[3] = recorder_counts.lost;
     counts[4] = recorder_counts.time_samples;
     counts[5] = recorder_counts.dropped;
-    counts[6] = followed_memory() + (gc_totals != NULL ? gc_totals->memory : 0);
+    counts[6] = bookkeeping();
     counts[7] = followed_missing();
 }
 
 void vmprof_allocation_stop(void)
 {
-    if (is_open)
-        recorder_stop();
+    if (!is_open)
+        return;
+    note_bookkeeping();
+    recorder_stop();
 }
 
 int vmprof_allocation_close(void)

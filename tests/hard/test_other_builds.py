@@ -1,0 +1,60 @@
+"""Types and lifetimes with the PyPy of other releases of Debian: the same tests as with
+this machine's, for each build that `make hard BUILD=...` has made.
+
+A build runs in its own release, by a script that looks to the tests as its
+interpreter does.
+"""
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builds import FOLDER, ROOT, Build, install_for_tests, is_unpacked
+
+#: whose PyPys are known to work: README.rst.  `make test` tries this machine's
+RELEASES = ("bookworm", "trixie", "sid")
+
+#: what is promised of types and lifetimes, without what a debugger or a second
+#: interpreter is needed for
+TESTS = ("tests/end_to_end/test_what_became.py", "tests/sampler/test_probe.py",
+         "tests/end_to_end/test_bookkeeping.py", "tests/end_to_end/test_marks.py")
+
+pytestmark = [pytest.mark.hard, pytest.mark.xdist_group("builds")]
+
+
+@pytest.fixture(params=RELEASES)
+def build(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """What runs its PyPy, with our packages."""
+    release = request.param
+    folder = FOLDER / release
+    found = Build(folder, folder / "venv" / "bin" / "pypy3", folder / "root")
+    if not is_unpacked(found):
+        pytest.skip("there is no PyPy of %s: `make hard BUILD=%s`, as root, makes one"
+                    % (release, release))
+    install_for_tests(found)
+    script = folder / "pypy3"
+    script.write_text('#!/bin/sh\nexec %s "$@"\n' % shlex.join(found.command()),
+                      encoding="utf-8")
+    script.chmod(0o755)
+    yield script
+
+
+@pytest.mark.parametrize("tests", TESTS)
+def test_types_and_lifetimes(build: Path, tests: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests],
+        cwd=ROOT, text=True, capture_output=True,
+        env={**os.environ, "PYPY": str(build)})
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None and int(passed[1]) > 5
+    # what can't be run says why, and is not much
+    skipped = re.search(r"(\d+) skipped", done.stdout)
+    assert skipped is None or int(skipped[1]) < int(passed[1]) / 4, done.stdout

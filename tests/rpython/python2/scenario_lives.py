@@ -1,0 +1,91 @@
+"""Scenarios of targetscenarios.py: what threads leave behind, and what profiles do."""
+import os
+
+from rpython.rlib import rgc, rgil, rthread, rvmprof
+
+from scenario_nodes import enable, keep, new_code, open_profile, state
+
+#: nodes that each thread makes
+COUNT = 30000
+
+
+def chain(code, count):
+    # nothing in here lets other threads in
+    state.node = None
+    keep(code, count)
+    node = state.node
+    state.node = None
+    return node
+
+
+class Threads(object):
+    chains = [None] * 3
+    started = 0
+    running = 0
+
+
+threads = Threads()
+
+
+def thread_that_keeps():
+    rthread.gc_thread_start()
+    number = threads.started
+    threads.started += 1
+    code = new_code("thread%d" % number)
+    rgil.yield_thread()
+    threads.chains[number] = chain(code, COUNT)
+    rgil.yield_thread()
+    threads.running -= 1
+    rthread.gc_thread_die()
+
+
+def collect():
+    # what a first one has begun, it does not finish
+    rgc.collect()
+    rgc.collect()
+
+
+def threads_end(files):
+    """They leave what they made; what one of them made is dropped later."""
+    rgil.allocate()
+    fd = open_profile(files[0])
+    enable(fd)
+    threads.running = len(threads.chains)
+    for i in range(len(threads.chains)):
+        rthread.start_new_thread(thread_that_keeps, ())
+    while threads.running > 0:
+        rgil.yield_thread()
+    collect()
+    rvmprof.mark("all are there")
+    threads.chains[1] = None
+    collect()
+    rvmprof.disable()
+    os.close(fd)
+
+
+def print_size(what):
+    """Open files, threads, and pages of data of this process"""
+    fd = os.open("/proc/self/statm", os.O_RDONLY, 0)
+    words = os.read(fd, 1000).split(" ")
+    os.close(fd)
+    print "%s: %d files, %d threads, %s pages" % (
+        what, len(os.listdir("/proc/self/fd")),
+        len(os.listdir("/proc/self/task")), words[5])
+
+
+def starts_and_stops(files):
+    """10,000 profiles, each with objects that are followed and judged."""
+    code = new_code("work")
+    for i in range(10000):
+        fd = open_profile(files[0])
+        enable(fd, 100)
+        threads.chains[0] = chain(code, 100)
+        if i % 10 == 0:
+            collect()
+        rvmprof.disable()
+        os.close(fd)
+        if i == 999:
+            collect()
+            print_size("first")
+    collect()
+    print_size("last")
