@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from vmprof_allocation import parsing
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.parsing import (
     check_interval,
@@ -126,3 +127,15 @@ def test_share_of_the_time_can_not_be_kept_with_native_frames() -> None:
     assert make_settings("auto:1000/s", native=True).native
     assert make_settings("128k", native=True).native
     assert not make_settings("auto").native
+
+
+@pytest.mark.parametrize("text, seconds", [
+    ("90", 90), ("90s", 90), ("1.5m", 90), ("1h", 3600), ("7d", 7 * 86400), (0.5, 0.5)])
+def test_seconds_with_units(text: object, seconds: float) -> None:
+    assert parsing.seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "1w", "1 h 5 m", "1hh", "--", None])
+def test_what_is_no_number_of_seconds(text: object) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        parsing.seconds(text)

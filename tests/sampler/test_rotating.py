@@ -225,7 +225,8 @@ def test_those_of_an_earlier_run_are_replaced(stock_pypy: PyPy) -> None:
 @pytest.mark.parametrize("flags, said", [
     (["--rotate", "0", "-o", "app.vmprof"], "'0', is not 0.1 to 10000000 seconds"),
     (["--rotate", "nan", "-o", "app.vmprof"], "'nan', is not"),
-    (["--rotate", "1h", "-o", "app.vmprof"], "'1h', is not"),
+    (["--rotate", "1w", "-o", "app.vmprof"], "'1w', is not"),
+    (["--rotate", "1000d", "-o", "app.vmprof"], "'1000d', is not"),
     (["--rotate", "-5", "-o", "app.vmprof"], "'-5', is not"),
     (["--rotate", "60"], "name the first one with -o"),
     (["--rotate", "60", "-o", "pipe"], "can't begin a second profile in the pipe"),

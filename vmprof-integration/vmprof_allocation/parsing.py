@@ -25,6 +25,8 @@ MAX_PER_SECOND = 10**6
 MAX_SEED = 2**64 - 1
 #: seconds between two profiles
 MIN_ROTATE, MAX_ROTATE = 0.1, 10**7
+#: by unit
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 #: what a limit looks like
 LIMIT_FORMS = ("write auto, or for example auto:1000/s (samples a second) or "
@@ -181,17 +183,25 @@ def parse_rotate(text: str) -> float:
                          "write for example --rotate 3600")
 
 
+def seconds(value: object) -> float:
+    """Of a number, or of text such as 90, 90s, 15m, 1h or 1d.  Raises ValueError,
+    TypeError."""
+    if isinstance(value, str) and value[-1:] in SECONDS:
+        return float(value[:-1]) * SECONDS[value[-1]]
+    return float(value)     # type: ignore[arg-type]
+
+
 def parse_seconds(value: object, what: str, least: float, most: float,
                   advice: str) -> float:
     """Raises AllocationSamplingError, which says `what` it is, and the `advice`."""
     try:
-        seconds = float(value)  # type: ignore[arg-type]
+        found = seconds(value)
     except (TypeError, ValueError):
-        seconds = -1.0
-    if not least <= seconds <= most:
+        found = -1.0
+    if not least <= found <= most:
         raise WrongValue("%s, %.40r, is not %.9g to %.9g seconds; %s"
                          % (what, value, least, most, advice))
-    return seconds
+    return found
 
 
 def check_output(output: object) -> str:

@@ -31,7 +31,7 @@ from vmprof_allocation.other_process import (
     check_file,
     check_seconds,
 )
-from vmprof_allocation.parsing import check_output, make_settings
+from vmprof_allocation.parsing import check_output, make_settings, seconds
 from vmprof_allocation.settings import Limit, Settings
 
 #: of a thread, before another one is tried
@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         "allocates. Run this with the program's own pypy3. Children are not followed.")
     parser.add_argument("pid", type=int, metavar="PID")
     parser.add_argument(
-        "-d", "--duration", type=float, default=10.0, metavar="SECONDS",
+        "-d", "--duration", type=seconds, default=10.0, metavar="SECONDS",
         help="for so long, or until Ctrl-C (default: 10)")
     add_sampling(parser, default=None)
     parser.add_argument(
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         "-o", "--output", metavar="FILE",
         help="keep the profile; the program writes it, as its own user")
     parser.add_argument(
-        "--timeout", type=float, default=30.0, metavar="SECONDS",
+        "--timeout", type=seconds, default=30.0, metavar="SECONDS",
         help="give up if the sampling has not begun by then (default: 30)")
     parser.add_argument(
         "--despite-seccomp", action="store_true",

@@ -17,14 +17,19 @@ from vmprof_allocation.other_process import (
     check_file,
     check_seconds,
 )
-from vmprof_allocation.parsing import check_output, make_interval, make_settings
+from vmprof_allocation.parsing import (
+    check_output,
+    make_interval,
+    make_settings,
+    seconds,
+)
 from vmprof_allocation.settings import Limit, Settings
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pid", type=int, metavar="PID")
     parser.add_argument(
-        "--timeout", type=float, default=DEFAULT_TIMEOUT, metavar="SECONDS",
+        "--timeout", type=seconds, default=DEFAULT_TIMEOUT, metavar="SECONDS",
         help="give up if it has not answered by then (default: %g)" % DEFAULT_TIMEOUT)
     parser.add_argument(
         "--signal", default="", metavar="NAME",

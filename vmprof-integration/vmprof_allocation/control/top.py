@@ -19,7 +19,7 @@ from vmprof_allocation.control.command import (
 )
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.other_process import Parser, add_sampling
-from vmprof_allocation.parsing import make_settings
+from vmprof_allocation.parsing import make_settings, seconds
 
 _DEFAULT_SECONDS = 2.0
 _MAX_SECONDS = 3600
@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
                     "--help says how a program is prepared.)")
     add_target(parser)
     parser.add_argument(
-        "-d", "--delay", type=float, default=_DEFAULT_SECONDS, metavar="SECONDS",
+        "-d", "--delay", type=seconds, default=_DEFAULT_SECONDS, metavar="SECONDS",
         help="between two pictures (default: %g)" % _DEFAULT_SECONDS)
     parser.add_argument("--pictures", type=int, default=0, metavar="NUMBER",
                         help="end after so many (default: at Ctrl-C)")
