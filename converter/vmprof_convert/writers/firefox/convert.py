@@ -397,11 +397,11 @@ class _Conversion:
 def _pick(column: Sequence[_T], rows: Sequence[int]) -> Sequence[_T]:
     if isinstance(rows, range) and len(rows) == len(column):
         return column
-    picked = list(map(column.__getitem__, rows))
+    picked = map(column.__getitem__, rows)
     if isinstance(column, array.array):
-        # which takes a fifth
+        # a list takes five times as much
         return cast("Sequence[_T]", array.array(column.typecode, cast("Any", picked)))
-    return picked
+    return list(picked)
 
 
 def _ascending(times: Sequence[float]) -> Sequence[int]:

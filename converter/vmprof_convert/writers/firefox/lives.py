@@ -70,10 +70,10 @@ def find_ends(samples: Samples, axis: Axis, weights: Sequence[int]) -> Ends:
     if any(map(operator.gt, compress(axis.samples, goes), ends)):
         # in a damaged profile
         ends = list(map(max, compress(axis.samples, goes), ends))
-    rows = list(compress(range(len(goes)), goes))
-    order = sorted(range(len(rows)), key=ends.__getitem__)
-    return Ends(array.array("i", list(map(rows.__getitem__, order))),
-                array.array("d", list(map(ends.__getitem__, order))))
+    rows = array.array("i", compress(range(len(goes)), goes))
+    order = array.array("i", sorted(range(len(rows)), key=ends.__getitem__))
+    return Ends(array.array("i", map(rows.__getitem__, order)),
+                array.array("d", map(ends.__getitem__, order)))
 
 
 def births_and_deaths(rows: Sequence[int], ends: Ends, samples: Samples,
