@@ -73,15 +73,15 @@ def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
         of_code[stack] = rows.of(stack) if stack >= 0 else rows.lost()
     if progress is not None:
         progress(len(sampled), len(sampled))
-    code = array.array("i", list(map(of_code.__getitem__, samples.stack)))
+    code = array.array("i", map(of_code.__getitem__, samples.stack))
     typed = code
     if profile.has_types:
         # time samples are of nothing
         types = samples.type if all(samples.size) else array.array("q", [
             type_ if size else _NO_TYPE
             for type_, size in zip(samples.type, samples.size)])
-        typed = array.array("i", list(map(_Typed(profile, builder).__getitem__,
-                                          zip(code, types))))
+        typed = array.array("i", map(_Typed(profile, builder).__getitem__,
+                                     zip(code, types)))
     sites = SITES if profile.has_lifetimes else ()
     return Stacks(
         code, typed, {site: label(site, categories.COLLECTOR) for site in sites},
