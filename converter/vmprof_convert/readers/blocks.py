@@ -4,7 +4,7 @@ from __future__ import annotations
 import array
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
 from vmprof_convert.errors import ProfileError
@@ -82,6 +82,7 @@ class Blocks:
     def _begin_numbers(self) -> None:
         #: the collector's number of each stack that was defined
         self.defined = array.array("q", [-1])
+        self._stacks = _Stacks(self.defined, self._numbers)
         #: the nodes of the file's tree: each one's node in the collector's, and
         #: its depth; and the file's frames, (kind, address)
         self._nodes = array.array("q", [0])
@@ -165,9 +166,9 @@ class Blocks:
             self.moments.append(self._moment(*head))
             rows = _Rows(self._begin)
             while payload.is_left:
-                flags, numbers = payload.samples()
-                if numbers:
-                    rows.add(flags, numbers, self.defined)
+                flags, texts = payload.samples()
+                if texts:
+                    rows.add(flags, texts, self._stacks, self._numbers)
                     if len(rows.stacks) >= _TOGETHER:
                         self._hand_on(rows)
                 else:
@@ -180,7 +181,7 @@ class Blocks:
     def _hand_on(self, rows: _Rows) -> None:
         stacks, *columns = rows.take()
         if not self.has_memory:
-            columns[-1] = [0] * len(stacks)
+            columns[-1] = array.array("q", [0]) * len(stacks)
         if self._label or self.facts.label_changes:
             stacks = self._labelled(stacks)
         self._collector.add(stacks, *columns)
@@ -266,6 +267,20 @@ class Blocks:
             raise Damaged("a block of %s that are none" % kind) from None
 
 
+class _Stacks(dict[str, int]):
+    """Stacks, as the collector numbers them, by the first number of a sample, as
+    text."""
+
+    def __init__(self, defined: Sequence[int], numbers: Numbers) -> None:
+        super().__init__()
+        self._defined = defined
+        self._numbers = numbers
+
+    def __missing__(self, text: str) -> int:
+        stack = self[text] = self._defined[self._numbers[text] - 1 >> 3]
+        return stack
+
+
 class _Rows:
     """Samples, as columns, as they are in a block."""
 
@@ -280,48 +295,51 @@ class _Rows:
         self.stacks: list[int] = []
         self._gaps: list[int] = []
         self._sizes: list[int] = []
-        self._threads: list[int] = []
-        self._intervals: list[int] = []
-        self._memories: list[int] = []
+        #: threads, intervals and memories, as far as they differ
+        self._others = [array.array("q") for _ in _NEW]
 
-    def add(self, flags: int, numbers: Sequence[int], defined: Sequence[int]) -> None:
-        """Samples that have these flags: of each, one number after the other."""
+    def add(self, flags: int, texts: Sequence[str], stacks: Mapping[str, int],
+            numbers: Mapping[str, int]) -> None:
+        """Samples that have these flags: of each, one number after the other, as
+        text."""
         width = 3 + bin(flags).count("1")
-        self.stacks += [defined[number - 1 >> 3] for number in numbers[::width]]
-        self._gaps += numbers[1::width]
-        sizes = numbers[2::width]
-        self._sizes += sizes
-        at = 3
-        columns: list[Sequence[int]] = []
-        for which, is_new in enumerate(_NEW):
-            if flags & is_new:
-                values: Sequence[int] = numbers[at::width]
-                self._last[which] = values[-1]
-                at += 1
-            else:
-                values = [self._last[which]] * len(sizes)
-            columns.append(values)
-        threads, intervals, memories = columns
-        self._threads += threads
-        if 0 in intervals and any(
-                size and not interval for size, interval in zip(sizes, intervals)):
-            raise ValueError
-        # a time sample has none
-        self._intervals += intervals if all(sizes) else [
-            size and interval for size, interval in zip(sizes, intervals)]
-        self._memories += memories
+        if flags:
+            self._repeat()
+            rest = 3
+            for which, is_new in enumerate(_NEW):
+                if flags & is_new:
+                    column = self._others[which]
+                    column.extend(map(numbers.__getitem__, texts[rest::width]))
+                    self._last[which] = column[-1]
+                    rest += 1
+        self.stacks += map(stacks.__getitem__, texts[::width])
+        self._gaps += map(numbers.__getitem__, texts[1::width])
+        self._sizes += map(numbers.__getitem__, texts[2::width])
+        if flags:
+            self._repeat()
+
+    def _repeat(self) -> None:
+        """What the samples do not say is as before."""
+        for last, column in zip(self._last, self._others):
+            column.extend(array.array("q", [last]) * (len(self._sizes) - len(column)))
 
     def take(self) -> list[Sequence[int]]:
         """Stacks, times, threads, sizes, intervals and memories, which are no longer
-        here.  Raises ValueError if a number is too large."""
-        _, *times = accumulate(self._gaps, initial=self._time)
-        columns: list[Sequence[int]] = [
-            self.stacks, times, self._threads, self._sizes, self._intervals,
-            self._memories]
-        if times:
-            self._time = times[-1]
-            if max(map(max, columns)) >= 2**63:
+        here.  Raises ValueError or OverflowError if a number can't be."""
+        self._repeat()
+        times = array.array("q", accumulate(self._gaps, initial=self._time))
+        self._time = times[-1]
+        sizes = array.array("q", self._sizes)
+        threads, intervals, memories = self._others
+        if not (all(sizes) and all(intervals)):
+            if any(size and not interval for size, interval in zip(sizes, intervals)):
                 raise ValueError
+            # a time sample has none
+            intervals = array.array("q", map(
+                operator.mul, intervals, map(bool, sizes)))
+        columns: list[Sequence[int]] = [
+            array.array("i", self.stacks), times[1:], threads, sizes, intervals,
+            memories]
         self._begin()
         return columns
 

@@ -12,8 +12,8 @@ _NUMBER_TEXT = "[`-\x7f]*[@-_]"
 _NUMBER = re.compile(_NUMBER_TEXT)
 _LAST_DIGIT = re.compile("[@-_]")
 _NUMBERS = re.compile("([@-\x7f]*[@-_])?")
-#: that are read at once
-_MAX_DIGITS = 2**11
+#: that are read at once; and of `facts`
+_MAX_DIGITS, _MAX_FACTS = 2**11, 2**13
 #: digits of a number; longer ones are none that anybody wrote
 _LONGEST = 2**6
 #: so many digits are remembered, with what they mean
@@ -44,7 +44,10 @@ _RUNS = {chr(start + digit): (_samples((digit - 1) % 8), (digit - 1) % 8)
 _ENTRY_TEXT = "|".join(re.escape(chr(0x40 + count)) + _some(count)
                        for count in range(1, 9))
 _ENTRY = re.compile(_ENTRY_TEXT)
-_ENTRIES = re.compile("(?:%s)+" % _ENTRY_TEXT)
+#: Most entries of `facts` begin with 1, 2 and an outcome below 4, behind which is one
+#: number more, or are two (PROFILE.rst).
+_COMMON = re.compile("(?:DAB[@-C]%s|EAB[@-C]%s)+" % (_some(1), _some(2)))
+_OTHERS = re.compile("(?:(?![DE]AB[@-C])(?:%s))+" % _ENTRY_TEXT)
 
 
 class Numbers(dict[str, int]):
@@ -96,38 +99,50 @@ class Payload:
             yield self._until(last.end() if last else len(self._text))
 
     def _until(self, end: int) -> Iterator[int]:
-        digits = _NUMBER.findall(self._text, self._at, end)
-        self._at = end
-        return map(self._numbers.__getitem__, digits)
+        return map(self._numbers.__getitem__, self._texts(end))
 
-    def samples(self) -> tuple[int, list[int]]:
-        """Flags of the next samples, and their numbers; none: what follows is no
-        sample."""
+    def samples(self) -> tuple[int, list[str]]:
+        """Flags of the next samples, and their numbers, as text; none: what follows
+        is no sample."""
         run, flags = _RUNS.get(self._text[self._at], (None, 0))
         if run is None:
             return 0, []
         match = run.match(self._text, self._at, self._at + _MAX_DIGITS)
         if match is None:
             raise ValueError
-        return flags, list(self._until(match.end()))
+        return flags, self._texts(match.end())
 
-    def entries(self) -> Iterator[list[str]]:
-        """All entries, some at a time, each as text, which parse() reads."""
+    def _texts(self, end: int) -> list[str]:
+        texts = _NUMBER.findall(self._text, self._at, end)
+        self._at = end
+        return texts
+
+    def facts(self) -> Iterator[tuple[bool, list[str]]]:
+        """All entries of `facts`, some at a time, as texts, which parse() reads.  Those
+        that begin with 1, 2 and an outcome, as nearly all do, are apart, and
+        without these two."""
         while self.is_left:
-            match = _ENTRIES.match(self._text, self._at, self._at + _MAX_DIGITS)
+            start, most = self._at, self._at + _MAX_FACTS
+            match = _COMMON.match(self._text, start, most)
             if match is not None:
-                texts = _ENTRY.findall(self._text, self._at, match.end())
                 self._at = match.end()
-                yield texts
+                # In no other place do such entries have these three characters, and
+                # none of their outcomes is written E: it marks the longer ones.
+                yield True, match[0].replace("EAB", "DABE").split("DAB")[1:]
                 continue
-            start = self._at
+            match = _OTHERS.match(self._text, start, most)
+            if match is not None:
+                self._at = match.end()
+                yield False, _ENTRY.findall(self._text, start, match.end())
+                continue
             for _ in range(self.number()):
                 self.number()
-            yield [self._text[start:self._at]]
+            yield False, [self._text[start:self._at]]
 
-    def parse(self, entry: str) -> list[int]:
-        """Without its length; at least one number."""
-        _, *numbers = map(self._numbers.__getitem__, _NUMBER.findall(entry))
-        if not numbers:
+    def parse(self, text: str) -> list[int]:
+        """The numbers of an entry, of which there is at least one behind its
+        length."""
+        numbers = list(map(self._numbers.__getitem__, _NUMBER.findall(text)))
+        if len(numbers) < 2:
             raise ValueError
         return numbers

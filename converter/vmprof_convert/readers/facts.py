@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import islice
 from typing import Any
 
 from vmprof_convert.model import (
@@ -21,7 +21,7 @@ from vmprof_convert.model import (
     Mark,
     Type,
 )
-from vmprof_convert.readers.collector import AS_SAMPLED, MET, Collector
+from vmprof_convert.readers.collector import AS_SAMPLED, Collector
 from vmprof_convert.readers.digits import Payload
 
 _COLLECTION, _YOUNG, _FREED, _LOST = range(4)
@@ -37,8 +37,6 @@ _NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
 _FIGURES = {1: RESIDENT, 4: PROCESSOR, 6: MINOR_FAULTS, 7: MAJOR_FAULTS, 8: PRIVATE}
 #: no number in an entry is larger
 _LIMIT = 2**63
-#: a difference of keys, as it is written: one
-_NEXT = 2
 #: entries of `facts` that are remembered, and how long their texts may be
 _MOST_KNOWN, _SHORT = 2**12, 12
 
@@ -62,13 +60,11 @@ def _text(numbers: Sequence[int]) -> str:
     return data.decode("utf-8", "replace")
 
 
-class _Known(dict[str, "Sequence[int]"]):
-    """What an entry of `facts` says, by its text: a list of its numbers; or a tuple for
-    Collector.met(), if its sample is the one after that of the entry before."""
+class _Entries(dict[str, "Sequence[int]"]):
+    """What an entry of `facts` says, by its text."""
 
-    def __init__(self, type_index: Callable[[int], int]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._type_index = type_index
         #: which knows how to read it
         self.payload: Payload
 
@@ -76,15 +72,27 @@ class _Known(dict[str, "Sequence[int]"]):
         numbers = self.payload.parse(text)
         if max(numbers) >= _LIMIT:
             raise ValueError
-        entry: Sequence[int] = numbers
-        if numbers[:2] == [_YOUNG, _NEXT] and len(numbers) > 3 and (
-                numbers[2] in MET):
-            size = numbers[4] if len(numbers) > 4 else AS_SAMPLED
-            entry = (numbers[2], self._type_index(numbers[3]) if numbers[3] else -1,
-                     size)
+        entry = self.meaning(numbers)
         if len(text) <= _SHORT:
             self[text] = entry
         return entry
+
+    def meaning(self, numbers: list[int]) -> Sequence[int]:
+        # without its length
+        return numbers[1:]
+
+
+class _Common(_Entries):
+    """Of those that Payload.facts() has apart: what Collector.met() gets."""
+
+    def __init__(self, type_index: Callable[[int], int]) -> None:
+        super().__init__()
+        self._type_index = type_index
+
+    def meaning(self, numbers: list[int]) -> Sequence[int]:
+        outcome, type_, size = (*numbers, AS_SAMPLED) if len(numbers) == 2 else (
+            numbers[1:])
+        return outcome, self._type_index(type_) if type_ else -1, size
 
 
 class Facts:
@@ -116,7 +124,8 @@ class Facts:
         #: from which sample on which of them is that of the samples
         self.label_changes: collections.deque[tuple[int, int]] = collections.deque()
         #: of this part
-        self._known = _Known(self.type_index)
+        self._common = _Common(self.type_index)
+        self._others = _Entries()
         #: in the block that is read: the last time, and the last key
         self._place = [0, 0]
         #: of the collection that `facts` spoke of last
@@ -125,7 +134,7 @@ class Facts:
     def begin_part(self, begin: int, allocated: int) -> None:
         """What is read from now on is of another file."""
         self._types = {}
-        self._known.clear()
+        self._common.clear()
         self._label_sets = {}
         self.label_changes.clear()
         self._time = self._number = 0
@@ -148,19 +157,19 @@ class Facts:
         word: an entry of an object of some type that died young, and whose sample is
         behind that of the entry before."""
         self._place = [self.begin, 0]
-        known = self._known
-        known.payload = payload
-        for texts in payload.entries():
-            for kind, entries_ in groupby(map(known.__getitem__, texts), type):
-                if kind is tuple:
-                    self._read_alike(list(entries_))
-                else:
-                    for entry in entries_:
-                        self._read_fact(entry)
+        self._common.payload = self._others.payload = payload
+        for is_common, texts in payload.facts():
+            known = self._common if is_common else self._others
+            entries_ = map(known.__getitem__, texts)
+            if is_common:
+                self._read_common(list(entries_))
+            else:
+                for entry in entries_:
+                    self._read_fact(entry)
             if len(known) > _MOST_KNOWN:
                 known.clear()
 
-    def _read_alike(self, alike: list[Sequence[int]]) -> None:
+    def _read_common(self, alike: list[Sequence[int]]) -> None:
         key = self._place[1] + 1
         if key > self.before and self._collector.met(key - self.before, alike,
                                                      self._time):

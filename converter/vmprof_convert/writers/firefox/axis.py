@@ -79,7 +79,7 @@ def _milliseconds(nanoseconds: int) -> float:
 def _interval(profile: Profile) -> float:
     """Milliseconds between two time samples."""
     sizes = profile.samples.size
-    ticks = len(sizes) - sum(map(bool, sizes))
+    ticks = sizes.count(0)
     if not ticks:
         return 0.0
     if not profile.settings and min(profile.samples.time) < 0 and profile.end_time:

@@ -27,13 +27,14 @@ from vmprof_convert.writers.firefox.stacks import MAJOR, MINOR, OUT_OF_SIGHT
 _SITE_OF = {lifetimes.DIED_YOUNG: MINOR, lifetimes.FREED_LATER: MAJOR}
 #: what is alive, or of what nothing was recorded
 _STAYS = (lifetimes.STILL_ALIVE, lifetimes.NOT_RECORDED)
-#: of each fate, whether it is an end; UNTOLD, which is -1, is the last of them
-_GOES = [lifetimes.state(fate, -1, -1) not in _STAYS
-         for fate in (*range(UNKNOWN + 1), UNTOLD)]
+#: for translate(): of each fate, whether it is an end
+_GOES = bytes(UNTOLD < fate <= UNKNOWN and lifetimes.state(fate, -1, -1) not in _STAYS
+              for fate in range(256))
 _SITES = [_SITE_OF.get(lifetimes.state(fate, -1, -1), OUT_OF_SIGHT)
           for fate in range(UNKNOWN + 1)]
 
 
+_OLD = frozenset({ALIVE, FREED, LOST, PINNED})
 #: in a damaged profile, numbers may be too large for an array
 Column = Union["array.array[Any]", list[Any]]
 
@@ -56,25 +57,22 @@ class Lives(NamedTuple):
     addresses: Column
 
 
-def find_ends(samples: Samples, rows: Sequence[int], axis: Axis,
-              weights: Sequence[int]) -> Ends:
-    """Of `rows`.  What nobody followed ends where it got out of sight: so what
-    does not end is what the table shows as alive."""
-    fates, collected, ended = samples.fate, samples.collected, samples.ended
-    gone: Sequence[int] = array.array("i", compress(rows, map(
-        _GOES.__getitem__, map(fates.__getitem__, rows))))
+def find_ends(samples: Samples, axis: Axis, weights: Sequence[int]) -> Ends:
+    """What nobody followed ends where it got out of sight: so what does not end is
+    what the table shows as alive."""
+    goes = samples.fate.tobytes().translate(_GOES)
     if not all(weights):
         # the front end takes a weight of 0 for a birth
-        gone = list(filter(weights.__getitem__, gone))
+        goes = bytes(map(operator.and_, goes, map(bool, weights)))
     ends = axis.all_at(
         after if after >= 0 else first for first, after in zip(
-            map(collected.__getitem__, gone), map(ended.__getitem__, gone)))
-    births = list(map(axis.samples.__getitem__, gone))
-    if any(map(operator.gt, births, ends)):
+            compress(samples.collected, goes), compress(samples.ended, goes)))
+    if any(map(operator.gt, compress(axis.samples, goes), ends)):
         # in a damaged profile
-        ends = list(map(max, births, ends))
-    order = sorted(range(len(gone)), key=ends.__getitem__)
-    return Ends(array.array("i", map(gone.__getitem__, order)),
+        ends = list(map(max, compress(axis.samples, goes), ends))
+    rows = array.array("i", compress(range(len(goes)), goes))
+    order = array.array("i", sorted(range(len(rows)), key=ends.__getitem__))
+    return Ends(array.array("i", map(rows.__getitem__, order)),
                 array.array("d", map(ends.__getitem__, order)))
 
 
@@ -86,7 +84,8 @@ def births_and_deaths(rows: Sequence[int], ends: Ends, samples: Samples,
     born = (_picked(times, rows, "d"), _picked(stacks, rows, "i"),
             _picked(weights, rows, "q"), array.array("i", rows))
     fates = samples.fate
-    gone = (ends.times, array.array("i", [site_of[fates[row]] for row in ends.rows]),
+    gone = (ends.times, array.array("i", list(map(
+        site_of.__getitem__, map(fates.__getitem__, ends.rows)))),
             _column(map(operator.neg, map(weights.__getitem__, ends.rows)), weights),
             ends.rows)
     result = Lives(*(column[:0] for column in born))
@@ -130,8 +129,7 @@ def find_markers(profile: Profile, begin: int, samples: Samples, rows: Iterable[
     minors = [c for c in collections if not c.is_major]
     majors = [c for c in collections if c.is_major]
     fates, collected, ended = samples.fate, samples.collected, samples.ended
-    old = [row for row in rows
-           if fates[row] in (ALIVE, FREED, LOST, PINNED)] if collections else []
+    old = [row for row in rows if fates[row] in _OLD] if collections else []
     promoted = _by_event([c.time + c.duration for c in minors], (
         (collected[row], weights[row]) for row in old))
     freed = _by_event([c.time for c in majors], (
