@@ -142,6 +142,19 @@ def test_what_no_other_process_has_is_a_track_beside() -> None:
     assert counter["samples"]["count"] == [0, 2**20, 2**20]
 
 
+def test_a_track_of_memory_lasts_as_long_as_the_run() -> None:
+    """What hardly changes is not told again."""
+    log = Log()
+    log.settings()
+    log.figure(1, 0, 2**30)
+    log.figure(1, 10**9, 2**31)
+    log.allocation([log.function("f")], size=16, time=5 * 10**9)
+    counter = converted(log)["counters"][-1]
+    assert counter["display"]["label"] == "Resident memory"
+    assert counter["samples"]["time"] == [0.0, 0.0, 1000.0, 5000.0]
+    assert counter["samples"]["count"] == [0, 2**30, 2**30, 0]
+
+
 def test_without_allocations_there_is_no_table_and_no_track() -> None:
     log = Log()
     f = log.function("f")

@@ -379,10 +379,14 @@ class _Conversion:
 
     def _read(self, process: _Process, kind: str) -> list[tuple[float, int]]:
         """Times and bytes."""
-        if process.profile is None:
+        profile = process.profile
+        if profile is None:
             return []       # what processes share would count for each
-        return [(self._axis.at(figure.time + process.begin), figure.value)
-                for figure in readings(process.profile, kind)]
+        read = [(figure.time, figure.value) for figure in readings(profile, kind)]
+        if read and read[-1][0] < profile.end:
+            # what hardly changes is not told again
+            read.append((profile.end, read[-1][1]))
+        return [(self._axis.at(time + process.begin), value) for time, value in read]
 
     def _resident(self, process: _Process,
                   rows: Sequence[int]) -> list[tuple[float, int]]:
