@@ -2,6 +2,8 @@
 could not begin."""
 from __future__ import annotations
 
+import re
+
 from conftest import PyPy
 from controlled import WAITS, ctl, prepared
 from running import running
@@ -22,6 +24,24 @@ def test_an_idle_program_allocates_nothing(stock_pypy: PyPy) -> None:
     # the interpreter calls code of its own, without a caller
     assert {function.name for function in functions
             if not function.file.startswith("<builtin>/")} <= {START.name, LOST.name}
+
+
+def test_workers_of_a_program_that_only_has_them(stock_pypy: PyPy) -> None:
+    """As gunicorn's master, whose number is easier to be had than theirs."""
+    with running(stock_pypy, """
+        import os, sys
+        child = os.fork()
+        if child == 0:
+            sys.stdin.readline()
+            os._exit(0)
+        print("ready")
+        os.wait()
+        print(child)
+    """) as program:
+        run = program.attach()
+        child, = program.end().split()
+    said, = re.findall(r"its children are not sampled, .*: ([\d, ]+)\n", run.err)
+    assert said == child
 
 
 def test_a_program_that_has_no_descriptors_left(pypy: PyPy) -> None:

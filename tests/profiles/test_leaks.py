@@ -409,6 +409,16 @@ def test_without_a_leak_it_says_so(tmp_path: Path) -> None:
     assert one.startswith("no leak was found") and "adds shows from" in two
 
 
+def test_without_enough_samples_it_says_nothing_of_leaks(tmp_path: Path) -> None:
+    heap = Heap(interval=1000)
+    for _ in range(30):
+        heap.allocate("main work", ("a", 64, 100))
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(packed(heap.data()))
+    one, two, *_ = lines(path, "--leaks")
+    assert one.startswith("whether anything leaks is not known") and "(0 places" in two
+
+
 @pytest.mark.parametrize("options", [
     ("--by", "type"), ("--at", "1"), ("--sort", "alive"), ("--markdown",),
     ("--tree",), ("--hide-internal",)])

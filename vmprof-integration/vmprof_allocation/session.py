@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import os
 import sys
 
@@ -235,14 +234,6 @@ class Session:
         with Section(_lock):
             if self._engine is not None and self.is_on:
                 self._engine.mark(name)
-
-    def collect(self, name: str) -> None:
-        """Free what is garbage, and name this moment: what grows between three of
-        these is a leak.  What has a finalizer is freed by the collection behind the
-        one that found it, and so is what it holds: so there are two."""
-        gc.collect()
-        gc.collect()
-        self.mark(name)
 
     def statistics(self) -> Statistics:
         if self._engine is None:

@@ -6,7 +6,6 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Sequence
 
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.peers import pid_and_user
@@ -16,7 +15,7 @@ HERE, HAS_GIL, ERROR, STARTED, DONE = "h", "g", "e", "s", "d"
 END = ""
 _UNMAP, STOP = b"u", b"s"
 
-_JOB = struct.Struct("=qiiii")
+_JOB = struct.Struct("=qii")
 #: of the job, too: MAX_JOB in native/attach/agent.c
 _MAX_MESSAGE = 65536
 
@@ -80,13 +79,11 @@ class Agent:
             message = END
         return message[:1], message[1:]
 
-    def send_job(self, seconds: float, turns: int, programs: Sequence[str]) -> None:
-        """Three `programs`: to begin with, for each of the `turns`, and for the end.
-        From the beginning to the end are so many seconds, and the turns are evenly
-        spread between.  Raises AllocationSamplingError if they are too long."""
-        texts = [text.encode() + b"\0" for text in programs]
-        job = _JOB.pack(int(seconds * 1000 / (turns + 1)), turns,
-                        *map(len, texts)) + b"".join(texts)
+    def send_job(self, seconds: float, begin: str, end: str) -> None:
+        """Two programs; the second one runs so many seconds behind the first.  Raises
+        AllocationSamplingError if they are too long."""
+        texts = [text.encode() + b"\0" for text in (begin, end)]
+        job = _JOB.pack(int(seconds * 1000), *map(len, texts)) + b"".join(texts)
         if len(job) > _MAX_MESSAGE:
             raise AllocationSamplingError(
                 "what process %d is to run has %d bytes, and at most %d are possible; "

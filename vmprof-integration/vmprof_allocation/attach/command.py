@@ -44,10 +44,8 @@ _HELD_SECONDS = 1.0
 _LOOK_SECONDS = 0.02
 #: before it is said what is waited for
 _PATIENCE = 1.0
-#: what leaks need: a share of the time that a service can do without for a while, and
-#: moments, of which the last one is the end
+#: leaks need more samples: a share that a service can do without for a while
 _FOR_LEAKS = "auto:5%"
-_TURNS = 2
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -62,8 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     add_sampling(parser, default=None)
     parser.add_argument(
         "--leaks", action="store_true",
-        help="report what grows: garbage is collected after a third of the time, after "
-             "two and at the end. Takes up to 5%% of the time, if no interval is given")
+        help="report what grows. If no interval is given, the sampling may take 5%% of "
+             "the time for it")
     parser.add_argument(
         "-o", "--output", metavar="FILE",
         help="keep the profile; the program writes it, as its own user")
@@ -106,17 +104,16 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
     with command_folder.own(target.uid, target.gid) as folder:
         output = (os.path.join(folder, "attached.vmprof") if args.output is None
                   else os.path.abspath(args.output))
-        ended = attach(target, folder, settings, output, args.duration, args.timeout,
-                       args.leaks)
+        ended = attach(target, folder, settings, output, args.duration, args.timeout)
         if ended:
             _say(ended)
         return _report(output, ["--leaks"] * args.leaks + ["--salvage"] * bool(ended))
 
 
 def attach(target: Target, folder: str, settings: Settings, output: str,
-           duration: float, timeout: float, leaks: bool = False) -> str:
+           duration: float, timeout: float) -> str:
     """Sample `target`, from where to where the command line says.  `folder` is one
-    that only it and we may look into.  For `leaks`, it collects its garbage.
+    that only it and we may look into.
 
     Returns why the profile may be shorter than that, if it may.  Raises
     AllocationSamplingError.
@@ -127,10 +124,13 @@ def attach(target: Target, folder: str, settings: Settings, output: str,
         for path in AGENT, folder:
             target.check_sees(path)
         run = _Run(target, agent, tracer, time.monotonic() + timeout)
-        run.enter(duration, settings, output, knowledge, leaks)
+        run.enter(duration, settings, output, knowledge)
         run.wait_for_start()
         _say("sampling process %d for %g second%s; Ctrl-C ends it earlier"
              % (target.pid, duration, "s" * (duration != 1)))
+        if children := target.children():
+            _say("its children are not sampled, which may be the ones that work: %s"
+                 % ", ".join(map(str, children)))
         return run.wait_for_end()
 
 
@@ -149,11 +149,11 @@ class _Run:
         return max(0.0, self._deadline - time.monotonic())
 
     def enter(self, duration: float, settings: Settings, output: str,
-              knowledge: str, leaks: bool = False) -> None:
+              knowledge: str) -> None:
         """Have the thread made, and give it its job."""
         limit = settings.limit or Limit()
         arguments = (output, knowledge, settings.interval, settings.seed,
-                     limit.per_second, limit.share, settings.lifetimes, leaks)
+                     limit.per_second, limit.share, settings.lifetimes)
         self._stop_one()
         try:
             if not self._target.allocate[0]:
@@ -162,9 +162,8 @@ class _Run:
             kind, text = self._receive_here() or (END, "")
             self._check(kind, text)
             fd = int(text)
-            self._agent.send_job(
-                duration, _TURNS if leaks else 0,
-                (programs.begin(fd, *arguments), programs.turn(fd), programs.end(fd)))
+            self._agent.send_job(duration, programs.begin(fd, *arguments),
+                                 programs.end(fd))
             if self._held_until:
                 # it was stopped where it had most likely given the GIL away
                 self._take_gil(self._held())

@@ -12,15 +12,12 @@ from vmprof_allocation.settings import Limit, Settings
 # nothing that is not needed: see engines/base.py
 
 _session: Session | None = None
-#: at each turn and at the end, garbage goes
-_collects = False
 
 
 def begin(fd: int, output: str, knowledge: str, interval: int, seed: int,
-          per_second: int, share: int, lifetimes: bool, collects: bool) -> None:
+          per_second: int, share: int, lifetimes: bool) -> None:
     """Start, and tell the attaching command how that went."""
-    global _session, _collects
-    _collects = collects
+    global _session
     limit = Limit(per_second, share)
     try:
         session = Session(Settings(
@@ -49,16 +46,8 @@ def _let_go() -> None:
     lock.acquire()
 
 
-def turn(_: int) -> None:
-    """A moment that leaks are looked for from, or to."""
-    if _session is not None and _session.is_on:
-        _session.collect("attach")
-
-
 def end(fd: int) -> None:
     global _session
-    if _collects:
-        turn(fd)
     session, _session = _session, None
     if session is None:
         return              # it did not begin

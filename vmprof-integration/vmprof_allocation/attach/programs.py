@@ -36,9 +36,9 @@ else:
 _BUILTINS = "__import__('builtins')"
 #: While this is compiled, sampling is on: it is short.  Without the module, there is
 #: nothing to be ended.
-_CALL = """\
+_END = """\
 getattr(__import__("sys").modules.get(
-    "vmprof_allocation.attach.inside"), %r, int)(%d)
+    "vmprof_allocation.attach.inside"), "end", int)(%d)
 """
 
 
@@ -50,9 +50,5 @@ def begin(fd: int, *arguments: object) -> str:
         _BUILTINS, _BUILTINS, source)
 
 
-def turn(fd: int) -> str:
-    return _CALL % ("turn", fd)
-
-
 def end(fd: int) -> str:
-    return _CALL % ("end", fd)
+    return _END % fd

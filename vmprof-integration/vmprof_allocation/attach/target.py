@@ -122,19 +122,13 @@ class Target:
         others = [m.path for m in self._theirs if "pypy" in m.name]
         if not others:
             raise self._fail(
-                "is not a PyPy, it runs %s" % self._executable(),
+                "is not a PyPy, it runs %s" % _executable(self.pid),
                 "programs of PyPy can be sampled")
         raise self._fail(
             "runs another build of PyPy, %s, and not this command's, %s" % (
                 others[0], ours.path),
             "run this command with the program's own interpreter, with vmprof-"
             "allocation installed for it (PyPy 2.7 can't be attached to)")
-
-    def _executable(self) -> str:
-        try:
-            return os.readlink("/proc/%d/exe" % self.pid)
-        except OSError:
-            return "another program"
 
     def _check_malloc(self) -> None:
         for mapping in self._theirs:
@@ -198,6 +192,17 @@ class Target:
             return [self.pid]
         return sorted(found, key=self._notice)
 
+    def children(self) -> list[int]:
+        """Those that run the same program, as workers do."""
+        try:
+            with open("/proc/%d/task/%d/children" % (self.pid, self.pid),
+                      encoding="ascii") as file:
+                pids = list(map(int, file.read().split()))
+        except OSError:
+            return []       # it is gone, or the kernel doesn't say
+        own = _executable(self.pid)
+        return [pid for pid in pids if _executable(pid) == own]
+
     def _notice(self, tid: int) -> int:
         try:
             with open("/proc/%d/task/%d/syscall" % (self.pid, tid),
@@ -207,6 +212,13 @@ class Target:
             number = "running"
         # who waits has nothing else to do
         return 2 if number in _ENDING else 1 if number == "running" else 0
+
+
+def _executable(pid: int) -> str:
+    try:
+        return os.readlink("/proc/%d/exe" % pid)
+    except OSError:
+        return "another program"
 
 
 def refusal(pid: int, number: int | None) -> str:

@@ -80,9 +80,6 @@ def _parser() -> argparse.ArgumentParser:
         "snapshot", help="the profile ends whole, and goes on in another file")
     snapshot.add_argument(
         "-o", "--output", metavar="FILE", required=True, help="that one")
-    commands.add_parser(
-        "collect", help="garbage goes; between three such moments, report --leaks "
-                        "finds what grows")
     return parser
 
 
@@ -146,10 +143,5 @@ def _snapshot(prepared: Prepared, args: argparse.Namespace) -> None:
     print("%s is whole; process %d goes on in %s" % (path, prepared.pid, output))
 
 
-def _collect(prepared: Prepared, args: argparse.Namespace) -> None:
-    prepared.ask(meeting.COLLECT)
-    print("process %d has collected its garbage" % prepared.pid)
-
-
 _DO = {"status": _status, "start": _start, "stop": _stop, "rate": _rate,
-       "snapshot": _snapshot, "collect": _collect}
+       "snapshot": _snapshot}

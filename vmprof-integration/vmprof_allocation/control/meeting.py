@@ -13,8 +13,7 @@ BETWEEN = "\0"
 #: first of an answer
 DONE, REFUSED = "done", "refused"
 #: what can be asked for
-STATUS, START, STOP, RATE, SNAPSHOT, COLLECT = (
-    "status", "start", "stop", "rate", "snapshot", "collect")
+STATUS, START, STOP, RATE, SNAPSHOT = "status", "start", "stop", "rate", "snapshot"
 #: as START, but it ends with the connection, or if nothing is asked for so many seconds
 HOLD = "hold"
 

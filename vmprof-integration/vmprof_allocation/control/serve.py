@@ -6,7 +6,6 @@ import os
 
 from vmprof_allocation.control.meeting import (
     BETWEEN,
-    COLLECT,
     DONE,
     HOLD,
     MAX_MESSAGE,
@@ -170,11 +169,6 @@ def _snapshot(output: str) -> list[str]:
     return [path]
 
 
-def _collect() -> list[str]:
-    _needed().collect("ctl")
-    return []
-
-
 _DO: dict[str, Callable[..., list[str]]] = {
     STATUS: _status, START: _start, HOLD: _start, STOP: _stop, RATE: _rate,
-    SNAPSHOT: _snapshot, COLLECT: _collect}
+    SNAPSHOT: _snapshot}

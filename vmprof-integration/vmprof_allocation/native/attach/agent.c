@@ -133,13 +133,6 @@ static bool listen_for(int fd, int64_t milliseconds, struct memory *memory)
     }
 }
 
-static void run(const char *program)
-{
-    int state = python.ensure();
-    python.run(program);
-    python.release(state);
-}
-
 static void do_job(int fd, struct memory *memory)
 {
     struct agent_job job;
@@ -151,24 +144,23 @@ static void do_job(int fd, struct memory *memory)
     bool is_whole = size > (ssize_t)sizeof job;
     if (is_whole) {
         memcpy(&job, text, sizeof job);
-        is_whole = job.begin_size > 0 && job.turn_size > 0 && job.end_size > 0
-                   && (size_t)size == sizeof job + job.begin_size + job.turn_size
-                                      + job.end_size;
+        is_whole = job.begin_size > 0 && job.end_size > 0
+                   && (size_t)size == sizeof job + job.begin_size + job.end_size;
     }
     if (is_whole && !find_python())
         say(fd, AGENT_ERROR, "PyPy's functions can't be found in it");
     else if (is_whole) {
-        const char *begin = text + sizeof job, *turn = begin + job.begin_size;
         int state = python.ensure();
         say(fd, AGENT_HAS_GIL, "");
         bool goes_on = listen_for(fd, 0, memory);
         if (goes_on)
-            python.run(begin);
+            python.run(text + sizeof job);
         python.release(state);
         if (goes_on) {
-            while (listen_for(fd, job.milliseconds, memory) && job.turns-- > 0)
-                run(turn);
-            run(turn + job.turn_size);
+            listen_for(fd, job.milliseconds, memory);
+            state = python.ensure();
+            python.run(text + sizeof job + job.begin_size);
+            python.release(state);
         }
     }
     free(text);

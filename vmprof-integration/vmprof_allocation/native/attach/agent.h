@@ -2,13 +2,11 @@
 /* What a process that is attached to runs: a thread that lets Python begin and end. */
 #include <stdint.h>
 
-/* What the attaching process sends first, with three programs in Python behind it, each
-   with its zero: to begin with, for each of the turns, and for the end.  Between two of
-   them so much time passes. */
+/* What the attaching process sends first, with two programs in Python behind it, each
+   with its zero. */
 struct agent_job {
     int64_t milliseconds;
-    int32_t turns;
-    int32_t begin_size, turn_size, end_size;
+    int32_t begin_size, end_size;
 };
 
 /* What it may send then, one byte each: the memory that brought the library here is
