@@ -113,7 +113,7 @@ def library() -> str:
 def layout(library: str) -> str:
     done = asked("settings", library, "16k", "", "exponential", "", "True")
     assert done.returncode == 0, done.stderr
-    return done.stdout.split("\t", 15)[14]
+    return done.stdout.split("\t", 16)[15]
 
 
 class Starter:
@@ -135,7 +135,7 @@ class Starter:
     def told(self, source: str) -> subprocess.CompletedProcess[str]:
         """With self.layout, whatever that is."""
         fields = "\t".join(("%d", "16384", "1", "exponential", "", "0", "1",
-                            "0", "0", "0", "0", "-1", "-1", "-1",
+                            "0", "0", "0", "0", "0", "-1", "-1", "-1",
                             self.layout.replace("%", "%%"), str(self.profile)))
         script = 'value=$(printf %s "$$"); export %s="$value"; exec %s %s' % (
             shlex.quote(fields), VARIABLE, SAMPLED, self.script(source))
