@@ -89,12 +89,10 @@ class _Writer:
 
     def _write_none(self) -> None:
         leaks = self._leaks
-        if leaks.tested:
-            self._say("no leak was found: no place where objects are allocated held "
-                      "more and more of them")
-        else:
-            self._say("whether anything leaks is not known: no place where objects are "
-                      "allocated had enough samples")
+        self._say("no leak was found: %s" % (
+            "no place where objects are allocated held more and more of them"
+            if leaks.tested else
+            "nothing that is kept has enough samples to show one"))
         enough = ("%s had enough samples to tell; what one type at one place adds "
                   "shows from about %s/s on: of less, with a smaller interval or in a "
                   "longer run" % (format_number(leaks.tested, "place"),
