@@ -295,7 +295,7 @@ class HookEngine(Engine):
     def _common(self, settings: Settings, period: float | None,
                 run: str) -> list[tuple[str, object]]:
         """Of these, what all processes of a run have in common."""
-        return [
+        common: list[tuple[str, object]] = [
             ("engine", self.name),
             ("interval", settings.interval),
             ("gaps", settings.gaps),
@@ -304,17 +304,12 @@ class HookEngine(Engine):
             ("capabilities", ",".join(self.capabilities())),
             ("facts", ",".join(self._facts(settings))),
             ("run", run),
-            *self._native(settings),
         ]
-
-    def _native(self, settings: Settings) -> tuple[tuple[str, object], ...]:
-        """Whose functions without names are the interpreter's: PROFILE.rst."""
-        if not settings.native:
-            return ()
-        assert self._place is not None
-        library = os.path.basename(self._place.path)
-        is_plain = library.isascii() and not set(library) & set(":;=,")
-        return ("native", library if is_plain else "1"),
+        if settings.native:
+            from vmprof_allocation.engines.hook import native
+            assert self._place is not None
+            common.append(("native", native.library_of(self._place.path)))
+        return common
 
     def set_interval(self, interval: int) -> None:
         with self._section():

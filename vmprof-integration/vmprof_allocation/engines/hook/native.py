@@ -23,6 +23,12 @@ _PROBLEMS = {
 }
 
 
+def library_of(path: str) -> str:
+    """Whose functions without names are the interpreter's: PROFILE.rst."""
+    library = os.path.basename(path)
+    return library if library.isascii() and not set(library) & set(":;=,") else "1"
+
+
 class _Nest:
     """Each of these calls the one above, in a way of its own; no two of PyPy's
     functions but those that run Python functions have a part in all."""
