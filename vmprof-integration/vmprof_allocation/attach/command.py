@@ -83,9 +83,10 @@ def main(arguments: list[str]) -> int:
         if args.leaks and args.no_lifetimes:
             raise AllocationSamplingError(
                 "--leaks is about what stays alive; leave --no-lifetimes out")
-        settings = make_settings(
-            args.allocation_sampling or (_FOR_LEAKS if args.leaks else DEFAULT),
-            lifetimes=not args.no_lifetimes, follow=False)
+        if args.allocation_sampling is None:
+            args.allocation_sampling = _FOR_LEAKS if args.leaks else DEFAULT
+        settings = make_settings(args.allocation_sampling,
+                                 lifetimes=not args.no_lifetimes, follow=False)
         check_here()
         return _attach(args, settings)
     except AllocationSamplingError as e:
