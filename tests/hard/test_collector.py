@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -12,35 +10,13 @@ from typing import Any
 
 import pytest
 
-from conftest import ROOT, PyPy
+from collector import Collector, free_port
+from conftest import PyPy
 from engine_stand_in import StandIn
 
 pytestmark = pytest.mark.hard
 
-COLLECTOR = ROOT / ".build" / "otelcol" / "otelcol"
 THINGS = 300_000
-
-CONFIGURATION = """
-receivers:
-  otlp:
-    protocols:
-      http:
-        endpoint: 127.0.0.1:%d
-exporters:
-  otlp_http:
-    endpoint: http://127.0.0.1:%d
-    encoding: json
-    sending_queue:
-      enabled: false
-service:
-  telemetry:
-    metrics:
-      level: none
-  pipelines:
-    profiles:
-      receivers: [otlp]
-      exporters: [otlp_http]
-"""
 
 PROGRAM = """
     import time
@@ -55,12 +31,6 @@ PROGRAM = """
 """ % (THINGS // 20)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
 def behind() -> Iterator[StandIn]:
     """Where the collector passes profiles on to."""
@@ -71,28 +41,10 @@ def behind() -> Iterator[StandIn]:
 @pytest.fixture
 def port(behind: StandIn, tmp_path: Path) -> Iterator[int]:
     """Where it takes them."""
-    if not COLLECTOR.exists():
-        pytest.fail("%s is missing: run `make %s`" % (
-            COLLECTOR, COLLECTOR.relative_to(ROOT)))
     port = free_port()
-    configuration = tmp_path / "collector.yaml"
-    configuration.write_text(CONFIGURATION % (port, behind.port))
-    log = tmp_path / "collector.log"
-    with log.open("w") as out:
-        collector = subprocess.Popen(
-            [str(COLLECTOR), "--config", str(configuration),
-             "--feature-gates=+service.profilesSupport"], stdout=out, stderr=out)
-    try:
-        until = time.monotonic() + 60
-        while "Everything is ready" not in log.read_text():
-            assert collector.poll() is None and time.monotonic() < until, (
-                log.read_text())
-            time.sleep(0.05)
+    with Collector(tmp_path, port, behind.port, "json") as collector:
         yield port
-        assert "error" not in log.read_text()
-    finally:
-        collector.terminate()
-        collector.wait()
+        assert "error" not in collector.log()
 
 
 def test_all_that_was_sampled_arrives(pypy: PyPy, behind: StandIn, port: int) -> None:

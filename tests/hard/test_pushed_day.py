@@ -1,6 +1,7 @@
 """A day's worth of windows, in some minutes: what arrives, and what was dropped and
 counted, is all that was sampled, although the service is killed and started again, its
-pusher is killed, and the engine is cut off meanwhile."""
+pusher is killed, and the engine is cut off meanwhile: alone, and behind the real
+OpenTelemetry collector."""
 from __future__ import annotations
 
 import itertools
@@ -16,8 +17,9 @@ from pathlib import Path
 import pytest
 
 import otlp_request
+from collector import Collector, free_port
 from conftest import PYPY, PyPy
-from engine_stand_in import StandIn, cut, status
+from engine_stand_in import Answer, Request, StandIn, cut, status
 from vmprof_allocation.push_folder import MAX_WINDOWS
 
 pytestmark = pytest.mark.hard
@@ -56,19 +58,22 @@ class Engine:
     """One that can be cut off."""
 
     def __init__(self) -> None:
-        self._stand_in = StandIn()
+        self._taken: list[list[Request]] = []
+        self.port = 0
+        self._begin()
+
+    def _begin(self, *answers: Answer) -> None:
+        self._stand_in = StandIn(*answers, port=self.port)
         self._stand_in.__enter__()
+        self._taken.append(self._stand_in.taken)
         self.port = self._stand_in.port
-        self._taken = [self._stand_in.taken]
 
     def cut_off(self) -> None:
         if not self._stand_in.closing.is_set():
             self._stand_in.__exit__()
 
     def come_again(self) -> None:
-        self._stand_in = StandIn(status(503), cut, status(429), port=self.port)
-        self._stand_in.__enter__()
-        self._taken.append(self._stand_in.taken)
+        self._begin(status(503), cut, status(429))
 
     def windows(self) -> dict[int, dict[int, int]]:
         """Things in each window of each process; one that came twice counts once."""
@@ -87,9 +92,33 @@ class Engine:
         return found
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    found = Engine()
+class Collected(Engine):
+    """The same behind the real collector, which is killed, and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        super().__init__()
+        self.port = free_port()
+        self._collect()
+
+    def _collect(self) -> None:
+        self._collector = Collector(
+            self._folder, self.port, self._stand_in.port, "proto").__enter__()
+
+    def cut_off(self) -> None:
+        self._collector.__exit__()
+        super().cut_off()
+
+    def come_again(self) -> None:
+        port, self.port = self.port, 0
+        super().come_again()
+        self.port = port
+        self._collect()
+
+
+@pytest.fixture(params=["stand-in", "collector"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    found = Engine() if request.param == "stand-in" else Collected(tmp_path)
     yield found
     found.cut_off()
 
