@@ -77,6 +77,16 @@ def test_start_status_rate_and_stop(pypy: PyPy) -> None:
     assert sockets() == []
 
 
+def test_status_after_rate_is_that_of_now(pypy: PyPy) -> None:
+    with prepared(pypy, WAITS) as program:
+        done(pypy, program, "start", "-o", "out.vmprof")
+        assert status(pypy, program)["limit"] is not None
+        done(pypy, program, "rate", "64k")
+        found = status(pypy, program)
+        assert (found["interval"], found["limit"]) == (65536, None)
+        program.end()
+
+
 def test_start_and_stop_often(pypy: PyPy) -> None:
     with prepared(pypy, BUSY) as program:
         for _ in range(3):

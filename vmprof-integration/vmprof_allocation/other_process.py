@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import glob
 import os
 from typing import Any, NoReturn
 
@@ -60,3 +62,31 @@ def read_status(pid: int | str) -> dict[str, str]:
     with open("/proc/%s/status" % pid, encoding="utf-8", errors="replace") as file:
         return {name: value.strip() for name, _, value in (
             line.partition(":") for line in file)}
+
+
+def executable(pid: int) -> str | None:
+    """The file that it runs; None: it is gone, or not for us to know."""
+    try:
+        return os.readlink("/proc/%d/exe" % pid)
+    except OSError:
+        return None
+
+
+def children(pid: int) -> list[int]:
+    """Those that run the same program, as workers do.  Empty, too, where `pid` is gone,
+    or the kernel doesn't say."""
+    pids: list[int] = []
+    # of each thread those that it made
+    for name in glob.glob("/proc/%d/task/*/children" % pid):
+        with contextlib.suppress(OSError), open(name, encoding="ascii") as file:
+            pids += map(int, file.read().split())
+    own = executable(pid)
+    return [child for child in sorted(pids) if own and executable(child) == own]
+
+
+def family(pid: int) -> list[int]:
+    """It, and what came of it; each before its own children."""
+    found = [pid]
+    for parent in found:
+        found += children(parent)
+    return found

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, Union
 
     from vmprof_allocation.engines.base import Engine, Statistics
-    from vmprof_allocation.settings import Settings
+    from vmprof_allocation.settings import Limit, Settings
     Path = Union[str, os.PathLike[str]]
 
 _running: list[Session] = []
@@ -95,6 +95,8 @@ class Session:
         #: what the profile belongs to; None: it is a pipe
         self._run: Processes | None = None
         self._part = 1
+        #: set_interval()'s, since start()
+        self._interval: int | None = None
         #: this is a forked child, and goes on as its parent
         self.is_inherited = False
 
@@ -134,6 +136,7 @@ class Session:
             assert file.path is not None
             self._run = self._processes or Processes(file.path)
         self._engine, self._file, self._part = engine, file, 1
+        self._interval = None
         _running.append(self)
         try:
             engine.start(file.fd, self.settings, self._run)
@@ -164,6 +167,11 @@ class Session:
     def part(self) -> int:
         """Of the profiles that rotate() makes, the number of the present one."""
         return self._part
+
+    @property
+    def run(self) -> str:
+        """The same in all profiles of a run; empty: this one goes to a pipe."""
+        return "" if self._run is None else self._run.run
 
     @property
     def is_parent(self) -> bool:
@@ -202,6 +210,14 @@ class Session:
             if self._engine is None:
                 raise AllocationSamplingError("allocation sampling is not on")
             self._engine.set_interval(interval)
+            self._interval = interval
+
+    @property
+    def pace(self) -> tuple[int, Limit | None]:
+        """The mean interval, in bytes; or, with a limit, the first one."""
+        if self._interval is not None:
+            return self._interval, None
+        return self.settings.interval, self.settings.limit
 
     def rotate(self, output: Path) -> None:
         """The profile ends, whole, and the next one of this run begins, in the file

@@ -30,6 +30,7 @@ from vmprof_allocation.other_process import (
     add_sampling,
     check_file,
     check_seconds,
+    children,
 )
 from vmprof_allocation.parsing import check_output, make_settings, seconds
 from vmprof_allocation.settings import Limit, Settings
@@ -129,9 +130,9 @@ def attach(target: Target, folder: str, settings: Settings, output: str,
         run.wait_for_start()
         _say("sampling process %d for %g second%s; Ctrl-C ends it earlier"
              % (target.pid, duration, "s" * (duration != 1)))
-        if children := target.children():
+        if workers := children(target.pid):
             _say("its children are not sampled, which may be the ones that work: %s"
-                 % ", ".join(map(str, children)))
+                 % ", ".join(map(str, workers)))
         return run.wait_for_end()
 
 

@@ -13,7 +13,7 @@ import sys
 from vmprof_allocation.attach import gil, maps
 from vmprof_allocation.attach.maps import Mapping
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.other_process import has_descriptors, read_status
+from vmprof_allocation.other_process import executable, has_descriptors, read_status
 
 #: functions of libc that native/attach calls
 _FUNCTIONS = "pthread_create", "dlopen", "dlsym", "__errno_location"
@@ -122,7 +122,8 @@ class Target:
         others = [m.path for m in self._theirs if "pypy" in m.name]
         if not others:
             raise self._fail(
-                "is not a PyPy, it runs %s" % _executable(self.pid),
+                "is not a PyPy, it runs %s" % (
+                    executable(self.pid) or "another program"),
                 "programs of PyPy can be sampled")
         raise self._fail(
             "runs another build of PyPy, %s, and not this command's, %s" % (
@@ -192,17 +193,6 @@ class Target:
             return [self.pid]
         return sorted(found, key=self._notice)
 
-    def children(self) -> list[int]:
-        """Those that run the same program, as workers do."""
-        try:
-            with open("/proc/%d/task/%d/children" % (self.pid, self.pid),
-                      encoding="ascii") as file:
-                pids = list(map(int, file.read().split()))
-        except OSError:
-            return []       # it is gone, or the kernel doesn't say
-        own = _executable(self.pid)
-        return [pid for pid in pids if _executable(pid) == own]
-
     def _notice(self, tid: int) -> int:
         try:
             with open("/proc/%d/task/%d/syscall" % (self.pid, tid),
@@ -212,13 +202,6 @@ class Target:
             number = "running"
         # who waits has nothing else to do
         return 2 if number in _ENDING else 1 if number == "running" else 0
-
-
-def _executable(pid: int) -> str:
-    try:
-        return os.readlink("/proc/%d/exe" % pid)
-    except OSError:
-        return "another program"
 
 
 def refusal(pid: int, number: int | None) -> str:

@@ -16,6 +16,7 @@ from vmprof_allocation.other_process import (
     add_sampling,
     check_file,
     check_seconds,
+    family,
 )
 from vmprof_allocation.parsing import (
     check_output,
@@ -37,22 +38,24 @@ def add_target(parser: argparse.ArgumentParser) -> None:
              "environment does not say so")
 
 
-def target(args: argparse.Namespace) -> Prepared:
-    """Raises AllocationSamplingError."""
+def target(args: argparse.Namespace, pid: int | None = None) -> Prepared:
+    """`pid`, or the one that was named.  Raises AllocationSamplingError."""
     check_seconds("timeout", args.timeout)
     if not 0 < args.pid < 2**31:
         raise AllocationSamplingError(
             "%d is no process's number; ps lists those that there are" % args.pid)
-    return Prepared(args.pid, args.timeout, args.signal)
+    return Prepared(args.pid if pid is None else pid, args.timeout, args.signal)
 
 
-def wanted(prepared: Prepared, settings: Settings, output: str) -> list[str]:
-    """What follows START, and HOLD."""
+def wanted(prepared: Prepared, settings: Settings, output: str, run: str = "",
+           parent: int = 0) -> list[str]:
+    """What follows START, and HOLD.  `run`: there is one already, whose first process
+    writes to `output`; this is a child of process `parent`."""
     limit = settings.limit or Limit()
     knowledge = cli.Target().knowledge() if prepared.runs_this() else ""
     return [output, knowledge, *map(str, (
         settings.interval, settings.seed, limit.per_second, limit.share,
-        int(settings.lifetimes), int(settings.follow)))]
+        int(settings.lifetimes), int(settings.follow), run, parent))]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -62,6 +65,10 @@ def _parser() -> argparse.ArgumentParser:
                     "prepared for it, by VMPROF_CONTROL=1 in its environment, by "
                     "python -m vmprof --control, or by vmprof_allocation.prepare().")
     add_target(parser)
+    parser.add_argument(
+        "--children", action="store_true",
+        help="the same of all processes that came of it, as workers do: their profiles "
+             "stand beside that of PID, and are a run with it")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     status = commands.add_parser("status", help="whether it is sampled, and how much")
     status.add_argument("--json", action="store_true", help="for programs")
@@ -86,12 +93,33 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     args = _parser().parse_args(arguments)
     try:
+        if args.children and args.command not in _OF_CHILDREN:
+            raise AllocationSamplingError(
+                "%s is of one process; leave --children out, and name each"
+                % args.command)
         _DO[args.command](target(args), args)
+        is_done = not args.children or False not in [
+            _is_done_of(pid, args) for pid in family(args.pid)[1:]]
         sys.stdout.flush()
     except AllocationSamplingError as e:
         print("vmprof_allocation: %s" % e, file=sys.stderr)
         return 2
-    return 0
+    return 0 if is_done else 2
+
+
+def _is_done_of(pid: int, args: argparse.Namespace) -> bool:
+    """Of one of the children; False: it can't be, which is said."""
+    try:
+        child = target(args, pid)
+        is_on = bool(child.ask(meeting.STATUS))
+        # it may have been made meanwhile, and be followed, or not
+        if args.command == "status" or is_on != (args.command == "start"):
+            _DO[args.command](child, args)
+    except AllocationSamplingError as e:
+        sys.stdout.flush()
+        print("vmprof_allocation: %s" % e, file=sys.stderr)
+        return False
+    return True
 
 
 def _status(prepared: Prepared, args: argparse.Namespace) -> None:
@@ -118,9 +146,12 @@ def _start(prepared: Prepared, args: argparse.Namespace) -> None:
                              lifetimes=not args.no_lifetimes,
                              follow=not args.no_follow)
     output = os.path.abspath(check_output(
-        "vmprof-%d.vmprof" % prepared.pid if args.output is None else args.output))
-    check_file(output)
-    path, = prepared.ask(meeting.START, *wanted(prepared, settings, output))
+        "vmprof-%d.vmprof" % args.pid if args.output is None else args.output))
+    is_first = prepared.pid == args.pid
+    if is_first:
+        check_file(output)
+    path, args.run = prepared.ask(meeting.START, *wanted(
+        prepared, settings, output, *(() if is_first else (args.run, args.pid))))
     print("process %d is sampled, into %s" % (prepared.pid, path))
 
 
@@ -143,5 +174,7 @@ def _snapshot(prepared: Prepared, args: argparse.Namespace) -> None:
     print("%s is whole; process %d goes on in %s" % (path, prepared.pid, output))
 
 
+#: commands that can be given to many processes
+_OF_CHILDREN = "status", "start", "stop", "rate"
 _DO = {"status": _status, "start": _start, "stop": _stop, "rate": _rate,
        "snapshot": _snapshot}

@@ -4,6 +4,7 @@ from __future__ import annotations
 import _socket
 import os
 
+from vmprof_allocation.children import make_own
 from vmprof_allocation.control.meeting import (
     BETWEEN,
     DONE,
@@ -21,6 +22,7 @@ from vmprof_allocation.control.meeting import (
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.peers import pid_and_user
+from vmprof_allocation.processes import Processes
 from vmprof_allocation.profile_file import file_id, move_up
 from vmprof_allocation.session import Session, current
 from vmprof_allocation.settings import Limit, Settings
@@ -131,23 +133,42 @@ def _status() -> list[str]:
     if session is None:
         return []
     counted = session.statistics()
-    return [session.path, str(session.settings.interval),
-            str(session.settings.limit or ""), str(counted.samples),
+    interval, limit = session.pace
+    return [session.path, str(interval), str(limit or ""), str(counted.samples),
             str(counted.allocated), str(counted.collections)]
 
 
 def _start(output: str, knowledge: str, interval: str, seed: str, per_second: str,
-           share: str, lifetimes: str, follow: str) -> list[str]:
+           share: str, lifetimes: str, follow: str, run: str, parent: str) -> list[str]:
     on = current()
     if on is not None:
         raise AllocationSamplingError(
             "allocation sampling is already on, into %r; stop it first" % on.path)
     limit = Limit(int(per_second), int(share))
-    session = Session(Settings(
+    settings = Settings(
         int(interval), int(seed), limit=limit if limit.per_second or limit.share
-        else None, lifetimes=lifetimes == "1", follow=follow == "1"), output)
-    session.start(choose(knowledge))
-    return [session.path]
+        else None, lifetimes=lifetimes == "1", follow=follow == "1")
+    if run:
+        session = _as_child(settings, Processes(output, run, int(parent)), knowledge)
+    else:
+        session = Session(settings, output)
+        session.start(choose(knowledge))
+    return [session.path, session.run]
+
+
+def _as_child(settings: Settings, processes: Processes, knowledge: str) -> Session:
+    """Of a process that was told so before."""
+    path = make_own(processes)
+    if path is None:
+        raise AllocationSamplingError(
+            "can't write a profile beside %r" % processes.first)
+    session = Session(settings, path, processes)
+    try:
+        session.start(choose(knowledge))
+    except BaseException:
+        os.unlink(path)
+        raise
+    return session
 
 
 def _stop() -> list[str]:

@@ -1,0 +1,184 @@
+"""ctl --children: a process, and all that came of it."""
+from __future__ import annotations
+
+import glob
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from conftest import PyPy
+from controlled import check_estimate, ctl, done, prepared, profile, refused, status
+from running import Running
+from vmprof_allocation import other_process
+from vmprof_allocation.other_process import children
+from vmprof_convert import run_files
+
+#: A master that waits, as gunicorn's does, and its workers.  What they are told, they
+#: hear through a pipe each; they end when it does.
+WORKERS = """
+    import os, select, signal, subprocess, sys
+    def allocate():
+        return [bytes(i) for i in range(100)]
+    def worker(ear):
+        os.write(1, b"%%d\\n" %% os.getpid())
+        while not select.select([ear], [], [], 0)[0]:
+            for i in range(100):
+                allocate()
+        os._exit(0)
+    print("ready")
+    %s
+    ear, mouth = os.pipe()
+    for _ in range(2):
+        if not os.fork():
+            os.close(mouth)
+            worker(ear)
+    for line in sys.stdin:
+        %s
+    os.close(mouth)
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            break
+"""
+
+
+@contextmanager
+def workers(pypy: PyPy, before: str = "", told: str = "pass",
+            ) -> Iterator[tuple[Running, list[int]]]:
+    with prepared(pypy, WORKERS % (before, told)) as master:
+        yield master, sorted(int(master.read()) for _ in range(2))
+        master.end()
+
+
+def names(pypy: PyPy) -> list[str]:
+    return sorted(path.name for path in pypy.folder.glob("*.vmprof"))
+
+
+def wait_for_samples(pypy: PyPy, pid: int) -> None:
+    while int(str(status(pypy, pid)["samples"])) < 200:
+        pass
+
+
+START = "start", "--allocation-sampling", "16k", "-o", "shop.vmprof"
+
+
+def test_the_workers_are_sampled_with_their_master(pypy: PyPy) -> None:
+    with workers(pypy) as (master, pids):
+        out = done(pypy, master, "--children", *START)
+        assert [int(line.split()[1]) for line in out.splitlines()] == [
+            master.pid, *pids]
+        for pid in pids:
+            wait_for_samples(pypy, pid)
+        out = done(pypy, master, "--children", "stop")
+        assert out.splitlines() == [
+            "the profile of process %d is %s" % (pid, pypy.folder / name)
+            for pid, name in [(master.pid, "shop.vmprof"),
+                              *((pid, "shop.%d.vmprof" % pid) for pid in pids)]]
+        for pid in (master.pid, *pids):
+            assert status(pypy, pid)["is_on"] is False
+    found = run_files.find([str(pypy.folder / "shop.vmprof")])
+    assert sorted(profile(pypy, file.path).pid or 0 for file in found.files) == sorted(
+        [master.pid, *pids])
+    assert found.left_out == []
+    for pid in pids:
+        one = profile(pypy, "shop.%d.vmprof" % pid)
+        assert one.parent == master.pid and one.end_time is not None
+        check_estimate(one)
+
+
+def test_status_and_rate_of_the_workers(pypy: PyPy) -> None:
+    with workers(pypy) as (master, pids):
+        done(pypy, master, "--children", *START)
+        out = done(pypy, master, "--children", "rate", "64k")
+        assert out.splitlines() == [
+            "process %d is sampled one per 65536 bytes on average" % pid
+            for pid in (master.pid, *pids)]
+        out = done(pypy, master, "--children", "status")
+        assert [out.count("process %d is sampled, one per 65536 bytes" % pid)
+                for pid in (master.pid, *pids)] == [1, 1, 1]
+        done(pypy, master, "--children", "stop")
+
+
+def test_a_worker_that_comes_later_is_followed(stock_pypy: PyPy) -> None:
+    pypy = stock_pypy
+    with workers(pypy, told="os.fork() or (os.close(mouth), worker(ear))") as (
+            master, pids):
+        done(pypy, master, "--children", *START)
+        new = int(master.ask())
+        wait_for_samples(pypy, new)
+        # and is not asked to begin again
+        assert "is already on, into" in refused(pypy, master, "--children", *START)
+        out = done(pypy, master, "--children", "stop")
+        assert out.count("\n") == 4
+    assert names(pypy) == sorted(["shop.vmprof", *("shop.%d.vmprof" % pid
+                                                   for pid in (*pids, new))])
+    check_estimate(profile(pypy, "shop.%d.vmprof" % new))
+
+
+def test_a_worker_that_is_sampled_already_goes_on(pypy: PyPy) -> None:
+    with workers(pypy) as (master, pids):
+        done(pypy, pids[0], "start", "-o", "own.vmprof")
+        out = done(pypy, master, "--children", *START)
+        assert [int(line.split()[1]) for line in out.splitlines()] == [
+            master.pid, pids[1]]
+        path = status(pypy, pids[0])["path"]
+        assert path == str(pypy.folder / "own.vmprof")
+
+
+def test_a_worker_that_does_not_answer_is_named_and_the_others_are_sampled(
+        pypy: PyPy) -> None:
+    with workers(pypy, before="""if not os.fork():
+        signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+        select.select([0], [], [])
+        os._exit(0)""") as (master, _):
+        # the order in which they came
+        blocked, *others = children(master.pid)
+        run = ctl(pypy, master, "--timeout", "0.5", "--children", *START)
+        assert run.code == 2
+        assert run.err.count("\n") == 1 and (
+            "process %d does not answer; its main thread blocks" % blocked) in run.err
+        assert [int(line.split()[1]) for line in run.out.splitlines()] == [
+            master.pid, *others]
+        done(pypy, others[0], "stop")
+
+
+def test_a_child_that_is_another_program_is_left_alone(pypy: PyPy) -> None:
+    with workers(pypy, before="other = subprocess.Popen(['sleep', '600'])",
+                 told="other.kill()") as (master, _):
+        out = done(pypy, master, "--children", "status")
+        assert out.count("\n") == 3
+        master.process.stdin.write("\n")    # type: ignore[union-attr]
+
+
+def test_a_worker_without_a_sample_leaves_no_file(pypy: PyPy) -> None:
+    with workers(pypy) as (master, _):
+        done(pypy, master, "--children", "start", "--allocation-sampling", "1000000G",
+             "-o", "shop.vmprof")
+        done(pypy, master, "--children", "stop")
+    assert names(pypy) == ["shop.vmprof"]
+
+
+@pytest.mark.parametrize("command", [("snapshot", "-o", "next.vmprof")])
+def test_a_command_of_one_process_is_refused(
+        pypy: PyPy, command: tuple[str, ...]) -> None:
+    with workers(pypy) as (master, _):
+        assert "is of one process; leave --children out" in refused(
+            pypy, master, "--children", *command)
+
+
+def test_children_are_found_while_threads_of_their_parent_end(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "600"]) as child:
+        try:
+            there = glob.glob("/proc/%d/task/*/children" % os.getpid())
+            gone = tmp_path / "children"
+            monkeypatch.setattr(glob, "glob", lambda _: [str(gone), *there])
+            monkeypatch.setattr(other_process, "executable", lambda _: "the same")
+            assert child.pid in other_process.children(os.getpid())
+        finally:
+            child.kill()
