@@ -57,6 +57,8 @@ SERVICE = """
 class Engine:
     """One that can be cut off."""
 
+    is_collector = False
+
     def __init__(self) -> None:
         self._taken: list[list[Request]] = []
         self.port = 0
@@ -80,7 +82,7 @@ class Engine:
         found: dict[int, dict[int, int]] = {}
         seen: dict[bytes, int] = {}
         for request in itertools.chain(*self._taken):
-            read = otlp_request.read(request.body)
+            read = otlp_request.read(request.body, self.is_collector)
             one = read.types["alloc_objects"]
             pid, number = read.resource["process.pid"], one.attributes["vmprof.window"]
             assert isinstance(pid, int) and isinstance(number, int)
@@ -94,6 +96,8 @@ class Engine:
 
 class Collected(Engine):
     """The same behind the real collector, which is killed, and started again."""
+
+    is_collector = True
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
