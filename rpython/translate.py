@@ -38,6 +38,8 @@ def translate(python2: Path, tree: Path, target: Path, output: Path,
         work = Path(name)
         shutil.copytree(tree, work / "tree")
         environment = {
+            # a tenth less time, for a third more memory
+            "PYPY_GC_NURSERY": "32M", "PYPY_GC_MAJOR_COLLECT": "3",
             **os.environ, "PYTHONPATH": os.pathsep.join(
                 [str(work / "tree"), str(target.parent)]),
             "PYPY_USESSION_DIR": str(work), "PYPY_USESSION_BASENAME": "c"}

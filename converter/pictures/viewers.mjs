@@ -36,7 +36,8 @@ async function inPprof(page) {
         await page.goto(`http://127.0.0.1:${PORT}/ui/flamegraph`);
         break;
       } catch (error) {
-        if (tries === 60) throw error;
+        // it is compiled the first time
+        if (tries === 600) throw error;
         await page.waitForTimeout(1000);
       }
     }
