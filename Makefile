@@ -234,11 +234,12 @@ $(COLLECTOR): tests/hard/collector.yaml | .build/system-go
 PIP_INSTALL := -m pip install -q --disable-pip-version-check
 
 # From a copy: setuptools leaves its own folders in the source, and would find
-# old files there the next time.  TARGET.c tells tests/support/installed.py of
+# old files there the next time (as it does where somebody else has left them).  TARGET.c tells tests/support/installed.py of
 # which C the library was built.
 define install
 	copy=$$(mktemp -d .build/install.XXXXXX) && trap "rm -rf $$copy" EXIT && \
-		cp -R $(2) $$copy && $(1) $(PIP_INSTALL) $(addprefix $$copy/,$(2))
+		cp -R $(2) $$copy && rm -rf $$copy/*/build && \
+		$(1) $(PIP_INSTALL) $(addprefix $$copy/,$(2))
 	@sha256sum $(filter %.c %.h,$(INTEGRATION)) >$@.c
 endef
 
@@ -338,7 +339,7 @@ PYPERFORMANCE := pyperformance==1.11.0
 		$(if $(filter .build/py2/%,$(PYPY2)),.build/python2) \
 		$(if $(filter $(PYPY2),$(shell cat .build/pypy27 2>/dev/null)),,always)
 	copy=$$(mktemp -d .build/install.XXXXXX) && trap "rm -rf $$copy" EXIT && \
-		cp -R vmprof-integration $$copy && \
+		cp -R vmprof-integration $$copy && rm -rf $$copy/*/build && \
 		.venv/bin/python -m pip wheel -q --disable-pip-version-check --no-deps \
 			-w $$copy $$copy/vmprof-integration && \
 		wheel=$$(.venv/bin/python vmprof-integration/python2/make_wheel.py \

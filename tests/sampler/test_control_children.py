@@ -156,10 +156,11 @@ def test_a_child_that_is_another_program_is_left_alone(pypy: PyPy) -> None:
 
 
 def test_a_worker_without_a_sample_leaves_no_file(pypy: PyPy) -> None:
-    with workers(pypy) as (master, _):
+    with workers(pypy) as (master, pids):
         done(pypy, master, "--children", "start", "--allocation-sampling", "1000000G",
              "-o", "shop.vmprof")
-        done(pypy, master, "--children", "stop")
+        assert done(pypy, master, "--children", "stop").splitlines()[1:] == [
+            "process %d made no sample, and has no profile" % pid for pid in pids]
     assert names(pypy) == ["shop.vmprof"]
 
 

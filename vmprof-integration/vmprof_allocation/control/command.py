@@ -157,7 +157,8 @@ def _start(prepared: Prepared, args: argparse.Namespace) -> None:
 
 def _stop(prepared: Prepared, args: argparse.Namespace) -> None:
     path, = prepared.ask(meeting.STOP)
-    print("the profile of process %d is %s" % (prepared.pid, path))
+    print("the profile of process %d is %s" % (prepared.pid, path) if path
+          else "process %d made no sample, and has no profile" % prepared.pid)
 
 
 def _rate(prepared: Prepared, args: argparse.Namespace) -> None:

@@ -175,7 +175,8 @@ def _stop() -> list[str]:
     session = _needed()
     path = session.path
     session.stop()
-    return [path]
+    # that of a child that made no sample is gone
+    return [path if os.path.exists(path) else ""]
 
 
 def _rate(interval: str) -> list[str]:
