@@ -40,7 +40,8 @@ def test_workers_of_a_program_that_only_has_them(stock_pypy: PyPy) -> None:
     """) as program:
         run = program.attach()
         child, = program.end().split()
-    said, = re.findall(r"its children are not sampled, .*: ([\d, ]+)\n", run.err)
+    said, = re.findall(r"its children are not sampled, .* \(([\d, ]+)\); --children",
+                       run.err)
     assert said == child
 
 

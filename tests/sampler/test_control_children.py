@@ -4,55 +4,16 @@ from __future__ import annotations
 import glob
 import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from conftest import PyPy
-from controlled import check_estimate, ctl, done, prepared, profile, refused, status
-from running import Running
+from controlled import check_estimate, ctl, done, profile, refused, status
 from vmprof_allocation import other_process
 from vmprof_allocation.other_process import children
 from vmprof_convert import run_files
-
-#: A master that waits, as gunicorn's does, and its workers.  What they are told, they
-#: hear through a pipe each; they end when it does.
-WORKERS = """
-    import os, select, signal, subprocess, sys
-    def allocate():
-        return [bytes(i) for i in range(100)]
-    def worker(ear):
-        os.write(1, b"%%d\\n" %% os.getpid())
-        while not select.select([ear], [], [], 0)[0]:
-            for i in range(100):
-                allocate()
-        os._exit(0)
-    print("ready")
-    %s
-    ear, mouth = os.pipe()
-    for _ in range(2):
-        if not os.fork():
-            os.close(mouth)
-            worker(ear)
-    for line in sys.stdin:
-        %s
-    os.close(mouth)
-    while True:
-        try:
-            os.wait()
-        except ChildProcessError:
-            break
-"""
-
-
-@contextmanager
-def workers(pypy: PyPy, before: str = "", told: str = "pass",
-            ) -> Iterator[tuple[Running, list[int]]]:
-    with prepared(pypy, WORKERS % (before, told)) as master:
-        yield master, sorted(int(master.read()) for _ in range(2))
-        master.end()
+from workers import workers
 
 
 def names(pypy: PyPy) -> list[str]:

@@ -26,15 +26,15 @@ def allow_tracing() -> None:
 
 #: attach, many times, without what a command line has around it
 _OFTEN = """
-import os, sys, tempfile
+import contextlib, os, sys, tempfile
 from vmprof_allocation.attach import command, target
 from vmprof_allocation.parsing import make_settings
 command._say = lambda message: None
 for i in range(int(sys.argv[2])):
-    with tempfile.TemporaryDirectory() as folder:
-        ended = command.attach(
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        ended = command.wait_for_ends([command.begin(
             target.Target(int(sys.argv[1])), folder, make_settings("64k", follow=False),
-            os.path.abspath("out.vmprof"), 0.005, 60)
+            os.path.abspath("out.vmprof"), 0.005, 60, stack)])
     assert not ended, ended
 """
 

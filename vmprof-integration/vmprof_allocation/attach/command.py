@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import os
 import signal
@@ -31,6 +32,7 @@ from vmprof_allocation.other_process import (
     check_file,
     check_seconds,
     children,
+    family,
 )
 from vmprof_allocation.parsing import check_output, make_settings, seconds
 from vmprof_allocation.settings import Limit, Settings
@@ -53,7 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m vmprof_allocation attach",
         description="Sample a program of PyPy that runs already, and report what it "
-        "allocates. Run this with the program's own pypy3. Children are not followed.")
+        "allocates. Run this with the program's own pypy3. Processes that it makes "
+        "meanwhile are not followed.")
     parser.add_argument("pid", type=int, metavar="PID")
     parser.add_argument(
         "-d", "--duration", type=seconds, default=10.0, metavar="SECONDS",
@@ -63,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
         "--leaks", action="store_true",
         help="report what grows. If no interval is given, the sampling may take 5%% of "
              "the time for it")
+    parser.add_argument(
+        "--children", action="store_true",
+        help="and all that came of it, as workers do, into FILE's name with their PIDs")
     parser.add_argument(
         "-o", "--output", metavar="FILE",
         help="keep the profile; the program writes it, as its own user")
@@ -102,42 +108,91 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if args.output is not None:
         check_file(os.path.abspath(check_output(args.output)))
-    target = Target(args.pid, args.despite_seccomp)
-    with command_folder.own(target.uid, target.gid) as folder:
-        output = (os.path.join(folder, "attached.vmprof") if args.output is None
-                  else os.path.abspath(args.output))
-        ended = attach(target, folder, settings, output, args.duration, args.timeout)
-        if ended:
-            _say(ended)
-        return _report(output, ["--leaks"] * args.leaks + ["--salvage"] * bool(ended))
+    with contextlib.ExitStack() as stack:
+        runs: list[_Run] = []
+        for pid in family(args.pid) if args.children else [args.pid]:
+            try:
+                runs.append(_begin_next(runs, pid, args, settings, stack))
+            except AllocationSamplingError as e:
+                if not args.children:
+                    raise
+                _say(str(e))
+        if not runs:
+            raise AllocationSamplingError(
+                "of process %d and its children none can be sampled" % args.pid)
+        _say("sampling process%s %s for %g second%s; Ctrl-C ends it earlier" % (
+            "es" * (len(runs) > 1), ", ".join(str(run.pid) for run in runs),
+            args.duration, "s" * (args.duration != 1)))
+        if not args.children and (workers := children(args.pid)):
+            _say("its children are not sampled, which may be the ones that work (%s); "
+                 "--children samples them, too" % ", ".join(map(str, workers)))
+        ended = wait_for_ends(runs)
+        for why in ended:
+            _say(why)
+        return _report([run.output for run in runs],
+                       ["--leaks"] * args.leaks + ["--salvage"] * bool(ended))
 
 
-def attach(target: Target, folder: str, settings: Settings, output: str,
-           duration: float, timeout: float) -> str:
-    """Sample `target`, from where to where the command line says.  `folder` is one
-    that only it and we may look into.
+def _begin_next(runs: list[_Run], pid: int, args: argparse.Namespace,
+                settings: Settings, stack: contextlib.ExitStack) -> _Run:
+    """After `runs`, whose first one the others belong to."""
+    target = Target(pid, args.despite_seccomp)
+    folder = stack.enter_context(command_folder.own(target.uid, target.gid))
+    if args.output is None:
+        output = os.path.join(folder, "attached.vmprof")
+    else:
+        path, suffix = os.path.splitext(os.path.abspath(args.output))
+        output = path + ".%d" % pid * bool(runs) + suffix
+    check_file(output)
+    return begin(target, folder, settings, output, args.duration, args.timeout, stack,
+                 runs[0] if runs else None)
 
-    Returns why the profile may be shorter than that, if it may.  Raises
-    AllocationSamplingError.
+
+def begin(target: Target, folder: str, settings: Settings, output: str, duration: float,
+          timeout: float, stack: contextlib.ExitStack, first: _Run | None = None
+          ) -> _Run:
+    """Sample `target`, from where to where the command line says; `stack` ends it if it
+    is left before that.  `folder` is one that only it and we may look into; `first`:
+    this is a child of that process, and their profiles are a run.
+
+    Raises AllocationSamplingError.
     """
     tracer = Tracer()
     knowledge = cli.Target().knowledge()
-    with Agent(target.pid, folder) as agent:
+    with contextlib.ExitStack() as own:
+        agent = own.enter_context(Agent(target.pid, folder))
         for path in AGENT, folder:
             target.check_sees(path)
-        run = _Run(target, agent, tracer, time.monotonic() + timeout)
-        run.enter(duration, settings, output, knowledge)
+        run = _Run(target, agent, tracer, time.monotonic() + timeout, output)
+        run.enter(duration, settings, output, knowledge,
+                  (first.output, first.name, first.pid) if first is not None else ())
         run.wait_for_start()
-        _say("sampling process %d for %g second%s; Ctrl-C ends it earlier"
-             % (target.pid, duration, "s" * (duration != 1)))
-        if workers := children(target.pid):
-            _say("its children are not sampled, which may be the ones that work: %s"
-                 % ", ".join(map(str, workers)))
-        return run.wait_for_end()
+        stack.push(own.pop_all())
+        return run
+
+
+def wait_for_ends(runs: list[_Run]) -> list[str]:
+    """Returns why profiles may be shorter than was asked for, where they may."""
+    ended = []
+    for number, run in enumerate(runs):
+        while True:
+            try:
+                why = run.wait_for_end()
+                break
+            except KeyboardInterrupt:
+                for other in runs[number:]:
+                    other.stop()
+        ended += [why] * bool(why)
+    return ended
 
 
 class _Run:
-    def __init__(self, target: Target, agent: Agent, tracer: Tracer, deadline: float):
+    def __init__(self, target: Target, agent: Agent, tracer: Tracer, deadline: float,
+                 output: str):
+        self.pid = target.pid
+        self.output = output
+        #: what the profiles of this run have in common, when it has begun
+        self.name = ""
         self._target = target
         self._agent = agent
         self._tracer = tracer
@@ -151,11 +206,12 @@ class _Run:
         return max(0.0, self._deadline - time.monotonic())
 
     def enter(self, duration: float, settings: Settings, output: str,
-              knowledge: str) -> None:
-        """Have the thread made, and give it its job."""
+              knowledge: str, first: tuple[object, ...]) -> None:
+        """Have the thread made, and give it its job.  `first`: of a process that began
+        before, its profile, the run's name, and its number."""
         limit = settings.limit or Limit()
         arguments = (output, knowledge, settings.interval, settings.seed,
-                     limit.per_second, limit.share, settings.lifetimes)
+                     limit.per_second, limit.share, settings.lifetimes, *first)
         self._stop_one()
         try:
             if not self._target.allocate[0]:
@@ -255,15 +311,15 @@ class _Run:
                 "the sampling of process %d did not begin in time; it ends when it "
                 "does" % self._target.pid)
         self._check(*message)
+        self.name = message[1]
+
+    def stop(self) -> None:
+        """Before its time."""
+        self._agent.send(STOP)
 
     def wait_for_end(self) -> str:
         """Returns why the profile may be shorter than was asked for, or nothing."""
-        while True:
-            try:
-                kind, text = self._agent.receive(None) or (END, "")
-                break
-            except KeyboardInterrupt:
-                self._agent.send(STOP)
+        kind, text = self._agent.receive(None) or (END, "")
         if kind in (DONE, ERROR):
             # until it has closed its side, nobody else may attach
             self._agent.receive(_CALL_SECONDS)
@@ -271,13 +327,15 @@ class _Run:
         return "process %d has ended, and the profile with it" % self._target.pid
 
 
-def _report(output: str, options: list[str]) -> int:
-    if not os.path.exists(output) or not os.path.getsize(output):
+def _report(outputs: list[str], options: list[str]) -> int:
+    there = [output for output in outputs
+             if os.path.exists(output) and os.path.getsize(output)]
+    if not there:
         raise AllocationSamplingError("there is no profile: the program removed it, or "
                                       "ended before it was begun")
     sys.stdout.flush()
     return subprocess.call(
-        [sys.executable, "-m", "vmprof_allocation", "report", *options, output])
+        [sys.executable, "-m", "vmprof_allocation", "report", *options, *there])
 
 
 def _say(message: str) -> None:

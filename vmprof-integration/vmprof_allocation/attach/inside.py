@@ -6,6 +6,7 @@ import os
 
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.processes import Processes
 from vmprof_allocation.session import Session
 from vmprof_allocation.settings import Limit, Settings
 
@@ -15,14 +16,17 @@ _session: Session | None = None
 
 
 def begin(fd: int, output: str, knowledge: str, interval: int, seed: int,
-          per_second: int, share: int, lifetimes: bool) -> None:
-    """Start, and tell the attaching command how that went."""
+          per_second: int, share: int, lifetimes: bool, first: str = "",
+          run: str = "", parent: int = 0) -> None:
+    """Start, and tell the attaching command how that went.  `run`: of a process that
+    began before, whose number is `parent`, and whose profile is `first`."""
     global _session
     limit = Limit(per_second, share)
     try:
         session = Session(Settings(
             interval, seed, limit=limit if per_second or share else None,
-            lifetimes=lifetimes, follow=False), output)
+            lifetimes=lifetimes, follow=False), output,
+            Processes(first, run, parent) if run else None)
         engine = choose(knowledge)
         _let_go()
         session.start(engine)
@@ -32,7 +36,7 @@ def begin(fd: int, output: str, knowledge: str, interval: int, seed: int,
     except Exception as e:
         _tell(fd, "eallocation sampling can't be started: %r" % e)
     else:
-        _tell(fd, "s")
+        _tell(fd, "s" + session.run)
 
 
 def _let_go() -> None:
