@@ -50,6 +50,9 @@ const SIDES = diff ? {
   before: (row) => diff.before[state.measure][row],
   after: (row) => profile[state.measure][row],
   variance: (row) => diff.variance[state.measure][row],
+  // what may be garbage
+  came: (row) => (state.measure === "alive" ? diff.garbage.came[row] : 0),
+  went: (row) => (state.measure === "alive" ? diff.garbage.went[row] : 0),
 } : {};
 
 export let sums;

@@ -75,7 +75,8 @@ def _parser(name: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--fail-if", metavar="CONDITION", type=_condition, action="append",
         required=name == CHECK, default=[] if name == DIFF else None,
-        help="end with exit code 1 if it is so beyond doubt (%.4g %%%%): "
+        help="end with exit code 1 if it is so beyond doubt (%.4g %%%%), whatever may "
+             "be garbage: "
              "'alive > 10M', 'objects > 2M'%s; more than once: if one of them is" % (
                  100 * verdicts.CONFIDENCE,
                  ", 'alive growth > 1M', 'allocated growth > 5%%'"
@@ -144,14 +145,15 @@ def _complain(lines: Sequence[str]) -> None:
 
 def _check(options: argparse.Namespace) -> bool:
     """Whether the run failed."""
-    from vmprof_convert.summary import summarize
+    from vmprof_convert.summary import Choice, summarize
     path, = options.profiles
     profile = _read(_find(path), options)
     _check_conditions(options, [path], [profile])
-    found = verdicts.judge(options.fail_if, summarize(profile).figures)
+    figures = summarize(profile, choice=Choice(judged=True)).figures
+    found = verdicts.judge(options.fail_if, figures)
     lines = [*map(str, found)]
     if any(condition.measure == verdicts.ALIVE for condition in options.fail_if):
-        lines += filter(None, [printable(remarks.not_judged(profile))])
+        lines += remarks.not_judged(("", figures))
     streams.say("\n".join(lines))
     return any(verdict.failed for verdict in found)
 

@@ -7,13 +7,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from vmprof_convert.estimator import weight_bytes
-from vmprof_convert.lifetimes import CARRIED, NOT_TOLD, WAS_LOST, WAS_PINNED
-from vmprof_convert.model import ALIVE, PENDING, Profile
+from vmprof_convert.lifetimes import (
+    CARRIED,
+    JUDGED,
+    NOT_TOLD,
+    STILL_ALIVE,
+    WAS_LOST,
+    WAS_PINNED,
+)
+from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.program import LOST
 from vmprof_convert.resident import of_process
-from vmprof_convert.summary import LINE, TYPE, Choice, Summary
+from vmprof_convert.summary import LINE, TYPE, Choice, Figures, Summary
 from vmprof_convert.units import format_bytes, format_ends, format_number
 
 #: so many processes are named
@@ -201,36 +207,22 @@ _ALIVE_OF_EACH = ("alive: what is old is judged by each process's own last major
                   "more of one)")
 
 
-def not_judged(profile: Profile) -> str:
-    """How much of what counts as alive may be garbage, for who compares or judges it;
-    empty: hardly any.  `profile` has its samples."""
-    if not profile.has_lifetimes:
-        return ""
-    if profile.processes:
-        return _ALIVE_OF_EACH
-    samples = profile.samples
-    last = max((collection.time for collection in profile.collections
-                if collection.is_major), default=None)
-    alive = new = 0.0
-    for size, interval, fate, collected in zip(
-            samples.size, samples.interval, samples.fate, samples.collected):
-        if size and fate in (ALIVE, PENDING):
-            weight = weight_bytes(size, interval, profile.gaps)
-            alive += weight
-            # what a minor collection promotes, only the next major one judges
-            if last is None or fate == PENDING or collected >= last:
-                new += weight
-    if new <= _LEAST * alive:
-        return ""
-    return ("alive: %s of %s came after the last major collection, so that garbage "
-            "among it counts; gc.collect() in the program, right before it is looked "
-            "at, leaves none" % (format_bytes(new), format_bytes(alive)))
-
-
-def not_judged_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[str]:
-    """Of each, by its name."""
-    return ["%s: %s" % (name, line) for name, line in zip(
-        names, map(not_judged, profiles)) if line]
+def not_judged(*named: tuple[str, Figures]) -> list[str]:
+    """How much of what counts as alive may be garbage, for who compares or judges it:
+    nothing, if hardly any.  Of each its name, empty if there is but one, and figures of
+    summary.Choice.judged."""
+    parts = []
+    for name, figures in named:
+        alive = figures.sum(STILL_ALIVE).value_bytes
+        new = alive - figures.sum(JUDGED).value_bytes
+        if new > _LEAST * alive:
+            parts.append("%s of %s%s" % (format_bytes(new), format_bytes(alive),
+                                         " in %s" % name if name else ""))
+    if not parts:
+        return []
+    return ["alive: %s may be garbage, as no major collection has met it, and is "
+            "allowed for; gc.collect() at the end of the program, or at a mark, leaves "
+            "none" % ", ".join(parts)]
 
 
 def bookkeeping_of(profile: Profile) -> int | None:

@@ -33,9 +33,13 @@ def columns(data: Json) -> dict[str, dict[str, list[int]]]:
 
 def verdicts(data: Json, measure: str = "bytes") -> dict[str, str]:
     """As looks.js has it, of each node with all that is below it."""
-    sums = {side: [0.0] * len(data["parent"]) for side in ("before", "after",
-                                                           "variance")}
-    for side, of_measure in columns(data).items():
+    sides = columns(data)
+    nothing = [0] * len(data["node"])
+    for side, garbage in data["diff"]["garbage"].items():
+        sides[side] = {measure: garbage if measure == "alive" else nothing
+                       for measure in MEASURES}
+    sums = {side: [0.0] * len(data["parent"]) for side in sides}
+    for side, of_measure in sides.items():
         for node, value in zip(data["node"], of_measure[measure]):
             sums[side][node] += value
         for node in range(len(data["parent"]) - 1, 0, -1):
@@ -43,11 +47,10 @@ def verdicts(data: Json, measure: str = "bytes") -> dict[str, str]:
     result = {}
     for node, frame in enumerate(data["frame"]):
         change = sums["after"][node] - sums["before"][node]
-        sigma = math.sqrt(sums["variance"][node])
-        has_changed = abs(change) > data["diff"]["z"] * sigma
+        chance = data["diff"]["z"] * math.sqrt(sums["variance"][node])
         result[data["frames"][frame][0]] = (
-            "same" if not change or not has_changed else
-            "grew" if change > 0 else "shrank")
+            "grew" if change - sums["came"][node] > chance else
+            "shrank" if -change - sums["went"][node] > chance else "same")
     return result
 
 
@@ -166,7 +169,7 @@ def test_chance_is_said_to_be_chance(page: Any) -> None:
     found = page(a_log(1), a_log(2))
     assert set(found["changes"].values()) == {"same"}
     assert set(found["cells"]) == {"same"}
-    assert found["said"].endswith(", within chance) allocated")
+    assert found["said"].endswith(", may be chance) allocated")
 
 
 def test_hostile_names_are_drawn_as_names(page: Any) -> None:

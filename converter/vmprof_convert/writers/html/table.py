@@ -11,7 +11,7 @@ from vmprof_convert.diff import CONFIDENCE, Sides
 from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.stack_values import NONE, Place, Places, Value, values, whole
-from vmprof_convert.summary import BY_FUNCTION, summarize, tally_of
+from vmprof_convert.summary import BY_FUNCTION, Choice, summarize, tally_of
 from vmprof_convert.type_names import Shown, TypeNames
 
 #: what is a smaller share of bytes, of objects and of what is alive, counts for who
@@ -62,23 +62,28 @@ def make(profile: Profile, progress: Callable[[int, int], None] | None = None
 
 def make_diff(sides: Sides, names: tuple[str, str]) -> dict[str, Any]:
     """Of a difference: what is after, and in "diff" what was before, the variance of
-    the change, and from how many standard deviations on it is one."""
+    the change, from how many standard deviations on it is one, and, of what is alive,
+    how much garbage there may be in what came and in what went."""
     nothing = [0.0] * len(MEASURES)
     groups = [
-        *_groups(sides.after, lambda value: _estimates(value) + nothing * 2),
-        *_groups(sides.before, lambda value: nothing + _estimates(value) + nothing),
-        *_groups(sides.gained, lambda value: nothing * 2 + _variances(value)),
+        *_groups(sides.after, lambda value: _estimates(value) + nothing * 2 + [0, 0]),
+        *_groups(sides.before, lambda value: (
+            nothing + _estimates(value) + nothing + [0, 0])),
+        *_groups(sides.gained, lambda value: (
+            nothing * 2 + _variances(value) + [value.garbage, 0]), garbage=True),
         # inside one run, nothing is allocated less often than before
         *_groups(sides.lost, lambda value: nothing * 2 + (
             [0.0, 0.0, value.alive_bytes_variance] if sides.is_one_run
-            else _variances(value)))]
+            else _variances(value)) + [0, value.garbage], garbage=True)]
     table = _table(groups, None)
     columns = table.pop("more")
     both = sides.before, sides.after
     notes = (remarks.of_run(sides.after) if sides.is_one_run else [
         "%s: %s" % (name, line) for name, profile in zip(names, both)
         for line in remarks.of_run(profile)])
-    notes += remarks.not_judged_of(names, both)
+    notes += remarks.not_judged(*(
+        (name, summarize(profile, choice=Choice(judged=True)).figures)
+        for name, profile in zip(names, both)))
     # Bonferroni's correction, for all that can be drawn
     shown = len(MEASURES) * (
         len(table["parent"]) + len(table["frames"]) + len(table["types"])
@@ -91,7 +96,8 @@ def make_diff(sides: Sides, names: tuple[str, str]) -> dict[str, Any]:
         "has": {"types": any(profile.has_types for profile in both),
                 "lifetimes": all(profile.has_lifetimes for profile in both)},
         "diff": {"before": dict(zip(MEASURES, columns[:3])),
-                 "variance": dict(zip(MEASURES, columns[3:])),
+                 "variance": dict(zip(MEASURES, columns[3:6])),
+                 "garbage": dict(zip(("came", "went"), columns[6:])),
                  "z": NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / 2 / shown)},
         **table,
     }
@@ -106,13 +112,15 @@ def _variances(value: Value) -> list[float]:
 
 
 def _groups(profile: Profile, numbers: Callable[[Value], list[float]],
-            steps: Sequence[int] | None = None) -> list[_Group]:
+            steps: Sequence[int] | None = None, *,
+            garbage: bool = False) -> list[_Group]:
     places, type_names = Places(profile), TypeNames(profile)
     if steps is None:
         steps = bytes(len(profile.samples))
     return [_Group(places, part.stack, type_names.shown(part.type), part.step,
                    numbers(value))
-            for part, value in values(profile, types=True, steps=steps).items()
+            for part, value in values(profile, types=True, steps=steps,
+                                      garbage=garbage).items()
             if part.type != NONE]
 
 
