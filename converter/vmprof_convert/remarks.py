@@ -114,8 +114,10 @@ def of_labels(*profiles: Profile) -> list[str]:
 def _of_process(profile: Profile) -> list[str]:
     lines = []
     if profile.end_time is None:
-        lines.append("the run did not end normally; this is what it had "
-                     "written")
+        lines.append("the process still runs; this is what it has written so far"
+                     if profile.is_written else
+                     "the run did not end normally, or goes on elsewhere; this is what "
+                     "it had written")
     if profile.ended:
         lines.append("the profile ends before the program did: %s"
                      % profile.ended)
