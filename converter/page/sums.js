@@ -6,6 +6,8 @@ export const diff = profile.diff ?? null;
 export const state = {
   measure: "bytes", shape: "icicle", stacks: "plain", table: "functions",
   search: "", type: -1, from: 0, to: profile.steps, sort: "self", chosen: null,
+  // what was asked for
+  ...profile.begin,
 };
 const count = profile.parent.length;
 // nodes that no other of their function is above: these add up to its total

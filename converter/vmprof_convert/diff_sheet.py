@@ -1,6 +1,8 @@
 """What a difference shows: lines and tables of text, whoever draws them."""
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from vmprof_convert import diff, remarks
 from vmprof_convert.diff import Change, Difference
 from vmprof_convert.lifetimes import STILL_ALIVE
@@ -121,8 +123,26 @@ def _columns(difference: Difference) -> list[Column]:
 
 
 def _everything(difference: Difference) -> Table:
+    rows = [(*_figures(change, measure), _WHAT[measure])
+            for measure, change in _in_all(difference)]
+    return Table("", [Column("change", FIGURE, 0), Column("is", FIGURE, 0),
+                      Column("before", FIGURE, 2), Column("after", FIGURE, 1),
+                      Column("in all", NAME)], rows)
+
+
+def in_all(difference: Difference) -> str:
+    """In a line."""
+    parts = []
+    for measure, change in _in_all(difference):
+        text, said, before, after = _figures(change, measure)
+        parts.append("%s %s (%s; %s, then %s)" % (text, _WHAT[measure], said, before,
+                                                   after))
+    return ", ".join(parts)
+
+
+def _in_all(difference: Difference) -> Iterator[tuple[str, Change]]:
+    """Of each measure."""
     everything = difference.everything
-    rows = []
     measures = [diff.ALLOCATED, diff.OBJECTS]
     if all(profile.has_lifetimes for profile in difference.sides[:2]):
         measures.append(diff.ALIVE_BYTES)
@@ -131,11 +151,7 @@ def _everything(difference: Difference) -> Table:
         change = everything._replace(lost=(
             Figures(everything.lost.interval) if difference.sides.is_one_run
             and measure != diff.ALIVE_BYTES else difference.lost.figures))
-        rows.append((*_figures(diff.judged(change, measure), measure),
-                     _WHAT[measure]))
-    return Table("", [Column("change", FIGURE, 0), Column("is", FIGURE, 0),
-                      Column("before", FIGURE, 2), Column("after", FIGURE, 1),
-                      Column("in all", NAME)], rows)
+        yield measure, diff.judged(change, measure)
 
 
 def _figures(change: Change, measure: str) -> tuple[str, ...]:

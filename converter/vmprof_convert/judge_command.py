@@ -208,8 +208,8 @@ def _diff(options: argparse.Namespace) -> bool:
     text = io.StringIO()
     data, left_out = io.BytesIO(), []
     if DIFF_FORMATS[options.to].write is not None:
-        left_out = _write_stacks(options.to, diff.aligned(sides),
-                                 (names[0], names[1]), data)
+        left_out = _write_stacks(options.to, diff.aligned(sides), (names[0], names[1]),
+                                 difference, data)
         text.write("".join("%s\n" % (verdict,) for verdict in found))
     elif options.to == JSON:
         from vmprof_convert.writers import diff_json
@@ -232,10 +232,12 @@ def _diff(options: argparse.Namespace) -> bool:
 
 
 def _write_stacks(form: str, sides: diff.Sides, names: tuple[str, str],
-                  out: io.BytesIO) -> list[str]:
+                  difference: diff.Difference, out: io.BytesIO) -> list[str]:
     if form == "html":
+        from vmprof_convert import diff_sheet
         from vmprof_convert.writers import html
-        return html.write_diff(sides, names, out)
+        return html.write_diff(sides, names, out, difference.choice,
+                               diff_sheet.in_all(difference))
     if form == "pprof":
         from vmprof_convert.writers import pprof
         return pprof.write_diff(sides.before, sides.after, out)
