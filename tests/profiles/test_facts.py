@@ -7,6 +7,7 @@ import pytest
 
 import report_runs
 from made_profiles import Log, digits, entry, text
+from vmprof_allocation.engines.hook.probe import names as probed
 from vmprof_convert import readers, sheet, summary
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import (
@@ -28,6 +29,7 @@ from vmprof_convert.type_names import (
     INTERNAL,
     LAYOUT,
     NOT_KNOWN,
+    SHARED,
     STORAGE,
     TypeNames,
 )
@@ -280,6 +282,19 @@ def test_storage_can_be_shown_as_what_it_belongs_to() -> None:
     plain, grouped = TypeNames(profile), TypeNames(profile, group_storage=True)
     assert plain.shown(0) != plain.shown(1) == grouped.shown(1)
     assert grouped.shown(0) == grouped.shown(1)
+
+
+def test_storage_that_many_types_have_stays() -> None:
+    """Under a name that says what it is: no class is called so."""
+    profile = read(sampled())
+    profile.types[:] = [Type(owner=name) for name in ("object array", "characters")]
+    plain, grouped = TypeNames(profile), TypeNames(profile, group_storage=True)
+    for number, name in enumerate(("object array (storage)", "characters (storage)")):
+        assert plain.shown(number) == grouped.shown(number) == (name, STORAGE)
+
+
+def test_what_many_types_have_is_called_so_by_the_sampler() -> None:
+    assert {name for _, name in (*probed.ITEMS, *probed.STRUCTS)} == SHARED
 
 
 def test_a_type_that_nothing_names_is_not_known() -> None:
