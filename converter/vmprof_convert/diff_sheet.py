@@ -91,11 +91,13 @@ def of(difference: Difference, limit: int | None, names: tuple[str, str],
                       for change in shown if change.subject is not None], more))
     changed = sum(change.has_changed for change in difference.changes)
     notes = remarks.not_judged((names[0], before.figures), (names[1], after.figures))
-    notes.append(
-        "%s of %s changed; noise: as large a difference is seen between runs that are "
-        "alike (of 100 pairs of these, %.0f have no row that changed)" % (
-            changed or "none", _count(difference), 100 * diff.CONFIDENCE))
-    if any(UNCLEAR in row for table in tables for row in table.rows):
+    notes.append("%s of %s changed" % (changed or "none", _count(difference)))
+    said = {row[1] for table in tables for row in table.rows}
+    # what no row says needs no word
+    if NOISE in said:
+        notes.append("noise: runs that are alike differ as much (of 100 such pairs, "
+                     "%.0f have no row that changed)" % (100 * diff.CONFIDENCE))
+    if UNCLEAR in said:
         notes.append("unclear: more than chance, but not more than what may be garbage")
     return Sheet([printable(line) for line in head], tables,
                  [printable(line) for line in notes])

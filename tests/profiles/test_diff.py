@@ -320,6 +320,17 @@ def test_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not any("garbage" in line for line in lines)
 
 
+def test_noise_is_explained_where_there_is_some(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, is_said, count in (
+            (["a.vmprof", "b.vmprof"], True, "1 of 2 functions changed"),
+            (["a.vmprof", "a.vmprof"], False, "none of 1 function changed")):
+        assert cli.main(["diff", *arguments]) == 0
+        out = capsys.readouterr().out.splitlines()
+        assert any(line.startswith("noise: ") for line in out) == is_said
+        assert count in out
+
+
 def test_if_nothing_is_asked_for_it_is_the_program_s_own_code(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Which function of a library the JIT charges is chance; which of the program's

@@ -166,7 +166,41 @@ def test_a_piece_that_could_not_be_told_apart_counts_as_a_whole() -> None:
     log.young(1, 3)
     assert rows(log) == [(10, 300, NONE, UNKNOWN, 100, -1)]
     assert ("not told apart: 1 sampled object (1.13 KiB) allocated in one piece "
-            "with others; ") in said(log)
+            "with others, ") in said(log)
+
+
+def test_what_changes_no_figure_has_no_line() -> None:
+    """Less than a thousandth; what could be told has one, and the JSON has all."""
+    for small, is_said in ((16, False), (160_000, True)):
+        log = sampled(*[100_000] * 100, small)
+        log.collection(5000)
+        for key in range(1, 101):
+            log.young(key, 1, log.type("a"))
+        log.young(101, 3)
+        text = said(log)
+        assert ("not told apart: " in text) == is_said
+        assert "not told apart: " not in said(sampled(100_000))
+
+
+def test_where_nothing_is_alive_nobody_asks_as_of_when() -> None:
+    for outcome, is_said in ((0, False), (1, True)):
+        log = sampled(300)
+        log.collection(100)
+        log.young(1, outcome)
+        assert ("\nalive: " in said(log)) == is_said
+
+
+def test_what_changes_most_is_said_first() -> None:
+    log = sampled(300, 300)
+    f = log.function("deep")
+    log.allocation([f] * 509, size=300)
+    log.collection(100)
+    log.young(1, 1)
+    log.young(2, 3)
+    log.figure(1, 50, 2**30)
+    found = [line.partition(":")[0] for line in said(log).splitlines()]
+    wanted = ["estimated total", "alive", "cut", "not told apart", "resident memory"]
+    assert [word for word in found if word in wanted] == wanted
 
 
 def test_facts_that_fit_no_sample_are_passed_over_and_counted() -> None:
