@@ -50,6 +50,15 @@ def test_who_has_it_open_to_write_still_runs(tmp_path: Path, mode: str,
     assert IS_OVER in said(path)
 
 
+def test_pypy_says_the_same(stock_pypy: PyPy) -> None:
+    path = stock_pypy.folder / "app.vmprof"
+    path.write_bytes(profile_of(os.getpid()))
+    for mode, said_there in (("ab", GOES_ON), ("rb", IS_OVER)):
+        with open(path, mode):
+            run = stock_pypy.command("-m", "vmprof_allocation", "report", str(path))
+        assert run.code == 0 and said_there in " ".join(run.out.split()), run.err
+
+
 def test_a_process_that_has_the_number_of_another_is_not_taken_for_it(
         tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"

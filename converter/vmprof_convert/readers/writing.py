@@ -32,4 +32,4 @@ def is_written(file: int, pid: int) -> bool:
 def _is_to_write(path: str) -> bool:
     with open(path, encoding="ascii") as file:
         match = re.search(r"^flags:\s*([0-7]+)$", file.read(), re.MULTILINE)
-    return match is not None and int(match[1], 8) & os.O_ACCMODE != os.O_RDONLY
+    return match is not None and int(match[1], 8) & (os.O_WRONLY | os.O_RDWR) != 0
