@@ -104,7 +104,7 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     if len(options.profiles) != wanted:
         parser.error("%d profiles were named: a difference is of two, or of one with "
                      "--between" % len(options.profiles))
-    for given in "focus", "tree", "leaks", "at", "hide_internal":
+    for given in "focus", "tree", "leaks", "at", "hide_internal", "survived":
         if getattr(options, given) not in (None, False):
             parser.error("--%s is for reports, and not for a difference"
                          % given.replace("_", "-"))

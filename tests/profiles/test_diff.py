@@ -505,6 +505,7 @@ def test_names_are_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     (["a.vmprof", "b.vmprof", "--between", "x..y"], "2 profiles were named"),
     (["a.vmprof", "b.vmprof", "-o", "x.svg"], "the output's name must end with .txt"),
     (["a.vmprof", "b.vmprof", "--tree"], "--tree is for reports"),
+    (["a.vmprof", "b.vmprof", "--survived"], "--survived is for reports"),
     (["a.vmprof", "b.vmprof", "--of", "rss"], "--of rss is for reports"),
     (["a.vmprof", "b.vmprof", "--fail-if", "alive >"], "'alive >' is no condition"),
 ])
