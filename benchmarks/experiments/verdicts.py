@@ -24,7 +24,15 @@ from experiments.coverage import LARGE, Kind, MiB, Phase, simulate
 from measuring import table
 from vmprof_convert import readers, verdicts
 from vmprof_convert.diff import compare, of_moments, of_runs
-from vmprof_convert.model import ALIVE, DIED, PYTHON, Function, Profile, Samples
+from vmprof_convert.model import (
+    ALIVE,
+    DIED,
+    PYTHON,
+    Collection,
+    Function,
+    Profile,
+    Samples,
+)
 from vmprof_convert.stack_tree import Stacks
 from vmprof_convert.summary import Choice
 
@@ -110,7 +118,10 @@ def _profile(rng: random.Random, scenario: Scenario, steps: list[float]) -> Prof
         settings={"interval": str(scenario.interval), "facts": "lifetimes"},
         unknown={}, functions={number: Function(name, 1, "app.py", PYTHON)
                                for number, name in enumerate(names)},
-        stacks=stacks, samples=samples, moments=[], types=[], collections=[],
+        stacks=stacks, samples=samples, moments=[], types=[],
+        # what is alive was judged at the end of each step
+        collections=[Collection(True, time, 0, time)
+                     for time in range(1, len(steps) + 1)],
         marks=[], figures=[], misfits=0, lost_stacks=0, cut_off={})
 
 

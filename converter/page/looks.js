@@ -11,7 +11,7 @@ export const ORIGINS = {
   nowhere: [30, 6, 84, 66, "none of these"],
   type: [145, 34, 70, 58, "types"],
 };
-export const CHANGES = { grew: [14, 78, "grew"], shrank: [212, 62, "shrank"], same: [30, 6, "within chance"] };
+export const CHANGES = { grew: [14, 78, "grew"], shrank: [212, 62, "shrank"], same: [30, 6, "may be chance, or garbage"] };
 
 export function isDark() {
   return document.documentElement.dataset.theme === "dark";
@@ -30,10 +30,11 @@ export function colour(origin, name = "") {
 }
 
 // What is said of a change: as large a one is seen between runs that are alike, or not.
-export function verdict({ before, after, variance }) {
+export function verdict({ before, after, variance, came, went }, isSure = false) {
   const change = after - before;
-  return change && Math.abs(change) > diff.z * Math.sqrt(variance)
-    ? change > 0 ? "grew" : "shrank" : "same";
+  const chance = diff.z * Math.sqrt(variance);
+  if (change - (isSure ? 0 : came) > chance) return "grew";
+  return -change - (isSure ? 0 : went) > chance ? "shrank" : "same";
 }
 
 export function changeColour(found, share) {
@@ -53,10 +54,11 @@ export function signed(number) {
   return (number < 0 ? "\u2212" : "+") + shown(Math.abs(number));
 }
 
-// 1 MiB → 3 MiB (+2 MiB), and if it may be chance, that
+// 1 MiB → 3 MiB (+2 MiB), and if it may be chance, or garbage, that
 export function change(data) {
-  return `${shown(data.before)} → ${shown(data.after)} (${signed(data.after - data.before)}${
-    verdict(data) === "same" && data.after !== data.before ? ", within chance" : ""})`;
+  const doubt = verdict(data) !== "same" || data.after === data.before ? ""
+    : verdict(data, true) === "same" ? ", may be chance" : ", may be garbage";
+  return `${shown(data.before)} → ${shown(data.after)} (${signed(data.after - data.before)}${doubt})`;
 }
 
 export function element(kind, attributes = {}, ...children) {

@@ -6,6 +6,8 @@ export const diff = profile.diff ?? null;
 export const state = {
   measure: "bytes", shape: "icicle", stacks: "plain", table: "functions",
   search: "", type: -1, from: 0, to: profile.steps, sort: "self", chosen: null,
+  // what was asked for
+  ...profile.begin,
 };
 const count = profile.parent.length;
 // nodes that no other of their function is above: these add up to its total
@@ -50,6 +52,9 @@ const SIDES = diff ? {
   before: (row) => diff.before[state.measure][row],
   after: (row) => profile[state.measure][row],
   variance: (row) => diff.variance[state.measure][row],
+  // what may be garbage
+  came: (row) => (state.measure === "alive" ? diff.garbage.came[row] : 0),
+  went: (row) => (state.measure === "alive" ? diff.garbage.went[row] : 0),
 } : {};
 
 export let sums;

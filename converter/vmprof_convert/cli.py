@@ -55,8 +55,8 @@ def _parser(command: str) -> argparse.ArgumentParser:
                         help="print it, and nothing else")
     parser.add_argument(
         "-o", "--output", metavar="OUT",
-        help="the file to write, in the format that its name says: %s; - is "
-             "standard output" % ", ".join(
+        help="the file to write, in the format that its name says: %s; with --json, "
+             "the report for programs; - is standard output" % ", ".join(
                  "%s (%s)" % (" or ".join(format_.suffixes), format_.what)
                  for format_ in FORMATS.values() if format_.suffixes))
     parser.add_argument(
@@ -103,10 +103,11 @@ def _port(text: str) -> int:
 
 def _parse(parser: argparse.ArgumentParser,
            arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options, with `to` filled in."""
+    """The options, with `to` filled in; `hint` is what to say of the output's name."""
     # a profile may stand behind an option
     asked = parser.parse_intermixed_args(arguments)
     target: str | None = asked.output
+    asked.hint = ""
     if asked.form != options.TABLE and asked.to not in (None, asked.form):
         parser.error("--%s is a format, and so is --to %s: write one of them"
                      % (asked.form, asked.to))
@@ -129,6 +130,8 @@ def _parse(parser: argparse.ArgumentParser,
                     "%s: the output's name must end with %s; or say with --to what "
                     "it is to be" % (target, formats.suffixes()))
             asked.to = found.name
+            if asked.to == FIREFOX and not asked.view and str(target).endswith(".json"):
+                asked.hint = ", for the Firefox Profiler (--json writes the report)"
     format_ = FORMATS[asked.to]
     if format_.write is None:
         asked.form = asked.to
@@ -204,7 +207,7 @@ def _run(asked: argparse.Namespace, name: str) -> None:
     # some formats are ten times as large as the profile: no memory holds it whole
     with _writing(), about(found.files[0].name), output.replacing(target) as out:
         not_held = _convert(profile, asked, format_, out)
-    streams.say("wrote %s" % target)
+    streams.say("wrote %s%s" % (target, asked.hint))
     _complain_of(name, [*found.left_out, *not_held])
     if asked.view:
         with _writing():

@@ -7,23 +7,38 @@ about effect measures", Statistics in Medicine 2008).  Inside one run, what was 
 at both moments is no difference, however uncertain it is: there, the two sides are
 what came and what went.
 
+What is alive is not known by sampling alone: of what became old since the last major
+collection, or is young, nobody knows what is garbage.  So a side's bytes are between
+those that were judged (lifetimes.JUDGED) and all that count as alive.  That is no
+matter of chance: the interval of a difference reaches from the least that it can be to
+the most, with what sampling adds to each.  Otherwise, of runs that are alike but end at
+different points behind a collection, most would differ.
+
 Of many rows, some differ by chance.  A row has changed where Holm's correction
 (Scandinavian Journal of Statistics 1979) says so: of 100 comparisons of runs that are
-alike, in 95 no row has.  All this is about sampling: what a program does differently
-each time, is a difference.
+alike, in 95 no row has.  All this is about sampling, and garbage: what a program does
+differently each time, is a difference.
 """
 from __future__ import annotations
 
 import collections
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Estimate, Z
-from vmprof_convert.lifetimes import STILL_ALIVE, state
-from vmprof_convert.model import ALIVE, LABEL, Function, Profile, Samples
+from vmprof_convert.lifetimes import JUDGED, STILL_ALIVE, state
+from vmprof_convert.model import (
+    ALIVE,
+    LABEL,
+    PENDING,
+    Collection,
+    Function,
+    Profile,
+    Samples,
+)
 from vmprof_convert.origins import Origins
 from vmprof_convert.own import has_own_code, only_own
 from vmprof_convert.printable import shortened
@@ -104,10 +119,7 @@ _Row = tuple[int, int, int, int, int, int, int, int, int, int]
 
 def moment(profile: Profile, at: int) -> Profile:
     """As though it ended there."""
-    return dataclasses.replace(
-        _part(profile, at, lambda row: row[1] <= at),
-        collections=[collection for collection in profile.collections
-                     if collection.time <= at])
+    return _part(profile, at, lambda row: row[1] <= at)
 
 
 def without_interpreter(profile: Profile) -> Profile:
@@ -125,7 +137,9 @@ def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
         if chosen(row):
             (stack, time, thread, size, interval, memory, type_, fate, collected,
              ended) = row
-            if size and state(fate, collected, ended, at) == STILL_ALIVE:
+            # (what is PENDING is not known to be met by a collection, ever)
+            if size and fate != PENDING and state(
+                    fate, collected, ended, at) == STILL_ALIVE:
                 fate = ALIVE
             samples.add(stack, time, thread, size, interval, memory, type_, fate,
                         collected, ended)
@@ -134,10 +148,19 @@ def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
         # it was made before the first moment
         if chosen((stack, -1, 0, size, interval, 0, type_, fate, collected, ended)):
             samples.carry(*carried._replace(
-                fate=ALIVE if state(fate, collected, ended, at) == STILL_ALIVE
-                else fate))
+                fate=ALIVE if fate != PENDING and state(
+                    fate, collected, ended, at) == STILL_ALIVE else fate))
     samples.finish()
-    return dataclasses.replace(profile, samples=samples)
+    return dataclasses.replace(
+        profile, samples=samples, collections=_until(at, profile.collections),
+        processes=[process._replace(profile=dataclasses.replace(
+            process.profile, collections=_until(
+                at - process.begin, process.profile.collections)))
+            for process in profile.processes])
+
+
+def _until(at: int, collections: list[Collection]) -> list[Collection]:
+    return [collection for collection in collections if collection.time <= at]
 
 
 def find_moment(profile: Profile, text: str, *, is_last: bool = False) -> int:
@@ -169,17 +192,47 @@ class Change(NamedTuple):
     gained: Figures
     lost: Figures
     #: the probability that chance alone makes such a difference, as corrected; 0.0
-    #: to 1.0
+    #: to 1.0; and if what was not judged were no garbage
     p: float = 1.0
+    p_if_alive: float = 1.0
 
     def estimate(self, measure: str, z: float = Z) -> Estimate:
         """What it grew by, perhaps less than nothing."""
-        return difference(figure(self.gained, measure, z),
-                          figure(self.lost, measure, z))
+        return difference(amount(self.gained, measure, z),
+                          amount(self.lost, measure, z))
 
     @property
     def has_changed(self) -> bool:
         return self.p <= 1.0 - CONFIDENCE
+
+    @property
+    def may_be_garbage(self) -> bool:
+        """It would have changed."""
+        return not self.has_changed and self.p_if_alive <= 1.0 - CONFIDENCE
+
+
+class Amount(NamedTuple):
+    """What is compared, of one side."""
+
+    #: all that counts
+    most: Estimate
+    #: what of it is known to count; of what is alive, what was judged
+    least: Estimate
+
+    @property
+    def estimate(self) -> Estimate:
+        """The interval holds what garbage may make of it."""
+        return Estimate(self.most.value, self.least.low, self.most.high)
+
+    @property
+    def garbage(self) -> float:
+        """How much of it may be."""
+        return self.most.value - self.least.value
+
+    @property
+    def if_alive(self) -> Amount:
+        """If nothing of it were garbage."""
+        return Amount(self.most, self.most)
 
 
 class Difference(NamedTuple):
@@ -195,36 +248,56 @@ class Difference(NamedTuple):
     lost: Summary
 
 
-def difference(gained: Estimate, lost: Estimate) -> Estimate:
+def difference(gained: Amount, lost: Amount) -> Estimate:
     """`gained` without `lost`."""
-    value = gained.value - lost.value
-    below = math.hypot(gained.value - gained.low, lost.high - lost.value)
-    above = math.hypot(gained.high - gained.value, lost.value - lost.low)
-    return Estimate(value, value - below, value + above)
+    below = math.hypot(gained.least.value - gained.least.low,
+                       lost.most.high - lost.most.value)
+    above = math.hypot(gained.most.high - gained.most.value,
+                       lost.least.value - lost.least.low)
+    return Estimate(gained.most.value - lost.most.value,
+                    gained.least.value - lost.most.value - below,
+                    gained.most.value - lost.least.value + above)
+
+
+def amount(figures: Figures, measure: str, z: float = Z) -> Amount:
+    """What is compared; `figures` of summary.Choice.judged."""
+    if measure == ALIVE_BYTES:
+        return Amount(figures.bytes(STILL_ALIVE, z), figures.bytes(JUDGED, z))
+    one = figures.objects(None, z) if measure == OBJECTS else figures.bytes(None, z)
+    return Amount(one, one)
 
 
 def figure(figures: Figures, measure: str, z: float = Z) -> Estimate:
-    """What is compared."""
-    if measure == OBJECTS:
-        return figures.objects(None, z)
-    return figures.bytes(STILL_ALIVE if measure == ALIVE_BYTES else None, z)
+    """With its interval."""
+    return amount(figures, measure, z).estimate
 
 
-def chance(change: Change, measure: str) -> float:
+def chance(change: Change, measure: str, *, if_alive: bool = False) -> float:
     """The probability of a difference that is as large or larger, in either
-    direction, if there is none."""
-    value = change.estimate(measure).value
+    direction, if there is none; `if_alive`: and no garbage."""
+    def estimate(z: float) -> Estimate:
+        sides = (amount(side, measure, z) for side in (change.gained, change.lost))
+        return difference(*(side.if_alive if if_alive else side for side in sides))
+
+    value = estimate(Z).value
     if not value:
         return 1.0
     near, far = 0.0, _FAR
     while far - near > 1e-3:
         z = (near + far) / 2
-        estimate = change.estimate(measure, z)
-        if estimate.low > 0 if value > 0 else estimate.high < 0:
+        low, high = estimate(z)[1:]
+        if low > 0 if value > 0 else high < 0:
             near = z
         else:
             far = z
     return math.erfc(near / math.sqrt(2))
+
+
+def judged(change: Change, measure: str) -> Change:
+    """With its probabilities, by itself."""
+    p = chance(change, measure)
+    return change._replace(p=p, p_if_alive=(
+        chance(change, measure, if_alive=True) if measure == ALIVE_BYTES else p))
 
 
 def compare(sides: Sides, choice: Choice) -> Difference:
@@ -235,6 +308,7 @@ def compare(sides: Sides, choice: Choice) -> Difference:
             raise ProfileError(
                 "was taken with --allocation-gaps fixed: nobody knows how sure its "
                 "figures are, nor whether two of them differ")
+    choice = choice._replace(judged=True)
     before, after = (summarize(profile, choice=choice)
                      for profile in (sides.before, sides.after))
     gained, lost = (summarize(profile, choice=choice)
@@ -257,24 +331,30 @@ def compare(sides: Sides, choice: Choice) -> Difference:
             continue
         old, new, came, went = figures
         change = Change(subject, old, new, came, went if counts_lost else nothing)
-        changes.append(change._replace(p=chance(change, measure)))
+        changes.append(judged(change, measure))
     everything = Change(None, before.figures, after.figures, gained.figures,
                         lost.figures if counts_lost else nothing)
     changes = _corrected(changes)
     changes.sort(key=lambda change: (
         not change.has_changed, -abs(change.estimate(measure).value),
         change.subject or ()))
-    return Difference(sides, measure, choice, changes,
-                      everything._replace(p=chance(everything, measure)), before,
-                      after, lost)
+    return Difference(sides, measure, choice, changes, judged(everything, measure),
+                      before, after, lost)
 
 
 def _corrected(changes: list[Change]) -> list[Change]:
-    """Holm's step-down method."""
-    result, largest = [], 0.0
-    for rank, change in enumerate(sorted(changes, key=lambda change: change.p)):
-        largest = max(largest, min(change.p * (len(changes) - rank), 1.0))
-        result.append(change._replace(p=largest))
+    return [change._replace(p=p, p_if_alive=p_if_alive)
+            for change, p, p_if_alive in zip(
+                changes, _holm([change.p for change in changes]),
+                _holm([change.p_if_alive for change in changes]))]
+
+
+def _holm(ps: Sequence[float]) -> list[float]:
+    """His step-down method."""
+    result, largest = [0.0] * len(ps), 0.0
+    for rank, number in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        largest = max(largest, min(ps[number] * (len(ps) - rank), 1.0))
+        result[number] = largest
     return result
 
 

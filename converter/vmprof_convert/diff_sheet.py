@@ -1,6 +1,8 @@
 """What a difference shows: lines and tables of text, whoever draws them."""
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from vmprof_convert import diff, remarks
 from vmprof_convert.diff import Change, Difference
 from vmprof_convert.lifetimes import STILL_ALIVE
@@ -35,7 +37,7 @@ from vmprof_convert.units import (
 )
 
 #: what is said of a row
-GREW, SHRANK, NOISE, SAME = "grew", "shrank", "noise", "same"
+GREW, SHRANK, UNCLEAR, NOISE, SAME = "grew", "shrank", "unclear", "noise", "same"
 
 _WHAT = {diff.ALLOCATED: "allocated", diff.TOTAL: "allocated, with what it calls",
          diff.OBJECTS: "objects", diff.ALIVE_BYTES: "alive"}
@@ -44,11 +46,14 @@ _MAX_PATH = 1000
 
 
 def verdict(change: Change, measure: str) -> str:
-    """GREW, SHRANK; NOISE: it may be chance; SAME: it is no difference."""
+    """GREW, SHRANK; UNCLEAR: garbage may be why; NOISE: it may be chance; SAME: it is
+    no difference."""
     value = change.estimate(measure).value
     if not value:
         return SAME
-    return NOISE if not change.has_changed else GREW if value > 0 else SHRANK
+    if change.has_changed:
+        return GREW if value > 0 else SHRANK
+    return UNCLEAR if change.may_be_garbage else NOISE
 
 
 def of(difference: Difference, limit: int | None, names: tuple[str, str],
@@ -71,15 +76,9 @@ def of(difference: Difference, limit: int | None, names: tuple[str, str],
     rest = difference.changes[len(shown):]
     more = ""
     if rest:
-        noise = sum(not change.has_changed for change in rest)
+        noise = sum(verdict(change, measure) == NOISE for change in rest)
         more = "... and %d more%s" % (
             len(rest), ", all of them noise" if noise == len(rest) else "")
-    changed = sum(change.has_changed for change in difference.changes)
-    notes = remarks.not_judged_of(names, difference.sides[:2])
-    notes.append(
-        "%s of %s changed; noise: as large a difference is seen between runs that are "
-        "alike (of 100 pairs of these, %.0f have no row that changed)" % (
-            changed or "none", _count(difference), 100 * diff.CONFIDENCE))
     columns = _columns(difference)
     origins = Origins(difference.sides.after)
     tables = [_everything(difference)]
@@ -90,6 +89,16 @@ def of(difference: Difference, limit: int | None, names: tuple[str, str],
             columns, [(*_figures(change, measure), *_labels(
                 change.subject, difference.choice.by, origins))
                       for change in shown if change.subject is not None], more))
+    changed = sum(change.has_changed for change in difference.changes)
+    notes = remarks.not_judged((names[0], before.figures), (names[1], after.figures))
+    notes.append("%s of %s changed" % (changed or "none", _count(difference)))
+    said = {row[1] for table in tables for row in table.rows}
+    # what no row says needs no word
+    if NOISE in said:
+        notes.append("noise: runs that are alike differ as much (of 100 such pairs, "
+                     "%.0f have no row that changed)" % (100 * diff.CONFIDENCE))
+    if UNCLEAR in said:
+        notes.append("unclear: more than chance, but not more than what may be garbage")
     return Sheet([printable(line) for line in head], tables,
                  [printable(line) for line in notes])
 
@@ -116,8 +125,26 @@ def _columns(difference: Difference) -> list[Column]:
 
 
 def _everything(difference: Difference) -> Table:
+    rows = [(*_figures(change, measure), _WHAT[measure])
+            for measure, change in _in_all(difference)]
+    return Table("", [Column("change", FIGURE, 0), Column("is", FIGURE, 0),
+                      Column("before", FIGURE, 2), Column("after", FIGURE, 1),
+                      Column("in all", NAME)], rows)
+
+
+def in_all(difference: Difference) -> str:
+    """In a line."""
+    parts = []
+    for measure, change in _in_all(difference):
+        text, said, before, after = _figures(change, measure)
+        parts.append("%s %s (%s; %s, then %s)" % (text, _WHAT[measure], said, before,
+                                                   after))
+    return ", ".join(parts)
+
+
+def _in_all(difference: Difference) -> Iterator[tuple[str, Change]]:
+    """Of each measure."""
     everything = difference.everything
-    rows = []
     measures = [diff.ALLOCATED, diff.OBJECTS]
     if all(profile.has_lifetimes for profile in difference.sides[:2]):
         measures.append(diff.ALIVE_BYTES)
@@ -126,11 +153,7 @@ def _everything(difference: Difference) -> Table:
         change = everything._replace(lost=(
             Figures(everything.lost.interval) if difference.sides.is_one_run
             and measure != diff.ALIVE_BYTES else difference.lost.figures))
-        change = change._replace(p=diff.chance(change, measure))
-        rows.append((*_figures(change, measure), _WHAT[measure]))
-    return Table("", [Column("change", FIGURE, 0), Column("is", FIGURE, 0),
-                      Column("before", FIGURE, 2), Column("after", FIGURE, 1),
-                      Column("in all", NAME)], rows)
+        yield measure, diff.judged(change, measure)
 
 
 def _figures(change: Change, measure: str) -> tuple[str, ...]:

@@ -75,7 +75,8 @@ def _parser(name: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--fail-if", metavar="CONDITION", type=_condition, action="append",
         required=name == CHECK, default=[] if name == DIFF else None,
-        help="end with exit code 1 if it is so beyond doubt (%.4g %%%%): "
+        help="end with exit code 1 if it is so beyond doubt (%.4g %%%%), whatever may "
+             "be garbage: "
              "'alive > 10M', 'objects > 2M'%s; more than once: if one of them is" % (
                  100 * verdicts.CONFIDENCE,
                  ", 'alive growth > 1M', 'allocated growth > 5%%'"
@@ -103,7 +104,7 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     if len(options.profiles) != wanted:
         parser.error("%d profiles were named: a difference is of two, or of one with "
                      "--between" % len(options.profiles))
-    for given in "focus", "tree", "leaks", "at", "hide_internal":
+    for given in "focus", "tree", "leaks", "at", "hide_internal", "survived":
         if getattr(options, given) not in (None, False):
             parser.error("--%s is for reports, and not for a difference"
                          % given.replace("_", "-"))
@@ -144,14 +145,15 @@ def _complain(lines: Sequence[str]) -> None:
 
 def _check(options: argparse.Namespace) -> bool:
     """Whether the run failed."""
-    from vmprof_convert.summary import summarize
+    from vmprof_convert.summary import Choice, summarize
     path, = options.profiles
     profile = _read(_find(path), options)
     _check_conditions(options, [path], [profile])
-    found = verdicts.judge(options.fail_if, summarize(profile).figures)
+    figures = summarize(profile, choice=Choice(judged=True)).figures
+    found = verdicts.judge(options.fail_if, figures)
     lines = [*map(str, found)]
     if any(condition.measure == verdicts.ALIVE for condition in options.fail_if):
-        lines += filter(None, [printable(remarks.not_judged(profile))])
+        lines += remarks.not_judged(("", figures))
     streams.say("\n".join(lines))
     return any(verdict.failed for verdict in found)
 
@@ -206,8 +208,8 @@ def _diff(options: argparse.Namespace) -> bool:
     text = io.StringIO()
     data, left_out = io.BytesIO(), []
     if DIFF_FORMATS[options.to].write is not None:
-        left_out = _write_stacks(options.to, diff.aligned(sides),
-                                 (names[0], names[1]), data)
+        left_out = _write_stacks(options.to, diff.aligned(sides), (names[0], names[1]),
+                                 difference, data)
         text.write("".join("%s\n" % (verdict,) for verdict in found))
     elif options.to == JSON:
         from vmprof_convert.writers import diff_json
@@ -230,10 +232,12 @@ def _diff(options: argparse.Namespace) -> bool:
 
 
 def _write_stacks(form: str, sides: diff.Sides, names: tuple[str, str],
-                  out: io.BytesIO) -> list[str]:
+                  difference: diff.Difference, out: io.BytesIO) -> list[str]:
     if form == "html":
+        from vmprof_convert import diff_sheet
         from vmprof_convert.writers import html
-        return html.write_diff(sides, names, out)
+        return html.write_diff(sides, names, out, difference.choice,
+                               diff_sheet.in_all(difference))
     if form == "pprof":
         from vmprof_convert.writers import pprof
         return pprof.write_diff(sides.before, sides.after, out)

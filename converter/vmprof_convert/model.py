@@ -332,7 +332,7 @@ class Profile:
     #: seconds since 1970; 0.0: not known
     start_time: float
     #: 0.0: not known; None: the log has no end (the process was killed, or
-    #: still runs)
+    #: still runs: is_written)
     end_time: float | None
     meta: dict[str, str]
     #: settings of the allocation sampling; empty: there was none
@@ -374,6 +374,8 @@ class Profile:
     #: stacks of the same frames may differ in this alone
     labels: list[dict[str, str]] = dataclasses.field(default_factory=lambda: [{}])
     stack_labels: Sequence[int] = ()
+    #: it has no end, as its process goes on writing it: readers/writing.py
+    is_written: bool = False
     #: functions of the interpreter's own that have no names, and are in no stack:
     #: readers/nameless.py
     nameless: int = 0

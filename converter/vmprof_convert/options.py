@@ -104,7 +104,8 @@ def add_options(parser: argparse._ActionsContainer) -> None:
              "was alive then")
     parser.add_argument(
         "--group-storage", action="store_true",
-        help="count storage, such as the items of a list, as what it belongs to")
+        help="count storage, such as the items of a list, as what it belongs to, where "
+             "that is one type")
     parser.add_argument(
         "--hide-internal", action="store_true",
         help="leave out what only the interpreter knows, such as <JIT frame>")

@@ -7,19 +7,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from vmprof_convert.estimator import weight_bytes
-from vmprof_convert.lifetimes import CARRIED, NOT_TOLD, WAS_LOST, WAS_PINNED
-from vmprof_convert.model import ALIVE, PENDING, Profile
+from vmprof_convert.lifetimes import (
+    CARRIED,
+    JUDGED,
+    NOT_TOLD,
+    STILL_ALIVE,
+    WAS_LOST,
+    WAS_PINNED,
+)
+from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.program import LOST
 from vmprof_convert.resident import of_process
-from vmprof_convert.summary import LINE, TYPE, Choice, Summary
+from vmprof_convert.summary import LINE, TYPE, Choice, Figures, Summary
 from vmprof_convert.units import format_bytes, format_ends, format_number
 
 #: so many processes are named
 _LISTED = 3
 #: of what is alive, a smaller share changes no figure
 _LEAST = 0.01
+#: of what was allocated, so small a share is not worth a line
+_NOTHING = 0.001
 
 
 def title(profile: Profile, summary: Summary, choice: Choice) -> str:
@@ -108,8 +116,10 @@ def of_labels(*profiles: Profile) -> list[str]:
 def _of_process(profile: Profile) -> list[str]:
     lines = []
     if profile.end_time is None:
-        lines.append("the run did not end normally; this is what it had "
-                     "written")
+        lines.append("the process still runs; this is what it has written so far"
+                     if profile.is_written else
+                     "the run did not end normally, or goes on elsewhere; this is what "
+                     "it had written")
     if profile.ended:
         lines.append("the profile ends before the program did: %s"
                      % profile.ended)
@@ -131,34 +141,47 @@ def _of_process(profile: Profile) -> list[str]:
 
 
 def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
-    """What is missing from the figures, and from which ones."""
+    """What is missing from the figures, and from which ones: what changes most first,
+    and nothing that changes none."""
     lines = []
-    if profile.has_lifetimes:
+    if summary.figures.sum(STILL_ALIVE).samples:
         lines.append(_alive(profile, choice))
-    for state, text in (
-            (CARRIED, "carried over: %s of earlier parts of the profile are alive, "
-                      "and count as that, not as allocated"),
-            (NOT_TOLD, "not told apart: %s allocated in one piece with others; "
-                       "nobody knows of which type, nor what became of it"),
-            (WAS_LOST, "lost: what became of %s is not known: there was more "
-                       "than can be remembered"),
-            (WAS_PINNED, "pinned: %s that the GC could not move, and that nobody "
-                         "followed")):
-        if summary.figures.sum(state).samples:
+    if summary.missing:
+        names = ", ".join(sorted({f.name for f in summary.missing})[:3])
+        if len(summary.missing) > 3:
+            names += " and %d more" % (len(summary.missing) - 3)
+        lines.append(
+            "missing: up to %s are missing from \"total\" of %s, as compiled code does "
+            "not show who waits in \"yield from\" or \"await\"" % (
+                format_bytes(summary.missing_bytes), names))
+    if profile.cut_stacks:
+        lines.append("cut: the stacks of %d samples were deeper than vmprof records; "
+                     "\"total\" lacks their outermost callers" % profile.cut_stacks)
+    if profile.lost_stacks:
+        lines.append("lost: the stacks of %d of %d samples; their bytes are in %s"
+                     % (profile.lost_stacks,
+                        summary.samples + summary.time_samples, LOST.name))
+    for state, of, text in (
+            (CARRIED, STILL_ALIVE,
+             "carried over: %s of earlier parts of the profile are alive, and count as "
+             "that, not as allocated"),
+            (WAS_LOST, STILL_ALIVE,
+             "lost: what became of %s is not known: there was more than "
+             "can be remembered"),
+            (NOT_TOLD, None, "not told apart: %s allocated in one piece with others, "
+                             "of which neither type nor fate is known"),
+            (WAS_PINNED, None, "pinned: %s that the GC could not move, and that "
+                               "nobody followed")):
+        if _counts(summary.figures, state, of):
             lines.append(text % _samples(summary, state))
-    untyped = summary.untyped.sum().samples
-    if profile.has_types and TYPE in choice.by and untyped:
+    untyped = summary.untyped.sum()
+    if profile.has_types and TYPE in choice.by and (
+            untyped.value_bytes > _NOTHING * summary.bytes.value):
         lines.append(
             "type not known: %s (%s), what was made since the last minor "
             "collection included" % (
-                format_number(untyped, "sampled object"),
-                format_bytes(summary.untyped.bytes().value)))
-    if choice.survived:
-        lines.append(
-            "freed after, alive after: so many major collections an object had "
-            "survived, on average, before one found it dead, or until now" + (
-                "; what was carried over is not in it"
-                if summary.figures.sum(CARRIED).samples else ""))
+                format_number(untyped.samples, "sampled object"),
+                format_bytes(untyped.value_bytes)))
     if profile.misfits:
         lines.append("passed over: %s that fit no sample; the profile may be "
                      "damaged" % format_number(profile.misfits, "fact"))
@@ -168,26 +191,16 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
     if LINE in choice.by and not summary.has_lines and summary.samples:
         lines.append("lines: which ones were executed is not recorded in this "
                      "profile; these are where the functions begin")
-    if profile.lost_stacks:
-        lines.append("lost: the stacks of %d of %d samples; their bytes are in %s"
-                     % (profile.lost_stacks,
-                        summary.samples + summary.time_samples, LOST.name))
+    if choice.survived:
+        lines.append(
+            "freed after, alive after: so many major collections an object had "
+            "survived, on average, before one found it dead, or until now" + (
+                "; what was carried over is not in it"
+                if summary.figures.sum(CARRIED).samples else ""))
     if profile.nameless:
         lines.append("native: this PyPy has no names for %s of its own; what they "
                      "allocate is their callers'"
                      % format_number(profile.nameless, "function"))
-    if profile.cut_stacks:
-        lines.append("cut: the stacks of %d samples were deeper than vmprof "
-                     "records; their outermost callers are missing from "
-                     "\"total\"" % profile.cut_stacks)
-    if summary.missing:
-        names = ", ".join(sorted({f.name for f in summary.missing})[:3])
-        if len(summary.missing) > 3:
-            names += " and %d more" % (len(summary.missing) - 3)
-        lines.append(
-            "missing: compiled code that resumes what waits in \"yield from\" or "
-            "\"await\" doesn't show who waits; up to %s are missing from "
-            "\"total\" of %s" % (format_bytes(summary.missing_bytes), names))
     lines += of_process(profile)
     lines += _bookkeeping(profile)
     if summary.time_samples:
@@ -196,41 +209,32 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
     return lines
 
 
-_ALIVE_OF_EACH = ("alive: what is old is judged by each process's own last major "
-                  "collection; what became old since counts as alive (--process says "
-                  "more of one)")
+def _counts(figures: Figures, state: str, of: str | None) -> bool:
+    """Whether what is in this state is more than nothing of what is in the other."""
+    return figures.sum(state).value_bytes > _NOTHING * figures.sum(of).value_bytes
 
 
-def not_judged(profile: Profile) -> str:
-    """How much of what counts as alive may be garbage, for who compares or judges it;
-    empty: hardly any.  `profile` has its samples."""
-    if not profile.has_lifetimes:
-        return ""
-    if profile.processes:
-        return _ALIVE_OF_EACH
-    samples = profile.samples
-    last = max((collection.time for collection in profile.collections
-                if collection.is_major), default=None)
-    alive = new = 0.0
-    for size, interval, fate, collected in zip(
-            samples.size, samples.interval, samples.fate, samples.collected):
-        if size and fate in (ALIVE, PENDING):
-            weight = weight_bytes(size, interval, profile.gaps)
-            alive += weight
-            # what a minor collection promotes, only the next major one judges
-            if last is None or fate == PENDING or collected >= last:
-                new += weight
-    if new <= _LEAST * alive:
-        return ""
-    return ("alive: %s of %s came after the last major collection, so that garbage "
-            "among it counts; gc.collect() in the program, right before it is looked "
-            "at, leaves none" % (format_bytes(new), format_bytes(alive)))
+_ALIVE_OF_EACH = ("alive: as each process's own last major collection found it; what "
+                  "became old since counts, too, garbage included (--process says more "
+                  "of one)")
 
 
-def not_judged_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[str]:
-    """Of each, by its name."""
-    return ["%s: %s" % (name, line) for name, line in zip(
-        names, map(not_judged, profiles)) if line]
+def not_judged(*named: tuple[str, Figures]) -> list[str]:
+    """How much of what counts as alive may be garbage, for who compares or judges it:
+    nothing, if hardly any.  Of each its name, empty if there is but one, and figures of
+    summary.Choice.judged."""
+    parts = []
+    for name, figures in named:
+        alive = figures.sum(STILL_ALIVE).value_bytes
+        new = alive - figures.sum(JUDGED).value_bytes
+        if new > _LEAST * alive:
+            parts.append("%s of %s%s" % (format_bytes(new), format_bytes(alive),
+                                         " in %s" % name if name else ""))
+    if not parts:
+        return []
+    return ["alive: %s may be garbage, as no major collection has met it, and is "
+            "allowed for; gc.collect() at the end of the program, or at a mark, leaves "
+            "none" % ", ".join(parts)]
 
 
 def bookkeeping_of(profile: Profile) -> int | None:
@@ -242,9 +246,8 @@ def bookkeeping_of(profile: Profile) -> int | None:
 def _bookkeeping(profile: Profile) -> list[str]:
     bytes_ = bookkeeping_of(profile)
     return [] if bytes_ is None else [
-        "bookkeeping: to know what became of the objects took at most %s of the "
-        "process%s memory" % (format_bytes(bytes_),
-                              "es'" if profile.processes else "'s")]
+        "bookkeeping: to follow objects took at most %s of the process%s memory" % (
+            format_bytes(bytes_), "es'" if profile.processes else "'s")]
 
 
 def _samples(summary: Summary, state: str) -> str:
@@ -261,10 +264,9 @@ def _alive(profile: Profile, choice: Choice) -> str:
     majors = [collection.time for collection in profile.collections
               if collection.is_major and collection.time <= end]
     if not majors:
-        return ("alive: no major collection had ended by then, so that all "
-                "counts as alive that survived a minor one")
-    return ("alive: what is old is judged by the last of %s, whose marking ended "
-            "at %.2f s; what became old since counts as alive, so --at %.2f may be "
-            "nearer to what is held" % (
+        return ("alive: no major collection had ended by then, so that all counts that "
+                "survived a minor one, garbage included")
+    return ("alive: as the last of %s found it, at %.2f s; what became old since "
+            "counts, too, garbage included (--at %.2f has hardly any)" % (
                 format_number(len(majors), "major collection"), majors[-1] / 1e9,
                 math.ceil(majors[-1] / 1e7) / 100))

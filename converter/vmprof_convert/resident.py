@@ -82,16 +82,18 @@ def of_process(profile: Profile) -> list[str]:
         return []
     # of equal ones, the first
     peak = max(memory, key=lambda figure: figure.value)
-    line = ("resident memory: %s at the start, at most %s (at %.2f s), %s at the "
-            "end" % (format_bytes(memory[0].value), format_bytes(peak.value),
-                     peak.time / 1e9, format_bytes(memory[-1].value)))
+    line = "resident memory: %s at the start, %s%s at the end" % (
+        format_bytes(memory[0].value), "" if peak.value == memory[-1].value else
+        "at most %s (at %.2f s), " % (format_bytes(peak.value), peak.time / 1e9),
+        format_bytes(memory[-1].value))
     alone = readings(profile, PRIVATE)
     if alone:
         most = max(alone, key=lambda figure: figure.value)
-        line += ("; of it, no other process's (USS): at most %s (at %.2f s), %s when "
-                 "last read (at %.2f s)" % (
-                     format_bytes(most.value), most.time / 1e9,
-                     format_bytes(alone[-1].value), alone[-1].time / 1e9))
+        line += "; of it, no other process's (USS): at most %s (at %.2f s)" % (
+            format_bytes(most.value), most.time / 1e9)
+        if alone[-1].value != most.value:
+            line += ", %s when last read (at %.2f s)" % (
+                format_bytes(alone[-1].value), alone[-1].time / 1e9)
     faults = readings(profile, MAJOR_FAULTS)
     count = faults[-1].value - faults[0].value if faults else 0
     if count > 0:

@@ -340,14 +340,15 @@ class _Columns:
         if has_two:
             self._add("other", "self" if self._is_total else "total", 3)
         if view.profile.has_lifetimes and choice.sort != ALIVE:
-            self._add("alive", _then(choice), 4)
+            # what is asked about stays beside what was asked for
+            self._add("alive", _then(choice), 2 if choice.survived else 4)
         if choice.sort != OBJECTS:
             self._add("objects", "objects", 5)
         if view.profile.has_lifetimes:
             self._add("died young", "died young", 6)
         if choice.survived:
             for title in _SURVIVED:
-                self._add(title, title, 2)
+                self._add(title, title, 1)
 
     def _add(self, kind: str, title: str, rank: int) -> None:
         self._kinds.append(kind)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import probability
-from vmprof_convert.lifetimes import STILL_ALIVE, state
+from vmprof_convert.lifetimes import STILL_ALIVE, Judged, state
 from vmprof_convert.model import LABEL, UNKNOWN, UNTOLD, Profile
 from vmprof_convert.origins import NOWHERE, Origins
 from vmprof_convert.printable import printable, shortened
@@ -50,12 +50,14 @@ class Value:
     """What samples stand for, added up."""
 
     __slots__ = ("alive_bytes", "alive_bytes_variance", "alive_objects", "bytes",
-                 "bytes_variance", "objects", "objects_variance", "ticks")
+                 "bytes_variance", "garbage", "objects", "objects_variance", "ticks")
 
     def __init__(self) -> None:
         self.bytes = self.objects = self.alive_bytes = self.alive_objects = 0.0
         #: of the estimates above
         self.bytes_variance = self.objects_variance = self.alive_bytes_variance = 0.0
+        #: of alive_bytes, what may be: no major collection has judged it
+        self.garbage = 0.0
         #: time samples
         self.ticks = 0
 
@@ -65,18 +67,24 @@ class Value:
 
 
 def values(profile: Profile, *, types: bool = False, threads: bool = False,
-           steps: Iterable[int] = itertools.repeat(0)) -> dict[Part, Value]:
+           steps: Iterable[int] = itertools.repeat(0),
+           garbage: bool = False) -> dict[Part, Value]:
     """Of all samples, in the order of their stacks; `types`, `threads`: each by
-    itself; `steps`: of each sample one of some steps in time, likewise."""
+    itself; `steps`: of each sample one of some steps in time, likewise; `garbage`: with
+    what of it may be some."""
     samples = profile.samples
     nothing = itertools.repeat(-1)
+    judged = Judged(profile)
     groups = collections.Counter(zip(
         samples.stack, samples.type if types else nothing,
         samples.thread if threads else itertools.repeat(0), samples.fate,
-        samples.size, samples.interval, steps))
+        samples.size, samples.interval, steps,
+        map(judged.includes, samples.fate, samples.collected, samples.thread)
+        if garbage else itertools.repeat(True)))
     states = {fate: state(fate, -1, -1) for fate in range(UNTOLD, UNKNOWN + 1)}
     result: dict[Part, Value] = {}
-    for (stack, type_, thread, fate, size, interval, step), count in groups.items():
+    for (stack, type_, thread, fate, size, interval, step,
+         is_judged), count in groups.items():
         part = Part(stack, type_ if size or not types else NONE, thread, step)
         value = result.get(part)
         if value is None:
@@ -95,6 +103,7 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
             value.alive_objects += objects
             value.alive_bytes += objects * size
             value.alive_bytes_variance += variance * size * size
+            value.garbage += 0.0 if is_judged else objects * size
     for carried in samples.carried:
         if states[carried.fate] == STILL_ALIVE:
             part = Part(carried.stack, carried.type if types else -1)
@@ -103,6 +112,8 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
             value.alive_objects += 1 / p
             value.alive_bytes += carried.size / p
             value.alive_bytes_variance += (1.0 - p) * (carried.size / p) ** 2
+            value.garbage += 0.0 if judged.includes_carried(
+                carried.fate, carried.collected) else carried.size / p
     # the lost one last, as everywhere
     return dict(sorted(result.items(), key=lambda pair: (
         pair[0].stack < 0, pair[0])))

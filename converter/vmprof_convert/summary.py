@@ -9,7 +9,15 @@ from typing import NamedTuple
 from vmprof_convert.delegation import Missing, missing
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Estimate, Mean, Sum, Z, probability
-from vmprof_convert.lifetimes import CARRIED, NOT_RECORDED, STILL_ALIVE, state
+from vmprof_convert.lifetimes import (
+    CARRIED,
+    CARRIED_JUDGED,
+    JUDGED,
+    NOT_RECORDED,
+    STILL_ALIVE,
+    Judged,
+    state,
+)
 from vmprof_convert.majors import Lives
 from vmprof_convert.model import ALIVE as IS_ALIVE
 from vmprof_convert.model import LABEL, UNTOLD, Columns, Function, Profile
@@ -27,6 +35,8 @@ LABELLED = "label:"
 #: what they can be sorted by
 SELF, TOTAL, OBJECTS, ALIVE = "self", "total", "objects", "alive"
 
+#: of a Tally, beside those of model: it is alive, and was judged
+_IS_JUDGED = 7
 #: samples that are alike are counted before they are added up; of so many kinds
 _MAX_GROUPS = 10000
 #: so many rows of a table are counted at once
@@ -47,9 +57,14 @@ class Choice(NamedTuple):
     hide_internal: bool = False
     #: how many major collections objects survived
     survived: bool = False
+    #: what is alive has the figures of lifetimes.JUDGED beside, as far as it was; at
+    #: the profile's end
+    judged: bool = False
 
 
 BY_FUNCTION = Choice()
+#: parts of STILL_ALIVE
+_ALIVE = (CARRIED, CARRIED_JUDGED, JUDGED)
 
 
 class Figures:
@@ -67,11 +82,13 @@ class Figures:
         self._states: dict[str, Sum] = {}
 
     def add(self, state: str, sum_: Sum) -> None:
-        if state == CARRIED:
-            self._add(STILL_ALIVE, sum_)
-        else:
+        if state not in (CARRIED, CARRIED_JUDGED):
             self._all.add_sum(sum_)
-        self._add(state, sum_)
+        if state in (JUDGED, CARRIED_JUDGED):
+            self._add(JUDGED, sum_)
+        if state in (CARRIED, CARRIED_JUDGED):
+            self._add(CARRIED, sum_)
+        self._add(STILL_ALIVE if state in _ALIVE else state, sum_)
 
     def _add(self, state: str, sum_: Sum) -> None:
         of_state = self._states.get(state)
@@ -173,10 +190,13 @@ class Tally:
     """Adds samples up while they are read (model.Rows): per stack, type and
     state."""
 
-    def __init__(self, at: int | None = None, survived: bool = False) -> None:
-        """`at`, `survived`: see Choice."""
+    def __init__(self, at: int | None = None, survived: bool = False,
+                 judged: Judged | None = None) -> None:
+        """`at`, `survived`: see Choice; `judged`: of a profile whose collections are
+        known."""
         self.at = at
         self.survived = survived
+        self._judged = judged
         self.begin({})
 
     def begin(self, settings: dict[str, str]) -> None:
@@ -185,6 +205,7 @@ class Tally:
         self._groups: dict[tuple[int, int, str, int, int], int] = {}
         #: states of objects of which the same is known, at the end
         self._states = {fate: state(fate, -1, -1) for fate in range(UNTOLD, 7)}
+        self._states[_IS_JUDGED] = JUDGED
         #: time samples of each stack
         self.ticks: dict[int, int] = {}
         #: of the samples
@@ -197,6 +218,11 @@ class Tally:
             rows = rows.chosen([time <= self.at for time in rows.time])
             # as they were then
             fates = map(self._fate, rows.fate, rows.collected, rows.ended)
+        if self._judged is not None:
+            is_judged = self._judged.includes
+            fates = [_IS_JUDGED if is_judged(fate, collected, thread) else fate
+                     for fate, collected, thread in zip(
+                         fates, rows.collected, rows.thread)]
         if self._lives is not None:
             self._lives.extend(rows, self._settings.get("gaps", "exponential"))
         # what is alike is counted in C
@@ -210,7 +236,10 @@ class Tally:
     def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
               collected: int, ended: int) -> None:
         if state(fate, collected, ended, self.at) == STILL_ALIVE:
-            group = stack, type_, CARRIED, size, interval
+            is_judged = (self._judged is not None
+                         and self._judged.includes_carried(fate, collected))
+            group = (stack, type_, CARRIED_JUDGED if is_judged else CARRIED, size,
+                     interval)
             self._groups[group] = self._groups.get(group, 0) + 1
 
     def add_alike(self, counts: Mapping[tuple[int, int, int, int, int], int]) -> None:
@@ -333,9 +362,9 @@ class ByThread:
 
 def tally_of(profile: Profile, at: int | None,
              alike: Mapping[int, int] | None = None, *,
-             survived: bool = False) -> Tally:
-    """`alike`: instead of each stack another one."""
-    tally = Tally(at, survived)
+             survived: bool = False, judged: bool = False) -> Tally:
+    """`alike`: instead of each stack another one; `judged`: see Choice."""
+    tally = Tally(at, survived, Judged(profile) if judged else None)
     tally.begin(profile.settings)
     samples = profile.samples
     for carried in samples.carried:
@@ -386,7 +415,8 @@ def summarize(profile: Profile, tally: Tally | None = None,
     """
     check(profile, choice)
     if tally is None:
-        tally = tally_of(profile, choice.at, survived=choice.survived)
+        tally = tally_of(profile, choice.at, survived=choice.survived,
+                         judged=choice.judged)
     if gaps is None:
         gaps = missing(profile)
     names = TypeNames(profile, group_storage=choice.group_storage)

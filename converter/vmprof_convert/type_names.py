@@ -15,6 +15,11 @@ from vmprof_convert.printable import MAX_NAME, shortened
 CLASS, STORAGE, INTERNAL, LAYOUT, NOT_KNOWN = (
     "class", "storage", "internal", "layout", "not known")
 
+#: storage that more than one type has: whose each piece is, nobody knows
+SHARED = frozenset((
+    "object array", "string array", "hash table", "int array", "byte array",
+    "character array", "float array", "characters"))
+
 # pypy.objspace.std.listobject.W_ListObject { super, ... }
 _STRUCT = re.compile(r"(?:varsize )?(?:Gc)?(?:Struct|Array|Opaque)? ?([^\s{]+)")
 _ARRAY = re.compile(r"(?:varsize )?(?:Gc)?Array of (.*)", re.DOTALL)
@@ -36,7 +41,8 @@ class TypeNames:
     """The types of a profile as the user sees them."""
 
     def __init__(self, profile: Profile, *, group_storage: bool = False):
-        """`group_storage`: storage is shown as what it belongs to."""
+        """`group_storage`: storage is shown as what it belongs to, where that is one
+        type."""
         self._types = profile.types
         self._group_storage = group_storage
         self._known: dict[int, Shown] = {-1: UNNAMED}
@@ -52,7 +58,7 @@ class TypeNames:
         if type_.python:
             return Shown(shortened(type_.python), CLASS)
         if type_.owner:
-            if self._group_storage:
+            if self._group_storage and type_.owner not in SHARED:
                 return Shown(shortened(type_.owner), CLASS)
             return Shown("%s (storage)" % shortened(type_.owner), STORAGE)
         if type_.internal:

@@ -5,7 +5,8 @@ One is met where the figure is above the limit beyond doubt: where its interval 
 CONFIDENCE, one-sided and shared among all conditions, is above it as a whole.  So a
 run that is within its limits fails once in ten thousand times, or less often: how
 often that is, and how large an excess is found, benchmarks/experiments/verdicts.py
-measures.
+measures.  Of what is alive, the interval is as wide as garbage may make it (diff.py):
+no run fails because it ended long after a major collection.
 """
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from vmprof_convert import diff
-from vmprof_convert.diff import Difference, difference, figure
+from vmprof_convert.diff import Difference, amount, difference
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Estimate
 from vmprof_convert.model import Profile
 from vmprof_convert.summary import Figures
-from vmprof_convert.units import format_ends
+from vmprof_convert.units import format_bytes, format_ends
 
 #: of all conditions together
 CONFIDENCE = 0.9999
@@ -51,6 +52,8 @@ class Verdict(NamedTuple):
     #: of what the condition is about, in bytes or objects, with its interval
     estimate: Estimate
     limit: float
+    #: how much of it may be garbage, for which nothing fails
+    garbage: float = 0.0
 
     @property
     def failed(self) -> bool:
@@ -64,6 +67,10 @@ class Verdict(NamedTuple):
             *format_ends(low, value, high, condition.measure != OBJECTS))
         if not self.failed and high > self.limit:
             text += "; that it is less than the limit is not certain"
+            if low + self.garbage > self.limit:
+                text += (", as up to %s may be garbage that no major collection has "
+                         "met: call gc.collect() at the end of the program"
+                         % format_bytes(self.garbage))
         return text
 
 
@@ -120,25 +127,29 @@ def judge(conditions: Sequence[Condition], after: Figures,
           gained: Figures | None = None, lost: Figures | None = None,
           before: Figures | None = None, count: int = 0) -> list[Verdict]:
     """`after`: of the run; of a difference, what came and what went, and what there
-    was before.  `count`: of all conditions, if these are some of them."""
+    was before: all of summary.Choice.judged.  `count`: of all conditions, if these are
+    some of them."""
     z = quantile(count or len(conditions))
     verdicts = []
     for condition in conditions:
-        estimate = figure(after, _MEASURES[condition.measure], z)
-        limit = condition.limit
+        came = amount(after, _MEASURES[condition.measure], z)
+        estimate, limit = came.estimate, condition.limit
         if condition.is_growth:
             assert gained is not None and lost is not None and before is not None
-            came, went = (figure(side, _MEASURES[condition.measure], z)
+            came, went = (amount(side, _MEASURES[condition.measure], z)
                           for side in (gained, lost))
             estimate = difference(came, went)
             if condition.is_share:
-                old = figure(before, _MEASURES[condition.measure], z)
-                limit *= old.value
+                old = amount(before, _MEASURES[condition.measure], z)
+                limit *= old.most.value
                 # the limit is no more certain than what it is a share of
-                sure = _above_share(came, went, old, condition.limit)
                 estimate = Estimate(
-                    estimate.value, sure.low + limit, sure.high + limit)
-        verdicts.append(Verdict(condition, estimate, limit))
+                    estimate.value,
+                    limit + _above_share(came.least, went.most, old.most,
+                                         condition.limit).low,
+                    limit + _above_share(came.most, went.least, old.least,
+                                         condition.limit).high)
+        verdicts.append(Verdict(condition, estimate, limit, came.garbage))
     return verdicts
 
 

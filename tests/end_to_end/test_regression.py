@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 
 import pytest
 
@@ -24,15 +25,19 @@ PROGRAM = """
 
     for i in range(20000):
         serve(i)
-    gc.collect(); gc.collect()
+    %s
 """
+COLLECT = "gc.collect(); gc.collect()"
+#: some MiB that survive minor collections, and are garbage when the run ends
+AND_GO_ON = COLLECT + "; held = [[None] * 5 for _ in range(40000)]; del held"
 
 
-def versions(pypy: PyPy, *bodies: str) -> list[str]:
+def versions(pypy: PyPy, *bodies: str, ends: Sequence[str] = (COLLECT,) * 3
+             ) -> list[str]:
     """Run each; returns the profiles."""
     paths = []
-    for number, body in enumerate(bodies):
-        pypy.sample(PROGRAM % body, "16k", seed=number + 1)
+    for number, (body, end) in enumerate(zip(bodies, ends)):
+        pypy.sample(PROGRAM % (body, end), "16k", seed=number + 1)
         path = pypy.folder / ("%d.vmprof" % number)
         shutil.copy(pypy.folder / "out.vmprof", path)
         paths.append(str(path))
@@ -56,6 +61,25 @@ def test_what_is_kept_is_found(pypy: PyPy,
     # the JIT may make the list of `parse` where `serve` is
     assert found["changes"][0]["function"]["name"] in ("parse", "serve")
     assert found["changes"][0]["is"] == "grew"
+
+
+def test_garbage_at_the_end_fails_no_build_and_a_leak_beside_it_does(
+        pypy: PyPy, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three runs hold the same: one ends right behind a major collection, one later,
+    one without any at its end; and one keeps all that it parses."""
+    same = "return len(rows)"
+    before, later, *never, leaks = versions(
+        pypy, same, same, same, "kept.append(rows)",
+        ends=(COLLECT, AND_GO_ON, "", ""))
+    condition = ["--fail-if", "alive growth > 500k", "--sort", "alive", "--json"]
+    found = {}
+    for after in (later, *never, leaks):
+        code = cli.main(["diff", before, after, *condition])
+        data = json.loads(capsys.readouterr().out)
+        found[after] = code, data["everything"]["is"]
+    assert found[later] == (0, "unclear")
+    assert found[never[0]][0] == 0 and found[never[0]][1] != "grew"
+    assert found[leaks] == (1, "grew")
 
 
 def test_what_is_allocated_is_found(pypy: PyPy) -> None:

@@ -234,7 +234,8 @@ def test_the_profilers_format_of_standard_input(folder: Path) -> None:
 
 @pytest.mark.parametrize("arguments,begin", [
     (["-o", "a.txt"], "allocated in "), (["-o", "a.md"], "allocated in "),
-    (["-o", "a.json"], '{"meta":'), (["-o", "a.json", "--json"], '{\n "schema"'),
+    (["-o", "a.json", "--to", "firefox"], '{"meta":'),
+    (["-o", "a.json", "--json"], '{\n "schema"'),
     (["-o", "a.md", "--to", "json"], '{\n "schema"'),
     (["-o", "a", "--to", "firefox"], '{"meta":')])
 def test_the_name_says_the_format(folder: Path, arguments: list[str], begin: str,
@@ -245,6 +246,18 @@ def test_the_name_says_the_format(folder: Path, arguments: list[str], begin: str
     assert text.startswith(begin)
     assert ("| :--- |" in text) == (arguments == ["-o", "a.md"])
     assert names(folder) == [arguments[1], "app.vmprof"]
+
+
+def test_json_that_is_no_report_says_so(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who only named it may have meant the other."""
+    assert cli.main(["app.vmprof", "-o", "a.json"]) == 0
+    assert capsys.readouterr() == (
+        "wrote a.json, for the Firefox Profiler (--json writes the report)\n", "")
+    assert load(folder / "a.json")["meta"]
+    for arguments in (["-o", "a.json.gz"], ["-o", "a.speedscope.json"]):
+        assert cli.main(["app.vmprof", *arguments]) == 0
+        assert capsys.readouterr().out == "wrote %s\n" % arguments[1]
 
 
 def test_several_profiles(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

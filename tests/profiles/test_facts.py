@@ -7,6 +7,7 @@ import pytest
 
 import report_runs
 from made_profiles import Log, digits, entry, text
+from vmprof_allocation.engines.hook.probe import names as probed
 from vmprof_convert import readers, sheet, summary
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import (
@@ -28,6 +29,7 @@ from vmprof_convert.type_names import (
     INTERNAL,
     LAYOUT,
     NOT_KNOWN,
+    SHARED,
     STORAGE,
     TypeNames,
 )
@@ -164,7 +166,41 @@ def test_a_piece_that_could_not_be_told_apart_counts_as_a_whole() -> None:
     log.young(1, 3)
     assert rows(log) == [(10, 300, NONE, UNKNOWN, 100, -1)]
     assert ("not told apart: 1 sampled object (1.13 KiB) allocated in one piece "
-            "with others; ") in said(log)
+            "with others, ") in said(log)
+
+
+def test_what_changes_no_figure_has_no_line() -> None:
+    """Less than a thousandth; what could be told has one, and the JSON has all."""
+    for small, is_said in ((16, False), (160_000, True)):
+        log = sampled(*[100_000] * 100, small)
+        log.collection(5000)
+        for key in range(1, 101):
+            log.young(key, 1, log.type("a"))
+        log.young(101, 3)
+        text = said(log)
+        assert ("not told apart: " in text) == is_said
+        assert "not told apart: " not in said(sampled(100_000))
+
+
+def test_where_nothing_is_alive_nobody_asks_as_of_when() -> None:
+    for outcome, is_said in ((0, False), (1, True)):
+        log = sampled(300)
+        log.collection(100)
+        log.young(1, outcome)
+        assert ("\nalive: " in said(log)) == is_said
+
+
+def test_what_changes_most_is_said_first() -> None:
+    log = sampled(300, 300)
+    f = log.function("deep")
+    log.allocation([f] * 509, size=300)
+    log.collection(100)
+    log.young(1, 1)
+    log.young(2, 3)
+    log.figure(1, 50, 2**30)
+    found = [line.partition(":")[0] for line in said(log).splitlines()]
+    wanted = ["estimated total", "alive", "cut", "not told apart", "resident memory"]
+    assert [word for word in found if word in wanted] == wanted
 
 
 def test_facts_that_fit_no_sample_are_passed_over_and_counted() -> None:
@@ -280,6 +316,19 @@ def test_storage_can_be_shown_as_what_it_belongs_to() -> None:
     plain, grouped = TypeNames(profile), TypeNames(profile, group_storage=True)
     assert plain.shown(0) != plain.shown(1) == grouped.shown(1)
     assert grouped.shown(0) == grouped.shown(1)
+
+
+def test_storage_that_many_types_have_stays() -> None:
+    """Under a name that says what it is: no class is called so."""
+    profile = read(sampled())
+    profile.types[:] = [Type(owner=name) for name in ("object array", "characters")]
+    plain, grouped = TypeNames(profile), TypeNames(profile, group_storage=True)
+    for number, name in enumerate(("object array (storage)", "characters (storage)")):
+        assert plain.shown(number) == grouped.shown(number) == (name, STORAGE)
+
+
+def test_what_many_types_have_is_called_so_by_the_sampler() -> None:
+    assert {name for _, name in (*probed.ITEMS, *probed.STRUCTS)} == SHARED
 
 
 def test_a_type_that_nothing_names_is_not_known() -> None:

@@ -399,6 +399,21 @@ def test_the_first_two_lines_tell_the_leak(planted: Path) -> None:
     assert "app.Table" not in one + two
 
 
+def test_how_often_chance_looks_so_is_said_where_it_may_be(planted: Path) -> None:
+    """And of a leak beyond doubt, it is not."""
+    profile = readers.read(planted)
+    objects = OldObjects()
+    readers.read_into(planted, objects)
+    found_leaks = leaks.find([leaks.Process(profile, objects)])
+    for p, is_said in ((0.0, False), (0.03, True)):
+        changed = found_leaks._replace(leaks=[one._replace(sites=[
+            site._replace(p=p) for site in one.sites]) for one in found_leaks.leaks])
+        out = io.StringIO()
+        writer.write(profile, changed, out)
+        assert ("a leak is named in 5 of 100 runs" in " ".join(
+            out.getvalue().split())) == is_said
+
+
 def test_without_a_leak_it_says_so(tmp_path: Path) -> None:
     """And if so little is kept that none could be told."""
     heap = Heap(interval=1000)

@@ -73,8 +73,8 @@ def test_what_was_allocated_died_and_is_alive(path: Path) -> None:
         "211 ±19 KiB 44.4 211 KiB 211 ±19 KiB 1.82k ±0.27k - keep app.py:2")
     assert words(make) == (
         "185 ±19 KiB 39.0 185 KiB - 2.96k ±0.32k 185 ±19 KiB make app.py:3")
-    assert any(re.match(r"alive: what is old is judged by the last of \d+ major "
-                        "collections, whose marking ended at 0.00 s", line)
+    assert any(re.match(r"alive: as the last of \d+ major collections found it, at "
+                        "0.00 s; what became old since counts, too", line)
                for line in found)
 
 
@@ -343,6 +343,6 @@ def test_what_it_took_to_know(path: Path, tmp_path: Path) -> None:
     assert both["bookkeeping"] == 762_000
     assert [process["bookkeeping"] for process in both["processes"]] == [381_000] * 2
     (tmp_path / "app.2.vmprof").unlink()
-    assert ("bookkeeping: to know what became of the objects took at most 372 KiB of "
-            "the process's memory") in lines(profile)
+    assert ("bookkeeping: to follow objects took at most 372 KiB of the process's "
+            "memory") in lines(profile)
     assert as_json(profile)["bookkeeping"] == 381_000

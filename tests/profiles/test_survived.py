@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,6 +126,21 @@ def test_two_columns_more(path: Path) -> None:
     (note,) = [line for line in found if line.startswith("freed after")]
     assert note == ("freed after, alive after: so many major collections an object had "
                     "survived, on average, before one found it dead, or until now")
+
+
+def test_alive_stands_beside_in_100_columns(tmp_path: Path) -> None:
+    """However long names are: "alive after" is about these bytes."""
+    heap = Heap(interval=200)
+    for number in range(4000):
+        heap.allocate("main a_function_with_quite_a_long_name_that_says_all",
+                      ("a.Class", 64, 1e12 if number % 10 == 0 else 20_000))
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(packed(heap.data()))
+    found = report(path, "--survived", width=100).stdout.splitlines()
+    title, = [line for line in found if re.match(" *allocated +%", line)]
+    assert re.search("  alive  (.*  )?freed after  alive after  function", title)
+    # what is left out is what nobody asked about
+    assert "died young" not in title
 
 
 def test_for_programs(path: Path) -> None:

@@ -16,7 +16,7 @@ from made_heap import Heap
 from made_profiles import Log
 from vmprof_convert import cli, verdicts
 from vmprof_convert.estimator import Sum, probability
-from vmprof_convert.lifetimes import STILL_ALIVE
+from vmprof_convert.lifetimes import JUDGED
 from vmprof_convert.summary import Figures
 from vmprof_convert.verdicts import judge, parse
 
@@ -51,7 +51,7 @@ def test_what_is_no_condition(text: str) -> None:
 
 def figures(samples: int, alive: int = 0, interval: int = 1000) -> Figures:
     result = Figures(interval)
-    for count, state in ((samples, "died young"), (alive, STILL_ALIVE)):
+    for count, state in ((samples, "died young"), (alive, JUDGED)):
         sum_ = Sum()
         if count:
             sum_.add(64, probability(64, interval, "exponential"), count)

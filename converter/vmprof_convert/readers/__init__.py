@@ -19,6 +19,7 @@ from vmprof_convert.model import (
 from vmprof_convert.readers.container import Pieces
 from vmprof_convert.readers.nameless import of_interpreter
 from vmprof_convert.readers.vmprof import Log
+from vmprof_convert.readers.writing import is_written
 
 __all__ = ["Head", "read", "read_bytes", "read_head", "read_into", "read_stacks"]
 
@@ -117,7 +118,15 @@ def read_into(sources: Source | Sequence[Source], rows: Rows, *,
     """As read(), but the samples go to `rows`, and the profile's table of them
     is empty: for what needs no table of a million rows."""
     with contextlib.ExitStack() as stack:
-        return _profile(_read(_open(sources, stack), rows, salvage), Samples())
+        files = _open(sources, stack)
+        return _looked_after(
+            _profile(_read(files, rows, salvage), Samples()), files[-1])
+
+
+def _looked_after(profile: Profile, file: BinaryIO) -> Profile:
+    profile.is_written = profile.end_time is None and is_written(
+        file.fileno(), profile.pid)
+    return profile
 
 
 def read_head(path: str | os.PathLike[str]) -> Head:
@@ -164,4 +173,4 @@ def read(sources: Source | Sequence[Source], *, salvage: bool = False,
     with contextlib.ExitStack() as stack:
         files = _open(sources, stack)
         size = sum(os.fstat(file.fileno()).st_size for file in files)
-        return _read_table(files, size, salvage, progress)
+        return _looked_after(_read_table(files, size, salvage, progress), files[-1])

@@ -8,7 +8,7 @@ from vmprof_convert import diff, remarks
 from vmprof_convert.diff import Change, Difference
 from vmprof_convert.diff_sheet import verdict
 from vmprof_convert.model import Profile
-from vmprof_convert.summary import Subject
+from vmprof_convert.summary import Figures, Subject, Summary
 from vmprof_convert.verdicts import Verdict
 
 #: the name of this layout: what it means is in README.rst
@@ -30,24 +30,33 @@ def write(difference: Difference, verdicts: list[Verdict], out: TextIO,
                     for change in difference.changes[:limit]],
         "changes_left_out": max(len(difference.changes) - limit, 0)
         if limit is not None else 0,
-        "remarks": {"before": _remarks(difference.sides.before),
-                    "after": _remarks(difference.sides.after)},
+        "remarks": {"before": _remarks(difference.sides.before, difference.before),
+                    "after": _remarks(difference.sides.after, difference.after)},
         "verdicts": [{
             "condition": one.condition.text, "failed": one.failed,
-            "limit": one.limit, **one.estimate._asdict()} for one in verdicts],
+            "limit": one.limit, **one.estimate._asdict(),
+            "may_be_garbage": one.garbage} for one in verdicts],
     }, out, indent=1)
     out.write("\n")
 
 
-def _remarks(profile: Profile) -> list[str]:
-    return [*remarks.of_run(profile), *filter(None, [remarks.not_judged(profile)])]
+def _remarks(profile: Profile, summary: Summary) -> list[str]:
+    return [*remarks.of_run(profile), *remarks.not_judged(("", summary.figures))]
 
 
 def _change(change: Change, measure: str) -> _Json:
     return {"is": verdict(change, measure), "p": change.p,
             "change": change.estimate(measure)._asdict(),
-            "before": diff.figure(change.before, measure)._asdict(),
-            "after": diff.figure(change.after, measure)._asdict()}
+            "before": _figure(change.before, measure),
+            "after": _figure(change.after, measure)}
+
+
+def _figure(figures: Figures, measure: str) -> _Json:
+    amount = diff.amount(figures, measure)
+    result: _Json = amount.estimate._asdict()
+    if measure == diff.ALIVE_BYTES:
+        result["may_be_garbage"] = amount.garbage
+    return result
 
 
 def _subject(subject: Subject | None) -> _Json:

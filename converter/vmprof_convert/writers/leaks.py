@@ -14,6 +14,8 @@ from vmprof_convert.terminal import DOTS, NO_TERMINAL, Terminal, plain, print_pr
 from vmprof_convert.units import format_bytes, format_change, format_number
 
 MEBIBYTE = 2.0**20
+#: a leak that is more probable by chance is named with how often that happens
+_SURE = 0.001
 #: of a leak so many are named in its first line
 MAX_TYPES = 4
 
@@ -67,11 +69,12 @@ class _Writer:
             self._say("what three major collections of each of %d processes found "
                       "alive: two windows of %.2f and %.2f s on average" % (
                           len(leaks.windows), *leaks.seconds))
-        if leaks.leaks:
-            self._say("of %s that had enough samples to tell; in %.0f of 100 runs "
-                      "without a leak none is named, if objects come and go one by "
-                      "one" % (format_number(leaks.tested, "place"),
-                               100 * CONFIDENCE))
+        if any(min(site.p for site in leak.sites) > _SURE for leak in leaks.leaks):
+            # who is told nothing else need not wonder how sure that is
+            self._say("looked at were %s; where nothing leaks, a leak is named in "
+                      "%.0f of 100 runs, if objects come and go one by one" % (
+                          format_number(leaks.tested, "place"),
+                          100 - 100 * CONFIDENCE))
         if leaks.lost:
             self._say("lost: what became of %s is not known"
                       % format_number(leaks.lost, "sampled object"))
@@ -93,14 +96,14 @@ class _Writer:
             "no place where objects are allocated held more and more of them"
             if leaks.tested else
             "nothing that is kept has enough samples to show one"))
-        enough = ("%s had enough samples to tell; what one type at one place adds "
-                  "shows from about %s/s on: of less, with a smaller interval or in a "
-                  "longer run" % (format_number(leaks.tested, "place"),
+        enough = ("%s had enough samples; what one type at one place adds shows from "
+                  "about %s/s on, and less with a smaller interval or in a longer "
+                  "run" % (format_number(leaks.tested, "place"),
                            format_bytes(leaks.limit)))
         if leaks.growth.low > 0:
             # what the total says, and no place
-            self._say("but what is held, all together, grew: where nothing slows down, "
-                      "many places may add too little each to be told (%s)" % enough)
+            self._say("but what is held, all together, grew: many places may add too "
+                      "little each (%s)" % enough)
         else:
             self._say("(%s)" % enough)
 

@@ -2,6 +2,7 @@
 allocated there, of which type, and when."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -11,7 +12,16 @@ from vmprof_convert.diff import CONFIDENCE, Sides
 from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.stack_values import NONE, Place, Places, Value, values, whole
-from vmprof_convert.summary import BY_FUNCTION, summarize, tally_of
+from vmprof_convert.summary import (
+    ALIVE,
+    BY_FUNCTION,
+    OBJECTS,
+    TOTAL,
+    TYPE,
+    Choice,
+    summarize,
+    tally_of,
+)
 from vmprof_convert.type_names import Shown, TypeNames
 
 #: what is a smaller share of bytes, of objects and of what is alive, counts for who
@@ -60,38 +70,53 @@ def make(profile: Profile, progress: Callable[[int, int], None] | None = None
     }
 
 
-def make_diff(sides: Sides, names: tuple[str, str]) -> dict[str, Any]:
+def make_diff(sides: Sides, names: tuple[str, str], choice: Choice = BY_FUNCTION,
+              in_all: str = "") -> dict[str, Any]:
     """Of a difference: what is after, and in "diff" what was before, the variance of
-    the change, and from how many standard deviations on it is one."""
+    the change, from how many standard deviations on it is one, and, of what is alive,
+    how much garbage there may be in what came and in what went."""
     nothing = [0.0] * len(MEASURES)
+    of_side = functools.partial(_groups, group_storage=choice.group_storage)
     groups = [
-        *_groups(sides.after, lambda value: _estimates(value) + nothing * 2),
-        *_groups(sides.before, lambda value: nothing + _estimates(value) + nothing),
-        *_groups(sides.gained, lambda value: nothing * 2 + _variances(value)),
+        *of_side(sides.after, lambda value: _estimates(value) + nothing * 2 + [0, 0]),
+        *of_side(sides.before, lambda value: (
+            nothing + _estimates(value) + nothing + [0, 0])),
+        *of_side(sides.gained, lambda value: (
+            nothing * 2 + _variances(value) + [value.garbage, 0]), garbage=True),
         # inside one run, nothing is allocated less often than before
-        *_groups(sides.lost, lambda value: nothing * 2 + (
+        *of_side(sides.lost, lambda value: nothing * 2 + (
             [0.0, 0.0, value.alive_bytes_variance] if sides.is_one_run
-            else _variances(value)))]
+            else _variances(value)) + [0, value.garbage], garbage=True)]
     table = _table(groups, None)
     columns = table.pop("more")
     both = sides.before, sides.after
     notes = (remarks.of_run(sides.after) if sides.is_one_run else [
         "%s: %s" % (name, line) for name, profile in zip(names, both)
         for line in remarks.of_run(profile)])
-    notes += remarks.not_judged_of(names, both)
+    notes += remarks.not_judged(*(
+        (name, summarize(profile, choice=Choice(judged=True)).figures)
+        for name, profile in zip(names, both)))
     # Bonferroni's correction, for all that can be drawn
     shown = len(MEASURES) * (
         len(table["parent"]) + len(table["frames"]) + len(table["types"])
         + len(set(zip(table["node"], table["type"]))))
     return {
         "title": printable("from %s to %s" % names),
-        "head": "what %s" % ("became of the run" if sides.is_one_run else "changed"),
-        "sums": "", "remarks": list(map(printable, notes)), "marks": [],
+        "head": "what %s%s" % (
+            "became of the run" if sides.is_one_run else "changed",
+            " in all:" if in_all else ""),
+        "sums": in_all, "remarks": list(map(printable, notes)), "marks": [],
+        "begin": {"measure": {OBJECTS: "objects", ALIVE: "alive"}.get(
+                      choice.sort, "bytes"),
+                  "sort": TOTAL if choice.sort == TOTAL else "self",
+                  **({"table": "types", "stacks": "by type"}
+                     if choice.by == (TYPE,) else {})},
         "seconds": sides.after.end / 1e9,
         "has": {"types": any(profile.has_types for profile in both),
                 "lifetimes": all(profile.has_lifetimes for profile in both)},
         "diff": {"before": dict(zip(MEASURES, columns[:3])),
-                 "variance": dict(zip(MEASURES, columns[3:])),
+                 "variance": dict(zip(MEASURES, columns[3:6])),
+                 "garbage": dict(zip(("came", "went"), columns[6:])),
                  "z": NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / 2 / shown)},
         **table,
     }
@@ -106,13 +131,16 @@ def _variances(value: Value) -> list[float]:
 
 
 def _groups(profile: Profile, numbers: Callable[[Value], list[float]],
-            steps: Sequence[int] | None = None) -> list[_Group]:
-    places, type_names = Places(profile), TypeNames(profile)
+            steps: Sequence[int] | None = None, *,
+            garbage: bool = False, group_storage: bool = False) -> list[_Group]:
+    places = Places(profile)
+    type_names = TypeNames(profile, group_storage=group_storage)
     if steps is None:
         steps = bytes(len(profile.samples))
     return [_Group(places, part.stack, type_names.shown(part.type), part.step,
                    numbers(value))
-            for part, value in values(profile, types=True, steps=steps).items()
+            for part, value in values(profile, types=True, steps=steps,
+                                      garbage=garbage).items()
             if part.type != NONE]
 
 

@@ -1,0 +1,133 @@
+"""A profile without an end: its process still runs, or was killed."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import PYPY, PyPy
+from made_profiles import Log, packed
+from report_runs import text
+from vmprof_convert import readers
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.model import Samples
+
+GOES_ON, IS_OVER = "the process still runs; ", "the run did not end normally, or "
+
+
+def profile_of(pid: int) -> bytes:
+    log = Log()
+    log.settings(pid=pid)
+    log.allocation([log.function("f")], size=24)
+    log.flush()
+    return packed(bytes(log.bytes))
+
+
+def said(path: Path) -> str:
+    """However it is read."""
+    whole = text(readers.read(path))
+    assert readers.read(path).is_written == readers.read_into(
+        path, Samples()).is_written == (GOES_ON in whole) == (IS_OVER not in whole)
+    return whole
+
+
+@pytest.mark.parametrize("mode, is_written", [
+    ("ab", True), ("rb+", True), ("rb", False)])
+def test_who_has_it_open_to_write_still_runs(tmp_path: Path, mode: str,
+                                             is_written: bool) -> None:
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(profile_of(os.getpid()))
+    with open(path, mode):
+        assert (GOES_ON in said(path)) == is_written
+        # a copy is no file that anybody writes
+        copy = tmp_path / "copy.vmprof"
+        copy.write_bytes(path.read_bytes())
+        assert IS_OVER in said(copy)
+    assert IS_OVER in said(path)
+
+
+def test_pypy_says_the_same(stock_pypy: PyPy) -> None:
+    path = stock_pypy.folder / "app.vmprof"
+    path.write_bytes(profile_of(os.getpid()))
+    for mode, said_there in (("ab", GOES_ON), ("rb", IS_OVER)):
+        with open(path, mode):
+            run = stock_pypy.command("-m", "vmprof_allocation", "report", str(path))
+        assert run.code == 0 and said_there in " ".join(run.out.split()), run.err
+
+
+def test_a_process_that_has_the_number_of_another_is_not_taken_for_it(
+        tmp_path: Path) -> None:
+    path = tmp_path / "app.vmprof"
+    process = subprocess.Popen([sys.executable, "-c", "input()"],
+                               stdin=subprocess.PIPE)
+    try:
+        # ours writes, and is not the one that the profile names
+        path.write_bytes(profile_of(process.pid))
+        with open(path, "ab"):
+            assert IS_OVER in said(path)
+    finally:
+        process.communicate(b"\n")
+
+
+@pytest.mark.parametrize("pid", ["", "0", "-1", "99999999", "x"])
+def test_numbers_that_are_no_process(tmp_path: Path, pid: str) -> None:
+    log = Log()
+    log.settings(pid=pid)
+    log.allocation([log.function("f")], size=24)
+    log.flush()
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(packed(bytes(log.bytes)))
+    with open(path, "ab"):
+        assert IS_OVER in said(path)
+
+
+def test_a_profile_with_an_end_says_nothing(tmp_path: Path) -> None:
+    log = Log()
+    log.settings(pid=os.getpid())
+    log.allocation([log.function("f")], size=24)
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(log.data())
+    with open(path, "ab"):
+        whole = text(readers.read(path))
+    assert GOES_ON not in whole and IS_OVER not in whole
+
+
+def test_a_program_that_runs(pypy: PyPy) -> None:
+    """In windows: the last one is open, and no other.  When it is killed, none is."""
+    script = pypy.script("""
+        import time
+        while True:
+            kept = [[i] for i in range(1000)]
+            time.sleep(0.001)
+    """)
+    process = subprocess.Popen(
+        [PYPY, "-m", "vmprof", "--allocation-sampling", "16k", "--rotate", "1",
+         "-o", "app.vmprof", str(script)], cwd=pypy.folder, env=pypy.environment)
+    first, second = (pypy.folder / name for name in ("app.vmprof", "app.w2.vmprof"))
+    try:
+        deadline = time.monotonic() + 60
+        while GOES_ON not in report_of(first):
+            assert process.poll() is None and time.monotonic() < deadline
+        # the next one is open before this one ends
+        while not second.exists() or any(
+                said in report_of(first) for said in (GOES_ON, IS_OVER)):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
+    last = max(pypy.folder.glob("app.w*.vmprof"), key=lambda path: path.stat().st_mtime)
+    assert IS_OVER in report_of(last)
+
+
+def report_of(path: Path) -> str:
+    """The report of this one file; empty: there is nothing to read yet."""
+    try:
+        return text(readers.read(path))
+    except (OSError, ProfileError):
+        time.sleep(0.05)
+        return ""
