@@ -46,7 +46,7 @@ def test_a_thread_does_not_stand_still_for_nothing(
     tracer: Any = StandIn(fails_when_left)
     target: Any = TARGET
     with Agent(7, ".") as agent:
-        run = command._Run(target, agent, tracer, deadline=0.0)
+        run = command._Run(target, agent, tracer, deadline=0.0, output="x.vmprof")
         with pytest.raises(AllocationSamplingError, match="did not load"):
-            run.enter(1, Settings(1024, seed=1), "x.vmprof", "")
+            run.enter(1, Settings(1024, seed=1), knowledge="", first=())
     assert tracer.left == 1

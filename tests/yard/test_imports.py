@@ -81,7 +81,8 @@ RULES = {
     "a program that is attached to loads nothing of who attaches": Rule(
         (ATTACH + ".inside",), (SAMPLER,), allowed=(
             ATTACH + ".inside", ENGINES + ".choose", *(
-                SAMPLER + "." + name for name in ("errors", "session", "settings")))),
+                SAMPLER + "." + name for name in (
+                    "errors", "processes", "session", "settings")))),
     # `doctor` is in __main__
     "only who chooses or tells asks for one by its name": Rule(
         (SAMPLER,), (HOOK, BUILTIN),

@@ -164,7 +164,7 @@ def begin(target: Target, folder: str, settings: Settings, output: str, duration
         for path in AGENT, folder:
             target.check_sees(path)
         run = _Run(target, agent, tracer, time.monotonic() + timeout, output)
-        run.enter(duration, settings, output, knowledge,
+        run.enter(duration, settings, knowledge,
                   (first.output, first.name, first.pid) if first is not None else ())
         run.wait_for_start()
         stack.push(own.pop_all())
@@ -205,12 +205,12 @@ class _Run:
     def _left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
-    def enter(self, duration: float, settings: Settings, output: str,
-              knowledge: str, first: tuple[object, ...]) -> None:
+    def enter(self, duration: float, settings: Settings, knowledge: str,
+              first: tuple[object, ...]) -> None:
         """Have the thread made, and give it its job.  `first`: of a process that began
         before, its profile, the run's name, and its number."""
         limit = settings.limit or Limit()
-        arguments = (output, knowledge, settings.interval, settings.seed,
+        arguments = (self.output, knowledge, settings.interval, settings.seed,
                      limit.per_second, limit.share, settings.lifetimes, *first)
         self._stop_one()
         try:
