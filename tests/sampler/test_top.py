@@ -131,7 +131,7 @@ def test_a_top_that_stands_still(stock_pypy: PyPy) -> None:
     with prepared(stock_pypy, BUSY) as program:
         target = client.Prepared(program.pid)
         with target.connected() as connection:
-            connection.ask(meeting.HOLD, "0.5", *wanted(
+            connection.ask(meeting.HOLD, "4", *wanted(
                 target, make_settings("64k", follow=False),
                 str(stock_pypy.folder / "held.vmprof")))
             assert status(stock_pypy, program)["is_on"] is True
