@@ -414,13 +414,13 @@ def _find(path: str, image: Image, search: Search) -> Layout:
     entry = [reserve, minor, external]
     moved, code = [], []
     for name, address, arguments in zip(ENTRIES, entry, ENTRY_ARGUMENTS):
-        if not flow.takes(image.function(address), arguments):
-            raise search.refuse("arguments of %s" % name, "it does not read %d from "
-                                "registers" % arguments)
         size = _movable(image.function(address))
         if size == 0 or address % 8:
             raise search.refuse("entry of %s" % name,
                                 "its first instructions can't be moved")
+        if not flow.takes(image.function(address), arguments):
+            raise search.refuse("arguments of %s" % name, "it does not read %d from "
+                                "registers" % arguments)
         offset = address - image.text_address
         moved.append(size)
         code.append(image.text[offset:offset + 16].hex())
