@@ -11,6 +11,7 @@ import made_library
 from conftest import PyPy
 from made_library import FIXED, FREE, ITEM, TOP, Source
 from vmprof_allocation.engines.hook import symbols
+from vmprof_allocation.engines.hook.layout import IMPORTS
 
 SEARCH = """
     import json, sys
@@ -194,3 +195,17 @@ def test_a_refusal_shows_the_code_that_was_seen(pypy: PyPy) -> None:
         assert int(address, 16) == places[label]
         assert bytes.fromhex(code) in data
     assert bytes.fromhex(answer.findings["code of an allocation"].partition(": ")[2])
+
+
+@pytest.mark.parametrize("binding,read_only", [
+    # the address of free() is taken: its pointer is where the linker protects it
+    ("lazy", {"free"}), ("now", {"write", "mmap", "munmap", "sigaction", "free"})])
+def test_pointers_to_c_functions_of_which_some_are_read_only(
+        pypy: PyPy, binding: str, read_only: set[str]) -> None:
+    path = pypy.folder / "made.so"
+    made_library.build(Source(), path, binding)
+    layout = Answer(pypy, path).layout
+    assert {name for name, slot in zip(IMPORTS, layout["slot"]) if slot} == {
+        "write", "mmap", "munmap", "sigaction", "free"}
+    assert {name for i, name in enumerate(IMPORTS)
+            if layout["slots_read_only"] >> i & 1} == read_only

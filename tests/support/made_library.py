@@ -168,7 +168,8 @@ def text(source: Source) -> str:
              "external": "external"}
     functions = {
         "imports": "".join("    call %s@plt\n" % name for name in (
-            "write", "mmap", "munmap", "sigaction")) + "    ret",
+            "write", "mmap", "munmap", "sigaction", "free"))
+            + "    mov rax, [rip + free@GOTPCREL]\n    ret",
         "reserve": source.reserve.format(**parts),
         "minor": source.minor, "progress": source.progress,
         "external": source.external.format(**parts),
@@ -187,11 +188,13 @@ gc: .skip 0x400
 """) + names
 
 
-def build(source: Source, path: Path) -> dict[str, int]:
-    """Returns the addresses of the labels."""
+def build(source: Source, path: Path, binding: str = "lazy") -> dict[str, int]:
+    """Returns the addresses of the labels.  `binding`: of imported functions, lazy or
+    now."""
     subprocess.run(
         ["gcc", "-x", "assembler", "-", "-shared", "-nostartfiles",
-         "-Wl,--build-id=sha1", "-Wl,--eh-frame-hdr", "-o", str(path)],
+         "-Wl,--build-id=sha1", "-Wl,--eh-frame-hdr", "-Wl,-z,relro",
+         "-Wl,-z,%s" % binding, "-o", str(path)],
         input=text(source), text=True, check=True)
     printed = subprocess.run(["nm", str(path)], text=True, check=True,
                              stdout=subprocess.PIPE).stdout

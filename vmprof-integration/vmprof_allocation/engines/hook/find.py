@@ -59,8 +59,6 @@ from vmprof_allocation.errors import Evidence, UnknownBuild
 
 #: how many arguments those of ENTRIES have
 ENTRY_ARGUMENTS = (2, 1, 4)
-#: of IMPORTS: what becomes of large objects, and why a program ends
-_CAN_BE_MISSED = ("free", "raise")
 #: an answer counts as the only one if it is this many times as frequent as
 #: the next one.  Measured on three builds: 17 to 60 for nursery_top, 19 to 25
 #: for collect_and_reserve.
@@ -433,18 +431,12 @@ def _find(path: str, image: Image, search: Search) -> Layout:
         raise search.refuse(
             "pointers to write(), mmap(), munmap() and sigaction()",
             "not imported")
-    read_only = {image.is_read_only(pointer) for name, pointer in zip(IMPORTS, slot)
-                 if pointer and name not in _CAN_BE_MISSED}
-    for i, name in enumerate(IMPORTS):
-        if name in _CAN_BE_MISSED and image.is_read_only(slot[i]) not in read_only:
-            slot[i] = 0
-    if len(read_only) != 1:
-        raise search.refuse("pointers to C functions",
-                            "some are read-only, some are not")
+    read_only = sum(1 << i for i, pointer in enumerate(slot)
+                    if pointer and image.is_read_only(pointer))
     return Layout(
         build_id=build_id, gc=gc, nursery_free=free, nursery_top=top,
         entry=entry, moved=moved, code=code, slot=slot,
-        slots_read_only=read_only.pop(),
+        slots_read_only=read_only,
         type_info=table, type_fixed_size=fixed, type_item_size=item)
 
 
