@@ -16,7 +16,8 @@ RPython inlines every small allocation::
 some 20,000 times, so that counting is enough to tell the addresses apart.
 The functions of the GC are then decoded, instruction by instruction, and
 have to do what their source does.  Every step either finds exactly one
-answer or refuses: see :class:`Search`.
+answer or refuses: see :class:`Search`.  Symbols, where there are any, have to
+agree, and tell one of several candidates.
 
 Nothing here touches the process that is to be sampled, and nothing here is
 imported into it: the libraries that read ELF files and decode instructions
