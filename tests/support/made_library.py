@@ -26,10 +26,11 @@ ALLOCATION = """
 LARGE = """
     lea rdi, [rip + gc]
     mov esi, 0x4a8
-    mov edx, 2000
-    mov ecx, 1
+    mov rdx, rbx
+    xor ecx, ecx
     call {external}
 """
+LONGER = LARGE.replace("xor ecx, ecx", "mov ecx, 1")
 
 #: the size of the object at rcx, into rsi: as gcc does it, and as clang
 SIZE_BY_ENTRY = """
@@ -151,7 +152,8 @@ LABELS = {"the GC": "gc", "collect_and_reserve": "reserve",
 
 
 def clangs() -> Source:
-    return Source(size=SIZE_BY_INDEX, external=EXTERNAL_BY_INDEX, collect="progress")
+    return Source(size=SIZE_BY_INDEX, external=EXTERNAL_BY_INDEX, collect="progress",
+                  large=LONGER)
 
 
 def all_names() -> dict[str, str]:
