@@ -292,6 +292,7 @@ def test_wrong_answer_is_refused_before_anything_is_touched(
     doctor = pypy.command("-m", "vmprof_allocation", "doctor")
     assert doctor.code == 1
     assert "BAD  " + said in doctor.out
+    assert doctor.out.splitlines()[-2].startswith("please send all of these lines")
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "1k", "-o",
                        "out.vmprof", str(pypy.script("print('ran')")))
     assert (run.code, run.out) == (2, "")

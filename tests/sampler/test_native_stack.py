@@ -94,19 +94,25 @@ def test_threads_that_load_libraries_and_forks(
     assert lines(harness, "loader", library) == ["as ever"]
 
 
-def symbols(harness: pathlib.Path, file: pathlib.Path) -> list[tuple[int, int]]:
+def symbols(harness: pathlib.Path, file: pathlib.Path,
+            build_id: str = "") -> list[tuple[int, int]]:
     found = []
-    for line in lines(harness, "symbols", file):
+    for line in lines(harness, "symbols", file, build_id):
         value, size = line.split()
         found.append((int(value, 16), int(size)))
     return found
+
+
+#: the library's
+ID = "0123456789abcdef"
 
 
 @pytest.fixture
 def small_library(tmp_path: pathlib.Path) -> pathlib.Path:
     path = tmp_path / "small.so"
     subprocess.run(
-        ["gcc", "-O1", "-shared", "-fPIC", "-nostdlib", "-xc", "-", "-o", path],
+        ["gcc", "-O1", "-shared", "-fPIC", "-nostdlib", "-Wl,--build-id=0x" + ID,
+         "-xc", "-", "-o", path],
         input="static int __attribute__((noinline, noclone)) hidden(int x) {\n"
               "    return x * x; }\n"
               "int shown_function(int x) { return hidden(x) + hidden(x + 1); }\n",
@@ -126,6 +132,25 @@ def test_symbols_that_nobody_exports_and_stripped_ones(
     found = symbols(harness, small_library)
     assert [size for _, size in found] == [len("shown_function")]
     assert found[0] in expected
+
+
+def test_what_was_stripped_is_beside_the_file(
+        harness: pathlib.Path, small_library: pathlib.Path) -> None:
+    """As pypy.org's archives have it; and only if it is of the same build."""
+    subprocess.run(["objcopy", "--only-keep-debug", small_library,
+                    "%s.debug" % small_library], check=True)
+    everything = sorted(symbols(harness, small_library, ID))
+    assert len(everything) == 2
+    subprocess.run(["strip", small_library], check=True)
+    assert sorted(set(symbols(harness, small_library, ID))) == everything
+    other = small_library.rename(small_library.with_name("other.so"))
+    assert len(symbols(harness, other, ID)) == 1
+    another_build = small_library.with_name("other.so.debug")
+    small_library.with_name("small.so.debug").rename(another_build)
+    assert len(symbols(harness, other, ID)) == 3
+    another_build.write_bytes(another_build.read_bytes().replace(
+        bytes.fromhex(ID), bytes(len(ID) // 2)))
+    assert len(symbols(harness, other, ID)) == 1
 
 
 def test_files_that_are_none_or_damaged(

@@ -44,6 +44,10 @@ def doctor(out: TextIO) -> int:
         problem = e
     for what, value, good in findings:
         print("  %-4s %s: %s" % ("ok" if good else "BAD", what, value), file=out)
+    if isinstance(problem, UnknownBuild) and ("the nursery in memory" not in {
+            what for what, _, _ in findings}):
+        print("please send all of these lines, and say where this PyPy is from: with "
+              "them, the search can learn it", file=out)
     print(problem or "allocations can be sampled here", file=out)
     return 1 if problem else 0
 

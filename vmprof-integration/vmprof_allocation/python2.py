@@ -43,13 +43,16 @@ class Python2(cli.Target):
         return [os.path.join(os.curdir, path) if path.startswith("-") else path]
 
     def knowledge(self) -> str:
-        from vmprof_allocation.engines.hook import find, knowledge
+        from elftools.common.exceptions import ELFError
+        from elftools.elf.elffile import ELFFile
+
+        from vmprof_allocation.engines.hook import knowledge, symbols
         try:
             with open(self._library, "rb") as file:
-                build_id = find.Image(file).build_id()
-        except OSError as e:
+                build_id = symbols.build_id(ELFFile(file))
+        except (OSError, ELFError) as e:
             raise AllocationSamplingError("can't read PyPy's code in %r: %s" % (
-                self._library, e.strerror)) from None
+                self._library, getattr(e, "strerror", e))) from None
         evidence = Evidence()
         layout = knowledge.known(evidence, build_id, "")
         if layout is None:

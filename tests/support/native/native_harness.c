@@ -1,7 +1,7 @@
 /* Calls native_stack.c, native_names.c and elf_symbols.c on stacks and files of all
  * kinds, and prints what they say.
  *
- *   native_harness SCENARIO [FILE]
+ *   native_harness SCENARIO [FILE [BUILD-ID]]
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -224,10 +224,14 @@ static void walk_beside_loader(char *path)
 int main(int argc, char **argv)
 {
     const char *scenario = argc > 1 ? argv[1] : "";
-    struct build_id none = { .size = 0 };
+    struct build_id id = { .size = 0 };
 
     if (strcmp(scenario, "symbols") == 0) {
-        elf_symbols_read(argv[2], &none, print_symbol, NULL);
+        const char *digits = argc > 3 ? argv[3] : "";
+        unsigned int byte;
+        for (; id.size < BUILD_ID_MOST && sscanf(digits, "%2x", &byte) == 1; digits += 2)
+            id.bytes[id.size++] = (unsigned char)byte;
+        elf_symbols_read(argv[2], &id, print_symbol, NULL);
         return 0;
     }
     if (native_stack_open(NULL) != 0) {

@@ -16,7 +16,8 @@ RPython inlines every small allocation::
 some 20,000 times, so that counting is enough to tell the addresses apart.
 The functions of the GC are then decoded, instruction by instruction, and
 have to do what their source does.  Every step either finds exactly one
-answer or refuses: see :class:`Search`.
+answer or refuses: see :class:`Search`.  Symbols, where there are any, have to
+agree, and tell one of several candidates.
 
 Nothing here touches the process that is to be sampled, and nothing here is
 imported into it: the libraries that read ELF files and decode instructions
@@ -41,7 +42,6 @@ import struct
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import capstone
@@ -49,7 +49,7 @@ from capstone import x86
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from vmprof_allocation.engines.hook import cache
+from vmprof_allocation.engines.hook import cache, flow, symbols
 from vmprof_allocation.engines.hook.layout import (
     ENTRIES,
     IMPORTS,
@@ -58,8 +58,8 @@ from vmprof_allocation.engines.hook.layout import (
 )
 from vmprof_allocation.errors import Evidence, UnknownBuild
 
-#: of IMPORTS: what becomes of large objects, and why a program ends
-_CAN_BE_MISSED = ("free", "raise")
+#: how many arguments those of ENTRIES have
+ENTRY_ARGUMENTS = (2, 1, 4)
 #: an answer counts as the only one if it is this many times as frequent as
 #: the next one.  Measured on three builds: 17 to 60 for nursery_top, 19 to 25
 #: for collect_and_reserve.
@@ -68,6 +68,8 @@ DOMINANCE = 4
 SEEN = 1000
 #: the GC's fields are this close to its start, in bytes (found: 0x198, 0x1b8)
 GC_SIZE = 0x400
+#: bytes of code that a refusal shows: of each function, and around an allocation
+FUNCTION, ALLOCATION = 512, 96
 #: more than enough: it takes one
 PROBE_SECONDS = 60
 #: what disturbs an observation, such as a collection in between, is rare; and
@@ -80,7 +82,14 @@ JUMP_SIZE, MAX_MOVED = 5, 8
 
 
 class Search(Evidence):
-    """The chain of questions; the findings are the answers so far."""
+    """The chain of questions; the findings are the answers so far.  What has a symbol
+    has to be what its code says that it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.symbols = symbols.Symbols()
+        #: code that somebody who mends this search wants to see: where it is
+        self.seen: dict[str, int] = {}
 
     def dominant(self, what: str, counts: collections.Counter[int]) -> int:
         """The one answer that is far more frequent than all others."""
@@ -92,18 +101,27 @@ class Search(Evidence):
         if count < SEEN or count < DOMINANCE * second:
             raise self.refuse(what, "no clear answer: %d times, then %d times"
                               % (count, second))
-        self.found(what, "0x%x (%d times; the next one %d times)"
-                   % (address, count, second))
+        self.answer(what, address, "0x%x (%d times; the next one %d times)"
+                    % (address, count, second))
         return address
 
     def only(self, what: str, candidates: set[int]) -> int:
+        if self.symbols.address.get(what) in candidates:
+            candidates = {self.symbols.address[what]}
         if len(candidates) != 1:
             raise self.refuse(what, "%d candidates%s" % (
                 len(candidates),
                 "".join(" 0x%x" % c for c in sorted(candidates)[:4])))
         (address,) = candidates
-        self.found(what, "0x%x" % address)
+        self.answer(what, address, "0x%x" % address)
         return address
+
+    def answer(self, what: str, address: int, value: str) -> None:
+        """`value`: the address, and how it was found."""
+        symbol = self.symbols.address.get(what.partition(" (")[0], address)
+        if symbol != address:
+            raise self.refuse(what, "%s, but its symbol is at 0x%x" % (value, symbol))
+        self.found(what, value)
 
 
 class Image:
@@ -125,12 +143,6 @@ class Image:
         if section is None:
             raise ELFError("it has no section %s" % name)
         return section.data(), section["sh_addr"]
-
-    def build_id(self) -> str:
-        data, _ = self.section(".note.gnu.build-id")
-        name_size, size = struct.unpack_from("<II", data)
-        start = 12 + (name_size + 3) // 4 * 4
-        return data[start:start + size].hex()
 
     def function_starts(self) -> list[int]:
         """Start addresses of all functions, sorted: .eh_frame_hdr's table."""
@@ -227,11 +239,20 @@ def _targets(image: Image, pattern: bytes) -> collections.Counter[int]:
     return counts
 
 
+def _first(image: Image, pattern: bytes, target: int) -> int:
+    """Where the first one of these is."""
+    for match in re.finditer(pattern, image.text, re.DOTALL):
+        (displacement,) = struct.unpack_from("<i", image.text, match.end() - 4)
+        if image.text_address + match.end() + displacement == target:
+            return image.text_address + match.start()
+    raise KeyError(target)
+
+
 _RIP = rb"[\x05\x0d\x15\x1d\x25\x2d\x35\x3d]....(?<=....)"
 _COMPARE = rb"[\x48\x4c][\x39\x3b]" + _RIP      # cmp reg, [rip+x] or reverse
 _STORE = rb"[\x48\x4c]\x89" + _RIP              # mov [rip+x], reg
 _CALL = re.compile(rb"\xe8(?=(....))", re.DOTALL)
-_GC_CALL = re.compile(rb"\x48\x8d\x3d(....).{0,12}?\xe8(....)", re.DOTALL)
+_GC_CALL = re.compile(rb"\x48\x8d\x3d(....).{0,16}?\xe8(....)", re.DOTALL)
 
 
 def _gc_calls(image: Image, inside: range) -> tuple[
@@ -254,26 +275,13 @@ def _gc_calls(image: Image, inside: range) -> tuple[
 # ____________________________________________________________
 # decoding
 
-def _memory(instruction: Any) -> Iterator[tuple[int, Any]]:
-    for i, operand in enumerate(instruction.operands):
-        if operand.type == x86.X86_OP_MEM:
-            yield i, operand.mem
-
-
 def _stores_to(code: list[Any], offset: int) -> list[Any]:
     """The `mov [reg + offset], ...` of a function."""
     # what an instruction's operands are takes capstone longest
     wanted = b"" if -128 <= offset < 128 else struct.pack("<i", offset)
     return [i for i in code if i.id == x86.X86_INS_MOV and wanted in i.bytes
-            for n, m in _memory(i)
+            for n, m in flow.memory(i)
             if n == 0 and m.disp == offset and m.base != x86.X86_REG_RIP]
-
-
-def _loads_from(code: list[Any], base: int) -> set[int]:
-    """The offsets of the `mov ..., [base + offset]` of a function."""
-    return {m.disp for i in code if i.id == x86.X86_INS_MOV
-            for n, m in _memory(i)
-            if n == 1 and m.base == base and m.index == 0}
 
 
 def _calls(code: list[Any]) -> list[int]:
@@ -281,42 +289,31 @@ def _calls(code: list[Any]) -> list[int]:
             and i.operands[0].type == x86.X86_OP_IMM]
 
 
-def _type_table(code: list[Any]) -> set[tuple[int, int, frozenset[int]]]:
-    """Where a function works out an object's size: `imul n, [entry + item]`.
+def _type_table(code: list[Any]) -> dict[tuple[int, int], set[int]]:
+    """Where a function works out an object's size: `imul n, [type + item]`, or with
+    what was loaded from there.
 
-    Returns (address of the type table, offset of the item size, offsets of
-    the words that are read from the entry before).
+    Returns for (address of the type table, offset of the item size) the offsets of the
+    words that are read from the type before.
     """
-    result = set()
+    result: dict[tuple[int, int], set[int]] = {}
     for at, instruction in enumerate(code):
         if instruction.id != x86.X86_INS_IMUL:
             continue
-        for _, memory in _memory(instruction):
-            table = _base_of(code[:at], memory.base)
-            if table is not None:
-                result.add((table, memory.disp,
-                            frozenset(_loads_from(code[:at], memory.base))))
+        for operand in instruction.operands:
+            found = flow.loaded_from(code, at, operand)
+            if found is not None:
+                reads = _reads(code[:at], found[0]) - {found[1]}
+                result[found] = result.get(found, reads) & reads
     return result
 
 
-def _base_of(code: list[Any], entry: int) -> int | None:
-    """The constant address that register `entry` was computed from, by
-    `lea x, [table]` and an addition."""
-    parts = {entry}
-    for instruction in reversed(code):
-        registers = {o.reg for o in instruction.operands
-                     if o.type == x86.X86_OP_REG}
-        if (instruction.id == x86.X86_INS_ADD
-                and instruction.operands[0].type == x86.X86_OP_REG
-                and instruction.operands[0].reg == entry):
-            parts |= registers
-        elif instruction.id == x86.X86_INS_LEA and registers & parts:
-            memory = instruction.operands[1].mem
-            if memory.base == x86.X86_REG_RIP:
-                return int(instruction.address + instruction.size
-                           + memory.disp)
-            parts |= {memory.base, memory.index}
-    return None
+def _reads(code: list[Any], table: int) -> set[int]:
+    """The offsets of the words that are read from the table's entries."""
+    return {m.disp for at, i in enumerate(code) if i.id == x86.X86_INS_MOV
+            and i.operands[0].size == 8
+            for n, m in flow.memory(i)
+            if n == 1 and flow.table(code, at, m) == table}
 
 
 def _movable(code: list[Any]) -> int:
@@ -327,7 +324,7 @@ def _movable(code: list[Any]) -> int:
     for instruction in code:
         if size >= JUMP_SIZE:
             break
-        if (any(m.base == x86.X86_REG_RIP for _, m in _memory(instruction))
+        if (any(m.base == x86.X86_REG_RIP for _, m in flow.memory(instruction))
                 or instruction.group(capstone.CS_GRP_JUMP)
                 or instruction.group(capstone.CS_GRP_CALL)
                 or instruction.group(capstone.CS_GRP_RET)):
@@ -346,23 +343,36 @@ def _movable(code: list[Any]) -> int:
 # ____________________________________________________________
 # the questions
 
-def _find(image: Image, search: Search) -> Layout:
-    build_id = image.build_id()
+def _find(path: str, image: Image, search: Search) -> Layout:
+    build_id = symbols.build_id(image.elf)
     search.found("build-id", build_id)
+    search.symbols = symbols.read(path, image.elf)
+    search.found("symbols", "%d of %d, in %s" % (
+        len(search.symbols.address), len(symbols.NAMES), search.symbols.path)
+        if search.symbols.path else "none")
     search.found("functions", "%d" % len(image.starts))
 
     top = search.dominant("nursery_top (compared with)",
                           _targets(image, _COMPARE))
     stores = _targets(image, _STORE)
+    search.seen["an allocation"] = _first(image, _COMPARE, top) - ALLOCATION // 2
     below = collections.Counter({
         a: n for a, n in stores.items() if top - 0x100 <= a < top})
     free = search.dominant("nursery_free (stored to, below nursery_top)", below)
+
+    # link-time optimization does that: they have fewer arguments, and each would have
+    # to be hooked
+    for what in ENTRIES:
+        if what in search.symbols.copies and what not in search.symbols.address:
+            raise search.refuse(what, "the compiler made %d of it, for arguments that "
+                                "are always the same" % search.symbols.copies[what])
 
     by_gc, callees = _gc_calls(image, range(top - GC_SIZE, free + 1))
     gc = search.dominant("the GC (first argument)", by_gc)
     free_offset, top_offset = free - gc, top - gc
 
     reserve = search.dominant(ENTRIES[0], callees[gc])
+    search.seen[ENTRIES[0]] = reserve
     reserve_code = image.function(reserve)
     if not (any(i.operands[1].type == x86.X86_OP_IMM and i.operands[1].imm == 0
                 for i in _stores_to(reserve_code, free_offset))
@@ -376,32 +386,40 @@ def _find(image: Image, search: Search) -> Layout:
         and _stores_to(image.function(f), top_offset)
         and _stores_to(image.function(f), free_offset)})
 
+    search.seen[ENTRIES[1]] = minor
     tables = _type_table(reserve_code)
     if len(tables) != 1:
         raise search.refuse("type table", "%d candidates in %s"
                             % (len(tables), ENTRIES[0]))
-    ((table, item, reads),) = tables
+    (((table, item), reads),) = tables.items()
+    # which compilers inline, or not
+    collectors = {minor} | {f for f in set(_calls(reserve_code))
+                            if image.may_call(f, minor)
+                            and minor in _calls(image.function(f))}
     external_tables = {}
     for f, _ in callees[gc].most_common(40):
-        if f == reserve or not image.may_call(f, minor):
+        if f == reserve or not any(image.may_call(f, c) for c in collectors):
             continue
         code = image.function(f)
-        if minor in _calls(code):
-            for t, i, r in _type_table(code):
-                if (t, i) == (table, item):
-                    external_tables[f] = r
+        if (collectors.intersection(_calls(code))
+                and (table, item) in (found := _type_table(code))):
+            external_tables[f] = found[table, item]
     external = search.only(ENTRIES[2], set(external_tables))
-    search.found("type table", "0x%x, size of an item at 0x%x" % (table, item))
+    search.seen[ENTRIES[2]] = external
+    search.answer("type table", table, "0x%x, size of an item at 0x%x" % (table, item))
     fixed = search.only("offset of the fixed size in a type",
-                        set(reads & external_tables[external]))
+                        reads & external_tables[external])
 
     entry = [reserve, minor, external]
     moved, code = [], []
-    for name, address in zip(ENTRIES, entry):
+    for name, address, arguments in zip(ENTRIES, entry, ENTRY_ARGUMENTS):
         size = _movable(image.function(address))
         if size == 0 or address % 8:
             raise search.refuse("entry of %s" % name,
                                 "its first instructions can't be moved")
+        if not flow.takes(image.function(address), arguments):
+            raise search.refuse("arguments of %s" % name, "it does not read %d from "
+                                "registers" % arguments)
         offset = address - image.text_address
         moved.append(size)
         code.append(image.text[offset:offset + 16].hex())
@@ -414,19 +432,21 @@ def _find(image: Image, search: Search) -> Layout:
         raise search.refuse(
             "pointers to write(), mmap(), munmap() and sigaction()",
             "not imported")
-    read_only = {image.is_read_only(pointer) for name, pointer in zip(IMPORTS, slot)
-                 if pointer and name not in _CAN_BE_MISSED}
-    for i, name in enumerate(IMPORTS):
-        if name in _CAN_BE_MISSED and image.is_read_only(slot[i]) not in read_only:
-            slot[i] = 0
-    if len(read_only) != 1:
-        raise search.refuse("pointers to C functions",
-                            "some are read-only, some are not")
+    read_only = sum(1 << i for i, pointer in enumerate(slot)
+                    if pointer and image.is_read_only(pointer))
     return Layout(
         build_id=build_id, gc=gc, nursery_free=free, nursery_top=top,
         entry=entry, moved=moved, code=code, slot=slot,
-        slots_read_only=read_only.pop(),
+        slots_read_only=read_only,
         type_info=table, type_fixed_size=fixed, type_item_size=item)
+
+
+def _show(image: Image, search: Search) -> None:
+    """The code that was seen; with it, a refusal can be understood elsewhere."""
+    for what, address in search.seen.items():
+        code = image.code(address)[:FUNCTION] or image.text[
+            address - image.text_address:][:ALLOCATION]
+        search.found("code of %s" % what, "0x%x: %s" % (address, code.hex()))
 
 
 def find(path: str, search: Search) -> Layout:
@@ -436,7 +456,12 @@ def find(path: str, search: Search) -> Layout:
     """
     try:
         with open(path, "rb") as file:
-            return _find(Image(file), search)
+            image = Image(file)
+            try:
+                return _find(path, image, search)
+            except UnknownBuild:
+                _show(image, search)
+                raise
     except (OSError, ELFError, struct.error, ValueError) as e:
         raise search.refuse("reading %s" % path, str(e)) from e
 

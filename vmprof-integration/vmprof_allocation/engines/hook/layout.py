@@ -46,7 +46,9 @@ class Layout:
     code: list[str]
     #: the pointers of IMPORTS; 0 for one that is not there
     slot: list[int]
-    slots_read_only: bool
+    #: bit by bit: the linker makes those of functions whose address is taken
+    #: read-only, and with -z now all of them
+    slots_read_only: int
     type_info: int
     type_fixed_size: int
     type_item_size: int

@@ -9,19 +9,18 @@ static struct {
     uintptr_t *slot;
     uintptr_t ours;
     uintptr_t original;
+    int is_read_only;
 } pointers[DIVERTS];
 
-static int are_read_only;
-
-void divert_prepare(const uintptr_t slot[DIVERTS], int read_only,
+void divert_prepare(const uintptr_t slot[DIVERTS], uint32_t read_only,
                     const uintptr_t ours[DIVERTS])
 {
     int i;
 
-    are_read_only = read_only;
     for (i = 0; i < DIVERTS; i++) {
         pointers[i].slot = (uintptr_t *)slot[i];
         pointers[i].ours = ours[i];
+        pointers[i].is_read_only = read_only >> i & 1;
     }
 }
 
@@ -32,13 +31,14 @@ int divert_set(int i, int diverted)
 
     if (slot == 0 || diverted == (*slot == pointers[i].ours))
         return 0;
-    if (are_read_only && mprotect(page, PAGE, PROT_READ | PROT_WRITE) < 0)
+    if (pointers[i].is_read_only &&
+        mprotect(page, PAGE, PROT_READ | PROT_WRITE) < 0)
         return errno;
     if (diverted)
         pointers[i].original = *slot;
     __atomic_store_n(slot, diverted ? pointers[i].ours : pointers[i].original,
                      __ATOMIC_SEQ_CST);
-    if (are_read_only && mprotect(page, PAGE, PROT_READ) < 0)
+    if (pointers[i].is_read_only && mprotect(page, PAGE, PROT_READ) < 0)
         return errno;
     return 0;
 }

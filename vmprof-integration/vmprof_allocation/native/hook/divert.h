@@ -16,10 +16,10 @@ enum {
     DIVERTS
 };
 
-/* Where the pointers are, 0 for one that libpypy does not have; whether they
-   are read-only; and what they are to become.  Once per process; changes
+/* Where the pointers are, 0 for one that libpypy does not have; which are
+   read-only, bit by bit; and what they are to become.  Once per process; changes
    nothing yet. */
-void divert_prepare(const uintptr_t slot[DIVERTS], int read_only,
+void divert_prepare(const uintptr_t slot[DIVERTS], uint32_t read_only,
                     const uintptr_t ours[DIVERTS]);
 
 /* Lead pointer i to our function, or back to where it led before.  Either is

@@ -3,6 +3,7 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -215,6 +216,18 @@ static int read_file(const char *path, const struct build_id *id,
     return is_whole;
 }
 
+/* What was stripped from a file, beside it: pypy.org's archives have it there.
+   Returns 1 if it has all symbols. */
+static int read_beside(const char *path, const struct build_id *id,
+                       name_function *each, void *argument)
+{
+    char debug[PATH_MAX];
+    int size = snprintf(debug, sizeof debug, "%s.debug", path);
+
+    return size > 0 && (size_t)size < sizeof debug &&
+           read_file(debug, id, each, argument);
+}
+
 void elf_symbols_read(const char *path, const struct build_id *id,
                       name_function *each, void *argument)
 {
@@ -222,7 +235,8 @@ void elf_symbols_read(const char *path, const struct build_id *id,
     char *p = debug + strlen(debug);
     size_t i;
 
-    if (read_file(path, id, each, argument) || id->size < 2)
+    if (read_file(path, id, each, argument) || id->size < 2 ||
+        read_beside(path, id, each, argument))
         return;
     for (i = 0; i < id->size; i++)
         p += sprintf(p, "%02x%s", id->bytes[i], i == 0 ? "/" : "");

@@ -32,7 +32,7 @@ struct hook_place {
     int moved[3];               /* bytes of each that go to a trampoline */
     uintptr_t slot[14];         /* libpypy's pointers to C functions, in the
                                    order of layout.py; or 0 */
-    int slots_read_only;        /* libpypy was linked with full RELRO */
+    uint32_t slots_read_only;   /* bit by bit: with full RELRO, all of them */
     uintptr_t type_info;        /* base of the type table, and in an entry: */
     int type_fixed_size;        /*   size in bytes, without the items */
     int type_item_size;         /*   size of one item */
