@@ -85,8 +85,10 @@ def test_a_worker_that_is_sampled_already_goes_on(pypy: PyPy) -> None:
     with workers(pypy) as (master, pids):
         done(pypy, pids[0], "start", "-o", "own.vmprof")
         out = done(pypy, master, "--children", *START)
+        assert "process %d is sampled already, into %s\n" % (
+            pids[0], pypy.folder / "own.vmprof") in out
         assert [int(line.split()[1]) for line in out.splitlines()] == [
-            master.pid, pids[1]]
+            master.pid, *pids]
         path = status(pypy, pids[0])["path"]
         assert path == str(pypy.folder / "own.vmprof")
 

@@ -32,9 +32,10 @@ class Target:
         """See command.find()."""
         return find(program, is_module)
 
-    def knowledge(self) -> str:
-        """What the engine found out.  Raises AllocationSamplingError."""
-        return _choose().knowledge()
+    def knowledge(self, folder: str = "") -> str:
+        """What the engine found out; `folder`: Engine.knowledge().  Raises
+        AllocationSamplingError."""
+        return _choose().knowledge(folder)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

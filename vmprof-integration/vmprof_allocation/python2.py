@@ -42,7 +42,7 @@ class Python2(cli.Target):
                 "can't open the program %r; is there such a file?" % program)
         return [os.path.join(os.curdir, path) if path.startswith("-") else path]
 
-    def knowledge(self) -> str:
+    def knowledge(self, folder: str = "") -> str:
         from elftools.common.exceptions import ELFError
         from elftools.elf.elffile import ELFFile
 

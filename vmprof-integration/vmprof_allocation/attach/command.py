@@ -110,6 +110,8 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
         check_file(os.path.abspath(check_output(args.output)))
     with contextlib.ExitStack() as stack:
         runs: list[_Run] = []
+        begun = time.monotonic()
+        are_all = True
         for pid in family(args.pid) if args.children else [args.pid]:
             try:
                 runs.append(_begin_next(runs, pid, args, settings, stack))
@@ -117,6 +119,7 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
                 if not args.children:
                     raise
                 _say(str(e))
+                are_all = False
         if not runs:
             raise AllocationSamplingError(
                 "of process %d and its children none can be sampled" % args.pid)
@@ -126,11 +129,15 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
         if not args.children and (workers := children(args.pid)):
             _say("its children are not sampled, which may be the ones that work (%s); "
                  "--children samples them, too" % ", ".join(map(str, workers)))
+        if (took := time.monotonic() - begun) > args.duration / 10 and len(runs) > 1:
+            _say("they began one after the other, in %.1f seconds: each is sampled for "
+                 "as long, and not at the same time" % took)
         ended = wait_for_ends(runs)
         for why in ended:
             _say(why)
-        return _report([run.output for run in runs],
+        code = _report([run.output for run in runs],
                        ["--leaks"] * args.leaks + ["--salvage"] * bool(ended))
+        return code if are_all else 2
 
 
 def _begin_next(runs: list[_Run], pid: int, args: argparse.Namespace,
@@ -158,7 +165,7 @@ def begin(target: Target, folder: str, settings: Settings, output: str, duration
     Raises AllocationSamplingError.
     """
     tracer = Tracer()
-    knowledge = cli.Target().knowledge()
+    knowledge = cli.Target().knowledge(folder)
     with contextlib.ExitStack() as own:
         agent = own.enter_context(Agent(target.pid, folder))
         for path in AGENT, folder:

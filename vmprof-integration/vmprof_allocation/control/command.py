@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from vmprof_allocation import cli
+from vmprof_allocation import cli, command_folder
 from vmprof_allocation.control import meeting
 from vmprof_allocation.control.client import DEFAULT_TIMEOUT, Prepared
 from vmprof_allocation.errors import AllocationSamplingError
@@ -47,12 +47,13 @@ def target(args: argparse.Namespace, pid: int | None = None) -> Prepared:
     return Prepared(args.pid if pid is None else pid, args.timeout, args.signal)
 
 
-def wanted(prepared: Prepared, settings: Settings, output: str, run: str = "",
-           parent: int = 0) -> list[str]:
-    """What follows START, and HOLD.  `run`: there is one already, whose first process
-    writes to `output`; this is a child of process `parent`."""
+def wanted(prepared: Prepared, settings: Settings, output: str, folder: str = "",
+           run: str = "", parent: int = 0) -> list[str]:
+    """What follows START, and HOLD.  `folder`, of command_folder.own(), is for what
+    that process has to know.  `run`: there is one already, whose first process writes
+    to `output`; this is a child of process `parent`."""
     limit = settings.limit or Limit()
-    knowledge = cli.Target().knowledge() if prepared.runs_this() else ""
+    knowledge = cli.Target().knowledge(folder) if prepared.runs_this() else ""
     return [output, knowledge, *map(str, (
         settings.interval, settings.seed, limit.per_second, limit.share,
         int(settings.lifetimes), int(settings.follow), run, parent))]
@@ -111,9 +112,11 @@ def _is_done_of(pid: int, args: argparse.Namespace) -> bool:
     """Of one of the children; False: it can't be, which is said."""
     try:
         child = target(args, pid)
-        is_on = bool(child.ask(meeting.STATUS))
+        status = child.ask(meeting.STATUS)
         # it may have been made meanwhile, and be followed, or not
-        if args.command == "status" or is_on != (args.command == "start"):
+        if args.command == "start" and status:
+            print("process %d is sampled already, into %s" % (pid, status[0]))
+        elif args.command in ("start", "status") or status:
             _DO[args.command](child, args)
     except AllocationSamplingError as e:
         sys.stdout.flush()
@@ -150,8 +153,10 @@ def _start(prepared: Prepared, args: argparse.Namespace) -> None:
     is_first = prepared.pid == args.pid
     if is_first:
         check_file(output)
-    path, args.run = prepared.ask(meeting.START, *wanted(
-        prepared, settings, output, *(() if is_first else (args.run, args.pid))))
+    with command_folder.own(prepared.uid, prepared.gid) as folder:
+        path, args.run = prepared.ask(meeting.START, *wanted(
+            prepared, settings, output, folder,
+            *(() if is_first else (args.run, args.pid))))
     print("process %d is sampled, into %s" % (prepared.pid, path))
 
 

@@ -85,7 +85,7 @@ def _show(prepared: Prepared, args: argparse.Namespace) -> int:
         # the sampling ends with the connection, however this process does
         with prepared.connected() as connection:
             connection.ask(meeting.HOLD, str(3 * args.delay + _PATIENCE), *wanted(
-                prepared, settings, _window(folder, 1)))
+                prepared, settings, _window(folder, 1), folder))
             try:
                 if is_screen:
                     print(_ENTER, end="")

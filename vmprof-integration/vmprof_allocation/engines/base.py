@@ -99,8 +99,10 @@ class Engine:
         """
         raise NotImplementedError
 
-    def knowledge(self) -> str:
-        """What prepare() found out, for a process that goes on."""
+    def knowledge(self, folder: str = "") -> str:
+        """What prepare() found out, for a process that goes on; or for one of another
+        user, who owns `folder`: what is too much to be told is left there, in a file.
+        """
         return ""
 
     def start(self, fd: int, settings: Settings,

@@ -104,8 +104,13 @@ class HookEngine(Engine):
         return (TYPES + (LIFETIMES if settings.lifetimes else 0)
                 + (IN_MEMORY if settings.in_memory else 0))
 
-    def knowledge(self) -> str:
-        return self._place.layout.text() if self._place is not None else ""
+    def knowledge(self, folder: str = "") -> str:
+        if self._place is None:
+            return ""
+        if folder:
+            from vmprof_allocation.engines.hook import handing
+            return handing.leave(self._place, folder)
+        return self._place.layout.text()
 
     def prepare(self, knowledge: str = "") -> None:
         found = None

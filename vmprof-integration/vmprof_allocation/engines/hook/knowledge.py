@@ -50,6 +50,8 @@ def fill(layout: Layout, room: Any) -> bool:
         room[:] = unpack(layout.types)
         return True
     from vmprof_allocation.engines.hook import cache
+    if layout.types_file and cache.fill(layout.types_file, room, layout.types_check):
+        return True
     file = cache.path(layout.build_id)
     return file is not None and cache.fill(
         cache.types_path(file), room, layout.types_check)

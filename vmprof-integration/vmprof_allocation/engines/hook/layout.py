@@ -75,6 +75,8 @@ class Layout:
     types_size: int = 0
     types_check: int = 0
     types: str = ""
+    #: where another process has left them for this one; empty: nowhere
+    types_file: str = ""
 
     def __init__(self, **fields: Any):
         self.__dict__.update(fields)
