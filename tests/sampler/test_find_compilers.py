@@ -47,6 +47,14 @@ class Answer:
                  layout["type_item_size"]) == (places["table"], FIXED, ITEM))
 
 
+def problem_of(pypy: PyPy, source: Source) -> str:
+    """Why it is refused."""
+    path = pypy.folder / "made.so"
+    made_library.build(source, path)
+    problem: str = Answer(pypy, path).problem
+    return problem
+
+
 def test_what_gcc_makes_is_found(pypy: PyPy) -> None:
     path = pypy.folder / "made.so"
     places = made_library.build(Source(), path)
@@ -64,19 +72,15 @@ def test_what_clang_makes_is_found(pypy: PyPy) -> None:
 
 
 def test_a_register_that_was_written_since_is_no_type_table(pypy: PyPy) -> None:
-    path = pypy.folder / "made.so"
     size = made_library.SIZE_BY_INDEX.replace(
         "    mov edi, [rcx]", "    mov r12, [rcx + 8]\n    mov edi, [rcx]")
-    made_library.build(Source(size=size), path)
-    assert "type table: 0 candidates" in Answer(pypy, path).problem
+    assert "type table: 0 candidates" in problem_of(pypy, Source(size=size))
 
 
 def test_a_call_leaves_nothing_in_its_registers(pypy: PyPy) -> None:
-    path = pypy.folder / "made.so"
     size = made_library.SIZE_BY_ENTRY.replace(
         "    add rax, rdx\n", "    call minor\n    add rax, rdx\n")
-    made_library.build(Source(size=size), path)
-    assert "type table: 0 candidates" in Answer(pypy, path).problem
+    assert "type table: 0 candidates" in problem_of(pypy, Source(size=size))
 
 
 @pytest.mark.parametrize("what,old,new", [
@@ -87,12 +91,10 @@ def test_a_call_leaves_nothing_in_its_registers(pypy: PyPy) -> None:
 ])
 def test_an_argument_that_the_compiler_left_out(
         pypy: PyPy, what: str, old: str, new: str) -> None:
-    path = pypy.folder / "made.so"
     assert old in made_library.EXTERNAL_BY_ENTRY
     external = made_library.EXTERNAL_BY_ENTRY.replace(old, new)
-    made_library.build(Source(external=external), path)
-    assert "arguments of %s: it does not read 4" % what in Answer(
-        pypy, path).problem
+    assert "arguments of %s: it does not read 4" % what in problem_of(
+        pypy, Source(external=external))
 
 
 def test_copies_that_the_compiler_made_for_some_arguments(pypy: PyPy) -> None:
@@ -121,11 +123,9 @@ def test_symbols_confirm_what_the_code_says(pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("what", symbols.NAMES)
 def test_a_symbol_that_is_elsewhere_is_a_refusal(pypy: PyPy, what: str) -> None:
-    path = pypy.folder / "made.so"
     names = made_library.all_names()
     names[symbols.NAMES[what]] += " + 16"
-    made_library.build(Source(names=names), path)
-    problem = Answer(pypy, path).problem
+    problem = problem_of(pypy, Source(names=names))
     assert re.search(r"known: %s( \(first argument\))?: 0x.*, but its symbol is at 0x"
                      % re.escape(what), problem), problem
 
