@@ -57,7 +57,9 @@ def test_forked_children_and_theirs(stock_pypy: PyPy) -> None:
         assert abs(sigmas(profile)) < SIGMAS
         assert "in_child" in functions(profile)
         assert "in_parent" not in functions(profile)
-        assert profile.lost_stacks == 0
+        # the interpreter allocates some objects of 100 bytes at its end, outside of
+        # all Python functions
+        assert profile.lost_stacks <= 3
         assert profile.has_lifetimes
         assert int(profile.settings["clock"]) > int(first.settings["clock"])
         assert min(profile.samples.time) >= 0

@@ -303,6 +303,8 @@ def test_program_begins_with_next_to_nothing_of_ours(pypy: PyPy) -> None:
         import sys
         print(" ".join(sorted(sys.modules)))
         import gc
+        # PyPy's table of them has room for twice as many then, with us or without
+        names = [sys.intern("name%d" % i) for i in range(3000)]
         for i in range(5):
             gc.collect()
         print(gc.get_stats()._s.total_gc_memory)
@@ -310,12 +312,11 @@ def test_program_begins_with_next_to_nothing_of_ours(pypy: PyPy) -> None:
     plain = pypy.run(source).out.splitlines()
     run = pypy.sample(source, "1G").out.splitlines()
     new = set(run[0].split()) - set(plain[0].split())
-    assert not new & {"argparse", "json", "requests", "subprocess", "tempfile",
-                      "threading", "typing", "vmprof", "vmprof.cli"}
-    # what looks for the garbage collector is gone by now
-    assert "vmprof_allocation.engines.hook.process" not in new
-    assert len(new) <= 23, new
-    assert int(run[1]) - int(plain[1]) < 510 * 1024
+    # and what test_resting.py has
+    assert new <= {"__future__", "_cffi_backend", "_vmprof", "atexit", "fcntl", "gc",
+                   "marshal", "vmprof_allocation.resting", "zlib"}
+    # half of it is one string, into which no collection looks
+    assert int(run[1]) - int(plain[1]) < 230 * 1024
 
 
 # ____________________________________________________________

@@ -311,7 +311,8 @@ def test_log_of_the_program_is_its_own(pypy: PyPy, temporary: Path) -> None:
         out, _ = run_in(pypy, [PYPY, *command], 0)
         assert out == "None\n"
         logs.append((pypy.folder / name).read_text().count("{gc-collect-done"))
-    assert logs[0] == logs[1] > 0
+    # and what puts us away (resting.py) asks for one
+    assert logs[0] + 1 == logs[1] > 1
 
 
 @pytest.mark.parametrize("name", ["capstone", "reader", "vmprof_allocation"])

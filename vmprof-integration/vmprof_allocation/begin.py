@@ -8,16 +8,16 @@ environment, and vmprof_allocation.pth calls begin() while `site` is imported.
 """
 from __future__ import annotations
 
-import atexit
 import os
 import sys
-from _thread import get_ident
 
-from vmprof_allocation import profile_file
+from vmprof_allocation import resting
 from vmprof_allocation import session as _session
-from vmprof_allocation.engines.choose import choose
+from vmprof_allocation.engines.choose import choose, find
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.processes import PUSH_EVERY, Processes
+from vmprof_allocation.put_away import put_away
+from vmprof_allocation.resting import say
 from vmprof_allocation.settings import Limit, Settings
 
 # nothing that is not needed: see engines/base.py
@@ -25,14 +25,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+    from vmprof_allocation.engines.base import Engine
+
 #: it names the process that it is meant for, and is gone when the program
 #: begins
 VARIABLE = "VMPROF_ALLOCATION"
 EXIT_BAD_INPUT = 2
 #: instead of a descriptor: there is a report to be made, and nobody who waits
 NO_WATCHER = -2
-#: the part of PyPy that runs a program
-_PYPY = "<builtin>/app_main.py"
 
 
 def begin() -> None:
@@ -43,7 +43,7 @@ def begin() -> None:
         return
     problem = ""
     try:
-        _Run(fields)
+        Run.begin(fields)
     except AllocationSamplingError as e:
         problem = str(e)
     except Exception as e:
@@ -75,6 +75,8 @@ def follow(run: str) -> None:
                 push(session, processes)
             else:
                 _rotate(session)
+                if not settings.rotate:
+                    put_away()
     except Exception:
         if path is not None and os.path.exists(path):
             os.unlink(path)
@@ -90,10 +92,20 @@ def _rotate(session: _session.Session) -> None:
         Rotating(session, session.settings.rotate).begin()
 
 
-class _Run:
+class Run:
     """From the beginning of the program to its end."""
 
-    def __init__(self, fields: list[str]) -> None:
+    def __init__(self, engine: Engine, session: _session.Session,
+                 watcher: int) -> None:
+        """`watcher`: a descriptor, NO_WATCHER, or -1: no report is to be made."""
+        self._engine = engine
+        self._session = session
+        self._watcher = watcher
+        self._pushing: Any = None
+        self._jitlog: Any = None
+
+    @classmethod
+    def begin(cls, fields: list[str]) -> Run:
         (_, interval, seed, gaps, period, memory, lifetimes, per_second, share,
          follow, rotate, native, held, jitlog, watcher, knowledge, output) = fields
         limit = Limit(int(per_second), int(share))
@@ -103,48 +115,45 @@ class _Run:
             limit if limit.per_second or limit.share else None,
             lifetimes == "1", follow=follow == "1", rotate=float(rotate),
             native=native == "1")
-        self._watcher = int(watcher)
-        self._watcher_id = profile_file.file_id(self._watcher)
-        if self._watcher >= 0:
-            os.set_inheritable(self._watcher, False)
-            os.register_at_fork(after_in_child=self._forget_watcher)
-        self._engine = choose(knowledge)
-        self._session = _session.Session(settings, output)
-        self._pushing: Any = None
+        if int(watcher) >= 0:
+            os.set_inheritable(int(watcher), False)
+        run = cls(choose(knowledge), _session.Session(settings, output), int(watcher))
+        run._start(output)
+        if int(held) >= 0:
+            os.close(int(held))
+        run._jitlog = _start_jitlog(int(jitlog))
+        # `resting` was imported before the program: what it calls at the end comes
+        # after all of the program's, whose threads have ended then
+        resting.stay(run, run._watcher)
+        if not (run._pushing or settings.rotate):
+            put_away(run)
+        return run
+
+    def rest(self) -> tuple[object, ...]:
+        """What wake() needs."""
+        return self._watcher, self._jitlog is not None
+
+    @classmethod
+    def wake(cls, watcher: int, has_jitlog: bool) -> Run:
+        """The run whose session was resting."""
+        session = _session.woken
+        assert session is not None
+        run = cls(find(), session, watcher)
+        if has_jitlog:
+            import _jitlog
+            run._jitlog = _jitlog
+        return run
+
+    def _start(self, output: str) -> None:
+        settings = self._session.settings
         if _is_pushed(output):
             from vmprof_allocation import pushing
             self._pushing = pushing.begin(settings, Processes(output), self._engine)
         else:
             self._session.start(self._engine)
             _rotate(self._session)
-        if int(held) >= 0:
-            os.close(int(held))
-        self._jitlog = _start_jitlog(int(jitlog))
-        # After those of `session`, so that this is called before them: both
-        # come after all of the program's, whose threads have ended then.
-        atexit.register(self._end)
-        self._end_at_interrupt()
 
-    def _end_at_interrupt(self) -> None:
-        """KeyboardInterrupt ends PyPy without exit handlers: it is shown, and
-        then the process kills itself.  Between the two there is nothing but
-        the function that shows it, unless the program has one of its own."""
-        shown = sys.__excepthook__
-
-        def excepthook(kind: Any, value: Any, traceback: Any) -> None:
-            shown(kind, value, traceback)
-            if kind is KeyboardInterrupt and get_ident() == main_thread:
-                caller = sys._getframe().f_back
-                if caller is None or caller.f_code.co_filename == _PYPY:
-                    self._end(at_once=True)
-
-        main_thread = get_ident()
-        if sys.excepthook is shown:
-            sys.excepthook = excepthook
-            # they are the same, as programs may ask
-            sys.__excepthook__ = excepthook
-
-    def _end(self, at_once: bool = False) -> None:
+    def end(self, at_once: bool = False) -> None:
         is_parent = self._session.is_parent
         if self._jitlog is not None:
             self._jitlog.disable()
@@ -173,14 +182,15 @@ class _Run:
                 stdout.flush()      # as the interpreter would, next
             except (OSError, ValueError):
                 pass                # it will say so
-        if self._watcher >= 0 and not self._owns_watcher():
+        watcher = resting.watcher
+        if watcher is not None and not watcher.is_ours():
             return          # the program closed it: that was its end for it
-        if self._watcher_is_there():
-            os.set_blocking(self._watcher, True)
-            if not at_once and self._engine.wait_at_exit(self._watcher):
+        if watcher is not None and watcher.is_there():
+            os.set_blocking(watcher.fd, True)
+            if not at_once and self._engine.wait_at_exit(watcher.fd):
                 return
-            os.write(self._watcher, b"\n")
-            os.read(self._watcher, 1)       # it never writes: its end
+            os.write(watcher.fd, b"\n")
+            os.read(watcher.fd, 1)          # it never writes: its end
         elif os.path.exists(self._session.output):
             from vmprof_allocation.watcher import report_script
             code = os.system("exec </dev/null >&2\n"
@@ -188,29 +198,6 @@ class _Run:
             if code != 3 << 8 and os.path.exists(self._session.output):
                 say("the report could not be made; the profile is in %r"
                     % self._session.output)
-
-    def _watcher_is_there(self) -> bool:
-        """Writing to one that was killed could be the program's end: it may
-        have asked for SIGPIPE."""
-        if self._watcher < 0:
-            return False
-        os.set_blocking(self._watcher, False)
-        try:
-            os.read(self._watcher, 1)
-        except BlockingIOError:
-            return True
-        return False
-
-    def _owns_watcher(self) -> bool:
-        """Unless the program has closed it."""
-        return (self._watcher_id is not None
-                and profile_file.file_id(self._watcher) == self._watcher_id)
-
-    def _forget_watcher(self) -> None:
-        """In a forked child: the end of the run is that of its parent."""
-        if self._owns_watcher():
-            os.close(self._watcher)
-        self._watcher_id = None
 
 
 def _start_jitlog(fd: int) -> Any:
@@ -223,16 +210,6 @@ def _start_jitlog(fd: int) -> Any:
         return None
     _jitlog.enable(fd)
     return _jitlog
-
-
-def say(message: str) -> None:
-    """One line for the user.  sys.stderr may be something of the program's."""
-    if sys.__stderr__ is not None:
-        try:
-            sys.__stderr__.write("vmprof: %s\n" % message)
-            sys.__stderr__.flush()
-        except (OSError, ValueError):
-            pass        # it is closed
 
 
 def refuse(message: str) -> NoReturn:

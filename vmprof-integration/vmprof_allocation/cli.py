@@ -9,13 +9,14 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from vmprof_allocation.begin import VARIABLE, refuse, say
+from vmprof_allocation.begin import VARIABLE, refuse
 from vmprof_allocation.command import find, interpreter, read_log_request
 from vmprof_allocation.control.prepared import VARIABLE as CONTROL
 from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.parsing import make_settings, parse_rotate
+from vmprof_allocation.resting import say
 from vmprof_allocation.settings import Limit, Settings
 
 SEARCHING = ("looking for the garbage collector in this build of PyPy, once; that "

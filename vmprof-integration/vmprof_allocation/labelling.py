@@ -192,9 +192,10 @@ def _watch() -> None:
 
 def _find_engine() -> None:
     """Sampling began before this was imported."""
-    session = sys.modules.get("vmprof_allocation.session")
-    for running in getattr(session, "_running", ()):
-        if running.engine is not None:
+    if "vmprof_allocation.resting" in sys.modules:
+        from vmprof_allocation.session import current
+        running = current()
+        if running is not None and running.engine is not None:
             use(running.engine)
 
 

@@ -5,6 +5,7 @@ import os
 import stat
 
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.resting import file_id
 
 #: Linux's; it has no name in PyPy
 F_DUPFD_CLOEXEC = 1030
@@ -27,16 +28,6 @@ def move_up(fd: int) -> int:
     return fd
 
 
-def file_id(fd: int) -> tuple[int, int] | None:
-    """Which file a descriptor leads to; None if it is closed.  The program may
-    have closed ours, and have opened one of its own under the same number."""
-    try:
-        status = os.fstat(fd)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
 class ProfileFile:
     """One that this process writes."""
 
@@ -48,6 +39,18 @@ class ProfileFile:
         self.fd = -1
         self._file: tuple[int, int] | None = None
         self._is_new = False
+
+    def rest(self) -> tuple[object, ...]:
+        """What wake() needs, of plain values."""
+        return self.path, self.fd, self._file, self._is_new
+
+    @classmethod
+    def wake(cls, path: str | None, fd: int, file: tuple[int, int] | None,
+             is_new: bool) -> ProfileFile:
+        """Another one, of the same open file."""
+        woken = cls(path)
+        woken.fd, woken._file, woken._is_new = fd, file, is_new
+        return woken
 
     def wait_for_reader(self) -> None:
         """If it is a pipe that has a name: open it.  This waits, and can be

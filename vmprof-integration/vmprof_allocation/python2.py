@@ -17,9 +17,10 @@ import shutil
 import sys
 
 from vmprof_allocation import cli
-from vmprof_allocation.begin import VARIABLE, refuse, say
+from vmprof_allocation.begin import VARIABLE, refuse
 from vmprof_allocation.errors import AllocationSamplingError, Evidence
 from vmprof_allocation.parsing import make_settings
+from vmprof_allocation.resting import say
 
 
 class Python2(cli.Target):

@@ -1,22 +1,23 @@
 """One run of the sampler: an engine, its settings, and the file it fills."""
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 
-from vmprof_allocation.engines.choose import choose
+from vmprof_allocation import resting
+from vmprof_allocation.engines.choose import choose, find
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
-from vmprof_allocation.interrupts import Lock, Section
+from vmprof_allocation.interrupts import Lock, Section, Uninterrupted
 from vmprof_allocation.processes import Processes
 from vmprof_allocation.profile_file import ProfileFile
+from vmprof_allocation.settings import Limit, Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, Union
 
     from vmprof_allocation.engines.base import Engine, Statistics
-    from vmprof_allocation.settings import Limit, Settings
     Path = Union[str, os.PathLike[str]]
 
 _running: list[Session] = []
@@ -24,8 +25,12 @@ _running: list[Session] = []
 _lock = Lock()
 
 
-@atexit.register
-def _stop_all() -> None:
+#: the one that this module found resting
+woken: Session | None = None
+
+
+def stop_all() -> None:
+    """This process ends."""
     for session in _running[:]:
         try:
             session.stop()
@@ -34,10 +39,32 @@ def _stop_all() -> None:
                 raise           # it was asked for, and somebody waits for it
 
 
-def _go_on() -> None:
+def go_on() -> None:
     """In a forked child."""
     for session in _running:
         session.go_on()
+
+
+def rest() -> tuple[object, ...] | None:
+    """What wake() needs, of plain values; None: it is not like that."""
+    return _running[0].rest() if len(_running) == 1 else None
+
+
+def finisher() -> Callable[[], None] | None:
+    """Engine.finisher() of the one that rest() told of."""
+    engine = _running[0].engine
+    return None if engine is None else engine.finisher()
+
+
+def wake(known: tuple[Any, ...], pids: list[int]) -> None:
+    """The session that rest() told of is on, as it was.  `pids`: of the process then,
+    and of those that were forked from it, one from the other, down to this one."""
+    global woken
+    session = Session.wake(*known)
+    _running.append(session)
+    woken = session
+    for parent in pids[:-1]:
+        session.go_on(parent)
 
 
 def end_inherited() -> None:
@@ -46,9 +73,6 @@ def end_inherited() -> None:
     for session in _running[:]:
         if session.is_inherited:
             session.stop()
-
-
-os.register_at_fork(after_in_child=_go_on)
 
 
 def current() -> Session | None:
@@ -184,10 +208,37 @@ class Session:
         """Nobody asked for it in this process, which was followed."""
         return self.is_inherited or self._processes is not None
 
-    def go_on(self) -> None:
-        """In a forked child: if its engine goes on, so does this."""
+    def rest(self) -> tuple[object, ...] | None:
+        """What wake() needs, of plain values; None: its engine has none."""
+        engine, file, run = self._engine, self._file, self._run
+        known = None if engine is None else engine.rest()
+        if known is None or file is None:
+            return None
+        return (known, self.settings.values(), self.output, file.rest(),
+                None if run is None else (run.first, run.run, run.parent),
+                self._processes is not None, self._pid)
+
+    @classmethod
+    def wake(cls, known: tuple[Any, ...], settings: tuple[Any, ...], output: str | None,
+             file: tuple[Any, ...], run: tuple[Any, ...] | None, is_child: bool,
+             pid: int) -> Session:
+        """Another one that goes on where rest() left it, or in a forked child of that
+        process, where go_on() is then to be called."""
+        session = cls(Settings.of_values(settings), output)
+        engine = find()
+        engine.wake(known)
+        session._engine = engine
+        session._file = ProfileFile.wake(*file)
+        session._run = None if run is None else Processes(*run)
+        session._processes = session._run if is_child else None
+        session._pid = pid
+        return session
+
+    def go_on(self, parent: int | None = None) -> None:
+        """In a forked child: if its engine goes on, so does this.  `parent`: a pid;
+        None: of the one in which this was last called, or began."""
         if self._engine is not None and self._engine.followed():
-            parent, self._pid = self._pid, os.getpid()
+            parent, self._pid = parent or self._pid, os.getpid()
             self._file = None       # the engine has one of its own
             self._part = 1
             if self._run is not None:
@@ -299,3 +350,7 @@ class Session:
         if self._pid == os.getpid() and self._file is not None:
             self._file.close()
         self._file = None
+
+
+with Uninterrupted():
+    resting.awake(sys.modules[__name__])

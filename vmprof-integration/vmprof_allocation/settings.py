@@ -4,7 +4,7 @@ from __future__ import annotations
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Any, Literal
     Gaps = Literal["exponential", "fixed"]
 
 
@@ -58,6 +58,21 @@ class Settings:
         self.rotate = rotate
         #: native frames, inside of the innermost Python frame
         self.native = native
+
+    def values(self) -> tuple[object, ...]:
+        """Plain ones, for of_values()."""
+        limit = self.limit
+        return (self.interval, self.seed, self.gaps, self.period, self.memory,
+                None if limit is None else (limit.per_second, limit.share),
+                self.lifetimes, self.in_memory, self.follow, self.rotate, self.native)
+
+    @classmethod
+    def of_values(cls, values: tuple[Any, ...]) -> Settings:
+        """The opposite of values()."""
+        settings = cls(*values)
+        if settings.limit is not None:
+            settings.limit = Limit(*values[5])
+        return settings
 
     def with_seed(self, seed: int) -> Settings:
         """The same, for another run."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
-from vmprof_allocation.begin import say
+from vmprof_allocation.resting import say
 from vmprof_allocation.temporary import remove
 
 #: what somebody may want to end the program with; the terminal sends its own to both

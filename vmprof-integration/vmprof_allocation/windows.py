@@ -106,5 +106,5 @@ class Windows:
 
 
 def say(message: str) -> None:
-    from vmprof_allocation.begin import say
+    from vmprof_allocation.resting import say
     say(message)

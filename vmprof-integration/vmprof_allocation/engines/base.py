@@ -5,8 +5,9 @@ the *hook* engine (:mod:`.hook`) hooks a stock PyPy; a PyPy that was translated
 with our patches has one of its own, the *builtin* engine (:mod:`.builtin`).
 Everything else in this package only knows the interface below.
 
-What is imported here, and by all that runs while the program does, stays on
-the program's heap and is walked by its collector: no dataclasses, no typing.
+What is imported here, and by all that the start needs, is in the program's process:
+it takes time, and what can't rest (resting.py) stays on the program's heap and is
+walked by its collector.  So: no dataclasses, no typing.
 """
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ from vmprof_allocation.errors import AllocationSamplingError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vmprof_allocation.processes import Processes
     from vmprof_allocation.settings import Settings
 
@@ -194,6 +197,21 @@ class Engine:
         a byte to the socket `fd` and wait until the other side closes it.
         Returns False if this engine can't do that."""
         return False
+
+    def rest(self) -> tuple[object, ...] | None:
+        """While it samples: what another one in this process needs to go on in its
+        place (wake()), of plain values; None: that can't be."""
+        return None
+
+    def wake(self, known: tuple[object, ...]) -> None:
+        """Go on with what rest() told of; also in a forked child, as if this were its
+        parent's."""
+        raise NotImplementedError
+
+    def finisher(self) -> Callable[[], None] | None:
+        """What ends the profile in a forked child while this rests, and needs
+        nothing else; None: there is nothing to be ended."""
+        return None
 
     def followed(self) -> bool:
         """In a forked child: it is sampled, as its parent was; stop() ends it."""

@@ -147,6 +147,12 @@ class BuiltinEngine(Engine):
                         (text for error, text in INCOMPLETE.items()
                          if os.strerror(error) == problem), problem))
 
+    def rest(self) -> tuple[object, ...] | None:
+        return self._pid, self._fd
+
+    def wake(self, known: tuple[Any, ...]) -> None:
+        self._pid, self._fd = known
+
     def alive(self) -> list[Alive]:
         with self._lock:
             if not self._is_on():

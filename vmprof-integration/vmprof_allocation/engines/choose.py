@@ -11,11 +11,18 @@ if TYPE_CHECKING:
 
 
 def choose(knowledge: str = "") -> Engine:
-    """The engine for this process, ready to start: the builtin one where there
-    is one.  `knowledge`: see Engine.prepare().
+    """The engine for this process, ready to start.  `knowledge`: see
+    Engine.prepare().
 
     Raises AllocationSamplingError where there is none.
     """
+    engine = find()
+    engine.prepare(knowledge)
+    return engine
+
+
+def find() -> Engine:
+    """The one for this process, whatever it does: the builtin one if it is there."""
     engine: Engine
     vmprof = sampling_vmprof()
     # a handler that starts, too, would find half a module
@@ -26,7 +33,6 @@ def choose(knowledge: str = "") -> Engine:
         else:
             from vmprof_allocation.engines.hook import engine as hook
             engine = hook.engine()
-    engine.prepare(knowledge)
     return engine
 
 

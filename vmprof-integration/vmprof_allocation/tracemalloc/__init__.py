@@ -202,7 +202,7 @@ def install(sample_interval: int | str | None = None) -> None:
 def begin() -> None:
     """What VARIABLE asks for, while `site` is imported: a program that was to be
     traced does not run unnoticed without."""
-    if "vmprof_allocation.begin" in sys.modules:
+    if "vmprof_allocation.resting" in sys.modules:
         return          # this process is sampled for a profile
     nframe, _, interval = os.environ[VARIABLE].partition(",")
     try:

@@ -202,6 +202,39 @@ class HookEngine(Engine):
             "%s=%s" % (VARIABLE, processes.pack(settings, self.knowledge())),
             sys.executable)), processes.parent, settings.seed)
 
+    def rest(self) -> tuple[object, ...] | None:
+        place = self._place
+        if place is None or not self._is_on:
+            return None
+        from vmprof_allocation.engines.hook import library
+        handle = int(place.ffi.cast("uintptr_t", self._lib.hook_handle()))
+        if not library.is_there(place.ffi, handle):
+            return None
+        return (place.path, place.base, place.layout.text(),
+                int(place.ffi.cast("uintptr_t", place.types)), handle, self._pid,
+                self.follow_errno)
+
+    def finisher(self) -> Callable[[], None] | None:
+        assert self._place is not None
+        ffi = self._place.ffi
+        finish: Callable[[], None] = ffi.cast(
+            "void (*)(void)", ffi.addressof(self._lib, "hook_finish"))
+        return finish
+
+    def wake(self, known: tuple[Any, ...]) -> None:
+        from vmprof_allocation.engines.hook import library
+        from vmprof_allocation.engines.hook.layout import Layout
+        from vmprof_allocation.engines.hook.place import Place
+        path, base, layout, types, handle, self._pid, self.follow_errno = known
+        ffi, self._lib = library.load(handle)
+        place = Place(ffi, self._lib, path, base)
+        place.layout = Layout.parse(layout)
+        place.types = ffi.cast("char *", types)
+        self._place = place
+        # in a forked child, it was its parent's
+        self._lock.pid = self._pid
+        self._is_on = True
+
     def followed(self) -> bool:
         if not self._pid or not self._lib.hook_is_followed():
             return False

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 LIBRARY = os.path.join(os.path.dirname(__file__), "_hook.so")
 
 
-def load() -> tuple[Any, Any]:
-    """Returns cffi's FFI, and the library.  Raises AllocationSamplingError."""
+def load(handle: int = 0) -> tuple[Any, Any]:
+    """Returns cffi's FFI, and the library, which is there already if it has this
+    `handle`: see hook_handle().  Raises AllocationSamplingError."""
     try:
         # a handler that starts, too, would find half a module
         with Uninterrupted():
@@ -23,7 +24,7 @@ def load() -> tuple[Any, Any]:
             from ._hook_abi import (  # type: ignore[import-not-found,unused-ignore]
                 ffi,
             )
-            library = ffi.dlopen(LIBRARY)
+            library = ffi.dlopen(ffi.cast("void *", handle) if handle else LIBRARY)
     except ImportError:
         raise AllocationSamplingError(
             "the native part of vmprof-allocation is missing in %s: "
@@ -38,3 +39,12 @@ def load() -> tuple[Any, Any]:
         if name.startswith("hook_"):
             getattr(library, name)      # made on first use: not later
     return ffi, library
+
+
+def is_there(ffi: Any, handle: int) -> bool:
+    """load() can be given this: old versions of cffi want a file's name."""
+    try:
+        ffi.dlopen(ffi.cast("void *", handle))
+    except Exception:           # also cffi's own error
+        return False
+    return bool(handle)

@@ -68,6 +68,9 @@ struct hook_statistics {
 /* Where the library that holds the address 'inside' is loaded; 0: in none */
 uintptr_t hook_base(uintptr_t inside);
 
+/* This library, as dlopen() returned it; NULL: not known */
+void *hook_handle(void);
+
 /* Room for hook_place.types, which stays; NULL: there is none */
 char *hook_room(size_t size);
 
@@ -205,6 +208,10 @@ int hook_close(void);
 /* To be called before hook_close() if the calling thread has not disabled
    vmprof: another one may be about to */
 void hook_await_end(void);
+
+/* The profile ends, as it does when the process exits: for a forked child that has
+   next to nothing of ours on its heap (resting.py).  The hooks stay, and do nothing. */
+void hook_finish(void);
 
 /* Why the profile ends before its time; or an empty string */
 const char *hook_ended(void);

@@ -120,6 +120,16 @@ static void prepare_nursery(void)
     nursery.after_collection = objects_after_collection;
 }
 
+void *hook_handle(void)
+{
+    Dl_info info;
+
+    /* it is linked so that it stays loaded */
+    return dladdr((const void *)(uintptr_t)hook_handle, &info) == 0
+               ? NULL
+               : dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+}
+
 char *hook_room(size_t size)
 {
     void *room = mmap(NULL, size, PROT_READ | PROT_WRITE,

@@ -93,6 +93,11 @@ static void on_exit_of_process(void)
     run_end();
 }
 
+void hook_finish(void)
+{
+    run_end();
+}
+
 static int watch_exit(void)
 {
     static int is_registered;

@@ -1,0 +1,189 @@
+"""While a program of the command line's runs, next to nothing of ours is on its heap;
+it wakes when it is needed, wherever the program has gone meanwhile."""
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from conftest import PyPy
+from truth import innermost
+from vmprof_convert import readers
+from vmprof_convert.model import Profile
+
+
+def work(name: str = "work") -> str:
+    """Allocates 20 MB in a function of this name."""
+    return ("def %s():\n    filler = b'x' * 20000\n"
+            "    for i in range(2000):\n        filler[:10000]\n%s()\n" % (name, name))
+
+
+def program(*parts: str) -> str:
+    return "".join(map(textwrap.dedent, parts))
+
+
+def samples_in(profile: Profile, name: str) -> int:
+    return [innermost(profile, stack) for stack in profile.samples.stack].count(name)
+
+
+def test_nothing_of_ours_is_there_but_what_wakes_it(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample("""
+        import gc, sys, types
+        print([n for n in sys.modules if n.startswith("vmprof_allocation")])
+        gc.collect()
+        print({f.__module__ for f in gc.get_objects()
+               if type(f) in (types.FunctionType, type)
+               and str(f.__module__).startswith("vmprof_allocation")})
+    """, "1M")
+    assert run.out.splitlines() == ["['vmprof_allocation.resting']",
+                                    "{'vmprof_allocation.resting'}"]
+
+
+@pytest.mark.parametrize("gone", [
+    "sys.path[:] = []",
+    "sys.path[:] = []; sys.meta_path.clear(); sys.path_hooks.clear()",
+    "os.chdir('/'); os.environ.clear()",
+    "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))",
+    "sys.modules.clear()",
+    "sys.setrecursionlimit(100)",
+])
+def test_it_wakes_wherever_the_program_has_gone(pypy: PyPy, gone: str) -> None:
+    run = pypy.sample(program("import os, sys\n", work(), gone), "16k", jit="off")
+    assert (run.code, run.err) == (0, "")
+    profile = run.profile()
+    assert profile.end_time is not None and not profile.ended
+    assert samples_in(profile, "work") > 800
+
+
+def test_another_version_was_installed_meanwhile(pypy: PyPy) -> None:
+    (pypy.folder / "elsewhere" / "vmprof_allocation").mkdir(parents=True)
+    pypy.script("raise ImportError('another version')",
+                "elsewhere/vmprof_allocation/__init__.py")
+    run = pypy.sample(program(work(), "import sys; sys.path.insert(0, 'elsewhere')"),
+                      "16k", jit="off")
+    assert (run.code, run.err) == (0, "")
+    assert run.profile().end_time is not None
+
+
+def test_native_half_ends_the_profile_if_nothing_wakes(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(program(work(), """
+        import builtins
+        def refuse(*arguments, **more):
+            raise ImportError("no more of this")
+        builtins.__import__ = refuse
+    """), "16k", jit="off")
+    assert run.code == 0
+    assert "can't be ended as it should: ImportError" in run.err
+    assert run.err.count("\n") == 1
+    profile = run.profile()
+    assert profile.end_time is not None
+    assert samples_in(profile, "work") > 800
+
+
+def test_program_that_imports_us_finds_what_is_on(pypy: PyPy) -> None:
+    run = pypy.sample(program(work("before"), """
+        import vmprof_allocation
+        vmprof_allocation.mark("here")
+        try:
+            vmprof_allocation.start("other.vmprof", "1M")
+        except vmprof_allocation.AllocationSamplingError as e:
+            print(e)
+    """, work("after")), "16k", jit="off")
+    assert "already" in run.out
+    profile = run.profile()
+    assert profile.end_time is not None
+    assert min(samples_in(profile, "before"), samples_in(profile, "after")) > 800
+    assert "here" in [mark.name for mark in profile.marks]
+
+
+def test_labels_reach_what_was_resting(pypy: PyPy) -> None:
+    run = pypy.sample(program(work("before"), """
+        import vmprof_allocation
+        labels = vmprof_allocation.labels(kind="b")
+        labels.__enter__()
+    """, work("inside"), "labels.__exit__()\n", work("after")), "16k", jit="off")
+    profile = run.profile()
+    labelled = {innermost(profile, stack)
+                for stack in set(profile.samples.stack) if profile.labels_of(stack)}
+    assert "inside" in labelled and not labelled & {"before", "after"}
+
+
+@pytest.mark.parametrize("wakes", ["", "import vmprof_allocation.session"])
+def test_forked_children_and_theirs(stock_pypy: PyPy, wakes: str) -> None:
+    run = stock_pypy.sample(program("import os\n", work("before"), """
+        def child():
+            generation("child")
+            fork(grandchild)
+        def grandchild():
+            generation("grandchild")
+            if WAKES:
+                from vmprof_allocation.session import current
+                print(current().is_inherited,
+                      current().path.endswith("out.%d.vmprof" % os.getpid()))
+        def fork(then):
+            pid = os.fork()
+            if pid == 0:
+                then()
+            else:
+                assert os.waitpid(pid, 0)[1] == 0
+        def generation(name):
+            exec(WORK.replace("NAME", name), {})
+            exec(WAKES)
+        fork(child)
+    """.replace("WAKES", repr(wakes)).replace("WORK", repr(work("NAME")))),
+        "16k", jit="off")
+    assert (run.code, run.err) == (0, "")
+    assert run.out == ("True True\n" if wakes else "")
+    found = {}
+    for path in stock_pypy.folder.glob("out*.vmprof"):
+        profile = readers.read(path)
+        assert profile.end_time is not None and not profile.ended, path
+        functions = {innermost(profile, stack) for stack in profile.samples.stack}
+        [name] = functions & {"before", "child", "grandchild", "NAME"}
+        found[name] = profile
+    assert set(found) == {"before", "child", "grandchild"}
+    assert found["child"].settings["parent"] == str(found["before"].pid)
+    assert found["grandchild"].settings["parent"] == str(found["child"].pid)
+
+
+def test_child_that_wakes_begins_a_run_of_its_own(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample("""
+        import os
+        pid = os.fork()
+        if pid:
+            print(os.waitpid(pid, 0)[1])
+        else:
+            import vmprof_allocation
+            with vmprof_allocation.sample("own.vmprof", "16k"):
+                exec(%r)
+            os._exit(0)
+    """ % work("own"), "16k", "--no-follow", jit="off")
+    assert (run.out, run.err) == ("0\n", "")
+    assert samples_in(readers.read(stock_pypy.folder / "own.vmprof"), "own") > 800
+
+
+def test_threads_that_wake_it_at_once(pypy: PyPy) -> None:
+    run = pypy.sample("""
+        import threading
+        barrier, found = threading.Barrier(8), []
+        def wake():
+            barrier.wait()
+            from vmprof_allocation.session import current
+            found.append(current())
+        threads = [threading.Thread(target=wake) for i in range(8)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        print(len(found), len(set(map(id, found))), found[0].is_on)
+    """, "16k")
+    assert run.out == "8 1 True\n"
+    assert run.profile().end_time is not None
+
+
+def test_program_that_became_this_interpreter_rests_too(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample("""
+        import subprocess, sys
+        print(subprocess.run([sys.executable, "-c",
+            "import sys; print([n for n in sys.modules if n.startswith('vmprof_a')])"],
+            capture_output=True, text=True).stdout)
+    """, "16k")
+    assert run.out.split() == ["['vmprof_allocation.resting']"]

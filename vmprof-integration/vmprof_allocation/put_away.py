@@ -1,0 +1,51 @@
+"""What is on the program's heap is put away, this module with it: see resting.py."""
+from __future__ import annotations
+
+import gc
+import marshal
+import os
+import sys
+
+from vmprof_allocation import resting, session
+from vmprof_allocation.interrupts import Uninterrupted
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+_PACKAGE = __name__.rpartition(".")[0]
+
+
+def put_away(run: Any = None) -> None:
+    """The one session of this process, and begin.Run, if there is one.  If it can't
+    be, all goes on as it is."""
+    with Uninterrupted():
+        try:
+            _put_away(run)
+        except Exception:
+            pass
+    # PyPy remembers what methods were called last, and with them all that they
+    # refer to, until it collects because it is asked to
+    gc.collect()
+
+
+def _put_away(run: Any) -> None:
+    known: Any = session.rest()
+    if known is None:
+        return
+    names = [name for name in sys.modules if name != resting.__name__
+             and (name == _PACKAGE or name.startswith(_PACKAGE + "."))]
+    code = {name: _code_of(sys.modules[name]) for name in names}
+    resting.rests((marshal.dumps(code), marshal.dumps(known),
+                   None if run is None else run.rest()), session.finisher())
+    for name in names:
+        file: Any = sys.modules.pop(name).__file__
+        sys.path_importer_cache.pop(os.path.dirname(file), None)
+
+
+def _code_of(module: ModuleType) -> tuple[bytes, str, bool]:
+    spec: Any = module.__spec__
+    code = spec.loader.get_code(module.__name__)
+    return marshal.dumps(code), spec.origin, spec.submodule_search_locations is not None

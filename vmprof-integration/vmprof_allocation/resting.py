@@ -1,0 +1,228 @@
+"""What stays of us on the program's heap while it runs: this module.
+
+Every major collection walks all that is on the heap; some ten thousand objects of
+ours were there, and a program that collects much took 5 % longer for them (the
+study's `fresh`).  The native half needs none of them.  So put_away.py makes bytes of
+what our objects know, and of our modules' code, which the collector does not look
+into, and forgets the modules.  They wake when the process ends, or as soon as the
+program imports `session`, with which all begins that has to do with a run.
+
+PyPy remembers with a call which method it was that was called: what has to go is not
+called from here before.
+
+Nothing of that needs the file system: the program may have gone to another root by
+then, or be another user, without a descriptor that is free.
+"""
+from __future__ import annotations
+
+import atexit
+import marshal
+import os
+import sys
+from _thread import get_ident
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+#: the part of PyPy that runs a program
+_PYPY = "<builtin>/app_main.py"
+
+#: whatever the program does to sys.modules
+_this = sys.modules[__name__]
+#: the module `session`; None: it was not imported, or it rests
+_session: Any = None
+#: begin.Run, of a process that the command line began; None: there is none, or it rests
+_run: Any = None
+#: what was put away: the modules, what `session` knows, and what Run does, of
+#: which None says that there is none; empty: nothing rests, or did
+_asleep: tuple[bytes, bytes, tuple[Any, ...] | None] | tuple[()] = ()
+#: of this process, and of those that it was forked from since it rests
+_pids: list[int] = []
+#: what ends the profile in one of these
+_finish: Callable[[], None] | None = None
+#: who makes the report, if somebody does
+watcher: Watcher | None = None
+
+
+class Watcher:
+    """The program's end of the socket at whose other end the report is made:
+    watcher.py."""
+
+    __slots__ = ("_id", "fd")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._id = file_id(fd)
+
+    def is_ours(self) -> bool:
+        """Unless the program has closed it."""
+        return self._id is not None and file_id(self.fd) == self._id
+
+    def is_there(self) -> bool:
+        """Writing to one that was killed could be the program's end: it may
+        have asked for SIGPIPE."""
+        os.set_blocking(self.fd, False)
+        try:
+            os.read(self.fd, 1)
+        except BlockingIOError:
+            return True
+        return False
+
+    def forget(self) -> None:
+        """In a forked child: the end of the run is that of its parent."""
+        if self.is_ours():
+            os.close(self.fd)
+        self._id = None
+
+
+def file_id(fd: int) -> tuple[int, int] | None:
+    """Which file a descriptor leads to; None if it is closed.  The program may
+    have closed ours, and have opened one of its own under the same number."""
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+class _Shelf:
+    """Where modules are found that were put away."""
+
+    __slots__ = ("_modules",)
+
+    def __init__(self, modules: dict[str, tuple[bytes, str, bool]]) -> None:
+        self._modules = modules
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+        if name not in self._modules:
+            return None
+        _, origin, is_package = self._modules[name]
+        make: Any = type(__spec__)
+        spec = make(name, self, origin=origin, is_package=is_package)
+        spec.has_location = True
+        if is_package:
+            spec.submodule_search_locations.append(os.path.dirname(origin))
+        return spec
+
+    def create_module(self, spec: object) -> None:
+        """As modules are made by default."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(marshal.loads(self._modules[module.__name__][0]), module.__dict__)
+
+
+def awake(session: ModuleType) -> None:
+    """`session` was imported: what rests wakes."""
+    global _session
+    if _asleep and _session is None:
+        session.wake(marshal.loads(_asleep[1]), _pids)
+    _session = session
+
+
+def stay(run: Any, fd: int) -> None:
+    """From now on `run` hears of this process's end.  `fd` leads to who makes the
+    report; negative: to nobody."""
+    global _run, watcher
+    _run = run
+    watcher = Watcher(fd) if fd >= 0 else None
+    _end_at_interrupt()
+
+
+def rests(asleep: tuple[bytes, bytes, tuple[Any, ...] | None],
+          finish: Callable[[], None] | None) -> None:
+    """put_away.py has done its work; `finish` is Engine.finisher()."""
+    global _asleep, _session, _run, _finish
+    _pids[:] = [os.getpid()]
+    _asleep, _finish, _session, _run = asleep, finish, None, None
+
+
+def _wake() -> None:
+    """Modules come from where they were put, and nowhere else."""
+    global _run
+    if not _asleep:
+        return
+    sys.modules[__name__] = _this
+    shelf: Any = _Shelf(marshal.loads(_asleep[0]))
+    sys.meta_path.insert(0, shelf)
+    try:
+        from vmprof_allocation.interrupts import Uninterrupted
+        with Uninterrupted():
+            # this is what wakes it, if it rests
+            from vmprof_allocation import session  # noqa: F401
+            if _run is None and _asleep[2] is not None:
+                from vmprof_allocation import begin
+                _run = begin.Run.wake(*_asleep[2])
+    finally:
+        sys.meta_path.remove(shelf)
+
+
+# ____________________________________________________________
+# what the interpreter tells
+
+@atexit.register
+def _end() -> None:
+    if _session is None and len(_pids) > 1:
+        # a forked child, of which nobody asks for more: that is over in no time
+        if _finish is not None:
+            _finish()
+        return
+    try:
+        _wake()
+    except Exception as e:
+        # the native half ends the profile, at the very end of the process
+        say("the sampling can't be ended as it should: %r" % e)
+        return
+    if _run is not None:
+        _run.end()
+    if _session is not None:
+        _session.stop_all()
+
+
+def _forked() -> None:
+    if _session is not None:
+        _session.go_on()
+    elif _asleep:
+        _pids.append(os.getpid())
+    if watcher is not None:
+        watcher.forget()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def _end_at_interrupt() -> None:
+    """KeyboardInterrupt ends PyPy without exit handlers: it is shown, and
+    then the process kills itself.  Between the two there is nothing but
+    the function that shows it, unless the program has one of its own."""
+    shown = sys.__excepthook__
+
+    def excepthook(kind: Any, value: Any, traceback: Any) -> None:
+        shown(kind, value, traceback)
+        if kind is KeyboardInterrupt and get_ident() == main_thread:
+            caller = sys._getframe().f_back
+            if caller is None or caller.f_code.co_filename == _PYPY:
+                try:
+                    _wake()
+                except Exception:
+                    return      # the native half ends the profile
+                _run.end(at_once=True)
+
+    main_thread = get_ident()
+    if sys.excepthook is shown:
+        sys.excepthook = excepthook
+        # they are the same, as programs may ask
+        sys.__excepthook__ = excepthook
+
+
+def say(message: str) -> None:
+    """One line for the user.  sys.stderr may be something of the program's."""
+    if sys.__stderr__ is not None:
+        try:
+            sys.__stderr__.write("vmprof: %s\n" % message)
+            sys.__stderr__.flush()
+        except (OSError, ValueError):
+            pass        # it is closed
