@@ -162,6 +162,13 @@ def test_child_that_wakes_begins_a_run_of_its_own(stock_pypy: PyPy) -> None:
     assert samples_in(readers.read(stock_pypy.folder / "own.vmprof"), "own") > 800
 
 
+def test_the_collection_that_puts_away_is_not_the_programs(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample("import gc; gc.collect()", "1M")
+    majors = [c for c in run.profile().collections if c.is_major]
+    assert len(majors) == 1
+    assert not [c for c in stock_pypy.sample("", "1M").profile().collections if c.is_major]
+
+
 def test_threads_that_wake_it_at_once(pypy: PyPy) -> None:
     run = pypy.sample("""
         import threading

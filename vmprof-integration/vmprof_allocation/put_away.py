@@ -12,6 +12,7 @@ from vmprof_allocation.interrupts import Uninterrupted
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
@@ -23,26 +24,32 @@ def put_away(run: Any = None) -> None:
     be, all goes on as it is."""
     with Uninterrupted():
         try:
-            _put_away(run)
+            ignore = _put_away(run)
         except Exception:
-            pass
+            return
+    if ignore is None:
+        return
     # PyPy remembers what methods were called last, and with them all that they
-    # refer to, until it collects because it is asked to
+    # refer to, until it collects because it is asked to.  So call none after it.
+    ignore(True)
     gc.collect()
+    ignore(False)
 
 
-def _put_away(run: Any) -> None:
+def _put_away(run: Any) -> Callable[[bool], object] | None:
     known: Any = session.rest()
     if known is None:
-        return
+        return None
+    ignore, finish = session.bare()
     names = [name for name in sys.modules if name != resting.__name__
              and (name == _PACKAGE or name.startswith(_PACKAGE + "."))]
     code = {name: _code_of(sys.modules[name]) for name in names}
     resting.rests((marshal.dumps(code), marshal.dumps(known),
-                   None if run is None else run.rest()), session.finisher())
+                   None if run is None else run.rest()), finish)
     for name in names:
         file: Any = sys.modules.pop(name).__file__
         sys.path_importer_cache.pop(os.path.dirname(file), None)
+    return ignore
 
 
 def _code_of(module: ModuleType) -> tuple[bytes, str, bool]:

@@ -134,7 +134,7 @@ def stay(run: Any, fd: int) -> None:
 
 def rests(asleep: tuple[bytes, bytes, tuple[Any, ...] | None],
           finish: Callable[[], None] | None) -> None:
-    """put_away.py has done its work; `finish` is Engine.finisher()."""
+    """put_away.py has done its work; `finish` is of Engine.bare()."""
     global _asleep, _session, _run, _finish
     _pids[:] = [os.getpid()]
     _asleep, _finish, _session, _run = asleep, finish, None, None

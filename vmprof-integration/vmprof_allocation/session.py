@@ -50,10 +50,11 @@ def rest() -> tuple[object, ...] | None:
     return _running[0].rest() if len(_running) == 1 else None
 
 
-def finisher() -> Callable[[], None] | None:
-    """Engine.finisher() of the one that rest() told of."""
+def bare() -> tuple[Callable[[bool], object], Callable[[], None] | None]:
+    """Engine.bare() of the one that rest() told of."""
     engine = _running[0].engine
-    return None if engine is None else engine.finisher()
+    assert engine is not None
+    return engine.bare()
 
 
 def wake(known: tuple[Any, ...], pids: list[int]) -> None:

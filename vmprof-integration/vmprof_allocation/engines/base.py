@@ -184,8 +184,9 @@ class Engine:
         raise NotImplementedError
 
     def ignore(self, ignored: bool) -> bool:
-        """What this thread allocates is not the program's, until it is not
-        `ignored` any more.  Returns what was so before."""
+        """What this thread allocates is not the program's, nor, with the hook
+        engine, is a major collection that it asks for, until it is not `ignored`
+        any more.  Returns what was so before."""
         raise NotImplementedError
 
     def flush(self) -> None:
@@ -208,10 +209,10 @@ class Engine:
         parent's."""
         raise NotImplementedError
 
-    def finisher(self) -> Callable[[], None] | None:
-        """What ends the profile in a forked child while this rests, and needs
-        nothing else; None: there is nothing to be ended."""
-        return None
+    def bare(self) -> tuple[Callable[[bool], object], Callable[[], None] | None]:
+        """Two functions that need nothing else of ours: ignore(), and what ends the
+        profile in a forked child while this rests; None: there is nothing to end."""
+        return self.ignore, None
 
     def followed(self) -> bool:
         """In a forked child: it is sampled, as its parent was; stop() ends it."""

@@ -23,6 +23,7 @@ from vmprof_allocation.settings import Limit
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from vmprof_allocation.processes import Processes
@@ -149,6 +150,9 @@ class BuiltinEngine(Engine):
 
     def rest(self) -> tuple[object, ...] | None:
         return self._pid, self._fd
+
+    def bare(self) -> tuple[Callable[[bool], object], Callable[[], None] | None]:
+        return self._vmprof.ignore_allocations, None
 
     def wake(self, known: tuple[Any, ...]) -> None:
         self._pid, self._fd = known

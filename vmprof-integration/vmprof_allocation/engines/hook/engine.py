@@ -214,12 +214,11 @@ class HookEngine(Engine):
                 int(place.ffi.cast("uintptr_t", place.types)), handle, self._pid,
                 self.follow_errno)
 
-    def finisher(self) -> Callable[[], None] | None:
+    def bare(self) -> tuple[Callable[[bool], object], Callable[[], None] | None]:
         assert self._place is not None
         ffi = self._place.ffi
-        finish: Callable[[], None] = ffi.cast(
+        return self._lib.hook_ignore, ffi.cast(
             "void (*)(void)", ffi.addressof(self._lib, "hook_finish"))
-        return finish
 
     def wake(self, known: tuple[Any, ...]) -> None:
         from vmprof_allocation.engines.hook import library

@@ -173,8 +173,8 @@ void hook_free(struct hook_object *copy);
 /* Estimated bytes that are followed, now and at most */
 void hook_traced(double *alive, double *peak);
 
-/* What the calling thread allocates is not the program's, until it calls
-   hook_ignore(0).  Returns what was so before. */
+/* What the calling thread allocates is not the program's, nor is a major collection
+   that it asks for, until it calls hook_ignore(0).  Returns what was so before. */
 int hook_ignore(int ignored);
 
 /* The program names this moment, in UTF-8.  Returns 0 or an errno. */

@@ -71,6 +71,8 @@ struct nursery {
     /* What stands at the sample's start is not an object yet: nobody may look
        before the next minor collection.  Returns the interval to go on with. */
     int64_t (*take_sample)(const struct nursery_sample *sample);
+    /* what the calling thread does is not the program's; or NULL */
+    int (*is_ignored)(void);
     /* around each minor collection while allocations are sampled: before it,
        all objects of the nursery are whole */
     void (*before_collection)(void);

@@ -315,9 +315,11 @@ static void judge(void)
     objects.followed_count = kept;
     if (kept == 0)
         objects.alive = 0.0;    /* no rounding errors */
+    types_major_collection();
+    if (nursery.is_ignored != NULL && nursery.is_ignored())
+        return;             /* asked for by us: the program had none */
     objects.majors++;
     recorder_event(FACTS_MAJOR, recorder_now(), objects.majors);
-    types_major_collection();
 }
 
 static void look_at_waiting(void)

@@ -116,6 +116,7 @@ static void prepare_nursery(void)
             trampoline_original(2);
     nursery.large_size = large_size;
     nursery.take_sample = walk_take_sample;
+    nursery.is_ignored = walk_is_ignored;
     nursery.before_collection = objects_before_collection;
     nursery.after_collection = objects_after_collection;
 }

@@ -127,6 +127,11 @@ int hook_ignore(int ignored)
     return before;
 }
 
+int walk_is_ignored(void)
+{
+    return is_ignored;
+}
+
 int64_t walk_take_sample(const struct nursery_sample *sample)
 {
     uint64_t stack;

@@ -17,5 +17,8 @@ int walk_find_stack(void);
 /* With native frames, or without.  They have to be learnt before. */
 void walk_native(int on);
 
+/* What the calling thread does is not the program's: hook_ignore() */
+int walk_is_ignored(void);
+
 /* Take an allocation sample; nursery.h says what is returned. */
 int64_t walk_take_sample(const struct nursery_sample *sample);
