@@ -292,6 +292,9 @@ class _Conversion:
             key=lambda process: tuple(map(sum, zip(*(
                 rank(number) for number in process.threads if number in rows)))))
         tracks = []
+        # children take no time samples: all together are drawn by what all of them have
+        is_timed = all(any(rows[number][0] for number in process.threads
+                           if number in rows) for process in each)
         for process in first, *each:
             numbers = sorted(rows.keys() & process.threads.keys(),
                              key=lambda number: (*rank(number), number))
@@ -299,10 +302,12 @@ class _Conversion:
                 chosen = set(numbers)
                 all_ = [row for row in everything
                         if profile.samples.thread[row] in chosen]
+                allocations = [row for row in all_ if sizes[row]]
+                ticks = [row for row in all_ if not sizes[row]] if (
+                    process.profile or is_timed or not allocations) else []
                 tracks.append(_Track(
                     process, "All threads" if process.profile else process.name,
-                    "all", chosen, [row for row in all_ if not sizes[row]],
-                    [row for row in all_ if sizes[row]]))
+                    "all", chosen, ticks, allocations))
             if process.profile:
                 tracks += [_Track(process, self._thread_name(
                     number, process.threads[number]), process.threads[number],
