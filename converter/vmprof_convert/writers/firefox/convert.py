@@ -199,14 +199,20 @@ class _Conversion:
         processes = list({track.process.pid: track.process
                           for track in tracks}.values())
         rows = self._rows(processes, everything)
+        end = max(builder.end, times[everything[-1]])
+        pauses = [activity.pauses(_pick(times, track.ticks), self._axis.interval, end)
+                  for track in tracks]
         found = stacks.add(
             profile, builder, self._origins, progress,
-            has_idle=any(track.allocations for track in tracks))
-        end = max(builder.end, times[everything[-1]])
+            has_idle=any(track.allocations for track in tracks) or any(pauses))
         unlabelled = 0
-        for track in tracks:
+        for track, before in zip(tracks, pauses):
             thread = self._thread(track.process, track.name, track.tid)
-            if track.ticks:
+            if before:
+                thread.set_samples(*activity.with_pauses(
+                    _pick(times, track.ticks), _pick(found.code, track.ticks), before,
+                    self._axis.interval, found.idle))
+            elif track.ticks:
                 thread.set_samples(_pick(times, track.ticks),
                                    _pick(found.code, track.ticks))
             else:
