@@ -113,16 +113,38 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
                      % options.of)
     if options.output == STANDARD:
         options.output = None
+    if options.form != TABLE and options.to not in (None, options.form):
+        parser.error("--%s is a format, and so is --to %s: write one of them"
+                     % (options.form, options.to))
     if options.to is None:
         options.to = options.form
-        if options.output is not None:
+        if options.output is not None and options.form == TABLE:
             found = formats.of_name(options.output, DIFF_FORMATS)
             if found is None:
                 parser.error("%s: the output's name must end with %s; or say with "
                              "--to what it is to be" % (
                                  options.output, formats.suffixes(DIFF_FORMATS)))
             options.to = found.name
+    _check_options(parser, options)
     return options
+
+
+def _check_options(parser: argparse.ArgumentParser,
+                   options: argparse.Namespace) -> None:
+    """What is asked for, the format has."""
+    format_ = DIFF_FORMATS[options.to]
+    if format_.write is None:
+        return
+    is_page = format_.name == "html"
+    given = ["--" + name.replace("_", "-") for name in _OF_TABLES
+             if getattr(options, name) not in (None, False)
+             and not (is_page and name in _OF_PAGES)]
+    if given:
+        parser.error("%s: this is for tables, and not for %s (%s)" % (
+            ", ".join(given), format_.what, format_.name))
+    if options.by not in (None, *_BY_OF_PAGES):
+        parser.error("--by %s: a page is of functions, or of types (--by type)"
+                     % ",".join(options.by))
 
 
 def _find(path: str, other: str | None = None) -> list[File]:
@@ -208,8 +230,7 @@ def _diff(options: argparse.Namespace) -> bool:
     text = io.StringIO()
     data, left_out = io.BytesIO(), []
     if DIFF_FORMATS[options.to].write is not None:
-        left_out = _write_stacks(options.to, diff.aligned(sides), (names[0], names[1]),
-                                 difference, data)
+        left_out = _write_stacks(options.to, difference, (names[0], names[1]), data)
         text.write("".join("%s\n" % (verdict,) for verdict in found))
     elif options.to == JSON:
         from vmprof_convert.writers import diff_json
