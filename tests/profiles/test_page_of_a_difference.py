@@ -236,6 +236,12 @@ def test_chance_is_said_to_be_chance(page: Any) -> None:
     assert found["said"].endswith(", may be chance) allocated")
 
 
+def test_only_what_is_alive_may_be_garbage(page: Any) -> None:
+    logs = a_log(1), a_log(2)
+    assert page(*logs)["legend"] == ["grew", "shrank", "may be chance"]
+    assert page(*logs, "press Alive")["legend"][2] == "may be chance, or garbage"
+
+
 def test_hostile_names_are_drawn_as_names(page: Any) -> None:
     found = page(hostile_names.log(), hostile_names.log(), "press … and types",
                  "write <script>")
