@@ -11,7 +11,7 @@ export const ORIGINS = {
   nowhere: [30, 6, 84, 66, "none of these"],
   type: [145, 34, 70, 58, "types"],
 };
-export const CHANGES = { grew: [14, 78, "grew"], shrank: [212, 62, "shrank"], same: [30, 6, "may be chance, or garbage"] };
+export const CHANGES = { grew: [14, 78, "grew"], shrank: [212, 62, "shrank"], same: [30, 6, "may be chance"] };
 
 export function isDark() {
   return document.documentElement.dataset.theme === "dark";

@@ -286,8 +286,9 @@ const navigation = element("nav");
 
 function drawLegend() {
   if (diff) {
+    const more = { same: state.measure === "alive" ? ", or garbage" : "" };
     legend.replaceChildren(...Object.entries(CHANGES).map(([found, values]) => element(
-      "span", {}, key(changeColour(found, 1)), values[2])));
+      "span", {}, key(changeColour(found, 1)), values[2] + (more[found] ?? ""))));
     return;
   }
   const there = new Set(profile.frames.map((frame) => frame[3]));

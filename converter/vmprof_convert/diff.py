@@ -14,6 +14,10 @@ matter of chance: the interval of a difference reaches from the least that it ca
 the most, with what sampling adds to each.  Otherwise, of runs that are alike but end at
 different points behind a collection, most would differ.
 
+What was judged, the program may have dropped since.  Of the end of a run, nobody knows;
+of a moment inside of one, the next collection does: what that found dead was not judged
+(_Dropped).
+
 Of many rows, some differ by chance.  A row has changed where Holm's correction
 (Scandinavian Journal of Statistics 1979) says so: of 100 comparisons of runs that are
 alike, in 95 no row has.  All this is about sampling, and garbage: what a program does
@@ -21,17 +25,19 @@ differently each time, is a difference.
 """
 from __future__ import annotations
 
+import bisect
 import collections
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.estimator import Estimate, Z
+from vmprof_convert.estimator import Estimate, Z, weight_bytes
 from vmprof_convert.lifetimes import JUDGED, STILL_ALIVE, state
 from vmprof_convert.model import (
     ALIVE,
+    FREED,
     LABEL,
     PENDING,
     Collection,
@@ -132,6 +138,7 @@ def without_interpreter(profile: Profile) -> Profile:
 def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
     """Some of the samples, as they were at that time."""
     samples, old = Samples(), profile.samples
+    dropped = _Dropped(profile, at)
     for row in zip(old.stack, old.time, old.thread, old.size, old.interval,
                    old.memory, old.type, old.fate, old.collected, old.ended):
         if chosen(row):
@@ -140,6 +147,8 @@ def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
             # (what is PENDING is not known to be met by a collection, ever)
             if size and fate != PENDING and state(
                     fate, collected, ended, at) == STILL_ALIVE:
+                if dropped.includes(fate, ended, thread):
+                    collected = max(collected, at)
                 fate = ALIVE
             samples.add(stack, time, thread, size, interval, memory, type_, fate,
                         collected, ended)
@@ -147,9 +156,10 @@ def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
         stack, size, interval, type_, fate, collected, ended = carried
         # it was made before the first moment
         if chosen((stack, -1, 0, size, interval, 0, type_, fate, collected, ended)):
-            samples.carry(*carried._replace(
-                fate=ALIVE if fate != PENDING and state(
-                    fate, collected, ended, at) == STILL_ALIVE else fate))
+            if fate != PENDING and state(fate, collected, ended, at) == STILL_ALIVE:
+                carried = carried._replace(fate=ALIVE, collected=max(
+                    collected, at) if dropped.includes(fate, ended) else collected)
+            samples.carry(*carried)
     samples.finish()
     return dataclasses.replace(
         profile, samples=samples, collections=_until(at, profile.collections),
@@ -157,6 +167,56 @@ def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
             process.profile, collections=_until(
                 at - process.begin, process.profile.collections)))
             for process in profile.processes])
+
+
+#: who allocates less than this share of what is alive, drops hardly anything meanwhile
+_HARDLY = 0.01
+
+
+class _Dropped:
+    """Which of the objects that count as alive at a moment the first major collection
+    behind it found dead: the program may have dropped them before.  None, if it hardly
+    ran between the last major collection and this moment."""
+
+    def __init__(self, profile: Profile, at: int) -> None:
+        #: when that collection was, of each process; -1: there is none
+        self._next = [self._find(
+            profile, at, process.threads, process.profile.collections, process.begin)
+            for process in profile.processes] or [
+                self._find(profile, at, {}, profile.collections, 0)]
+        self._of_thread = {thread: next_ for process, next_ in zip(
+            profile.processes, self._next) for thread in process.threads}
+
+    def _find(self, profile: Profile, at: int, threads: Mapping[int, int],
+              collections_: list[Collection], begin: int) -> int:
+        majors = sorted(one.time + begin for one in collections_ if one.is_major)
+        number = bisect.bisect_right(majors, at)
+        if number == len(majors) or _hardly_ran(
+                profile, majors[number - 1] if number else -1, at, threads):
+            return -1
+        return majors[number]
+
+    def includes(self, fate: int, ended: int, thread: int | None = None) -> bool:
+        """An object that is alive at the moment: columns of model.Samples; without its
+        thread, if that is not known."""
+        next_ = (max(self._next) if thread is None or not self._of_thread
+                 else self._of_thread[thread])
+        return fate == FREED and ended <= next_
+
+
+def _hardly_ran(profile: Profile, last: int, at: int,
+                threads: Mapping[int, int]) -> bool:
+    """Between these moments; `threads`: of a process, if there are several."""
+    since = alive = 0.0
+    samples = profile.samples
+    for time, thread, size, interval, fate, collected, ended in zip(
+            samples.time, samples.thread, samples.size, samples.interval,
+            samples.fate, samples.collected, samples.ended):
+        if size and time <= at and (not threads or thread in threads):
+            weight = weight_bytes(size, interval, profile.gaps)
+            since += weight * (time > last)
+            alive += weight * (state(fate, collected, ended, at) == STILL_ALIVE)
+    return since <= _HARDLY * alive
 
 
 def _until(at: int, collections: list[Collection]) -> list[Collection]:

@@ -19,6 +19,7 @@ from vmprof_convert.options import (
     DEFAULT_LIMIT,
     JSON,
     MARKDOWN,
+    TABLE,
     Parser,
     add_filters,
     add_options,
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
     from vmprof_convert import diff
 
 EXIT_FAILED = 1
+#: of the options of a report, those that a difference has not; and those that tables of
+#: one have, and pages
+_OF_REPORTS = ("focus", "tree", "leaks", "at", "hide_internal", "survived")
+_OF_TABLES = ("limit", "by", "sort", "group_storage")
+_OF_PAGES = ("by", "sort", "group_storage")
+_BY_OF_PAGES = (("function",), ("type",))
 #: the first argument of vmprof-convert
 DIFF, CHECK = "diff", "check"
 
@@ -71,7 +78,17 @@ def _parser(name: str) -> argparse.ArgumentParser:
             "--to", metavar="FORMAT", choices=tuple(DIFF_FORMATS),
             help="%s (default: what the output's name says, or a table)"
                  % ", ".join(DIFF_FORMATS))
-        add_options(parser.add_argument_group("of the table"))
+        add_options(
+            parser.add_argument_group("of the table, or of the page"),
+            **dict.fromkeys((*_OF_REPORTS, "of"), argparse.SUPPRESS),
+            by="what a row is of: function, line, file, module or type; or one of "
+               "these and type: line,type; a page is of functions, or of types "
+               "(default: the program's own functions; on a page, all)",
+            sort="what is compared: the bytes that a row allocated itself (the "
+                 "default), or with what it calls; its objects; or what of it is "
+                 "still alive",
+            limit="show the N largest rows of the table (default: %d; with --json "
+                  "all)" % DEFAULT_LIMIT)
     parser.add_argument(
         "--fail-if", metavar="CONDITION", type=_condition, action="append",
         required=name == CHECK, default=[] if name == DIFF else None,
@@ -104,7 +121,7 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     if len(options.profiles) != wanted:
         parser.error("%d profiles were named: a difference is of two, or of one with "
                      "--between" % len(options.profiles))
-    for given in "focus", "tree", "leaks", "at", "hide_internal", "survived":
+    for given in _OF_REPORTS:
         if getattr(options, given) not in (None, False):
             parser.error("--%s is for reports, and not for a difference"
                          % given.replace("_", "-"))
@@ -113,16 +130,38 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
                      % options.of)
     if options.output == STANDARD:
         options.output = None
+    if options.form != TABLE and options.to not in (None, options.form):
+        parser.error("--%s is a format, and so is --to %s: write one of them"
+                     % (options.form, options.to))
     if options.to is None:
         options.to = options.form
-        if options.output is not None:
+        if options.output is not None and options.form == TABLE:
             found = formats.of_name(options.output, DIFF_FORMATS)
             if found is None:
                 parser.error("%s: the output's name must end with %s; or say with "
                              "--to what it is to be" % (
                                  options.output, formats.suffixes(DIFF_FORMATS)))
             options.to = found.name
+    _check_options(parser, options)
     return options
+
+
+def _check_options(parser: argparse.ArgumentParser,
+                   options: argparse.Namespace) -> None:
+    """What is asked for, the format has."""
+    format_ = DIFF_FORMATS[options.to]
+    if format_.write is None:
+        return
+    is_page = format_.name == "html"
+    given = ["--" + name.replace("_", "-") for name in _OF_TABLES
+             if getattr(options, name) not in (None, False)
+             and not (is_page and name in _OF_PAGES)]
+    if given:
+        parser.error("%s: this is for tables, and not for %s (%s)" % (
+            ", ".join(given), format_.what, format_.name))
+    if options.by not in (None, *_BY_OF_PAGES):
+        parser.error("--by %s: a page is of functions, or of types (--by type)"
+                     % ",".join(options.by))
 
 
 def _find(path: str, other: str | None = None) -> list[File]:
@@ -208,8 +247,7 @@ def _diff(options: argparse.Namespace) -> bool:
     text = io.StringIO()
     data, left_out = io.BytesIO(), []
     if DIFF_FORMATS[options.to].write is not None:
-        left_out = _write_stacks(options.to, diff.aligned(sides), (names[0], names[1]),
-                                 difference, data)
+        left_out = _write_stacks(options.to, difference, (names[0], names[1]), data)
         text.write("".join("%s\n" % (verdict,) for verdict in found))
     elif options.to == JSON:
         from vmprof_convert.writers import diff_json
@@ -231,13 +269,13 @@ def _diff(options: argparse.Namespace) -> bool:
     return any(verdict.failed for verdict in found)
 
 
-def _write_stacks(form: str, sides: diff.Sides, names: tuple[str, str],
-                  difference: diff.Difference, out: io.BytesIO) -> list[str]:
+def _write_stacks(form: str, difference: diff.Difference, names: tuple[str, str],
+                  out: io.BytesIO) -> list[str]:
+    from vmprof_convert.diff import aligned
     if form == "html":
-        from vmprof_convert import diff_sheet
         from vmprof_convert.writers import html
-        return html.write_diff(sides, names, out, difference.choice,
-                               diff_sheet.in_all(difference))
+        return html.write_diff(difference, names, out)
+    sides = aligned(difference.sides)
     if form == "pprof":
         from vmprof_convert.writers import pprof
         return pprof.write_diff(sides.before, sides.after, out)

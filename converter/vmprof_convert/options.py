@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from vmprof_convert.errors import ProfileError
 
@@ -71,49 +71,54 @@ def add_filters(parser: argparse._ActionsContainer) -> None:
         help="what became of the objects: %s" % ", ".join(FATES))
 
 
-def add_options(parser: argparse._ActionsContainer) -> None:
-    """Those of the report alone."""
-    parser.add_argument(
+def add_options(parser: argparse._ActionsContainer, **helps: str) -> None:
+    """Those of the report alone.  `helps`: what is said of some where these mean
+    something else, or argparse.SUPPRESS where they mean nothing."""
+    def add(*flags: str, help: str, **more: Any) -> None:
+        name = flags[-1].lstrip("-").replace("-", "_")
+        parser.add_argument(*flags, help=helps.get(name, help), **more)
+
+    add(
         "-n", "--limit", type=_positive, metavar="N",
         help="show the N largest rows (default: %d; with --json all)"
              % DEFAULT_LIMIT)
-    parser.add_argument(
+    add(
         "--of", choices=_OF,
         help="what is added up: bytes allocated; time, as far as there are time "
              "samples; or what resident memory grew by (default: bytes, or time where "
              "no allocations were sampled)")
-    parser.add_argument(
+    add(
         "--by", type=_by, metavar="WHAT",
         help="what a row is of: function, line, file, module or type; or one of "
              "these and type: line,type (default: the lines of the program's own "
              "code, as with --mine, or its functions where lines are not known)")
-    parser.add_argument(
+    add(
         "--sort", choices=_SORT,
         help="what comes first: the bytes that a row allocated itself (the "
              "default), or with what it calls; its objects; or what of it is "
              "still alive")
-    parser.add_argument(
+    add(
         "--focus", metavar="NAME",
         help="one function: who calls it, and what it calls")
-    parser.add_argument(
+    add(
         "--tree", action="store_true",
         help="who calls whom, from the outside in: the largest branches")
-    parser.add_argument(
+    add(
         "--at", type=_seconds, metavar="SECONDS",
         help="as though the profile ended so many seconds after its start: what "
              "was alive then")
-    parser.add_argument(
+    add(
         "--group-storage", action="store_true",
         help="count storage, such as the items of a list, as what it belongs to, where "
              "that is one type")
-    parser.add_argument(
+    add(
         "--hide-internal", action="store_true",
         help="leave out what only the interpreter knows, such as <JIT frame>")
-    parser.add_argument(
+    add(
         "--survived", action="store_true",
         help="two columns more: how many major collections objects survived on "
              "average, of those that were freed later and of those that are alive")
-    parser.add_argument(
+    add(
         "--leaks", action="store_true",
         help="instead of the table: what is held more and more, between marks, or "
              "in a run without its beginning")

@@ -68,8 +68,9 @@ class Shown:
         for thread in self.json["threads"]:
             if not isinstance(thread["tid"], int):
                 continue        # all of them once more
-            if thread["samples"]["weight"] is None:
-                self.time_samples += len(thread["samples"]["stack"])
+            if thread["samples"]["weightType"] == "samples":
+                self.time_samples += sum(thread["samples"]["weight"] or
+                                         [1] * len(thread["samples"]["stack"]))
             allocations = thread.get("nativeAllocations",
                                      {"stack": [], "weight": []})
             alive: dict[int, tuple[tuple[Key, str], int]] = {}

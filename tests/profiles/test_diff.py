@@ -415,6 +415,22 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "vmprof-convert %s" % command in " ".join(capsys.readouterr().out.split())
 
 
+def test_help_of_diff_lists_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["diff", "--help"])
+    out = capsys.readouterr().out
+    listed = set(re.findall(r"--[a-z-]+", out))
+    assert {"--sort", "--by", "--limit", "--group-storage", "--between"} <= listed
+    assert not listed & {"--focus", "--tree", "--leaks", "--at", "--hide-internal",
+                         "--survived", "--of"}
+
+
+def test_json_is_written_whatever_the_output_is_called(folder: Path) -> None:
+    """As a report is."""
+    assert cli.main(["diff", "a.vmprof", "b.vmprof", "--json", "-o", "x.md"]) == 0
+    assert json.loads((folder / "x.md").read_text(encoding="utf-8"))["changes"]
+
+
 def test_no_profile_that_was_read_is_overwritten(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, settings in (("app", {}), ("app.7", {"parent": 1})):
@@ -491,8 +507,10 @@ def test_names_are_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     log.allocation([log.function("\x1b[2J", 1, "\u202e")], size=10)
     after.write_bytes(log.data())
     for options in (["--by", "line,type"], ["--by", "file", "--markdown"],
-                    ["--by", "module"], ["--to", "collapsed"], ["--json"]):
-        assert cli.main(["diff", str(before), str(after), *options, "-n", "999"]) == 0
+                    ["--by", "module"], ["--json"], ["--to", "collapsed"]):
+        if "collapsed" not in options:
+            options += ["-n", "999"]
+        assert cli.main(["diff", str(before), str(after), *options]) == 0
         out = capsys.readouterr().out
         assert all(line.isprintable() for line in out.split("\n"))
     out_ = io.BytesIO()
@@ -508,6 +526,18 @@ def test_names_are_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     (["a.vmprof", "b.vmprof", "--survived"], "--survived is for reports"),
     (["a.vmprof", "b.vmprof", "--of", "rss"], "--of rss is for reports"),
     (["a.vmprof", "b.vmprof", "--fail-if", "alive >"], "'alive >' is no condition"),
+    (["a.vmprof", "b.vmprof", "--to", "pprof", "--sort", "alive"],
+     "--sort: this is for tables, and not for pprof's (pprof)"),
+    (["a.vmprof", "b.vmprof", "-o", "x.folded", "--by", "type", "-n", "3"],
+     "--limit, --by: this is for tables, and not for flamegraph.pl's (collapsed)"),
+    (["a.vmprof", "b.vmprof", "--to", "speedscope", "--group-storage"],
+     "--group-storage: this is for tables"),
+    (["a.vmprof", "b.vmprof", "-o", "x.html", "-n", "3"],
+     "--limit: this is for tables, and not for a page (html)"),
+    (["a.vmprof", "b.vmprof", "-o", "x.html", "--by", "file,type"],
+     "--by file,type: a page is of functions, or of types"),
+    (["a.vmprof", "b.vmprof", "--to", "pprof", "--json"],
+     "--json is a format, and so is --to pprof"),
 ])
 def test_arguments_that_make_no_sense(
         folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str],

@@ -475,6 +475,23 @@ def test_the_title_is_the_command() -> None:
 # what is missing
 
 
+def test_what_the_sampler_notes_for_itself_is_not_shown() -> None:
+    """Of the settings, what tells something to people, in words."""
+    log = Log()
+    log.settings(run="4f", parent=3, part=2, clock=17, programs="1 uname",
+                 native="libpypy.so", limit="1000/s", children=1, bookkeeping=7,
+                 facts="types", capabilities="marks", period="0.01", new="x")
+    log.allocation([log.function("f")], size=16)
+    section, = [section for section in converted(log)["meta"]["extra"]
+                if section["label"] == "Sampling"]
+    assert {entry["label"] for entry in section["entries"]} == {
+        "Engine", "Mean bytes between two samples, at the beginning",
+        "Gaps between samples", "Seed of the gaps", "Limit that the interval follows",
+        "Library of the interpreter, as native functions were asked for",
+        # of a newer sampler
+        "new"}
+
+
 def test_what_is_not_in_the_profile_is_said_as_in_the_report() -> None:
     log = Log()
     f, g = log.function("f"), log.function("g")

@@ -54,6 +54,38 @@ def test_what_allocated_draws_the_track_if_no_time_was_sampled() -> None:
     assert samples["time"][5] == pytest.approx(101.5)
 
 
+def test_while_nothing_is_sampled_for_long_the_track_is_empty() -> None:
+    """The front end draws each time sample until the next one; while a program waits,
+    there is none."""
+    log = Log()
+    f, g = log.function("f"), log.function("g")
+    log.settings(period="0.01")
+    for time, function in ((1000, f), (1010, f), (1200, g), (2000, g), (2030, f)):
+        log.tick([function], time=time * MS)
+    profile = converted(log)
+    samples = profile["threads"][0]["samples"]
+    idle = (IDLE,)
+    assert [(time, weight, path_of(profile, stack)) for time, weight, stack in zip(
+            samples["time"], samples["weight"], samples["stack"])] == [
+        (0, 0, idle), (990, 0, idle), (1000, 1, ("f",)), (1010, 1, ("f",)),
+        # what is less than 20 intervals is what kernels do
+        (1200, 1, ("g",)), (1210, 0, idle), (1990, 0, idle), (2000, 1, ("g",)),
+        (2030, 1, ("f",))]
+    assert samples["weightType"] == "samples"
+
+
+def test_time_samples_without_such_a_pause_count_as_they_are() -> None:
+    log = Log()
+    f = log.function("f")
+    log.settings(period="0.01")
+    # most kernels have a clock of their own
+    for time in range(0, 1000, 40):
+        log.tick([f], time=time * MS)
+    samples = converted(log)["threads"][0]["samples"]
+    assert samples["weight"] is None
+    assert samples["time"] == list(range(0, 1000, 40))
+
+
 def test_objects_are_counted_on_a_track_of_their_own() -> None:
     log = Log()
     f, g = log.function("f"), log.function("g")

@@ -237,6 +237,53 @@ def test_what_was_garbage_at_the_first_moment_has_not_shrunk() -> None:
     assert change.estimate("alive") == pytest.approx((-1000, -1000, 0), abs=3)
 
 
+@pytest.mark.parametrize("survives, runs_on, expected", [
+    (0, True, UNCLEAR), (1, True, SHRANK), (0, False, SHRANK)],
+    ids=["dropped before or behind", "certainly behind", "collected at the moment"])
+def test_what_a_collection_found_alive_may_have_been_dropped_before_the_moment(
+        survives: int, runs_on: bool, expected: str) -> None:
+    """The next one tells, if the program ran between the one before and the moment."""
+    heap = Heap(interval=1)
+    heap.allocate("main f", ("list", 1000, math.inf))
+    heap.collect()
+    if runs_on:
+        heap.allocate("main g", ("str", 100, 10))
+    heap.log.mark(heap.now, "first")
+    heap.run(1)
+    for _ in range(survives):
+        heap.collect()
+    heap.objects[0].death = heap.now
+    heap.collect()
+    heap.log.mark(heap.now, "second")
+    profile = readers.read_bytes(heap.data())
+    changes = compare(of_moments(profile, find_moment(profile, "first"),
+                                 find_moment(profile, "second")),
+                      Choice(sort="alive")).changes
+    assert {change.subject.function.name: verdict(change, "alive") for change in changes
+            if change.subject and change.subject.function}["f"] == expected
+
+
+def test_what_was_dropped_before_a_moment_is_told_by_its_own_process() -> None:
+    """By its next collection, and not by one of another that comes before or behind."""
+    parts = []
+    for survives, runs_on in ((False, 9000), (True, 1000)):
+        heap = Heap(interval=1)
+        heap.allocate("main f", ("list", 1000, math.inf))
+        heap.collect()
+        heap.allocate("main g", ("str", 100, 10))
+        moment = heap.now
+        heap.run(runs_on)
+        if survives:
+            heap.collect()
+            heap.run(1000)
+        heap.objects[0].death = heap.now
+        heap.collect()
+        parts.append(processes.Read(readers.read_bytes(heap.data()), "a", 0))
+    for order in (parts, parts[::-1]):
+        merged = processes.merge(order).profile
+        assert bytes_of(diff.moment(merged, moment)) == (2200, 1000)
+
+
 def test_a_profile_beside_itself_is_the_same_with_all_its_garbage() -> None:
     profile = readers.read_bytes(ended(1, 2.9).data())
     assert set(said_of(profile, profile).values()) == {SAME}

@@ -16,10 +16,10 @@ from made_heap import Heap
 from made_profiles import Log
 from opened_page import Json, opened
 from vmprof_convert import cli, readers
-from vmprof_convert.diff import aligned, of_moments, of_runs
+from vmprof_convert.diff import aligned, compare, of_moments, of_runs
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import Profile
-from vmprof_convert.summary import summarize
+from vmprof_convert.summary import Choice, summarize
 from vmprof_convert.writers import collapsed, speedscope
 from vmprof_convert.writers.html import table
 
@@ -59,7 +59,7 @@ def verdicts(data: Json, measure: str = "bytes") -> dict[str, str]:
 
 def test_both_sides_have_the_sums_of_their_reports() -> None:
     sides = of_runs(a_run(1), a_run(2, more=100, leak=50))
-    data = table.make_diff(aligned(sides), NAMES)
+    data = table.make_diff(compare(sides, Choice()), NAMES)
     for name, profile in (("before", sides.before), ("after", sides.after)):
         figures = summarize(profile).figures
         assert [sum(columns(data)[name][measure]) for measure in MEASURES] == [
@@ -68,9 +68,20 @@ def test_both_sides_have_the_sums_of_their_reports() -> None:
                 figures.bytes("alive").value)]
 
 
+def test_the_page_adds_up_no_profile_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    heap = Heap(interval=1)
+    heap.allocate("main f", ("list", 4096, math.inf))
+    profile = readers.read_bytes(heap.data())
+    difference = compare(of_runs(profile, profile), Choice())
+    monkeypatch.setattr(table, "summarize", None)
+    said, = table.make_diff(difference, NAMES)["remarks"]
+    assert said.startswith("alive: 4 KiB of 4 KiB in a.vmprof, 4 KiB of 4 "
+                           "KiB in b.vmprof may be garbage")
+
+
 def test_the_variance_is_that_of_both_sides() -> None:
     sides = of_runs(a_run(1), a_run(2))
-    data = table.make_diff(aligned(sides), NAMES)
+    data = table.make_diff(compare(sides, Choice()), NAMES)
     for measure, value in (("bytes", "bytes"), ("objects", "objects")):
         wanted = sum(getattr(summarize(profile).figures.sum(), "_%s_variance" % value)
                      for profile in (sides.before, sides.after))
@@ -80,10 +91,12 @@ def test_the_variance_is_that_of_both_sides() -> None:
 def test_of_one_run_what_was_there_before_is_no_difference() -> None:
     log = a_log(1)
     profile = readers.read_bytes(log.data())
-    same = table.make_diff(of_moments(profile, profile.end, profile.end), NAMES)
+    same = table.make_diff(compare(
+        of_moments(profile, profile.end, profile.end), Choice()), NAMES)
     assert not any(sum(same["diff"]["variance"][measure]) for measure in MEASURES)
     assert set(verdicts(same).values()) == {"same"}
-    all_of_it = table.make_diff(of_moments(profile, 0, profile.end), NAMES)
+    all_of_it = table.make_diff(compare(
+        of_moments(profile, 0, profile.end), Choice()), NAMES)
     assert verdicts(all_of_it)["main"] == "grew"
 
 
@@ -92,8 +105,8 @@ def test_runs_that_are_alike_have_hardly_ever_a_colour() -> None:
     1e-5."""
     coloured = 0
     for seed in range(100):
-        sides = aligned(of_runs(a_run(2 * seed), a_run(2 * seed + 1)))
-        data = table.make_diff(sides, NAMES)
+        sides = of_runs(a_run(2 * seed), a_run(2 * seed + 1))
+        data = table.make_diff(compare(sides, Choice()), NAMES)
         coloured += set(verdicts(data).values()) != {"same"}
     assert coloured < 17
 
@@ -109,7 +122,7 @@ def test_what_moved_is_the_same() -> None:
         return readers.read_bytes(made.data())
 
     sides = aligned(of_runs(log("/old", 0), log("/new", 7)))
-    data = table.make_diff(sides, NAMES)
+    data = table.make_diff(compare(sides, Choice()), NAMES)
     assert data["frames"][1:] == [["main", "p/app.py", 8, "installed packages"],
                                   ["f", "p/app.py", 17, "installed packages"]]
     assert len(data["parent"]) == 3
@@ -221,6 +234,12 @@ def test_chance_is_said_to_be_chance(page: Any) -> None:
     assert set(found["changes"].values()) == {"same"}
     assert set(found["cells"]) == {"same"}
     assert found["said"].endswith(", may be chance) allocated")
+
+
+def test_only_what_is_alive_may_be_garbage(page: Any) -> None:
+    logs = a_log(1), a_log(2)
+    assert page(*logs)["legend"] == ["grew", "shrank", "may be chance"]
+    assert page(*logs, "press Alive")["legend"][2] == "may be chance, or garbage"
 
 
 def test_hostile_names_are_drawn_as_names(page: Any) -> None:

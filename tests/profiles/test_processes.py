@@ -390,6 +390,45 @@ def test_all_processes_first_and_then_each(run: Path) -> None:
         (pid, "allocation-rate") for pid in ("all", "12", "11", "10")]
 
 
+def test_all_processes_stay_on_top(run: Path) -> None:
+    """The Profiler sorts processes by how many samples they have, but for those of this
+    type."""
+    assert [thread["name"] for thread in in_firefox(run)["threads"]
+            if thread["processType"] == "default"] == [
+                "All processes", "Objects (number)"]
+    alone = in_firefox(run.with_name("app.11.vmprof"))
+    assert {thread["processType"] for thread in alone["threads"]} == {"default"}
+
+
+def test_a_process_with_the_name_of_a_type_is_none_of_it(tmp_path: Path) -> None:
+    paths = []
+    for number, command in enumerate(("default", "plugin")):
+        made = log(0, clock=number, command=command)
+        allocate(made, "f", 100)
+        paths.append(tmp_path / ("%d.vmprof" % number))
+        paths[-1].write_bytes(packed(made.data()))
+    types = [thread["processType"] for thread in
+             in_firefox(paths[0], str(paths[1]))["threads"]]
+    assert types.count("default") == 2 and "plugin" not in types
+
+
+def test_all_processes_are_drawn_by_what_all_of_them_have(tmp_path: Path) -> None:
+    """Children take no time samples."""
+    paths = []
+    for number in 1, 2:
+        made = log(number, clock=0, period="0.01")
+        allocate(made, "f%d" % number, 100)
+        if number == 1:
+            made.tick([made.function("f1")], time=SECOND)
+        paths.append(tmp_path / ("%d.vmprof" % number))
+        paths[-1].write_bytes(packed(made.data()))
+    found = in_firefox(paths[0], str(paths[1]))
+    units = {thread["name"] + thread["pid"]: thread["samples"]["weightType"]
+             for thread in found["threads"][:3]}
+    assert len(units) == 3 and units["All processesall"] == "bytes"
+    assert sorted(units.values()) == ["bytes", "bytes", "samples"]
+
+
 def test_each_process_has_its_collections_and_its_memory(tmp_path: Path) -> None:
     paths = []
     for number in 1, 2:

@@ -280,5 +280,5 @@ def test_without_a_browser_it_says_what_to_open_and_forward(
     out, err = capsys.readouterr()
     assert "Open this in a browser:\n\n    https://profiler.firefox.com/" in out
     assert "\n    ssh -L %d:127.0.0.1:%d HOST\n" % (port, port) in out
-    assert "Nothing came for the profile yet" in out
+    assert "Nothing came for the profile yet" in out and "Safari can't" in out
     assert (browser.url, err) == ("", "")

@@ -43,6 +43,7 @@ process.stdout.write(JSON.stringify({
       /^hsl\((\d+)/.exec(found.querySelector("rect").getAttribute("fill"))?.[1]]])),
   cells: [...document.querySelectorAll("tbody td[class]")].map((cell) => cell.className),
   said: texts(".said")[0],
+  legend: texts(".legend > span"),
   header: texts("header p")[0],
   rows: [...document.querySelectorAll("tbody tr")].map((row) => (
     [...row.children].map((cell) => cell.firstChild?.textContent ?? ""))),

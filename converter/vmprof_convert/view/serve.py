@@ -138,10 +138,12 @@ def view(data: bytes, query: str = "", port: int = 0) -> None:
             thread.start()
             _open(server, profiler_url(server.url, query))
             if not server.fetched.wait(PATIENCE):
+                # to Chrome, too, the page says something about Safari then
                 _say("Nothing came for the profile yet. If the page is open and says "
-                     "that it can't load it, the\nbrowser did not let it: allow "
-                     "profiler.firefox.com to reach this machine (\"apps on this "
-                     "device\",\n\"local network\"), and load the page again.")
+                     "that it can't load it (or that\nSafari can't), the browser did "
+                     "not let it: allow profiler.firefox.com to reach this machine\n"
+                     "(\"apps on this device\", \"local network\"), and load the page "
+                     "again.")
             while not server.fetched.wait(_A_WHILE):
                 pass
             _say("The page has the profile, and can be loaded again until Ctrl-C ends "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import collections
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 #: how many bins there are: a screen shows little more
@@ -19,6 +19,9 @@ BINS = 500
 MOST, FEWEST = 100_000, 60
 #: one part of them in so many that is empty is seen as a gap
 _GAP = 100
+#: so many intervals may be between time samples while the program runs: the kernel
+#: looks at its clock less often than that
+_APART = 20
 #: digits of a time in milliseconds: more make the file larger, and nobody sees them
 _DIGITS = 4
 
@@ -49,6 +52,37 @@ def summarize(times: Sequence[float], stacks: Sequence[int], weights: Sequence[i
         for stack, weight in zip(stacks[at:after], weights[at:after]):
             sums[stack] += weight
     return _drawn(bins, width, end, idle, bins_)
+
+
+def pauses(times: Sequence[float], interval: float, end: float) -> list[int]:
+    """Rows of time samples, taken each `interval` while the program runs: those before
+    which there was none for so long that it is seen.  The front end would draw each
+    until the next one.  `interval` 0.0: the axis is none of time."""
+    if not interval:
+        return []
+    least = max(end / _GAP, interval * _APART)
+    return [row for row, (before, time) in enumerate(zip(chain((0.0,), times), times))
+            if time - before > least]
+
+
+def with_pauses(times: Sequence[float], stacks: Sequence[int], before: Sequence[int],
+                interval: float, idle: int) -> Activity:
+    """`before`: the rows of pauses()."""
+    drawn = Activity([], [], [])
+    at = 0
+    for row in (*before, len(times)):
+        drawn.times.extend(times[at:row])
+        drawn.stacks.extend(stacks[at:row])
+        drawn.weights.extend([1] * (row - at))
+        if row < len(times):
+            # where it begins and where it ends, as a track is drawn halfway to what is
+            # before and behind
+            drawn.times.extend((times[row - 1] + interval if row else 0.0,
+                                times[row] - interval))
+            drawn.stacks.extend((idle, idle))
+            drawn.weights.extend((0, 0))
+        at = row
+    return drawn
 
 
 def _parts(times: Sequence[float], width: float) -> Iterator[tuple[int, int, int]]:

@@ -199,14 +199,20 @@ class _Conversion:
         processes = list({track.process.pid: track.process
                           for track in tracks}.values())
         rows = self._rows(processes, everything)
+        end = max(builder.end, times[everything[-1]])
+        pauses = [activity.pauses(_pick(times, track.ticks), self._axis.interval, end)
+                  for track in tracks]
         found = stacks.add(
             profile, builder, self._origins, progress,
-            has_idle=any(track.allocations for track in tracks))
-        end = max(builder.end, times[everything[-1]])
+            has_idle=any(track.allocations for track in tracks) or any(pauses))
         unlabelled = 0
-        for track in tracks:
+        for track, before in zip(tracks, pauses):
             thread = self._thread(track.process, track.name, track.tid)
-            if track.ticks:
+            if before:
+                thread.set_samples(*activity.with_pauses(
+                    _pick(times, track.ticks), _pick(found.code, track.ticks), before,
+                    self._axis.interval, found.idle))
+            elif track.ticks:
                 thread.set_samples(_pick(times, track.ticks),
                                    _pick(found.code, track.ticks))
             else:
@@ -292,6 +298,9 @@ class _Conversion:
             key=lambda process: tuple(map(sum, zip(*(
                 rank(number) for number in process.threads if number in rows)))))
         tracks = []
+        # children take no time samples: all together are drawn by what all of them have
+        is_timed = all(any(rows[number][0] for number in process.threads
+                           if number in rows) for process in each)
         for process in first, *each:
             numbers = sorted(rows.keys() & process.threads.keys(),
                              key=lambda number: (*rank(number), number))
@@ -299,10 +308,12 @@ class _Conversion:
                 chosen = set(numbers)
                 all_ = [row for row in everything
                         if profile.samples.thread[row] in chosen]
+                allocations = [row for row in all_ if sizes[row]]
+                ticks = [row for row in all_ if not sizes[row]] if (
+                    process.profile or is_timed or not allocations) else []
                 tracks.append(_Track(
                     process, "All threads" if process.profile else process.name,
-                    "all", chosen, [row for row in all_ if not sizes[row]],
-                    [row for row in all_ if sizes[row]]))
+                    "all", chosen, ticks, allocations))
             if process.profile:
                 tracks += [_Track(process, self._thread_name(
                     number, process.threads[number]), process.threads[number],

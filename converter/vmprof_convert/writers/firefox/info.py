@@ -14,10 +14,11 @@ from vmprof_convert.writers.firefox.format.extra import Entry
 _SETTINGS = {"interval": "Mean bytes between two samples, at the beginning",
              "limit": "Limit that the interval follows",
              "gaps": "Gaps between samples", "seed": "Seed of the gaps",
-             "engine": "Engine"}
+             "engine": "Engine", "carrier": "Engine",
+             "native": "Library of the interpreter, as native functions were asked for"}
 #: those that don't, or stand elsewhere
 _UNSAID = ("pid", "period", "facts", "capabilities", "children", "ended",
-           "bookkeeping")
+           "bookkeeping", "run", "part", "parent", "clock", "programs")
 
 
 def describe(profile: Profile, builder: ProfileBuilder, not_embedded: int,

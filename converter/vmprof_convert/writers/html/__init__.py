@@ -13,10 +13,9 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from vmprof_convert import stack_values
-from vmprof_convert.diff import Sides
+from vmprof_convert.diff import Difference
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import Profile
-from vmprof_convert.summary import BY_FUNCTION, Choice
 from vmprof_convert.writers.html import table
 
 #: beside this file, if it was made
@@ -51,14 +50,14 @@ def write(profile: Profile, out: BinaryIO,
         stack_values.LABELS, has_times=True)
 
 
-def write_diff(sides: Sides, names: tuple[str, str], out: BinaryIO,
-               choice: Choice = BY_FUNCTION, in_all: str = "") -> list[str]:
+def write_diff(difference: Difference, names: tuple[str, str],
+               out: BinaryIO) -> list[str]:
     """In colours: what grew, what shrank, and what may be chance; `names`: of what is
-    compared; `in_all`: what is said of everything.  Returns what is left out."""
-    _write(table.make_diff(sides, names, choice, in_all), out)
+    compared.  Returns what is left out."""
+    _write(table.make_diff(difference, names), out)
     return stack_values.left_out(
-        sides.after, stack_values.THREADS, stack_values.PROCESSES, stack_values.TICKS,
-        stack_values.LABELS)
+        difference.sides.after, stack_values.THREADS, stack_values.PROCESSES,
+        stack_values.TICKS, stack_values.LABELS)
 
 
 def _write(data: dict[str, Any], out: BinaryIO) -> None:

@@ -8,7 +8,8 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from vmprof_convert import remarks
-from vmprof_convert.diff import CONFIDENCE, Sides
+from vmprof_convert.diff import CONFIDENCE, Difference, aligned
+from vmprof_convert.diff_sheet import in_all
 from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.stack_values import NONE, Place, Places, Value, values, whole
@@ -18,7 +19,6 @@ from vmprof_convert.summary import (
     OBJECTS,
     TOTAL,
     TYPE,
-    Choice,
     summarize,
     tally_of,
 )
@@ -70,11 +70,11 @@ def make(profile: Profile, progress: Callable[[int, int], None] | None = None
     }
 
 
-def make_diff(sides: Sides, names: tuple[str, str], choice: Choice = BY_FUNCTION,
-              in_all: str = "") -> dict[str, Any]:
-    """Of a difference: what is after, and in "diff" what was before, the variance of
-    the change, from how many standard deviations on it is one, and, of what is alive,
-    how much garbage there may be in what came and in what went."""
+def make_diff(difference: Difference, names: tuple[str, str]) -> dict[str, Any]:
+    """What is after, and in "diff" what was before, the variance of the change, from
+    how many standard deviations on it is one, and, of what is alive, how much garbage
+    there may be in what came and in what went."""
+    sides, choice = aligned(difference.sides), difference.choice
     nothing = [0.0] * len(MEASURES)
     of_side = functools.partial(_groups, group_storage=choice.group_storage)
     groups = [
@@ -93,19 +93,17 @@ def make_diff(sides: Sides, names: tuple[str, str], choice: Choice = BY_FUNCTION
     notes = (remarks.of_run(sides.after) if sides.is_one_run else [
         "%s: %s" % (name, line) for name, profile in zip(names, both)
         for line in remarks.of_run(profile)])
-    notes += remarks.not_judged(*(
-        (name, summarize(profile, choice=Choice(judged=True)).figures)
-        for name, profile in zip(names, both)))
+    notes += remarks.not_judged((names[0], difference.before.figures),
+                                (names[1], difference.after.figures))
     # Bonferroni's correction, for all that can be drawn
     shown = len(MEASURES) * (
         len(table["parent"]) + len(table["frames"]) + len(table["types"])
         + len(set(zip(table["node"], table["type"]))))
     return {
         "title": printable("from %s to %s" % names),
-        "head": "what %s%s" % (
-            "became of the run" if sides.is_one_run else "changed",
-            " in all:" if in_all else ""),
-        "sums": in_all, "remarks": list(map(printable, notes)), "marks": [],
+        "head": "what %s in all:" % (
+            "became of the run" if sides.is_one_run else "changed"),
+        "sums": in_all(difference), "remarks": list(map(printable, notes)), "marks": [],
         "begin": {"measure": {OBJECTS: "objects", ALIVE: "alive"}.get(
                       choice.sort, "bytes"),
                   "sort": TOTAL if choice.sort == TOTAL else "self",

@@ -90,7 +90,7 @@ class ProfileBuilder:
 
     def add_thread(self, thread: Thread) -> None:
         """Threads appear in the order in which they are added; of each process
-        the main thread comes first."""
+        the main thread comes first.  The first process stays on top."""
         if thread.main != (thread.pid not in self._main_threads):
             raise ValueError("the first thread of a process, and no other, is its "
                              "main one")
@@ -141,7 +141,8 @@ class ProfileBuilder:
                     "length": 0, "libIndex": [], "address": [], "name": [],
                     "functionSize": []},
             },
-            "threads": [thread.build() for thread in self._threads],
+            "threads": [thread.build(first=thread.pid == self._threads[0].pid)
+                        for thread in self._threads],
         }
 
     def _build_meta(self) -> Json:

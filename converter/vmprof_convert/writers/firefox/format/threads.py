@@ -67,11 +67,14 @@ class Thread:
             *(marker.start if marker.end is None else marker.end
               for marker in self._markers), 0.0])
 
-    def build(self) -> Json:
+    def build(self, *, first: bool = True) -> Json:
+        """`first`: of the first process."""
         thread: Json = {
             "name": self.name,
             "isMainThread": self.main,
-            "processType": "default",
+            # Firefox's own process is on top, and there is one of these.  All others
+            # are sorted by how many samples they have, and this is how they are called
+            "processType": "default" if first else "process " + self._process,
             "processName": self._process,
             "processStartupTime": 0,
             "processShutdownTime": None,
