@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import array
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress
 
 from vmprof_convert.model import (
@@ -262,10 +262,12 @@ class Collector:
         row = self._held.row(key)
         return self._held.samples.size[row] if row >= 0 else _NOTHING_LEFT
 
-    def _wanted(self) -> list[int]:
+    def _wanted(self) -> Iterator[int]:
         """Keys of which there may be another object."""
-        return [key for key, (_, left, _) in (
-            *self._of_runs().items(), *self._pieces.items()) if left]
+        # (seldom asked for: not before somebody looks)
+        for key, (_, left, _) in (*self._of_runs().items(), *self._pieces.items()):
+            if left:
+                yield key
 
     def _piece(self, key: int) -> tuple[int, int, int] | None:
         """As in _pieces."""
