@@ -1,6 +1,6 @@
 """A profile of programs with many stacks, for who writes it in other formats.
 
-    formats_worker.py FILE INTERVAL ROUNDS
+    formats_worker.py FILE INTERVAL ROUNDS [PROGRAM]
 """
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PROGRAMS = ("pyperformance:django_template", "pyperformance:html5lib",
             "pyperformance:sympy")
 
 
-def main(path: str, interval: str, rounds: int) -> None:
+def main(path: str, interval: str, rounds: int, *names: str) -> None:
     with contextlib.redirect_stdout(io.StringIO()), \
             vmprof_allocation.sample(path, interval, seed=1):
-        for name in PROGRAMS:
+        for name in names or PROGRAMS:
             programs.load(name)(rounds)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:])

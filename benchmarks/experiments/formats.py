@@ -2,7 +2,9 @@
 and the largest resident memory of the whole command, reading included.
 
 The profile is the harder kind: importing sympy makes stacks of a hundred frames, of
-which there are tens of thousands.
+which there are tens of thousands.  Beside it, how both grow with the number of samples,
+on gcbench, of which many objects share a piece and many become old; and what
+vmprof-firefox-converter takes for a profile of stock vmprof's.
 """
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 import measuring
+import stock_profile
 from experiments import Context, Json
-from measuring import table
+from measuring import Process, table
 from vmprof_convert import readers
 from vmprof_convert.formats import FORMATS
 
@@ -24,29 +27,84 @@ NAME = "formats"
 INTERVAL, ROUNDS = "1k", "5"
 QUICK_INTERVAL, QUICK_ROUNDS = "512k", "1"
 RUNS = 3
+#: rounds of gcbench, which make some 270,000 samples each at this interval
+GROWTH, GROWTH_INTERVAL = (4, 12, 40), "280"
+QUICK_GROWTH, QUICK_GROWTH_INTERVAL = (1, 2), "64k"
+GROWTH_FORMATS = ("firefox", "table")
+STOCK_SAMPLES, QUICK_STOCK_SAMPLES = 500_000, 5_000
+OTHER = ("import sys, vmprofconvert; out = vmprofconvert.convert_stats(sys.argv[1]); "
+         "open(sys.argv[2], 'w').write(out)")
 
 
 def run(context: Context) -> Json:
-    measuring.progress(NAME)
-    runs = 1 if context.quick else RUNS
     with tempfile.TemporaryDirectory() as folder:
-        profile = Path(folder) / "app.vmprof"
-        measuring.run([
-            context.pypy, measuring.ROOT / "benchmarks" / "formats_worker.py", profile,
-            *((QUICK_INTERVAL, QUICK_ROUNDS) if context.quick else (INTERVAL, ROUNDS))])
-        read = readers.read(profile)
-        found: Json = {"samples": len(read.samples), "stacks": len(read.stacks),
-                       "profile": profile.stat().st_size, "formats": {}}
-        del read
-        for name in FORMATS:
-            out = Path(folder) / "out"
-            done = [measuring.run([sys.executable, "-m", "vmprof_convert", profile,
-                                   "--to", name, "-o", out]) for _ in range(runs)]
-            found["formats"][name] = {
-                "cpu": [process.cpu for process in done],
-                "rss": max(process.rss for process in done),
-                "size": out.stat().st_size}
+        return {**_formats(context, Path(folder)),
+                "growth": _growth(context, Path(folder)),
+                "stock": _stock(context, Path(folder))}
+
+
+def _formats(context: Context, folder: Path) -> Json:
+    measuring.progress(NAME)
+    profile = folder / "app.vmprof"
+    _record(context, profile, *(
+        (QUICK_INTERVAL, QUICK_ROUNDS) if context.quick else (INTERVAL, ROUNDS)))
+    read = readers.read(profile)
+    found: Json = {"samples": len(read.samples), "stacks": len(read.stacks),
+                   "profile": profile.stat().st_size, "formats": {}}
+    del read
+    for name in FORMATS:
+        out = folder / "out"
+        done = [_convert(profile, name, out) for _ in range(_runs(context))]
+        found["formats"][name] = {**_taken(done), "size": out.stat().st_size}
     return found
+
+
+def _growth(context: Context, folder: Path) -> list[Json]:
+    found = []
+    for rounds in QUICK_GROWTH if context.quick else GROWTH:
+        measuring.progress("%s: %d rounds" % (NAME, rounds))
+        profile = folder / "gcbench.vmprof"
+        _record(context, profile, QUICK_GROWTH_INTERVAL if context.quick
+                else GROWTH_INTERVAL, str(rounds), "gcbench")
+        found.append({
+            "objects": len(readers.read(profile).samples),
+            "formats": {name: _taken([
+                _convert(profile, name, folder / "out")
+                for _ in range(_runs(context))]) for name in GROWTH_FORMATS}})
+    return found
+
+
+def _stock(context: Context, folder: Path) -> Json:
+    measuring.progress("%s: beside vmprof-firefox-converter" % NAME)
+    profile, out = folder / "stock.vmprof", folder / "out.json"
+    samples = QUICK_STOCK_SAMPLES if context.quick else STOCK_SAMPLES
+    stock_profile.write(profile, samples)
+    ours, others = [], []
+    # in turns: what else the machine does is there for both
+    for _ in range(_runs(context)):
+        ours.append(_convert(profile, "firefox", out))
+        others.append(measuring.run([context.cpython, "-c", OTHER, profile, out]))
+    return {"samples": samples, "depth": stock_profile.DEPTH, "ours": _taken(ours),
+            "other": _taken(others)}
+
+
+def _runs(context: Context) -> int:
+    return 1 if context.quick else RUNS
+
+
+def _record(context: Context, profile: Path, *arguments: str) -> None:
+    measuring.run([context.pypy, measuring.ROOT / "benchmarks" / "formats_worker.py",
+                   profile, *arguments])
+
+
+def _convert(profile: Path, name: str, out: Path) -> Process:
+    return measuring.run([sys.executable, "-m", "vmprof_convert", profile, "--to", name,
+                          "-o", out])
+
+
+def _taken(done: list[Process]) -> Json:
+    return {"cpu": [process.cpu for process in done],
+            "rss": max(process.rss for process in done)}
 
 
 # ____________________________________________________________
@@ -55,19 +113,59 @@ def run(context: Context) -> Json:
 def report(results: Json) -> str:
     lines = [["", "seconds", "memory (MiB)", "file (MiB)"]]
     for name, row in results["formats"].items():
-        lines.append([name, "%.1f" % statistics.median(row["cpu"]),
-                      "%.0f" % (row["rss"] / 2**20), "%.1f" % (row["size"] / 2**20)])
-    return "%d samples of %d stacks, in %.1f MiB; processor time of the command, " \
+        lines.append([name, *_shown(row), "%.1f" % (row["size"] / 2**20)])
+    text = "%d samples of %d stacks, in %.1f MiB; processor time of the command, " \
         "median, and its largest resident memory; files are not compressed\n\n%s" % (
             results["samples"], results["stacks"], results["profile"] / 2**20,
             table(lines))
+    # results of earlier studies have neither
+    if "growth" in results:
+        text += "\n\ngcbench, with types and lifetimes\n\n" + _report_growth(
+            results["growth"])
+    if "stock" in results:
+        text += "\n\n" + _report_stock(results["stock"])
+    return text
+
+
+def _report_growth(rows: list[Json]) -> str:
+    lines = [["objects", "", "seconds", "memory (MiB)", "microseconds each",
+              "bytes each"]]
+    first = rows[0]
+    for row in rows:
+        for name, taken in row["formats"].items():
+            more = row["objects"] - first["objects"]
+            lines.append([
+                "%d" % row["objects"], name, *_shown(taken),
+                "%.1f" % (_median(taken) / row["objects"] * 1e6),
+                # what is there for any profile does not grow
+                "%.0f" % ((taken["rss"] - first["formats"][name]["rss"]) / more)
+                if more else ""])
+    return table(lines)
+
+
+def _report_stock(found: Json) -> str:
+    ours, other = found["ours"], found["other"]
+    return "%d samples of stock vmprof's, of depth %d, for the Firefox Profiler\n\n" \
+        "%s\n\nthe other takes %.0f times as long, and %.1f times the memory" % (
+            found["samples"], found["depth"], table([
+                ["", "seconds", "memory (MiB)"], ["vmprof-convert", *_shown(ours)],
+                ["vmprof-firefox-converter", *_shown(other)]]),
+            _median(other) / _median(ours), other["rss"] / ours["rss"])
+
+
+def _shown(taken: Json) -> list[str]:
+    return ["%.1f" % _median(taken), "%.0f" % (taken["rss"] / 2**20)]
+
+
+def _median(taken: Json) -> float:
+    return float(statistics.median(taken["cpu"]))
 
 
 def plot(results: Json, path: Path) -> None:
     rows = results["formats"]
     figure, (seconds, memory) = plt.subplots(1, 2, figsize=(8, 4), sharey=True,
                                              layout="constrained")
-    seconds.barh(list(rows), [statistics.median(row["cpu"]) for row in rows.values()])
+    seconds.barh(list(rows), [_median(row) for row in rows.values()])
     seconds.set_xlabel("seconds")
     memory.barh(list(rows), [row["rss"] / 2**20 for row in rows.values()])
     memory.set_xlabel("MiB")

@@ -18,6 +18,8 @@ class Frame(NamedTuple):
     line: int
 
 
+#: for a hash of both
+_OF_NODE, _OF_FRAME = 0x9e3779b1, 0x85ebca77
 #: of the empty stack
 NO_FRAME = Frame(0, "", 0)
 
@@ -165,33 +167,32 @@ class Stacks(StackTable):
         if number is None:
             number = self._frame_numbers[key] = len(self.frames)
             self.frames.append(Frame(address, kind, line))
-        place = self._place(node, number)
-        child = self._table[place]
-        if not child:
-            child = self._table[place] = len(self._parent)
-            self._parent.append(node)
-            self._frame.append(number)
-            if 3 * child > 2 * len(self._table):
-                self._grow()
-        return child
-
-    def _place(self, node: int, frame: int) -> int:
-        """Where in the table this child of `node` is, or has to be."""
         table, parents, frames = self._table, self._parent, self._frame
         mask = len(table) - 1
-        place = node * 0x9e3779b1 + frame * 0x85ebca77
+        place = node * _OF_NODE + number * _OF_FRAME
         place = (place ^ place >> 15) & mask
         while child := table[place]:
-            if parents[child] == node and frames[child] == frame:
-                break
+            if parents[child] == node and frames[child] == number:
+                return child
             place = place + 1 & mask
-        return place
+        child = table[place] = len(parents)
+        parents.append(node)
+        frames.append(number)
+        if 3 * child > 2 * len(table):
+            self._grow()
+        return child
 
     def _grow(self) -> None:
-        self._table = array.array("i", bytes(8 * len(self._table)))
-        for child in range(1, len(self._parent)):
-            place = self._place(self._parent[child], self._frame[child])
-            self._table[place] = child
+        table = self._table = array.array("i", bytes(8 * len(self._table)))
+        mask = len(table) - 1
+        for child, (node, frame) in enumerate(zip(self._parent, self._frame)):
+            # as in child(), without the call, which is half of it; 0 has no parent
+            if child:
+                place = node * _OF_NODE + frame * _OF_FRAME
+                place = (place ^ place >> 15) & mask
+                while table[place]:
+                    place = place + 1 & mask
+                table[place] = child
 
     def without(self, addresses: Set[int]) -> Stacks:
         """The same ones, with the same numbers, without the frames of these."""

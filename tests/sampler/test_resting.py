@@ -166,7 +166,8 @@ def test_the_collection_that_puts_away_is_not_the_programs(stock_pypy: PyPy) -> 
     run = stock_pypy.sample("import gc; gc.collect()", "1M")
     majors = [c for c in run.profile().collections if c.is_major]
     assert len(majors) == 1
-    assert not [c for c in stock_pypy.sample("", "1M").profile().collections if c.is_major]
+    none = stock_pypy.sample("", "1M").profile()
+    assert not [c for c in none.collections if c.is_major]
 
 
 def test_threads_that_wake_it_at_once(pypy: PyPy) -> None:

@@ -164,12 +164,12 @@ class Blocks:
                     or max(before, *head) >= 2**63):
                 raise ValueError
             self.moments.append(self._moment(*head))
-            rows = _Rows(self._begin)
+            rows = _Rows(self._begin, self._stacks, self._numbers)
             while payload.is_left:
                 flags, texts = payload.samples()
                 if texts:
-                    rows.add(flags, texts, self._stacks, self._numbers)
-                    if len(rows.stacks) >= _TOGETHER:
+                    rows.add(flags, texts)
+                    if len(rows) >= _TOGETHER:
                         self._hand_on(rows)
                 else:
                     payload.number()
@@ -284,42 +284,56 @@ class _Stacks(dict[str, int]):
 class _Rows:
     """Samples, as columns, as they are in a block."""
 
-    def __init__(self, time: int) -> None:
+    def __init__(self, time: int, stacks: Mapping[str, int],
+                 numbers: Mapping[str, int]) -> None:
         """The first one's time is after `time`."""
         self._time = time
+        self._stack_of = stacks.__getitem__
+        self._number_of = numbers.__getitem__
         #: thread, interval and memory
         self._last = [0, 0, 0]
+        #: of samples without flags, as text, what is in columns of stacks only
+        self._texts: list[str] = []
         self._begin()
 
     def _begin(self) -> None:
-        self.stacks: list[int] = []
+        self._stacks: list[int] = []
         self._gaps: list[int] = []
         self._sizes: list[int] = []
         #: threads, intervals and memories, as far as they differ
         self._others = [array.array("q") for _ in _NEW]
 
-    def add(self, flags: int, texts: Sequence[str], stacks: Mapping[str, int],
-            numbers: Mapping[str, int]) -> None:
+    def __len__(self) -> int:
+        return len(self._stacks)
+
+    def add(self, flags: int, texts: list[str]) -> None:
         """Samples that have these flags: of each, one number after the other, as
         text."""
-        width = 3 + bin(flags).count("1")
-        if flags:
-            self._repeat()
-            rest = 3
-            for which, is_new in enumerate(_NEW):
-                if flags & is_new:
-                    column = self._others[which]
-                    column.extend(map(numbers.__getitem__, texts[rest::width]))
-                    self._last[which] = column[-1]
-                    rest += 1
-        self.stacks += map(stacks.__getitem__, texts[::width])
-        self._gaps += map(numbers.__getitem__, texts[1::width])
-        self._sizes += map(numbers.__getitem__, texts[2::width])
-        if flags:
-            self._repeat()
+        width = rest = 3
+        width += bin(flags).count("1")
+        # at once: those that are defined later are no stacks yet
+        self._stacks += map(self._stack_of, texts[::width])
+        if not flags:
+            self._texts += texts
+            return
+        self._repeat()
+        for which, is_new in enumerate(_NEW):
+            if flags & is_new:
+                column = self._others[which]
+                column.extend(map(self._number_of, texts[rest::width]))
+                self._last[which] = column[-1]
+                rest += 1
+        self._split(texts, width)
+        self._repeat()
+
+    def _split(self, texts: list[str], width: int) -> None:
+        self._gaps += map(self._number_of, texts[1::width])
+        self._sizes += map(self._number_of, texts[2::width])
 
     def _repeat(self) -> None:
         """What the samples do not say is as before."""
+        self._split(self._texts, 3)
+        self._texts.clear()
         for last, column in zip(self._last, self._others):
             column.extend(array.array("q", [last]) * (len(self._sizes) - len(column)))
 
@@ -338,7 +352,7 @@ class _Rows:
             intervals = array.array("q", map(
                 operator.mul, intervals, map(bool, sizes)))
         columns: list[Sequence[int]] = [
-            array.array("i", self.stacks), times[1:], threads, sizes, intervals,
+            array.array("i", self._stacks), times[1:], threads, sizes, intervals,
             memories]
         self._begin()
         return columns

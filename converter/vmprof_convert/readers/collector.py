@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import array
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import compress
 
 from vmprof_convert.model import (
     ALIVE,
     DIED,
-    FREED,
-    LOST,
     PENDING,
     PINNED,
     UNKNOWN,
@@ -45,12 +44,19 @@ FULL_RECORD = 1018
 #: on, the profile ended before
 _STILL_YOUNG = 4
 _OUTCOMES = {0: DIED, 1: ALIVE, 2: PINNED, 3: UNKNOWN, _STILL_YOUNG: PENDING}
-#: those of objects that a collection met
-MET = frozenset({0, 1, 2, 3})
+#: for translate(): those of objects that a collection met
+_FATES = bytes([DIED, ALIVE, PINNED, UNKNOWN, *[0] * 252])
 #: a size: that of the sample
 AS_SAMPLED = -1
-#: of what met() gets of an object
+#: of what met() gets of an object: its type, its size, its outcome, and whether it is
+#: not the first of its key
 _FIELDS = tuple(map(operator.itemgetter, range(3)))
+_is_more = operator.itemgetter(3)
+_FATE = Row._fields.index("fate")
+#: sizes of so many runs are remembered as they are
+_MOST_RUNS = 64
+#: more bytes than any piece has
+_NOTHING_LEFT = 2**63
 
 #: rows that come one by one are handed on so many at a time
 _TOGETHER = 2**10
@@ -87,10 +93,14 @@ class Collector:
         #: of those that the present collection met, what may hold another object: how
         #: many there were so far, and the bytes that are left, and of all
         self._pieces: dict[int, tuple[int, int, int]] = {}
+        #: likewise, of runs of which no other object was told: the first key, and the
+        #: bytes of all pieces
+        self._runs: list[tuple[int, array.array[int]]] = []
         #: by key, and which of its objects: what is old, and is not held above
         self._old: dict[tuple[int, int], Row] = {}
         #: of a table, the rows that come before a row that is held, and its number
-        self._late: list[tuple[int, Row]] = []
+        self._late = Samples()
+        self._places = array.array("q")
         #: all is known of these
         self._ready: list[Row] = []
         self._rows.begin(settings)
@@ -130,7 +140,7 @@ class Collector:
         if not has_facts:
             self._rows.extend(rows)
             return
-        for complete in self._held.take(self._pieces):
+        for complete in self._held.take(self._wanted()):
             self._rows.extend(complete)
         self._held.extend(rows, met)
 
@@ -165,10 +175,11 @@ class Collector:
 
     def _hand_on(self, key: int, row: Row) -> None:
         if key > 0 and self._is_table and self._held.row(key) >= 0:
-            self._late.append((self._held.row(key) + 1, row))
+            self._places.append(self._held.row(key) + 1)
+            self._late.add_row(row)
         elif key > 0:
             self._ready.append(row)
-            if len(self._ready) == _TOGETHER:
+            if len(self._ready) >= _TOGETHER:
                 self._flush()
         else:
             self._rows.carry(row.stack, row.size, row.interval, row.type, row.fate,
@@ -176,8 +187,8 @@ class Collector:
 
     def _flush(self) -> None:
         if self._ready:
-            self._rows.extend(Columns(*zip(*self._ready)))
-            self._ready.clear()
+            self._rows.extend(Columns(*zip(*self._ready[:_TOGETHER])))
+            del self._ready[:_TOGETHER]
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
         """Of an older profile."""
@@ -188,36 +199,128 @@ class Collector:
     def begin_collection(self) -> None:
         """What is said from now on is of another collection."""
         self._pieces.clear()
+        self._runs.clear()
 
-    def met(self, key: int, alike: Sequence[Sequence[int]], time: int) -> bool:
-        """As young(), of this key and those that follow, each with its outcome, of MET,
-        its type and its size.  False: nothing was done, as they are not alike."""
-        held, number = self._held, len(alike)
+    def met(self, key: int, alike: Sequence[Sequence[int]], time: int) -> int:
+        """As young(), of this key and those that follow, as in _FIELDS, the first of
+        which is one of this key.  Returns how many keys that were; 0: nothing was done,
+        as they are not alike."""
+        held, firsts, more = self._held, alike, []
+        if any(map(_is_more, alike)):
+            firsts = [object_ for object_ in alike if not object_[3]]
+            at = -1
+            for object_ in alike:
+                if not object_[3]:
+                    at += 1
+                else:
+                    more.append((at, object_))
+        number = len(firsts)
         row = held.row(key, number)
         if row < 0 or held.met.find(1, row, row + number) >= 0:
-            return False
+            return 0
         # (zip() of as many arguments takes longer)
-        outcomes, types, sizes = (map(field, alike) for field in _FIELDS)
+        types, sizes, outcomes = (map(field, firsts) for field in _FIELDS)
         samples, rows = held.samples, slice(row, row + number)
-        own = [(at, size) for at, size in enumerate(sizes) if size != AS_SAMPLED]
-        if own:
-            wholes = samples.size[rows]
-            smaller = {}
-            for at, size in own:
-                whole = wholes[at]
-                if 0 < size < whole:
-                    smaller[key + at] = 1, whole - size, whole
-                    wholes[at] = size
-                elif size != whole:
-                    return False
-            self._pieces.update(smaller)
-            samples.size[rows] = wholes
+        own = wholes = samples.size[rows]
+        said = array.array("q", sizes)
+        if said.count(AS_SAMPLED) < number:
+            own = array.array("q", [whole if size == AS_SAMPLED else size
+                                    for size, whole in zip(said, wholes)])
+            if min(own) <= 0 or any(map(operator.gt, own, wholes)):
+                return 0
+            samples.size[rows] = own
+            self._remember(key, wholes)
         held.met[rows] = b"\1" * number
         samples.type[rows] = array.array("i", types)
         if self._has_lifetimes:
-            samples.fate[rows] = array.array("b", map(_OUTCOMES.__getitem__, outcomes))
+            samples.fate[rows] = array.array("b", bytes(outcomes).translate(_FATES))
             samples.collected[rows] = array.array("q", [time]) * number
-        return True
+        if more:
+            self._met_more(key, row, more, own, wholes, time)
+        return number
+
+    def _remember(self, key: int, wholes: array.array[int]) -> None:
+        self._runs.append((key, wholes))
+        if len(self._runs) > _MOST_RUNS:
+            self._pieces.update(self._of_runs())
+            self._runs.clear()
+
+    def _of_runs(self) -> dict[int, tuple[int, int, int]]:
+        """What of them may hold another object, as in _pieces."""
+        found = {}
+        for key, wholes in self._runs:
+            row = self._held.row(key, len(wholes))
+            own = (self._held.samples.size[row:row + len(wholes)] if row >= 0 else
+                   map(self._size, range(key, key + len(wholes))))
+            for at, (whole, size) in enumerate(zip(wholes, own), key):
+                if size < whole and at not in self._pieces:
+                    found[at] = 1, whole - size, whole
+        return found
+
+    def _size(self, key: int) -> int:
+        """Of what is not here any more, nothing more is said."""
+        row = self._held.row(key)
+        return self._held.samples.size[row] if row >= 0 else _NOTHING_LEFT
+
+    def _wanted(self) -> Iterator[int]:
+        """Keys of which there may be another object."""
+        # (seldom asked for: not before somebody looks)
+        for key, (_, left, _) in (*self._of_runs().items(), *self._pieces.items()):
+            if left:
+                yield key
+
+    def _piece(self, key: int) -> tuple[int, int, int] | None:
+        """As in _pieces."""
+        found = self._pieces.get(key)
+        if found is None:
+            for first, wholes in self._runs:
+                if 0 <= key - first < len(wholes):
+                    whole, size = wholes[key - first], self._size(key)
+                    if size < whole:
+                        return 1, whole - size, whole
+        return found
+
+    def _met_more(self, key: int, row: int, more: list[tuple[int, Sequence[int]]],
+                  own: Sequence[int], wholes: Sequence[int], time: int) -> None:
+        """Objects that follow one in its piece: each the number of the one from `key`
+        on, at `row`, and what it is; bytes of these ones, and of the pieces."""
+        pieces = self._pieces
+        objects = []
+        for at, (type_, size, outcome, _) in more:
+            number, left, whole = pieces.get(key + at) or (
+                1, wholes[at] - own[at], wholes[at])
+            if 0 < size <= left:
+                objects.append((row + at, size, type_, _OUTCOMES[outcome], number))
+                left -= size
+            else:
+                self.misfits += 1
+                if not left:
+                    continue
+            pieces[key + at] = number + 1, left, whole
+        if not objects:
+            return
+        of, sizes, types, fates, numbers = zip(*objects)
+        samples = self._held.samples
+        columns = Columns(*[[column[row] for row in of]
+                            for column in samples.columns()])._replace(
+            size=sizes, type=types, ended=[-1] * len(of))
+        self._count_stacks(columns.stack)
+        if self._has_lifetimes:
+            columns = columns._replace(fate=fates, collected=[time] * len(of))
+        if ALIVE in columns.fate:
+            for place, number, *values in zip(of, numbers, *columns):
+                if values[_FATE] == ALIVE:
+                    self._old[key + place - row, number] = Row(*values)
+            dead = [fate != ALIVE for fate in columns.fate]
+            columns = columns.chosen(dead)
+            of = tuple(compress(of, dead))
+        if self._is_table:
+            self._places.extend([place + 1 for place in of])
+            self._late.extend(columns)
+        else:
+            self._ready.extend(map(Row._make, zip(*columns)))
+            while len(self._ready) >= _TOGETHER:
+                self._flush()
 
     def young(self, key: int, outcome: int, type_: int, size: int, time: int) -> None:
         """The next object of this sample has met its first minor collection.  Its
@@ -231,8 +334,9 @@ class Collector:
             self.misfits += 1
             return
         left = whole = sample.size
-        if key in self._pieces:
-            number, left, whole = self._pieces.pop(key)
+        piece = self._piece(key)
+        if piece is not None:
+            number, left, whole = piece
         elif held.met[row] if row >= 0 else key in self._carried_met:
             self.misfits += 1
             return
@@ -245,7 +349,7 @@ class Collector:
         fits = 0 < size <= left
         if fits:
             left -= size
-        if left:
+        if left or piece is not None:
             self._pieces[key] = number + 1, left, whole
         fate = _OUTCOMES.get(outcome, UNKNOWN)
         if not fits:
@@ -267,22 +371,20 @@ class Collector:
         else:
             self._hand_on(key, object_)
 
-    def freed(self, key: int, number: int, time: int) -> None:
-        self._end(key, number, FREED, time)
-
-    def lose(self, key: int, number: int, time: int) -> None:
-        self._end(key, number, LOST, time)
-
-    def _end(self, key: int, number: int, fate: int, time: int) -> None:
-        row, samples = self._held.row(key), self._held.samples
-        if not number and row >= 0 and samples.fate[row] == ALIVE:
-            samples.fate[row], samples.ended[row] = fate, time
-            return
+    def end(self, key: int, number: int, fate: int, time: int) -> None:
+        """This object of the key was FREED, or is LOST."""
+        if not number:
+            row, samples = self._held.row(key), self._held.samples
+            if row >= 0 and samples.fate[row] == ALIVE:
+                samples.fate[row], samples.ended[row] = fate, time
+                return
         object_ = self._old.pop((key, number), None)
         if object_ is None:
             self.misfits += self._has_lifetimes
         else:
-            self._hand_on(key, object_._replace(fate=fate, ended=time))
+            # (_replace() takes three times as long)
+            self._hand_on(key, Row._make((*object_[:_FATE], fate, object_.collected,
+                                          time)))
 
     def finish(self) -> None:
         """Nothing more is said of those that wait."""
@@ -290,16 +392,17 @@ class Collector:
             self._hand_on(key, self._carried_young[key])
         for (key, _), row in self._old.items():
             self._hand_on(key, row)
-        if self._late:
-            self._late.sort(key=operator.itemgetter(0))
-            self._held.samples.insert(self._late)
+        if self._places:
+            self._held.samples.insert(self._places, self._late)
         samples = self._held.samples
         for rows in ([Columns(*samples.columns())] if self._is_table
                      else pieces(samples)):
             self._rows.extend(rows)
         self._flush()
         self._held = Held(False)
-        self._late.clear()
+        self._late = Samples()
+        del self._places[:]
         self._carried_young.clear()
         self._old.clear()
         self._pieces.clear()
+        self._runs.clear()

@@ -6,6 +6,7 @@ memory, and never more than a profile can be.
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
@@ -23,9 +24,9 @@ _FOR_VMPROF = b"s"
 MAX_UNPACKED = 2**32
 #: no member of our kind is longer: our buffers have 32 KiB
 MAX_MEMBER = 2**26
-#: what is read and unpacked at once.  Small, because PyPy reserves it anew each
-#: time
-PIECE = 2**16
+#: what is read and unpacked at once: no more than a processor has near.  Smaller for
+#: PyPy, which reserves it anew each time
+PIECE = 2**16 if sys.implementation.name == "pypy" else 2**18
 
 
 class Pieces:

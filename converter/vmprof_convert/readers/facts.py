@@ -6,11 +6,13 @@ what it is about."""
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from vmprof_convert.model import (
+    FREED,
+    LOST,
     MAJOR_FAULTS,
     MINOR_FAULTS,
     PRIVATE,
@@ -22,7 +24,7 @@ from vmprof_convert.model import (
     Type,
 )
 from vmprof_convert.readers.collector import AS_SAMPLED, Collector
-from vmprof_convert.readers.digits import Payload
+from vmprof_convert.readers.digits import MORE, Payload
 
 _COLLECTION, _YOUNG, _FREED, _LOST = range(4)
 _MINOR, _MAJOR = 1, 3
@@ -35,6 +37,7 @@ _THREAD, _COMMAND = 1, 2
 #: the kinds of names, and the fields of Type that they are
 _NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
 _FIGURES = {1: RESIDENT, 4: PROCESSOR, 6: MINOR_FAULTS, 7: MAJOR_FAULTS, 8: PRIVATE}
+_MARK_OF_MORE = ord(MORE) & 31
 #: no number in an entry is larger
 _LIMIT = 2**63
 #: entries of `facts` that are remembered, and how long their texts may be
@@ -78,8 +81,11 @@ class _Entries(dict[str, "Sequence[int]"]):
         return entry
 
     def meaning(self, numbers: list[int]) -> Sequence[int]:
-        # without its length
-        return numbers[1:]
+        """Without its length; the key as how much it is more than the one before."""
+        kind, *rest = numbers[1:]
+        if kind in (_YOUNG, _FREED, _LOST):
+            rest[0] = -(rest[0] + 1 >> 1) if rest[0] & 1 else rest[0] >> 1
+        return (kind, *rest)
 
 
 class _Common(_Entries):
@@ -90,9 +96,10 @@ class _Common(_Entries):
         self._type_index = type_index
 
     def meaning(self, numbers: list[int]) -> Sequence[int]:
-        outcome, type_, size = (*numbers, AS_SAMPLED) if len(numbers) == 2 else (
-            numbers[1:])
-        return outcome, self._type_index(type_) if type_ else -1, size
+        mark, outcome, type_, size = (
+            (0, *numbers, AS_SAMPLED) if len(numbers) == 2 else numbers)
+        return (self._type_index(type_) if type_ else -1, size, outcome,
+                mark == _MARK_OF_MORE)
 
 
 class Facts:
@@ -164,28 +171,46 @@ class Facts:
             if is_common:
                 self._read_common(list(entries_))
             else:
-                for entry in entries_:
-                    self._read_fact(entry)
+                self._read_others(entries_)
             if len(known) > _MOST_KNOWN:
                 known.clear()
 
     def _read_common(self, alike: list[Sequence[int]]) -> None:
+        first = 0
+        while first < len(alike) and alike[first][3]:
+            self._read_young(alike[first])
+            first += 1
         key = self._place[1] + 1
-        if key > self.before and self._collector.met(key - self.before, alike,
-                                                     self._time):
-            self._place[1] += len(alike)
-            return
-        for outcome, type_, size in alike:
-            self._place[1] += 1
-            if not self._is_elsewhere():
-                self._collector.young(self._place[1] - self.before, outcome, type_,
-                                      size, self._time)
+        read = 0
+        if key > self.before and first < len(alike):
+            read = self._collector.met(key - self.before, alike[first:], self._time)
+        self._place[1] += read
+        if not read:
+            for object_ in alike[first:]:
+                self._read_young(object_)
+
+    def _read_young(self, object_: Sequence[int]) -> None:
+        type_, size, outcome, is_more = object_
+        self._place[1] += not is_more
+        if not self._is_elsewhere():
+            self._collector.young(self._place[1] - self.before, outcome, type_, size,
+                                  self._time)
 
     def _is_elsewhere(self) -> bool:
         """Whether the key is that of a sample of an earlier part, which is not here."""
         key = self._place[1]
         return 0 < key <= self.before and not self._collector.is_known(
             key - self.before)
+
+    def _read_others(self, entries_: Iterable[Sequence[int]]) -> None:
+        place, end = self._place, self._collector.end
+        for entry in entries_:
+            if entry[0] == _FREED and not self.before:
+                # of most objects that became old
+                place[1] += entry[1]
+                end(place[1], entry[2] if len(entry) > 2 else 0, FREED, self._time)
+            else:
+                self._read_fact(entry)
 
     def _read_fact(self, numbers: Sequence[int]) -> None:
         collector = self._collector
@@ -202,9 +227,7 @@ class Facts:
         if kind > _LOST:
             self._pass_over("facts", kind)
             return
-        difference = numbers[1]
-        self._place[1] += (-(difference + 1 >> 1) if difference & 1
-                           else difference >> 1)
+        self._place[1] += numbers[1]
         key = self._place[1] - self.before
         if self._is_elsewhere():
             return
@@ -213,8 +236,8 @@ class Facts:
             collector.young(key, outcome, self.type_index(type_) if type_ else -1,
                             numbers[4] if len(numbers) > 4 else AS_SAMPLED, self._time)
         else:
-            (collector.freed if kind == _FREED else collector.lose)(
-                key, numbers[2] if len(numbers) > 2 else 0, self._time)
+            collector.end(key, numbers[2] if len(numbers) > 2 else 0,
+                          FREED if kind == _FREED else LOST, self._time)
 
     def read_types(self, numbers: Iterator[int]) -> None:
         for kind, number, gc_number, *text in entries(numbers):

@@ -6,9 +6,10 @@ Nothing here is recursive.  PROFILE.rst is the definition of the layout.
 """
 from __future__ import annotations
 
+import array
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import NATIVE, PYTHON, Function, Rows
@@ -64,9 +65,10 @@ class Log:
             self.names, self.collector = earlier.names, earlier.collector
             self.blocks = earlier.blocks
             self.blocks.begin_part()
-        #: number of vmprof's stacks, as far as they are known
-        self.raw_stacks: dict[bytes, int] = {}
-        self.raw_size = 0
+        #: number of vmprof's stacks; and how long a record with such a head is, but for
+        #: what is behind the stack
+        self.raw_stacks = _RawStacks(self.decode)
+        self.stack_sizes: dict[bytes, int] = {}
         #: of C's types long, of lengths and counts, and of pointers: both have
         #: eight bytes but on Windows, or with 32 bits
         self.word = self.pointer = _WORD
@@ -202,10 +204,8 @@ class Log:
             return after
         if has_time:
             (time,) = _WORD.unpack_from(data, after - 8)
-        raw = data[start:end]
-        stack = self.raw_stacks.get(raw)
         self.collector.add_tick(
-            self.raw_stack(raw) if stack is None else stack, time,
+            self.raw_stacks[data[start:end]], time,
             self.pointer.unpack_from(data, end)[0],
             self.pointer.unpack_from(data, end + size)[0]
             if self.has_memory else 0)
@@ -216,49 +216,55 @@ class Log:
         read_stack().  Of what vmprof writes, this is nearly all."""
         if self.version in (0, 7) or self.blocks.are_there:
             return self.read_stack()
-        data, size, at = self.data, self.pointer.size, self.at
-        lengths = struct.Struct("<" + 2 * self.word.format[1:])
-        behind = struct.Struct("<%d%s" % (1 + self.has_memory, self.pointer.format[1:]))
+        data, at, last = self.data, self.at, len(self.data)
+        head, number = 1 + 2 * self.word.size, 1 + self.has_memory
+        behind = number * self.pointer.size
+        sizes, known = self.stack_sizes, self.raw_stacks
         stacks: list[int] = []
-        ends: list[tuple[int, ...]] = []
-        known = self.raw_stacks.get
-        last = len(data) - lengths.size - behind.size - 1
-        while at <= last and data[at] == STACK:
-            count, depth = lengths.unpack_from(data, at + 1)
-            start = at + 1 + lengths.size
-            end = start + size * depth
+        rest: list[bytes] = []
+        while True:
+            # of the many that have one depth, the heads are the same bytes
+            size = sizes.get(data[at:at + head])
+            if size is None:
+                size = self._stack_size(at)
+            end = at + size
             # what is not as it should be is read by itself, and said to be so
-            if (count != 1 or not 0 <= depth <= MAX_DEPTH
-                    or end + behind.size > len(data)):
+            if not size or end + behind > last:
                 break
-            raw = data[start:end]
-            stack = known(raw)
-            stacks.append(self.raw_stack(raw) if stack is None else stack)
-            ends.append(behind.unpack_from(data, end))
-            at = end + behind.size
+            stacks.append(known[data[at + head:end]])
+            at = end + behind
+            rest.append(data[end:at])
         if not stacks:
             return self.read_stack()
-        threads, *memories = zip(*ends)
-        nothing = [0] * len(stacks)
-        self.collector.add(stacks, [-1] * len(stacks), threads, nothing, nothing,
-                           memories[0] if memories else nothing)
+        numbers = struct.unpack("<%d%s" % (
+            len(rest) * number, self.pointer.format[1:]), b"".join(rest))
+        count = len(stacks)
+        # each an array of its own, which may become a column
+        self.collector.add(
+            array.array("i", stacks), array.array("q", [-1]) * count,
+            array.array("q", numbers[::number]), array.array("q", bytes(8 * count)),
+            array.array("q", bytes(8 * count)),
+            array.array("q", numbers[1::2] if self.has_memory else bytes(8 * count)))
         return at
+
+    def _stack_size(self, at: int) -> int:
+        """Of the head and the words of the stack whose marker is there; 0: it is none,
+        or not whole."""
+        head = self.data[at:at + 1 + 2 * self.word.size]
+        if len(head) < 1 + 2 * self.word.size or head[0] != STACK:
+            return 0
+        (count,) = self.word.unpack_from(head, 1)
+        depth: int
+        (depth,) = self.word.unpack_from(head, 1 + self.word.size)
+        if count != 1 or not 0 <= depth <= MAX_DEPTH:
+            return 0
+        size = self.stack_sizes[head] = len(head) + depth * self.pointer.size
+        return size
 
     def _nanoseconds(self, seconds: float) -> int:
         if not 0 <= seconds < 1e9:
             raise self.damaged("a sample at the time %r" % seconds)
         return round(seconds * 1e9)
-
-    def raw_stack(self, raw: bytes) -> int:
-        """The number of vmprof's stack."""
-        number = self.raw_stacks.get(raw)
-        if number is None:
-            self.raw_size += len(raw)
-            if self.raw_size > MAX_RAW_STACKS:
-                self.raw_stacks.clear()
-                self.raw_size = len(raw)
-            number = self.raw_stacks[raw] = self.decode(raw)
-        return number
 
     def decode(self, raw: bytes) -> int:
         words = struct.unpack("<%d%s" % (len(raw) // self.pointer.size,
@@ -358,6 +364,23 @@ class Log:
                 functions[frame.address] = _function(
                     frame, self.names.get(frame.address))
         return functions
+
+
+class _RawStacks(dict[bytes, int]):
+    """Their numbers, as far as they are known."""
+
+    def __init__(self, decode: Callable[[bytes], int]) -> None:
+        super().__init__()
+        self._decode = decode
+        self._size = 0
+
+    def __missing__(self, raw: bytes) -> int:
+        self._size += len(raw)
+        if self._size > MAX_RAW_STACKS:
+            self.clear()
+            self._size = len(raw)
+        number = self[raw] = self._decode(raw)
+        return number
 
 
 def _words(head: bytes) -> tuple[struct.Struct, struct.Struct]:

@@ -3,12 +3,14 @@ from __future__ import annotations
 
 import array
 import bisect
+import operator
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, repeat
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import Profile
 from vmprof_convert.stack_values import tick_seconds
+from vmprof_convert.writers.firefox.format.columns import Milliseconds
 
 TIME, BYTES = "time", "bytes"
 
@@ -19,7 +21,8 @@ _MAX_RUN = 1e8
 
 
 class Axis:
-    """Milliseconds since the start, or bytes allocated since then."""
+    """Milliseconds since the start, or bytes allocated since then.  A place on it is a
+    number of microseconds, or of bytes."""
 
     def __init__(self, profile: Profile, weights: Sequence[int], unit: str):
         """`weights`: bytes that each sample stands for.  Raises ProfileError if
@@ -27,53 +30,56 @@ class Axis:
         self.unit = unit
         #: milliseconds between two time samples; 0.0: there are none
         self.interval = _interval(profile)
-        milliseconds = _times(profile, self.interval or DEFAULT_INTERVAL)
-        self._times: list[float] = []
+        #: the place of each sample
+        self.samples = _times(profile, self.interval or DEFAULT_INTERVAL)
+        self._times: Sequence[int] = ()
         self._bytes: list[int] = []
         if unit == BYTES:
             rows = sorted((row for row, weight in enumerate(weights) if weight),
-                          key=milliseconds.__getitem__)
+                          key=self.samples.__getitem__)
             if not rows:
                 raise ProfileError("there are no allocation samples, which an axis "
                                    "in bytes needs")
             self.interval = 0.0
-            self._times = [milliseconds[row] for row in rows]
+            self._times = [self.samples[row] for row in rows]
             self._bytes = list(accumulate(weights[row] for row in rows))
-        #: of each sample
-        self.samples: Sequence[float] = milliseconds if unit == TIME else array.array(
-            "q", map(self._place, milliseconds))
-        if isinstance(self.samples, array.array) and unit == BYTES:
+            self.samples = array.array("q", map(self._place, self.samples))
             for row, place in zip(rows, self._bytes):
                 self.samples[row] = place
 
+    def shown(self, places: Sequence[int]) -> Sequence[float]:
+        """As the file has them."""
+        return Milliseconds(places) if self.unit == TIME else places
+
     def at(self, nanoseconds: int) -> float:
-        """The place of a moment since the start."""
-        milliseconds = _milliseconds(nanoseconds)
-        return milliseconds if self.unit == TIME else self._place(milliseconds)
+        """A moment since the start, as the file has it."""
+        # more digits make the file larger, and nobody sees them
+        microseconds = nanoseconds // 1000
+        return (microseconds / 1e3 if self.unit == TIME
+                else self._place(microseconds))
 
-    def all_at(self, nanoseconds: Iterable[int]) -> list[float]:
-        """Likewise of many moments, of which few differ."""
-        known = _Places(self.at)
-        return list(map(known.__getitem__, nanoseconds))
+    def all_at(self, nanoseconds: Iterable[int]) -> array.array[int]:
+        """The places of many moments, of which few differ."""
+        if self.unit == TIME:
+            return array.array("q", map(operator.floordiv, nanoseconds, repeat(1000)))
+        known = _Places(self._place)
+        return array.array("q", map(known.__getitem__, nanoseconds))
 
-    def _place(self, milliseconds: float) -> int:
-        before = bisect.bisect_right(self._times, milliseconds)
+    def _place(self, microseconds: int) -> int:
+        before = bisect.bisect_right(self._times, microseconds)
         return self._bytes[before - 1] if before else 0
 
 
-class _Places(dict[int, float]):
-    def __init__(self, at: Callable[[int], float]) -> None:
+class _Places(dict[int, int]):
+    """By nanoseconds."""
+
+    def __init__(self, place: Callable[[int], int]) -> None:
         super().__init__()
-        self._at = at
+        self._place = place
 
-    def __missing__(self, nanoseconds: int) -> float:
-        place = self[nanoseconds] = self._at(nanoseconds)
+    def __missing__(self, nanoseconds: int) -> int:
+        place = self[nanoseconds] = self._place(nanoseconds // 1000)
         return place
-
-
-def _milliseconds(nanoseconds: int) -> float:
-    # more digits make the file larger, and nobody sees them
-    return nanoseconds // 1000 / 1e3
 
 
 def _interval(profile: Profile) -> float:
@@ -91,21 +97,18 @@ def _interval(profile: Profile) -> float:
     return tick_seconds(profile) * 1e3 or DEFAULT_INTERVAL
 
 
-def _times(profile: Profile, interval: float) -> array.array[float]:
-    """The samples' times in milliseconds since the start."""
+def _times(profile: Profile, interval: float) -> array.array[int]:
+    """The samples' times in microseconds since the start."""
     # Samples without times are spread evenly over the run, in the order of the
     # file: that is all that is known of them.
     stamps = profile.samples.time
     if not stamps or min(stamps) >= 0:
-        return array.array("d", [stamp // 1000 / 1e3 for stamp in stamps])
-    if max(stamps) < 0:
-        return array.array("d", map(interval.__mul__, range(len(stamps))))
-    times = array.array("d")
-    untimed = 0
-    for stamp in stamps:
-        if stamp < 0:
-            times.append(untimed * interval)
-            untimed += 1
-        else:
-            times.append(_milliseconds(stamp))
-    return times
+        return array.array("q", map(operator.floordiv, stamps, repeat(1000)))
+    count = len(stamps) if max(stamps) < 0 else sum(stamp < 0 for stamp in stamps)
+    # in picoseconds, lest what is left out of one is left out of each
+    step = max(round(interval * 1e9), 1)
+    untimed = map(operator.floordiv, range(0, count * step, step), repeat(10**6))
+    if count == len(stamps):
+        return array.array("q", untimed)
+    return array.array("q", [stamp // 1000 if stamp >= 0 else next(untimed)
+                             for stamp in stamps])

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import array
 import gc
-import json
 import operator
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -22,6 +21,7 @@ from vmprof_convert.writers.firefox.axis import BYTES, TIME, Axis
 from vmprof_convert.writers.firefox.format import threads
 from vmprof_convert.writers.firefox.format.builder import ProfileBuilder
 from vmprof_convert.writers.firefox.format.counters import Counter
+from vmprof_convert.writers.firefox.format.encoding import encoded
 from vmprof_convert.writers.firefox.format.json_types import Json
 from vmprof_convert.writers.firefox.format.threads import Thread
 from vmprof_convert.writers.firefox.lives import Ends
@@ -33,8 +33,6 @@ __all__ = ["BYTES", "TIME", "convert", "encode", "query", "write"]
 END_OF_TIME = 253402300800.0
 #: When objects were made is not what their track is for: it has fewer rows.
 _OBJECT_BINS = 50
-#: so many numbers are written at once
-_PIECE = 2**15
 #: characters of a name that are shown
 MAX_NAME = 100
 
@@ -55,7 +53,7 @@ def write(profile: Profile, out: BinaryIO,
     try:
         converted = convert(profile, progress, unit=unit, texts=texts,
                             missing_texts=missing_texts)
-        for text in _encoded(converted):
+        for text in encoded(converted):
             out.write(text.encode("ascii"))
     finally:
         if was_on:
@@ -64,49 +62,7 @@ def write(profile: Profile, out: BinaryIO,
 
 def encode(profile: Json) -> bytes:
     """JSON.  Raises ValueError for NaN and infinities, which JSON has not."""
-    return "".join(_encoded(profile)).encode("ascii")
-
-
-def _encoded(value: object) -> Iterator[str]:
-    """In pieces: of a long column, a list of all its numbers takes five times as much
-    as the array that it is."""
-    if isinstance(value, dict):
-        yield "{"
-        for number, (key, part) in enumerate(value.items()):
-            yield "%s%s:" % ("," if number else "", json.dumps(key))
-            yield from _encoded(part)
-        yield "}"
-    elif isinstance(value, list) and value and isinstance(value[0], dict):
-        for number, part in enumerate(value):
-            yield "," if number else "["
-            yield from _encoded(part)
-        yield "]"
-    elif isinstance(value, array.array) and len(value) > 1 and (
-            value[0] == value[-1] and value.count(value[0]) == len(value)):
-        # of one thread, or one weight
-        text = json.dumps(value[0], allow_nan=False)
-        for start in range(0, len(value), _PIECE):
-            yield ("," if start else "[") + ",".join(
-                [text] * min(_PIECE, len(value) - start))
-        yield "]"
-    elif isinstance(value, array.array) and len(value):
-        for start in range(0, len(value), _PIECE):
-            yield ("," if start else "[") + _numbers(value[start:start + _PIECE])
-        yield "]"
-    elif isinstance(value, array.array):
-        yield "[]"
-    else:
-        yield json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-def _numbers(values: array.array[Any]) -> str:
-    """As in JSON, which itself takes twice as long."""
-    if values.typecode != "d":
-        return ("%d," * len(values))[:-1] % tuple(values)
-    text = str(values.tolist())
-    if "n" in text:
-        raise ValueError("a number that JSON has not")
-    return text[1:-1].replace(" ", "")
+    return "".join(encoded(profile)).encode("ascii")
 
 
 def convert(profile: Profile,
@@ -168,7 +124,7 @@ class _Conversion:
         self._threads = set(profile.samples.thread)
         self._ends = (lives.find_ends(profile.samples, self._axis, self._weights)
                       if profile.has_lifetimes
-                      else Ends(array.array("i"), array.array("d")))
+                      else Ends(array.array("i"), array.array("q")))
         self._origins = Origins(profile)
         self._command = printable(profile.command)
         self._product = _PRODUCTS.get(profile.interpreter,
@@ -199,9 +155,10 @@ class _Conversion:
         processes = list({track.process.pid: track.process
                           for track in tracks}.values())
         rows = self._rows(processes, everything)
-        end = max(builder.end, times[everything[-1]])
-        pauses = [activity.pauses(_pick(times, track.ticks), self._axis.interval, end)
-                  for track in tracks]
+        shown = self._axis.shown(times)
+        end = max(builder.end, shown[everything[-1]])
+        pauses = [activity.pauses(self._axis.shown(_pick(times, track.ticks)),
+                                  self._axis.interval, end) for track in tracks]
         found = stacks.add(
             profile, builder, self._origins, progress,
             has_idle=any(track.allocations for track in tracks) or any(pauses))
@@ -210,10 +167,11 @@ class _Conversion:
             thread = self._thread(track.process, track.name, track.tid)
             if before:
                 thread.set_samples(*activity.with_pauses(
-                    _pick(times, track.ticks), _pick(found.code, track.ticks), before,
-                    self._axis.interval, found.idle))
+                    self._axis.shown(_pick(times, track.ticks)),
+                    _pick(found.code, track.ticks), before, self._axis.interval,
+                    found.idle))
             elif track.ticks:
-                thread.set_samples(_pick(times, track.ticks),
+                thread.set_samples(self._axis.shown(_pick(times, track.ticks)),
                                    _pick(found.code, track.ticks))
             else:
                 self._draw(thread, track.allocations, found.code, self._weights,
@@ -227,7 +185,7 @@ class _Conversion:
                     rows[process.pid], self._axis, self._weights)
             if len(track.numbers) == 1:
                 labels, too_many = label_markers.find(
-                    profile, track.ticks, track.allocations, times)
+                    profile, track.ticks, track.allocations, shown)
                 markers = sorted(markers + labels, key=lambda marker: marker.start)
                 unlabelled += too_many
             thread.set_markers(markers, [builder.string(marker.name)
@@ -331,7 +289,7 @@ class _Conversion:
               weights: Sequence[int], unit: str, end: float, found: Stacks,
               bins: int = activity.BINS) -> None:
         thread.set_samples(*activity.summarize(
-            _pick(self._axis.samples, rows), _pick(stacks_, rows),
+            self._axis.shown(_pick(self._axis.samples, rows)), _pick(stacks_, rows),
             _pick(weights, rows), end, found.idle, bins), unit)
 
     def _ends_of(self, numbers: Set[int]) -> Ends:
@@ -342,17 +300,19 @@ class _Conversion:
         at = array.array("i", (at for at, row in enumerate(rows)
                                if of_thread[row] in numbers))
         return Ends(array.array("i", map(rows.__getitem__, at)),
-                    array.array("d", map(times.__getitem__, at)))
+                    array.array("q", map(times.__getitem__, at)))
 
     def _set_allocations(self, thread: Thread, track: _Track, found: Stacks) -> None:
         times, rows = self._axis.samples, track.allocations
+        if not rows:
+            return
         if self._profile.has_lifetimes:
             thread.set_allocations(*lives.births_and_deaths(
-                rows, self._ends_of(track.numbers), self._profile.samples, times,
+                rows, self._ends_of(track.numbers), self._profile.samples, self._axis,
                 found.typed, self._weights, found.sites))
         else:
-            thread.set_allocations(_pick(times, rows), _pick(found.typed, rows),
-                                   _pick(self._weights, rows))
+            thread.set_allocations(self._axis.shown(_pick(times, rows)),
+                                   _pick(found.typed, rows), _pick(self._weights, rows))
 
     def _rows(self, processes: list[_Process],
               everything: Sequence[int]) -> dict[str, Sequence[int]]:
@@ -371,14 +331,16 @@ class _Conversion:
         times, weights, sizes = (self._axis.samples, self._weights,
                                  self._profile.samples.size)
         allocations = _allocations(rows, sizes)
-        made = _pick(times, allocations), _pick(weights, allocations)
+        made = (self._axis.shown(_pick(times, allocations)),
+                _pick(weights, allocations))
         # over bytes, the rate of bytes is 1
         if allocations and self._axis.unit == TIME:
             self._builder.add_counter(Counter.rate(*made), process.pid)
         if allocations and self._profile.has_lifetimes:
             ends = self._ends_of(process.threads.keys())
             self._builder.add_counter(Counter.held(
-                *made, ends.times, _pick(weights, ends.rows)), process.pid)
+                *made, self._axis.shown(ends.times), _pick(weights, ends.rows)),
+                process.pid)
         resident = self._resident(process, rows)
         if resident:
             self._builder.add_counter(Counter.resident(*map(list, zip(*resident))),
@@ -405,7 +367,8 @@ class _Conversion:
         read = self._read(process, RESIDENT)
         if read or process.profile is None:
             return read
-        memory, times = self._profile.samples.memory, self._axis.samples
+        memory = self._profile.samples.memory
+        times = self._axis.shown(self._axis.samples)
         return [(times[row], memory[row] * 1024) for row in rows if memory[row] > 0]
 
 
@@ -419,7 +382,7 @@ def _pick(column: Sequence[_T], rows: Sequence[int]) -> Sequence[_T]:
     return list(picked)
 
 
-def _ascending(times: Sequence[float]) -> Sequence[int]:
+def _ascending(times: Sequence[int]) -> Sequence[int]:
     """The rows by time; a range if that is how they are."""
     if all(map(operator.le, times, islice(times, 1, None))):
         return range(len(times))
@@ -453,7 +416,7 @@ def _weights(profile: Profile,
         of[key] = weight_of(size, interval, profile.gaps) if size else 0.0
 
     def sums() -> Iterator[int]:
-        return map(round, accumulate(map(of.__getitem__, keys())))
+        return map(float.__round__, accumulate(map(of.__getitem__, keys())))
     try:
         all_ = array.array("q", sums())
         return array.array("q", map(operator.sub, all_, chain((0,), all_)))

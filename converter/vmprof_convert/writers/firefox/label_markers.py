@@ -25,7 +25,8 @@ def find(profile: Profile, ticks: Sequence[int], allocations: Sequence[int],
     def labels(row: int) -> int:
         return of_stack[stacks[row]] if stacks[row] >= 0 else 0
 
-    rows = sorted([*ticks, *allocations], key=times.__getitem__)
+    rows = (sorted([*ticks, *allocations], key=times.__getitem__)
+            if ticks and allocations else ticks or allocations)
     markers: list[Marker] = []
     for number, alike in groupby(rows, labels):
         if number:

@@ -4,9 +4,9 @@ from __future__ import annotations
 import array
 import bisect
 import operator
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import compress
-from typing import Any, NamedTuple, Union
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import compress, islice
+from typing import Any, NamedTuple
 
 from vmprof_convert import lifetimes
 from vmprof_convert.model import (
@@ -19,32 +19,32 @@ from vmprof_convert.model import (
     Profile,
     Samples,
 )
-from vmprof_convert.writers.firefox.axis import Axis
+from vmprof_convert.writers.firefox.axis import TIME, Axis
 from vmprof_convert.writers.firefox.format import categories
+from vmprof_convert.writers.firefox.format.columns import PIECE, Column, Numbers
 from vmprof_convert.writers.firefox.format.markers import Marker
 from vmprof_convert.writers.firefox.stacks import MAJOR, MINOR, OUT_OF_SIGHT
 
 _SITE_OF = {lifetimes.DIED_YOUNG: MINOR, lifetimes.FREED_LATER: MAJOR}
 #: what is alive, or of what nothing was recorded
 _STAYS = (lifetimes.STILL_ALIVE, lifetimes.NOT_RECORDED)
-#: for translate(): of each fate, whether it is an end
-_GOES = bytes(UNTOLD < fate <= UNKNOWN and lifetimes.state(fate, -1, -1) not in _STAYS
-              for fate in range(256))
+#: for translate(): of each fate, whether it is an end; of what was old, or before that
+_GOES = [UNTOLD < fate <= UNKNOWN and lifetimes.state(fate, -1, -1) not in _STAYS
+         for fate in range(256)]
+_GOES_OLD = bytes(goes and fate in (FREED, LOST) for fate, goes in enumerate(_GOES))
+_GOES_YOUNG = bytes(map(operator.sub, _GOES, _GOES_OLD))
 _SITES = [_SITE_OF.get(lifetimes.state(fate, -1, -1), OUT_OF_SIGHT)
           for fate in range(UNKNOWN + 1)]
 
 
 _OLD = frozenset({ALIVE, FREED, LOST, PINNED})
-#: in a damaged profile, numbers may be too large for an array
-Column = Union["array.array[Any]", list[Any]]
-
-
 class Ends(NamedTuple):
     """What ended, as columns, by time.  There are as many as samples: an object for
     each takes a third of all time and memory."""
 
     rows: array.array[int]
-    times: array.array[float]
+    #: places on the axis
+    times: array.array[int]
 
 
 class Lives(NamedTuple):
@@ -55,67 +55,121 @@ class Lives(NamedTuple):
     stacks: Column
     weights: Column
     addresses: Column
+    #: of the times
+    end: float
 
 
 def find_ends(samples: Samples, axis: Axis, weights: Sequence[int]) -> Ends:
     """What nobody followed ends where it got out of sight: so what does not end is
     what the table shows as alive."""
-    goes = samples.fate.tobytes().translate(_GOES)
-    if not all(weights):
+    has_weights = all(weights)
+
+    def of(ends: bytes) -> bytes:
+        goes = samples.fate.tobytes().translate(ends)
         # the front end takes a weight of 0 for a birth
-        goes = bytes(map(operator.and_, goes, map(bool, weights)))
-    ends = axis.all_at(
+        return goes if has_weights else bytes(map(operator.and_, goes,
+                                                  map(bool, weights)))
+
+    goes_young, goes_old = of(_GOES_YOUNG), of(_GOES_OLD)
+    # by themselves: the first are in the order of their ends as they are
+    young = _sorted(axis, goes_young, compress(samples.collected, goes_young))
+    old = _sorted(axis, goes_old, (
         after if after >= 0 else first for first, after in zip(
-            compress(samples.collected, goes), compress(samples.ended, goes)))
-    if any(map(operator.gt, compress(axis.samples, goes), ends)):
-        # in a damaged profile
-        ends = list(map(max, compress(axis.samples, goes), ends))
-    rows = array.array("i", compress(range(len(goes)), goes))
-    order = array.array("i", sorted(range(len(rows)), key=ends.__getitem__))
-    return Ends(array.array("i", map(rows.__getitem__, order)),
-                array.array("d", map(ends.__getitem__, order)))
-
-
-def births_and_deaths(rows: Sequence[int], ends: Ends, samples: Samples,
-                      times: Sequence[float], stacks: Sequence[int],
-                      weights: Sequence[int], sites: Mapping[str, int]) -> Lives:
-    """`rows`: by time, of which these are the `ends`."""
-    site_of = [sites[site] for site in _SITES]
-    born = (_picked(times, rows, "d"), _picked(stacks, rows, "i"),
-            _picked(weights, rows, "q"), array.array("i", rows))
-    fates = samples.fate
-    gone = (ends.times, array.array("i", list(map(
-        site_of.__getitem__, map(fates.__getitem__, ends.rows)))),
-            _column(map(operator.neg, map(weights.__getitem__, ends.rows)), weights),
-            ends.rows)
-    result = Lives(*(column[:0] for column in born))
-    # Most objects end with many others, at a collection: both tables are copied in
-    # pieces, from one such moment to the next.  At one time births come first.
-    done = at = 0
-    while at < len(ends.times):
-        time = ends.times[at]
-        after = bisect.bisect_right(ends.times, time, at)
-        until = bisect.bisect_right(born[0], time, done)
-        for whole, births, deaths in zip(result, born, gone):
-            whole.extend(births[done:until])
-            whole.extend(deaths[at:after])
-        done, at = until, after
-    for whole, births in zip(result, born):
-        whole.extend(births[done:])
+            compress(samples.collected, goes_old), compress(samples.ended, goes_old))))
+    if not old.rows:
+        return young
+    result = Ends(array.array("i"), array.array("q"))
+    turns = _turns(young.times, old.times)
+    for column, of_young, of_old in zip(result, young, old):
+        for piece in _merged(of_young, of_old, *turns):
+            column.extend(piece)
     return result
 
 
-def _picked(column: Sequence[Any], rows: Sequence[int], typecode: str) -> Column:
-    """A new one."""
-    if isinstance(column, array.array) and column.typecode == typecode and (
-            isinstance(rows, range)):
-        return column[rows.start:rows.stop]
+def _sorted(axis: Axis, goes: bytes, moments: Iterable[int]) -> Ends:
+    """Of these rows, at these moments."""
+    rows = array.array("i", compress(range(len(goes)), goes))
+    times = axis.all_at(moments)
+    if any(map(operator.gt, compress(axis.samples, goes), times)):
+        # in a damaged profile
+        times = array.array("q", map(max, compress(axis.samples, goes), times))
+    if all(map(operator.le, times, islice(times, 1, None))):
+        return Ends(rows, times)
+    order = sorted(range(len(rows)), key=times.__getitem__)
+    return Ends(array.array("i", map(rows.__getitem__, order)),
+                array.array("q", map(times.__getitem__, order)))
+
+
+def births_and_deaths(rows: Sequence[int], ends: Ends, samples: Samples, axis: Axis,
+                      stacks: Sequence[int], weights: Sequence[int],
+                      sites: Mapping[str, int]) -> Lives:
+    """`rows`: by time, of which these are the `ends`."""
+    site_of = [sites[site] for site in _SITES]
+    born, fates = _picked(axis.samples, rows), samples.fate
+
+    def sites_of_ends() -> Numbers:
+        return array.array("i", map(
+            site_of.__getitem__, map(fates.__getitem__, ends.rows)))
+
+    def freed() -> Numbers:
+        return _column(map(operator.neg, map(weights.__getitem__, ends.rows)), weights)
+
+    turns = _turns(born, ends.times)
+
+    def column(of_births: Callable[[], Numbers], of_deaths: Callable[[], Numbers], *,
+               are_microseconds: bool = False) -> Column:
+        return Column(len(rows) + len(ends.rows), lambda: _merged(
+            of_births(), of_deaths(), *turns), are_microseconds)
+
+    return Lives(
+        column(lambda: born, lambda: ends.times, are_microseconds=axis.unit == TIME),
+        column(lambda: _picked(stacks, rows), sites_of_ends),
+        column(lambda: _picked(weights, rows), freed),
+        column(lambda: array.array("i", rows), lambda: ends.rows),
+        axis.shown([max([born[-1], *ends.times[-1:]])])[0])
+
+
+def _turns(first: Sequence[int], second: Sequence[int]) -> (
+        tuple[array.array[int], array.array[int]]):
+    """What ascends, as one: numbers of the first that come before some of the second,
+    and of these.  Where both are the same, the first comes first."""
+    # Most objects end with many others, at a collection: what is between two of these
+    # is copied together.
+    firsts, seconds = array.array("i"), array.array("i")
+    done = at = 0
+    while at < len(second):
+        done = bisect.bisect_right(first, second[at], done)
+        at = bisect.bisect_right(second, second[at], at)
+        firsts.append(done)
+        seconds.append(at)
+    return firsts, seconds
+
+
+def _merged(first: Numbers, second: Numbers, first_until: Sequence[int],
+            second_until: Sequence[int]) -> Iterator[Numbers]:
+    whole: Any = first[:0]
+    done = at = 0
+    for until, after in zip(first_until, second_until):
+        whole.extend(first[done:until])
+        whole.extend(second[at:after])
+        done, at = until, after
+        if len(whole) >= PIECE:
+            yield whole
+            whole = first[:0]
+    yield whole
+    yield first[done:]
+
+
+def _picked(column: Sequence[int], rows: Sequence[int]) -> Numbers:
+    if isinstance(column, (array.array, list)) and isinstance(rows, range) and (
+            len(rows) == len(column)):
+        return column
     values = map(column.__getitem__, rows)
-    return (list(values) if isinstance(column, list) and typecode == "q"
-            else array.array(typecode, values))
+    return (array.array(column.typecode, values) if isinstance(column, array.array)
+            else list(values))
 
 
-def _column(numbers: Iterable[int], like: Sequence[int]) -> Column:
+def _column(numbers: Iterable[int], like: Sequence[int]) -> Numbers:
     """An array, or in a damaged profile, whose numbers may be too large, a list."""
     return (array.array("q", numbers) if isinstance(like, array.array)
             else list(numbers))

@@ -1,13 +1,16 @@
 """A thread, and its two tables of samples."""
 from __future__ import annotations
 
-import array
 from collections.abc import Sequence
 from typing import Union
 
 from vmprof_convert.writers.firefox.format import markers
+from vmprof_convert.writers.firefox.format.columns import Column, Same
 from vmprof_convert.writers.firefox.format.json_types import Json
 from vmprof_convert.writers.firefox.format.markers import Marker
+
+#: a column
+AnyColumn = Union[Sequence[float], Column]
 
 #: what the samples of a table are counted in
 SAMPLES, BYTES = "samples", "bytes"
@@ -30,10 +33,9 @@ class Thread:
         self._sample_stacks: Sequence[int] = ()
         self._sample_weights: Sequence[int] | None = None
         self._unit = SAMPLES
-        self._allocation_times: Sequence[float] = ()
-        self._allocation_stacks: Sequence[int] = ()
-        self._allocation_bytes: Sequence[int] = ()
-        self._addresses: Sequence[int] | None = None
+        #: of a table of allocations: columns, and where it ends
+        self._allocations: Json = {}
+        self._allocations_end = 0.0
         self._markers: list[Marker] = []
         self._marker_names: list[int] = []
 
@@ -45,16 +47,25 @@ class Thread:
         self._sample_times, self._sample_stacks = times, stacks
         self._sample_weights, self._unit = weights, unit
 
-    def set_allocations(self, times: Sequence[float], stacks: Sequence[int],
-                        weights: Sequence[int],
-                        addresses: Sequence[int] | None = None) -> None:
-        """`weights` are the bytes that each sample stands for.  With
-        `addresses`, small numbers, a negative weight is the end of what has
-        this address, and stood before it with the same weight."""
-        self._addresses = addresses
-        self._allocation_times = times
-        self._allocation_stacks = stacks
-        self._allocation_bytes = weights
+    def set_allocations(self, times: AnyColumn, stacks: AnyColumn,
+                        weights: AnyColumn, addresses: AnyColumn | None = None,
+                        end: float | None = None) -> None:
+        """There are some, up to the time `end`, if that is not the last of `times`.
+        `weights` are the bytes that each sample stands for.  With `addresses`, small
+        numbers, a negative weight is the end of what has this address, and stood before
+        it with the same weight."""
+        length = times.length if isinstance(times, Column) else len(times)
+        self._allocations = {
+            "length": length, "time": times, "stack": stacks, "weight": weights,
+            "weightType": "bytes"}
+        # With memory addresses in it, the front end offers "retained memory".
+        if addresses is not None:
+            self._allocations.update(memoryAddress=addresses, threadId=Same(
+                self.tid if isinstance(self.tid, int) else 0, length))
+        if end is not None:
+            self._allocations_end = end
+        elif not isinstance(times, Column):
+            self._allocations_end = times[-1]
 
     def set_markers(self, markers: list[Marker], names: list[int]) -> None:
         """By time; `names`: where theirs are among the strings."""
@@ -62,9 +73,8 @@ class Thread:
 
     def end(self) -> float:
         """The time of the last thing in it."""
-        return max([*(times[-1] for times in (
-            self._sample_times, self._allocation_times) if times),
-            *(marker.start if marker.end is None else marker.end
+        return max([self._allocations_end, *self._sample_times[-1:], *(
+            marker.start if marker.end is None else marker.end
               for marker in self._markers), 0.0])
 
     def build(self, *, first: bool = True) -> Json:
@@ -92,20 +102,7 @@ class Thread:
             },
             "markers": markers.table(self._markers, self._marker_names),
         }
-        # an empty table of allocations makes the front end's range of times
-        # NaN.  With memory addresses in it, it offers "retained memory".
-        if self._allocation_stacks:
-            thread["nativeAllocations"] = {
-                "length": len(self._allocation_stacks),
-                "time": self._allocation_times,
-                "stack": self._allocation_stacks,
-                "weight": self._allocation_bytes,
-                "weightType": "bytes",
-            }
-            if self._addresses is not None:
-                thread["nativeAllocations"].update(
-                    memoryAddress=self._addresses,
-                    threadId=array.array("q", [
-                        self.tid if isinstance(self.tid, int) else 0
-                    ]) * len(self._addresses))
+        # an empty table of allocations makes the front end's range of times NaN
+        if self._allocations:
+            thread["nativeAllocations"] = self._allocations
         return thread

@@ -1,0 +1,51 @@
+"""Long columns of numbers: as arrays, or made when they are written, as a second copy
+of a million rows is what no memory is for."""
+from __future__ import annotations
+
+import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Union, overload
+
+#: in a damaged profile, numbers may be too large for an array
+Numbers = Union["array.array[int]", "list[int]"]
+
+#: so many numbers are written at once, or a few more
+PIECE = 2**15
+
+
+class Milliseconds(Sequence[float]):
+    """Whole microseconds, as the milliseconds that the format has: as integers, they
+    are written in a third of the time."""
+
+    def __init__(self, microseconds: Sequence[int]) -> None:
+        self.microseconds = microseconds
+
+    def __len__(self) -> int:
+        return len(self.microseconds)
+
+    @overload
+    def __getitem__(self, index: int) -> float: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Milliseconds: ...
+
+    def __getitem__(self, index: int | slice) -> float | Milliseconds:
+        if isinstance(index, slice):
+            return Milliseconds(self.microseconds[index])
+        return self.microseconds[index] / 1e3
+
+
+class Same(NamedTuple):
+    """A number, so many times."""
+
+    number: int
+    times: int
+
+
+class Column(NamedTuple):
+    """What is made when it is written."""
+
+    length: int
+    #: one after the other
+    pieces: Callable[[], Iterator[Numbers]]
+    are_microseconds: bool = False

@@ -1,0 +1,120 @@
+"""Long columns of the Profiler's tables: how they are written, and what that takes."""
+from __future__ import annotations
+
+import array
+import io
+import json
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+import made_profiles
+from firefox_profiles import converted
+from made_profiles import Log
+from vmprof_convert import readers
+from vmprof_convert.writers import firefox
+from vmprof_convert.writers.firefox import BYTES
+from vmprof_convert.writers.firefox.format.columns import (
+    PIECE,
+    Column,
+    Milliseconds,
+    Same,
+)
+from vmprof_convert.writers.firefox.format.encoding import encoded
+
+
+def text(value: object) -> str:
+    return "".join(encoded(value))
+
+
+def test_milliseconds_are_written_as_python_writes_them() -> None:
+    times = [*range(1100), 10**6 - 1, 10**6, 123456789, 10**12 + 10, 10**13 + 120]
+    assert text(Milliseconds(array.array("q", times))) == json.dumps(
+        [time / 1e3 for time in times], separators=(",", ":"))
+    shown = Milliseconds(array.array("q", times))
+    assert shown[1] == 0.001 and list(shown[-2:]) == [1e9 + 0.01, 1e10 + 0.12]
+
+
+@pytest.mark.parametrize("length", [0, 1, PIECE - 1, PIECE, PIECE + 1])
+def test_columns_of_any_length(length: int) -> None:
+    numbers = array.array("i", range(length))
+    plain = json.dumps(list(numbers), separators=(",", ":"))
+    assert text(numbers) == text(array.array("q", numbers)) == plain
+    assert json.loads(text(Same(-7, length))) == [-7] * length
+    assert json.loads(text(Milliseconds(numbers))) == [
+        number / 1e3 for number in numbers]
+
+
+def test_a_column_that_comes_in_pieces() -> None:
+    def pieces() -> Iterator[array.array[int]]:
+        yield array.array("i", [1, 2])
+        yield array.array("i")
+        yield array.array("i", [3])
+    assert text({"a": Column(3, pieces)}) == '{"a":[1,2,3]}'
+    assert text(Column(3, pieces, are_microseconds=True)) == "[0.001,0.002,0.003]"
+    assert text(Column(0, lambda: iter(()))) == "[]"
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_what_json_has_not_is_refused(number: float) -> None:
+    for value in number, [number], array.array("d", [0.5, number]):
+        with pytest.raises(ValueError):
+            text({"a": value})
+
+
+def test_bytes_are_whole_numbers() -> None:
+    """As an axis, and with lifetimes, too, where they were written as 1000.0."""
+    log = Log()
+    log.settings(facts="types,lifetimes")
+    log.allocation([log.function("f")], size=2000, time=5)
+    log.collection(10)
+    log.young(1, 0)
+    times = converted(log, BYTES)["threads"][0]["nativeAllocations"]["time"]
+    assert list(map(type, times)) == [int, int]
+
+
+def test_times_that_nobody_recorded_have_no_more_digits_than_others() -> None:
+    """A third of a millisecond between two of them, as the run took a second."""
+    log = Log()
+    f = log.function("f")
+    for _ in range(3000):
+        log.raw_stack(log.words([f]), 1)
+    times = converted(log)["threads"][0]["samples"]["time"]
+    assert times[:4] == [0.0, 0.333, 0.666, 0.999]
+    assert times[-1] == 999.666
+
+
+def test_columns_of_time_samples_are_apart() -> None:
+    """None is another one's, whatever they hold."""
+    log = Log()
+    f, g = log.function("f"), log.function("g")
+    for number in range(20_000):
+        log.raw_stack(log.words([f] * (1 + number % 7) + [g]), 1)
+    columns = readers.read_bytes(log.data()).samples.columns()
+    assert {len(column) for column in columns} == {20_000}
+    assert len(set(map(id, columns))) == len(columns)
+
+
+def test_what_is_written_is_not_in_memory_twice(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each object, births and deaths are ten numbers, of 66 bytes as arrays."""
+    # what does not grow with the samples is little
+    monkeypatch.setattr("vmprof_convert.summary._TOGETHER", 1000)
+
+    def peak(samples: int) -> int:
+        profile = readers.read_bytes(made_profiles.large(samples, 6, 50, facts=True))
+        tracemalloc.start()
+        try:
+            firefox.write(profile, Nowhere())
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    peak(1000)                      # what is imported, and remembered
+    small, large = peak(20_000), peak(40_000)
+    assert large - small < 20_000 * 80
+
+
+class Nowhere(io.BytesIO):
+    def write(self, data: object) -> int:
+        return 0
