@@ -225,6 +225,11 @@ class Tally:
                          fates, rows.collected, rows.thread)]
         if self._lives is not None:
             self._lives.extend(rows, self._settings.get("gaps", "exponential"))
+        if not any(rows.size):
+            # what else there is of time samples is the same for all
+            for stack, count in collections.Counter(rows.stack).items():
+                self.ticks[stack] = self.ticks.get(stack, 0) + count
+            return
         # what is alike is counted in C
         self.add_alike(collections.Counter(zip(
             rows.stack, rows.type, fates, rows.size, rows.interval)))

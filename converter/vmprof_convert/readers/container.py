@@ -26,7 +26,7 @@ MAX_UNPACKED = 2**32
 MAX_MEMBER = 2**26
 #: what is read and unpacked at once: no more than a processor has near.  Smaller for
 #: PyPy, which reserves it anew each time
-PIECE = 2**16 if sys.implementation.name == "pypy" else 2**18
+PIECE = 2**16 if sys.implementation.name == "pypy" else 2**17
 
 
 class Pieces:

@@ -368,6 +368,8 @@ class _Conversion:
         if read or process.profile is None:
             return read
         memory = self._profile.samples.memory
+        if not any(memory):
+            return []
         times = self._axis.shown(self._axis.samples)
         return [(times[row], memory[row] * 1024) for row in rows if memory[row] > 0]
 
@@ -390,7 +392,9 @@ def _ascending(times: Sequence[int]) -> Sequence[int]:
 
 
 def _allocations(rows: Sequence[int], sizes: Sequence[int]) -> Sequence[int]:
-    return rows if all(sizes) else array.array("i", filter(sizes.__getitem__, rows))
+    if all(sizes):
+        return rows
+    return array.array("i", filter(sizes.__getitem__, rows) if any(sizes) else ())
 
 
 def _weights(profile: Profile,
