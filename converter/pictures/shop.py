@@ -1,7 +1,7 @@
 """A small shop, as the program of the pictures: Flask, served by werkzeug's threads
 to clients of its own.  Its catalogue is a template, its export JSON, and its brochure
-10 MiB, which are handed to werkzeug as a whole, or by "shop.py ROUNDS pieces" in
-pieces. Behind most answers, werkzeug reads what the client may send yet, into 10 MB."""
+10 MiB, handed to werkzeug as a whole, or by "shop.py ROUNDS pieces" in pieces.
+Behind most answers, werkzeug reads what the client may send yet, into 10 MB."""
 from __future__ import annotations
 
 import http.client
