@@ -11,8 +11,11 @@ from itertools import islice
 from typing import Any
 
 from vmprof_convert.model import (
+    HEAP,
+    HEAP_HAS,
     MAJOR_FAULTS,
     MINOR_FAULTS,
+    NURSERY,
     PRIVATE,
     PROCESSOR,
     RESIDENT,
@@ -34,7 +37,8 @@ _BETWEEN_LABELS = "\x1f"
 _THREAD, _COMMAND = 1, 2
 #: the kinds of names, and the fields of Type that they are
 _NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
-_FIGURES = {1: RESIDENT, 4: PROCESSOR, 6: MINOR_FAULTS, 7: MAJOR_FAULTS, 8: PRIVATE}
+_FIGURES = {1: RESIDENT, 2: HEAP_HAS, 3: HEAP, 4: PROCESSOR, 6: MINOR_FAULTS,
+            7: MAJOR_FAULTS, 8: PRIVATE, 9: NURSERY}
 #: no number in an entry is larger
 _LIMIT = 2**63
 #: entries of `facts` that are remembered, and how long their texts may be
