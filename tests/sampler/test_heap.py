@@ -93,6 +93,14 @@ def test_while_it_sweeps_nobody_knows() -> None:
                                      (USED, 4400)]]
 
 
+def test_a_collector_that_counts_on() -> None:
+    sweeping = told("known 5", *BEGIN[1:], "open", "always", "state %d" % MARKING,
+                    "blocks 12000", "seen", "state %d" % SWEEPING, "read", "seen",
+                    "blocks 4000", "read", "state %d" % SCANNING, "read")
+    assert sweeping[1:] == [[(HAS, 50400), (USED, 12400)], [(HAS, 50400), (USED, 4400)],
+                            []]
+
+
 def test_a_count_that_is_forgotten_before_it_sweeps() -> None:
     """incminimark does that while it still says that it marks."""
     assert told(*BEGIN, "state %d" % MARKING, "open", "always", "seen", "always",

@@ -12,6 +12,7 @@ from conftest import PyPy
 from test_find import fields, remembered
 from vmprof_allocation.engines.hook import cache
 from vmprof_allocation.engines.hook.probe import heap
+from vmprof_allocation.engines.hook.probe.collector import SWEEPING
 from vmprof_allocation.engines.hook.probe.memory import NotCertain
 from vmprof_convert.model import HEAP, HEAP_HAS, NURSERY, RESIDENT
 from vmprof_convert.resident import readings
@@ -34,12 +35,16 @@ class Model:
         self.at = {GC + 0x68: BASE + PART}
         #: what else follows the collector's figures
         self.more: dict[int, Callable[[], int]] = {}
-        self.peak = 0
+        self.peak = self.state = 0
+        #: whether it counts blocks anew while it sweeps
+        self.forgets = True
 
     def _step(self) -> None:
         self.time += 1
+        self.state = self.time % 4
         self.at.update({
-            BLOCKS: 1000 + self.time * 37 % 90, ARENAS: 5000 + self.time * 41 % 80,
+            BLOCKS: 1000 + self.time * 37 % 90 if not self.forgets
+            or self.state != SWEEPING else 0, ARENAS: 5000 + self.time * 41 % 80,
             LARGE: 700 + self.time * 43 % 70, SIZE: 4096})
         self.peak = max(self.peak, self.at[BLOCKS])
         self.at.update({address: value() for address, value in self.more.items()})
@@ -52,8 +57,10 @@ class Model:
     def collect(self) -> None:
         self._step()
 
-    def collect_step(self) -> None:
+    def collect_step(self) -> SimpleNamespace:
+        before = self.state
         self._step()
+        return SimpleNamespace(oldstate=before, newstate=self.state)
 
     def _get_stats(self) -> SimpleNamespace:
         return SimpleNamespace(
@@ -72,11 +79,21 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Model:
 
 
 def find(model: Any) -> tuple[int, ...]:
-    return heap.find(model)
+    return heap.find(model)[:4]
 
 
 def test_each_word_is_found(model: Model) -> None:
     assert find(model) == (BLOCKS, ARENAS, LARGE, SIZE)
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_whether_it_counts_on_while_it_sweeps(model: Any, forgets: bool) -> None:
+    model.forgets = forgets
+    # there are none fewer then
+    model.more[BLOCKS] = lambda: (
+        0 if forgets and model.state == SWEEPING else 1000 + model.time // 4
+        if model.time % 40 else 900)
+    assert heap.find(model).is_counted_on is not forgets
 
 
 def test_who_keeps_the_most_is_another_word(model: Model) -> None:

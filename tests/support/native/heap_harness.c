@@ -1,7 +1,8 @@
 /* heap.c and figures.c beside a GC that is a few words.  Without an argument, a line of
  * stdin is a command:
  *
- *   known N          of the four words, so many have an address (first)
+ *   known N          of the four words, so many have an address (first); of 5, the first
+ *                    is right also while it sweeps
  *   open             figures_open()
  *   state N, blocks N, arenas N, large N, nursery N
  *   seen             a minor collection begins or ends
@@ -25,7 +26,7 @@
 static int64_t words[5];
 enum { STATE, BLOCKS, ARENAS, LARGE, NURSERY };
 static const char *const names[] = { "state", "blocks", "arenas", "large", "nursery" };
-static int going = 1;
+static int going = 100;          /* cycles that are left */
 static int64_t most;
 
 static void set(int which, int64_t value)
@@ -45,6 +46,7 @@ static void prepare(int known)
     place.heap_arenas = known > 1 ? (uintptr_t)&words[ARENAS] : 0;
     place.heap_large = known > 2 ? (uintptr_t)&words[LARGE] : 0;
     place.heap_nursery = known > 3 ? (uintptr_t)&words[NURSERY] : 0;
+    place.heap_is_counted_on = known > 4;
     heap_prepare(&place);
 }
 
@@ -110,7 +112,7 @@ static void *collect(void *unused)
     int64_t blocks;
 
     (void)unused;
-    while (__atomic_load_n(&going, __ATOMIC_RELAXED)) {
+    for (; going > 0; __atomic_sub_fetch(&going, 1, __ATOMIC_RELEASE)) {
         for (blocks = 1000; blocks < 1500; blocks += 50)
             minor(blocks);
         set(STATE, 1);
@@ -137,7 +139,7 @@ static void stress(void)
     struct figure heap[FIGURES_MOST];
     int64_t least = INT64_MAX, largest = 0, readings = 0;
     pthread_t thread;
-    int i, j, count;
+    int i, j, count, is_over;
 
     set(ARENAS, 5000);
     set(LARGE, 100);
@@ -146,8 +148,9 @@ static void stress(void)
     prepare(4);
     figures_open();
     pthread_create(&thread, NULL, collect, NULL);
-    for (i = 0; i < 100000; i++) {
+    for (i = is_over = 0; !is_over; i++) {
         sched_yield();
+        is_over = __atomic_load_n(&going, __ATOMIC_ACQUIRE) == 0;
         count = read_heap(heap, i % 2);
         for (j = 0; j < count; j++) {
             if (heap[j].kind != FIGURES_HEAP)
@@ -159,7 +162,6 @@ static void stress(void)
                 largest = heap[j].value - 110;
         }
     }
-    __atomic_store_n(&going, 0, __ATOMIC_RELAXED);
     pthread_join(thread, NULL);
     printf("%d %lld %lld %lld\n", readings > 0, (long long)least, (long long)largest,
            (long long)most);

@@ -75,6 +75,8 @@ class Layout:
     heap_arenas: int = 0
     heap_large: int = 0
     heap_nursery: int = 0
+    #: the first one is right also while the GC sweeps
+    heap_is_counted_on: int = 0
     #: the names of types (probe/names.py): bytes, and their CRC-32; 0: there
     #: are none.  And the names themselves (pack()) if they can't be kept in the
     #: cache

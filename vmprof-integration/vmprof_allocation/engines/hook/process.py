@@ -279,6 +279,7 @@ class Process(Evidence):
         place.forwarded = layout.forwarded
         (place.heap_blocks, place.heap_arenas, place.heap_large,
          place.heap_nursery) = [word and base + word for word in self._heap(layout)]
+        place.heap_is_counted_on = layout.heap_is_counted_on
         place.types = self.place.types
         place.types_size = layout.types_size
         error = self._lib.hook_prepare(place)

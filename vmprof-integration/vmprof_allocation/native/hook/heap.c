@@ -10,6 +10,7 @@ enum { MARKING = 1, SWEEPING = 2 };
 static struct {
     const int64_t *blocks, *arenas, *large, *nursery;
     const int *state;
+    int is_counted_on;
 } place;
 
 /* by minor collections: how many times, and what there was then */
@@ -35,8 +36,9 @@ static int read_heap(struct figures_heap *heap)
     heap->nursery = word(place.nursery);
     heap->used = blocks + large + heap->nursery;
     heap->has = arenas + large + heap->nursery;
-    if (gc_state() != state || word(&seen_count) != count || state == SWEEPING ||
-        (state == MARKING && blocks < least))
+    if (!place.is_counted_on &&
+        (gc_state() != state || word(&seen_count) != count || state == SWEEPING ||
+         (state == MARKING && blocks < least)))
         return 0;
     return blocks >= 0 && large >= 0 && heap->nursery > 0 && arenas >= blocks;
 }
@@ -60,6 +62,7 @@ void heap_prepare(const struct hook_place *p)
     place.arenas = (const int64_t *)p->heap_arenas;
     place.large = (const int64_t *)p->heap_large;
     place.nursery = (const int64_t *)p->heap_nursery;
+    place.is_counted_on = p->heap_is_counted_on;
     place.state = (const int *)(p->gc + (uintptr_t)p->gc_state);
     figures_heap_by(read_heap);
 }

@@ -53,6 +53,7 @@ struct hook_place {
     uintptr_t heap_arenas;      /*   of its arenas (0), */
     uintptr_t heap_large;       /*   of objects outside of both (0), */
     uintptr_t heap_nursery;     /*   and of its nursery (0) */
+    int heap_is_counted_on;     /* blocks, while it sweeps, too (0) */
     const char *types;          /* what probe/names.py wrote, ... (NULL) */
     size_t types_size;
 };

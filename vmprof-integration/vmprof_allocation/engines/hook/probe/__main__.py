@@ -60,15 +60,16 @@ def probe(layout: Layout, evidence: Evidence) -> str:
 
 def _heap(memory: Memory, layout: Layout, evidence: Evidence) -> None:
     try:
-        words = heap.find(memory)
+        found = heap.find(memory)
     except Exception as e:      # whatever it is, sampling goes without
         evidence.found("what the heap takes", "%s %r" % (NOT_KNOWN, e))
         return
     (layout.heap_blocks, layout.heap_arenas, layout.heap_large,
-     layout.heap_nursery) = words
+     layout.heap_nursery, layout.heap_is_counted_on) = found
     evidence.found("what the heap takes",
                    "blocks of arenas at 0x%x, arenas at 0x%x, large objects at 0x%x, "
-                   "the nursery at 0x%x" % words)
+                   "the nursery at 0x%x; %sknown while it is swept" % (
+                       *found[:4], "" if found.is_counted_on else "not "))
 
 
 def _types(memory: Memory, types: Types, evidence: Evidence) -> str:

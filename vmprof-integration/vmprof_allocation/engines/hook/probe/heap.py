@@ -2,15 +2,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from vmprof_allocation.engines.hook.probe.collector import GC_SIZE
+from vmprof_allocation.engines.hook.probe.collector import GC_SIZE, SWEEPING
 from vmprof_allocation.engines.hook.probe.memory import Memory, NotCertain, gc
 
 #: what is behind one of the GC's pointers is looked at as far as this, in bytes
 BEHIND = 0x200
-#: what makes its words change: so many small objects, so many large ones of this size
-SMALL, LARGE, LARGE_SIZE = 60000, 10, 400000
+#: what makes its words change: in turns, so many small objects, and so many large ones
+#: of this size
+TURNS = 3
+SMALL, LARGE, LARGE_SIZE = 60000, 5, 400000
 #: of each, so many different values have to be seen
 DIFFERENT = 4
 #: steps of the collector after each change
@@ -20,11 +22,21 @@ TRIES = 20
 _Words = tuple[int, int, int, int]
 
 
-def find(memory: Memory) -> _Words:
-    """Of the words that the GC counts with, relative to where the library is loaded:
-    those of blocks of arenas that are in use, of arenas, of large objects outside of
-    both, and of the nursery.  Of each, the one word that always is what
-    gc.get_stats() tells."""
+class Heap(NamedTuple):
+    """Of the words that the GC counts with, those of blocks of arenas that are in use,
+    of arenas, of large objects outside of both, and of the nursery, relative to where
+    the library is loaded."""
+
+    blocks: int
+    arenas: int
+    large: int
+    nursery: int
+    #: blocks are counted on while the GC sweeps: it does not begin anew
+    is_counted_on: bool
+
+
+def find(memory: Memory) -> Heap:
+    """Of each, the one word that always is what gc.get_stats() tells."""
     return _Search(memory).found()
 
 
@@ -39,6 +51,8 @@ class _Search:
         self._seen: list[set[int]] = [set(), set(), set(), set()]
         self._has_shrunk = [False] * 3
         self._last: _Words = (0, 0, 0, 0)
+        #: each time that sweeping began: there were no fewer blocks than before
+        self._counted_on: list[bool] = []
 
     def _near(self) -> list[tuple[int, int]]:
         """Addresses and sizes in bytes: of the GC's own words, and of what these point
@@ -50,34 +64,36 @@ class _Search:
                 found.setdefault(pointer, BEHIND)
         return sorted(found.items())
 
-    def found(self) -> _Words:
+    def found(self) -> Heap:
         kept: list[Any] = []
-        more: list[Callable[[], Any]] = [
+        make: list[Callable[[], Any]] = [
             lambda: [[i] for i in range(SMALL)],
             lambda: [bytes(LARGE_SIZE + i) for i in range(LARGE)]]
         self._watch()
-        for make in more:
-            kept.append(make())
+        for more in make * TURNS:
+            kept.append(more())
             self._watch()
         while kept:
             kept.pop()
             self._watch()
-        answers: list[int] = []
-        for agree, seen, has_shrunk in zip(self._agree, self._seen,
-                                           [*self._has_shrunk, True]):
-            least = DIFFERENT if len(answers) < 3 else 1
-            if len(agree) != 1 or len(seen) < least or not has_shrunk:
-                raise NotCertain("%s words agree with the GC's figures, which were %s"
-                                 % ([len(a) for a in self._agree],
-                                    [len(s) for s in self._seen]))
-            answers.append(agree.pop() - self._base)
-        blocks, arenas, large, nursery = answers
-        return blocks, arenas, large, nursery
+        # the nursery stays as it is
+        if ([len(agree) for agree in self._agree] != [1] * 4
+                or any(len(seen) < DIFFERENT for seen in self._seen[:3])
+                or not all(self._has_shrunk)):
+            raise NotCertain("%s words agree with the GC's figures, of which %s were "
+                             "different" % ([len(agree) for agree in self._agree],
+                                            [len(seen) for seen in self._seen]))
+        blocks, arenas, large, nursery = [agree.pop() - self._base
+                                          for agree in self._agree]
+        return Heap(blocks, arenas, large, nursery,
+                    bool(self._counted_on) and all(self._counted_on))
 
     def _watch(self) -> None:
         for _ in range(STEPS):
-            gc.collect_step()
+            step, before = gc.collect_step(), self._last
             self._compare(*self._moment())
+            if step.newstate == SWEEPING != step.oldstate:
+                self._counted_on.append(self._last[0] >= before[0] > 0)
         # arenas are given back where all of one is free
         gc.collect()
         self._compare(*self._moment())
