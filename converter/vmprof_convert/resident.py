@@ -150,6 +150,7 @@ def in_numbers(profile: Profile) -> dict[str, dict[str, float]]:
         read = readings(profile, kind)
         if read:
             most = peak(read)
-            result[kind] = {"first": read[0].value, "most": most.value,
-                            "most_at": most.time / 1e9, "last": read[-1].value}
+            result[kind.replace("-", "_")] = {
+                "first": read[0].value, "most": most.value,
+                "most_at": most.time / 1e9, "last": read[-1].value}
     return result

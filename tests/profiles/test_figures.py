@@ -113,13 +113,15 @@ def test_in_numbers_for_programs() -> None:
     log.figure(1, 10**9, 30)
     log.figure(1, 2 * 10**9, 20)
     log.figure(3, 10**9, 7)
+    log.figure(2, 10**9, 9)
     profile = read(log)
     out = io.StringIO()
     table_json.write(table_json.of_rows(sheet.View(
         profile, summarize(profile), Choice(), Origins(profile))), out)
     assert json.loads(out.getvalue())["memory"] == {
         "resident": {"first": 10, "most": 30, "most_at": 1.0, "last": 20},
-        "heap": {"first": 7, "most": 7, "most_at": 1.0, "last": 7}}
+        "heap": {"first": 7, "most": 7, "most_at": 1.0, "last": 7},
+        "heap_has": {"first": 9, "most": 9, "most_at": 1.0, "last": 9}}
 
 
 def test_in_every_report() -> None:
