@@ -20,6 +20,9 @@ _TOGETHER = 1024
 #: process's, processor time, page faults without and with reading
 RESIDENT, PRIVATE, PROCESSOR = "resident", "private", "processor"
 MINOR_FAULTS, MAJOR_FAULTS = "minor-faults", "major-faults"
+#: and of the GC's heap: what is in use, what the GC has of the system, and its nursery,
+#: which is part of both
+HEAP, HEAP_HAS, NURSERY = "heap", "heap-has", "nursery"
 #: what a function can be
 PYTHON, NATIVE = "python", "native"
 #: it is none, but stands for something: see program.py
@@ -305,7 +308,7 @@ class Mark(NamedTuple):
 class Figure(NamedTuple):
     """A reading of the whole process."""
 
-    #: one of RESIDENT to MAJOR_FAULTS
+    #: one of RESIDENT to NURSERY
     kind: str
     #: nanoseconds since the start
     time: int

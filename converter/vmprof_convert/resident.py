@@ -1,11 +1,22 @@
-"""What was read of the whole process, in a line."""
+"""What was read of the whole process, in two lines."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import weight_bytes
-from vmprof_convert.model import DIED, MAJOR_FAULTS, PRIVATE, RESIDENT, Figure, Profile
+from vmprof_convert.model import (
+    DIED,
+    HEAP,
+    HEAP_HAS,
+    MAJOR_FAULTS,
+    NURSERY,
+    PRIVATE,
+    RESIDENT,
+    Figure,
+    Profile,
+)
 from vmprof_convert.units import format_bytes, format_number
 
 
@@ -75,22 +86,38 @@ def growth(profile: Profile) -> Growth:
                   unexplained)
 
 
+def peak(figures: Sequence[Figure]) -> Figure:
+    """Of equal ones, the first."""
+    return max(figures, key=lambda figure: figure.value)
+
+
+def _most(figure: Figure) -> str:
+    return "at most %s (at %.2f s)" % (format_bytes(figure.value), figure.time / 1e9)
+
+
+def _until_the_end(figures: Sequence[Figure]) -> str:
+    most, last = peak(figures), figures[-1]
+    return "%s%s at the end" % (
+        "" if most.value == last.value else _most(most) + ", ",
+        format_bytes(last.value))
+
+
 def of_process(profile: Profile) -> list[str]:
-    """Its resident memory, the peak and when; nothing if it was not read."""
+    """Its resident memory, and the heap of its GC: the peak and when; nothing of what
+    was not read."""
+    return _of_memory(profile) + _of_heap(profile)
+
+
+def _of_memory(profile: Profile) -> list[str]:
     memory = readings(profile, RESIDENT)
     if not memory:
         return []
-    # of equal ones, the first
-    peak = max(memory, key=lambda figure: figure.value)
-    line = "resident memory: %s at the start, %s%s at the end" % (
-        format_bytes(memory[0].value), "" if peak.value == memory[-1].value else
-        "at most %s (at %.2f s), " % (format_bytes(peak.value), peak.time / 1e9),
-        format_bytes(memory[-1].value))
+    line = "resident memory: %s at the start, %s" % (
+        format_bytes(memory[0].value), _until_the_end(memory))
     alone = readings(profile, PRIVATE)
     if alone:
-        most = max(alone, key=lambda figure: figure.value)
-        line += "; of it, no other process's (USS): at most %s (at %.2f s)" % (
-            format_bytes(most.value), most.time / 1e9)
+        most = peak(alone)
+        line += "; of it, no other process's (USS): %s" % _most(most)
         if alone[-1].value != most.value:
             line += ", %s when last read (at %.2f s)" % (
                 format_bytes(alone[-1].value), alone[-1].time / 1e9)
@@ -99,3 +126,31 @@ def of_process(profile: Profile) -> list[str]:
     if count > 0:
         line += "; %s had to be read from disk" % format_number(count, "page")
     return [line]
+
+
+def _of_heap(profile: Profile) -> list[str]:
+    heap, system, nursery = (readings(profile, kind)
+                             for kind in (HEAP, HEAP_HAS, NURSERY))
+    if not heap:
+        return []
+    line = "GC heap: %s in use at the start, %s" % (
+        format_bytes(heap[0].value), _until_the_end(heap))
+    if nursery:
+        line += ", its nursery of %s included" % format_bytes(nursery[-1].value)
+    if system:
+        line += "; from the system, the GC has %s" % _until_the_end(system)
+    return [line]
+
+
+def in_numbers(profile: Profile) -> dict[str, dict[str, float]]:
+    """Of each kind of memory that was read: bytes at first, at most and at last, and
+    the time of the most in seconds."""
+    result = {}
+    for kind in RESIDENT, PRIVATE, HEAP, HEAP_HAS, NURSERY:
+        read = readings(profile, kind)
+        if read:
+            most = peak(read)
+            result[kind.replace("-", "_")] = {
+                "first": read[0].value, "most": most.value,
+                "most_at": most.time / 1e9, "last": read[-1].value}
+    return result

@@ -13,10 +13,10 @@ from vmprof_convert.amounts import BYTES, SAMPLES, SECONDS, Amounts
 from vmprof_convert.estimator import Estimate, Mean
 from vmprof_convert.focus import Focus
 from vmprof_convert.lifetimes import DIED_YOUNG, FREED_LATER, STILL_ALIVE
-from vmprof_convert.model import RESIDENT, Function, Profile
+from vmprof_convert.model import HEAP, RESIDENT, Function, Profile
 from vmprof_convert.origins import Origins
 from vmprof_convert.printable import printable, shortened
-from vmprof_convert.resident import readings
+from vmprof_convert.resident import peak, readings
 from vmprof_convert.selection import Selection
 from vmprof_convert.summary import (
     ALIVE,
@@ -224,19 +224,25 @@ def _processes(view: View) -> Table:
     choice = view.choice._replace(by=(FUNCTION,), sort=SELF)
     # objects need no column: how much, and whose, is the question
     columns = _Columns(view._replace(choice=choice), is_split=True)
-    peaks = [max((figure.value for figure in readings(process.profile, RESIDENT)),
-                 default=0) for _, process in shown]
-    has_peaks = any(peaks)
+    peaks = [(title, found) for title, kind in (("peak resident", RESIDENT),
+                                                ("peak heap", HEAP))
+             if any(found := [_peak(process.profile, kind) for _, process in shown])]
     rows = []
-    for (figures, process), peak in zip(shown, peaks):
+    for i, (figures, process) in enumerate(shown):
         rows.append((*columns.of(Row(Subject(None, 0), figures, figures)),
-                     *((format_bytes(peak) if peak else "",) if has_peaks else ()),
+                     *(found[i] for _, found in peaks),
                      shortened(process_name(process.profile, process.source)),
                      shortened(process.source, _MAX_PATH)))
     return Table("by process:", [
-        *columns.figures, *[Column("peak resident", FIGURE, 4)] * has_peaks,
+        *columns.figures, *[Column(title, FIGURE, 4) for title, _ in peaks],
         Column("process", NAME), Column("file", PLACE)], rows,
         _more(len(of_each) - len(shown), "process", "processes"))
+
+
+def _peak(profile: Profile, kind: str) -> str:
+    """Empty if it was not read."""
+    read = readings(profile, kind)
+    return format_bytes(peak(read).value) if read else ""
 
 
 def noun_of(choice: Choice) -> str:

@@ -8,8 +8,11 @@ import report_runs
 from made_profiles import Log, entry
 from vmprof_convert import readers, sheet
 from vmprof_convert.model import (
+    HEAP,
+    HEAP_HAS,
     MAJOR_FAULTS,
     MINOR_FAULTS,
+    NURSERY,
     PRIVATE,
     PROCESSOR,
     RESIDENT,
@@ -41,18 +44,23 @@ def test_figures_are_kept_by_time() -> None:
     log.figure(7, 500, 3)
     log.figure(8, 500, 2**20)
     log.figure(1, 50, 2**30)
+    log.figure(2, 60, 2**26)
+    log.figure(3, 60, 2**25)
+    log.figure(9, 60, 2**22)
     assert read(log).figures == [
-        Figure(RESIDENT, 50, 2**30), Figure(RESIDENT, 500, 2**31),
+        Figure(RESIDENT, 50, 2**30), Figure(HEAP_HAS, 60, 2**26),
+        Figure(HEAP, 60, 2**25), Figure(NURSERY, 60, 2**22),
+        Figure(RESIDENT, 500, 2**31),
         Figure(PROCESSOR, 500, 10**9), Figure(MINOR_FAULTS, 500, 70),
         Figure(MAJOR_FAULTS, 500, 3), Figure(PRIVATE, 500, 2**20)]
 
 
 def test_figures_of_times_to_come() -> None:
     log = sampled()
-    log.figures += entry(2, 5, 6) + entry(9) + entry(1, 7, 8, 9)
+    log.figures += entry(5, 5, 6) + entry(10) + entry(1, 7, 8, 9)
     profile = read(log)
     assert profile.figures == [Figure(RESIDENT, 7, 8)]
-    assert profile.unknown == {"figures/2": 1, "figures/9": 1}
+    assert profile.unknown == {"figures/5": 1, "figures/10": 1}
 
 
 def test_the_peak_and_when() -> None:
@@ -74,6 +82,46 @@ def test_what_no_other_process_has() -> None:
         "resident memory: 100 MiB at the start, 100 MiB at the end; of it, no other "
         "process's (USS): at most 60 MiB (at 2.00 s), 30 MiB when last read (at "
         "4.00 s)"]
+
+
+def test_the_heap_of_the_gc_beside() -> None:
+    log = sampled()
+    log.figure(1, 0, 100 << 20)
+    for second, used, has in ((0, 5, 6), (1, 300, 310), (2, 300, 320), (3, 40, 320)):
+        log.figure(3, second * 10**9, used << 20)
+        log.figure(2, second * 10**9, has << 20)
+        log.figure(9, second * 10**9, 4 << 20)
+    assert of_process(read(log)) == [
+        "resident memory: 100 MiB at the start, 100 MiB at the end",
+        "GC heap: 5 MiB in use at the start, at most 300 MiB (at 1.00 s), 40 MiB at "
+        "the end, its nursery of 4 MiB included; from the system, the GC has 320 MiB "
+        "at the end"]
+
+
+def test_the_heap_without_what_the_gc_has() -> None:
+    """As an engine tells it that knows no more."""
+    log = sampled()
+    log.figure(3, 0, 5 << 20)
+    log.figure(3, 10**9, 7 << 20)
+    assert of_process(read(log)) == [
+        "GC heap: 5 MiB in use at the start, 7 MiB at the end"]
+
+
+def test_in_numbers_for_programs() -> None:
+    log = sampled()
+    log.figure(1, 0, 10)
+    log.figure(1, 10**9, 30)
+    log.figure(1, 2 * 10**9, 20)
+    log.figure(3, 10**9, 7)
+    log.figure(2, 10**9, 9)
+    profile = read(log)
+    out = io.StringIO()
+    table_json.write(table_json.of_rows(sheet.View(
+        profile, summarize(profile), Choice(), Origins(profile))), out)
+    assert json.loads(out.getvalue())["memory"] == {
+        "resident": {"first": 10, "most": 30, "most_at": 1.0, "last": 20},
+        "heap": {"first": 7, "most": 7, "most_at": 1.0, "last": 7},
+        "heap_has": {"first": 9, "most": 9, "most_at": 1.0, "last": 9}}
 
 
 def test_in_every_report() -> None:

@@ -142,6 +142,24 @@ def test_what_no_other_process_has_is_a_track_beside() -> None:
     assert counter["samples"]["count"] == [0, 2**20, 2**20]
 
 
+def test_the_heap_of_the_gc_is_a_track_of_bytes() -> None:
+    """Absolute: the front end adds up what it gets."""
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=16, time=10**6)
+    for second, used in enumerate((2**20, 2**22, 2**21)):
+        log.figure(1, second * 10**9, 2**30)
+        log.figure(2, second * 10**9, 2**23)
+        log.figure(3, second * 10**9, used)
+    heap, resident = converted(log)["counters"][-2:]
+    assert resident["display"]["label"] == "Resident memory"
+    assert heap["display"]["label"] == "GC heap"
+    assert heap["display"]["unit"] == "bytes"
+    assert heap["display"]["tooltipRows"][0]["label"] == "in use in the GC's heap"
+    assert heap["samples"]["time"] == [0.0, 0.0, 1000.0, 2000.0]
+    assert heap["samples"]["count"] == [0, 2**20, 2**22 - 2**20, -2**21]
+
+
 def test_a_track_of_memory_lasts_as_long_as_the_run() -> None:
     """What hardly changes is not told again."""
     log = Log()

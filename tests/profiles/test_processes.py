@@ -438,6 +438,7 @@ def test_each_process_has_its_collections_and_its_memory(tmp_path: Path) -> None
         made.event(3, SECOND, 0, 1)
         made.mark(SECOND, "here")
         made.figure(1, SECOND, number * 2**20)
+        made.figure(3, SECOND, number * 2**30)
         paths.append(tmp_path / ("%d.vmprof" % number))
         paths[-1].write_bytes(packed(made.data()))
     found = in_firefox(paths[0], str(paths[1]))
@@ -451,6 +452,8 @@ def test_each_process_has_its_collections_and_its_memory(tmp_path: Path) -> None
     rows = lines(paths[0], str(paths[1]))[3:6]
     assert "peak resident" in rows[0]
     assert sorted(re.findall(r"\d MiB", "".join(rows[1:]))) == ["1 MiB", "2 MiB"]
+    assert "peak heap" in rows[0]
+    assert sorted(re.findall(r"\d GiB", "".join(rows[1:]))) == ["1 GiB", "2 GiB"]
 
 
 def test_one_number_of_two_processes(tmp_path: Path) -> None:

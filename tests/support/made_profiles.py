@@ -286,7 +286,8 @@ class Log:
         self.last_time = max(self.last_time, time)
 
     def figure(self, kind: int, time: int, value: int) -> None:
-        """Kind 1: resident bytes; 4: processor time; 6, 7: page faults."""
+        """Kind 1: resident bytes; 2, 3: of the GC's heap; 4: processor time; 6, 7:
+        page faults; 8: private bytes; 9: the nursery's."""
         self.figures += entry(kind, time, value)
         self.last_time = max(self.last_time, time)
 

@@ -13,8 +13,11 @@ from typing import Any
 from vmprof_convert.model import (
     FREED,
     LOST,
+    HEAP,
+    HEAP_HAS,
     MAJOR_FAULTS,
     MINOR_FAULTS,
+    NURSERY,
     PRIVATE,
     PROCESSOR,
     RESIDENT,
@@ -36,7 +39,8 @@ _BETWEEN_LABELS = "\x1f"
 _THREAD, _COMMAND = 1, 2
 #: the kinds of names, and the fields of Type that they are
 _NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
-_FIGURES = {1: RESIDENT, 4: PROCESSOR, 6: MINOR_FAULTS, 7: MAJOR_FAULTS, 8: PRIVATE}
+_FIGURES = {1: RESIDENT, 2: HEAP_HAS, 3: HEAP, 4: PROCESSOR, 6: MINOR_FAULTS,
+            7: MAJOR_FAULTS, 8: PRIVATE, 9: NURSERY}
 _MARK_OF_MORE = ord(MORE) & 31
 #: no number in an entry is larger
 _LIMIT = 2**63

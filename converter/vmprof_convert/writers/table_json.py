@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from vmprof_convert import lifetimes, remarks
+from vmprof_convert import lifetimes, remarks, resident
 from vmprof_convert.estimator import Estimate, Mean
 from vmprof_convert.focus import Focus
 from vmprof_convert.model import Profile
@@ -114,12 +114,14 @@ def _head(view: View) -> _Json:
         "has_types": profile.has_types,
         "has_lifetimes": profile.has_lifetimes,
         "bookkeeping": remarks.bookkeeping_of(profile),
+        "memory": resident.in_numbers(profile),
         "processes": [{
             "pid": process.profile.pid or None,
             "parent": process.profile.parent or None,
             "source": process.source, "command": process.profile.command,
             "begin": process.begin / 1e9, "seconds": process.profile.end / 1e9,
             "bookkeeping": remarks.bookkeeping_of(process.profile),
+            "memory": resident.in_numbers(process.profile),
             "allocated_counted_by_gc": _counted(process.profile),
             "sum": figures.of(of_process)}
             for process, of_process in zip(profile.processes, view.of_processes)],

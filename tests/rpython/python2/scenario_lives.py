@@ -1,5 +1,6 @@
 """Scenarios of targetscenarios.py: what threads leave behind, and what profiles do."""
 import os
+import time
 
 from rpython.rlib import rgc, rgil, rthread, rvmprof
 
@@ -43,6 +44,30 @@ def collect():
     # what a first one has begun, it does not finish
     rgc.collect()
     rgc.collect()
+
+
+def heap_of_the_gc(files):
+    """It waits where there is little, much, and little again: in arenas, and outside."""
+    collect()
+    fd = open_profile(files[0])
+    enable(fd)
+    time.sleep(0.3)
+    rvmprof.mark("begun")
+    keep(new_code("kept"), 1000000)
+    collect()
+    time.sleep(0.3)
+    rvmprof.mark("kept")
+    large = [chr(65 + i) * 10000000 for i in range(3)]
+    collect()
+    time.sleep(0.3)
+    rvmprof.mark("%d MB more" % (len(large) * len(large[0]) // 1000000))
+    large = None
+    state.node = None
+    collect()
+    time.sleep(0.3)
+    rvmprof.mark("dropped")
+    rvmprof.disable()
+    os.close(fd)
 
 
 def threads_end(files):

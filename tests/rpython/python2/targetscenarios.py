@@ -12,7 +12,7 @@ from rpython.rlib import rgc, rgil, rstacklet, rthread, rvmprof
 from rpython.rtyper.lltypesystem import llmemory, lltype, rffi
 from rpython.translator.tool.cbuild import ExternalCompilationInfo
 
-from scenario_lives import starts_and_stops, threads_end
+from scenario_lives import heap_of_the_gc, starts_and_stops, threads_end
 from scenario_nodes import (INTERVAL, Node, allocate, enable, new_code,
                             open_profile, state, thread, work)
 from scenario_parts import (rotates, rotates_into_nothing, rotates_often,
@@ -387,6 +387,8 @@ def entry_point(argv):
         rotates_into_nothing(files)
     elif name == "threads_end":
         threads_end(files)
+    elif name == "heap_of_the_gc":
+        heap_of_the_gc(files)
     elif name == "starts_and_stops":
         starts_and_stops(files)
     elif name == "says_what_is_alive":

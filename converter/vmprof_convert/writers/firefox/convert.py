@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar, Union, cast
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import weight_bytes, weight_objects
-from vmprof_convert.model import PRIVATE, RESIDENT, Profile
+from vmprof_convert.model import HEAP, PRIVATE, RESIDENT, Profile
 from vmprof_convert.origins import Origins
 from vmprof_convert.printable import printable
 from vmprof_convert.resident import readings
@@ -341,6 +341,10 @@ class _Conversion:
             self._builder.add_counter(Counter.held(
                 *made, self._axis.shown(ends.times), _pick(weights, ends.rows)),
                 process.pid)
+        heap = self._read(process, HEAP)
+        if heap:
+            self._builder.add_counter(Counter.heap(*map(list, zip(*heap))),
+                                      process.pid)
         resident = self._resident(process, rows)
         if resident:
             self._builder.add_counter(Counter.resident(*map(list, zip(*resident))),

@@ -69,6 +69,14 @@ class Layout:
     #: what a survivor of a minor collection leaves in the nursery instead of a
     #: header, in front of its new address
     forwarded: int = 0
+    #: the words in which it counts bytes: of blocks of arenas that are in use, of
+    #: arenas, of large objects outside of both, of its nursery; 0, all of them
+    heap_blocks: int = 0
+    heap_arenas: int = 0
+    heap_large: int = 0
+    heap_nursery: int = 0
+    #: the first one is right also while the GC sweeps
+    heap_is_counted_on: int = 0
     #: the names of types (probe/names.py): bytes, and their CRC-32; 0: there
     #: are none.  And the names themselves (pack()) if they can't be kept in the
     #: cache

@@ -185,7 +185,8 @@ class Process(Evidence):
                 ("code", layout.entry, PF_X), ("the type table",
                                                [layout.type_info], 0),
                 ("data", [layout.gc, layout.nursery_free, layout.nursery_top]
-                 + [slot for slot in layout.slot if slot], PF_W)):
+                 + [slot for slot in layout.slot if slot]
+                 + [word for word in self._heap(layout) if word], PF_W)):
             for place in places:
                 if place % 8 or not any(
                         start <= place <= end - 16 and flags & wanted == wanted
@@ -202,6 +203,11 @@ class Process(Evidence):
                 and -1 <= layout.gc_state < layout.nursery_top - layout.gc):
             raise self.refuse("the layout", layout.text().strip()
                               .replace("\n", " "))
+
+    @staticmethod
+    def _heap(layout: Layout) -> list[int]:
+        return [layout.heap_blocks, layout.heap_arenas, layout.heap_large,
+                layout.heap_nursery]
 
     def _check_memory(self) -> None:
         """What was found in the file has to be true of this process."""
@@ -271,6 +277,9 @@ class Process(Evidence):
         place.flag_visited = layout.flag_visited
         place.flag_pinned = layout.flag_pinned
         place.forwarded = layout.forwarded
+        (place.heap_blocks, place.heap_arenas, place.heap_large,
+         place.heap_nursery) = [word and base + word for word in self._heap(layout)]
+        place.heap_is_counted_on = layout.heap_is_counted_on
         place.types = self.place.types
         place.types_size = layout.types_size
         error = self._lib.hook_prepare(place)

@@ -48,6 +48,12 @@ struct hook_place {
     uint64_t flag_pinned;       /* of a young object that stays there (0) */
     int64_t forwarded;          /* what a survivor leaves instead of a header,
                                    in front of its new address (0) */
+    uintptr_t heap_blocks;      /* words in which the GC counts bytes: of blocks of
+                                   arenas that are in use (0), */
+    uintptr_t heap_arenas;      /*   of its arenas (0), */
+    uintptr_t heap_large;       /*   of objects outside of both (0), */
+    uintptr_t heap_nursery;     /*   and of its nursery (0) */
+    int heap_is_counted_on;     /* blocks, while it sweeps, too (0) */
     const char *types;          /* what probe/names.py wrote, ... (NULL) */
     size_t types_size;
 };

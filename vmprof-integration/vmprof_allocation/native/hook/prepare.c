@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "divert.h"
+#include "heap.h"
 #include "hook.h"
 #include "nursery.h"
 #include "objects.h"
@@ -103,6 +104,18 @@ static void prepare_diverts(void)
     divert_prepare(place.slot, place.slots_read_only, ours);
 }
 
+static void before_collection(void)
+{
+    heap_seen();
+    objects_before_collection();
+}
+
+static void after_collection(void)
+{
+    heap_seen();
+    objects_after_collection();
+}
+
 static void prepare_nursery(void)
 {
     nursery.free = (char **)place.nursery_free;
@@ -117,8 +130,8 @@ static void prepare_nursery(void)
     nursery.large_size = large_size;
     nursery.take_sample = walk_take_sample;
     nursery.is_ignored = walk_is_ignored;
-    nursery.before_collection = objects_before_collection;
-    nursery.after_collection = objects_after_collection;
+    nursery.before_collection = before_collection;
+    nursery.after_collection = after_collection;
 }
 
 void *hook_handle(void)
@@ -157,6 +170,7 @@ int hook_prepare(const struct hook_place *p)
     prepare_nursery();
     types_prepare(&place, place.types, place.types_size);
     objects_prepare(&place);
+    heap_prepare(&place);
     is_prepared = 1;
     return 0;
 }

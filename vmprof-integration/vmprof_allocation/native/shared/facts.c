@@ -21,8 +21,8 @@ enum { LABEL_SET = 1, LABEL };
 #define MAX_NUMBERS     6
 #define MAX_ENTRY       (MAX_NUMBERS * DIGITS_MAX)
 #define MAX_NAMED       (MAX_ENTRY + 2 * FACTS_NAME_MAX)
-/* as many as there are of one time */
-#define MAX_FIGURES     (8 * MAX_ENTRY)
+/* as many as are read at once */
+#define MAX_FIGURES     (10 * MAX_ENTRY)
 
 struct buffer {
     const char *kind;

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -33,12 +34,30 @@ static int64_t resident, processor, private;
 static int64_t private_due;
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 
+static int (*read_heap)(struct figures_heap *heap);
+/* what was told last, and the most that was told since a reading that was due */
+static struct figures_heap told;
+static int64_t told_most;
+/* a reading that was due, and was not to be had: the next one takes its place */
+static int is_heap_due;
+/* the most since the last reading, and when; 0: there was none */
+static struct {
+    volatile int is_taken;
+    struct figures_heap heap;
+    int64_t time;
+} most;
+
 static int64_t monotonic(void)
 {
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec * (int64_t)1000000000 + now.tv_nsec;
+}
+
+static int hardly_differs(int64_t now, int64_t before)
+{
+    return llabs(now - before) <= before / RESIDENT_PART;
 }
 
 static void open_file(struct file *file, const char *path)
@@ -62,6 +81,8 @@ static void open_file(struct file *file, const char *path)
 void figures_open(void)
 {
     resident = processor = private = 0;
+    memset(&told, 0, sizeof told);
+    memset(&most, 0, sizeof most);      /* also of a parent, whose thread had it */
     private_due = monotonic() + PRIVATE_PAUSE;
     open_file(&statm, "/proc/self/statm");
     open_file(&rollup, "/proc/self/smaps_rollup");
@@ -124,10 +145,108 @@ static int is_private_new(void)
     now = read_private();
     pause = (monotonic() - begin) * PRIVATE_SHARE;
     private_due = begin + (pause > PRIVATE_PAUSE ? pause : PRIVATE_PAUSE);
-    if (now < 0 || llabs(now - private) <= private / RESIDENT_PART)
+    if (now < 0 || hardly_differs(now, private))
         return 0;
     private = now;
     return 1;
+}
+
+void figures_heap_by(int (*read)(struct figures_heap *heap))
+{
+    __atomic_store_n(&read_heap, read, __ATOMIC_RELEASE);
+}
+
+static int take_most(void)
+{
+    return __sync_lock_test_and_set(&most.is_taken, 1) == 0;
+}
+
+void figures_heap_seen(void)
+{
+    int (*read)(struct figures_heap *heap) =
+        __atomic_load_n(&read_heap, __ATOMIC_ACQUIRE);
+    struct figures_heap heap;
+
+    if (read == NULL || !read(&heap) || !take_most())
+        return;
+    if (heap.used > most.heap.used) {
+        most.heap = heap;
+        most.time = monotonic();
+    }
+    __sync_lock_release(&most.is_taken);
+}
+
+/* The most since the last time, into '*heap'.  Returns its time, or 0. */
+static int64_t end_most(struct figures_heap *heap)
+{
+    int64_t time;
+    int tries;
+
+    /* a signal's handler may end the process, and have interrupted who has it */
+    for (tries = 0; !take_most(); tries++) {
+        if (tries == 100)
+            return 0;
+        sched_yield();
+    }
+    *heap = most.heap;
+    time = most.time;
+    most.heap.used = most.time = 0;
+    __sync_lock_release(&most.is_taken);
+    return time;
+}
+
+static int put_heap(struct figure *figures, const struct figures_heap *heap,
+                    int64_t time)
+{
+    int count = 0;
+
+    if (heap->has != 0)
+        figures[count++] = (struct figure){ FIGURES_HEAP_HAS, time, heap->has };
+    figures[count++] = (struct figure){ FIGURES_HEAP, time, heap->used };
+    if (told_most < heap->used)
+        told_most = heap->used;
+    return count;
+}
+
+static int is_worth_telling(const struct figures_heap *largest,
+                            const struct figures_heap *now)
+{
+    return largest->used > now->used &&
+           (largest->used > told_most ||
+            (largest->used > told.used && !hardly_differs(largest->used, told.used) &&
+             !hardly_differs(largest->used, now->used)));
+}
+
+static int read_all_of_heap(struct figure *figures, int always)
+{
+    int (*read)(struct figures_heap *heap) =
+        __atomic_load_n(&read_heap, __ATOMIC_ACQUIRE);
+    struct figures_heap now = { 0, 0, 0 }, largest;
+    int64_t time, time_of_largest;
+    int count = 0, is_known = read != NULL && read(&now);
+
+    /* a profile may end here, and what was most belongs to it */
+    if (read == NULL || (!is_known && !always))
+        return 0;
+    time = monotonic();
+    if (!is_known)
+        now.used = 0;
+    time_of_largest = end_most(&largest);
+    if (time_of_largest != 0 && is_worth_telling(&largest, &now))
+        count = put_heap(figures, &largest, time_of_largest);
+    if (always) {
+        told_most = 0;
+        is_heap_due = 1;
+    }
+    if (!is_known || (!is_heap_due && count == 0 && hardly_differs(now.used, told.used) &&
+                      hardly_differs(now.has, told.has)))
+        return count;
+    told = now;
+    count += put_heap(figures + count, &now, time);
+    if (is_heap_due)
+        figures[count++] = (struct figure){ FIGURES_NURSERY, time, now.nursery };
+    is_heap_due = 0;
+    return count;
 }
 
 static int64_t nanoseconds(struct timeval t)
@@ -135,11 +254,11 @@ static int64_t nanoseconds(struct timeval t)
     return t.tv_sec * (int64_t)1000000000 + t.tv_usec * (int64_t)1000;
 }
 
-static int read_all(struct figure figures[FIGURES_KINDS], int always)
+static int read_kernels(struct figure *figures, int always)
 {
     char text[128], *second;
     ssize_t length = is_ours(&statm) ? pread(statm.fd, text, sizeof text - 1, 0) : -1;
-    int64_t now, time;
+    int64_t now, time, used;
     struct rusage usage;
 
     if (length <= 0 || getrusage(RUSAGE_SELF, &usage) < 0)
@@ -151,27 +270,28 @@ static int read_all(struct figure figures[FIGURES_KINDS], int always)
     now = strtoll(second, NULL, 10) * sysconf(_SC_PAGESIZE);
     if (now <= 0)
         return 0;       /* the first thread has ended: the kernel says 0 */
-    time = nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime);
-    if (!always && llabs(now - resident) <= resident / RESIDENT_PART &&
-        time - processor < PROCESSOR_TIME)
+    used = nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime);
+    if (!always && hardly_differs(now, resident) && used - processor < PROCESSOR_TIME)
         return 0;
     resident = now;
-    processor = time;
-    figures[0] = (struct figure){ FIGURES_RESIDENT, now };
-    figures[1] = (struct figure){ FIGURES_PROCESSOR, time };
-    figures[2] = (struct figure){ FIGURES_MINOR_FAULTS, usage.ru_minflt };
-    figures[3] = (struct figure){ FIGURES_MAJOR_FAULTS, usage.ru_majflt };
+    processor = used;
+    time = monotonic();
+    figures[0] = (struct figure){ FIGURES_RESIDENT, time, now };
+    figures[1] = (struct figure){ FIGURES_PROCESSOR, time, used };
+    figures[2] = (struct figure){ FIGURES_MINOR_FAULTS, time, usage.ru_minflt };
+    figures[3] = (struct figure){ FIGURES_MAJOR_FAULTS, time, usage.ru_majflt };
     return 4;
 }
 
-int figures_read(struct figure figures[FIGURES_KINDS], int always)
+int figures_read(struct figure figures[FIGURES_MOST], int always)
 {
     int count;
 
     pthread_mutex_lock(&reading);
-    count = read_all(figures, always);
+    count = read_kernels(figures, always);
+    count += read_all_of_heap(figures + count, always);
     if (!always && is_private_new())
-        figures[count++] = (struct figure){ FIGURES_PRIVATE, private };
+        figures[count++] = (struct figure){ FIGURES_PRIVATE, monotonic(), private };
     pthread_mutex_unlock(&reading);
     return count;
 }

@@ -1,6 +1,6 @@
 #pragma once
-/* What the kernel says of the whole process, read on a slow clock: PROFILE.rst,
- * ``figures``.
+/* What the kernel says of the whole process, and the GC of its heap, read on a slow
+ * clock: PROFILE.rst, ``figures``.
  *
  * Two system calls a reading, whose cost doesn't depend on how much memory is
  * mapped.  What hardly changed is not worth telling: a service that waits writes
@@ -10,6 +10,10 @@
  * microseconds a MiB, and 10 milliseconds for 10,000 mappings.  So that has a clock of
  * its own, by which it takes no more than a thousandth of the time, and is never read
  * where the program waits for it.
+ *
+ * What the GC counts, an engine knows where to read.  It is largest next to a minor
+ * collection, of which there may be many from one reading to the next: there, the
+ * program's own thread keeps the most of it.  It waits for nobody.
  */
 
 #include <stdint.h>
@@ -19,17 +23,36 @@
 /* PROFILE.rst's kinds */
 enum figures_kind {
     FIGURES_RESIDENT = 1,           /* bytes */
+    FIGURES_HEAP_HAS = 2,           /* bytes */
+    FIGURES_HEAP = 3,               /* bytes */
     FIGURES_PROCESSOR = 4,          /* nanoseconds */
     FIGURES_MINOR_FAULTS = 6,
     FIGURES_MAJOR_FAULTS = 7,
-    FIGURES_PRIVATE = 8             /* bytes */
+    FIGURES_PRIVATE = 8,            /* bytes */
+    FIGURES_NURSERY = 9             /* bytes */
 };
-#define FIGURES_KINDS       5
+/* the heap's twice: as it is, and when it was largest */
+#define FIGURES_MOST        10
 
 struct figure {
     enum figures_kind kind;
+    int64_t time;                   /* of CLOCK_MONOTONIC, in nanoseconds */
     int64_t value;
 };
+
+/* In bytes; the nursery, all of it, is in the other two. */
+struct figures_heap {
+    int64_t has;                    /* what the GC has of the system; 0: not known */
+    int64_t used;                   /* what of it is in use */
+    int64_t nursery;
+};
+
+/* 'read' says what they are, in any thread; it returns 0 if they are not known.  NULL:
+   they never are. */
+void figures_heap_by(int (*read)(struct figures_heap *heap));
+
+/* With the GIL, before and behind a minor collection */
+void figures_heap_seen(void);
 
 /* Open what is read.  Without it, there are no readings. */
 void figures_open(void);
@@ -38,6 +61,6 @@ void figures_close(void);
 
 /* Read them, in any thread.  Returns how many there are to be told, perhaps none;
    'always': also if they hardly changed, and at once, without what is slow. */
-int figures_read(struct figure figures[FIGURES_KINDS], int always);
+int figures_read(struct figure figures[FIGURES_MOST], int always);
 
 #pragma GCC visibility pop

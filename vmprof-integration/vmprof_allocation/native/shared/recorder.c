@@ -457,20 +457,23 @@ static void expect_children(void)
 /* What was read before: who samples should not wait for the kernel. */
 static void note_figures(const struct figure *figures, int count)
 {
-    int64_t now = now_ns();
+    int64_t time;
     int i;
 
-    if (count == 0 || !is_open || is_stopped || !profile_log_fact(now))
+    if (count == 0 || !is_open || is_stopped || !profile_log_fact(now_ns()))
         return;
-    for (i = 0; i < count; i++)
-        facts_figure(figures[i].kind, profile_log_time(now), figures[i].value);
+    for (i = 0; i < count; i++) {
+        time = profile_log_time(figures[i].time);
+        if (time >= 0)          /* another profile may have begun meanwhile */
+            facts_figure(figures[i].kind, time, figures[i].value);
+    }
 }
 
 /* Returns 0 if there is no sample that was not there the last time. */
 static int look_for_what_waits(int at_once)
 {
     static int64_t before;
-    struct figure figures[FIGURES_KINDS];
+    struct figure figures[FIGURES_MOST];
     int count = figures_read(figures, 0), is_busy;
 
     recorder_lock();
@@ -503,7 +506,7 @@ void recorder_open(struct sink *sink, void (*totals)(struct profile_totals *))
 
 int recorder_start(const char *settings)
 {
-    struct figure figures[FIGURES_KINDS];
+    struct figure figures[FIGURES_MOST];
     int count, error;
 
     figures_open();
@@ -525,7 +528,7 @@ int recorder_start(const char *settings)
 
 void recorder_stop(void)
 {
-    struct figure figures[FIGURES_KINDS];
+    struct figure figures[FIGURES_MOST];
     int count;
 
     flusher_stop();
@@ -543,7 +546,7 @@ void recorder_stop(void)
 
 void recorder_rotate(struct profile_log_next *next)
 {
-    struct figure figures[FIGURES_KINDS];
+    struct figure figures[FIGURES_MOST];
     int count = figures_read(figures, 1);
 
     INVARIANT(thread.holds_lock);
@@ -554,7 +557,7 @@ void recorder_rotate(struct profile_log_next *next)
     children_noted = 0;
     newest_stack = named_stack = 0;
     begin_labels();
-    note_figures(figures, count);
+    note_figures(figures, figures_read(figures, 1));
 }
 
 int recorder_close(void)

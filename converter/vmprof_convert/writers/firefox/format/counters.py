@@ -1,4 +1,4 @@
-"""Tracks of numbers: the rate of allocation, and resident memory."""
+"""Tracks of numbers: the rate of allocation, and what memory there is."""
 from __future__ import annotations
 
 import bisect
@@ -116,8 +116,17 @@ class Counter:
                           "Private memory", 30, "purple")
 
     @classmethod
+    def heap(cls, times: Sequence[float], sizes: Sequence[int]) -> Counter:
+        """Likewise what of the GC's heap is in use, as the GC counts it."""
+        return cls._level(times, sizes, "gc-heap",
+                          "What of the GC's heap is in use, with all of its nursery, "
+                          "as the GC counts it", "GC heap", 15, "blue",
+                          "in use in the GC's heap")
+
+    @classmethod
     def _level(cls, times: Sequence[float], sizes: Sequence[int], name: str,
-               description: str, label: str, weight: int, color: str) -> Counter:
+               description: str, label: str, weight: int, color: str,
+               tooltip: str = "") -> Counter:
         # The front end counts from the first row on, whatever is in it: that has to be
         # nothing, or what it shows were not bytes, but bytes more than at first.
         counts = [0, sizes[0], *map(operator.sub, sizes[1:], sizes)]
@@ -130,7 +139,7 @@ class Counter:
                 "sortWeight": weight,
                 "label": label,
                 "tooltipRows": [
-                    _row("accumulated", "bytes", label.lower()),
+                    _row("accumulated", "bytes", tooltip or label.lower()),
                     _row("count-range", "bytes", "range in the graph"),
                 ],
             })

@@ -200,6 +200,7 @@ class SamplePoint(Sampler):
         if self.interval != 0:
             self.lift(gc, gc.nursery_free)
             self.interval = 0
+            gc.count_heap(self.totals)
         self.objects.clear()
 
     # ---------- called by the GC
@@ -214,6 +215,7 @@ class SamplePoint(Sampler):
         room = llarena.getfakearenaaddress(gc.nursery_top) - gc.nursery_free
         if self.gap < room:
             gc.nursery_top = gc.nursery_free + self.gap
+        gc.count_heap(self.totals)
 
     def lift(self, gc, free):
         """The GC is about to work.  'free' is where the last object ends
@@ -260,6 +262,7 @@ class SamplePoint(Sampler):
 
     def collection_starts(self, gc):
         """All headers in the nursery are valid, and nothing has moved."""
+        gc.count_heap(self.totals)
         self.objects.find(gc)
         self.totals.memory = max(self.totals.memory, self.objects.memory())
     collection_starts._dont_inline_ = True

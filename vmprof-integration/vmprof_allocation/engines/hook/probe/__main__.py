@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 
 from vmprof_allocation.engines.hook.layout import Layout
-from vmprof_allocation.engines.hook.probe import collector, names
+from vmprof_allocation.engines.hook.probe import collector, heap, names
 from vmprof_allocation.engines.hook.probe.classes import Classes
 from vmprof_allocation.engines.hook.probe.memory import Memory, Types
 from vmprof_allocation.errors import Evidence
@@ -54,7 +54,22 @@ def probe(layout: Layout, evidence: Evidence) -> str:
             setattr(layout, name, answer)
             evidence.found(what, "%s0x%x" % ("-" if answer < 0 else "",
                                              abs(answer)))
+    _heap(memory, layout, evidence)
     return _types(memory, types, evidence)
+
+
+def _heap(memory: Memory, layout: Layout, evidence: Evidence) -> None:
+    try:
+        found = heap.find(memory)
+    except Exception as e:      # whatever it is, sampling goes without
+        evidence.found("what the heap takes", "%s %r" % (NOT_KNOWN, e))
+        return
+    (layout.heap_blocks, layout.heap_arenas, layout.heap_large,
+     layout.heap_nursery, layout.heap_is_counted_on) = found
+    evidence.found("what the heap takes",
+                   "blocks of arenas at 0x%x, arenas at 0x%x, large objects at 0x%x, "
+                   "the nursery at 0x%x; %sknown while it is swept" % (
+                       *found[:4], "" if found.is_counted_on else "not "))
 
 
 def _types(memory: Memory, types: Types, evidence: Evidence) -> str:

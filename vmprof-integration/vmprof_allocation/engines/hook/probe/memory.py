@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from vmprof_allocation.engines.hook.layout import Layout
-from vmprof_allocation.engines.hook.process import Process
+from vmprof_allocation.engines.hook.process import PT_LOAD, Process
 
 #: PyPy's, which has more than others
 gc: Any = _gc
@@ -40,6 +40,13 @@ class Own(Process):
         self.place.types = self._ffi.NULL
         return self._searched
 
+    def data(self) -> tuple[int, int]:
+        """Where the segment that the GC's own words are in is, and its size."""
+        for kind, _, start, size in self._segments():
+            if kind == PT_LOAD and start <= self._searched.gc < start + size:
+                return self.place.base + start, size
+        raise NotCertain("the GC's own words are in no segment")
+
 
 class Snapshot:
     """Of a part of the nursery: `made` and what came along with it."""
@@ -59,6 +66,8 @@ class Memory:
         self.gc = process.place.base + layout.gc
         self.free = process.place.word(layout.nursery_free)
         self.table = process.place.base + layout.type_info
+        #: start and size of what the GC's own words are part of
+        self.data = process.data()
         self._file = os.open("/proc/self/mem", os.O_RDONLY)
         self._copy = self._ffi.new("uint64_t[]", 2**16)
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "code_names.h"
+#include "figures.h"
 #include "file_sink.h"
 #include "followed.h"
 #include "native_frames.h"
@@ -43,6 +44,9 @@ struct allocation_totals {
     intptr_t allocated;
     intptr_t collections;
     intptr_t memory;
+    intptr_t heap;
+    intptr_t obtained;
+    intptr_t nursery;
 };
 
 static struct file_sink files[2], *file = files;
@@ -64,6 +68,20 @@ static void get_totals(struct profile_totals *totals)
         totals->allocated = gc_totals->allocated;
         totals->collections = gc_totals->collections;
     }
+}
+
+/* In any thread: what the GC has said last */
+static int read_heap(struct figures_heap *heap)
+{
+    const struct allocation_totals *totals =
+        __atomic_load_n(&gc_totals, __ATOMIC_ACQUIRE);
+
+    if (totals == NULL)
+        return 0;
+    heap->used = __atomic_load_n(&totals->heap, __ATOMIC_RELAXED);
+    heap->has = __atomic_load_n(&totals->obtained, __ATOMIC_RELAXED);
+    heap->nursery = __atomic_load_n(&totals->nursery, __ATOMIC_RELAXED);
+    return heap->used != 0;
 }
 
 /* ____________________________________________________________ */
@@ -195,12 +213,14 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
         break;
     case GC_STARTED:
         collection_start = recorder_now();
+        figures_heap_seen();
         break;
     case GC_ENDED:
         followed_young_ended();
         recorder_event(FACTS_MINOR, collection_start, gc_totals->allocated);
         break;
     case GC_MARKED:
+        figures_heap_seen();    /* behind a minor collection, too */
         followed_marked();
         recorder_event(FACTS_MAJOR, recorder_now(), ++majors);
         break;
@@ -298,6 +318,7 @@ int vmprof_allocation_open(int fd, int take_time_samples, int memory)
     if (error == 0) {
         code_names_begin();
         recorder_open(&file->sink, get_totals);
+        figures_heap_by(read_heap);
         gc_totals = NULL;
         takes_time_samples = take_time_samples;
         with_memory = memory;
@@ -458,7 +479,7 @@ int vmprof_allocation_ignore(int ignored)
 
 void vmprof_allocation_totals(void *totals)
 {
-    gc_totals = totals;
+    __atomic_store_n(&gc_totals, totals, __ATOMIC_RELEASE);
 }
 
 void vmprof_allocation_statistics(intptr_t counts[8])

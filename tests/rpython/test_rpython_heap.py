@@ -1,0 +1,65 @@
+"""The builtin engine says how large the GC's heap is.
+
+As in test_rpython_rvmprof.py, the program is python2/targetscenarios.py, translated.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from test_rpython_rvmprof import Run
+
+from vmprof_convert.model import HEAP, HEAP_HAS, NURSERY
+from vmprof_convert.resident import of_process, peak, readings
+
+pytestmark = pytest.mark.translated
+
+#: of test_rpython_rvmprof.py's Run
+NURSERY_SIZE = 2**20
+#: scenario_lives.py: bytes of what it keeps, and of what else there is then
+KEPT, LARGE = 16000000, 30000000
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path)
+
+
+def test_what_is_kept_is_in_it(run: Run) -> None:
+    run("heap_of_the_gc")
+    assert (run.code, run.out, run.err) == (0, [], "")
+    profile = run.profile()
+    heap = readings(profile, HEAP)
+    began, kept, more, dropped = (
+        [figure.value for figure in heap if figure.time <= mark.time][-1]
+        for mark in profile.marks)
+    assert {figure.value for figure in readings(profile, NURSERY)} == {NURSERY_SIZE}
+    assert NURSERY_SIZE < began < 2 * NURSERY_SIZE
+    # what hardly changes is not told: one in 128
+    assert abs(kept - began - KEPT) < kept / 100
+    assert abs(more - kept - LARGE) < more / 100
+    assert abs(dropped - began) < began / 2
+    most = peak(heap)
+    assert more <= most.value < 2 * more
+    assert profile.marks[0].time < most.time < profile.marks[3].time
+    # RPython 0.2.1 does not count what it has from the system
+    assert not readings(profile, HEAP_HAS)
+    assert "GC heap: " in of_process(profile)[-1]
+
+
+def test_each_part_has_its_own(run: Run) -> None:
+    """What is kept from the first one on is in each; it is dropped in the third."""
+    run("rotates", files=3)
+    first, second, third = (
+        [figure.value for figure in readings(run.profile(number), HEAP)]
+        for number in range(3))
+    nodes = 1600000
+    assert max(first) > NURSERY_SIZE + nodes
+    assert min(second) > NURSERY_SIZE + nodes
+    assert min(third) < NURSERY_SIZE + nodes < max(third)
+
+
+def test_each_of_two_profiles_has_its_own(run: Run) -> None:
+    run("again", files=2)
+    for number in range(2):
+        assert len(readings(run.profile(number), HEAP)) >= 1

@@ -1,0 +1,193 @@
+"""What the probe finds out about the words that the GC counts its heap with, and what
+profiles say where it does not."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conftest import PyPy
+from test_find import fields, remembered
+from vmprof_allocation.engines.hook import cache
+from vmprof_allocation.engines.hook.probe import heap
+from vmprof_allocation.engines.hook.probe.collector import SWEEPING
+from vmprof_allocation.engines.hook.probe.memory import NotCertain
+from vmprof_convert.model import HEAP, HEAP_HAS, NURSERY, RESIDENT
+from vmprof_convert.resident import readings
+
+BASE = 0x100000
+#: relative to it: the GC's own words, one of its parts, and where its data ends
+GC, PART, END = 0x1000, 0x4000, 0x8000
+BLOCKS, ARENAS, LARGE, SIZE = PART + 0xa8, PART + 0xa0, GC + 0x228, GC + 0x1a0
+NAMES = "heap_blocks", "heap_arenas", "heap_large", "heap_nursery"
+
+
+class Model:
+    """A GC whose words change as those of a real one, and what else stands there."""
+
+    def __init__(self) -> None:
+        self.gc = BASE + GC
+        self.layout = SimpleNamespace(gc=GC)
+        self.data = BASE + 0x100, END
+        self.time = 0
+        self.at = {GC + 0x68: BASE + PART}
+        #: what else follows the collector's figures
+        self.more: dict[int, Callable[[], int]] = {}
+        self.peak = self.state = 0
+        #: whether it counts blocks anew while it sweeps
+        self.forgets = True
+
+    def _step(self) -> None:
+        self.time += 1
+        self.state = self.time % 4
+        self.at.update({
+            BLOCKS: 1000 + self.time * 37 % 90 if not self.forgets
+            or self.state != SWEEPING else 0, ARENAS: 5000 + self.time * 41 % 80,
+            LARGE: 700 + self.time * 43 % 70, SIZE: 4096})
+        self.peak = max(self.peak, self.at[BLOCKS])
+        self.at.update({address: value() for address, value in self.more.items()})
+
+    def words(self, address: int, count: int) -> list[int]:
+        return [self.at.get(address - BASE + 8 * i, 0) for i in range(count)]
+
+    # the module gc
+
+    def collect(self) -> None:
+        self._step()
+
+    def collect_step(self) -> SimpleNamespace:
+        before = self.state
+        self._step()
+        return SimpleNamespace(oldstate=before, newstate=self.state)
+
+    def _get_stats(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            total_arena_memory=self.at[BLOCKS], total_rawmalloced_memory=self.at[LARGE],
+            nursery_size=self.at[SIZE], total_allocated_memory=self.at[ARENAS]
+            + self.at[LARGE] + self.at[SIZE])
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Model:
+    found = Model()
+    monkeypatch.setattr(heap, "gc", found)
+    monkeypatch.setattr(heap, "SMALL", 1)
+    monkeypatch.setattr(heap, "LARGE_SIZE", 1)
+    return found
+
+
+def find(model: Any) -> tuple[int, ...]:
+    return heap.find(model)[:4]
+
+
+def test_each_word_is_found(model: Model) -> None:
+    assert find(model) == (BLOCKS, ARENAS, LARGE, SIZE)
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_whether_it_counts_on_while_it_sweeps(model: Any, forgets: bool) -> None:
+    model.forgets = forgets
+    # there are none fewer then
+    model.more[BLOCKS] = lambda: (
+        0 if forgets and model.state == SWEEPING else 1000 + model.time // 4
+        if model.time % 40 else 900)
+    assert heap.find(model).is_counted_on is not forgets
+
+
+def test_who_keeps_the_most_is_another_word(model: Model) -> None:
+    model.more[PART + 0x88] = lambda: model.peak
+    assert find(model) == (BLOCKS, ARENAS, LARGE, SIZE)
+
+
+def test_two_parts_that_overlap(model: Model) -> None:
+    """A word is one word, whichever pointer leads to it."""
+    model.at[GC + 0x100] = BASE + PART - 0x10
+    model.at[GC + 0x338] = BASE + GC
+    assert find(model) == (BLOCKS, ARENAS, LARGE, SIZE)
+
+
+@pytest.mark.parametrize("word", [BLOCKS, ARENAS, LARGE, SIZE])
+def test_two_words_that_always_agree(model: Model, word: int) -> None:
+    model.more[GC + 0x300] = lambda: model.at[word]
+    with pytest.raises(NotCertain, match="2"):
+        find(model)
+
+
+@pytest.mark.parametrize("word", [BLOCKS, ARENAS, LARGE])
+def test_a_word_that_never_changes(model: Model, word: int) -> None:
+    model.more[word] = lambda: 12345
+    with pytest.raises(NotCertain):
+        find(model)
+
+
+@pytest.mark.parametrize("word", [BLOCKS, ARENAS, LARGE])
+def test_a_word_that_only_grows(model: Model, word: int) -> None:
+    """It may be the one that keeps the most."""
+    model.more[word] = lambda: 5000 + model.time
+    with pytest.raises(NotCertain):
+        find(model)
+
+
+def test_a_part_that_is_not_in_the_librarys_data(model: Model) -> None:
+    model.data = BASE + 0x100, PART
+    with pytest.raises(NotCertain, match="0"):
+        find(model)
+
+
+def test_figures_that_never_stand_still(model: Model) -> None:
+    told = model._get_stats
+    model._step()
+
+    def stats() -> SimpleNamespace:
+        model._step()
+        return told()
+    model._get_stats = stats  # type: ignore[method-assign]
+    with pytest.raises(NotCertain, match="never stand still"):
+        find(model)
+
+
+def test_a_build_that_has_no_such_figures(model: Model) -> None:
+    model._get_stats = None  # type: ignore[assignment,method-assign]
+    with pytest.raises(TypeError):
+        find(model)
+
+
+# ____________________________________________________________
+# of the PyPy that the tests run
+
+def test_words_are_found_in_this_pypy(stock_pypy: PyPy) -> None:
+    layout = fields(remembered(stock_pypy).read_text())
+    words = [int(layout[name][0]) for name in NAMES]
+    assert all(word > 0 and word % 8 == 0 for word in words)
+    assert len(set(words)) == len(NAMES)
+
+
+@pytest.mark.parametrize(("name", "value"), [*((name, "0") for name in NAMES),
+                                             ("gc_state", "-1")])
+def test_where_one_is_not_known_there_is_no_reading(
+        stock_pypy: PyPy, name: str, value: str) -> None:
+    path = remembered(stock_pypy)
+    layout = fields(path.read_text())
+    del layout["check"]
+    layout[name] = [value]
+    cache.save(str(path), "".join("%s=%s\n" % (key, ",".join(values))
+                                  for key, values in layout.items()))
+    profile = stock_pypy.sample("import gc; gc.collect()", "128k").profile()
+    assert readings(profile, RESIDENT)
+    for kind in HEAP, HEAP_HAS, NURSERY:
+        assert not readings(profile, kind)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_word_outside_of_the_librarys_data_is_refused(
+        stock_pypy: PyPy, name: str) -> None:
+    path = remembered(stock_pypy)
+    layout = fields(path.read_text())
+    del layout["check"]
+    layout[name] = ["%d" % 2**40]
+    cache.save(str(path), "".join("%s=%s\n" % (key, ",".join(values))
+                                  for key, values in layout.items()))
+    doctor = stock_pypy.command("-m", "vmprof_allocation", "doctor")
+    assert "the address of data: 0x10000000000" in doctor.out
