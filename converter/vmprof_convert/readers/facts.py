@@ -12,9 +12,9 @@ from typing import Any
 
 from vmprof_convert.model import (
     FREED,
-    LOST,
     HEAP,
     HEAP_HAS,
+    LOST,
     MAJOR_FAULTS,
     MINOR_FAULTS,
     NURSERY,
