@@ -52,7 +52,8 @@ def test_bytes_per_function_are_those_of_the_program(
         assert abs(objects_of(profile, name, size) - count) <= allowed(
             count, size, bytes_between)
     found = bytes_by_function(profile)
-    assert found["small"] + found["large"] > 0.98 * total_bytes(profile)
+    # the rest is what it takes to start, and to put us away
+    assert found["small"] + found["large"] > 0.95 * total_bytes(profile)
 
 
 #: one of each pair is allocated right after the other, for ever in step with
@@ -224,16 +225,19 @@ def test_seed_makes_a_run_repeatable(pypy: PyPy) -> None:
 
 
 def test_small_programs_count_from_the_first_allocation(pypy: PyPy) -> None:
-    """Far less than a nursery is allocated, and no collection happens before the
-    end, when the builtin engine takes its own."""
+    """Far less than a nursery is allocated, and no collection happens after those that
+    put us away (resting.py) and before the end, when the builtin engine has its own."""
     profile = pypy.sample("""
         def f():
             return [filler[:10000] for i in range(100)]
         filler = b"x" * 20000
         kept = f()
     """, "1k", jit="off", PYPY_GC_NURSERY="64M").profile()
-    assert profile.moments[-1].collections == (2 if has_builtin() else 0)
-    assert list(profile.samples.size).count(string_size(10000)) >= 99
+    times = [time for time, size in zip(profile.samples.time, profile.samples.size)
+             if size == string_size(10000)]
+    later = [c for c in profile.collections if c.time > min(times)]
+    assert len(later) <= (2 if has_builtin() else 0)
+    assert len(times) >= 99
 
 
 def test_gc_collect_does_not_interrupt_the_sampling(pypy: PyPy) -> None:

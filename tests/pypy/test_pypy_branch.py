@@ -22,6 +22,8 @@ RVMPROF = "rpython/rlib/rvmprof/"
 #: What main has in another form than rpython 0.2.1: README.rst says why.
 DIFFERENT = {
     ("03-rvmprof-memory.patch", RVMPROF + "rvmprof.py"),
+    # main knows its heap while it sweeps, too
+    ("02-incminimark-sample-point.patch", "rpython/memory/gc/incminimark.py"),
     ("04-rvmprof-signals.patch", RVMPROF + "src/shared/vmprof_unix.c"),
     ("05-rvmprof-allocation-samples.patch", RVMPROF + "cintf.py"),
     ("05-rvmprof-allocation-samples.patch", RVMPROF + "dummy.py"),

@@ -40,12 +40,12 @@ def _put_away(run: Any) -> Callable[[bool], object] | None:
     known: Any = session.rest()
     if known is None:
         return None
-    ignore, finish = session.bare()
+    ignore, ends = session.bare()
     names = [name for name in sys.modules if name != resting.__name__
              and (name == _PACKAGE or name.startswith(_PACKAGE + "."))]
     code = {name: _code_of(sys.modules[name]) for name in names}
     resting.rests((marshal.dumps(code), marshal.dumps(known),
-                   None if run is None else run.rest()), finish)
+                   None if run is None else run.rest()), ends)
     for name in names:
         file: Any = sys.modules.pop(name).__file__
         sys.path_importer_cache.pop(os.path.dirname(file), None)

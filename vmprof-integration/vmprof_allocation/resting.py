@@ -42,8 +42,10 @@ _run: Any = None
 _asleep: tuple[bytes, bytes, tuple[Any, ...] | None] | tuple[()] = ()
 #: of this process, and of those that it was forked from since it rests
 _pids: list[int] = []
-#: what ends the profile in one of these
-_finish: Callable[[], None] | None = None
+#: what ends the profile in one of these, and what ends the sampling: Engine.bare()
+_ends: tuple[Callable[[], None], ...] = ()
+#: bytes of an object that PyPy makes with external_malloc(): hook/engine.py
+_KNOCK = 2**18
 #: who makes the report, if somebody does
 watcher: Watcher | None = None
 
@@ -132,12 +134,17 @@ def stay(run: Any, fd: int) -> None:
     _end_at_interrupt()
 
 
+def is_of_command_line() -> bool:
+    """This process is sampled for a profile, because the command line began that."""
+    return bool(_asleep) or _run is not None
+
+
 def rests(asleep: tuple[bytes, bytes, tuple[Any, ...] | None],
-          finish: Callable[[], None] | None) -> None:
-    """put_away.py has done its work; `finish` is of Engine.bare()."""
-    global _asleep, _session, _run, _finish
+          ends: tuple[Callable[[], None], ...]) -> None:
+    """put_away.py has done its work; `ends` is of Engine.bare()."""
+    global _asleep, _session, _run, _ends
     _pids[:] = [os.getpid()]
-    _asleep, _finish, _session, _run = asleep, finish, None, None
+    _asleep, _ends, _session, _run = asleep, ends, None, None
 
 
 def _wake() -> None:
@@ -145,6 +152,10 @@ def _wake() -> None:
     global _run
     if not _asleep:
         return
+    if _session is None and _ends:
+        # what wakes is not the program's, and would look as if it were alive
+        _ends[1]()
+        b"\0" * (_KNOCK + len(_pids))
     sys.modules[__name__] = _this
     shelf: Any = _Shelf(marshal.loads(_asleep[0]))
     sys.meta_path.insert(0, shelf)
@@ -167,8 +178,8 @@ def _wake() -> None:
 def _end() -> None:
     if _session is None and len(_pids) > 1:
         # a forked child, of which nobody asks for more: that is over in no time
-        if _finish is not None:
-            _finish()
+        if _ends:
+            _ends[0]()
         return
     try:
         _wake()

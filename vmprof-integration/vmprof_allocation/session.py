@@ -50,7 +50,7 @@ def rest() -> tuple[object, ...] | None:
     return _running[0].rest() if len(_running) == 1 else None
 
 
-def bare() -> tuple[Callable[[bool], object], Callable[[], None] | None]:
+def bare() -> tuple[Callable[[bool], object], tuple[Callable[[], None], ...]]:
     """Engine.bare() of the one that rest() told of."""
     engine = _running[0].engine
     assert engine is not None

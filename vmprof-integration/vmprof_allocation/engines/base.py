@@ -209,10 +209,11 @@ class Engine:
         parent's."""
         raise NotImplementedError
 
-    def bare(self) -> tuple[Callable[[bool], object], Callable[[], None] | None]:
-        """Two functions that need nothing else of ours: ignore(), and what ends the
-        profile in a forked child while this rests; None: there is nothing to end."""
-        return self.ignore, None
+    def bare(self) -> tuple[Callable[[bool], object], tuple[Callable[[], None], ...]]:
+        """Functions that need nothing else of ours: ignore(); and, if the engine can,
+        what ends the profile in a forked child while this rests, and what ends the
+        sampling, and not the profile, with the next large object."""
+        return self.ignore, ()
 
     def followed(self) -> bool:
         """In a forked child: it is sampled, as its parent was; stop() ends it."""

@@ -151,8 +151,8 @@ class BuiltinEngine(Engine):
     def rest(self) -> tuple[object, ...] | None:
         return self._pid, self._fd
 
-    def bare(self) -> tuple[Callable[[bool], object], Callable[[], None] | None]:
-        return self._vmprof.ignore_allocations, None
+    def bare(self) -> tuple[Callable[[bool], object], tuple[Callable[[], None], ...]]:
+        return self._vmprof.ignore_allocations, ()
 
     def wake(self, known: tuple[Any, ...]) -> None:
         self._pid, self._fd = known

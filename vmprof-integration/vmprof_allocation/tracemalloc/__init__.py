@@ -30,6 +30,7 @@ from collections.abc import Callable
 from threading import RLock
 from typing import Any, TypeVar
 
+from vmprof_allocation import resting
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.tracemalloc.frames import Frame, Traceback
 from vmprof_allocation.tracemalloc.snapshot import (
@@ -202,7 +203,7 @@ def install(sample_interval: int | str | None = None) -> None:
 def begin() -> None:
     """What VARIABLE asks for, while `site` is imported: a program that was to be
     traced does not run unnoticed without."""
-    if "vmprof_allocation.resting" in sys.modules:
+    if resting.is_of_command_line():
         return          # this process is sampled for a profile
     nframe, _, interval = os.environ[VARIABLE].partition(",")
     try:

@@ -214,11 +214,12 @@ class HookEngine(Engine):
                 int(place.ffi.cast("uintptr_t", place.types)), handle, self._pid,
                 self.follow_errno)
 
-    def bare(self) -> tuple[Callable[[bool], object], Callable[[], None] | None]:
+    def bare(self) -> tuple[Callable[[bool], object], tuple[Callable[[], None], ...]]:
         assert self._place is not None
         ffi = self._place.ffi
-        return self._lib.hook_ignore, ffi.cast(
-            "void (*)(void)", ffi.addressof(self._lib, "hook_finish"))
+        return self._lib.hook_ignore, tuple(
+            ffi.cast("void (*)(void)", ffi.addressof(self._lib, name))
+            for name in ("hook_finish", "hook_unhook"))
 
     def wake(self, known: tuple[Any, ...]) -> None:
         from vmprof_allocation.engines.hook import library
