@@ -133,13 +133,21 @@ def _of_heap(profile: Profile) -> list[str]:
                              for kind in (HEAP, HEAP_HAS, NURSERY))
     if not heap:
         return []
-    line = "GC heap: %s in use at the start, %s" % (
-        format_bytes(heap[0].value), _until_the_end(heap))
+    line = "GC heap: %s in use" % _until_last_read(heap)
     if nursery:
         line += ", its nursery of %s included" % format_bytes(nursery[-1].value)
     if system:
-        line += "; from the system, the GC has %s" % _until_the_end(system)
+        line += "; from the system, the GC had %s" % _most(peak(system))
     return [line]
+
+
+def _until_last_read(figures: Sequence[Figure]) -> str:
+    """While the GC sweeps, nobody can read it: that may be long before the end."""
+    most, last = peak(figures), max(figures, key=lambda figure: figure.time)
+    if most.value == last.value:
+        return _most(most)
+    return "%s, %s when last read (at %.2f s)" % (
+        _most(most), format_bytes(last.value), last.time / 1e9)
 
 
 def in_numbers(profile: Profile) -> dict[str, dict[str, float]]:

@@ -93,9 +93,9 @@ def test_the_heap_of_the_gc_beside() -> None:
         log.figure(9, second * 10**9, 4 << 20)
     assert of_process(read(log)) == [
         "resident memory: 100 MiB at the start, 100 MiB at the end",
-        "GC heap: 5 MiB in use at the start, at most 300 MiB (at 1.00 s), 40 MiB at "
-        "the end, its nursery of 4 MiB included; from the system, the GC has 320 MiB "
-        "at the end"]
+        "GC heap: at most 300 MiB (at 1.00 s), 40 MiB when last read (at 3.00 s) in use, "
+        "its nursery of 4 MiB included; from the system, the GC had at most 320 MiB "
+        "(at 2.00 s)"]
 
 
 def test_the_heap_without_what_the_gc_has() -> None:
@@ -104,7 +104,7 @@ def test_the_heap_without_what_the_gc_has() -> None:
     log.figure(3, 0, 5 << 20)
     log.figure(3, 10**9, 7 << 20)
     assert of_process(read(log)) == [
-        "GC heap: 5 MiB in use at the start, 7 MiB at the end"]
+        "GC heap: at most 7 MiB (at 1.00 s) in use"]
 
 
 def test_in_numbers_for_programs() -> None:
