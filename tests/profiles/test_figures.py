@@ -94,8 +94,8 @@ def test_the_heap_of_the_gc_beside() -> None:
     assert of_process(read(log)) == [
         "resident memory: 100 MiB at the start, 100 MiB at the end",
         "GC heap: at most 300 MiB (at 1.00 s), 40 MiB when last read (at 3.00 s) in "
-        "use, its nursery of 4 MiB included; from the system, the GC had at most 320 MiB "
-        "(at 2.00 s)"]
+        "use, its nursery of 4 MiB included; from the system, the GC had at most "
+        "320 MiB (at 2.00 s)"]
 
 
 def test_the_heap_without_what_the_gc_has() -> None:
