@@ -44,8 +44,13 @@ def test_nothing_of_ours_is_there_but_what_wakes_it(stock_pypy: PyPy) -> None:
     "sys.path[:] = []; sys.meta_path.clear(); sys.path_hooks.clear()",
     "os.chdir('/'); os.environ.clear()",
     "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))",
+    "sys.meta_path = None",
+    "sys.meta_path = ()",
     "sys.modules.clear()",
-    "sys.setrecursionlimit(100)",
+    "sys.setrecursionlimit(15)",
+    # which is not told what is on then, and must not stand in its way
+    "for name in list(sys.modules):\n    if name.startswith('vmprof_allocation'):\n"
+    "        del sys.modules[name]\nimport vmprof_allocation, vmprof_allocation.session",
 ])
 def test_it_wakes_wherever_the_program_has_gone(pypy: PyPy, gone: str) -> None:
     run = pypy.sample(program("import os, sys\n", work(), gone), "16k", jit="off")
@@ -65,16 +70,52 @@ def test_another_version_was_installed_meanwhile(pypy: PyPy) -> None:
     assert run.profile().end_time is not None
 
 
+def test_program_does_not_see_it_wake(pypy: PyPy) -> None:
+    """What stands in for imports is the program's, and may print, or refuse."""
+    run = pypy.sample(program(work(), """
+        import builtins, sys
+        imported = builtins.__import__
+        def tell(name, *arguments, **more):
+            print("import", name)
+            return imported(name, *arguments, **more)
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                print("find", name)
+        builtins.__import__ = tell
+        sys.meta_path.insert(0, Finder())
+        finders = list(sys.meta_path)
+        import sys
+    """), "16k", jit="off")
+    assert (run.code, run.out, run.err) == (0, "import sys\n", "")
+    assert run.profile().end_time is not None
+
+
+@pytest.mark.parametrize("delay", [0.0001, 0.001, 0.003, 0.006, 0.01, 0.015])
+def test_interrupt_while_it_wakes(pypy: PyPy, delay: float) -> None:
+    """All of the program's has ended then, and a traceback could only be ours."""
+    run = pypy.sample(program(work(), """
+        import atexit, signal
+        def hurry(number, frame):
+            raise KeyboardInterrupt
+        signal.signal(signal.SIGALRM, hurry)
+        atexit.register(signal.setitimer, signal.ITIMER_REAL, %r)
+    """ % delay), "16k", jit="off")
+    assert (run.code, run.err) == (0, "")
+    assert run.profile().end_time is not None
+
+
 def test_native_half_ends_the_profile_if_nothing_wakes(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample(program(work(), """
-        import builtins
-        def refuse(*arguments, **more):
-            raise ImportError("no more of this")
-        builtins.__import__ = refuse
+        import sys
+        def refuse(event, arguments):
+            if event in ("import", "exec", "marshal.loads"):
+                raise RuntimeError("no more of this")
+        sys.addaudithook(refuse)
     """), "16k", jit="off")
     assert run.code == 0
-    assert "can't be ended as it should: ImportError" in run.err
-    assert run.err.count("\n") == 1
+    assert run.err == ("vmprof: the profile is whole, but for names of threads: the "
+                       "program lets nothing run at its end (RuntimeError('no more of "
+                       "this'))\n")
     profile = run.profile()
     assert profile.end_time is not None
     assert samples_in(profile, "work") > 800

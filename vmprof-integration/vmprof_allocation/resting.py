@@ -3,19 +3,22 @@
 Every major collection walks all that is on the heap; some ten thousand objects of
 ours were there, and a program that collects much took 5 % longer for them (the
 study's `fresh`).  The native half needs none of them.  So put_away.py makes bytes of
-what our objects know, and of our modules' code, which the collector does not look
-into, and forgets the modules.  They wake when the process ends, or as soon as the
-program imports `session`, with which all begins that has to do with a run.
+what our objects know, and of our modules' code, beside the heap, and forgets the
+modules.  They wake when the process ends, or as soon as the program imports `session`,
+with which all begins that has to do with a run.
 
 PyPy remembers with a call which method it was that was called: what has to go is not
 called from here before.
 
 Nothing of that needs the file system: the program may have gone to another root by
-then, or be another user, without a descriptor that is free.
+then, or be another user, without a descriptor that is free.  And it is none of the
+program's imports: what it has put into `sys.meta_path` or in place of `__import__`
+does not see it.
 """
 from __future__ import annotations
 
 import atexit
+import builtins
 import marshal
 import os
 import sys
@@ -24,6 +27,7 @@ from _thread import get_ident
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Callable
     from types import ModuleType
     from typing import Any
@@ -31,15 +35,19 @@ if TYPE_CHECKING:
 #: the part of PyPy that runs a program
 _PYPY = "<builtin>/app_main.py"
 
-#: whatever the program does to sys.modules
+#: whatever the program does to sys.modules, sys.meta_path and builtins
 _this = sys.modules[__name__]
+_finders = tuple(sys.meta_path)
+_import = builtins.__import__
+#: recursion that waking is sure to get by with
+_DEPTH = 1000
 #: the module `session`; None: it was not imported, or it rests
 _session: Any = None
 #: begin.Run, of a process that the command line began; None: there is none, or it rests
 _run: Any = None
-#: what was put away: the modules, what `session` knows, and what Run does, of
-#: which None says that there is none; empty: nothing rests, or did
-_asleep: tuple[bytes, bytes, tuple[Any, ...] | None] | tuple[()] = ()
+#: what was put away, of which loads() makes the modules, what `session` knows, and
+#: what Run does, of which None says that there is none; None: nothing rests, or did
+_asleep: array[int] | None = None
 #: of this process, and of those that it was forked from since it rests
 _pids: list[int] = []
 #: what ends the profile in one of these, and what ends the sampling: Engine.bare()
@@ -120,8 +128,8 @@ class _Shelf:
 def awake(session: ModuleType) -> None:
     """`session` was imported: what rests wakes."""
     global _session
-    if _asleep and _session is None:
-        session.wake(marshal.loads(_asleep[1]), _pids)
+    if _asleep is not None and _session is None:
+        session.wake(_loads()[1], _pids)
     _session = session
 
 
@@ -136,39 +144,68 @@ def stay(run: Any, fd: int) -> None:
 
 def is_of_command_line() -> bool:
     """This process is sampled for a profile, because the command line began that."""
-    return bool(_asleep) or _run is not None
+    return _asleep is not None or _run is not None
 
 
-def rests(asleep: tuple[bytes, bytes, tuple[Any, ...] | None],
-          ends: tuple[Callable[[], None], ...]) -> None:
+def rests(asleep: array[int], ends: tuple[Callable[[], None], ...]) -> None:
     """put_away.py has done its work; `ends` is of Engine.bare()."""
     global _asleep, _session, _run, _ends
     _pids[:] = [os.getpid()]
     _asleep, _ends, _session, _run = asleep, ends, None, None
 
 
+def _loads() -> Any:
+    assert _asleep is not None
+    return marshal.loads(_asleep)
+
+
 def _wake() -> None:
     """Modules come from where they were put, and nowhere else."""
-    global _run
-    if not _asleep:
+    if _asleep is None:
         return
     if _session is None and _ends:
         # what wakes is not the program's, and would look as if it were alive
         _ends[1]()
         b"\0" * (_KNOCK + len(_pids))
+    modules, _, run = _loads()
+    if _session is None:
+        # a program that emptied sys.modules may have others of these names
+        for name in modules:
+            sys.modules.pop(name, None)
     sys.modules[__name__] = _this
-    shelf: Any = _Shelf(marshal.loads(_asleep[0]))
-    sys.meta_path.insert(0, shelf)
+    depth, meta_path = sys.getrecursionlimit(), sys.meta_path
+    if depth < _DEPTH:
+        sys.setrecursionlimit(_DEPTH)
+    sys.meta_path = [_Shelf(modules), *_finders]    # type: ignore[list-item]
     try:
-        from vmprof_allocation.interrupts import Uninterrupted
-        with Uninterrupted():
-            # this is what wakes it, if it rests
-            from vmprof_allocation import session  # noqa: F401
-            if _run is None and _asleep[2] is not None:
-                from vmprof_allocation import begin
-                _run = begin.Run.wake(*_asleep[2])
+        _wake_from_there(run)
     finally:
-        sys.meta_path.remove(shelf)
+        sys.meta_path = meta_path
+        sys.setrecursionlimit(depth)
+
+
+def _wake_from_there(run: tuple[Any, ...] | None) -> None:
+    global _run
+    from vmprof_allocation.interrupts import Uninterrupted
+    with Uninterrupted():
+        # this is what wakes it, if it rests
+        from vmprof_allocation import session  # noqa: F401
+        if _run is None and run is not None:
+            from vmprof_allocation import begin
+            _run = begin.Run.wake(*run)
+
+
+class _ImportIsPythons:
+    """A context manager."""
+
+    __slots__ = ("_import",)
+
+    def __enter__(self) -> None:
+        self._import = getattr(builtins, "__import__", _import)
+        builtins.__import__ = _import
+
+    def __exit__(self, *exception: object) -> None:
+        builtins.__import__ = self._import
 
 
 # ____________________________________________________________
@@ -181,14 +218,25 @@ def _end() -> None:
         if _ends:
             _ends[0]()
         return
+    with _ImportIsPythons():
+        for at_once in False, True:
+            try:
+                _end_all(at_once)
+                break
+            except (KeyboardInterrupt, SystemExit):
+                pass    # nothing of the program runs any more that a handler could end
+
+
+def _end_all(at_once: bool) -> None:
     try:
         _wake()
     except Exception as e:
         # the native half ends the profile, at the very end of the process
-        say("the sampling can't be ended as it should: %r" % e)
+        say("the profile is whole, but for names of threads: the program lets nothing "
+            "run at its end (%r)" % e)
         return
     if _run is not None:
-        _run.end()
+        _run.end(at_once)
     if _session is not None:
         _session.stop_all()
 
@@ -196,7 +244,7 @@ def _end() -> None:
 def _forked() -> None:
     if _session is not None:
         _session.go_on()
-    elif _asleep:
+    elif _asleep is not None:
         _pids.append(os.getpid())
     if watcher is not None:
         watcher.forget()
@@ -216,11 +264,12 @@ def _end_at_interrupt() -> None:
         if kind is KeyboardInterrupt and get_ident() == main_thread:
             caller = sys._getframe().f_back
             if caller is None or caller.f_code.co_filename == _PYPY:
-                try:
-                    _wake()
-                except Exception:
-                    return      # the native half ends the profile
-                _run.end(at_once=True)
+                with _ImportIsPythons():
+                    try:
+                        _wake()
+                    except Exception:
+                        return      # the native half ends the profile
+                    _run.end(at_once=True)
 
     main_thread = get_ident()
     if sys.excepthook is shown:
