@@ -18,7 +18,7 @@
 
 /* The share of the time that reading what is private may take is one in so many; and
    how long it waits at least, in nanoseconds */
-#define PRIVATE_SHARE       1000
+#define PRIVATE_SHARE       4000
 #define PRIVATE_PAUSE       1000000000
 
 struct file {

@@ -8,8 +8,8 @@
  *
  * What of the memory is this process's alone, the kernel finds page by page: 10
  * microseconds a MiB, and 10 milliseconds for 10,000 mappings.  So that has a clock of
- * its own, by which it takes no more than a thousandth of the time, and is never read
- * where the program waits for it.
+ * its own, by which it takes 1/4000 of the time at most, and is never read where the
+ * program waits for it.
  *
  * What the GC counts, an engine knows where to read.  It is largest next to a minor
  * collection, of which there may be many from one reading to the next: there, the
