@@ -176,7 +176,7 @@ def _wake() -> None:
     depth, meta_path = sys.getrecursionlimit(), sys.meta_path
     if depth < _DEPTH:
         sys.setrecursionlimit(_DEPTH)
-    sys.meta_path = [_Shelf(modules), *_finders]    # type: ignore[list-item]
+    sys.meta_path = [_Shelf(modules), *_finders]
     try:
         _wake_from_there(run)
     finally:
