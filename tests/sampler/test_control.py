@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,6 +76,19 @@ def test_start_status_rate_and_stop(pypy: PyPy) -> None:
         assert {16384, 8192} == set(found_profile.samples.interval)
         assert program.end() == "ended\n"
     assert sockets() == []
+
+
+def test_program_that_began_itself_and_has_gone_elsewhere(pypy: PyPy) -> None:
+    """A path that says where it is from there only would tell nobody anything."""
+    path = str(pypy.folder / "out.vmprof")
+    with prepared(pypy, textwrap.dedent("""
+        import os
+        import vmprof_allocation
+        vmprof_allocation.start("out.vmprof", "16k")
+        os.chdir("/")
+    """) + textwrap.dedent(BUSY)) as program:
+        assert status(pypy, program)["path"] == path
+        assert path in done(pypy, program, "stop")
 
 
 def test_status_after_rate_is_that_of_now(pypy: PyPy) -> None:
@@ -220,7 +234,8 @@ def started(pypy: PyPy, *flags: str) -> Iterator[subprocess.Popen[str]]:
 def test_what_the_command_line_began_is_ended(pypy: PyPy) -> None:
     with started(pypy, "--allocation-sampling", "16k", "-o", "out.vmprof",
                  "--control") as process:
-        assert status(pypy, process.pid)["path"] == "out.vmprof"
+        assert status(pypy, process.pid)["path"] == str(
+            pypy.folder / "out.vmprof")
         done(pypy, process.pid, "stop")
         check_estimate(profile(pypy, "out.vmprof"))
 

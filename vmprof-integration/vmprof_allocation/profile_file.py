@@ -52,6 +52,13 @@ class ProfileFile:
         woken.fd, woken._file, woken._is_new = fd, file, is_new
         return woken
 
+    def where(self) -> str:
+        """Its path for other processes, wherever the program has gone meanwhile."""
+        try:
+            return os.readlink("/proc/self/fd/%d" % self.fd)
+        except OSError:
+            return os.path.abspath(self.path or "")
+
     def wait_for_reader(self) -> None:
         """If it is a pipe that has a name: open it.  This waits, and can be
         interrupted.  It is for writing only: with an end of it to read, we would

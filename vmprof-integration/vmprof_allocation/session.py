@@ -189,6 +189,11 @@ class Session:
         return self.output or ""
 
     @property
+    def where(self) -> str:
+        """`path`, absolute."""
+        return self.path if self._file is None else self._file.where()
+
+    @property
     def part(self) -> int:
         """Of the profiles that rotate() makes, the number of the present one."""
         return self._part

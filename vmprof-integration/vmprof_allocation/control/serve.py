@@ -135,7 +135,7 @@ def _status() -> list[str]:
         return []
     counted = session.statistics()
     interval, limit = session.pace
-    return [session.path, str(interval), str(limit or ""), str(counted.samples),
+    return [session.where, str(interval), str(limit or ""), str(counted.samples),
             str(counted.allocated), str(counted.collections)]
 
 
@@ -174,7 +174,7 @@ def _as_child(settings: Settings, processes: Processes, knowledge: str) -> Sessi
 
 def _stop() -> list[str]:
     session = _needed()
-    path = session.path
+    path = session.where
     session.stop()
     # that of a child that made no sample is gone
     return [path if os.path.exists(path) else ""]
@@ -187,7 +187,7 @@ def _rate(interval: str) -> list[str]:
 
 def _snapshot(output: str) -> list[str]:
     session = _needed()
-    path = session.path
+    path = session.where
     session.rotate(output)
     return [path]
 
