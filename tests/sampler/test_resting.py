@@ -203,6 +203,13 @@ def test_child_that_wakes_begins_a_run_of_its_own(stock_pypy: PyPy) -> None:
     assert samples_in(readers.read(stock_pypy.folder / "own.vmprof"), "own") > 800
 
 
+def test_what_puts_it_away_is_not_in_the_profile_of_a_small_program(
+        pypy: PyPy) -> None:
+    """It took 4 MiB: more than many a program."""
+    profile = pypy.sample("pass", "4k", jit="off").profile()
+    assert 0 < profile.moments[-1].allocated < 3 * 2**20
+
+
 def test_the_collection_that_puts_away_is_not_the_programs(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample("import gc; gc.collect()", "1M")
     majors = [c for c in run.profile().collections if c.is_major]

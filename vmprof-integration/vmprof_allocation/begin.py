@@ -16,7 +16,7 @@ from vmprof_allocation import session as _session
 from vmprof_allocation.engines.choose import choose, find
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.processes import PUSH_EVERY, Processes
-from vmprof_allocation.put_away import put_away
+from vmprof_allocation.put_away import pack, put_away
 from vmprof_allocation.resting import say
 from vmprof_allocation.settings import Limit, Settings
 
@@ -69,6 +69,7 @@ def follow(run: str) -> None:
         path = make_own(processes)
         if path is not None:
             session = _session.Session(settings, path, processes)
+            pack()
             session.start(engine)
             if _is_pushed(path):
                 from vmprof_allocation.pushing import push
@@ -150,6 +151,7 @@ class Run:
             from vmprof_allocation import pushing
             self._pushing = pushing.begin(settings, Processes(output), self._engine)
         else:
+            pack()
             self._session.start(self._engine)
             _rotate(self._session)
 

@@ -18,6 +18,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 _PACKAGE = __name__.rpartition(".")[0]
+#: of the modules that were there: what _Shelf makes them of
+_packed: dict[str, tuple[bytes, str, bool]] = {}
+
+
+def pack() -> None:
+    """Before the sampling begins, as most of what this allocates would be in it."""
+    for name in _names():
+        if name not in _packed:
+            _packed[name] = _code_of(sys.modules[name])
+
+
+def _names() -> list[str]:
+    return [name for name in sys.modules if name != resting.__name__
+            and (name == _PACKAGE or name.startswith(_PACKAGE + "."))]
 
 
 def put_away(run: Any = None) -> None:
@@ -42,12 +56,10 @@ def _put_away(run: Any) -> Callable[[bool], object] | None:
     if known is None:
         return None
     ignore, ends = session.bare()
-    names = [name for name in sys.modules if name != resting.__name__
-             and (name == _PACKAGE or name.startswith(_PACKAGE + "."))]
-    code = {name: _code_of(sys.modules[name]) for name in names}
+    pack()
     resting.rests(_beside_the_heap(marshal.dumps(
-        (code, known, None if run is None else run.rest()))), ends)
-    for name in names:
+        (_packed, known, None if run is None else run.rest()))), ends)
+    for name in _names():
         file: Any = sys.modules.pop(name).__file__
         sys.path_importer_cache.pop(os.path.dirname(file), None)
     return ignore
