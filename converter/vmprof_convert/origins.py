@@ -144,7 +144,10 @@ class Origins:
         if not self.folder or path[:1] != self.folder[:1]:
             return path
         short = posixpath.relpath(path, self.folder)
-        if short.startswith("../" * (_STEPS_UP + 1)):
+        # what has nothing but the root in common with it, such as /lib, is no part of
+        # its surroundings
+        if (short.startswith("../" * (_STEPS_UP + 1))
+                or posixpath.commonpath([path, self.folder]) in ("/", path[:2])):
             return path
         return short
 
