@@ -146,8 +146,9 @@ class Origins:
         short = posixpath.relpath(path, self.folder)
         # what has nothing but the root in common with it, such as /lib, is no part of
         # its surroundings
+        root = path[:2] if path[1:3] == ":/" else "/"
         if (short.startswith("../" * (_STEPS_UP + 1))
-                or posixpath.commonpath([path, self.folder]) in ("/", path[:2])):
+                or posixpath.commonpath([path, self.folder]) == root):
             return path
         return short
 

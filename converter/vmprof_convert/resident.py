@@ -25,6 +25,10 @@ def readings(profile: Profile, kind: str) -> list[Figure]:
     return [figure for figure in profile.figures if figure.kind == kind]
 
 
+#: nanoseconds; between a reading and the end of the profile there are less
+_NEAR = 10**9
+
+
 class Growth(NamedTuple):
     """Of resident memory, in bytes."""
 
@@ -102,9 +106,10 @@ def _last_read(figure: Figure) -> str:
 
 
 def _when(profile: Profile, last: Figure) -> str:
-    """The last one of resident memory.  It is read once more when the profile ends; who
-    was killed, or runs on, has none of its end."""
-    return "at the end" if profile.end_time is not None else _last_read(last)
+    """The last one of resident memory.  It is read once more when the profile ends, but
+    of who was killed, or runs on, or has closed our files."""
+    return ("at the end" if profile.end_time is not None
+            and profile.end - last.time < _NEAR else _last_read(last))
 
 
 def of_process(profile: Profile) -> list[str]:
@@ -149,6 +154,8 @@ def _until_last_read(figures: Sequence[Figure]) -> str:
     """What is read seldom, or not while the GC sweeps: that may be long before the
     end."""
     most, last = peak(figures), figures[-1]
+    if len(figures) == 1:       # of one, nobody knows whether it was the most
+        return "%s %s" % (format_bytes(last.value), _last_read(last))
     if most.value == last.value:
         return _most(most)
     return "%s, %s %s" % (_most(most), format_bytes(last.value), _last_read(last))

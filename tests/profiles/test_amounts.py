@@ -158,8 +158,8 @@ def test_growth_counts_for_what_was_sampled_meanwhile(tmp_path: Path) -> None:
         "a": (44 * MIB, 44 * MIB), "b": (2 * MIB, 2 * MIB)})
     text = lines(path, "--of", "rss", "--sort", "total")
     assert text[0] == (
-        "resident memory: 10 MiB at the start, 112 MiB at the end; it grew by 106 MiB, "
-        "and shrank by 4 MiB (4 readings of it)")
+        "resident memory: 10 MiB at the start, 112 MiB when last read (at 7.00 s); it "
+        "grew by 106 MiB, and shrank by 4 MiB (4 readings of it)")
     assert text[4].startswith("60 MiB  56.6  60 MiB  [nothing sampled explains it]")
     assert any(line.startswith("60 MiB of it is more than what was sampled in between")
                for line in text)

@@ -99,9 +99,19 @@ def test_who_was_killed_has_no_memory_at_the_end() -> None:
         "when last read (at 2.00 s)"]
 
 
+def test_who_closed_all_files_has_no_memory_at_the_end() -> None:
+    """As daemons do: nothing could be read any more."""
+    log = Log()
+    log.settings()
+    log.figure(1, 10**9, 10 << 20)
+    log.allocation([log.function("f")], size=16, time=9 * 10**9)
+    assert of_process(read(log)) == [
+        "resident memory: 10 MiB at the start, 10 MiB when last read (at 1.00 s)"]
+
+
 def test_what_no_other_process_has() -> None:
     log = sampled()
-    log.figure(1, 0, 100 << 20)
+    log.figure(1, 4 * 10**9, 100 << 20)
     for second, mebibytes in ((1, 20), (2, 60), (4, 30)):
         log.figure(8, second * 10**9, mebibytes << 20)
     assert of_process(read(log)) == [
@@ -110,9 +120,19 @@ def test_what_no_other_process_has() -> None:
         "4.00 s)"]
 
 
-def test_the_heap_of_the_gc_beside() -> None:
+def test_what_was_read_once_is_not_the_most() -> None:
     log = sampled()
     log.figure(1, 0, 100 << 20)
+    log.figure(1, 3 * 10**9, 300 << 20)
+    log.figure(8, 10**9, 60 << 20)
+    assert of_process(read(log)) == [
+        "resident memory: 100 MiB at the start, 300 MiB at the end; of it, no other "
+        "process's (USS): 60 MiB when last read (at 1.00 s)"]
+
+
+def test_the_heap_of_the_gc_beside() -> None:
+    log = sampled()
+    log.figure(1, 3 * 10**9, 100 << 20)
     for second, used, has in ((0, 5, 6), (1, 300, 310), (2, 300, 320), (3, 40, 320)):
         log.figure(3, second * 10**9, used << 20)
         log.figure(2, second * 10**9, has << 20)

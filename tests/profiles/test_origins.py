@@ -121,6 +121,7 @@ def test_a_file_tells_whose_it_is(file: str, origin: str, path: str) -> None:
 def test_the_root_in_common_is_no_surroundings(main: str, file: str) -> None:
     """Where programs are just below the root: as in containers."""
     assert origins(file, main=main).path(file) == file.replace("\\", "/")
+    assert origins(main, main=main).path(main) == "app.py"
 
 
 def test_native_code_is_built_in_unless_a_package_brings_it() -> None:

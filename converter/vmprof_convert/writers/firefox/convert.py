@@ -367,8 +367,9 @@ class _Conversion:
         if profile is None:
             return []       # what processes share would count for each
         read = [(figure.time, figure.value) for figure in readings(profile, kind)]
-        if read and read[-1][0] < profile.end:
-            # what hardly changes is not told again
+        if read and read[-1][0] < profile.end and kind != HEAP:
+            # What hardly changes is not told again.  But a heap that is swept is not
+            # read, and changes.
             read.append((profile.end, read[-1][1]))
         return [(self._axis.at(time + process.begin), value) for time, value in read]
 
