@@ -8,7 +8,7 @@ import { chromium } from "playwright-core";
 
 const [file, folder, profiler] = process.argv.slice(2);
 const ADDRESS = "https://profile.invalid/profile.json";
-// name, panel and what it is asked for, and the track to choose
+// name, panel and what it is asked for
 const VIEWS = [
   ["flame-graph", "flame-graph/?ctSummary=native-allocations"],
   ["types", "calltree/?ctSummary=native-retained-allocations&invertCallstack"],

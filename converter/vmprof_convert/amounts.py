@@ -92,9 +92,12 @@ def resident(profile: Profile, growths: Sequence[Growth], parts: _Parts,
     sort(rows, choice)
     first = sum(growth.first for growth in growths)
     last = sum(growth.last for growth in growths)
-    title = "resident memory: %s at the start, %s at the end; it grew by %s, and " \
+    # of several, each may have been read last at another time
+    until = {growth.until for growth in growths}
+    title = "resident memory: %s at the start, %s %s; it grew by %s, and " \
         "shrank by %s (%s of it)" % (
-            format_bytes(first), format_bytes(last), format_bytes(grown),
+            format_bytes(first), format_bytes(last),
+            until.pop() if len(until) == 1 else "when last read", format_bytes(grown),
             format_bytes(sum(growth.shrunk for growth in growths)),
             format_number(sum(growth.readings for growth in growths), "reading"))
     return Amounts(RESIDENT, BYTES, grown, rows, title, [

@@ -144,7 +144,11 @@ class Origins:
         if not self.folder or path[:1] != self.folder[:1]:
             return path
         short = posixpath.relpath(path, self.folder)
-        if short.startswith("../" * (_STEPS_UP + 1)):
+        # what has nothing but the root in common with it, such as /lib, is no part of
+        # its surroundings
+        root = path[:2] if path[1:3] == ":/" else "/"
+        if (short.startswith("../" * (_STEPS_UP + 1))
+                or posixpath.commonpath([path, self.folder]) == root):
             return path
         return short
 

@@ -25,6 +25,10 @@ def readings(profile: Profile, kind: str) -> list[Figure]:
     return [figure for figure in profile.figures if figure.kind == kind]
 
 
+#: nanoseconds; between a reading and the end of the profile there are less
+_NEAR = 10**9
+
+
 class Growth(NamedTuple):
     """Of resident memory, in bytes."""
 
@@ -39,6 +43,8 @@ class Growth(NamedTuple):
     parts: dict[tuple[int, int], float]
     #: and what is more than all that was sampled meanwhile
     unexplained: float
+    #: "at the end", or when that was
+    until: str
 
 
 def growth(profile: Profile) -> Growth:
@@ -83,7 +89,7 @@ def growth(profile: Profile) -> Growth:
                 parts[key] = parts.get(key, 0.0) + weight / bytes_ * explained
         unexplained += left
     return Growth(len(read), read[0].value, read[-1].value, grown, shrunk, parts,
-                  unexplained)
+                  unexplained, _when(profile, read[-1]))
 
 
 def peak(figures: Sequence[Figure]) -> Figure:
@@ -95,11 +101,15 @@ def _most(figure: Figure) -> str:
     return "at most %s (at %.2f s)" % (format_bytes(figure.value), figure.time / 1e9)
 
 
-def _until_the_end(figures: Sequence[Figure]) -> str:
-    most, last = peak(figures), figures[-1]
-    return "%s%s at the end" % (
-        "" if most.value == last.value else _most(most) + ", ",
-        format_bytes(last.value))
+def _last_read(figure: Figure) -> str:
+    return "when last read (at %.2f s)" % (figure.time / 1e9)
+
+
+def _when(profile: Profile, last: Figure) -> str:
+    """The last one of resident memory.  It is read once more when the profile ends, but
+    of who was killed, or runs on, or has closed our files."""
+    return ("at the end" if profile.end_time is not None
+            and profile.end - last.time < _NEAR else _last_read(last))
 
 
 def of_process(profile: Profile) -> list[str]:
@@ -112,15 +122,14 @@ def _of_memory(profile: Profile) -> list[str]:
     memory = readings(profile, RESIDENT)
     if not memory:
         return []
-    line = "resident memory: %s at the start, %s" % (
-        format_bytes(memory[0].value), _until_the_end(memory))
+    most, last = peak(memory), memory[-1]
+    line = "resident memory: %s at the start, %s%s %s" % (
+        format_bytes(memory[0].value),
+        "" if most.value == last.value else _most(most) + ", ",
+        format_bytes(last.value), _when(profile, last))
     alone = readings(profile, PRIVATE)
     if alone:
-        most = peak(alone)
-        line += "; of it, no other process's (USS): %s" % _most(most)
-        if alone[-1].value != most.value:
-            line += ", %s when last read (at %.2f s)" % (
-                format_bytes(alone[-1].value), alone[-1].time / 1e9)
+        line += "; of it, no other process's (USS): %s" % _until_last_read(alone)
     faults = readings(profile, MAJOR_FAULTS)
     count = faults[-1].value - faults[0].value if faults else 0
     if count > 0:
@@ -142,23 +151,26 @@ def _of_heap(profile: Profile) -> list[str]:
 
 
 def _until_last_read(figures: Sequence[Figure]) -> str:
-    """While the GC sweeps, nobody can read it: that may be long before the end."""
-    most, last = peak(figures), max(figures, key=lambda figure: figure.time)
+    """What is read seldom, or not while the GC sweeps: that may be long before the
+    end."""
+    most, last = peak(figures), figures[-1]
+    if len(figures) == 1:       # of one, nobody knows whether it was the most
+        return "%s %s" % (format_bytes(last.value), _last_read(last))
     if most.value == last.value:
         return _most(most)
-    return "%s, %s when last read (at %.2f s)" % (
-        _most(most), format_bytes(last.value), last.time / 1e9)
+    return "%s, %s %s" % (_most(most), format_bytes(last.value), _last_read(last))
 
 
 def in_numbers(profile: Profile) -> dict[str, dict[str, float]]:
-    """Of each kind of memory that was read: bytes at first, at most and at last, and
-    the time of the most in seconds."""
+    """Of each kind of memory that was read: bytes when it was read first, when they
+    were most, and when it was read last; and when that was, in seconds."""
     result = {}
     for kind in RESIDENT, PRIVATE, HEAP, HEAP_HAS, NURSERY:
         read = readings(profile, kind)
         if read:
-            most = peak(read)
-            result[kind.replace("-", "_")] = {
-                "first": read[0].value, "most": most.value,
-                "most_at": most.time / 1e9, "last": read[-1].value}
+            found: dict[str, float] = {}
+            for name, figure in (("first", read[0]), ("most", peak(read)),
+                                 ("last", read[-1])):
+                found[name], found[name + "_at"] = figure.value, figure.time / 1e9
+            result[kind.replace("-", "_")] = found
     return result

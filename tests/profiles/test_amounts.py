@@ -158,13 +158,27 @@ def test_growth_counts_for_what_was_sampled_meanwhile(tmp_path: Path) -> None:
         "a": (44 * MIB, 44 * MIB), "b": (2 * MIB, 2 * MIB)})
     text = lines(path, "--of", "rss", "--sort", "total")
     assert text[0] == (
-        "resident memory: 10 MiB at the start, 112 MiB at the end; it grew by 106 MiB, "
-        "and shrank by 4 MiB (4 readings of it)")
+        "resident memory: 10 MiB at the start, 112 MiB when last read (at 7.00 s); it "
+        "grew by 106 MiB, and shrank by 4 MiB (4 readings of it)")
     assert text[4].startswith("60 MiB  56.6  60 MiB  [nothing sampled explains it]")
     assert any(line.startswith("60 MiB of it is more than what was sampled in between")
                for line in text)
     assert [row.split()[0] for row in lines(
         path, "--of", "rss", "--by", "file")[3:5]] == ["60", "46"]
+
+
+def test_what_was_killed_has_no_memory_at_the_end(tmp_path: Path) -> None:
+    log = grown((1, 10), (3, 16), sizes=(("f", 2, 8 * MIB),))
+    log.flush()
+    killed = tmp_path / "killed.vmprof"
+    killed.write_bytes(bytes(log.bytes))
+    assert lines(killed, "--of", "rss")[0].startswith(
+        "resident memory: 10 MiB at the start, 16 MiB when last read (at 3.00 s); it "
+        "grew")
+    other = write(tmp_path / "other.vmprof",
+                  grown((1, 10), (4, 14), sizes=(("f", 2, 8 * MIB),)))
+    assert lines(killed, str(other), "--of", "rss")[0].startswith(
+        "resident memory: 20 MiB at the start, 30 MiB when last read; it grew")
 
 
 def test_what_died_young_is_not_what_grew(tmp_path: Path) -> None:

@@ -121,12 +121,24 @@ def test_first_part_that_is_not_whole(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A killed program may leave no more: nothing of it is a profile."""
     part = made_profiles.member(rich_log().data())
-    for size in range(13, len(part)):
+    for size in range(2, len(part)):
         (folder / "bad").write_bytes(part[:size])
         for options in ["--salvage"], []:
             assert run_and_fail(folder, capsys, "bad", *options) == (
                 "vmprof-convert: bad: the profile is cut off in its first part: there "
                 "is nothing in it to be read\n")
+
+
+def test_what_somebody_packed_and_cut(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Cut off, as others are; with all of its bytes, but other ones, it is damaged."""
+    packed = gzip.compress(rich_log().data())
+    for size in range(2, len(packed)):
+        (folder / "bad").write_bytes(packed[:size])
+        assert run_and_fail(folder, capsys, "bad").startswith(
+            "vmprof-convert: bad: the profile is cut off")
+    (folder / "bad").write_bytes(HOSTILE["gzip damaged"])
+    assert "damaged" in run_and_fail(folder, capsys, "bad")
 
 
 def test_what_is_no_file(folder: Path,

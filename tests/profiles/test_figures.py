@@ -36,6 +36,20 @@ def read(log: Log) -> Profile:
     return readers.read_bytes(log.data())
 
 
+def read_without_end(log: Log) -> Profile:
+    """As of a process that was killed."""
+    log.flush()
+    return readers.read_bytes(bytes(log.bytes))
+
+
+def memory_in_json(profile: Profile) -> dict[str, dict[str, float]]:
+    out = io.StringIO()
+    table_json.write(table_json.of_rows(sheet.View(
+        profile, summarize(profile), Choice(), Origins(profile))), out)
+    memory: dict[str, dict[str, float]] = json.loads(out.getvalue())["memory"]
+    return memory
+
+
 def test_figures_are_kept_by_time() -> None:
     log = sampled()
     log.figure(1, 500, 2**31)
@@ -73,9 +87,31 @@ def test_the_peak_and_when() -> None:
         "MiB at the end; 3 pages had to be read from disk"]
 
 
+def test_who_was_killed_has_no_memory_at_the_end() -> None:
+    log = sampled()
+    log.figure(1, 0, 10 << 20)
+    log.figure(1, 10**9, 300 << 20)
+    assert of_process(read_without_end(log)) == [
+        "resident memory: 10 MiB at the start, 300 MiB when last read (at 1.00 s)"]
+    log.figure(1, 2 * 10**9, 40 << 20)
+    assert of_process(read_without_end(log)) == [
+        "resident memory: 10 MiB at the start, at most 300 MiB (at 1.00 s), 40 MiB "
+        "when last read (at 2.00 s)"]
+
+
+def test_who_closed_all_files_has_no_memory_at_the_end() -> None:
+    """As daemons do: nothing could be read any more."""
+    log = Log()
+    log.settings()
+    log.figure(1, 10**9, 10 << 20)
+    log.allocation([log.function("f")], size=16, time=9 * 10**9)
+    assert of_process(read(log)) == [
+        "resident memory: 10 MiB at the start, 10 MiB when last read (at 1.00 s)"]
+
+
 def test_what_no_other_process_has() -> None:
     log = sampled()
-    log.figure(1, 0, 100 << 20)
+    log.figure(1, 4 * 10**9, 100 << 20)
     for second, mebibytes in ((1, 20), (2, 60), (4, 30)):
         log.figure(8, second * 10**9, mebibytes << 20)
     assert of_process(read(log)) == [
@@ -84,9 +120,19 @@ def test_what_no_other_process_has() -> None:
         "4.00 s)"]
 
 
-def test_the_heap_of_the_gc_beside() -> None:
+def test_what_was_read_once_is_not_the_most() -> None:
     log = sampled()
     log.figure(1, 0, 100 << 20)
+    log.figure(1, 3 * 10**9, 300 << 20)
+    log.figure(8, 10**9, 60 << 20)
+    assert of_process(read(log)) == [
+        "resident memory: 100 MiB at the start, 300 MiB at the end; of it, no other "
+        "process's (USS): 60 MiB when last read (at 1.00 s)"]
+
+
+def test_the_heap_of_the_gc_beside() -> None:
+    log = sampled()
+    log.figure(1, 3 * 10**9, 100 << 20)
     for second, used, has in ((0, 5, 6), (1, 300, 310), (2, 300, 320), (3, 40, 320)):
         log.figure(3, second * 10**9, used << 20)
         log.figure(2, second * 10**9, has << 20)
@@ -114,14 +160,29 @@ def test_in_numbers_for_programs() -> None:
     log.figure(1, 2 * 10**9, 20)
     log.figure(3, 10**9, 7)
     log.figure(2, 10**9, 9)
+    once = {"first_at": 1.0, "most_at": 1.0, "last_at": 1.0}
+    assert memory_in_json(read(log)) == {
+        "resident": {"first": 10, "first_at": 0.0, "most": 30, "most_at": 1.0,
+                     "last": 20, "last_at": 2.0},
+        "heap": {"first": 7, "most": 7, "last": 7, **once},
+        "heap_has": {"first": 9, "most": 9, "last": 9, **once}}
+
+
+def test_a_heap_that_is_swept_at_both_ends() -> None:
+    """Then nobody can read it: what was read says when that was, in words and in
+    numbers."""
+    log = sampled()
+    for second in 0, 5, 9:
+        log.figure(1, second * 10**9, 100 << 20)
+    # the most of it is told behind a reading that comes after it
+    for second, mebibytes in (2, 8), (6, 50), (4, 90):
+        log.figure(3, second * 10**9, mebibytes << 20)
     profile = read(log)
-    out = io.StringIO()
-    table_json.write(table_json.of_rows(sheet.View(
-        profile, summarize(profile), Choice(), Origins(profile))), out)
-    assert json.loads(out.getvalue())["memory"] == {
-        "resident": {"first": 10, "most": 30, "most_at": 1.0, "last": 20},
-        "heap": {"first": 7, "most": 7, "most_at": 1.0, "last": 7},
-        "heap_has": {"first": 9, "most": 9, "most_at": 1.0, "last": 9}}
+    assert memory_in_json(profile)["heap"] == {
+        "first": 8 << 20, "first_at": 2.0, "most": 90 << 20, "most_at": 4.0,
+        "last": 50 << 20, "last_at": 6.0}
+    assert of_process(profile)[1] == (
+        "GC heap: at most 90 MiB (at 4.00 s), 50 MiB when last read (at 6.00 s) in use")
 
 
 def test_in_every_report() -> None:

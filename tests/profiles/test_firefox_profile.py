@@ -173,6 +173,18 @@ def test_a_track_of_memory_lasts_as_long_as_the_run() -> None:
     assert counter["samples"]["count"] == [0, 2**30, 2**30, 0]
 
 
+def test_the_track_of_the_heap_ends_where_it_was_last_read() -> None:
+    """While the GC sweeps, nobody knows."""
+    log = Log()
+    log.settings()
+    log.figure(3, 0, 2**30)
+    log.figure(3, 10**9, 2**31)
+    log.allocation([log.function("f")], size=16, time=5 * 10**9)
+    counter = converted(log)["counters"][-1]
+    assert counter["display"]["label"] == "GC heap"
+    assert counter["samples"]["time"] == [0.0, 0.0, 1000.0]
+
+
 def test_without_allocations_there_is_no_table_and_no_track() -> None:
     log = Log()
     f = log.function("f")

@@ -100,6 +100,7 @@ def place(file: str, kind: str = PYTHON) -> tuple[str, str]:
     ("/home/me/shop/views/cart.py", PROGRAM, "views/cart.py"),
     ("/home/me/lib/tools.py", PROGRAM, "../lib/tools.py"),
     ("/srv/plugins/lib/python/x.py", PROGRAM, "/srv/plugins/lib/python/x.py"),
+    ("/home/other/x.py", PROGRAM, "../../other/x.py"),
     ("/home/me/lib/python3/app.py", PROGRAM, "../lib/python3/app.py"),
     ("/home/me/lib/pypy3/app.py", PROGRAM, "../lib/pypy3/app.py"),
     ("C:\\made\\pypy-work\\lib\\x.py", PROGRAM, "C:/made/pypy-work/lib/x.py"),
@@ -112,6 +113,15 @@ def place(file: str, kind: str = PYTHON) -> tuple[str, str]:
 ])
 def test_a_file_tells_whose_it_is(file: str, origin: str, path: str) -> None:
     assert place(file) == (origin, path)
+
+
+@pytest.mark.parametrize("main,file", [
+    ("/tmp/work/app.py", "/lib/x86_64-linux-gnu/libffi.so.8"),
+    ("/app/app.py", "/srv/plugins.py"), ("C:\\app\\app.py", "C:\\plugins\\x.py")])
+def test_the_root_in_common_is_no_surroundings(main: str, file: str) -> None:
+    """Where programs are just below the root: as in containers."""
+    assert origins(file, main=main).path(file) == file.replace("\\", "/")
+    assert origins(main, main=main).path(main) == "app.py"
 
 
 def test_native_code_is_built_in_unless_a_package_brings_it() -> None:

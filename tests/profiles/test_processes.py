@@ -376,8 +376,8 @@ def test_all_processes_first_and_then_each(run: Path) -> None:
                 thread["isMainThread"]) for thread in found["threads"]]
     assert threads == [
         ("all", "All processes", "All processes", True),
-        ("12", "12 other.py", "Thread 10", True),
-        ("11", "11 app.py serve", "MainThread", True),
+        ("12", "12 other.py", "Thread 10 (child)", True),
+        ("11", "11 app.py serve", "MainThread (child)", True),
         ("10", "10 app.py serve", "MainThread", True),
         ("all", "All processes", "Objects (number)", False)]
     totals = [sum(allocated(found, number).values()) for number in range(4)]
@@ -397,6 +397,7 @@ def test_all_processes_stay_on_top(run: Path) -> None:
             if thread["processType"] == "default"] == [
                 "All processes", "Objects (number)"]
     alone = in_firefox(run.with_name("app.11.vmprof"))
+    assert alone["threads"][0]["name"] == "MainThread"
     assert {thread["processType"] for thread in alone["threads"]} == {"default"}
 
 

@@ -62,9 +62,11 @@ class Pieces:
         try:
             if self._first == _MEMBER:
                 yield from self._members()
+            elif len(self._first) > 1 and _MEMBER.startswith(self._first):
+                raise _nothing_whole()
             elif self._first[:2] == b"\x1f\x8b":
                 # not written by us
-                yield from self._unpack(self._packed())
+                yield from self._unpack(self._packed(), "the profile is cut off: ")
             else:
                 yield from self._packed()
         except zlib.error as e:
@@ -100,15 +102,14 @@ class Pieces:
                 rest = length - len(head) - len(body)
                 if not rest:
                     # as parts only: a member is there or not
-                    yield from self._unpack(iter((head, body)))
+                    yield from self._unpack(iter((head, body)), "damaged profile: ")
             if rest:
                 break
             head = b""
         self._pass_over(2**63)
         self.torn = self.done - at
         if not at:
-            raise ProfileError("the profile is cut off in its first part: there is "
-                               "nothing in it to be read")
+            raise _nothing_whole()
         if not self._salvage:
             raise ProfileError(
                 "the profile is cut off: its last part, at byte %d of %d, is "
@@ -124,8 +125,9 @@ class Pieces:
             size -= len(part)
         return size
 
-    def _unpack(self, packed: Iterator[bytes]) -> Iterator[bytes]:
-        """`packed` is one gzip member or some."""
+    def _unpack(self, packed: Iterator[bytes], short: str) -> Iterator[bytes]:
+        """`packed` is one gzip member or some; `short` is what is said if there is
+        less of it."""
         def checked(piece: bytes) -> bytes:
             self._unpacked += len(piece)
             if self._unpacked > MAX_UNPACKED:
@@ -148,6 +150,10 @@ class Pieces:
             # what the last piece had no room for
             piece = unpacker.decompress(b"", PIECE)
             if not piece:
-                raise ProfileError("damaged profile: its packed data end "
-                                   "too early")
+                raise ProfileError(short + "its packed data end too early")
             yield checked(piece)
+
+
+def _nothing_whole() -> ProfileError:
+    return ProfileError("the profile is cut off in its first part: there is nothing in "
+                        "it to be read")

@@ -35,6 +35,7 @@ END_OF_TIME = 253402300800.0
 _OBJECT_BINS = 50
 #: characters of a name that are shown
 MAX_NAME = 100
+_CHILD = " (child)"
 
 _PRODUCTS = {"pypy": "PyPy", "cpython": "CPython"}
 
@@ -255,13 +256,14 @@ class _Conversion:
             (process for process in each if rows.keys() & process.threads.keys()),
             key=lambda process: tuple(map(sum, zip(*(
                 rank(number) for number in process.threads if number in rows)))))
-        tracks = []
+        tracks: list[_Track] = []
         # children take no time samples: all together are drawn by what all of them have
         is_timed = all(any(rows[number][0] for number in process.threads
                            if number in rows) for process in each)
         for process in first, *each:
             numbers = sorted(rows.keys() & process.threads.keys(),
                              key=lambda number: (*rank(number), number))
+            before = len(tracks)
             if len(numbers) > 1 or process.profile is None:
                 chosen = set(numbers)
                 all_ = [row for row in everything
@@ -276,6 +278,11 @@ class _Conversion:
                 tracks += [_Track(process, self._thread_name(
                     number, process.threads[number]), process.threads[number],
                     {number}, *rows[number]) for number in numbers]
+            if each and process.profile and process.profile.parent:
+                # the Profiler calls a process as its first track: workers, and who made
+                # them, would look alike
+                tracks[before] = tracks[before]._replace(
+                    name=tracks[before].name[:MAX_NAME - len(_CHILD)] + _CHILD)
         return tracks
 
     def _thread_name(self, number: int, tid: int) -> str:
@@ -360,8 +367,9 @@ class _Conversion:
         if profile is None:
             return []       # what processes share would count for each
         read = [(figure.time, figure.value) for figure in readings(profile, kind)]
-        if read and read[-1][0] < profile.end:
-            # what hardly changes is not told again
+        if read and read[-1][0] < profile.end and kind != HEAP:
+            # What hardly changes is not told again.  But a heap that is swept is not
+            # read, and changes.
             read.append((profile.end, read[-1][1]))
         return [(self._axis.at(time + process.begin), value) for time, value in read]
 

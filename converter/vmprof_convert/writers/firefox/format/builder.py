@@ -25,8 +25,10 @@ PROCESSED_VERSION = 64
 GECKO_VERSION = 36
 #: So many tracks are seen at first, and the last one; the others are in its menu.
 MAX_TRACKS = 12
-#: The interval where there is none.  With 0, which would hide it in "Profile info",
-#: the front end divides 0 by 0, and draws no rates.
+#: The interval where there is none; "Profile info" calls it 0.0ns.  0 would hide it
+#: there, and the front end divides by it: it draws no track of a rate, and says of a
+#: sample that it was taken at "<invalid>ns".  Without an interval, it fills no track
+#: of a size, either.
 _NO_INTERVAL = 1e-9
 
 
