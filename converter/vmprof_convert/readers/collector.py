@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import operator
 from collections.abc import Iterator, Sequence
+from itertools import compress
 
 from vmprof_convert.model import (
     ALIVE,
@@ -59,6 +60,7 @@ AS_SAMPLED = -1
 #: of what met() gets of an object: its type, its size, its outcome, and whether it is
 #: not the first of its key
 _FIELDS = tuple(map(operator.itemgetter, range(3)))
+_type, _size, _outcome = _FIELDS
 _is_more = operator.itemgetter(3)
 _FATE = Row._fields.index("fate")
 #: sizes of so many runs are remembered as they are
@@ -215,13 +217,8 @@ class Collector:
         if row < 0 or held.met.find(1, row, row + number) >= 0:
             return 0
         samples, rows = held.samples, slice(row, row + number)
-        # (zip() of as many arguments takes longer)
-        types, sizes, outcomes = (map(field, alike) for field in _FIELDS)
-        objects = firsts = Objects(
-            array.array("q", sizes), array.array("i", types),
-            array.array("b", bytes(outcomes).translate(_FATES)))
-        if number < len(more):
-            firsts = objects.chosen(first_ones(more))
+        firsts = _objects(alike if number == len(more)
+                          else list(compress(alike, first_ones(more))))
         own = wholes = samples.size[rows]
         if firsts.size.count(AS_SAMPLED) < number:
             own = array.array("q", [
@@ -231,7 +228,7 @@ class Collector:
                 return 0
         run = None
         if number < len(more):
-            run = of_pieces(key, wholes, own, objects.size, more)
+            run = of_pieces(key, wholes, own, list(map(_size, alike)), more)
             if run is None:
                 return 0
         elif own is not wholes:
@@ -243,7 +240,8 @@ class Collector:
             samples.fate[rows] = firsts.fate
             samples.collected[rows] = array.array("q", [time]) * number
         if number < len(more):
-            self._met_more(key - row, rows_of(more, row), objects.chosen(more), time)
+            self._met_more(key - row, rows_of(more, row),
+                           _objects(list(compress(alike, more))), time)
         if run is not None:
             self._remember(run)
         return number
@@ -397,3 +395,11 @@ class Collector:
         self._old.clear()
         self._pieces.clear()
         self._runs.clear()
+
+
+def _objects(alike: Sequence[Sequence[int]]) -> Objects:
+    # (zip() of as many arguments takes longer)
+    return Objects(
+        array.array("q", list(map(_size, alike))),
+        array.array("i", list(map(_type, alike))),
+        array.array("b", bytes(map(_outcome, alike)).translate(_FATES)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import array
 import operator
 from bisect import bisect_left
-from collections.abc import Iterator
-from itertools import accumulate, compress
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, compress, count
 from typing import NamedTuple
 
 #: for translate()
@@ -19,11 +19,6 @@ class Objects(NamedTuple):
     size: array.array[int]
     type: array.array[int]
     fate: array.array[int]
-
-    def chosen(self, which: bytes) -> Objects:
-        """Those of which it is true."""
-        return Objects(*[array.array(column.typecode, compress(column, which))
-                         for column in self])
 
 
 class Run(NamedTuple):
@@ -52,9 +47,9 @@ class Run(NamedTuple):
 
 
 def of_pieces(key: int, wholes: array.array[int], own: array.array[int],
-              sizes: array.array[int], more: bytes) -> Run | None:
-    """`own` are the sizes of the first objects, `sizes` of all, of which some are `more`
-    ones of a piece.  None: not all fit."""
+              sizes: Sequence[int], more: bytes) -> Run | None:
+    """`own` are the sizes of the first objects, `sizes` of all, of which some are
+    `more` ones of a piece.  None: not all fit."""
     if min(compress(sizes, more)) <= 0:
         return None
     until = list(accumulate(map(operator.mul, sizes, more)))
@@ -86,8 +81,6 @@ def with_fate(fate: int, fates: array.array[int], rows: array.array[int]) -> Ite
         tuple[int, int]]:
     """Of what is behind the first ones, in their `rows`: where there is this fate, and
     which of its piece that object is, from 1 on."""
-    text = fates.tobytes()
-    at = text.find(fate)
-    while at >= 0:
-        yield at, at - bisect_left(rows, rows[at]) + 1
-        at = text.find(fate, at + 1)
+    flags = [one == fate for one in fates] if fate in fates else []
+    for at, row in zip(compress(count(), flags), compress(rows, flags)):
+        yield at, at - bisect_left(rows, row) + 1
