@@ -283,8 +283,8 @@ def main(arguments: Sequence[str] | None = None, *,
         if isinstance(stream, io.TextIOWrapper):
             # names may have characters that the terminal can't show
             stream.reconfigure(errors="backslashreplace")
-    # nothing here makes cycles, and looking for them takes a seventh of the time; in
-    # PyPy this would keep all else that is dead, too
+    # hardly anything here makes cycles, and looking for them takes a seventh of the
+    # time; in PyPy this would keep all else that is dead, too
     has_gc = sys.implementation.name == "cpython" and gc.isenabled()
     if has_gc:
         gc.disable()

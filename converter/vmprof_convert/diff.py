@@ -179,22 +179,21 @@ class _Dropped:
     ran between the last major collection and this moment."""
 
     def __init__(self, profile: Profile, at: int) -> None:
+        majors = [sorted(one.time + begin for one in collections if one.is_major)
+                  for collections, begin in [
+                      (process.profile.collections, process.begin)
+                      for process in profile.processes] or [(profile.collections, 0)]]
+        process_of = {thread: number for number, process in enumerate(profile.processes)
+                      for thread in process.threads}
+        numbers = [bisect.bisect_right(times, at) for times in majors]
+        hardly_ran = _hardly_ran(profile, at, process_of, [
+            times[number - 1] if number else -1
+            for times, number in zip(majors, numbers)])
         #: when that collection was, of each process; -1: there is none
-        self._next = [self._find(
-            profile, at, process.threads, process.profile.collections, process.begin)
-            for process in profile.processes] or [
-                self._find(profile, at, {}, profile.collections, 0)]
-        self._of_thread = {thread: next_ for process, next_ in zip(
-            profile.processes, self._next) for thread in process.threads}
-
-    def _find(self, profile: Profile, at: int, threads: Mapping[int, int],
-              collections_: list[Collection], begin: int) -> int:
-        majors = sorted(one.time + begin for one in collections_ if one.is_major)
-        number = bisect.bisect_right(majors, at)
-        if number == len(majors) or _hardly_ran(
-                profile, majors[number - 1] if number else -1, at, threads):
-            return -1
-        return majors[number]
+        self._next = [-1 if number == len(times) or hardly else times[number]
+                      for times, number, hardly in zip(majors, numbers, hardly_ran)]
+        self._of_thread = {thread: self._next[number]
+                           for thread, number in process_of.items()}
 
     def includes(self, fate: int, ended: int, thread: int | None = None) -> bool:
         """An object that is alive at the moment: columns of model.Samples; without its
@@ -204,19 +203,22 @@ class _Dropped:
         return fate == FREED and ended <= next_
 
 
-def _hardly_ran(profile: Profile, last: int, at: int,
-                threads: Mapping[int, int]) -> bool:
-    """Between these moments; `threads`: of a process, if there are several."""
-    since = alive = 0.0
+def _hardly_ran(profile: Profile, at: int, process_of: Mapping[int, int],
+                last: Sequence[int]) -> list[bool]:
+    """Of each process, from a moment of its own up to `at`; `process_of`: which one a
+    thread is of, if there are several."""
+    since, alive = [0.0] * len(last), [0.0] * len(last)
     samples = profile.samples
     for time, thread, size, interval, fate, collected, ended in zip(
             samples.time, samples.thread, samples.size, samples.interval,
             samples.fate, samples.collected, samples.ended):
-        if size and time <= at and (not threads or thread in threads):
+        if size and time <= at:
+            process = process_of[thread] if process_of else 0
             weight = weight_bytes(size, interval, profile.gaps)
-            since += weight * (time > last)
-            alive += weight * (state(fate, collected, ended, at) == STILL_ALIVE)
-    return since <= _HARDLY * alive
+            since[process] += weight * (time > last[process])
+            alive[process] += weight * (
+                state(fate, collected, ended, at) == STILL_ALIVE)
+    return [allocated <= _HARDLY * left for allocated, left in zip(since, alive)]
 
 
 def _until(at: int, collections: list[Collection]) -> list[Collection]:

@@ -259,19 +259,6 @@ class Samples:
                 self.fate[key - 1] = LOST if survived else DIED
         del self._objects[:]
 
-    def insert(self, places: Sequence[int], late: Samples) -> None:
-        """Rows that came late, each with the number of the row that it comes before."""
-        late._settle()
-        order = sorted(range(len(places)), key=places.__getitem__)
-        ascending = [places[at] for at in order]
-        for name in Row._fields:
-            old, values = getattr(self, name), getattr(late, name)
-            new = old[:ascending[0]]
-            for at, start, end in zip(order, ascending, [*ascending[1:], len(old)]):
-                new.append(values[at])
-                new.extend(old[start:end])
-            setattr(self, name, new)
-
 
 class Moment(NamedTuple):
     """What was true of the run at one moment: the head of a block of

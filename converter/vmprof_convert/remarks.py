@@ -135,7 +135,7 @@ def _of_process(profile: Profile) -> list[str]:
                 ("es were", "they") if profile.children > 1 else
                 (" was", "it"))))
     if programs := profile.settings.get("programs"):
-        lines.append("children that became other programs were not sampled: %s"
+        lines.append("other programs that it ran are not in here: %s"
                      % printable(programs.replace(",", ", ")))
     return lines
 
@@ -267,6 +267,6 @@ def _alive(profile: Profile, choice: Choice) -> str:
         return ("alive: no major collection had ended by then, so that all counts that "
                 "survived a minor one, garbage included")
     return ("alive: as the last of %s found it, at %.2f s; what became old since "
-            "counts, too, garbage included (--at %.2f has hardly any)" % (
+            "counts, too, garbage included (--at %.2f leaves most of it out)" % (
                 format_number(len(majors), "major collection"), majors[-1] / 1e9,
                 math.ceil(majors[-1] / 1e7) / 100))

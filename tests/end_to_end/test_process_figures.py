@@ -46,7 +46,7 @@ def test_memory_that_comes_and_goes(stock_pypy: PyPy) -> None:
 def test_memory_that_is_shared_is_not_private(stock_pypy: PyPy) -> None:
     """Another process has it, too; what a process wrote itself, it has alone."""
     run = stock_pypy.sample("""
-        import mmap, os, time
+        import mmap, os
         def filled(flags):
             found = mmap.mmap(-1, 100 << 20, flags=flags)
             for at in range(0, len(found), 4096):
@@ -57,26 +57,37 @@ def test_memory_that_is_shared_is_not_private(stock_pypy: PyPy) -> None:
         # a child that has the first one's pages, and none of the others: these are
         # written to
         ready, told = os.pipe()
-        child = os.fork()
-        if child == 0:
+        ended, lives = os.pipe()
+        if os.fork() == 0:
             for at in range(0, len(shared), 4096):
                 shared[at]
+            os.close(lives)
             os.write(told, b"x")
-            time.sleep(60)
+            # until the last reading of the other
+            os.read(ended, 1)
+            os._exit(0)
         os.read(ready, 1)
         for at in range(0, len(own), 4096):
             own[at] = 2
-        # the clock is as slow as it takes long
-        end = time.time() + 8
-        while time.time() < end:
-            str([i for i in range(1000)])
-        os.kill(child, 9)
-        os.waitpid(child, 0)
     """, "128k")
     alone = values(run.profile(), PRIVATE)
     most = max(values(run.profile(), RESIDENT))
     assert alone
     assert 100 * MIB <= alone[-1] < most - 95 * MIB
+
+
+def test_private_memory_of_the_end_is_read(stock_pypy: PyPy) -> None:
+    """What was read first may be a small part of it."""
+    run = stock_pypy.sample("""
+        kept = bytearray(60 << 20)
+        for at in range(0, len(kept), 4096):
+            kept[at] = 1
+    """, "128k")
+    profile = run.profile()
+    *_, last = (figure for figure in profile.figures if figure.kind == PRIVATE)
+    assert last.value > 60 * MIB
+    assert (profile.end_time is not None
+            and last.time == max(figure.time for figure in profile.figures))
 
 
 def test_process_that_waits_writes_nothing(stock_pypy: PyPy) -> None:

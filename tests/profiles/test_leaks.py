@@ -389,6 +389,21 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_three_collections_tell_little(tmp_path: Path) -> None:
+    """What warms up, or what has a finalizer, grows in both windows, too."""
+    heap = Heap(interval=100)
+    for _ in range(3):
+        heap.collect()
+        for _ in range(400):
+            heap.allocate("main keep", ("app.Leaf", 90, math.inf))
+    heap.collect()
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(packed(heap.data()))
+    said = " ".join(" ".join(lines(path, "--leaks")).split())
+    assert said.startswith("leak: app.Leaf")
+    assert "only 3 major collections are looked at" in said
+
+
 def test_the_first_two_lines_tell_the_leak(planted: Path) -> None:
     one, two, *_ = lines(planted, "--leaks")
     assert re.fullmatch(r"leak: app.Session  make  app.py:\d  <- handle  "

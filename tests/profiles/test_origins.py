@@ -116,7 +116,7 @@ def test_a_file_tells_whose_it_is(file: str, origin: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("main,file", [
-    ("/tmp/work/app.py", "/lib/x86_64-linux-gnu/libffi.so.8"),
+    ("/tmp/srv/app.py", "/lib/x86_64-linux-gnu/libffi.so.8"),
     ("/app/app.py", "/srv/plugins.py"), ("C:\\app\\app.py", "C:\\plugins\\x.py")])
 def test_the_root_in_common_is_no_surroundings(main: str, file: str) -> None:
     """Where programs are just below the root: as in containers."""

@@ -36,7 +36,7 @@ class Handed:
         raise AssertionError
 
 
-def drawn(seed: int) -> tuple[bytes, bytes]:
+def drawn(seed: int, *, all_fit: bool = False) -> tuple[bytes, bytes]:
     """The same profile twice: the entries of one are in the usual form, those of the
     other one all have a number more, as they may in times to come."""
     draw = random.Random(seed)
@@ -60,7 +60,8 @@ def drawn(seed: int) -> tuple[bytes, bytes]:
         for at, whole in enumerate(sizes):
             if draw.random() < 0.05:
                 continue            # nothing is said of it
-            for number, met in enumerate(objects(draw, first + at, whole)):
+            for number, met in enumerate(
+                    objects(draw, first + at, whole, all_fit)):
                 write(usual, longer, met, whole if not number else -1)
                 if met[1] == 1:
                     old.append((met[0], number))
@@ -77,11 +78,15 @@ def drawn(seed: int) -> tuple[bytes, bytes]:
     return usual.data(), longer.data()
 
 
-def objects(draw: random.Random, key: int, whole: int) -> list[Met]:
+def objects(draw: random.Random, key: int, whole: int, all_fit: bool) -> list[Met]:
     """Of one piece; some are too large for it, or come when it is full."""
-    found = []
+    found: list[Met] = []
+    left = whole
     for _ in range(draw.choice((1, 1, 1, 2, 3, 5))):
         size = draw.choice((whole, whole // 2, whole // 4, 16, 16, whole + 8))
+        if all_fit and size > left:
+            continue
+        left -= size
         found.append((key, draw.choice((0, 0, 1, 2, 3)), draw.randrange(4), size))
     return found
 
@@ -101,6 +106,53 @@ def test_in_one_table_they_are_what_they_are_one_by_one(seed: int) -> None:
     assert {ALIVE, FREED} <= set(usual.samples.fate)
     # there are some
     assert len(usual.samples) > COLLECTIONS * SAMPLES + 20
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("together", [1, 7, 2**15])
+def test_those_that_fit_are_what_they_are_one_by_one(
+        seed: int, together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vmprof_convert.readers.late._TOGETHER", together)
+    usual, longer = map(readers.read_bytes, drawn(seed, all_fit=True))
+    assert usual.samples == longer.samples
+    assert usual.misfits == longer.misfits == 0
+    assert {ALIVE, FREED} <= set(usual.samples.fate)
+    assert len(usual.samples) > COLLECTIONS * SAMPLES + 20
+
+
+def test_they_are_in_the_order_in_which_they_were_made() -> None:
+    log = Log()
+    log.settings(facts="types,lifetimes")
+    f = log.function("f")
+    for key in range(1, 4):
+        log.allocation([f], size=1000, time=key)
+    for time, keys in (10, (2,)), (20, (1, 3)):
+        log.collection(time)
+        for key in keys:
+            for size in 100, 200, 300:
+                log.young(key, 1 if size == 200 else 0, 0, size)
+    # the second ones became old, and are freed in another order
+    for key, number in (3, 1), (2, 1), (1, 1):
+        log.collection(30 + key)
+        log.freed(key, number)
+    samples = readers.read_bytes(log.data()).samples
+    assert list(samples.size) == [100, 200, 300] * 3
+    assert list(samples.time) == [1] * 3 + [2] * 3 + [3] * 3
+    assert list(samples.fate)[1::3] == [FREED] * 3
+    assert list(samples.ended)[1::3] == [31, 32, 33]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_for_a_report_those_that_fit_are_the_same(
+        seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vmprof_convert.readers.held._MOST", 30)
+    monkeypatch.setattr("vmprof_convert.readers.held._TOGETHER", 7)
+    data, longer = drawn(seed, all_fit=True)
+    path, handed = tmp_path / "app.vmprof", Handed()
+    path.write_bytes(data)
+    readers.read_into(str(path), handed)
+    table = readers.read_bytes(longer).samples
+    assert sorted(handed.rows) == sorted(zip(*table.columns()))
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -140,6 +140,22 @@ def test_profile_into_a_pipe(pypy: PyPy) -> None:
     assert len(readers.read_bytes(data[0]).samples) > 100
 
 
+def test_doctor_of_a_process_that_is_sampled(stock_pypy: PyPy) -> None:
+    """What it would find changed in PyPy's code is ours."""
+    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "1M", "-o",
+                             "out.vmprof", "-m", "vmprof_allocation", "doctor")
+    assert (run.code, run.err) == (0, "")
+    assert "they are, into %r" % str(stock_pypy.folder / "out.vmprof") in run.out
+
+
+def test_output_is_not_the_programs(pypy: PyPy) -> None:
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "1M", "-o", "-",
+                       pypy.script("print(1)"))
+    assert (run.code, run.out) == (2, "")
+    assert "standard output is the program's" in run.err
+    assert not (pypy.folder / "-").exists()
+
+
 def test_doctor(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof_allocation", "doctor")
     assert run.code == 0

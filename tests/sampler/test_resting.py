@@ -137,6 +137,53 @@ def test_program_that_imports_us_finds_what_is_on(pypy: PyPy) -> None:
     assert "here" in [mark.name for mark in profile.marks]
 
 
+def test_threads_that_import_while_it_wakes(pypy: PyPy) -> None:
+    """What finds their modules is the program's, and there all the time."""
+    run = pypy.sample(program(work(), """
+        import importlib.machinery, sys, threading, time
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                if name.startswith("virtual_"):
+                    return importlib.machinery.ModuleSpec(name, self)
+            def create_module(self, spec):
+                pass
+            def exec_module(self, module):
+                pass
+        sys.meta_path.insert(0, Finder())
+        def imports(number):
+            while True:
+                number += 2
+                try:
+                    __import__("virtual_%d" % number)
+                except ImportError as e:
+                    print(e, file=sys.__stderr__, flush=True)
+        for number in 0, 1:
+            threading.Thread(target=imports, args=(number,), daemon=True).start()
+        time.sleep(0.1)
+    """), "16k", jit="off")
+    assert (run.code, run.err) == (0, "")
+
+
+def test_names_of_a_childs_threads(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample("""
+        import os, threading
+        if os.fork() == 0:
+            kept = []
+            for name in "ended", "daemon":
+                thread = threading.Thread(
+                    target=lambda: [bytes(i) for i in range(2000)], name=name)
+                thread.start()
+                thread.join()
+                kept.append(thread)
+            [bytes(i) for i in range(2000)]
+        else:
+            os.wait()
+    """, "16k")
+    assert (run.code, run.err) == (0, "")
+    child, = (path for path in stock_pypy.folder.glob("out.*.vmprof"))
+    assert {"ended", "daemon"} <= set(readers.read(child).threads.values())
+
+
 def test_labels_reach_what_was_resting(pypy: PyPy) -> None:
     run = pypy.sample(program(work("before"), """
         import vmprof_allocation

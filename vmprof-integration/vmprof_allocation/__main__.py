@@ -31,6 +31,11 @@ def doctor(out: TextIO) -> int:
         print("allocations can be sampled here: this PyPy does it on its own",
               file=out)
         return 0
+    # if this process is sampled, the engine that does it wakes, and is that one
+    from vmprof_allocation import session
+    if (on := session.current()) is not None:
+        print("allocations can be sampled here: they are, into %r" % on.where, file=out)
+        return 0
     engine = hook.engine()
     problem: AllocationSamplingError | None = None
     findings: list[Finding] = []

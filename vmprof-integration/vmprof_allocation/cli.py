@@ -333,6 +333,10 @@ def _check_output(path: str | None, command: list[str]) -> int:
     takes its closing for the end."""
     if path is None:
         return -1
+    if path == "-":
+        raise AllocationSamplingError(
+            "-o -: standard output is the program's; name a file (./- is one), and "
+            "write that with vmprof-convert --to vmprof -o -")
     try:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)

@@ -55,9 +55,11 @@ class ProfileFile:
     def where(self) -> str:
         """Its path for other processes, wherever the program has gone meanwhile."""
         try:
-            return os.readlink("/proc/self/fd/%d" % self.fd)
+            if self.is_ours() and os.fstat(self.fd).st_nlink:
+                return os.readlink("/proc/self/fd/%d" % self.fd)
         except OSError:
-            return os.path.abspath(self.path or "")
+            pass
+        return os.path.abspath(self.path or "")
 
     def wait_for_reader(self) -> None:
         """If it is a pipe that has a name: open it.  This waits, and can be

@@ -100,15 +100,23 @@ def file_id(fd: int) -> tuple[int, int] | None:
 
 
 class _Shelf:
-    """Where modules are found that were put away."""
+    """Where modules are found that were put away, by the thread that wakes us.  What
+    they import is found where Python finds it: other finders are the program's."""
 
-    __slots__ = ("_modules",)
+    __slots__ = ("_modules", "_thread")
 
     def __init__(self, modules: dict[str, tuple[bytes, str, bool]]) -> None:
         self._modules = modules
+        self._thread = get_ident()
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+        if get_ident() != self._thread:
+            return None
         if name not in self._modules:
+            for finder in _finders:
+                found = finder.find_spec(name, path, target)    # type: ignore[arg-type]
+                if found is not None:
+                    return found
             return None
         _, origin, is_package = self._modules[name]
         make: Any = type(__spec__)
@@ -176,12 +184,20 @@ def _wake() -> None:
     depth, meta_path = sys.getrecursionlimit(), sys.meta_path
     if depth < _DEPTH:
         sys.setrecursionlimit(_DEPTH)
-    sys.meta_path = [_Shelf(modules), *_finders]
+    shelf: Any = _Shelf(modules)
+    # a list of its own: other threads may be in the middle of the one that is there
+    programs = meta_path if isinstance(meta_path, (list, tuple)) else []
+    ours = sys.meta_path = [shelf, *programs]
     try:
         _wake_from_there(run)
     finally:
-        sys.meta_path = meta_path
-        sys.setrecursionlimit(depth)
+        # but for what another thread did to it meanwhile
+        if sys.meta_path is ours and ours == [shelf, *programs]:
+            sys.meta_path = meta_path
+        elif shelf in sys.meta_path:
+            sys.meta_path.remove(shelf)
+        if depth < _DEPTH:
+            sys.setrecursionlimit(depth)
 
 
 def _wake_from_there(run: tuple[Any, ...] | None) -> None:
@@ -196,24 +212,44 @@ def _wake_from_there(run: tuple[Any, ...] | None) -> None:
 
 
 class _ImportIsPythons:
-    """A context manager."""
+    """A context manager: what the program put in place of `__import__` does not see
+    what this thread imports."""
 
-    __slots__ = ("_import",)
+    __slots__ = ("_ours", "_programs")
 
     def __enter__(self) -> None:
-        self._import = getattr(builtins, "__import__", _import)
-        builtins.__import__ = _import
+        programs = self._programs = getattr(builtins, "__import__", _import)
+        if programs is _import:
+            self._ours = _import
+            return
+        thread = get_ident()
+
+        def ours(*arguments: Any, **more: Any) -> Any:
+            import_ = _import if get_ident() == thread else programs
+            return import_(*arguments, **more)
+
+        builtins.__import__ = self._ours = ours
 
     def __exit__(self, *exception: object) -> None:
-        builtins.__import__ = self._import
+        if getattr(builtins, "__import__", None) is self._ours:
+            builtins.__import__ = self._programs
 
 
 # ____________________________________________________________
 # what the interpreter tells
 
+def _has_threads() -> bool:
+    """Others than the first one, that have names."""
+    threads = getattr(sys.modules.get("threading"), "_dangling", ())
+    try:
+        return len(threads) > 1
+    except Exception:
+        return False        # it is not what it was
+
+
 @atexit.register
 def _end() -> None:
-    if _session is None and len(_pids) > 1:
+    if _session is None and len(_pids) > 1 and not _has_threads():
         # a forked child, of which nobody asks for more: that is over in no time
         if _ends:
             _ends[0]()

@@ -24,6 +24,15 @@ from vmprof_convert.model import (
     Samples,
 )
 from vmprof_convert.readers.held import Held, pieces
+from vmprof_convert.readers.late import Late
+from vmprof_convert.readers.runs import (
+    Objects,
+    Run,
+    first_ones,
+    of_pieces,
+    rows_of,
+    with_fate,
+)
 from vmprof_convert.stack_tree import Stacks
 
 #: the longest stack that is believed, in words of a record or frames of a block:
@@ -51,12 +60,11 @@ AS_SAMPLED = -1
 #: of what met() gets of an object: its type, its size, its outcome, and whether it is
 #: not the first of its key
 _FIELDS = tuple(map(operator.itemgetter, range(3)))
+_type, _size, _outcome = _FIELDS
 _is_more = operator.itemgetter(3)
 _FATE = Row._fields.index("fate")
 #: sizes of so many runs are remembered as they are
 _MOST_RUNS = 64
-#: more bytes than any piece has
-_NOTHING_LEFT = 2**63
 
 #: rows that come one by one are handed on so many at a time
 _TOGETHER = 2**10
@@ -93,14 +101,14 @@ class Collector:
         #: of those that the present collection met, what may hold another object: how
         #: many there were so far, and the bytes that are left, and of all
         self._pieces: dict[int, tuple[int, int, int]] = {}
-        #: likewise, of runs of which no other object was told: the first key, and the
-        #: bytes of all pieces
-        self._runs: list[tuple[int, array.array[int]]] = []
+        #: likewise, of many that were told of together
+        self._runs: list[Run] = []
         #: by key, and which of its objects: what is old, and is not held above
         self._old: dict[tuple[int, int], Row] = {}
-        #: of a table, the rows that come before a row that is held, and its number
-        self._late = Samples()
-        self._places = array.array("q")
+        #: of a table, the objects behind the first one of their piece; and where those
+        #: of them are that are old, as above
+        self._late = Late()
+        self._late_old: dict[tuple[int, int], int] = {}
         #: all is known of these
         self._ready: list[Row] = []
         self._rows.begin(settings)
@@ -174,10 +182,7 @@ class Collector:
         return key in self._carried
 
     def _hand_on(self, key: int, row: Row) -> None:
-        if key > 0 and self._is_table and self._held.row(key) >= 0:
-            self._places.append(self._held.row(key) + 1)
-            self._late.add_row(row)
-        elif key > 0:
+        if key > 0:
             self._ready.append(row)
             if len(self._ready) >= _TOGETHER:
                 self._flush()
@@ -204,63 +209,53 @@ class Collector:
     def met(self, key: int, alike: Sequence[Sequence[int]], time: int) -> int:
         """As young(), of this key and those that follow, as in _FIELDS, the first of
         which is one of this key.  Returns how many keys that were; 0: nothing was done,
-        as they are not alike."""
-        held, firsts, more = self._held, alike, []
-        if any(map(_is_more, alike)):
-            firsts = [object_ for object_ in alike if not object_[3]]
-            at = -1
-            for object_ in alike:
-                if not object_[3]:
-                    at += 1
-                else:
-                    more.append((at, object_))
-        number = len(firsts)
+        as they are not alike, or do not fit."""
+        held = self._held
+        more = bytes(map(_is_more, alike))
+        number = more.count(0)
         row = held.row(key, number)
         if row < 0 or held.met.find(1, row, row + number) >= 0:
             return 0
-        # (zip() of as many arguments takes longer)
-        types, sizes, outcomes = (map(field, firsts) for field in _FIELDS)
         samples, rows = held.samples, slice(row, row + number)
+        firsts = _objects(alike if number == len(more)
+                          else list(compress(alike, first_ones(more))))
         own = wholes = samples.size[rows]
-        said = array.array("q", sizes)
-        if said.count(AS_SAMPLED) < number:
-            own = array.array("q", [whole if size == AS_SAMPLED else size
-                                    for size, whole in zip(said, wholes)])
+        if firsts.size.count(AS_SAMPLED) < number:
+            own = array.array("q", [
+                whole if size == AS_SAMPLED else size
+                for size, whole in zip(firsts.size, wholes)])
             if min(own) <= 0 or any(map(operator.gt, own, wholes)):
                 return 0
-            samples.size[rows] = own
-            self._remember(key, wholes)
+        run = None
+        if number < len(more):
+            run = of_pieces(key, wholes, own, list(map(_size, alike)), more)
+            if run is None:
+                return 0
+        elif own is not wholes:
+            run = Run(key, wholes, array.array("q", map(operator.sub, wholes, own)))
+        samples.size[rows] = own
         held.met[rows] = b"\1" * number
-        samples.type[rows] = array.array("i", types)
+        samples.type[rows] = firsts.type
         if self._has_lifetimes:
-            samples.fate[rows] = array.array("b", bytes(outcomes).translate(_FATES))
+            samples.fate[rows] = firsts.fate
             samples.collected[rows] = array.array("q", [time]) * number
-        if more:
-            self._met_more(key, row, more, own, wholes, time)
+        if number < len(more):
+            self._met_more(key - row, rows_of(more, row),
+                           _objects(list(compress(alike, more))), time)
+        if run is not None:
+            self._remember(run)
         return number
 
-    def _remember(self, key: int, wholes: array.array[int]) -> None:
-        self._runs.append((key, wholes))
+    def _remember(self, run: Run) -> None:
+        self._runs.append(run)
         if len(self._runs) > _MOST_RUNS:
             self._pieces.update(self._of_runs())
             self._runs.clear()
 
     def _of_runs(self) -> dict[int, tuple[int, int, int]]:
         """What of them may hold another object, as in _pieces."""
-        found = {}
-        for key, wholes in self._runs:
-            row = self._held.row(key, len(wholes))
-            own = (self._held.samples.size[row:row + len(wholes)] if row >= 0 else
-                   map(self._size, range(key, key + len(wholes))))
-            for at, (whole, size) in enumerate(zip(wholes, own), key):
-                if size < whole and at not in self._pieces:
-                    found[at] = 1, whole - size, whole
-        return found
-
-    def _size(self, key: int) -> int:
-        """Of what is not here any more, nothing more is said."""
-        row = self._held.row(key)
-        return self._held.samples.size[row] if row >= 0 else _NOTHING_LEFT
+        return {key: piece for run in self._runs for key, piece in run.pieces()
+                if key not in self._pieces}
 
     def _wanted(self) -> Iterator[int]:
         """Keys of which there may be another object."""
@@ -273,54 +268,41 @@ class Collector:
         """As in _pieces."""
         found = self._pieces.get(key)
         if found is None:
-            for first, wholes in self._runs:
-                if 0 <= key - first < len(wholes):
-                    whole, size = wholes[key - first], self._size(key)
-                    if size < whole:
-                        return 1, whole - size, whole
+            for run in self._runs:
+                if 0 <= key - run.key < len(run.wholes):
+                    return run.piece(key - run.key)
         return found
 
-    def _met_more(self, key: int, row: int, more: list[tuple[int, Sequence[int]]],
-                  own: Sequence[int], wholes: Sequence[int], time: int) -> None:
-        """Objects that follow one in its piece: each the number of the one from `key`
-        on, at `row`, and what it is; bytes of these ones, and of the pieces."""
-        pieces = self._pieces
-        objects = []
-        for at, (type_, size, outcome, _) in more:
-            number, left, whole = pieces.get(key + at) or (
-                1, wholes[at] - own[at], wholes[at])
-            if 0 < size <= left:
-                objects.append((row + at, size, type_, _OUTCOMES[outcome], number))
-                left -= size
-            else:
-                self.misfits += 1
-                if not left:
-                    continue
-            pieces[key + at] = number + 1, left, whole
-        if not objects:
-            return
-        of, sizes, types, fates, numbers = zip(*objects)
-        samples = self._held.samples
-        columns = Columns(*[[column[row] for row in of]
-                            for column in samples.columns()])._replace(
-            size=sizes, type=types, ended=[-1] * len(of))
-        self._count_stacks(columns.stack)
-        if self._has_lifetimes:
-            columns = columns._replace(fate=fates, collected=[time] * len(of))
-        if ALIVE in columns.fate:
-            for place, number, *values in zip(of, numbers, *columns):
-                if values[_FATE] == ALIVE:
-                    self._old[key + place - row, number] = Row(*values)
-            dead = [fate != ALIVE for fate in columns.fate]
-            columns = columns.chosen(dead)
-            of = tuple(compress(of, dead))
+    def _met_more(self, before: int, rows: array.array[int], objects: Objects,
+                  time: int) -> None:
+        """Objects that follow one in its piece, which is in one of these `rows`; a key
+        is its row, and so many `before`."""
+        samples, fates = self._held.samples, objects.fate
+        if self.stacks.full or self.lost:
+            self._count_stacks(array.array("i", map(samples.stack.__getitem__, rows)))
+        collected = array.array("q", [time]) * len(rows)
+        old = with_fate(ALIVE, fates, rows)
+        if not self._has_lifetimes:
+            fates = array.array("b", [UNTOLD]) * len(rows)
+            collected = array.array("q", [-1]) * len(rows)
+            old = iter(())
         if self._is_table:
-            self._places.extend([place + 1 for place in of])
-            self._late.extend(columns)
-        else:
-            self._ready.extend(map(Row._make, zip(*columns)))
-            while len(self._ready) >= _TOGETHER:
-                self._flush()
+            late = len(self._late)
+            self._late.add(rows, objects.size, objects.type, fates, collected)
+            for at, number in old:
+                self._late_old[before + rows[at], number] = late + at
+            return
+        columns = Columns(*[
+            array.array(column.typecode, map(column.__getitem__, rows))
+            for column in samples.columns()])._replace(
+            size=objects.size, type=objects.type, fate=fates, collected=collected,
+            ended=array.array("q", [-1]) * len(rows))
+        dead = bytearray(b"\1" * len(rows))
+        for at, number in old:
+            dead[at] = False
+            self._old[before + rows[at], number] = Row(*[
+                column[at] for column in columns])
+        self._rows.extend(columns.chosen(dead))
 
     def young(self, key: int, outcome: int, type_: int, size: int, time: int) -> None:
         """The next object of this sample has met its first minor collection.  Its
@@ -366,7 +348,12 @@ class Collector:
             return
         if key > 0:
             self._count_stacks((sample.stack,))      # it is another row
-        if object_.fate == ALIVE:
+        if key > 0 and self._is_table:
+            if object_.fate == ALIVE:
+                self._late_old[key, number] = len(self._late)
+            self._late.add((row,), (size,), (type_,), (object_.fate,),
+                           (object_.collected,))
+        elif object_.fate == ALIVE:
             self._old[key, number] = object_
         else:
             self._hand_on(key, object_)
@@ -378,6 +365,9 @@ class Collector:
             if row >= 0 and samples.fate[row] == ALIVE:
                 samples.fate[row], samples.ended[row] = fate, time
                 return
+        elif (at := self._late_old.pop((key, number), -1)) >= 0:
+            self._late.fate[at], self._late.ended[at] = fate, time
+            return
         object_ = self._old.pop((key, number), None)
         if object_ is None:
             self.misfits += self._has_lifetimes
@@ -392,17 +382,24 @@ class Collector:
             self._hand_on(key, self._carried_young[key])
         for (key, _), row in self._old.items():
             self._hand_on(key, row)
-        if self._places:
-            self._held.samples.insert(self._places, self._late)
         samples = self._held.samples
+        self._late.insert_into(samples)
         for rows in ([Columns(*samples.columns())] if self._is_table
                      else pieces(samples)):
             self._rows.extend(rows)
         self._flush()
         self._held = Held(False)
-        self._late = Samples()
-        del self._places[:]
+        self._late = Late()
+        self._late_old.clear()
         self._carried_young.clear()
         self._old.clear()
         self._pieces.clear()
         self._runs.clear()
+
+
+def _objects(alike: Sequence[Sequence[int]]) -> Objects:
+    # (zip() of as many arguments takes longer)
+    return Objects(
+        array.array("q", list(map(_size, alike))),
+        array.array("i", list(map(_type, alike))),
+        array.array("b", bytes(map(_outcome, alike)).translate(_FATES)))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import array
 import re
 import struct
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Iterable
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import NATIVE, PYTHON, Function, Rows
@@ -67,7 +68,7 @@ class Log:
             self.blocks.begin_part()
         #: number of vmprof's stacks; and how long a record with such a head is, but for
         #: what is behind the stack
-        self.raw_stacks = _RawStacks(self.decode)
+        self.raw_stacks = _RawStacks(weakref.proxy(self))
         self.stack_sizes: dict[bytes, int] = {}
         #: of C's types long, of lengths and counts, and of pointers: both have
         #: eight bytes but on Windows, or with 32 bits
@@ -369,9 +370,10 @@ class Log:
 class _RawStacks(dict[bytes, int]):
     """Their numbers, as far as they are known."""
 
-    def __init__(self, decode: Callable[[bytes], int]) -> None:
+    def __init__(self, log: Log) -> None:
+        """`log` is a weak reference, as it has this."""
         super().__init__()
-        self._decode = decode
+        self._log = log
         self._size = 0
 
     def __missing__(self, raw: bytes) -> int:
@@ -379,7 +381,7 @@ class _RawStacks(dict[bytes, int]):
         if self._size > MAX_RAW_STACKS:
             self.clear()
             self._size = len(raw)
-        number = self[raw] = self._decode(raw)
+        number = self[raw] = self._log.decode(raw)
         return number
 
 

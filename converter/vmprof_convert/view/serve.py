@@ -63,6 +63,10 @@ class ProfileServer(http.server.ThreadingHTTPServer):
         pass
 
 
+#: bytes that are sent at once
+_PIECE = 2**16
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     server: ProfileServer
     server_version = "vmprof-convert"
@@ -116,7 +120,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
         if body:
-            self.wfile.write(data)
+            # each piece has its own time: a large file may take long to a far browser
+            for at in range(0, len(data), _PIECE):
+                self.wfile.write(memoryview(data)[at:at + _PIECE])
 
     def log_message(self, format: str, *arguments: Any) -> None:
         pass

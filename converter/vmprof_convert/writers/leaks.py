@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
 from vmprof_convert import remarks
-from vmprof_convert.leaks import CONFIDENCE, Growth, Leak, Leaks, Place
+from vmprof_convert.leaks import CONFIDENCE, MIN_TREND, Growth, Leak, Leaks, Place
 from vmprof_convert.model import Profile
 from vmprof_convert.origins import Origins
 from vmprof_convert.printable import printable, shortened
@@ -69,6 +69,11 @@ class _Writer:
             self._say("what three major collections of each of %d processes found "
                       "alive: two windows of %.2f and %.2f s on average" % (
                           len(leaks.windows), *leaks.seconds))
+        fewest = min(windows.last - windows.first + 1 for windows in leaks.windows)
+        if leaks.leaks and fewest < MIN_TREND:
+            self._say("only %d major collections are looked at: what warms up, or goes "
+                      "up and down, may still look like a leak; with %d or more, in a "
+                      "longer run, much of that is told apart" % (fewest, MIN_TREND))
         if any(min(site.p for site in leak.sites) > _SURE for leak in leaks.leaks):
             # who is told nothing else need not wonder how sure that is
             self._say("looked at were %s; where nothing leaks, a leak is named in "

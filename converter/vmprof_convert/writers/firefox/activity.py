@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import bisect
 import collections
+import operator
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, compress, count, repeat
 from typing import NamedTuple
 
 #: how many bins there are: a screen shows little more
@@ -61,8 +62,8 @@ def pauses(times: Sequence[float], interval: float, end: float) -> list[int]:
     if not interval:
         return []
     least = max(end / _GAP, interval * _APART)
-    return [row for row, (before, time) in enumerate(zip(chain((0.0,), times), times))
-            if time - before > least]
+    gaps = map(operator.sub, times, chain((0.0,), times))
+    return list(compress(count(), map(operator.gt, gaps, repeat(least))))
 
 
 def with_pauses(times: Sequence[float], stacks: Sequence[int], before: Sequence[int],

@@ -36,6 +36,8 @@ _OBJECT_BINS = 50
 #: characters of a name that are shown
 MAX_NAME = 100
 _CHILD = " (child)"
+#: weights that are made at once
+_TOGETHER = 2**13
 
 _PRODUCTS = {"pypy": "PyPy", "cpython": "CPython"}
 
@@ -213,7 +215,7 @@ class _Conversion:
         profile = self._profile
         if not profile.processes:
             return [_Process(str(profile.pid), self._product, profile, 0,
-                             {tid: tid for tid in profile.samples.thread})]
+                             {tid: tid for tid in self._threads})]
         result = [_Process("all", "All processes", None, 0, {
             number: tid for process in profile.processes
             for number, tid in process.threads.items()})]
@@ -245,7 +247,7 @@ class _Conversion:
             for row in everything:
                 split[of_thread[row]][sizes[row] > 0].append(row)
             rows.update(split)
-        bytes_ = {number: sum(map(self._weights.__getitem__, allocations))
+        bytes_ = {number: sum(_pick(self._weights, allocations))
                   for number, (_, allocations) in rows.items()}
 
         def rank(number: int) -> tuple[int, int]:
@@ -431,11 +433,21 @@ def _weights(profile: Profile,
         size, interval = (key, only) if is_one else key
         of[key] = weight_of(size, interval, profile.gaps) if size else 0.0
 
-    def sums() -> Iterator[int]:
-        return map(float.__round__, accumulate(map(of.__getitem__, keys())))
     try:
-        all_ = array.array("q", sums())
-        return array.array("q", map(operator.sub, all_, chain((0,), all_)))
+        result = array.array("q")
+        for part in _rounded(map(of.__getitem__, keys())):
+            # (from a list it takes half the time, and all of them are too many)
+            result.extend(array.array("q", part))
+        return result
     except OverflowError:
         # a damaged profile's: no machine has so many bytes
-        return list(map(operator.sub, sums(), chain((0,), sums())))
+        return list(chain.from_iterable(_rounded(map(of.__getitem__, keys()))))
+
+
+def _rounded(numbers: Iterator[float]) -> Iterator[list[int]]:
+    total = 0.0
+    while part := list(islice(numbers, _TOGETHER)):
+        sums = list(accumulate(part, initial=total))
+        total = sums[-1]
+        whole = list(map(float.__round__, sums))
+        yield list(map(operator.sub, whole[1:], whole))

@@ -219,7 +219,7 @@ class HookEngine(Engine):
         ffi = self._place.ffi
         return self._lib.hook_ignore, tuple(
             ffi.cast("void (*)(void)", ffi.addressof(self._lib, name))
-            for name in ("hook_finish", "hook_unhook"))
+            for name in ("hook_finish", "hook_end_samples"))
 
     def wake(self, known: tuple[Any, ...]) -> None:
         from vmprof_allocation.engines.hook import library

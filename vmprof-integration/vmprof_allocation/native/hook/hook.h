@@ -145,6 +145,8 @@ int64_t hook_started(void);
 int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts);
 void hook_set_interval(int64_t interval);
 void hook_unhook(void);
+/* The same, and no time samples from now on: what comes is not the program's. */
+void hook_end_samples(void);
 
 /* The profile ends whole, and the next one begins, which goes to 'fd', with these
    settings, to which the clock is added.  Returns 0 or an errno.  Some knocks later

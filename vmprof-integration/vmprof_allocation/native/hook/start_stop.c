@@ -11,6 +11,7 @@
 #include "objects.h"
 #include "recorder.h"
 #include "run.h"
+#include "signals.h"
 #include "trampoline.h"
 
 /* external_malloc(), in hook_place.entry */
@@ -263,6 +264,12 @@ void hook_named(int64_t thread, const char *name)
 void hook_flush(void)
 {
     recorder_flush();
+}
+
+void hook_end_samples(void)
+{
+    signals_end_time_samples();
+    hook_unhook();
 }
 
 void hook_unhook(void)

@@ -18,8 +18,12 @@
 
 /* The share of the time that reading what is private may take is one in so many; and
    how long it waits at least, in nanoseconds */
-#define PRIVATE_SHARE       4000
+#define PRIVATE_SHARE       2000
 #define PRIVATE_PAUSE       1000000000
+/* What the end of the profile may wait for it, in nanoseconds; and what it takes where
+   it was not read before, for each byte that is resident */
+#define PRIVATE_AT_END      20000000
+#define PRIVATE_PER_MIB     10000
 
 struct file {
     int fd;
@@ -30,8 +34,9 @@ struct file {
 static struct file statm = { -1, 0, 0 }, rollup = { -1, 0, 0 };
 /* what was told last */
 static int64_t resident, processor, private;
-/* when what is private is read next */
-static int64_t private_due;
+static int first_may_have_ended;
+/* when what is private is read next, and how long it took the last time */
+static int64_t private_due, private_took;
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 
 static int (*read_heap)(struct figures_heap *heap);
@@ -47,12 +52,17 @@ static struct {
     int64_t time;
 } most;
 
-static int64_t monotonic(void)
+static int64_t clock_in_ns(clockid_t clock)
 {
     struct timespec now;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return now.tv_sec * (int64_t)1000000000 + now.tv_nsec;
+}
+
+static int64_t monotonic(void)
+{
+    return clock_in_ns(CLOCK_MONOTONIC);
 }
 
 static int hardly_differs(int64_t now, int64_t before)
@@ -80,7 +90,7 @@ static void open_file(struct file *file, const char *path)
 
 void figures_open(void)
 {
-    resident = processor = private = 0;
+    resident = processor = private = private_took = 0;
     memset(&told, 0, sizeof told);
     memset(&most, 0, sizeof most);      /* also of a parent, whose thread had it */
     private_due = monotonic() + PRIVATE_PAUSE;
@@ -135,20 +145,25 @@ static int64_t read_private(void)
     return sum;
 }
 
-/* Whether there is something new. */
-static int is_private_new(void)
+/* Returns -1, too, if it is not the time.  The kernel takes long: nobody is to wait for
+   this but at the end, so it is the flusher's alone, and then of who ended that, without
+   a lock. */
+static int64_t read_private_if_due(int how)
 {
-    int64_t begin = monotonic(), now, pause;
+    int64_t begin = monotonic(), used, now, pause;
 
-    if (begin < private_due || !is_ours(&rollup))
-        return 0;
+    if (how == FIGURES_AT_ONCE || !is_ours(&rollup) || (how == FIGURES_LAST
+            ? (private_took ? private_took : resident / 1048576 * PRIVATE_PER_MIB)
+              > PRIVATE_AT_END
+            : begin < private_due))
+        return -1;
+    /* other programs may have had the processor meanwhile */
+    used = clock_in_ns(CLOCK_THREAD_CPUTIME_ID);
     now = read_private();
-    pause = (monotonic() - begin) * PRIVATE_SHARE;
+    private_took = clock_in_ns(CLOCK_THREAD_CPUTIME_ID) - used;
+    pause = private_took * PRIVATE_SHARE;
     private_due = begin + (pause > PRIVATE_PAUSE ? pause : PRIVATE_PAUSE);
-    if (now < 0 || hardly_differs(now, private))
-        return 0;
-    private = now;
-    return 1;
+    return now;
 }
 
 void figures_heap_by(int (*read)(struct figures_heap *heap))
@@ -261,6 +276,7 @@ static int read_kernels(struct figure *figures, int always)
     int64_t now, time, used;
     struct rusage usage;
 
+    __atomic_store_n(&first_may_have_ended, 1, __ATOMIC_RELAXED);
     if (length <= 0 || getrusage(RUSAGE_SELF, &usage) < 0)
         return 0;
     text[length] = 0;
@@ -269,7 +285,8 @@ static int read_kernels(struct figure *figures, int always)
         return 0;
     now = strtoll(second, NULL, 10) * sysconf(_SC_PAGESIZE);
     if (now <= 0)
-        return 0;       /* the first thread has ended: the kernel says 0 */
+        return 0;       /* it has: the kernel says 0 */
+    __atomic_store_n(&first_may_have_ended, 0, __ATOMIC_RELAXED);
     used = nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime);
     if (!always && hardly_differs(now, resident) && used - processor < PROCESSOR_TIME)
         return 0;
@@ -283,15 +300,23 @@ static int read_kernels(struct figure *figures, int always)
     return 4;
 }
 
-int figures_read(struct figure figures[FIGURES_MOST], int always)
+int figures_read(struct figure figures[FIGURES_MOST], int how)
 {
     int count;
+    int64_t now = read_private_if_due(how);
 
     pthread_mutex_lock(&reading);
-    count = read_kernels(figures, always);
-    count += read_all_of_heap(figures + count, always);
-    if (!always && is_private_new())
-        figures[count++] = (struct figure){ FIGURES_PRIVATE, monotonic(), private };
+    count = read_kernels(figures, how);
+    count += read_all_of_heap(figures + count, how);
+    if (now >= 0 && (how == FIGURES_LAST || !hardly_differs(now, private))) {
+        private = now;
+        figures[count++] = (struct figure){ FIGURES_PRIVATE, monotonic(), now };
+    }
     pthread_mutex_unlock(&reading);
     return count;
+}
+
+int figures_first_thread_may_have_ended(void)
+{
+    return __atomic_load_n(&first_may_have_ended, __ATOMIC_RELAXED);
 }

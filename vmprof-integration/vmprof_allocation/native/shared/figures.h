@@ -8,8 +8,8 @@
  *
  * What of the memory is this process's alone, the kernel finds page by page: 10
  * microseconds a MiB, and 10 milliseconds for 10,000 mappings.  So that has a clock of
- * its own, by which it takes 1/4000 of the time at most, and is never read where the
- * program waits for it.
+ * its own, by which it takes 1/2000 of the time at most, and is not read where the
+ * program waits for it; when the profile ends, only if that takes 20 ms at most.
  *
  * What the GC counts, an engine knows where to read.  It is largest next to a minor
  * collection, of which there may be many from one reading to the next: there, the
@@ -59,8 +59,17 @@ void figures_open(void);
 /* Also in a forked child; harmless if it was done before */
 void figures_close(void);
 
-/* Read them, in any thread.  Returns how many there are to be told, perhaps none;
-   'always': also if they hardly changed, and at once, without what is slow. */
-int figures_read(struct figure figures[FIGURES_MOST], int always);
+/* How they are read: now and then, by one thread; at once, by any, also if they hardly
+   changed, and without what is slow; or for the last time, when that thread has ended,
+   and with what is slow if that takes no more than an instant. */
+#define FIGURES_NOW_AND_THEN    0
+#define FIGURES_AT_ONCE         1
+#define FIGURES_LAST            2
+
+/* Returns how many there are to be told, perhaps none. */
+int figures_read(struct figure figures[FIGURES_MOST], int how);
+
+/* The thread that is the process, as the last reading told; also if that told nothing. */
+int figures_first_thread_may_have_ended(void);
 
 #pragma GCC visibility pop

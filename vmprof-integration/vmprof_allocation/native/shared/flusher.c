@@ -10,12 +10,9 @@
 #include <unistd.h>
 
 #define PERIOD          100000000       /* ns */
-/* periods, in a process that no thread forked: to ask costs as much as all else */
-#define SELDOM          10
 
 static pthread_t flusher;
 static int has_flusher;
-static int is_forked;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wakes;
 static int ends;
@@ -23,8 +20,7 @@ static int (*look_for)(int at_once);
 static sigset_t programs_signals;
 
 /* All others have ended, also the thread that is the process: one that a thread
-   other than the main one forked ends so, and would wait for us for ever.  Others do
-   it by pthread_exit() of their main thread. */
+   other than the main one forked ends so, and would wait for us for ever. */
 static int is_the_last(void)
 {
     char text[1024], *end;
@@ -48,7 +44,6 @@ static int is_the_last(void)
 static void *run(void *ignored)
 {
     struct timespec wake;
-    int periods = 0;
 
     (void)ignored;
     pthread_mutex_lock(&mutex);
@@ -60,7 +55,7 @@ static void *run(void *ignored)
             wake.tv_sec++;
         }
         pthread_cond_timedwait(&wakes, &mutex, &wake);
-        if (!look_for(0) && (is_forked || ++periods % SELDOM == 0) && is_the_last()) {
+        if (!look_for(0) && is_the_last()) {
             look_for(1);
             /* libc calls exit() when this returns, as if we had not been */
             has_flusher = 0;
@@ -108,6 +103,5 @@ void flusher_stop(void)
 void flusher_forget(void)
 {
     has_flusher = 0;
-    is_forked = 1;
     pthread_mutex_init(&mutex, NULL);
 }

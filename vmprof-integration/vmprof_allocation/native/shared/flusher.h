@@ -6,8 +6,9 @@
 #pragma GCC visibility push(hidden)
 
 /* Call 'look' ten times a second, until flusher_stop(); it returns 0 if the program does
- * nothing.  If there is no other thread any more, 'look' is told to write at once, and
- * this one ends, which ends the process.  Returns 0 or an errno. */
+ * nothing, and its first thread may have ended.  If there is no other thread any more,
+ * 'look' is told to write at once, and this one ends, which ends the process.  Returns
+ * 0 or an errno. */
 int flusher_start(int (*look)(int at_once));
 
 /* Returns when it has ended.  Harmless if there is none. */

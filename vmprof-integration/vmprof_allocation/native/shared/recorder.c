@@ -469,12 +469,13 @@ static void note_figures(const struct figure *figures, int count)
     }
 }
 
-/* Returns 0 if there is no sample that was not there the last time. */
+/* Returns 0 if there is no sample that was not there the last time, and the first thread
+   may have ended. */
 static int look_for_what_waits(int at_once)
 {
     static int64_t before;
     struct figure figures[FIGURES_MOST];
-    int count = figures_read(figures, 0), is_busy;
+    int count = figures_read(figures, FIGURES_NOW_AND_THEN), is_busy;
 
     recorder_lock();
     note_children();
@@ -484,7 +485,7 @@ static int look_for_what_waits(int at_once)
     is_busy = recorder_counts.samples != before;
     before = recorder_counts.samples;
     recorder_unlock();
-    return is_busy;
+    return is_busy || !figures_first_thread_may_have_ended();
 }
 
 /* ____________________________________________________________ */
@@ -510,7 +511,7 @@ int recorder_start(const char *settings)
     int count, error;
 
     figures_open();
-    count = figures_read(figures, 1);
+    count = figures_read(figures, FIGURES_AT_ONCE);
     recorder_lock();
     profile_log_settings(settings);
     profile_log_flush(now_ns());
@@ -532,7 +533,7 @@ void recorder_stop(void)
     int count;
 
     flusher_stop();
-    count = figures_read(figures, 1);
+    count = figures_read(figures, FIGURES_LAST);
     recorder_lock();
     if (is_open && !is_stopped) {
         finish_time_sample(now_ns());
@@ -547,7 +548,7 @@ void recorder_stop(void)
 void recorder_rotate(struct profile_log_next *next)
 {
     struct figure figures[FIGURES_MOST];
-    int count = figures_read(figures, 1);
+    int count = figures_read(figures, FIGURES_AT_ONCE);
 
     INVARIANT(thread.holds_lock);
     finish_time_sample(now_ns());
@@ -557,7 +558,7 @@ void recorder_rotate(struct profile_log_next *next)
     children_noted = 0;
     newest_stack = named_stack = 0;
     begin_labels();
-    note_figures(figures, figures_read(figures, 1));
+    note_figures(figures, figures_read(figures, FIGURES_AT_ONCE));
 }
 
 int recorder_close(void)

@@ -3,7 +3,9 @@ of a million rows is what no memory is for."""
 from __future__ import annotations
 
 import array
+import operator
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple, Union, overload
 
 #: in a damaged profile, numbers may be too large for an array
@@ -22,6 +24,10 @@ class Milliseconds(Sequence[float]):
 
     def __len__(self) -> int:
         return len(self.microseconds)
+
+    def __iter__(self) -> Iterator[float]:
+        # (Sequence's own asks for each by its place, which takes five times as long)
+        return map(operator.truediv, self.microseconds, repeat(1e3))
 
     @overload
     def __getitem__(self, index: int) -> float: ...

@@ -1,0 +1,86 @@
+"""Many objects that a collection met, as columns: those of one piece follow one
+another, and what they leave of it may hold one more."""
+from __future__ import annotations
+
+import array
+import operator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, compress, count
+from typing import NamedTuple
+
+#: for translate()
+_NOT = bytes([1, *[0] * 255])
+
+
+class Objects(NamedTuple):
+    """Columns of Samples."""
+
+    size: array.array[int]
+    type: array.array[int]
+    fate: array.array[int]
+
+
+class Run(NamedTuple):
+    """Pieces of keys that follow one another."""
+
+    key: int
+    #: bytes of each; and of these, what is left
+    wholes: array.array[int]
+    lefts: array.array[int]
+    #: objects so far; None: one in each
+    counts: array.array[int] | None = None
+
+    def piece(self, at: int) -> tuple[int, int, int] | None:
+        """How many objects there were so far, and the bytes that are left, and of all;
+        None: nothing is left."""
+        if not self.lefts[at]:
+            return None
+        return self.counts[at] if self.counts else 1, self.lefts[at], self.wholes[at]
+
+    def pieces(self) -> Iterator[tuple[int, tuple[int, int, int]]]:
+        """By their keys."""
+        for at in range(len(self.wholes)):
+            piece = self.piece(at)
+            if piece is not None:
+                yield self.key + at, piece
+
+
+def of_pieces(key: int, wholes: array.array[int], own: array.array[int],
+              sizes: Sequence[int], more: bytes) -> Run | None:
+    """`own` are the sizes of the first objects, `sizes` of all, of which some are
+    `more` ones of a piece.  None: not all fit."""
+    if min(compress(sizes, more)) <= 0:
+        return None
+    until = list(accumulate(map(operator.mul, sizes, more)))
+    starts = list(compress(range(len(more)), first_ones(more)))
+    ends = [*starts[1:], len(more)]
+    lefts = array.array("q", map(
+        operator.sub, map(operator.sub, wholes, own),
+        map(operator.sub, map(until.__getitem__, map((-1).__add__, ends)),
+            map(until.__getitem__, starts))))
+    if min(lefts) < 0:
+        return None
+    return Run(key, wholes, lefts, array.array("i", map(operator.sub, ends, starts)))
+
+
+def first_ones(more: bytes) -> bytes:
+    """Likewise, of which of them it is not true."""
+    return more.translate(_NOT)
+
+
+def rows_of(more: bytes, row: int) -> array.array[int]:
+    """Of those that are `more`, the row of the first one, which is at `row` for the
+    first piece."""
+    rows = accumulate(first_ones(more), initial=row - 1)
+    next(rows)
+    return array.array("i", compress(rows, more))
+
+
+def with_fate(fate: int, fates: array.array[int], rows: array.array[int]) -> Iterator[
+        tuple[int, int]]:
+    """Of what is behind the first ones, in their `rows`: where there is this fate, and
+    which of its piece that object is, from 1 on."""
+    flags = [one == fate for one in fates] if fate in fates else []
+    for at, row in zip(compress(count(), flags), compress(rows, flags)):
+        yield at, at - bisect_left(rows, row) + 1
