@@ -150,7 +150,7 @@ def test_doctor_of_a_process_that_is_sampled(stock_pypy: PyPy) -> None:
 
 def test_output_is_not_the_programs(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "1M", "-o", "-",
-                       pypy.script("print(1)"))
+                       str(pypy.script("print(1)")))
     assert (run.code, run.out) == (2, "")
     assert "standard output is the program's" in run.err
     assert not (pypy.folder / "-").exists()
