@@ -326,6 +326,19 @@ def test_child_that_a_thread_forked_ends_with_it(stock_pypy: PyPy) -> None:
     assert "in_child" in functions(readers.read(path))
 
 
+def test_child_that_a_thread_forked_without_a_descriptor_that_is_free(
+        stock_pypy: PyPy) -> None:
+    """Who is still there can't be told then, and nobody would end it."""
+    run = stock_pypy.sample(OF_A_THREAD % """
+            try:
+                while True:
+                    os.dup(0)
+            except OSError:
+                pass
+            """, "4k")
+    assert run.out == "ended\n"
+
+
 def test_child_of_a_child_that_a_thread_forked(stock_pypy: PyPy) -> None:
     """Its only thread is the process's main one, and ends as its parent's did."""
     run = stock_pypy.sample(OF_A_THREAD % """

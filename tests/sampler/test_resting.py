@@ -90,16 +90,17 @@ def test_program_does_not_see_it_wake(pypy: PyPy) -> None:
     assert run.profile().end_time is not None
 
 
+@pytest.mark.parametrize("raises", ["KeyboardInterrupt", "ValueError", "BaseException"])
 @pytest.mark.parametrize("delay", [0.0001, 0.001, 0.003, 0.006, 0.01, 0.015])
-def test_interrupt_while_it_wakes(pypy: PyPy, delay: float) -> None:
+def test_interrupt_while_it_wakes(pypy: PyPy, delay: float, raises: str) -> None:
     """All of the program's has ended then, and a traceback could only be ours."""
     run = pypy.sample(program(work(), """
         import atexit, signal
         def hurry(number, frame):
-            raise KeyboardInterrupt
+            raise %s
         signal.signal(signal.SIGALRM, hurry)
         atexit.register(signal.setitimer, signal.ITIMER_REAL, %r)
-    """ % delay), "16k", jit="off")
+    """ % (raises, delay)), "16k", jit="off")
     assert (run.code, run.err) == (0, "")
     assert run.profile().end_time is not None
 

@@ -190,6 +190,18 @@ def test_a_program_that_goes_to_another_folder(stock_pypy: PyPy) -> None:
     assert len(of_process) >= 2
 
 
+def test_a_program_whose_folder_is_no_more(stock_pypy: PyPy) -> None:
+    script = stock_pypy.script(THING + """
+    os.mkdir("gone")
+    os.chdir("gone")
+    os.rmdir("../gone")
+    work(0.7)
+    """)
+    assert rotate(stock_pypy, str(script)) == (0, "", "")
+    of_process, = profiles(stock_pypy.folder).values()
+    assert len(of_process) >= 2
+
+
 def test_a_folder_that_goes_away_and_comes_back(stock_pypy: PyPy) -> None:
     """The present profile goes on, which is said once."""
     (stock_pypy.folder / "here").mkdir()

@@ -181,7 +181,8 @@ def _wake() -> None:
         for name in modules:
             sys.modules.pop(name, None)
     sys.modules[__name__] = _this
-    depth, meta_path = sys.getrecursionlimit(), sys.meta_path
+    depth = sys.getrecursionlimit()
+    meta_path: Any = getattr(sys, "meta_path", None)
     if depth < _DEPTH:
         sys.setrecursionlimit(_DEPTH)
     shelf: Any = _Shelf(modules)
@@ -194,8 +195,8 @@ def _wake() -> None:
         # but for what another thread did to it meanwhile
         if sys.meta_path is ours and ours == [shelf, *programs]:
             sys.meta_path = meta_path
-        elif shelf in sys.meta_path:
-            sys.meta_path.remove(shelf)
+        elif isinstance(now := getattr(sys, "meta_path", None), list) and shelf in now:
+            now.remove(shelf)
         if depth < _DEPTH:
             sys.setrecursionlimit(depth)
 
@@ -258,19 +259,19 @@ def _end() -> None:
         for at_once in False, True:
             try:
                 _end_all(at_once)
-                break
-            except (KeyboardInterrupt, SystemExit):
-                pass    # nothing of the program runs any more that a handler could end
+                return
+            except BaseException as e:
+                # a handler of the program's may have raised it, which can't end
+                # anything of the program's any more
+                problem = e
+    if not isinstance(problem, (KeyboardInterrupt, SystemExit)):
+        # the native half ends the profile, at the very end of the process
+        say("the profile is whole, but for names of threads: the program lets nothing "
+            "run at its end (%r)" % problem)
 
 
 def _end_all(at_once: bool) -> None:
-    try:
-        _wake()
-    except Exception as e:
-        # the native half ends the profile, at the very end of the process
-        say("the profile is whole, but for names of threads: the program lets nothing "
-            "run at its end (%r)" % e)
-        return
+    _wake()
     if _run is not None:
         _run.end(at_once)
     if _session is not None:

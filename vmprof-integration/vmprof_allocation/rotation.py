@@ -60,7 +60,7 @@ def rotate(engine: Engine, settings: Settings, run: Processes | None,
         raise AllocationSamplingError(
             "%r is the profile that is being written; choose another file for the "
             "next one" % path)
-    _remember(run, present)
+    _remember(run, present if file is None else file.where())
     if status is not None and os.path.realpath(path) in _parts:
         raise AllocationSamplingError(
             "%r is an earlier profile of this run; remove it first, or choose another "

@@ -20,7 +20,8 @@ static int (*look_for)(int at_once);
 static sigset_t programs_signals;
 
 /* All others have ended, also the thread that is the process: one that a thread
-   other than the main one forked ends so, and would wait for us for ever. */
+   other than the main one forked ends so, and would wait for us for ever.  Also if that
+   can't be told: better no more looks at what waits than a process that never ends. */
 static int is_the_last(void)
 {
     char text[1024], *end;
@@ -32,7 +33,7 @@ static int is_the_last(void)
     if (fd >= 0)
         close(fd);
     if (size <= 0)
-        return 0;
+        return 1;
     text[size] = '\0';
     end = strrchr(text, ')');       /* of the program's name */
     return end != NULL &&
