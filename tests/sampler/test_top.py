@@ -97,7 +97,8 @@ def test_top_ends_nothing_that_it_did_not_begin(stock_pypy: PyPy) -> None:
             assert process.wait(60) == 2
             assert process.stderr is not None
             assert "another command has ended" in process.stderr.read()
-        assert str(status(stock_pypy, program)["path"]) == "own.vmprof"
+        assert str(status(stock_pypy, program)["path"]) == str(
+            stock_pypy.folder / "own.vmprof")
         assert program.end() == "ended\n"
     assert profile(stock_pypy, "own.vmprof").end_time is not None
 
