@@ -228,8 +228,8 @@ def test_more_sets_than_there_is_room_for(stock_pypy: PyPy) -> None:
             make(10)
         with labels(other="new"):
             make(20)
-    """, "128")     # bytes: no list is missed, and less is of no interest
-    profile = run.profile()
+    """, "128", jit="off")  # bytes: no list is missed, and less is of no interest; the
+    profile = run.profile()     # JIT's own arrays may be as large as these lists
     found = made(profile)
     told = len(found) - 2       # and "[too many]", and none
     assert 8900 < told < 9100 and found["0"] == 2 and found[""] == 20
