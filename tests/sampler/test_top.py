@@ -28,7 +28,8 @@ def test_top_shows_who_allocates(stock_pypy: PyPy) -> None:
         assert run.out.count("process %d, the last 0.5 seconds" % program.pid) == 3
         assert run.out.count(" allocate ") == 3, run.out
         assert status(stock_pypy, program)["is_on"] is False
-        assert program.threads() == 1
+        while program.threads() > 1:
+            pass        # that of the answer ends a moment after it
         assert program.end() == "ended\n"
 
 
