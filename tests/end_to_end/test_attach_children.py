@@ -71,6 +71,16 @@ def test_ctrl_c_ends_all_of_them_early(stock_pypy: PyPy) -> None:
             assert profile(stock_pypy, "out.%d.vmprof" % pid).end_time is not None
 
 
+def test_ctrl_c_comes_before_all_is_said(stock_pypy: PyPy) -> None:
+    with workers(stock_pypy, are_prepared=False) as (master, _):
+        # behind its first line it looks for children, which takes a while
+        command = master.begin("-d", "600")
+        command.send_signal(signal.SIGINT)
+        out, _ = command.communicate(timeout=120)
+        assert command.returncode == 0
+        assert "estimated total" in out
+
+
 def test_none_of_them_can_be_sampled(stock_pypy: PyPy) -> None:
     with running(stock_pypy, """
         print("ready")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 from vmprof_allocation import cli, command_folder
 from vmprof_allocation.attach import programs
@@ -123,21 +124,27 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
         if not runs:
             raise AllocationSamplingError(
                 "of process %d and its children none can be sampled" % args.pid)
-        _say("sampling process%s %s for %g second%s; Ctrl-C ends it earlier" % (
-            "es" * (len(runs) > 1), ", ".join(str(run.pid) for run in runs),
-            args.duration, "s" * (args.duration != 1)))
-        if not args.children and (workers := children(args.pid)):
-            _say("its children are not sampled, which may be the ones that work (%s); "
-                 "--children samples them, too" % ", ".join(map(str, workers)))
-        if (took := time.monotonic() - begun) > args.duration / 10 and len(runs) > 1:
-            _say("they began one after the other, in %.1f seconds: each is sampled for "
-                 "as long, and not at the same time" % took)
-        ended = wait_for_ends(runs)
-        for why in ended:
-            _say(why)
+        with _ending_early_at_ctrl_c(runs):
+            _say_what_is_sampled(runs, args, time.monotonic() - begun)
+            ended = wait_for_ends(runs)
+            for why in ended:
+                _say(why)
         code = _report([run.output for run in runs],
                        ["--leaks"] * args.leaks + ["--salvage"] * bool(ended))
         return code if are_all else 2
+
+
+def _say_what_is_sampled(runs: list[_Run], args: argparse.Namespace, took: float
+                         ) -> None:
+    _say("sampling process%s %s for %g second%s; Ctrl-C ends it earlier" % (
+        "es" * (len(runs) > 1), ", ".join(str(run.pid) for run in runs),
+        args.duration, "s" * (args.duration != 1)))
+    if not args.children and (workers := children(args.pid)):
+        _say("its children are not sampled, which may be the ones that work (%s); "
+             "--children samples them, too" % ", ".join(map(str, workers)))
+    if took > args.duration / 10 and len(runs) > 1:
+        _say("they began one after the other, in %.1f seconds: each is sampled for "
+             "as long, and not at the same time" % took)
 
 
 def _begin_next(runs: list[_Run], pid: int, args: argparse.Namespace,
@@ -178,19 +185,28 @@ def begin(target: Target, folder: str, settings: Settings, output: str, duration
         return run
 
 
+@contextlib.contextmanager
+def _ending_early_at_ctrl_c(runs: list[_Run]) -> Iterator[None]:
+    """The first one ends the sampling, wherever it finds us: no report is lost to one
+    that comes before we wait.  A second one ends this command."""
+    before = signal.getsignal(signal.SIGINT)
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, before)
+        for run in runs:
+            run.stop()
+
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def wait_for_ends(runs: list[_Run]) -> list[str]:
     """Returns why profiles may be shorter than was asked for, where they may."""
-    ended = []
-    for number, run in enumerate(runs):
-        while True:
-            try:
-                why = run.wait_for_end()
-                break
-            except KeyboardInterrupt:
-                for other in runs[number:]:
-                    other.stop()
-        ended += [why] * bool(why)
-    return ended
+    return [why for run in runs if (why := run.wait_for_end())]
 
 
 class _Run:
