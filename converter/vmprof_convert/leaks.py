@@ -29,7 +29,11 @@ down by more than single ones would: if three moments were independent, it would
 grow twice in one of six runs.  Against this, what the collections between a and c
 found has to rise as well: Kendall's tau, one-sided, exact (Kendall, "A new measure
 of rank correlation", Biometrika 1938; Mann 1945), at 5 % for each site, as far as
-there are enough collections for it, five.
+there are enough collections for it, five.  With fewer, at least half of the sampled
+objects that came in the first window have to be there at the end of the second.  With
+more, a site that keeps fewer is one whose objects are replaced, by more and more: a
+queue that grows, or what happened to be in use when the heap was marked.  That is
+said, and those that stay are named before it.
 
 A cache that fills grows less and less: what grows in the second window by less than
 half of what it did in the first, in the same time, and not by chance, is said to
@@ -76,6 +80,8 @@ WARM_UP = 0.25
 MIN_TREND, MAX_TREND = 5, 40
 #: what grows in the second window by less than this share slows down
 GOES_ON = 0.5
+#: what keeps this share of what came is no queue
+STAYS = 0.5
 #: frames of a stack that are shown
 MAX_FRAMES = 3
 #: in this order types are named
@@ -162,6 +168,10 @@ class Site(NamedTuple):
     growth: Growth
     #: probability that a site that doesn't leak looks like this, as corrected
     p: float
+    #: sampled objects that came in the first window, and those of them that were there
+    #: at the end of the second
+    came: int
+    stayed: int
 
 
 class Leak(NamedTuple):
@@ -178,13 +188,20 @@ class Leak(NamedTuple):
         return self.largest.places
 
     @property
+    def stayed(self) -> float:
+        """Of what came in the first window, so much was there at the end of the second;
+        of sampled objects."""
+        return (sum(site.stayed for site in self.sites)
+                / max(1, sum(site.came for site in self.sites)))
+
+    @property
     def largest(self) -> Site:
         """That grew most."""
         return max(self.sites, key=lambda site: site.growth.value)
 
 
 class Leaks(NamedTuple):
-    """What was found, by the bytes that it grew by."""
+    """What was found, by the bytes that it grew by; what stays comes first."""
 
     #: of each process
     windows: list[Windows]
@@ -236,6 +253,8 @@ class _Tally:
         self.went = [0, 0, 0]
         self.bytes = [0.0, 0.0, 0.0]
         self.variance = [0.0, 0.0, 0.0]
+        #: see Site
+        self.stayed = 0
         #: what the bytes that are held changed by, at each snapshot
         self.changes = [0.0] * snapshots
         #: of each process
@@ -399,6 +418,8 @@ def _nearest(times: list[int], time: int) -> int:
 def _count(tally: _Tally, windows: Windows, since: int, until: int,
            stack: tuple[int, int], weight: float) -> None:
     first, middle, last, *_ = windows
+    if first < since <= middle and until > last:
+        tally.stayed += 1
     for number, (start, end) in enumerate((
             (first, middle), (middle, last), (first, last))):
         if start < since <= end < until:
@@ -469,7 +490,7 @@ def _judge(processes: Sequence[Process], windows: list[Windows], sites: list[_Si
             # Holm
             largest = max(largest, min(p * (tested - rank), 1.0))
             rank += 1
-            if largest <= alpha and _rises(tally.changes):
+            if largest <= alpha and _goes_up(tally):
                 site = _site(sites, shown, tally, largest)
                 (slowing if _slows_down(tally, seconds) else leaks).append(site)
                 continue
@@ -491,7 +512,8 @@ def _site(sites: list[_Sites], shown: Shown, tally: _Tally, p: float) -> Site:
     process, stack = max(tally.stacks, key=lambda key: (
         tally.stacks[key], -key[0], -key[1]))
     return Site(shown, sites[process].places(stack), sites[process].innermost(stack),
-                (tally.bytes[0], tally.bytes[1]), _growth(tally), p)
+                (tally.bytes[0], tally.bytes[1]), _growth(tally), p,
+                tally.came[0], tally.stayed)
 
 
 def _growth(tally: _Tally) -> Growth:
@@ -516,7 +538,8 @@ def _by_place(sites: list[Site]) -> list[Leak]:
                                   for site in together))
         leaks.append(Leak(together, (first, second), Growth(
             value, value - deviation, value + deviation)))
-    return sorted(leaks, key=lambda leak: -leak.growth.value)
+    return sorted(leaks, key=lambda leak: (
+        leak.stayed < STAYS, -leak.growth.value))
 
 
 def _slows_down(tally: _Tally, seconds: Sequence[float]) -> bool:
@@ -538,10 +561,15 @@ def _sign_test(came: int, went: int) -> float:
     return ways / (1 << n)
 
 
+def _goes_up(tally: _Tally) -> bool:
+    """Not up and down: what comes and goes together is not one by one."""
+    if len(tally.changes) < MIN_TREND:
+        return tally.stayed >= STAYS * tally.came[0]
+    return _rises(tally.changes)
+
+
 def _rises(changes: list[float]) -> bool:
     """Whether the sums of these rise more than by chance."""
-    if len(changes) < MIN_TREND:
-        return True
     levels = []
     level = 0.0
     for change in changes:

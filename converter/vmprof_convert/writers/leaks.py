@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
 from vmprof_convert import remarks
-from vmprof_convert.leaks import CONFIDENCE, MIN_TREND, Growth, Leak, Leaks, Place
+from vmprof_convert.leaks import (
+    CONFIDENCE,
+    MIN_TREND,
+    STAYS,
+    Growth,
+    Leak,
+    Leaks,
+    Place,
+)
 from vmprof_convert.model import Profile
 from vmprof_convert.origins import Origins
 from vmprof_convert.printable import printable, shortened
@@ -126,6 +134,10 @@ class _Writer:
                     "%s %s/s" % (site.type.name, _signed(
                         site.growth.value / sum(self._leaks.seconds)))
                     for site in leak.sites))
+            if leak.stayed < STAYS:
+                self._say("      it comes and goes, as in a queue: of what came in the "
+                          "first window, %.0f %% was there at the end of the second"
+                          % (100 * leak.stayed))
             inside = leak.largest.innermost
             if inside != leak.places[0]:
                 self._say("      most of it in %s" % self._place(inside))

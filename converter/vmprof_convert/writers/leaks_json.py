@@ -58,7 +58,7 @@ def of_processes(found: Sequence[tuple[Profile, Leaks | str]],
 
 def _leak(leak: Leak) -> _Json:
     return {"growth": leak.growth._asdict(), "windows": list(leak.windows),
-            "places": list(map(_place, leak.places)),
+            "stayed": leak.stayed, "places": list(map(_place, leak.places)),
             "types": list(map(_site, leak.sites))}
 
 
