@@ -355,7 +355,7 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
     everything = _Tally(0)
     all_windows = [find_windows(process.profile, process.part)
                    for process in processes]
-    snapshots = max(map(_count_snapshots, all_windows))
+    snapshots = count_snapshots(all_windows)
     sites, tallies = [], _Tallies(snapshots)
     for number, (process, windows) in enumerate(zip(processes, all_windows)):
         profile, objects = process.profile, process.objects
@@ -430,8 +430,11 @@ def _count(tally: _Tally, windows: Windows, since: int, until: int,
         tally.stacks[stack] = tally.stacks.get(stack, 0.0) + weight
 
 
-def _count_snapshots(windows: Windows) -> int:
-    return min(windows.last - windows.first + 1, MAX_TREND)
+def count_snapshots(all_windows: Sequence[Windows]) -> int:
+    """Major collections that show whether a site goes up and down, of the process that
+    has most of them."""
+    return min(MAX_TREND, max(
+        windows.last - windows.first + 1 for windows in all_windows))
 
 
 def _snapshots(windows: Windows, count: int) -> list[int]:

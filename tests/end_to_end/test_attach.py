@@ -9,7 +9,6 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from conftest import PYPY, PyPy, Run
 from controlled import BUSY as BUSY_ALONE
 from native_build import HERE
 from run_profiles import functions
-from running import Running, running
+from running import Running, running, wait_until
 from truth import SIGMAS, sigmas
 from vmprof_allocation.attach import maps, target
 from vmprof_allocation.attach.maps import Mapping
@@ -43,14 +42,6 @@ BUSY = """
         allocate()
     print("ended")
 """
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """It takes a moment; what never becomes so ends the test."""
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def profile(pypy: PyPy, name: str) -> Profile:

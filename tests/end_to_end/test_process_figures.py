@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from conftest import PyPy
+from vmprof_convert import readers
 from vmprof_convert.model import (
     MAJOR_FAULTS,
     MINOR_FAULTS,
@@ -46,7 +47,7 @@ def test_memory_that_comes_and_goes(stock_pypy: PyPy) -> None:
 def test_memory_that_is_shared_is_not_private(stock_pypy: PyPy) -> None:
     """Another process has it, too; what a process wrote itself, it has alone."""
     run = stock_pypy.sample("""
-        import mmap, os
+        import mmap, os, time
         def filled(flags):
             found = mmap.mmap(-1, 100 << 20, flags=flags)
             for at in range(0, len(found), 4096):
@@ -69,6 +70,7 @@ def test_memory_that_is_shared_is_not_private(stock_pypy: PyPy) -> None:
         os.read(ready, 1)
         for at in range(0, len(own), 4096):
             own[at] = 2
+        time.sleep(1.5)
     """, "128k")
     alone = values(run.profile(), PRIVATE)
     most = max(values(run.profile(), RESIDENT))
@@ -79,15 +81,36 @@ def test_memory_that_is_shared_is_not_private(stock_pypy: PyPy) -> None:
 def test_private_memory_of_the_end_is_read(stock_pypy: PyPy) -> None:
     """What was read first may be a small part of it."""
     run = stock_pypy.sample("""
+        import time
         kept = bytearray(60 << 20)
         for at in range(0, len(kept), 4096):
             kept[at] = 1
+        time.sleep(0.5)         # less than until the first one by the clock
     """, "128k")
     profile = run.profile()
     *_, last = (figure for figure in profile.figures if figure.kind == PRIVATE)
     assert last.value > 60 * MIB
     assert (profile.end_time is not None
             and last.time == max(figure.time for figure in profile.figures))
+
+
+def test_a_child_that_does_little_does_not_wait_for_its_private_memory(
+        stock_pypy: PyPy) -> None:
+    """Which takes milliseconds to read, of as much as its parent has."""
+    run = stock_pypy.sample("""
+        import os
+        kept = bytearray(300 << 20)
+        for at in range(0, len(kept), 4096):
+            kept[at] = 1
+        if os.fork() == 0:
+            many = [bytes(1000) for i in range(1000)]
+        else:
+            os.wait()
+    """, "4k")
+    assert run.code == 0, run.err
+    child, = map(readers.read, stock_pypy.folder.glob("out.*.vmprof"))
+    assert max(values(child, RESIDENT)) > 300 * MIB
+    assert values(child, PRIVATE) == []
 
 
 def test_process_that_waits_writes_nothing(stock_pypy: PyPy) -> None:

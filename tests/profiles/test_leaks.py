@@ -171,16 +171,6 @@ def test_false_alarms_come_at_most_at_the_rate_that_is_stated() -> None:
     assert alarms <= runs * 0.05 + 4 * math.sqrt(runs * 0.05 * 0.95)
 
 
-def test_false_alarms_where_three_collections_are_all() -> None:
-    """Nothing but the sign test is left then: of a single site, which comes
-    closest to its level."""
-    rng = random.Random(2)
-    runs = 1000
-    alarms = sum(bool(found([churn(rng, 30, 1)], [6, 13, 20]).leaks)
-                 for _ in range(runs))
-    assert alarms <= runs * 0.05 + 4 * math.sqrt(runs * 0.05 * 0.95)
-
-
 def test_what_comes_and_goes_in_heaps_is_no_leak() -> None:
     """The sign test alone takes every eighth one for a leak."""
     rng = random.Random(3)
@@ -427,6 +417,16 @@ def test_four_collections_tell_little(tmp_path: Path) -> None:
     said = " ".join(" ".join(lines(path, "--leaks")).split())
     assert said.startswith("leak: app.Leaf")
     assert "only 4 major collections are looked at" in said
+
+
+def test_the_process_with_most_collections_tells_what_goes_up_and_down() -> None:
+    """Of several, though another one has few."""
+    rng = random.Random(6)
+    processes = [a_process([leak(rng)]), a_process([leak(rng)], [6, 13, 20])]
+    text = io.StringIO()
+    writer.write(processes[0].profile, leaks.find(processes), text, terminal=WIDE)
+    assert text.getvalue().startswith("leak: t0")
+    assert "are looked at" not in text.getvalue()
 
 
 def test_the_first_two_lines_tell_the_leak(planted: Path) -> None:

@@ -330,6 +330,8 @@ def test_child_that_a_thread_forked_without_a_descriptor_that_is_free(
         stock_pypy: PyPy) -> None:
     """Who is still there can't be told then, and nobody would end it."""
     run = stock_pypy.sample(OF_A_THREAD % """
+            import resource
+            resource.setrlimit(resource.RLIMIT_NOFILE, (600, 600))
             try:
                 while True:
                     os.dup(0)

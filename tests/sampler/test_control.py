@@ -91,6 +91,44 @@ def test_program_that_began_itself_and_has_gone_elsewhere(pypy: PyPy) -> None:
         assert path in done(pypy, program, "stop")
 
 
+def test_program_whose_folder_is_no_more_can_be_stopped(pypy: PyPy) -> None:
+    """Nor is its profile: that is said, and the sampling ends."""
+    with prepared(pypy, """
+        import os, shutil, vmprof_allocation
+        os.mkdir("inner")
+        os.chdir("inner")
+        vmprof_allocation.start("own.vmprof", "16k")
+        shutil.rmtree(os.path.join("..", "inner"))
+        print("ready")
+        while input() != "end":
+            [bytes(i) for i in range(1000)]
+            print("done")
+    """) as program:
+        assert status(pypy, program)["is_on"] is True
+        assert "the profile is lost" in refused(pypy, program, "stop")
+        assert status(pypy, program)["is_on"] is False
+
+
+def test_profile_that_is_a_pipe_is_where_it_was_to_go(pypy: PyPy) -> None:
+    """And was written, though nobody but its program may find it."""
+    with prepared(pypy, """
+        import subprocess, vmprof_allocation
+        with open("copy.vmprof", "wb") as copy:
+            writer = subprocess.Popen(["cat"], stdin=-1, stdout=copy).stdin
+        vmprof_allocation.start("/dev/fd/%d" % writer.fileno(), "16k")
+        writer.close()
+        print("ready")
+        while input() != "end":
+            [bytes(i) for i in range(3000)]
+            print("done")
+    """) as program:
+        assert str(status(pypy, program)["path"]).startswith("/dev/fd/")
+        program.ask()
+        assert "/dev/fd/" in done(pypy, program, "stop")
+        program.process.communicate("end\n")
+    check_estimate(profile(pypy, "copy.vmprof"))
+
+
 def test_status_after_rate_is_that_of_now(pypy: PyPy) -> None:
     with prepared(pypy, WAITS) as program:
         done(pypy, program, "start", "-o", "out.vmprof")

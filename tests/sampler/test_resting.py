@@ -90,6 +90,33 @@ def test_program_does_not_see_it_wake(pypy: PyPy) -> None:
     assert run.profile().end_time is not None
 
 
+def test_program_does_not_see_what_the_end_imports(pypy: PyPy) -> None:
+    """Also if it has emptied sys.modules."""
+    run = pypy.sample(program(work(), """
+        import sys
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                write("find %s" % name)
+        write = sys.stdout.write
+        finder = Finder()
+        sys.modules.clear()
+        sys.meta_path.insert(0, finder)
+    """), "16k", jit="off")
+    assert (run.code, run.out, run.err) == (0, "", "")
+    assert run.profile().end_time is not None
+
+
+def test_lost_profile_of_a_session_that_was_left_on_is_told(pypy: PyPy) -> None:
+    run = pypy.run("""
+        import os, vmprof_allocation
+        vmprof_allocation.start("lost.vmprof", "16k")
+        os.unlink("lost.vmprof")
+    """)
+    assert (run.code, run.out) == (0, "")
+    assert run.err == ("vmprof: the profile is lost: the program removed "
+                       "'lost.vmprof'\n")
+
+
 @pytest.mark.parametrize("raises", ["KeyboardInterrupt", "ValueError", "BaseException"])
 @pytest.mark.parametrize("delay", [0.0001, 0.001, 0.003, 0.006, 0.01, 0.015])
 def test_interrupt_while_it_wakes(pypy: PyPy, delay: float, raises: str) -> None:
@@ -97,10 +124,15 @@ def test_interrupt_while_it_wakes(pypy: PyPy, delay: float, raises: str) -> None
     run = pypy.sample(program(work(), """
         import atexit, signal
         def hurry(number, frame):
-            raise %s
+            while frame is not None:
+                # not before its first bytecode, which is outside of its `try`
+                if frame.f_code.co_name == "_end" and frame.f_lasti > 0:
+                    raise %s
+                frame = frame.f_back
+            signal.setitimer(signal.ITIMER_REAL, %r)
         signal.signal(signal.SIGALRM, hurry)
         atexit.register(signal.setitimer, signal.ITIMER_REAL, %r)
-    """ % (raises, delay)), "16k", jit="off")
+    """ % (raises, delay, delay)), "16k", jit="off")
     assert (run.code, run.err) == (0, "")
     assert run.profile().end_time is not None
 
@@ -114,9 +146,9 @@ def test_native_half_ends_the_profile_if_nothing_wakes(stock_pypy: PyPy) -> None
         sys.addaudithook(refuse)
     """), "16k", jit="off")
     assert run.code == 0
-    assert run.err == ("vmprof: the profile is whole, but for names of threads: the "
-                       "program lets nothing run at its end (RuntimeError('no more of "
-                       "this'))\n")
+    assert run.err == ("vmprof: the profile is whole, but for names of threads, which "
+                       "could not be written at the program's end (RuntimeError('no "
+                       "more of this'))\n")
     profile = run.profile()
     assert profile.end_time is not None
     assert samples_in(profile, "work") > 800
@@ -183,6 +215,25 @@ def test_names_of_a_childs_threads(stock_pypy: PyPy) -> None:
     assert (run.code, run.err) == (0, "")
     child, = (path for path in stock_pypy.folder.glob("out.*.vmprof"))
     assert {"ended", "daemon"} <= set(readers.read(child).threads.values())
+
+
+def test_child_without_threads_of_its_own_has_none_to_name(stock_pypy: PyPy) -> None:
+    """Its parent's are not there: it ends at once, and what rests goes on resting."""
+    run = stock_pypy.sample("""
+        import os, threading
+        done = threading.Event()
+        thread = threading.Thread(target=done.wait, daemon=True)
+        thread.start()
+        if os.fork() == 0:
+            [bytes(i) for i in range(2000)]
+        else:
+            os.wait()
+            done.set()
+            thread.join()
+    """, "16k")
+    assert (run.code, run.err) == (0, "")
+    child, = map(readers.read, stock_pypy.folder.glob("out.*.vmprof"))
+    assert child.end_time is not None and child.threads == {}
 
 
 def test_labels_reach_what_was_resting(pypy: PyPy) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import PYPY, PyPy, Run
 from controlled import BUSY, WAITS, done, prepared, profile, refused, status
-from running import Running
+from running import Running, wait_until
 from vmprof_allocation.control import client, meeting
 from vmprof_allocation.control.command import wanted
 from vmprof_allocation.parsing import make_settings
@@ -28,8 +28,8 @@ def test_top_shows_who_allocates(stock_pypy: PyPy) -> None:
         assert run.out.count("process %d, the last 0.5 seconds" % program.pid) == 3
         assert run.out.count(" allocate ") == 3, run.out
         assert status(stock_pypy, program)["is_on"] is False
-        while program.threads() > 1:
-            pass        # that of the answer ends a moment after it
+        # that of the answer ends a moment after it
+        wait_until(lambda: program.threads() == 1)
         assert program.end() == "ended\n"
 
 

@@ -8,7 +8,8 @@ import subprocess
 import tempfile
 import textwrap
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,6 +38,14 @@ for i in range(int(sys.argv[2])):
             os.path.abspath("out.vmprof"), 0.005, 60, stack)])
     assert not ended, ended
 """
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """It takes a moment; what never becomes so ends the test."""
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 class Running:

@@ -69,9 +69,11 @@ def follow(run: str) -> None:
         path = make_own(processes)
         if path is not None:
             session = _session.Session(settings, path, processes)
-            pack()
+            is_pushed = _is_pushed(path)
+            if not (is_pushed or settings.rotate):
+                pack()
             session.start(engine)
-            if _is_pushed(path):
+            if is_pushed:
                 from vmprof_allocation.pushing import push
                 push(session, processes)
             else:
@@ -151,7 +153,8 @@ class Run:
             from vmprof_allocation import pushing
             self._pushing = pushing.begin(settings, Processes(output), self._engine)
         else:
-            pack()
+            if not settings.rotate:
+                pack()
             self._session.start(self._engine)
             _rotate(self._session)
 

@@ -1,6 +1,7 @@
 """The file that a profile goes to."""
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 
@@ -17,7 +18,6 @@ def move_up(fd: int) -> int:
     """The same file under a number that is out of the program's way: it gets
     the numbers that it would get without us, and what it writes to a number
     that it takes for its output does not end up in the profile."""
-    import fcntl
     for lowest in 512, 3:
         try:
             high = fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)
@@ -54,12 +54,13 @@ class ProfileFile:
 
     def where(self) -> str:
         """Its path for other processes, wherever the program has gone meanwhile."""
+        path = self.path or ""
         try:
-            if self.is_ours() and os.fstat(self.fd).st_nlink:
+            if self.is_ours() and self.is_regular() and os.fstat(self.fd).st_nlink:
                 return os.readlink("/proc/self/fd/%d" % self.fd)
+            return os.path.abspath(path)
         except OSError:
-            pass
-        return os.path.abspath(self.path or "")
+            return path         # the program is in a folder that is no more
 
     def wait_for_reader(self) -> None:
         """If it is a pipe that has a name: open it.  This waits, and can be
@@ -111,7 +112,6 @@ class ProfileFile:
         return stat.S_ISREG(os.fstat(self.fd).st_mode)
 
     def _lock(self) -> None:
-        import fcntl
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -143,7 +143,6 @@ class ProfileFile:
     def close(self) -> None:
         if not self.is_ours():
             return
-        import fcntl
         try:
             # a child that was forked meanwhile has it open, and would hold the lock
             fcntl.flock(self.fd, fcntl.LOCK_UN)

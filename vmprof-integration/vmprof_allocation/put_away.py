@@ -23,7 +23,15 @@ _packed: dict[str, tuple[bytes, str, bool]] = {}
 
 
 def pack() -> None:
-    """Before the sampling begins, as most of what this allocates would be in it."""
+    """Before the sampling begins, as most of what this allocates would be in it.  What
+    can't be packed, put_away() finds again."""
+    try:
+        _pack()
+    except Exception:
+        _packed.clear()
+
+
+def _pack() -> None:
     for name in _names():
         if name not in _packed:
             _packed[name] = _code_of(sys.modules[name])
@@ -56,7 +64,7 @@ def _put_away(run: Any) -> Callable[[bool], object] | None:
     if known is None:
         return None
     ignore, ends = session.bare()
-    pack()
+    _pack()
     resting.rests(_beside_the_heap(marshal.dumps(
         (_packed, known, None if run is None else run.rest()))), ends)
     for name in _names():

@@ -54,6 +54,8 @@ _pids: list[int] = []
 _ends: tuple[Callable[[], None], ...] = ()
 #: bytes of an object that PyPy makes with external_malloc(): hook/engine.py
 _KNOCK = 2**18
+#: of a forked child, the id() of its parent's threads
+_inherited: set[int] = set()
 #: who makes the report, if somebody does
 watcher: Watcher | None = None
 
@@ -117,7 +119,7 @@ class _Shelf:
                 found = finder.find_spec(name, path, target)    # type: ignore[arg-type]
                 if found is not None:
                     return found
-            return None
+            raise ModuleNotFoundError("no module named %r" % name, name=name)
         _, origin, is_package = self._modules[name]
         make: Any = type(__spec__)
         spec = make(name, self, origin=origin, is_package=is_package)
@@ -167,19 +169,22 @@ def _loads() -> Any:
     return marshal.loads(_asleep)
 
 
-def _wake() -> None:
-    """Modules come from where they were put, and nowhere else."""
-    if _asleep is None:
-        return
-    if _session is None and _ends:
-        # what wakes is not the program's, and would look as if it were alive
-        _ends[1]()
-        b"\0" * (_KNOCK + len(_pids))
-    modules, _, run = _loads()
-    if _session is None:
-        # a program that emptied sys.modules may have others of these names
-        for name in modules:
-            sys.modules.pop(name, None)
+def _while_awake(do: Callable[[], None]) -> None:
+    """`do` what imports modules of ours: they come from where they were put, and others
+    from where Python finds them."""
+    modules: dict[str, tuple[bytes, str, bool]] = {}
+    run: tuple[Any, ...] | None = None
+    if _asleep is not None:
+        if _session is None and _ends:
+            # what wakes is not the program's, and would look as if it were alive
+            _ends[1]()
+            b"\0" * (_KNOCK + len(_pids))
+        modules, _, run = _loads()
+        if _session is None:
+            # a program that emptied sys.modules may have others of these names
+            for name in modules:
+                if not _is_importing(sys.modules.get(name)):
+                    sys.modules.pop(name, None)
     sys.modules[__name__] = _this
     depth = sys.getrecursionlimit()
     meta_path: Any = getattr(sys, "meta_path", None)
@@ -190,7 +195,9 @@ def _wake() -> None:
     programs = meta_path if isinstance(meta_path, (list, tuple)) else []
     ours = sys.meta_path = [shelf, *programs]
     try:
-        _wake_from_there(run)
+        if _asleep is not None:
+            _wake(run)
+        do()
     finally:
         # but for what another thread did to it meanwhile
         if sys.meta_path is ours and ours == [shelf, *programs]:
@@ -201,7 +208,12 @@ def _wake() -> None:
             sys.setrecursionlimit(depth)
 
 
-def _wake_from_there(run: tuple[Any, ...] | None) -> None:
+def _is_importing(module: object) -> bool:
+    """Another thread does it just now, and wakes us."""
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+def _wake(run: tuple[Any, ...] | None) -> None:
     global _run
     from vmprof_allocation.interrupts import Uninterrupted
     with Uninterrupted():
@@ -239,46 +251,61 @@ class _ImportIsPythons:
 # ____________________________________________________________
 # what the interpreter tells
 
-def _has_threads() -> bool:
-    """Others than the first one, that have names."""
-    threads = getattr(sys.modules.get("threading"), "_dangling", ())
+def _threads() -> set[int]:
+    """The id() of all that have names."""
     try:
-        return len(threads) > 1
+        return set(map(id, sys.modules["threading"]._dangling))
     except Exception:
-        return False        # it is not what it was
+        return set()        # there are none, or it is not what it was
 
 
 @atexit.register
 def _end() -> None:
-    if _session is None and len(_pids) > 1 and not _has_threads():
-        # a forked child, of which nobody asks for more: that is over in no time
-        if _ends:
-            _ends[0]()
-        return
-    with _ImportIsPythons():
-        for at_once in False, True:
-            try:
-                _end_all(at_once)
-                return
-            except BaseException as e:
-                # a handler of the program's may have raised it, which can't end
-                # anything of the program's any more
+    problem: BaseException | None = None
+    try:
+        if _session is None and len(_pids) > 1 and _threads() <= _inherited:
+            # a forked child, of which nobody asks for more: that is over in no time
+            if _ends:
+                _ends[0]()
+            return
+        try:
+            _end_all(at_once=False)
+        except BaseException as e:
+            # a handler of the program's may have raised it, which can't end anything
+            # of the program's any more
+            _end_all(at_once=True)
+            if _is_ours(e):
                 problem = e
-    if not isinstance(problem, (KeyboardInterrupt, SystemExit)):
+    except BaseException as e:
+        problem = e
+    if problem is not None and _is_ours(problem):
+        # of a session that the program began, and left to us
+        say(str(problem))
+    elif not isinstance(problem, (KeyboardInterrupt, SystemExit, type(None))):
         # the native half ends the profile, at the very end of the process
-        say("the profile is whole, but for names of threads: the program lets nothing "
-            "run at its end (%r)" % problem)
+        say("the profile is whole, but for names of threads, which could not be "
+            "written at the program's end (%r)" % problem)
+
+
+def _is_ours(problem: BaseException) -> bool:
+    """Its module may rest, and is not imported for this."""
+    return type(problem).__name__ == "AllocationSamplingError"
 
 
 def _end_all(at_once: bool) -> None:
-    _wake()
-    if _run is not None:
-        _run.end(at_once)
-    if _session is not None:
-        _session.stop_all()
+    def end() -> None:
+        if _run is not None:
+            _run.end(at_once)
+        if _session is not None:
+            _session.stop_all()
+
+    with _ImportIsPythons():
+        _while_awake(end)
 
 
 def _forked() -> None:
+    global _inherited
+    _inherited = _threads()
     if _session is not None:
         _session.go_on()
     elif _asleep is not None:
@@ -301,12 +328,11 @@ def _end_at_interrupt() -> None:
         if kind is KeyboardInterrupt and get_ident() == main_thread:
             caller = sys._getframe().f_back
             if caller is None or caller.f_code.co_filename == _PYPY:
-                with _ImportIsPythons():
-                    try:
-                        _wake()
-                    except Exception:
-                        return      # the native half ends the profile
-                    _run.end(at_once=True)
+                try:
+                    with _ImportIsPythons():
+                        _while_awake(lambda: _run.end(at_once=True))
+                except BaseException:
+                    pass            # the native half ends the profile
 
     main_thread = get_ident()
     if sys.excepthook is shown:

@@ -13,6 +13,7 @@ from vmprof_convert.leaks import (
     Leak,
     Leaks,
     Place,
+    count_snapshots,
 )
 from vmprof_convert.model import Profile
 from vmprof_convert.origins import Origins
@@ -77,11 +78,11 @@ class _Writer:
             self._say("what three major collections of each of %d processes found "
                       "alive: two windows of %.2f and %.2f s on average" % (
                           len(leaks.windows), *leaks.seconds))
-        fewest = min(windows.last - windows.first + 1 for windows in leaks.windows)
-        if leaks.leaks and fewest < MIN_TREND:
+        snapshots = count_snapshots(leaks.windows)
+        if leaks.leaks and snapshots < MIN_TREND:
             self._say("only %d major collections are looked at: what warms up, or goes "
                       "up and down, may still look like a leak; with %d or more, in a "
-                      "longer run, much of that is told apart" % (fewest, MIN_TREND))
+                      "longer run, much of that is told apart" % (snapshots, MIN_TREND))
         if any(min(site.p for site in leak.sites) > _SURE for leak in leaks.leaks):
             # who is told nothing else need not wonder how sure that is
             self._say("looked at were %s; where nothing leaks, a leak is named in "

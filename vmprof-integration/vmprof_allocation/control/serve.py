@@ -144,7 +144,7 @@ def _start(output: str, knowledge: str, interval: str, seed: str, per_second: st
     on = current()
     if on is not None:
         raise AllocationSamplingError(
-            "allocation sampling is already on, into %r; stop it first" % on.path)
+            "allocation sampling is already on, into %r; stop it first" % on.where)
     limit = Limit(int(per_second), int(share))
     settings = Settings(
         int(interval), int(seed), limit=limit if limit.per_second or limit.share
@@ -175,9 +175,10 @@ def _as_child(settings: Settings, processes: Processes, knowledge: str) -> Sessi
 def _stop() -> list[str]:
     session = _needed()
     path = session.where
+    was_there = os.path.exists(path)        # a pipe may not be, for us
     session.stop()
     # that of a child that made no sample is gone
-    return [path if os.path.exists(path) else ""]
+    return ["" if was_there and not os.path.exists(path) else path]
 
 
 def _rate(interval: str) -> list[str]:

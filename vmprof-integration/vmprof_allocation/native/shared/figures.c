@@ -20,10 +20,12 @@
    how long it waits at least, in nanoseconds */
 #define PRIVATE_SHARE       2000
 #define PRIVATE_PAUSE       1000000000
-/* What the end of the profile may wait for it, in nanoseconds; and what it takes where
-   it was not read before, for each byte that is resident */
+/* What the end of the profile may wait for it: nanoseconds, and one in so many of those
+   since its beginning; and what it takes where it was not read before, for each MiB that
+   is resident */
 #define PRIVATE_AT_END      20000000
-#define PRIVATE_PER_MIB     10000
+#define PRIVATE_END_SHARE   50
+#define PRIVATE_PER_MIB     40000
 
 struct file {
     int fd;
@@ -37,6 +39,7 @@ static int64_t resident, processor, private;
 static int first_may_have_ended;
 /* when what is private is read next, and how long it took the last time */
 static int64_t private_due, private_took;
+static int64_t opened;
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 
 static int (*read_heap)(struct figures_heap *heap);
@@ -93,7 +96,8 @@ void figures_open(void)
     resident = processor = private = private_took = 0;
     memset(&told, 0, sizeof told);
     memset(&most, 0, sizeof most);      /* also of a parent, whose thread had it */
-    private_due = monotonic() + PRIVATE_PAUSE;
+    opened = monotonic();
+    private_due = opened + PRIVATE_PAUSE;
     open_file(&statm, "/proc/self/statm");
     open_file(&rollup, "/proc/self/smaps_rollup");
 }
@@ -145,6 +149,14 @@ static int64_t read_private(void)
     return sum;
 }
 
+static int is_quick(int64_t lasted)
+{
+    int64_t takes = private_took ? private_took
+                                 : resident / 1048576 * PRIVATE_PER_MIB;
+
+    return takes <= PRIVATE_AT_END && takes <= lasted / PRIVATE_END_SHARE;
+}
+
 /* Returns -1, too, if it is not the time.  The kernel takes long: nobody is to wait for
    this but at the end, so it is the flusher's alone, and then of who ended that, without
    a lock. */
@@ -152,10 +164,8 @@ static int64_t read_private_if_due(int how)
 {
     int64_t begin = monotonic(), used, now, pause;
 
-    if (how == FIGURES_AT_ONCE || !is_ours(&rollup) || (how == FIGURES_LAST
-            ? (private_took ? private_took : resident / 1048576 * PRIVATE_PER_MIB)
-              > PRIVATE_AT_END
-            : begin < private_due))
+    if (how == FIGURES_AT_ONCE || !is_ours(&rollup) ||
+        !(how == FIGURES_LAST ? is_quick(begin - opened) : begin >= private_due))
         return -1;
     /* other programs may have had the processor meanwhile */
     used = clock_in_ns(CLOCK_THREAD_CPUTIME_ID);

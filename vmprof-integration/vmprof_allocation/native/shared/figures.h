@@ -6,10 +6,11 @@
  * mapped.  What hardly changed is not worth telling: a service that waits writes
  * nothing.
  *
- * What of the memory is this process's alone, the kernel finds page by page: 10
- * microseconds a MiB, and 10 milliseconds for 10,000 mappings.  So that has a clock of
+ * What of the memory is this process's alone, the kernel finds page by page: 10 to
+ * 30 microseconds a MiB, and 10 milliseconds for 10,000 mappings.  So that has a clock of
  * its own, by which it takes 1/2000 of the time at most, and is not read where the
- * program waits for it; when the profile ends, only if that takes 20 ms at most.
+ * program waits for it; when the profile ends, only if that takes 20 ms at most, and one
+ * fiftieth of its time: a child that does little is not to wait for it.
  *
  * What the GC counts, an engine knows where to read.  It is largest next to a minor
  * collection, of which there may be many from one reading to the next: there, the
