@@ -370,7 +370,8 @@ def test_native_frames_of_an_object_outside_the_nursery(guest: Guest) -> None:
             while i < 50 { big = list * 1000000; i = i + 1; }
         }
         """)
-    run = guest("--allocation-sampling", "1M", "--native", "p.guest")
+    # each of them is sampled, but for one run in 10**11
+    run = guest("--allocation-sampling", "256k", "--native", "p.guest")
     assert run.code == 0
     profile = run.profile()
     large = [native for native, size in zip(native_stacks(guest, profile),

@@ -5,13 +5,11 @@ import collections
 import math
 from typing import NamedTuple
 
+from truth import SIGMAS
 from vmprof_convert import model
 from vmprof_convert.estimator import probability
 from vmprof_convert.model import Profile
 from vmprof_convert.type_names import TypeNames
-
-#: one true statement in 15,000 is further away
-SIGMAS = 4
 
 FATES = {
     model.PENDING: "young", model.DIED: "died", model.FREED: "freed",
