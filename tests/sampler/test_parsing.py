@@ -100,6 +100,7 @@ def test_settings_that_make_no_sense(settings: dict[str, Any],
 
 
 @pytest.mark.parametrize("output,kind,words", [
+    ("-", ValueError, "the output '-' is no file's name, and standard output is"),
     ("a\0b", ValueError, "the output 'a\\x00b' contains a zero byte; write"),
     (b"a\0b", ValueError, "the output b'a\\x00b' contains a zero byte; write"),
     ("", ValueError, "the output '' is empty; write"),

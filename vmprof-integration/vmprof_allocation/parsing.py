@@ -217,4 +217,8 @@ def check_output(output: object) -> str:
         raise WrongValue(
             "the output %r %s; write for example \"app.vmprof\"" % (
                 output, "contains a zero byte" if path else "is empty"))
+    if path in ("-", b"-"):
+        raise WrongValue(
+            "the output %r is no file's name, and standard output is the program's; "
+            "write for example \"app.vmprof\"" % (output,))
     return os.fsdecode(path)
