@@ -91,6 +91,64 @@ def test_program_that_began_itself_and_has_gone_elsewhere(pypy: PyPy) -> None:
         assert path in done(pypy, program, "stop")
 
 
+@pytest.mark.parametrize("harm, says", [
+    ("path.unlink()", "the profile is lost: the program, or another, removed %r"),
+    ("path.unlink(); path.write_text('another')",
+     "the profile is lost: the program, or another, removed %r"),
+    ("os.replace(path.parent / 'app.py', path)",
+     "the profile is lost: the program, or another, removed %r"),
+    ("path.write_text('')",
+     "the profile is damaged: the program, or another, changed %r"),
+])
+def test_status_and_stop_say_that_the_profile_is_lost(
+        pypy: PyPy, harm: str, says: str) -> None:
+    path = pypy.folder / "out.vmprof"
+    said = says % str(path)
+    pypy.script("")
+    with prepared(pypy, BUSY) as program:
+        done(pypy, program, "start", "--allocation-sampling", "16k", "-o", "out.vmprof")
+        assert status(pypy, program)["problem"] is None
+        exec(harm, {"os": os, "path": path})
+        assert status(pypy, program)["problem"] == said
+        assert done(pypy, program, "status").splitlines()[2:] == [
+            said + "; stop, and start anew"]
+        assert said in refused(pypy, program, "stop")
+        assert status(pypy, program)["is_on"] is False
+        done(pypy, program, "start", "--allocation-sampling", "16k", "-o", "next.vmprof")
+        done(pypy, program, "stop")
+        assert program.end() == "ended\n"
+    assert profile(pypy, "next.vmprof").end_time is not None
+
+
+def test_status_and_stop_of_a_child_whose_profile_is_lost(stock_pypy: PyPy) -> None:
+    """Nobody but the native half has it."""
+    pypy = stock_pypy
+    with prepared(pypy, """
+        import os, sys, time
+        print("ready", flush=True)
+        sys.stdin.readline()
+        if child := os.fork():
+            print(child, flush=True)
+            sys.stdin.readline()
+            os.kill(child, 9)
+        else:
+            while True:
+                [str(i) for i in range(10000)]
+                time.sleep(0.01)
+    """) as program:
+        done(pypy, program, "start", "--allocation-sampling", "16k", "-o", "out.vmprof")
+        child = int(program.ask())
+        while not status(pypy, child)["samples"]:
+            pass
+        path = pypy.folder / ("out.%d.vmprof" % child)
+        path.unlink()
+        said = "the profile is lost: the program, or another, removed %r" % str(path)
+        assert status(pypy, child)["problem"] == said
+        assert said in refused(pypy, child, "stop")
+        assert status(pypy, child)["is_on"] is False
+        program.end()
+
+
 def test_status_after_rate_is_that_of_now(pypy: PyPy) -> None:
     with prepared(pypy, WAITS) as program:
         done(pypy, program, "start", "-o", "out.vmprof")

@@ -9,7 +9,7 @@ from vmprof_allocation.engines.choose import choose, find
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 from vmprof_allocation.interrupts import Lock, Section, Uninterrupted
 from vmprof_allocation.processes import Processes
-from vmprof_allocation.profile_file import ProfileFile
+from vmprof_allocation.profile_file import ProfileFile, lost
 from vmprof_allocation.settings import Limit, Settings
 
 TYPE_CHECKING = False
@@ -192,6 +192,19 @@ class Session:
     def where(self) -> str:
         """`path`, absolute."""
         return self.path if self._file is None else self._file.where()
+
+    def check(self) -> None:
+        """Raise AllocationSamplingError if what is written is lost, as far as that can
+        be told: in a forked child, the file is the engine's."""
+        path = self.path
+        if self._file is None:
+            if path and not os.path.exists(path):
+                raise lost(path)
+        elif not self._file.is_ours():
+            raise AllocationSamplingError(
+                "the profile is cut off: the program closed %r" % path)
+        else:
+            self._file.check()
 
     @property
     def part(self) -> int:
