@@ -114,7 +114,7 @@ def test_status_and_stop_say_that_the_profile_is_lost(
             said + "; stop, and start anew"]
         assert said in refused(pypy, program, "stop")
         assert status(pypy, program)["is_on"] is False
-        done(pypy, program, "start", "--allocation-sampling", "16k", "-o", "next.vmprof")
+        done(pypy, program, "start", "-o", "next.vmprof")
         done(pypy, program, "stop")
         assert program.end() == "ended\n"
     assert profile(pypy, "next.vmprof").end_time is not None

@@ -32,7 +32,7 @@ void process_end_note(const char *why)
 void process_end_exit(int code)
 {
     if (follow_is_child())
-        run_end();              /* multiprocessing's children end like that */
+        (void)run_end();        /* multiprocessing's children end like that */
     else
         process_end_note("the program called os._exit()");
     _exit(code);

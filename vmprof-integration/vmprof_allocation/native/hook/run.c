@@ -65,15 +65,16 @@ static void on_disabled(const void *trailer, size_t size)
     pthread_mutex_unlock(&ending);
 }
 
-void run_end(void)
+int run_end(void)
 {
     char trailer[CODE_NAMES_TRAILER];
+    int error;
 
     /* a child; or this thread is amidst a sample, and was interrupted; or
        another one is about to end it */
     if (running != getpid() || recorder_has_lock() ||
         pthread_mutex_trylock(&ending) != 0)
-        return;
+        return -1;
     signals_end_time_samples();
     programs_note();
     statistics_note();
@@ -82,20 +83,21 @@ void run_end(void)
     vmprof_output_take_names();
     recorder_unlock();
     code_names_trailer(trailer);
-    (void)end_profile(trailer, sizeof trailer);
+    error = error_at_end = end_profile(trailer, sizeof trailer);
     pthread_mutex_unlock(&ending);
+    return error;
 }
 
 /* The interpreter has ended, and nobody has stopped the sampling: the program
    has cleared its exit functions, and ours with them. */
 static void on_exit_of_process(void)
 {
-    run_end();
+    (void)run_end();
 }
 
 void hook_finish(void)
 {
-    run_end();
+    (void)run_end();
 }
 
 static int watch_exit(void)

@@ -16,8 +16,9 @@ int run_follow(int fd, int64_t started, const char *settings);
    0; or an errno if this can't be: then it goes on. */
 int run_rotate(int fd, const char *settings, int *error_before);
 
-/* Write the end of the profile, if it is this process's. */
-void run_end(void);
+/* Write the end of the profile.  Returns 0 if all was written; an errno; -1: it is not
+   this process's, or another thread ends it. */
+int run_end(void);
 
 /* In a forked child, where nobody else ends the run */
 void run_forked(void);
