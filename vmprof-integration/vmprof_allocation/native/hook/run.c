@@ -77,6 +77,7 @@ int run_end(void)
         return -1;
     signals_end_time_samples();
     programs_note();
+    process_end_note_told();
     statistics_note();
     recorder_lock();
     /* vmprof.disable() would have written them */
@@ -199,6 +200,7 @@ int hook_disabling(void)
     int is_enabled;
 
     programs_note();
+    process_end_note_told();
     statistics_note();
     pthread_mutex_lock(&ending);
     running = 0;                /* the calling thread ends it */
@@ -308,6 +310,7 @@ int run_rotate(int fd, const char *settings, int *error_before)
     if (running != getpid() || pthread_mutex_trylock(&ending) != 0)
         return EBUSY;
     programs_note();
+    process_end_note_told();
     statistics_note();
     memset(&next, 0, sizeof next);
     next.sink = &other->sink;
