@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "carried.h"
@@ -93,7 +94,12 @@ int run_end(void)
    has cleared its exit functions, and ours with them. */
 static void on_exit_of_process(void)
 {
-    (void)run_end();
+    static const struct timespec millisecond = { 0, 1000000 };
+    int tries;
+
+    /* another thread may be amidst a rotation */
+    for (tries = 0; tries < 100 && run_end() < 0 && running == getpid(); tries++)
+        nanosleep(&millisecond, NULL);
 }
 
 void hook_finish(void)
@@ -306,9 +312,9 @@ int run_rotate(int fd, const char *settings, int *error_before)
 
     if (error != 0)
         return error;
-    /* another thread is about to end it */
+    /* another thread has ended it, or is about to */
     if (running != getpid() || pthread_mutex_trylock(&ending) != 0)
-        return EBUSY;
+        return ECANCELED;
     programs_note();
     process_end_note_told();
     statistics_note();

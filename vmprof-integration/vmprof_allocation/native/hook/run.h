@@ -13,7 +13,7 @@ int run_follow(int fd, int64_t started, const char *settings);
 
 /* The profile ends whole, and the next one begins, which goes to 'fd'.  With the
    GIL.  Returns 0, and '*error_before' is the errno that ended the one before, or
-   0; or an errno if this can't be: then it goes on. */
+   0; or an errno if this can't be: then it goes on; ECANCELED: it ends. */
 int run_rotate(int fd, const char *settings, int *error_before);
 
 /* Write the end of the profile.  Returns 0 if all was written; an errno; -1: it is not
