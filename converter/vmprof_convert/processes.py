@@ -279,7 +279,8 @@ def _settings(profiles: Sequence[Profile]) -> dict[str, str]:
         settings["facts"] = ",".join(
             word for word in facts[0] if all(word in words for words in facts))
         settings["children"] = str(sum(profile.children for profile in profiles))
-    for key in "pid", "parent", "part", "clock", "seed", "ended", "bookkeeping":
+    for key in ("pid", "parent", "part", "clock", "seed", "told", "ended",
+                "bookkeeping"):
         settings.pop(key, None)
     return settings
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Optional
 
 from vmprof_convert.lifetimes import (
     CARRIED,
@@ -83,6 +84,12 @@ def _seconds(profile: Profile, choice: Choice) -> str:
     return "?"
 
 
+#: as Linux on x86-64 numbers those that PROFILE.rst names
+_SIGNALS = {"9": "SIGKILL", "15": "SIGTERM"}
+#: of a run and a pid: the pid of who told it to end, and how
+_Told = dict[tuple[str, Optional[str]], tuple[str, str]]
+
+
 def of_run(profile: Profile) -> list[str]:
     """What of the run is not in the profile."""
     return of_runs([(str(process.profile.pid or process.source), process.profile)
@@ -92,8 +99,9 @@ def of_run(profile: Profile) -> list[str]:
 def of_runs(named: Sequence[tuple[str, Profile]]) -> list[str]:
     """Likewise, of one process or several; what is true of several is said once."""
     about: dict[str, list[str]] = {}
+    told = _told([profile for _, profile in named])
     for name, profile in named:
-        for line in _of_process(profile):
+        for line in _of_process(profile, told):
             about.setdefault(line, []).append(name)
     lines = []
     for line, names in about.items():
@@ -113,13 +121,32 @@ def of_labels(*profiles: Profile) -> list[str]:
         map(shortened, keys))] if keys else []
 
 
-def _of_process(profile: Profile) -> list[str]:
+def _told(profiles: Sequence[Profile]) -> _Told:
+    """Which processes were told to end by others that are here, too."""
+    found: _Told = {}
+    for profile in profiles:
+        for word in profile.settings.get("told", "").split(","):
+            pid, _, number = word.partition(" ")
+            if pid and number:
+                found[profile.settings.get("run", ""), pid] = (
+                    profile.settings.get("pid", "?"), _SIGNALS.get(number, number))
+    return found
+
+
+def _of_process(profile: Profile, told: _Told) -> list[str]:
     lines = []
     if profile.end_time is None:
-        lines.append("the process still runs; this is what it has written so far"
-                     if profile.is_written else
-                     "the run did not end normally, or goes on elsewhere; this is what "
-                     "it had written")
+        by = told.get((profile.settings.get("run", ""), profile.settings.get("pid")))
+        if profile.is_written:
+            lines.append("the process still runs; this is what it has written so far")
+        elif by is not None:
+            lines.append("told to end by process %s (%s), as workers of "
+                         "multiprocessing's pools are; this is what was written until "
+                         "then"
+                         % tuple(map(printable, by)))
+        else:
+            lines.append("the run did not end normally, or goes on elsewhere; this is "
+                         "what it had written")
     if profile.ended:
         lines.append("the profile ends before the program did: %s"
                      % profile.ended)

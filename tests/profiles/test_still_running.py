@@ -12,9 +12,9 @@ import pytest
 from conftest import PYPY, PyPy
 from made_profiles import Log, packed
 from report_runs import text
-from vmprof_convert import readers
+from vmprof_convert import readers, remarks
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Samples
+from vmprof_convert.model import Profile, Samples
 
 GOES_ON, IS_OVER = "the process still runs; ", "the run did not end normally, or "
 
@@ -131,3 +131,38 @@ def report_of(path: Path) -> str:
     except (OSError, ProfileError):
         time.sleep(0.05)
         return ""
+
+
+@pytest.mark.parametrize("told, by", [
+    ("101 15", "100 (SIGTERM)"), ("7 15,101 9,102 15", "100 (SIGKILL)"),
+    ("101 3", "100 (3)"), ("102 15", ""), ("", ""), ("101", ""), (",,", "")])
+def test_who_was_told_to_end_is_no_surprise(told: str, by: str) -> None:
+    """As pools of multiprocessing do with all their workers."""
+    def named(pid: int, run: str = "a", **more: object) -> tuple[str, Profile]:
+        log = Log()
+        log.settings(pid=pid, run=run, **more)
+        log.allocation([log.function("f")], size=24)
+        log.flush()
+        return str(pid), readers.read_bytes(bytes(log.bytes))
+    first, *others = found = remarks.of_runs([
+        named(100, told=told), named(101, parent=100), named(101, "another")])
+    assert ("told to end by process %s," % by in " ".join(found)) == bool(by)
+    assert first.startswith("processes 100, 101" + ", 101" * (not by) + ": " + IS_OVER)
+    assert len(others) == bool(by)
+
+
+def test_workers_of_a_pool(stock_pypy: PyPy) -> None:
+    script = stock_pypy.script("""
+        import multiprocessing
+        def work(count):
+            return len([str(i) for i in range(count)])
+        if __name__ == "__main__":
+            with multiprocessing.Pool(3) as pool:
+                pool.map(work, [100000] * 9)
+    """)
+    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "64k",
+                             str(script))
+    assert run.code == 0
+    said = " ".join(run.err.split())
+    assert "(SIGTERM), as workers of multiprocessing's pools are; " in said
+    assert IS_OVER not in said

@@ -433,3 +433,19 @@ def test_a_folder_without_locks_is_refused(pypy: PyPy, spools: Path) -> None:
     """)
     assert (run.code, run.err) == (0, "")
     assert "knows no locks" in run.out and "TMPDIR" in run.out
+
+
+def test_a_program_whose_first_thread_ends_first(pypy: PyPy, spools: Path) -> None:
+    """Ours waits for the next window, and nobody for ours."""
+    script = str(pypy.script("""
+    import ctypes, threading, time
+    def work():
+        time.sleep(0.7)
+        print(len([str(i) for i in range(10000)]), flush=True)
+    threading.Thread(target=work).start()
+    ctypes.CDLL(None).pthread_exit(None)
+    """))
+    with StandIn() as engine:
+        run = pypy.command(*push(engine, 3600), *EACH, script, timeout=60)
+        assert (run.code, run.out, run.err) == (0, "10000\n", "")
+        assert total(arrived(engine, spools)) > 10000 * 16

@@ -36,8 +36,33 @@ def test_help_shows_the_flags(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof", "--help")
     assert run.code == 0
     for flag in ("--allocation-sampling", "--allocation-seed",
-                 "--allocation-gaps", "--period", "--output"):
+                 "--allocation-gaps", "--period", "--output", "--quiet"):
         assert flag in run.out
+
+
+def test_quiet(stock_pypy: PyPy) -> None:
+    """Of what it says without, nothing is an error."""
+    flags = "--allocation-sampling", "1k", "--lines", "-o", "out.vmprof"
+    script = str(stock_pypy.script(APP))
+    said = stock_pypy.command("-m", "vmprof", *flags, script,
+                              XDG_CACHE_HOME=str(stock_pypy.folder / "one"))
+    assert [line.split(":")[1] for line in said.err.splitlines()] == [
+        " looking for the garbage collector in this build of PyPy, once; that takes a "
+        "second or more", " --lines"]
+    quiet = stock_pypy.command("-m", "vmprof", *flags, "--quiet", script,
+                               XDG_CACHE_HOME=str(stock_pypy.folder / "another"))
+    assert (quiet.code, quiet.out, quiet.err) == (0, said.out, "")
+    assert len(stock_pypy.profile().samples) > 0
+    assert "need --allocation-sampling" in one_line(stock_pypy.command(
+        "-m", "vmprof", "--quiet", script))
+    assert "can't open" in one_line(stock_pypy.command(
+        "-m", "vmprof", *flags, "--quiet", "missing.py"))
+
+
+def test_quiet_says_the_report(pypy: PyPy) -> None:
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "1k", "--quiet",
+                       str(pypy.script(APP)))
+    assert run.code == 0 and "allocated in " in run.err
 
 
 @pytest.mark.parametrize("rate,interval", [

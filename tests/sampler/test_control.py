@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,57 +75,6 @@ def test_start_status_rate_and_stop(pypy: PyPy) -> None:
         assert {16384, 8192} == set(found_profile.samples.interval)
         assert program.end() == "ended\n"
     assert sockets() == []
-
-
-def test_program_that_began_itself_and_has_gone_elsewhere(pypy: PyPy) -> None:
-    """A path that says where it is from there only would tell nobody anything."""
-    path = str(pypy.folder / "out.vmprof")
-    with prepared(pypy, textwrap.dedent("""
-        import os
-        import vmprof_allocation
-        vmprof_allocation.start("out.vmprof", "16k")
-        os.chdir("/")
-    """) + textwrap.dedent(BUSY)) as program:
-        assert status(pypy, program)["path"] == path
-        assert path in done(pypy, program, "stop")
-
-
-def test_program_whose_folder_is_no_more_can_be_stopped(pypy: PyPy) -> None:
-    """Nor is its profile: that is said, and the sampling ends."""
-    with prepared(pypy, """
-        import os, shutil, vmprof_allocation
-        os.mkdir("inner")
-        os.chdir("inner")
-        vmprof_allocation.start("own.vmprof", "16k")
-        shutil.rmtree(os.path.join("..", "inner"))
-        print("ready")
-        while input() != "end":
-            [bytes(i) for i in range(1000)]
-            print("done")
-    """) as program:
-        assert status(pypy, program)["is_on"] is True
-        assert "the profile is lost" in refused(pypy, program, "stop")
-        assert status(pypy, program)["is_on"] is False
-
-
-def test_profile_that_is_a_pipe_is_where_it_was_to_go(pypy: PyPy) -> None:
-    """And was written, though nobody but its program may find it."""
-    with prepared(pypy, """
-        import subprocess, vmprof_allocation
-        with open("copy.vmprof", "wb") as copy:
-            writer = subprocess.Popen(["cat"], stdin=-1, stdout=copy).stdin
-        vmprof_allocation.start("/dev/fd/%d" % writer.fileno(), "16k")
-        writer.close()
-        print("ready")
-        while input() != "end":
-            [bytes(i) for i in range(3000)]
-            print("done")
-    """) as program:
-        assert str(status(pypy, program)["path"]).startswith("/dev/fd/")
-        program.ask()
-        assert "/dev/fd/" in done(pypy, program, "stop")
-        program.process.communicate("end\n")
-    check_estimate(profile(pypy, "copy.vmprof"))
 
 
 def test_status_after_rate_is_that_of_now(pypy: PyPy) -> None:

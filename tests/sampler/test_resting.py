@@ -113,7 +113,7 @@ def test_lost_profile_of_a_session_that_was_left_on_is_told(pypy: PyPy) -> None:
         os.unlink("lost.vmprof")
     """)
     assert (run.code, run.out) == (0, "")
-    assert run.err == ("vmprof: the profile is lost: the program removed "
+    assert run.err == ("vmprof: the profile is lost: the program, or another, removed "
                        "'lost.vmprof'\n")
 
 
@@ -135,6 +135,35 @@ def test_interrupt_while_it_wakes(pypy: PyPy, delay: float, raises: str) -> None
     """ % (raises, delay, delay)), "16k", jit="off")
     assert (run.code, run.err) == (0, "")
     assert run.profile().end_time is not None
+
+
+def test_nothing_wakes_at_the_end(stock_pypy: PyPy) -> None:
+    """Threads that compute would have the GIL each time that we let go of it, for a
+    second and more: eight of them had the process end ten seconds late."""
+    source = program(work(), """
+        import atexit, os, sys, threading, time
+        ending = []
+        def tell(event, arguments):
+            if ending and event == "exec":
+                print(os.path.basename(arguments[0].co_filename))
+        sys.addaudithook(tell)
+        atexit.register(ending.append, None)
+        threading.Thread(target=time.sleep, args=(600,), name="sleeps",
+                         daemon=True).start()
+    """)
+    run = stock_pypy.sample(source, "16k", jit="off")
+    # who tells what threads are called
+    assert (run.code, run.out, run.err) == (0, "names.py\n", "")
+    profile = run.profile()
+    assert profile.end_time is not None and not profile.ended
+    assert samples_in(profile, "work") > 800
+    assert "sleeps" in profile.threads.values()
+    with_report = stock_pypy.command(
+        "--jit", "off", "-m", "vmprof", "--allocation-sampling", "16k",
+        str(stock_pypy.script(source)))
+    assert (with_report.code, with_report.out) == (0, "names.py\n")
+    assert "the run did not end normally" not in with_report.err
+    assert " work " in with_report.err
 
 
 def test_native_half_ends_the_profile_if_nothing_wakes(stock_pypy: PyPy) -> None:

@@ -9,7 +9,6 @@ environment, and vmprof_allocation.pth calls begin() while `site` is imported.
 from __future__ import annotations
 
 import os
-import sys
 
 from vmprof_allocation import resting
 from vmprof_allocation import session as _session
@@ -136,6 +135,10 @@ class Run:
         """What wake() needs."""
         return self._watcher, self._jitlog is not None
 
+    def ends_simply(self) -> bool:
+        """With the profile, and who is told: resting.py can do that."""
+        return self._jitlog is None and self._watcher != NO_WATCHER
+
     @classmethod
     def wake(cls, watcher: int, has_jitlog: bool) -> Run:
         """The run whose session was resting."""
@@ -181,22 +184,9 @@ class Run:
         shell's prompt.  Unless that must be `at_once`, the interpreter ends
         before: its files are written then, and no signal is taken."""
         assert self._session.output is not None
-        stdout = sys.__stdout__
-        if stdout is not None and stdout is sys.stdout:
-            try:
-                stdout.flush()      # as the interpreter would, next
-            except (OSError, ValueError):
-                pass                # it will say so
-        watcher = resting.watcher
-        if watcher is not None and not watcher.is_ours():
-            return          # the program closed it: that was its end for it
-        if watcher is not None and watcher.is_there():
-            os.set_blocking(watcher.fd, True)
-            if not at_once and self._engine.wait_at_exit(watcher.fd):
-                return
-            os.write(watcher.fd, b"\n")
-            os.read(watcher.fd, 1)          # it never writes: its end
-        elif os.path.exists(self._session.output):
+        if resting.has_reported(self._engine.wait_at_exit, at_once):
+            return
+        if os.path.exists(self._session.output):
             from vmprof_allocation.watcher import report_script
             code = os.system("exec </dev/null >&2\n"
                              + report_script(self._session.output))

@@ -23,6 +23,15 @@ SEARCHING = ("looking for the garbage collector in this build of PyPy, once; tha
              "takes a second or more")
 
 
+#: what is no error is not said
+_is_quiet = False
+
+
+def note(message: str) -> None:
+    if not _is_quiet:
+        say(message)
+
+
 class Target:
     """The interpreter that is to run the program: this one."""
 
@@ -86,6 +95,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--view", action="store_true",
         help="When the program has ended, open the profile in the Firefox Profiler; "
              "with -o it stays")
+    group.add_argument(
+        "--quiet", action="store_true",
+        help="Say nothing on stderr that is neither an error nor the report")
 
 
 def _build_parser(build: Callable[[], argparse.ArgumentParser], *,
@@ -150,10 +162,10 @@ def _asks_for_us(arguments: list[str]) -> bool:
     except _WrongArguments:
         return any(a.startswith(("--allocation-", "--no-lifetimes", "--no-follow",
                                  "--native", "--rotate", "--view", "--push",
-                                 "--control"))
+                                 "--control", "--quiet"))
                    for a in arguments)
     return (found.no_lifetimes or found.no_follow or found.native or found.view
-            or found.control) or any(
+            or found.control or found.quiet) or any(
         value is not None for name, value in vars(found).items()
         if name.startswith(("allocation_", "push", "rotate")))
 
@@ -176,7 +188,7 @@ def _check(args: Any) -> Settings:
     if args.allocation_sampling is None:
         raise AllocationSamplingError(
             "--allocation-seed, --allocation-gaps, --no-lifetimes, --no-follow, "
-            "--native, --rotate and --view need --allocation-sampling")
+            "--native, --rotate, --view and --quiet need --allocation-sampling")
     if args.web or args.web_auth:
         raise AllocationSamplingError(
             "--allocation-sampling can't be used with --web or --web-auth: "
@@ -217,8 +229,8 @@ def _is_only_prepared(args: Any) -> bool:
             or args.push is not None):
         return False
     for name, value in vars(args).items():
-        if value and name not in ("control", "program", "args", "module", "web_url",
-                                  "web_auth", "no_native"):
+        if value and name not in ("control", "quiet", "program", "args", "module",
+                                  "web_url", "web_auth", "no_native"):
             raise AllocationSamplingError(
                 "--control alone takes no profile, and has no use for --%s: leave it "
                 "out, or add --allocation-sampling" % name.replace("_", "-"))
@@ -230,6 +242,8 @@ def main(args: Any, original: list[str],
     """Check everything that can be checked before anything is touched, and
     become the interpreter that runs the program, as its user would start it;
     begin.py goes on there.  `original`: this process's command line."""
+    global _is_quiet
+    _is_quiet = bool(args.quiet)
     target = target or Target()
     try:
         is_only_prepared = _is_only_prepared(args)
@@ -263,8 +277,8 @@ def main(args: Any, original: list[str],
     except AllocationSamplingError as e:
         refuse(str(e))
     if args.lines:
-        say("--lines: PyPy has no statistics of lines; the profile is written "
-            "without")
+        note("--lines: PyPy has no statistics of lines; the profile is written "
+             "without")
     watcher = -1
     if args.output is None and not args.view and args.push is None:
         from vmprof_allocation.watcher import start
@@ -387,16 +401,15 @@ def _choose() -> Engine:
 
     def searching(cached: str | None) -> None:
         searched.append(cached)
-        say(SEARCHING)
+        note(SEARCHING)
 
     knowledge.searching = searching
     engine = choose()
     for cached in searched:
         if cached is None or cache.load(cached) is None:
-            say("what was found can't be kept in %s, and will be looked for "
-                "again each time; XDG_CACHE_HOME names another folder"
-                % (repr(cached) if cached else "the user's home, as there is "
-                                               "none"))
+            note("what was found can't be kept in %s, and will be looked for "
+                 "again each time; XDG_CACHE_HOME names another folder"
+                 % (repr(cached) if cached else "the user's home, as there is none"))
     return engine
 
 

@@ -28,6 +28,11 @@ def move_up(fd: int) -> int:
     return fd
 
 
+def lost(path: str | None) -> AllocationSamplingError:
+    return AllocationSamplingError(
+        "the profile is lost: the program, or another, removed %r" % path)
+
+
 class ProfileFile:
     """One that this process writes."""
 
@@ -126,16 +131,16 @@ class ProfileFile:
         return file_id(self.fd) == self._file
 
     def check(self) -> None:
-        """Raise AllocationSamplingError if the program did something to the
-        profile."""
-        status = os.fstat(self.fd)
-        if not stat.S_ISREG(status.st_mode):
+        """Raise AllocationSamplingError if somebody did something to the profile, of
+        which more may just be written."""
+        if not self.is_regular():
             return
-        if status.st_nlink == 0:
-            raise AllocationSamplingError(
-                "the profile is lost: the program removed %r" % self.path)
-        if (status.st_size != os.lseek(self.fd, 0, os.SEEK_CUR)
-                or os.pread(self.fd, 2, 0) != GZIP):
+        written = os.lseek(self.fd, 0, os.SEEK_CUR)
+        before = os.fstat(self.fd)
+        if before.st_nlink == 0:
+            raise lost(self.path)
+        if (before.st_size < written or os.pread(self.fd, 2, 0) != GZIP
+                or before.st_size > os.lseek(self.fd, 0, os.SEEK_CUR)):
             raise AllocationSamplingError(
                 "the profile is damaged: the program, or another, changed %r"
                 % self.path)

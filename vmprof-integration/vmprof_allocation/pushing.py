@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from time import monotonic, sleep
 
-from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 from vmprof_allocation.processes import MAX_SEED, PUSH_EVERY, Processes
 from vmprof_allocation.push_folder import (
     DROPPED,
@@ -152,6 +152,8 @@ class Pushing(Windows):
         problem = ""
         try:
             self._rotate()
+        except SamplingBusy:
+            pass                # the process ends
         except AllocationSamplingError as error:
             problem = str(error)
         # the next one may do better: a disk that is full is not so for ever

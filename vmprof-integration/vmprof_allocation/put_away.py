@@ -66,7 +66,8 @@ def _put_away(run: Any) -> Callable[[bool], object] | None:
     ignore, ends = session.bare()
     _pack()
     resting.rests(_beside_the_heap(marshal.dumps(
-        (_packed, known, None if run is None else run.rest()))), ends)
+        (_packed, known, None if run is None else run.rest()))), ends,
+        None if run is None or not run.ends_simply() else session.file())
     for name in _names():
         file: Any = sys.modules.pop(name).__file__
         sys.path_importer_cache.pop(os.path.dirname(file), None)

@@ -20,7 +20,6 @@ from vmprof_allocation import cli
 from vmprof_allocation.begin import VARIABLE, refuse
 from vmprof_allocation.errors import AllocationSamplingError, Evidence
 from vmprof_allocation.parsing import make_settings
-from vmprof_allocation.resting import say
 
 
 class Python2(cli.Target):
@@ -57,7 +56,7 @@ class Python2(cli.Target):
         evidence = Evidence()
         layout = knowledge.known(evidence, build_id, "")
         if layout is None:
-            say(cli.SEARCHING)
+            cli.note(cli.SEARCHING)
             layout = knowledge.search(evidence, self._library, build_id)
         return layout.text()
 

@@ -4,8 +4,9 @@ Every major collection walks all that is on the heap; some ten thousand objects 
 ours were there, and a program that collects much took 5 % longer for them (the
 study's `fresh`).  The native half needs none of them.  So put_away.py makes bytes of
 what our objects know, and of our modules' code, beside the heap, and forgets the
-modules.  They wake when the process ends, or as soon as the program imports `session`,
-with which all begins that has to do with a run.
+modules.  They wake as soon as the program imports `session`, with which all begins that
+has to do with a run; or when the process ends, if there is more to do then than to end
+the profile, and to tell who makes the report.
 
 PyPy remembers with a call which method it was that was called: what has to go is not
 called from here before.
@@ -50,8 +51,14 @@ _run: Any = None
 _asleep: array[int] | None = None
 #: of this process, and of those that it was forked from since it rests
 _pids: list[int] = []
-#: what ends the profile in one of these, and what ends the sampling: Engine.bare()
-_ends: tuple[Callable[[], None], ...] = ()
+#: Engine.bare()
+_ends: tuple[Callable[..., Any], ...] = ()
+#: the profile's descriptor, and which file that is; None: nothing ends without waking
+_file: tuple[int, tuple[int, int] | None] | None = None
+#: what tells of threads
+_NAMES = "vmprof_allocation.engines.hook.names"
+#: as in profile_file.py
+_GZIP = b"\x1f\x8b"
 #: bytes of an object that PyPy makes with external_malloc(): hook/engine.py
 _KNOCK = 2**18
 #: of a forked child, the id() of its parent's threads
@@ -157,11 +164,13 @@ def is_of_command_line() -> bool:
     return _asleep is not None or _run is not None
 
 
-def rests(asleep: array[int], ends: tuple[Callable[[], None], ...]) -> None:
-    """put_away.py has done its work; `ends` is of Engine.bare()."""
-    global _asleep, _session, _run, _ends
+def rests(asleep: array[int], ends: tuple[Callable[..., Any], ...],
+          file: tuple[int, tuple[int, int] | None] | None) -> None:
+    """put_away.py has done its work; `ends` is of Engine.bare().  `file`: this process
+    can end without waking (_end_bare)."""
+    global _asleep, _session, _run, _ends, _file
     _pids[:] = [os.getpid()]
-    _asleep, _ends, _session, _run = asleep, ends, None, None
+    _asleep, _ends, _file, _session, _run = asleep, ends, file, None, None
 
 
 def _loads() -> Any:
@@ -169,22 +178,36 @@ def _loads() -> Any:
     return marshal.loads(_asleep)
 
 
+def _knock() -> None:
+    b"\0" * (_KNOCK + len(_pids))
+
+
 def _while_awake(do: Callable[[], None]) -> None:
-    """`do` what imports modules of ours: they come from where they were put, and others
-    from where Python finds them."""
-    modules: dict[str, tuple[bytes, str, bool]] = {}
-    run: tuple[Any, ...] | None = None
-    if _asleep is not None:
-        if _session is None and _ends:
-            # what wakes is not the program's, and would look as if it were alive
-            _ends[1]()
-            b"\0" * (_KNOCK + len(_pids))
-        modules, _, run = _loads()
-        if _session is None:
-            # a program that emptied sys.modules may have others of these names
-            for name in modules:
-                if not _is_importing(sys.modules.get(name)):
-                    sys.modules.pop(name, None)
+    """`do` what needs what rests."""
+    if _asleep is None:
+        return _while_found({}, do)
+    if _session is None and _ends:
+        # what wakes is not the program's, and would look as if it were alive
+        _ends[1]()
+        _knock()
+    modules, _, run = _loads()
+    if _session is None:
+        # a program that emptied sys.modules may have others of these names
+        for name in modules:
+            if not _is_importing(sys.modules.get(name)):
+                sys.modules.pop(name, None)
+
+    def wake() -> None:
+        _wake(run)
+        do()
+
+    return _while_found(modules, wake)
+
+
+def _while_found(modules: dict[str, tuple[bytes, str, bool]],
+                 do: Callable[[], None]) -> None:
+    """`do` what imports: `modules` come from there, and others from where Python finds
+    them."""
     sys.modules[__name__] = _this
     depth = sys.getrecursionlimit()
     meta_path: Any = getattr(sys, "meta_path", None)
@@ -195,8 +218,6 @@ def _while_awake(do: Callable[[], None]) -> None:
     programs = meta_path if isinstance(meta_path, (list, tuple)) else []
     ours = sys.meta_path = [shelf, *programs]
     try:
-        if _asleep is not None:
-            _wake(run)
         do()
     finally:
         # but for what another thread did to it meanwhile
@@ -299,8 +320,87 @@ def _end_all(at_once: bool) -> None:
         if _session is not None:
             _session.stop_all()
 
+    def end_bare() -> None:
+        assert _file is not None
+        ended.append(_end_bare(_file, at_once))
+
+    ended: list[bool] = []
     with _ImportIsPythons():
-        _while_awake(end)
+        if (_asleep is not None and _session is None and _ends and _file is not None
+                and len(_pids) == 1):
+            _while_found({}, end_bare)
+        if ended != [True]:
+            _while_awake(end)
+
+
+def _end_bare(file: tuple[int, tuple[int, int] | None], at_once: bool) -> bool:
+    """The profile ends in one knock, and nothing wakes: threads of the program that
+    compute would take the GIL each time that we let go of it, for a second and more.
+    Returns False if there is more to be done, or said."""
+    global _asleep
+    _, _, end, error, named, wait_at_exit = _ends
+    if error() < 0:
+        end(0)
+        _knock()
+        names: dict[str, Any] = {"__name__": _NAMES}
+        exec(marshal.loads(_loads()[0][_NAMES][0]), names)
+        for thread, name in names["of_threads"]():
+            # it ends with its first zero
+            named(thread, name.replace("\0", "?").encode("utf-8", "replace"))
+        end(1)
+        _knock()
+    if error() != 0 or not _close(*file):
+        return False
+    if watcher is not None:
+        try:
+            if not has_reported(lambda fd: wait_at_exit(fd) == 0, at_once):
+                return False
+        except BaseException:
+            pass        # the user is in a hurry, or there is nobody to tell
+    _asleep = None
+    return True
+
+
+def _close(fd: int, identity: tuple[int, int] | None) -> bool:
+    """The profile.  Returns False if somebody did something to it: see
+    ProfileFile.check()."""
+    if file_id(fd) != identity:
+        return True     # the program closed it
+    status = os.fstat(fd)
+    if status.st_mode & 0o170000 == 0o100000:
+        if (status.st_nlink == 0 or status.st_size != os.lseek(fd, 0, os.SEEK_CUR)
+                or os.pread(fd, 2, 0) != _GZIP):
+            return False
+        import fcntl
+        try:
+            # a child that was forked meanwhile has it open, and would hold the lock
+            fcntl.flock(fd, fcntl.LOCK_UN)
+        except OSError:
+            pass        # not all file systems can
+    os.close(fd)
+    return True
+
+
+def has_reported(wait_at_exit: Callable[[int], bool], at_once: bool) -> bool:
+    """Have the watcher print its report; `wait_at_exit` is the engine's.  Returns False
+    if it is not there."""
+    stdout = sys.__stdout__
+    if stdout is not None and stdout is sys.stdout:
+        try:
+            stdout.flush()      # as the interpreter would, next
+        except (OSError, ValueError):
+            pass                # it will say so
+    if watcher is None:
+        return False
+    if not watcher.is_ours():
+        return True     # the program closed it: that was its end for it
+    if not watcher.is_there():
+        return False
+    os.set_blocking(watcher.fd, True)
+    if at_once or not wait_at_exit(watcher.fd):
+        os.write(watcher.fd, b"\n")
+        os.read(watcher.fd, 1)          # it never writes: its end
+    return True
 
 
 def _forked() -> None:
@@ -329,8 +429,7 @@ def _end_at_interrupt() -> None:
             caller = sys._getframe().f_back
             if caller is None or caller.f_code.co_filename == _PYPY:
                 try:
-                    with _ImportIsPythons():
-                        _while_awake(lambda: _run.end(at_once=True))
+                    _end_all(at_once=True)
                 except BaseException:
                     pass            # the native half ends the profile
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 from vmprof_allocation.windows import Windows, say
 
 # nothing that is not needed: see engines/base.py
@@ -37,6 +37,8 @@ class Rotating(Windows):
         following = "%s.w%d%s" % (stem, part + 1, suffix)
         try:
             session.rotate(following)
+        except SamplingBusy:
+            pass                        # the process ends
         except AllocationSamplingError as error:
             if session.path == following:
                 problem = str(error)

@@ -9,7 +9,8 @@ from vmprof_allocation.engines.choose import choose, find
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 from vmprof_allocation.interrupts import Lock, Section, Uninterrupted
 from vmprof_allocation.processes import Processes
-from vmprof_allocation.profile_file import ProfileFile
+from vmprof_allocation.profile_file import ProfileFile, lost
+from vmprof_allocation.resting import file_id
 from vmprof_allocation.settings import Limit, Settings
 
 TYPE_CHECKING = False
@@ -50,7 +51,14 @@ def rest() -> tuple[object, ...] | None:
     return _running[0].rest() if len(_running) == 1 else None
 
 
-def bare() -> tuple[Callable[[bool], object], tuple[Callable[[], None], ...]]:
+def file() -> tuple[int, tuple[int, int] | None]:
+    """The profile of the one that rest() told of: its descriptor, and which it is."""
+    file = _running[0]._file
+    assert file is not None
+    return file.fd, file_id(file.fd)
+
+
+def bare() -> tuple[Callable[[bool], object], tuple[Callable[..., Any], ...]]:
     """Engine.bare() of the one that rest() told of."""
     engine = _running[0].engine
     assert engine is not None
@@ -192,6 +200,19 @@ class Session:
     def where(self) -> str:
         """`path`, absolute."""
         return self.path if self._file is None else self._file.where()
+
+    def check(self) -> None:
+        """Raise AllocationSamplingError if what is written is lost, as far as that can
+        be told: in a forked child, the file is the engine's."""
+        path = self.path
+        if self._file is None:
+            if path and not os.path.exists(path):
+                raise lost(path)
+        elif not self._file.is_ours():
+            raise AllocationSamplingError(
+                "the profile is cut off: the program closed %r" % path)
+        else:
+            self._file.check()
 
     @property
     def part(self) -> int:

@@ -82,6 +82,7 @@ class Windows:
             self._finish()
 
     def _run(self, end: LockType) -> None:
+        _say_that_it_is_ours()
         try:
             while not end.acquire(True, self._every):
                 with self._lock:
@@ -103,6 +104,20 @@ class Windows:
     def _fail(self, error: Exception) -> None:
         """None of these could be foreseen."""
         raise NotImplementedError
+
+
+def _say_that_it_is_ours() -> None:
+    """To native/shared/flusher.c: this thread is nothing that the process has to wait
+    for when those of the program have ended."""
+    try:
+        number = os.readlink("/proc/thread-self").rpartition("/")[2]
+        fd = os.open("/proc/thread-self/comm", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, b"vmprof " + os.fsencode(number))
+        finally:
+            os.close(fd)
+    except OSError:
+        pass            # there is no /proc
 
 
 def say(message: str) -> None:

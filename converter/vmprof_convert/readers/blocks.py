@@ -26,7 +26,7 @@ _RENAMED = {("carrier", "live"): ("engine", "hook"),
             ("carrier", "patch"): ("engine", "builtin")}
 
 #: settings of a later part that are true of all
-_OF_THE_END = ("children", "programs", "ended", "bookkeeping")
+_OF_THE_END = ("children", "programs", "told", "ended", "bookkeeping")
 
 #: flags of a sample with another thread, interval or memory than the one before
 _NEW = 1, 2, 4

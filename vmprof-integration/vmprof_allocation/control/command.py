@@ -129,9 +129,10 @@ def _status(prepared: Prepared, args: argparse.Namespace) -> None:
     answer = prepared.ask(meeting.STATUS)
     status: dict[str, Any] = {"pid": prepared.pid, "is_on": bool(answer)}
     if answer:
-        path, interval, limit, *counted = answer
+        path, interval, limit, *counted, problem = answer
         status.update(path=path, interval=int(interval), limit=limit or None)
         status.update(zip(("samples", "allocated", "collections"), map(int, counted)))
+        status["problem"] = problem or None
     if args.json:
         print(json.dumps(status))
     elif not answer:
@@ -142,6 +143,8 @@ def _status(prepared: Prepared, args: argparse.Namespace) -> None:
                   prepared.pid, "within the limit %s" % limit if limit
                   else "one per %d bytes on average" % status["interval"], path,
                   status["samples"], status["allocated"], status["collections"]))
+        if problem:
+            print("%s; stop, and start anew" % problem)
 
 
 def _start(prepared: Prepared, args: argparse.Namespace) -> None:

@@ -136,7 +136,16 @@ def _status() -> list[str]:
     counted = session.statistics()
     interval, limit = session.pace
     return [session.where, str(interval), str(limit or ""), str(counted.samples),
-            str(counted.allocated), str(counted.collections)]
+            str(counted.allocated), str(counted.collections), _problem(session)]
+
+
+def _problem(session: Session) -> str:
+    """Why what is written is lost; empty: it isn't."""
+    try:
+        session.check()
+    except AllocationSamplingError as e:
+        return str(e)
+    return ""
 
 
 def _start(output: str, knowledge: str, interval: str, seed: str, per_second: str,
@@ -174,9 +183,11 @@ def _as_child(settings: Settings, processes: Processes, knowledge: str) -> Sessi
 
 def _stop() -> list[str]:
     session = _needed()
-    path = session.where
+    path, problem = session.where, _problem(session)
     was_there = os.path.exists(path)        # a pipe may not be, for us
     session.stop()
+    if problem:
+        raise AllocationSamplingError(problem)
     # that of a child that made no sample is gone
     return ["" if was_there and not os.path.exists(path) else path]
 

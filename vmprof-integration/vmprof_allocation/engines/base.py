@@ -20,6 +20,7 @@ from vmprof_allocation.errors import AllocationSamplingError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from vmprof_allocation.processes import Processes
     from vmprof_allocation.settings import Settings
@@ -209,10 +210,11 @@ class Engine:
         parent's."""
         raise NotImplementedError
 
-    def bare(self) -> tuple[Callable[[bool], object], tuple[Callable[[], None], ...]]:
+    def bare(self) -> tuple[Callable[[bool], object], tuple[Callable[..., Any], ...]]:
         """Functions that need nothing else of ours: ignore(); and, if the engine can,
-        what ends the profile in a forked child while this rests, and what ends the
-        sampling, and not the profile, with the next large object."""
+        for resting.py: what ends the profile in a forked child, and what ends the
+        sampling, and not the profile, with the next large object; and then hook_end(),
+        hook_end_error(), hook_named() and hook_wait_at_exit()."""
         return self.ignore, ()
 
     def followed(self) -> bool:

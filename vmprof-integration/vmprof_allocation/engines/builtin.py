@@ -151,7 +151,7 @@ class BuiltinEngine(Engine):
     def rest(self) -> tuple[object, ...] | None:
         return self._pid, self._fd
 
-    def bare(self) -> tuple[Callable[[bool], object], tuple[Callable[[], None], ...]]:
+    def bare(self) -> tuple[Callable[[bool], object], tuple[Callable[..., Any], ...]]:
         return self._vmprof.ignore_allocations, ()
 
     def wake(self, known: tuple[Any, ...]) -> None:

@@ -214,12 +214,17 @@ class HookEngine(Engine):
                 int(place.ffi.cast("uintptr_t", place.types)), handle, self._pid,
                 self.follow_errno)
 
-    def bare(self) -> tuple[Callable[[bool], object], tuple[Callable[[], None], ...]]:
+    def bare(self) -> tuple[Callable[[bool], object], tuple[Callable[..., Any], ...]]:
         assert self._place is not None
         ffi = self._place.ffi
         return self._lib.hook_ignore, tuple(
-            ffi.cast("void (*)(void)", ffi.addressof(self._lib, name))
-            for name in ("hook_finish", "hook_end_samples"))
+            ffi.cast(kind, ffi.addressof(self._lib, name)) for name, kind in (
+                ("hook_finish", "void (*)(void)"),
+                ("hook_end_samples", "void (*)(void)"),
+                ("hook_end", "void (*)(int)"),
+                ("hook_end_error", "int (*)(void)"),
+                ("hook_named", "void (*)(int64_t, const char *)"),
+                ("hook_wait_at_exit", "int (*)(int)")))
 
     def wake(self, known: tuple[Any, ...]) -> None:
         from vmprof_allocation.engines.hook import library

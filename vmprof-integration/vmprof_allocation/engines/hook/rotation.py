@@ -4,7 +4,7 @@ from __future__ import annotations
 import errno
 import os
 
-from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -36,6 +36,8 @@ def rotate(lib: Any, ended: Any, knock: Callable[[], None], fd: int,
         is_forgotten = lib.hook_forget_rotation()
     if not error:
         error = errno.EBUSY if is_forgotten else lib.hook_rotated(ended)
+    if error == errno.ECANCELED:
+        raise SamplingBusy("allocation sampling is just being ended")
     if error:
         raise AllocationSamplingError(
             "the next profile can't be written: %s; the present one goes on"

@@ -147,6 +147,12 @@ void hook_set_interval(int64_t interval);
 void hook_unhook(void);
 /* The same, and no time samples from now on: what comes is not the program's. */
 void hook_end_samples(void);
+/* The program has ended, and sampling does; or, at the next knock, the 'profile', too.
+   All that takes time is done inside of the knock, as other threads, which may compute,
+   would have the GIL meanwhile, and keep it. */
+void hook_end(int profile);
+/* Returns 0 if it has, and all was written; an errno; -1: it has not. */
+int hook_end_error(void);
 
 /* The profile ends whole, and the next one begins, which goes to 'fd', with these
    settings, to which the clock is added.  Returns 0 or an errno.  Some knocks later

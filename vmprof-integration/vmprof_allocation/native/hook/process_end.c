@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
@@ -17,13 +18,57 @@
 #include "signals.h"
 #include "statistics.h"
 
+#define MOST_TOLD       64
 #define MOST_VARIABLES  4000    /* with more, a program is not followed */
+
+/* the last ones that were told to end, by process 'teller' */
+static struct {
+    pid_t pid;
+    int signal;
+} told[MOST_TOLD];
+static int told_count;
+static pid_t teller;
+
+static void remember_told(pid_t pid, int signal)
+{
+    int i;
+
+    if (pid <= 0 || (signal != SIGTERM && signal != SIGKILL))
+        return;
+    if (teller != getpid()) {
+        teller = getpid();
+        told_count = 0;         /* of the one that this was forked from */
+    }
+    for (i = 0; i < told_count && i < MOST_TOLD; i++)
+        if (told[i].pid == pid) {
+            told[i].signal = signal;
+            return;
+        }
+    i = __sync_fetch_and_add(&told_count, 1) % MOST_TOLD;
+    told[i].pid = pid;
+    told[i].signal = signal;
+}
+
+void process_end_note_told(void)
+{
+    char text[MOST_TOLD * sizeof "1234567890 15,"] = "told=";
+    size_t used = strlen(text);
+    int i;
+
+    if (teller != getpid())
+        return;
+    for (i = 0; i < told_count && i < MOST_TOLD; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d %d",
+                                 i > 0 ? "," : "", (int)told[i].pid, told[i].signal);
+    recorder_note(text);
+}
 
 void process_end_note(const char *why)
 {
     char note[128] = "ended=";
 
     programs_note();
+    process_end_note_told();
     statistics_note();
     strncat(note, why, sizeof note - sizeof "ended=");
     recorder_note(note);
@@ -32,7 +77,7 @@ void process_end_note(const char *why)
 void process_end_exit(int code)
 {
     if (follow_is_child())
-        run_end();              /* multiprocessing's children end like that */
+        (void)run_end();        /* multiprocessing's children end like that */
     else
         process_end_note("the program called os._exit()");
     _exit(code);
@@ -59,6 +104,8 @@ int process_end_kill(pid_t pid, int signal)
     int may_end = pid == getpid() && note_signal(signal);
     int result = kill(pid, signal);
 
+    if (result == 0 && pid != getpid())
+        remember_told(pid, signal);
     if (may_end)
         process_end_note("");   /* it goes on */
     return result;

@@ -7,6 +7,10 @@
    errno. */
 void process_end_note(const char *why);
 
+/* Write into the profile which other processes this one told to end: theirs can't say
+   it. */
+void process_end_note_told(void);
+
 /* What libpypy calls instead of the C functions of these names */
 void process_end_exit(int code);
 void process_end_abort(void);

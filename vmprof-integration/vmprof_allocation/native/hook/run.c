@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "carried.h"
@@ -65,37 +66,45 @@ static void on_disabled(const void *trailer, size_t size)
     pthread_mutex_unlock(&ending);
 }
 
-void run_end(void)
+int run_end(void)
 {
     char trailer[CODE_NAMES_TRAILER];
+    int error;
 
     /* a child; or this thread is amidst a sample, and was interrupted; or
        another one is about to end it */
     if (running != getpid() || recorder_has_lock() ||
         pthread_mutex_trylock(&ending) != 0)
-        return;
+        return -1;
     signals_end_time_samples();
     programs_note();
+    process_end_note_told();
     statistics_note();
     recorder_lock();
     /* vmprof.disable() would have written them */
     vmprof_output_take_names();
     recorder_unlock();
     code_names_trailer(trailer);
-    (void)end_profile(trailer, sizeof trailer);
+    error = error_at_end = end_profile(trailer, sizeof trailer);
     pthread_mutex_unlock(&ending);
+    return error;
 }
 
 /* The interpreter has ended, and nobody has stopped the sampling: the program
    has cleared its exit functions, and ours with them. */
 static void on_exit_of_process(void)
 {
-    run_end();
+    static const struct timespec millisecond = { 0, 1000000 };
+    int tries;
+
+    /* another thread may be amidst a rotation */
+    for (tries = 0; tries < 100 && run_end() < 0 && running == getpid(); tries++)
+        nanosleep(&millisecond, NULL);
 }
 
 void hook_finish(void)
 {
-    run_end();
+    (void)run_end();
 }
 
 static int watch_exit(void)
@@ -197,6 +206,7 @@ int hook_disabling(void)
     int is_enabled;
 
     programs_note();
+    process_end_note_told();
     statistics_note();
     pthread_mutex_lock(&ending);
     running = 0;                /* the calling thread ends it */
@@ -302,10 +312,11 @@ int run_rotate(int fd, const char *settings, int *error_before)
 
     if (error != 0)
         return error;
-    /* another thread is about to end it */
+    /* another thread has ended it, or is about to */
     if (running != getpid() || pthread_mutex_trylock(&ending) != 0)
-        return EBUSY;
+        return ECANCELED;
     programs_note();
+    process_end_note_told();
     statistics_note();
     memset(&next, 0, sizeof next);
     next.sink = &other->sink;

@@ -13,11 +13,12 @@ int run_follow(int fd, int64_t started, const char *settings);
 
 /* The profile ends whole, and the next one begins, which goes to 'fd'.  With the
    GIL.  Returns 0, and '*error_before' is the errno that ended the one before, or
-   0; or an errno if this can't be: then it goes on. */
+   0; or an errno if this can't be: then it goes on; ECANCELED: it ends. */
 int run_rotate(int fd, const char *settings, int *error_before);
 
-/* Write the end of the profile, if it is this process's. */
-void run_end(void);
+/* Write the end of the profile.  Returns 0 if all was written; an errno; -1: it is not
+   this process's, or another thread ends it. */
+int run_end(void);
 
 /* In a forked child, where nobody else ends the run */
 void run_forked(void);

@@ -17,7 +17,7 @@
 /* external_malloc(), in hook_place.entry */
 #define DOOR            2
 
-enum { NOTHING, HOOK, UPDATE, UNHOOK, ASK, ROTATE };
+enum { NOTHING, HOOK, UPDATE, UNHOOK, ASK, ROTATE, PAUSE, END };
 
 static volatile int request;
 static struct {
@@ -46,6 +46,7 @@ static volatile int are_pages_writable;
 /* a request is being carried out: who waits for its end has no GIL */
 static volatile int is_obeying;
 static int is_forked_child;
+static int end_error = -1;
 
 static void make_pages(int writable)
 {
@@ -68,12 +69,18 @@ static void answer(void)
     }
 }
 
-static void unhook(void)
+/* The hooks stay, and do nothing. */
+static void pause_sampling(void)
 {
     if (nursery.phase != NURSERY_OFF)
         nursery_stop();
     objects_tell_waiting();
     objects_end();
+}
+
+static void unhook(void)
+{
+    pause_sampling();
     make_pages(1);
     if (are_pages_writable) {
         trampoline_set(0);
@@ -117,6 +124,13 @@ static void obey(void)
         nursery_update();               /* all that was allocated is counted */
         rotation.error = run_rotate(rotation.fd, rotation.settings,
                                     &rotation.ended);
+        break;
+    case PAUSE:
+        pause_sampling();
+        break;
+    case END:
+        unhook();
+        end_error = run_end();
         break;
     }
     __sync_synchronize();
@@ -270,6 +284,20 @@ void hook_end_samples(void)
 {
     signals_end_time_samples();
     hook_unhook();
+}
+
+void hook_end(int profile)
+{
+    signals_end_time_samples();
+    if (hook_is_hooked()) {
+        request = profile ? END : PAUSE;
+        knocks = 1;
+    }
+}
+
+int hook_end_error(void)
+{
+    return end_error;
 }
 
 void hook_unhook(void)

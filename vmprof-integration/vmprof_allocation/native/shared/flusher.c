@@ -1,11 +1,14 @@
 #define _GNU_SOURCE
 #include "flusher.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,36 +22,106 @@ static int ends;
 static int (*look_for)(int at_once);
 static sigset_t programs_signals;
 
-/* All others have ended, also the thread that is the process: one that a thread
-   other than the main one forked ends so, and would wait for us for ever.  Also if that
-   can't be told: better no more looks at what waits than a process that never ends. */
-static int is_the_last(void)
+/* fields of /proc/self/stat, from the one behind the program's name */
+#define THREADS         17
+#define EXIT_CODE       49
+
+/* the first thread had ended already, and others of the program's had not */
+static int has_others;
+
+/* Returns 0 if that can't be told. */
+static int read_of_us(const char *path, char *text, size_t size)
 {
-    char text[1024], *end;
-    char state;
-    long threads;
-    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
 
     if (fd >= 0)
         close(fd);
-    if (size <= 0)
+    if (length <= 0)
+        return 0;
+    text[length] = '\0';
+    return 1;
+}
+
+/* A thread of ours that runs Python code has its own number in its name (windows.py):
+   one that the program began from there has that name, too, and another number. */
+static int is_ours(const char *thread)
+{
+    char path[64], name[32], ours[32];
+
+    (void)snprintf(path, sizeof path, "/proc/self/task/%.15s/comm", thread);
+    (void)snprintf(ours, sizeof ours, "vmprof %.15s\n", thread);
+    return read_of_us(path, name, sizeof name) && strcmp(name, ours) == 0;
+}
+
+static long count_ours(void)
+{
+    DIR *threads = opendir("/proc/self/task");
+    struct dirent *entry;
+    long count = 0;
+
+    while (threads != NULL && (entry = readdir(threads)) != NULL)
+        if (entry->d_name[0] != '.' && is_ours(entry->d_name))
+            count++;
+    if (threads != NULL)
+        closedir(threads);
+    return count;
+}
+
+/* All of the program's threads have ended, also the one that is the process: one that
+   a thread other than the main one forked ends so, and would wait for us for ever.  Also
+   if that can't be told: better no more looks at what waits than a process that never
+   ends.  Then 'ours' is how many there are beside this one, and 'code' what the process
+   ends with: what its last thread gave, which is 0 unless it called no libc. */
+static int is_over(long *ours, int *code)
+{
+    char text[1024], *field;
+    long fields[EXIT_CODE + 1];
+    char state;
+    int i;
+
+    *ours = *code = 0;
+    if (!read_of_us("/proc/self/stat", text, sizeof text))
         return 1;
-    text[size] = '\0';
-    end = strrchr(text, ')');       /* of the program's name */
-    return end != NULL &&
-           sscanf(end, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
-                  "%*d %*d %ld", &state, &threads) == 2 &&
-           state == 'Z' && threads == 2;
+    field = strrchr(text, ')');     /* of the program's name */
+    if (field == NULL || sscanf(field, ") %c", &state) != 1 || state != 'Z')
+        return 0;
+    field += 3;
+    for (i = 1; i <= EXIT_CODE; i++)
+        fields[i] = strtol(field, &field, 10);
+    if (fields[THREADS] > 2)
+        *ours = count_ours();
+    if (fields[THREADS] > 2 + *ours) {
+        has_others = 1;
+        return 0;
+    }
+    if (!has_others)
+        *code = fields[EXIT_CODE] >> 8 & 0xff;
+    return 1;
+}
+
+/* The program has ended.  libc calls exit() when its last thread returns, unless one
+   of them has ended without libc, and only that gives a code. */
+static void end(long ours, int code)
+{
+    pthread_sigmask(SIG_SETMASK, &programs_signals, NULL);
+    if (code != 0 && ours > 0)
+        _exit(code);
+    if (code != 0)
+        syscall(SYS_exit, code);
+    if (ours > 0)
+        exit(0);
 }
 
 static void *run(void *ignored)
 {
     struct timespec wake;
+    long ours = 0;
+    int code = 0, has_ended = 0;
 
     (void)ignored;
     pthread_mutex_lock(&mutex);
-    while (!ends) {
+    while (!ends && !has_ended) {
         clock_gettime(CLOCK_MONOTONIC, &wake);
         wake.tv_nsec += PERIOD;
         if (wake.tv_nsec >= 1000000000) {
@@ -56,15 +129,15 @@ static void *run(void *ignored)
             wake.tv_sec++;
         }
         pthread_cond_timedwait(&wakes, &mutex, &wake);
-        if (!look_for(0) && is_the_last()) {
+        if (!look_for(0) && is_over(&ours, &code)) {
             look_for(1);
-            /* libc calls exit() when this returns, as if we had not been */
             has_flusher = 0;
-            pthread_sigmask(SIG_SETMASK, &programs_signals, NULL);
-            break;
+            has_ended = 1;
         }
     }
     pthread_mutex_unlock(&mutex);
+    if (has_ended)
+        end(ours, code);
     return NULL;
 }
 
@@ -103,6 +176,6 @@ void flusher_stop(void)
 
 void flusher_forget(void)
 {
-    has_flusher = 0;
+    has_flusher = has_others = 0;
     pthread_mutex_init(&mutex, NULL);
 }

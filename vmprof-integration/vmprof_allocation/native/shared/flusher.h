@@ -5,10 +5,10 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Call 'look' ten times a second, until flusher_stop(); it returns 0 if the program does
- * nothing, and its first thread may have ended.  If there is no other thread any more,
- * 'look' is told to write at once, and this one ends, which ends the process.  Returns
- * 0 or an errno. */
+/* Call 'look' ten times a second, until flusher_stop(); it returns 0 if the program's
+ * first thread may have ended.  If there is no thread of the program's any more, 'look'
+ * is told to write at once, and this one ends the process, as the last one would have.
+ * Returns 0 or an errno. */
 int flusher_start(int (*look)(int at_once));
 
 /* Returns when it has ended.  Harmless if there is none. */

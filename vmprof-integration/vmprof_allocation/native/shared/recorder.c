@@ -469,23 +469,19 @@ static void note_figures(const struct figure *figures, int count)
     }
 }
 
-/* Returns 0 if there is no sample that was not there the last time, and the first thread
-   may have ended. */
+/* Returns 0 if the first thread may have ended. */
 static int look_for_what_waits(int at_once)
 {
-    static int64_t before;
     struct figure figures[FIGURES_MOST];
-    int count = figures_read(figures, FIGURES_NOW_AND_THEN), is_busy;
+    int count = figures_read(figures, FIGURES_NOW_AND_THEN);
 
     recorder_lock();
     note_children();
     note_figures(figures, count);
     if (at_once || profile_log_due(now_ns()))
         profile_log_flush(now_ns());
-    is_busy = recorder_counts.samples != before;
-    before = recorder_counts.samples;
     recorder_unlock();
-    return is_busy || !figures_first_thread_may_have_ended();
+    return !figures_first_thread_may_have_ended();
 }
 
 /* ____________________________________________________________ */

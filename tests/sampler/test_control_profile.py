@@ -1,0 +1,119 @@
+"""ctl: where the profile of a prepared program is, and what became of it."""
+from __future__ import annotations
+
+import os
+import textwrap
+
+import pytest
+
+from conftest import PyPy
+from controlled import BUSY, check_estimate, done, prepared, profile, refused, status
+
+
+def test_program_that_began_itself_and_has_gone_elsewhere(pypy: PyPy) -> None:
+    """A path that says where it is from there only would tell nobody anything."""
+    path = str(pypy.folder / "out.vmprof")
+    with prepared(pypy, textwrap.dedent("""
+        import os
+        import vmprof_allocation
+        vmprof_allocation.start("out.vmprof", "16k")
+        os.chdir("/")
+    """) + textwrap.dedent(BUSY)) as program:
+        assert status(pypy, program)["path"] == path
+        assert path in done(pypy, program, "stop")
+
+
+def test_program_whose_folder_is_no_more_can_be_stopped(pypy: PyPy) -> None:
+    """Nor is its profile: that is said, and the sampling ends."""
+    with prepared(pypy, """
+        import os, shutil, vmprof_allocation
+        os.mkdir("inner")
+        os.chdir("inner")
+        vmprof_allocation.start("own.vmprof", "16k")
+        shutil.rmtree(os.path.join("..", "inner"))
+        print("ready")
+        while input() != "end":
+            [bytes(i) for i in range(1000)]
+            print("done")
+    """) as program:
+        assert status(pypy, program)["is_on"] is True
+        assert "the profile is lost" in refused(pypy, program, "stop")
+        assert status(pypy, program)["is_on"] is False
+
+
+def test_profile_that_is_a_pipe_is_where_it_was_to_go(pypy: PyPy) -> None:
+    """And was written, though nobody but its program may find it."""
+    with prepared(pypy, """
+        import subprocess, vmprof_allocation
+        with open("copy.vmprof", "wb") as copy:
+            writer = subprocess.Popen(["cat"], stdin=-1, stdout=copy).stdin
+        vmprof_allocation.start("/dev/fd/%d" % writer.fileno(), "16k")
+        writer.close()
+        print("ready")
+        while input() != "end":
+            [bytes(i) for i in range(3000)]
+            print("done")
+    """) as program:
+        assert str(status(pypy, program)["path"]).startswith("/dev/fd/")
+        program.ask()
+        assert "/dev/fd/" in done(pypy, program, "stop")
+        program.process.communicate("end\n")
+    check_estimate(profile(pypy, "copy.vmprof"))
+
+
+@pytest.mark.parametrize("harm, says", [
+    ("path.unlink()", "the profile is lost: the program, or another, removed %r"),
+    ("path.unlink(); path.write_text('another')",
+     "the profile is lost: the program, or another, removed %r"),
+    ("os.replace(path.parent / 'app.py', path)",
+     "the profile is lost: the program, or another, removed %r"),
+    ("path.write_text('')",
+     "the profile is damaged: the program, or another, changed %r"),
+])
+def test_status_and_stop_say_that_the_profile_is_lost(
+        pypy: PyPy, harm: str, says: str) -> None:
+    path = pypy.folder / "out.vmprof"
+    said = says % str(path)
+    pypy.script("")
+    with prepared(pypy, BUSY) as program:
+        done(pypy, program, "start", "--allocation-sampling", "16k", "-o", "out.vmprof")
+        assert status(pypy, program)["problem"] is None
+        exec(harm, {"os": os, "path": path})
+        assert status(pypy, program)["problem"] == said
+        assert done(pypy, program, "status").splitlines()[2:] == [
+            said + "; stop, and start anew"]
+        assert said in refused(pypy, program, "stop")
+        assert status(pypy, program)["is_on"] is False
+        done(pypy, program, "start", "-o", "next.vmprof")
+        done(pypy, program, "stop")
+        assert program.end() == "ended\n"
+    assert profile(pypy, "next.vmprof").end_time is not None
+
+
+def test_status_and_stop_of_a_child_whose_profile_is_lost(stock_pypy: PyPy) -> None:
+    """Nobody but the native half has it."""
+    pypy = stock_pypy
+    with prepared(pypy, """
+        import os, sys, time
+        print("ready", flush=True)
+        sys.stdin.readline()
+        if child := os.fork():
+            print(child, flush=True)
+            sys.stdin.readline()
+            os.kill(child, 9)
+        else:
+            while True:
+                [str(i) for i in range(10000)]
+                time.sleep(0.01)
+    """) as program:
+        done(pypy, program, "start", "--allocation-sampling", "16k", "-o", "out.vmprof")
+        child = int(program.ask())
+        while not status(pypy, child)["samples"]:
+            pass
+        path = pypy.folder / ("out.%d.vmprof" % child)
+        path.unlink()
+        said = "the profile is lost: the program, or another, removed %r" % str(path)
+        assert status(pypy, child)["problem"] == said
+        assert said in refused(pypy, child, "stop")
+        assert status(pypy, child)["is_on"] is False
+        program.end()

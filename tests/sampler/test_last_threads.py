@@ -1,0 +1,72 @@
+"""Programs whose first thread ends before others: the process ends with the last of
+them, whatever threads of ours there are, and with the code that it has without us."""
+from __future__ import annotations
+
+import pytest
+
+from conftest import PyPy, Run
+from vmprof_convert import readers
+
+PROGRAM = """
+    import ctypes, os, threading, time
+    libc = ctypes.CDLL(None)
+    def allocate(seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            [str(i) for i in range(1000)]
+            time.sleep(0.001)
+    def other(seconds):
+        allocate(seconds)
+        print("other ends", flush=True)
+"""
+PTHREAD_EXIT = "libc.pthread_exit(None)"
+SYS_EXIT = "libc.syscall(60, 7)"
+AFTER = "threading.Thread(target=other, args=(0.7,)).start()\n    "
+BEFORE = "threading.Thread(target=other, args=(0.1,)).start()\n    allocate(0.5)\n    "
+ENDS = [PTHREAD_EXIT, AFTER + PTHREAD_EXIT, SYS_EXIT, AFTER + SYS_EXIT,
+        BEFORE + SYS_EXIT]
+NAMES = ["pthread_exit", "pthread_exit, then another", "SYS_exit",
+         "SYS_exit, then another", "another, then SYS_exit"]
+
+
+def sampled(pypy: PyPy, source: str, *flags: str) -> Run:
+    return pypy.command("-m", "vmprof", "--allocation-sampling", "16k", *flags,
+                        str(pypy.script(source)), timeout=30)
+
+
+@pytest.mark.parametrize("ends", ENDS, ids=NAMES)
+@pytest.mark.parametrize("flags", [(), ("--rotate", "0.2"), ("--rotate", "1h")],
+                         ids=" ".join)
+def test_it_ends_as_it_does_without_us(
+        stock_pypy: PyPy, flags: tuple[str, ...], ends: str) -> None:
+    plain = stock_pypy.run(PROGRAM + "    " + ends)
+    run = sampled(stock_pypy, PROGRAM + "    " + ends, "-o", "out.vmprof", *flags)
+    assert (run.code, run.out, run.err) == (plain.code, plain.out, plain.err)
+    assert run.profile() is not None
+
+
+def test_its_last_window_is_whole(stock_pypy: PyPy) -> None:
+    """libc calls exit() as it does when the last thread ends, and that ends it."""
+    sampled(stock_pypy, PROGRAM + "    " + AFTER + PTHREAD_EXIT, "-o", "out.vmprof",
+            "--rotate", "0.2")
+    found = [readers.read(path) for path in stock_pypy.folder.glob("out*.vmprof")]
+    assert len(found) > 1
+    assert all(profile.end_time is not None for profile in found)
+
+
+def test_a_thread_that_ours_began_is_the_programs(stock_pypy: PyPy) -> None:
+    """A finalizer runs in any thread, also in that which rotates; and a thread inherits
+    its name from who began it."""
+    run = sampled(stock_pypy, PROGRAM + """
+    def inherits():
+        time.sleep(0.3)         # until that has said so
+        for number in os.listdir("/proc/self/task"):
+            with open("/proc/self/task/%s/comm" % number) as comm:
+                name = comm.read()
+            if name == "vmprof %s\\n" % number:
+                with open("/proc/thread-self/comm", "w") as own:
+                    own.write(name.strip())
+                other(0.7)
+    threading.Thread(target=inherits).start()
+    """ + PTHREAD_EXIT, "-o", "out.vmprof", "--rotate", "1h")
+    assert (run.code, run.out, run.err) == (0, "other ends\n", "")
