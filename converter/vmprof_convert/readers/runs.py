@@ -52,16 +52,17 @@ def of_pieces(key: int, wholes: array.array[int], own: array.array[int],
     `more` ones of a piece.  None: not all fit."""
     if min(compress(sizes, more)) <= 0:
         return None
-    until = list(accumulate(map(operator.mul, sizes, more)))
-    starts = list(compress(range(len(more)), first_ones(more)))
-    ends = [*starts[1:], len(more)]
-    lefts = array.array("q", map(
-        operator.sub, map(operator.sub, wholes, own),
-        map(operator.sub, map(until.__getitem__, map((-1).__add__, ends)),
-            map(until.__getitem__, starts))))
+    # where pieces begin, and the last one ends
+    bounds = first_ones(more) + b"\1"
+    until = list(compress(
+        accumulate(map(operator.mul, sizes, more), initial=0), bounds))
+    starts = list(compress(count(), bounds))
+    lefts = list(map(operator.sub, map(operator.sub, wholes, own),
+                     map(operator.sub, until[1:], until)))
     if min(lefts) < 0:
         return None
-    return Run(key, wholes, lefts, array.array("i", map(operator.sub, ends, starts)))
+    return Run(key, wholes, array.array("q", lefts), array.array(
+        "i", list(map(operator.sub, starts[1:], starts))))
 
 
 def first_ones(more: bytes) -> bytes:
