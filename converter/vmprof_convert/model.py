@@ -6,16 +6,21 @@ from __future__ import annotations
 
 import array
 import dataclasses
+import operator
 import re
+import sys
 from collections.abc import Sequence
+from itertools import compress
 from typing import NamedTuple, Protocol
 
 from vmprof_convert.long_columns import Long, made
 from vmprof_convert.stack_tree import StackTable
-from vmprof_convert.store import Store
+from vmprof_convert.store import Store, is_one
 
 #: of unknown kinds, so many are named
 MAX_KINDS = 10
+#: in PyPy, compress() takes three times as long as a loop
+_HAS_COMPRESS = sys.implementation.name == "cpython"
 #: rows go into their columns so many at a time
 _TOGETHER = 1024
 #: what is read of the whole process: resident memory, what of it is no other
@@ -86,10 +91,15 @@ class Columns(NamedTuple):
 
     def chosen(self, which: Sequence[int]) -> Columns:
         """Those of which it is true."""
-        # (compress() takes three times as long in PyPy)
+        number = sum(map(bool, which))
+        if number in (0, len(which)):
+            return self if number else Columns(*[()] * len(self))
+        if _HAS_COMPRESS:
+            return Columns(*[
+                column[:1] * number
+                if isinstance(column, array.array) and is_one(column)
+                else list(compress(column, which)) for column in self])
         rows = [row for row, is_chosen in enumerate(which) if is_chosen]
-        if len(rows) == len(which):
-            return self
         return Columns(*[[column[row] for row in rows] for column in self])
 
 
@@ -188,6 +198,13 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.stack) + len(self._waiting)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Samples) and self.carried == other.carried and all(
+            len(mine) == len(others) and all(map(operator.eq, mine, others))
+            for mine, others in zip(self.columns(), other.columns()))
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def ticks(self) -> int:

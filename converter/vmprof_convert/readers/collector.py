@@ -35,6 +35,7 @@ from vmprof_convert.readers.runs import (
     with_fate,
 )
 from vmprof_convert.stack_tree import Stacks
+from vmprof_convert.store import is_one
 
 #: the longest stack that is believed, in words of a record or frames of a block:
 #: a bound of ours.  What says more is damaged, and no reason to ask for memory.
@@ -297,11 +298,14 @@ class Collector:
             self._kept.add_late(keys, objects, collected, old)
             return
         of_pieces = itemgetter(*rows, 0)
-        columns = Columns(*[
-            array.array(column.typecode, of_pieces(column)[:-1])
-            for column in samples.columns()])._replace(
-            size=objects.size, type=objects.type, fate=fates, collected=collected,
-            ended=array.array("q", [-1]) * len(rows))
+        times, threads, stacks, intervals, memories = [
+            column[:1] * len(rows) if is_one(column)
+            else array.array(column.typecode, of_pieces(column)[:-1])
+            for column in (samples.time, samples.thread, samples.stack,
+                           samples.interval, samples.memory)]
+        columns = Columns(
+            times, threads, stacks, objects.size, intervals, memories, objects.type,
+            fates, collected, array.array("q", [-1]) * len(rows))
         dead = bytearray(b"\1" * len(rows))
         for at, number in old:
             dead[at] = False

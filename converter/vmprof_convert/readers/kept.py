@@ -4,7 +4,6 @@ them."""
 from __future__ import annotations
 
 import array
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import itemgetter
@@ -12,7 +11,7 @@ from operator import itemgetter
 from vmprof_convert.long_columns import PIECE, Runs
 from vmprof_convert.model import ALIVE, Columns, Row
 from vmprof_convert.readers.held import Part, Table
-from vmprof_convert.readers.runs import Objects
+from vmprof_convert.readers.runs import Objects, first_places
 from vmprof_convert.store import Kept as Place
 from vmprof_convert.store import Store, is_one
 
@@ -178,8 +177,9 @@ def _merged(columns: list[array.array[int]], first: int, late: list[array.array[
     """Each of those that are late behind the others of its piece."""
     of_rows, *own = late
     ends = array.array("q", [-1]) * len(of_rows)
+    before = first_places(of_rows, -1)
     for row, number, fate, time in zip(*late_ended):
-        at = bisect_left(of_rows, row) + number - 1
+        at = before[row] + number
         own[_LATE.index("fate")][at], ends[at] = fate, time
     of_name = dict(zip((*_LATE, "ended"), (*own, ends)))
     pieces = [*range(len(columns[0])), *map(first.__rsub__, of_rows)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import operator
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, compress, count
 from typing import NamedTuple
@@ -78,10 +77,19 @@ def rows_of(more: bytes, row: int) -> array.array[int]:
     return array.array("i", compress(rows, more))
 
 
+def first_places(rows: Sequence[int], first: int = 0) -> dict[int, int]:
+    """Where each of these rows is, if that of the first one is `first`; if it is there
+    more than once, where it is first."""
+    return dict(zip(reversed(rows), range(first + len(rows) - 1, first - 1, -1)))
+
+
 def with_fate(fate: int, fates: array.array[int], rows: array.array[int]) -> Iterator[
         tuple[int, int]]:
     """Of what is behind the first ones, in their `rows`: where there is this fate, and
     which of its piece that object is, from 1 on."""
-    flags = [one == fate for one in fates] if fate in fates else []
+    if fate not in fates:
+        return
+    flags = [one == fate for one in fates]
+    before = first_places(rows, -1)
     for at, row in zip(compress(count(), flags), compress(rows, flags)):
-        yield at, at - bisect_left(rows, row) + 1
+        yield at, at - before[row]
