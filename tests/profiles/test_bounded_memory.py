@@ -22,6 +22,7 @@ from vmprof_convert import cli, long_columns, readers, store
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.formats import FORMATS
 from vmprof_convert.long_columns import PIECE, Long, Runs, picked, until
+from vmprof_convert.model import Columns
 from vmprof_convert.readers import kept
 from vmprof_convert.store import Store
 from vmprof_convert.writers import firefox
@@ -182,6 +183,24 @@ def test_a_report_keeps_what_is_alive(tmp_path: Path) -> None:
     peak(1000)
     small, large = peak(50_000), peak(100_000)
     assert large - small < 50_000 * 4
+
+
+def test_what_is_told_of_all_samples_at_once(small_pieces: None, no_room: None) -> None:
+    """In any order: what was put away is looked at again, and put away again."""
+    samples = kept.Kept(Store())
+    for number in range(1000):
+        samples.extend(Columns(*[[number % 100 if name == 'fate' else number]
+                                 for name in Columns._fields]), b"\0")
+        samples.take(())
+    keys = list(range(1, 1001))
+    random.Random(1).shuffle(keys)
+    for key in keys:
+        found = samples.find(key)
+        assert found is not None and found.table.get(found.row).size == key - 1
+        found.table.size[found.row] = -key
+        assert len(samples._near) <= 2 * kept._MOST + 2
+    assert [size for rows in samples.rest() for size in rows.size] == [
+        -key for key in range(1, 1001)]
 
 
 def test_what_was_dropped_is_used_again(no_room: None) -> None:

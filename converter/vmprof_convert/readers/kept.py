@@ -126,6 +126,9 @@ class Kept:
 
     def _load(self, page: _Page) -> Table:
         if page.table is None:
+            if len(self._near) > 2 * _MOST:
+                # a collection may tell of any
+                self.take(())
             page.table = Table()
             for name, column in zip(_STORED, self._taken(page)):
                 setattr(page.table, name, column[:])
@@ -187,7 +190,7 @@ def _merged(columns: list[array.array[int]], first: int, late: list[array.array[
     order = sorted(range(len(pieces)), key=pieces.__getitem__)
     # (as lists: to make a number of each place takes longer than all the rest)
     in_order = itemgetter(*order)
-    of_pieces = itemgetter(*map(pieces.__getitem__, order))
+    of_pieces = itemgetter(*sorted(pieces))
     result = []
     for name, column in zip(Row._fields, columns):
         more = of_name.get(name)

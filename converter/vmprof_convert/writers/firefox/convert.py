@@ -5,6 +5,7 @@ import collections
 import gc
 import operator
 import posixpath
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import accumulate, chain, compress, islice, repeat
 from typing import Any, BinaryIO, NamedTuple, TypeVar, Union
@@ -61,8 +62,10 @@ def write(profile: Profile, out: BinaryIO,
     """Write `profile` to `out`, as JSON; see convert()."""
     # there are millions of tuples, and no cycles: looking for some takes as long
     # as all the rest
-    was_on = gc.isenabled()
-    gc.disable()
+    # (in PyPy, it is what frees the pieces that were written)
+    was_on = gc.isenabled() and sys.implementation.name == "cpython"
+    if was_on:
+        gc.disable()
     try:
         converted = convert(profile, progress, unit=unit, texts=texts,
                             missing_texts=missing_texts)
