@@ -104,7 +104,9 @@ class Collector:
         #: of those that the present collection met, what may hold another object: how
         #: many there were so far, and the bytes that are left, and of all
         self._pieces: dict[int, tuple[int, int, int]] = {}
-        #: likewise, of many that were told of together
+        #: of these pieces, how many objects have a number, and did not fit
+        self._skipped: dict[int, int] = {}
+        #: as _pieces, of many that were told of together
         self._runs: list[Run] = []
         #: by key, and which of its objects: what is old, and is not held above
         self._old: dict[tuple[int, int], Row] = {}
@@ -204,6 +206,7 @@ class Collector:
         """What is said from now on is of another collection."""
         self._pieces.clear()
         self._runs.clear()
+        self._skipped.clear()
 
     def met(self, key: int, alike: Sequence[Sequence[int]], time: int) -> (
             tuple[int, int]):
@@ -346,6 +349,7 @@ class Collector:
         if not fits:
             self.misfits += 1
             if number:
+                self._skipped[key] = self._skipped.get(key, 0) + 1
                 return
             fate, type_, size = UNKNOWN, -1, whole
         object_ = sample._replace(size=size, type=type_, ended=-1)
@@ -361,7 +365,8 @@ class Collector:
             self._kept.add_late((key,), Objects(
                 array.array("q", (size,)), array.array("i", (type_,)),
                 array.array("b", (object_.fate,))), (object_.collected,),
-                [(0, number)] if object_.fate == ALIVE else ())
+                [(0, number)] if object_.fate == ALIVE else (),
+                self._skipped.get(key, 0))
         elif object_.fate == ALIVE:
             self._old[key, number] = object_
         else:

@@ -48,8 +48,9 @@ class Kept:
         #: not as there; and of those that ended the row, which of its piece, fate, time
         self._late = Runs("iqibq", store)
         self._late_ended = Runs("iqbq", store)
-        #: keys, and which of their objects: what is old of these
-        self._late_old: set[int] = set()
+        #: by key, and which of its objects: what is old of these, and which of the rows
+        #: of the piece it is
+        self._late_old: dict[int, int] = {}
 
     def extend(self, rows: Columns, met: bytes) -> None:
         done = 0
@@ -85,9 +86,8 @@ class Kept:
             if number:
                 which = key << 63 | number
                 if which in old:
-                    old.remove(which)
                     late_rows.append(key - 1)
-                    late_numbers.append(number)
+                    late_numbers.append(old.pop(which))
                     continue
             else:
                 if not first <= key < behind and 0 < key <= len(self._pages) * PIECE:
@@ -147,11 +147,13 @@ class Kept:
         return columns
 
     def add_late(self, keys: Sequence[int], objects: Objects, collected: Sequence[int],
-                 old: Iterable[tuple[int, int]]) -> None:
+                 old: Iterable[tuple[int, int]], skipped: int = 0) -> None:
         """Objects that follow the first of their piece, which has this key.  `old`:
-        which of them are, and which of its piece each is."""
+        which of them are, and which of its piece each is; so many before it have no
+        row."""
         self._late.add(map((-1).__add__, keys), *objects, collected)
-        self._late_old.update([keys[at] << 63 | number for at, number in old])
+        self._late_old.update([(keys[at] << 63 | number, number - skipped)
+                               for at, number in old])
 
     def rest(self) -> Iterator[Columns]:
         """All, and they are no longer here then."""
