@@ -137,7 +137,8 @@ def without_interpreter(profile: Profile) -> Profile:
 
 def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
     """Some of the samples, as they were at that time."""
-    samples, old = Samples(), profile.samples
+    old = profile.samples
+    samples = Samples(old.store)
     dropped = _Dropped(profile, at)
     for row in zip(old.stack, old.time, old.thread, old.size, old.interval,
                    old.memory, old.type, old.fate, old.collected, old.ended):

@@ -6,14 +6,21 @@ from __future__ import annotations
 
 import array
 import dataclasses
+import operator
 import re
+import sys
 from collections.abc import Sequence
+from itertools import compress
 from typing import NamedTuple, Protocol
 
+from vmprof_convert.long_columns import Long, made
 from vmprof_convert.stack_tree import StackTable
+from vmprof_convert.store import Store, is_one
 
 #: of unknown kinds, so many are named
 MAX_KINDS = 10
+#: in PyPy, compress() takes three times as long as a loop
+_HAS_COMPRESS = sys.implementation.name == "cpython"
 #: rows go into their columns so many at a time
 _TOGETHER = 1024
 #: what is read of the whole process: resident memory, what of it is no other
@@ -40,18 +47,6 @@ PINNED, LOST, UNKNOWN = 4, 5, 6
 
 def _words(text: str) -> list[str]:
     return text.split(",")
-
-
-def _column() -> array.array[int]:
-    return array.array("q")
-
-
-def _index_column() -> array.array[int]:
-    return array.array("i")
-
-
-def _small_column() -> array.array[int]:
-    return array.array("b")
 
 
 class Function(NamedTuple):
@@ -96,10 +91,15 @@ class Columns(NamedTuple):
 
     def chosen(self, which: Sequence[int]) -> Columns:
         """Those of which it is true."""
-        # (compress() takes three times as long in PyPy)
+        number = sum(map(bool, which))
+        if number in (0, len(which)):
+            return self if number else Columns(*[()] * len(self))
+        if _HAS_COMPRESS:
+            return Columns(*[
+                column[:1] * number
+                if isinstance(column, array.array) and is_one(column)
+                else list(compress(column, which)) for column in self])
         rows = [row for row, is_chosen in enumerate(which) if is_chosen]
-        if len(rows) == len(which):
-            return self
         return Columns(*[[column[row] for row in rows] for column in self])
 
 
@@ -152,7 +152,6 @@ class Carried(NamedTuple):
     ended: int
 
 
-@dataclasses.dataclass
 class Samples:
     """A table with one row per sample; all columns have the same length.
 
@@ -160,60 +159,74 @@ class Samples:
     piece that held several sampled ones each has a row.
     """
 
-    #: nanoseconds since the start; -1 where the log has no times
-    time: array.array[int] = dataclasses.field(default_factory=_column)
-    #: kernel's number of the thread; 0: not known
-    thread: array.array[int] = dataclasses.field(default_factory=_column)
-    #: index in Profile.stacks; -1: lost
-    stack: array.array[int] = dataclasses.field(default_factory=_index_column)
-    #: bytes; 0: a time sample
-    size: array.array[int] = dataclasses.field(default_factory=_column)
-    #: mean interval in bytes at that moment; 0: a time sample
-    interval: array.array[int] = dataclasses.field(default_factory=_column)
-    #: resident memory in KiB; 0: not known
-    memory: array.array[int] = dataclasses.field(default_factory=_column)
-    #: index in Profile.types; -1: not known
-    type: array.array[int] = dataclasses.field(default_factory=_index_column)
-    #: UNTOLD to UNKNOWN
-    fate: array.array[int] = dataclasses.field(default_factory=_small_column)
-    #: time of the first minor collection after its birth; -1: not known
-    collected: array.array[int] = dataclasses.field(default_factory=_column)
-    #: when it was FREED, or LOST; -1: it was not, or not known
-    ended: array.array[int] = dataclasses.field(default_factory=_column)
-
-    def __post_init__(self) -> None:
+    def __init__(self, store: Store | None = None) -> None:
+        #: where the columns are, and what is made of them
+        self.store = store or Store()
         # of older profiles' objects: key, type, survived
-        self._objects = _column()
+        self._objects = array.array("q")
+        self._clear()
+
+    def _clear(self) -> None:
+        #: nanoseconds since the start; -1 where the log has no times
+        self.time = self._column("q")
+        #: kernel's number of the thread; 0: not known
+        self.thread = self._column("q")
+        #: index in Profile.stacks; -1: lost
+        self.stack = self._column("i")
+        #: bytes; 0: a time sample
+        self.size = self._column("q")
+        #: mean interval in bytes at that moment; 0: a time sample
+        self.interval = self._column("q")
+        #: resident memory in KiB; 0: not known
+        self.memory = self._column("q")
+        #: index in Profile.types; -1: not known
+        self.type = self._column("i")
+        #: UNTOLD to UNKNOWN
+        self.fate = self._column("b")
+        #: time of the first minor collection after its birth; -1: not known
+        self.collected = self._column("q")
+        #: when it was FREED, or LOST; -1: it was not, or not known
+        self.ended = self._column("q")
+        self._counted = self.size, 0, 0
         # rows that are not in the columns yet
         self._waiting: list[tuple[int, ...]] = []
         #: of earlier parts (Rows.carry()): no rows of this table
         self.carried: list[Carried] = []
 
+    def _column(self, typecode: str) -> Long:
+        return Long(typecode, self.store)
+
     def __len__(self) -> int:
         return len(self.stack) + len(self._waiting)
 
-    def columns(self) -> list[array.array[int]]:
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Samples) and self.carried == other.carried and all(
+            len(mine) == len(others) and all(map(operator.eq, mine, others))
+            for mine, others in zip(self.columns(), other.columns()))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def ticks(self) -> int:
+        """How many are time samples."""
+        column, length, ticks = self._counted
+        if column is not self.size or length != len(column):
+            # a pass over all of them
+            ticks = self.size.count(0)
+            self._counted = self.size, len(self.size), ticks
+        return ticks
+
+    def columns(self) -> list[Long]:
         """As in Columns."""
         return [getattr(self, name) for name in Row._fields]
 
     def begin(self, settings: dict[str, str]) -> None:
-        self._waiting.clear()
-        self.carried.clear()
-        for column in self.columns():
-            del column[:]
+        self._clear()
 
     def extend(self, rows: Columns) -> None:
-        """What of them are arrays may be this table's from now on."""
         self._settle()
-        is_first = not len(self.stack)
-        for name, values in zip(rows._fields, rows):
-            column: array.array[int] = getattr(self, name)
-            if is_first and isinstance(values, array.array) and (
-                    values.typecode == column.typecode):
-                # all of a large profile, perhaps: not twice
-                setattr(self, name, values)
-            else:
-                column.extend(values)
+        for column, values in zip(self.columns(), rows):
+            column.extend(values)
 
     def add(self, stack: int, time: int, thread: int, size: int,
             interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
@@ -249,14 +262,18 @@ class Samples:
         count = len(self)
         if own_clock and count:
             first = min(self.time)
-            for i, time in enumerate(self.time):
-                self.time[i] = min(time - first, 2**63 - 1)
-        for i in range(0, len(self._objects), 3):
-            key, type_, survived = self._objects[i:i + 3]
-            # a process may be killed between an object and its sample
-            if 1 <= key <= count:
-                self.type[key - 1] = type_
-                self.fate[key - 1] = LOST if survived else DIED
+            self.time = made("q", self.store, (
+                [min(time - first, 2**63 - 1) for time in piece]
+                for piece in self.time.pieces()))
+        keys, types, survived = (self._objects[start::3] for start in range(3))
+        # a process may be killed between an object and its sample
+        found = sorted((at for at, key in enumerate(keys) if 1 <= key <= count),
+                       key=keys.__getitem__)
+        if found:
+            rows = [keys[at] - 1 for at in found]
+            self.type = self.type.changed(rows, [types[at] for at in found])
+            self.fate = self.fate.changed(rows, [
+                LOST if survived[at] else DIED for at in found])
         del self._objects[:]
 
 

@@ -254,8 +254,8 @@ def _processes(parts: Sequence[Read]) -> list[Process]:
     result = []
     for part in parts:
         threads = {}
-        for tid in sorted(part.threads | part.profile.threads.keys() | set(
-                part.profile.samples.thread)):
+        for tid in sorted(part.threads | part.profile.threads.keys() | (
+                part.profile.samples.thread.different())):
             number = tid
             if number in taken:
                 number = new
@@ -311,18 +311,21 @@ def _shifted(parts: Sequence[Read],
 
 def _samples(parts: Sequence[Read], processes: Sequence[Process],
              stacks: list[int], types: list[int]) -> Samples:
-    merged = Samples()
+    merged = Samples(parts[0].profile.samples.store)
     for part, process, stack, type_ in zip(parts, processes, stacks, types):
         samples, begin = part.profile.samples, part.begin
         number = {tid: number for number, tid in process.threads.items()}
-        merged.thread.extend(map(number.__getitem__, samples.thread))
+        for piece in samples.thread.pieces():
+            merged.thread.extend(list(map(number.__getitem__, piece)))
         for column, whole, start in (
                 (samples.stack, merged.stack, stack),
                 (samples.type, merged.type, type_),
                 (samples.time, merged.time, begin),
                 (samples.collected, merged.collected, begin),
                 (samples.ended, merged.ended, begin)):
-            whole.extend([_shift(value, start) for value in column])
+            for piece in column.pieces():
+                whole.extend(piece if not start and min(piece) >= -1 else [
+                    _shift(value, start) for value in piece])
         for row in samples.carried:
             merged.carry(*row._replace(
                 stack=_shift(row.stack, stack), type=_shift(row.type, type_),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vmprof_convert import processes, readers
 from vmprof_convert.errors import ProfileError, about
 from vmprof_convert.readers import Head
+from vmprof_convert.store import Store
 
 if TYPE_CHECKING:
     import argparse
@@ -100,11 +101,12 @@ def read(files: Sequence[File], asked: argparse.Namespace) -> Profile:
     from vmprof_convert.selection import select
     from vmprof_convert.view.progress import progress_bar
     parts = []
+    store = Store()
     for file in files:
         with about(file.name), progress_bar("reading", "B") as progress:
             parts.append(processes.Read(readers.read(
                 file.sources, salvage=asked.salvage or file.is_found,
-                progress=progress), file.path, file.begin))
+                progress=progress, store=store), file.path, file.begin))
     selection = options.selection(asked)
     return select(processes.merge(processes.chosen(
         parts, selection.processes)).profile, selection)

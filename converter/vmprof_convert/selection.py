@@ -244,8 +244,8 @@ def select(profile: Profile, selection: Selection) -> Profile:
     if not (selection.is_everything or not len(profile.samples)):
         matches = _time_filter(selection)
         chosen = Selected(profile, selection, Origins(profile))
-        samples = Samples()
         old = profile.samples
+        samples = Samples(old.store)
         threads = chosen_threads(profile, selection, set(old.thread))
         for row in zip(old.stack, old.time, old.thread, old.size, old.interval,
                        old.memory, old.type, old.fate, old.collected, old.ended):

@@ -121,8 +121,9 @@ def test_lines_of_a_function() -> None:
         log.raw_stack(stack, 1)
     profile = readers.read_bytes(log.data())
     # no profile of allocations has them yet: made here
-    for row in range(3):
-        profile.samples.size[row], profile.samples.interval[row] = 16 * 10**row, 1
+    samples, rows = profile.samples, range(3)
+    samples.size = samples.size.changed(rows, [16 * 10**row for row in rows])
+    samples.interval = samples.interval.changed(rows, [1, 1, 1])
     found = focus(profile, tally_of(profile, None), "f", Choice(), Origins(profile))
     assert [(row.subject.line, round(row.total.bytes().value))
             for row in found.lines] == [(12, 1760), (11, 16)]

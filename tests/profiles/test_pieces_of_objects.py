@@ -109,10 +109,10 @@ def test_in_one_table_they_are_what_they_are_one_by_one(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("together", [1, 7, 2**15])
+@pytest.mark.parametrize("together", [1, 7, 2**14])
 def test_those_that_fit_are_what_they_are_one_by_one(
         seed: int, together: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vmprof_convert.readers.late._TOGETHER", together)
+    monkeypatch.setattr("vmprof_convert.readers.kept.PIECE", together)
     usual, longer = map(readers.read_bytes, drawn(seed, all_fit=True))
     assert usual.samples == longer.samples
     assert usual.misfits == longer.misfits == 0

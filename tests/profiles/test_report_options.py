@@ -147,8 +147,8 @@ def test_lines_that_are_known() -> None:
         log.raw_stack([-line, f], 1)
     profile = readers.read_bytes(log.data())
     # no profile of allocations has them yet: made here
-    for row in range(3):
-        profile.samples.size[row] = profile.samples.interval[row] = 1000
+    samples = profile.samples
+    samples.size = samples.interval = samples.size.changed(range(3), [1000] * 3)
     summary = summarize(profile, None, Choice(("line",)))
     assert summary.has_lines
     assert [(row.function.name, row.subject.line) for row in summary.rows] == [

@@ -20,6 +20,7 @@ from vmprof_convert.readers.container import Pieces
 from vmprof_convert.readers.nameless import of_interpreter
 from vmprof_convert.readers.vmprof import Log
 from vmprof_convert.readers.writing import is_written
+from vmprof_convert.store import Store
 
 __all__ = ["Head", "read", "read_bytes", "read_head", "read_into", "read_stacks"]
 
@@ -94,13 +95,14 @@ def _time(event: Collection | Mark | Figure) -> int:
 
 
 def _read_table(files: Sequence[BinaryIO], size: int, salvage: bool,
-                progress: Callable[[int, int], None] | None) -> Profile:
+                progress: Callable[[int, int], None] | None,
+                store: Store | None = None) -> Profile:
     def told(done: int) -> None:
         if progress is not None:
             # of a pipe nobody knows how much it holds
             progress(done, max(done, size))
 
-    samples = Samples()
+    samples = Samples(store)
     whole = _read(files, samples, salvage, told)
     samples.finish(own_clock=whole.first.has_own_clock)
     return _profile(whole, samples)
@@ -162,15 +164,18 @@ def read_bytes(data: bytes, *, salvage: bool = False,
 
 
 def read(sources: Source | Sequence[Source], *, salvage: bool = False,
-         progress: Callable[[int, int], None] | None = None) -> Profile:
+         progress: Callable[[int, int], None] | None = None,
+         store: Store | None = None) -> Profile:
     """Read the profile at a path, or from a descriptor, which is closed; or the parts
     of one (PROFILE.rst), one after the other and none left out, as one profile.
 
     `salvage` drops what is incomplete at the end, which otherwise is an
     error.  `progress(done, total)` is called now and then, with bytes of the
-    file.  Raises ProfileError for anything that is not a profile, and OSError.
+    file.  `store`: where the samples are to be, if others are there, too.  Raises
+    ProfileError for anything that is not a profile, and OSError.
     """
     with contextlib.ExitStack() as stack:
         files = _open(sources, stack)
         size = sum(os.fstat(file.fileno()).st_size for file in files)
-        return _looked_after(_read_table(files, size, salvage, progress), files[-1])
+        return _looked_after(_read_table(
+            files, size, salvage, progress, store), files[-1])

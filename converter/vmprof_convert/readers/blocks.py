@@ -13,6 +13,7 @@ from vmprof_convert.readers import pypy_stacks
 from vmprof_convert.readers.collector import MAX_DEPTH, Collector
 from vmprof_convert.readers.digits import Numbers, Payload
 from vmprof_convert.readers.facts import Facts
+from vmprof_convert.store import is_one
 
 #: a name that stands for nothing: what is named so is a block
 ADDRESS = -0x616C6C6F63
@@ -179,12 +180,12 @@ class Blocks:
             raise Damaged("a block of samples that are none") from None
 
     def _hand_on(self, rows: _Rows) -> None:
-        stacks, *columns = rows.take()
+        has_ticks, (stacks, *columns) = rows.take()
         if not self.has_memory:
             columns[-1] = array.array("q", [0]) * len(stacks)
         if self._label or self.facts.label_changes:
             stacks = self._labelled(stacks)
-        self._collector.add(stacks, *columns)
+        self._collector.add(stacks, *columns, has_ticks=has_ticks)
 
     def _labelled(self, stacks: Sequence[int]) -> Sequence[int]:
         changes = self.facts.label_changes
@@ -337,15 +338,17 @@ class _Rows:
         for last, column in zip(self._last, self._others):
             column.extend(array.array("q", [last]) * (len(self._sizes) - len(column)))
 
-    def take(self) -> list[Sequence[int]]:
-        """Stacks, times, threads, sizes, intervals and memories, which are no longer
-        here.  Raises ValueError or OverflowError if a number can't be."""
+    def take(self) -> tuple[bool, list[Sequence[int]]]:
+        """Whether there are time samples, and stacks, times, threads, sizes, intervals
+        and memories, which are no longer here.  Raises ValueError or OverflowError if a
+        number can't be."""
         self._repeat()
         times = array.array("q", accumulate(self._gaps, initial=self._time))
         self._time = times[-1]
         sizes = array.array("q", self._sizes)
         threads, intervals, memories = self._others
-        if not (all(sizes) and all(intervals)):
+        has_ticks = not all(self._sizes)
+        if has_ticks or (intervals and not (is_one(intervals) and intervals[0])):
             if any(size and not interval for size, interval in zip(sizes, intervals)):
                 raise ValueError
             # a time sample has none
@@ -355,7 +358,7 @@ class _Rows:
             array.array("i", self._stacks), times[1:], threads, sizes, intervals,
             memories]
         self._begin()
-        return columns
+        return has_ticks, columns
 
 
 def _frame(payload: Payload) -> tuple[int, int]:

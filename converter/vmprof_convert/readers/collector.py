@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import array
 import operator
-from collections.abc import Iterator, Sequence
-from itertools import compress
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress, count, islice
+from operator import itemgetter
 
 from vmprof_convert.model import (
     ALIVE,
@@ -23,8 +24,8 @@ from vmprof_convert.model import (
     Rows,
     Samples,
 )
-from vmprof_convert.readers.held import Held, pieces
-from vmprof_convert.readers.late import Late
+from vmprof_convert.readers.held import Held, Table
+from vmprof_convert.readers.kept import Kept
 from vmprof_convert.readers.runs import (
     Objects,
     Run,
@@ -34,6 +35,7 @@ from vmprof_convert.readers.runs import (
     with_fate,
 )
 from vmprof_convert.stack_tree import Stacks
+from vmprof_convert.store import is_one
 
 #: the longest stack that is believed, in words of a record or frames of a block:
 #: a bound of ours.  What says more is damaged, and no reason to ask for memory.
@@ -75,7 +77,8 @@ class Collector:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._is_table = isinstance(rows, Samples)
+        #: if a table is made of all: where that is
+        self._store = rows.store if isinstance(rows, Samples) else None
         #: another part of the profile follows the one that is read
         self.goes_on = False
         self.begin({})
@@ -90,9 +93,9 @@ class Collector:
         self.misfits = 0
         #: what is recorded of all sampled objects
         self._has_types = self._has_lifetimes = False
-        #: those that wait for facts.  Who makes a table of all of them keeps them
-        #: in memory anyway
-        self._held = Held(self._is_table)
+        #: those that wait for facts, and all if a table is made of them, in their order
+        self._kept = None if self._store is None else Kept(self._store)
+        self._held: Held | Kept = self._kept or Held()
         #: keys of samples of earlier parts, which are not read: 0 or less; those of
         #: them that were young, and which of these a collection met
         self._carried: set[int] = set()
@@ -101,14 +104,12 @@ class Collector:
         #: of those that the present collection met, what may hold another object: how
         #: many there were so far, and the bytes that are left, and of all
         self._pieces: dict[int, tuple[int, int, int]] = {}
-        #: likewise, of many that were told of together
+        #: of these pieces, how many objects have a number, and did not fit
+        self._skipped: dict[int, int] = {}
+        #: as _pieces, of many that were told of together
         self._runs: list[Run] = []
         #: by key, and which of its objects: what is old, and is not held above
         self._old: dict[tuple[int, int], Row] = {}
-        #: of a table, the objects behind the first one of their piece; and where those
-        #: of them are that are old, as above
-        self._late = Late()
-        self._late_old: dict[tuple[int, int], int] = {}
         #: all is known of these
         self._ready: list[Row] = []
         self._rows.begin(settings)
@@ -127,8 +128,8 @@ class Collector:
 
     def add(self, stacks: Sequence[int], times: Sequence[int], threads: Sequence[int],
             sizes: Sequence[int], intervals: Sequence[int],
-            memories: Sequence[int]) -> None:
-        """Samples, as columns."""
+            memories: Sequence[int], *, has_ticks: bool = True) -> None:
+        """Samples, as columns; `has_ticks`: perhaps time samples, too."""
         number = len(stacks)
         self.count += number
         self._count_stacks(stacks)
@@ -136,7 +137,7 @@ class Collector:
         fates = array.array("b", [
             PENDING if self._has_lifetimes else UNTOLD]) * number
         met = bytes(number)
-        if has_facts and not all(sizes):
+        if has_facts and has_ticks:
             # nothing becomes of time samples
             met = bytes([not size for size in sizes])
             fates = array.array("b", [
@@ -205,18 +206,26 @@ class Collector:
         """What is said from now on is of another collection."""
         self._pieces.clear()
         self._runs.clear()
+        self._skipped.clear()
 
-    def met(self, key: int, alike: Sequence[Sequence[int]], time: int) -> int:
+    def met(self, key: int, alike: Sequence[Sequence[int]], time: int) -> (
+            tuple[int, int]):
         """As young(), of this key and those that follow, as in _FIELDS, the first of
-        which is one of this key.  Returns how many keys that were; 0: nothing was done,
-        as they are not alike, or do not fit."""
-        held = self._held
+        which is one of this key.  Returns how many keys that were, and how many of
+        `alike`; none: nothing was done, as they are not alike, or do not fit."""
         more = bytes(map(_is_more, alike))
-        number = more.count(0)
-        row = held.row(key, number)
-        if row < 0 or held.met.find(1, row, row + number) >= 0:
-            return 0
-        samples, rows = held.samples, slice(row, row + number)
+        part = self._held.find(key, more.count(0))
+        if part is None:
+            return 0, 0
+        samples, met, row, number = part
+        if number < more.count(0):
+            # what is behind these is elsewhere
+            ends = islice(compress(count(), first_ones(more)), number, None)
+            more = more[:next(ends)]
+            alike = alike[:len(more)]
+        rows = slice(row, row + number)
+        if met.find(1, row, row + number) >= 0:
+            return 0, 0
         firsts = _objects(alike if number == len(more)
                           else list(compress(alike, first_ones(more))))
         own = wholes = samples.size[rows]
@@ -225,26 +234,26 @@ class Collector:
                 whole if size == AS_SAMPLED else size
                 for size, whole in zip(firsts.size, wholes)])
             if min(own) <= 0 or any(map(operator.gt, own, wholes)):
-                return 0
+                return 0, 0
         run = None
         if number < len(more):
             run = of_pieces(key, wholes, own, list(map(_size, alike)), more)
             if run is None:
-                return 0
+                return 0, 0
         elif own is not wholes:
             run = Run(key, wholes, array.array("q", map(operator.sub, wholes, own)))
         samples.size[rows] = own
-        held.met[rows] = b"\1" * number
+        met[rows] = b"\1" * number
         samples.type[rows] = firsts.type
         if self._has_lifetimes:
             samples.fate[rows] = firsts.fate
             samples.collected[rows] = array.array("q", [time]) * number
         if number < len(more):
-            self._met_more(key - row, rows_of(more, row),
+            self._met_more(samples, key - row, rows_of(more, row),
                            _objects(list(compress(alike, more))), time)
         if run is not None:
             self._remember(run)
-        return number
+        return number, len(more)
 
     def _remember(self, run: Run) -> None:
         self._runs.append(run)
@@ -273,11 +282,11 @@ class Collector:
                     return run.piece(key - run.key)
         return found
 
-    def _met_more(self, before: int, rows: array.array[int], objects: Objects,
-                  time: int) -> None:
+    def _met_more(self, samples: Table, before: int, rows: array.array[int],
+                  objects: Objects, time: int) -> None:
         """Objects that follow one in its piece, which is in one of these `rows`; a key
         is its row, and so many `before`."""
-        samples, fates = self._held.samples, objects.fate
+        fates = objects.fate
         if self.stacks.full or self.lost:
             self._count_stacks(array.array("i", map(samples.stack.__getitem__, rows)))
         collected = array.array("q", [time]) * len(rows)
@@ -286,17 +295,20 @@ class Collector:
             fates = array.array("b", [UNTOLD]) * len(rows)
             collected = array.array("q", [-1]) * len(rows)
             old = iter(())
-        if self._is_table:
-            late = len(self._late)
-            self._late.add(rows, objects.size, objects.type, fates, collected)
-            for at, number in old:
-                self._late_old[before + rows[at], number] = late + at
+        objects = objects._replace(fate=fates)
+        if self._kept is not None:
+            keys = array.array("q", map(before.__add__, rows))
+            self._kept.add_late(keys, objects, collected, old)
             return
-        columns = Columns(*[
-            array.array(column.typecode, map(column.__getitem__, rows))
-            for column in samples.columns()])._replace(
-            size=objects.size, type=objects.type, fate=fates, collected=collected,
-            ended=array.array("q", [-1]) * len(rows))
+        of_pieces = itemgetter(*rows, 0)
+        times, threads, stacks, intervals, memories = [
+            column[:1] * len(rows) if is_one(column)
+            else array.array(column.typecode, of_pieces(column)[:-1])
+            for column in (samples.time, samples.thread, samples.stack,
+                           samples.interval, samples.memory)]
+        columns = Columns(
+            times, threads, stacks, objects.size, intervals, memories, objects.type,
+            fates, collected, array.array("q", [-1]) * len(rows))
         dead = bytearray(b"\1" * len(rows))
         for at, number in old:
             dead[at] = False
@@ -309,9 +321,9 @@ class Collector:
         `size` may be AS_SAMPLED."""
         if outcome >= _STILL_YOUNG and self.goes_on:
             return              # the next part says what becomes of it
-        held = self._held
-        row, number = held.row(key), 0
-        sample = held.get(row) if row >= 0 else self._carried_young.get(key)
+        part, number = self._held.find(key), 0
+        sample = (part.table.get(part.row) if part is not None
+                  else self._carried_young.get(key))
         if sample is None:
             self.misfits += 1
             return
@@ -319,11 +331,11 @@ class Collector:
         piece = self._piece(key)
         if piece is not None:
             number, left, whole = piece
-        elif held.met[row] if row >= 0 else key in self._carried_met:
+        elif part.met[part.row] if part is not None else key in self._carried_met:
             self.misfits += 1
             return
-        elif row >= 0:
-            held.met[row] = True
+        elif part is not None:
+            part.met[part.row] = True
         else:
             self._carried_met.add(key)
         if size == AS_SAMPLED:
@@ -337,44 +349,39 @@ class Collector:
         if not fits:
             self.misfits += 1
             if number:
+                self._skipped[key] = self._skipped.get(key, 0) + 1
                 return
             fate, type_, size = UNKNOWN, -1, whole
         object_ = sample._replace(size=size, type=type_, ended=-1)
         if self._has_lifetimes:
             object_ = object_._replace(
                 fate=fate, collected=-1 if fate == PENDING else time)
-        if not number and key > 0:
-            held.set(row, object_)
+        if not number and part is not None:
+            part.table.set(part.row, object_)
             return
         if key > 0:
             self._count_stacks((sample.stack,))      # it is another row
-        if key > 0 and self._is_table:
-            if object_.fate == ALIVE:
-                self._late_old[key, number] = len(self._late)
-            self._late.add((row,), (size,), (type_,), (object_.fate,),
-                           (object_.collected,))
+        if key > 0 and self._kept is not None:
+            self._kept.add_late((key,), Objects(
+                array.array("q", (size,)), array.array("i", (type_,)),
+                array.array("b", (object_.fate,))), (object_.collected,),
+                [(0, number)] if object_.fate == ALIVE else (),
+                self._skipped.get(key, 0))
         elif object_.fate == ALIVE:
             self._old[key, number] = object_
         else:
             self._hand_on(key, object_)
 
-    def end(self, key: int, number: int, fate: int, time: int) -> None:
-        """This object of the key was FREED, or is LOST."""
-        if not number:
-            row, samples = self._held.row(key), self._held.samples
-            if row >= 0 and samples.fate[row] == ALIVE:
-                samples.fate[row], samples.ended[row] = fate, time
-                return
-        elif (at := self._late_old.pop((key, number), -1)) >= 0:
-            self._late.fate[at], self._late.ended[at] = fate, time
-            return
-        object_ = self._old.pop((key, number), None)
-        if object_ is None:
-            self.misfits += self._has_lifetimes
-        else:
-            # (_replace() takes three times as long)
-            self._hand_on(key, Row._make((*object_[:_FATE], fate, object_.collected,
-                                          time)))
+    def end(self, objects: Iterable[tuple[int, int]], fate: int, time: int) -> None:
+        """These were FREED, or are LOST: of each its key, and which of its piece."""
+        for object_ in self._held.end_all(objects, fate, time):
+            old = self._old.pop(object_, None)
+            if old is None:
+                self.misfits += self._has_lifetimes
+            else:
+                # (_replace() takes three times as long)
+                self._hand_on(object_[0], Row._make((*old[:_FATE], fate, old.collected,
+                                                     time)))
 
     def finish(self) -> None:
         """Nothing more is said of those that wait."""
@@ -382,15 +389,11 @@ class Collector:
             self._hand_on(key, self._carried_young[key])
         for (key, _), row in self._old.items():
             self._hand_on(key, row)
-        samples = self._held.samples
-        self._late.insert_into(samples)
-        for rows in ([Columns(*samples.columns())] if self._is_table
-                     else pieces(samples)):
+        for rows in self._held.rest():
             self._rows.extend(rows)
         self._flush()
-        self._held = Held(False)
-        self._late = Late()
-        self._late_old.clear()
+        self._held = Held()
+        self._kept = None
         self._carried_young.clear()
         self._old.clear()
         self._pieces.clear()

@@ -180,18 +180,22 @@ class Facts:
                 known.clear()
 
     def _read_common(self, alike: list[Sequence[int]]) -> None:
+        place = self._place
         first = 0
-        while first < len(alike) and alike[first][3]:
-            self._read_young(alike[first])
-            first += 1
-        key = self._place[1] + 1
-        read = 0
-        if key > self.before and first < len(alike):
-            read = self._collector.met(key - self.before, alike[first:], self._time)
-        self._place[1] += read
-        if not read:
-            for object_ in alike[first:]:
-                self._read_young(object_)
+        while first < len(alike):
+            key = place[1] + 1
+            if alike[first][3] or key <= self.before:
+                self._read_young(alike[first])
+                first += 1
+                continue
+            keys, objects = self._collector.met(
+                key - self.before, alike[first:] if first else alike, self._time)
+            place[1] += keys
+            first += objects
+            if not keys:
+                break
+        for object_ in alike[first:]:
+            self._read_young(object_)
 
     def _read_young(self, object_: Sequence[int]) -> None:
         type_, size, outcome, is_more = object_
@@ -207,14 +211,19 @@ class Facts:
             key - self.before)
 
     def _read_others(self, entries_: Iterable[Sequence[int]]) -> None:
-        place, end = self._place, self._collector.end
+        place = self._place
+        freed: list[tuple[int, int]] = []
         for entry in entries_:
             if entry[0] == _FREED and not self.before:
                 # of most objects that became old
-                place[1] += entry[1]
-                end(place[1], entry[2] if len(entry) > 2 else 0, FREED, self._time)
-            else:
-                self._read_fact(entry)
+                place[1] = key = place[1] + entry[1]
+                freed.append((key, entry[2] if len(entry) > 2 else 0))
+                continue
+            if freed:
+                self._collector.end(freed, FREED, self._time)
+                freed = []
+            self._read_fact(entry)
+        self._collector.end(freed, FREED, self._time)
 
     def _read_fact(self, numbers: Sequence[int]) -> None:
         collector = self._collector
@@ -240,7 +249,7 @@ class Facts:
             collector.young(key, outcome, self.type_index(type_) if type_ else -1,
                             numbers[4] if len(numbers) > 4 else AS_SAMPLED, self._time)
         else:
-            collector.end(key, numbers[2] if len(numbers) > 2 else 0,
+            collector.end([(key, numbers[2] if len(numbers) > 2 else 0)],
                           FREED if kind == _FREED else LOST, self._time)
 
     def read_types(self, numbers: Iterator[int]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import operator
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, compress, count
 from typing import NamedTuple
@@ -52,16 +51,17 @@ def of_pieces(key: int, wholes: array.array[int], own: array.array[int],
     `more` ones of a piece.  None: not all fit."""
     if min(compress(sizes, more)) <= 0:
         return None
-    until = list(accumulate(map(operator.mul, sizes, more)))
-    starts = list(compress(range(len(more)), first_ones(more)))
-    ends = [*starts[1:], len(more)]
-    lefts = array.array("q", map(
-        operator.sub, map(operator.sub, wholes, own),
-        map(operator.sub, map(until.__getitem__, map((-1).__add__, ends)),
-            map(until.__getitem__, starts))))
+    # where pieces begin, and the last one ends
+    bounds = first_ones(more) + b"\1"
+    until = list(compress(
+        accumulate(map(operator.mul, sizes, more), initial=0), bounds))
+    starts = list(compress(count(), bounds))
+    lefts = list(map(operator.sub, map(operator.sub, wholes, own),
+                     map(operator.sub, until[1:], until)))
     if min(lefts) < 0:
         return None
-    return Run(key, wholes, lefts, array.array("i", map(operator.sub, ends, starts)))
+    return Run(key, wholes, array.array("q", lefts), array.array(
+        "i", list(map(operator.sub, starts[1:], starts))))
 
 
 def first_ones(more: bytes) -> bytes:
@@ -77,10 +77,19 @@ def rows_of(more: bytes, row: int) -> array.array[int]:
     return array.array("i", compress(rows, more))
 
 
+def first_places(rows: Sequence[int], first: int = 0) -> dict[int, int]:
+    """Where each of these rows is, if that of the first one is `first`; if it is there
+    more than once, where it is first."""
+    return dict(zip(reversed(rows), range(first + len(rows) - 1, first - 1, -1)))
+
+
 def with_fate(fate: int, fates: array.array[int], rows: array.array[int]) -> Iterator[
         tuple[int, int]]:
     """Of what is behind the first ones, in their `rows`: where there is this fate, and
     which of its piece that object is, from 1 on."""
-    flags = [one == fate for one in fates] if fate in fates else []
+    if fate not in fates:
+        return
+    flags = [one == fate for one in fates]
+    before = first_places(rows, -1)
     for at, row in zip(compress(count(), flags), compress(rows, flags)):
-        yield at, at - bisect_left(rows, row) + 1
+        yield at, at - before[row]

@@ -6,12 +6,13 @@ share their bin's width as their stacks share what was allocated in it.
 """
 from __future__ import annotations
 
-import bisect
 import collections
 import operator
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, compress, count, repeat
 from typing import NamedTuple
+
+from vmprof_convert.long_columns import until
 
 #: how many bins there are: a screen shows little more
 BINS = 500
@@ -93,7 +94,7 @@ def _parts(times: Sequence[float], width: float) -> Iterator[tuple[int, int, int
     while at < len(times):
         number = int(times[at] / width)
         # there may be fewer rows than bins
-        after = max(at + 1, bisect.bisect_left(times, (number + 1) * width, at))
+        after = max(at + 1, until(times, (number + 1) * width, at))
         yield number, at, after
         at = after
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, repeat
 
 from vmprof_convert.errors import ProfileError
+from vmprof_convert.long_columns import Long, made
 from vmprof_convert.model import Profile
 from vmprof_convert.stack_values import tick_seconds
 from vmprof_convert.writers.firefox.format.columns import Milliseconds
@@ -31,7 +32,7 @@ class Axis:
         #: milliseconds between two time samples; 0.0: there are none
         self.interval = _interval(profile)
         #: the place of each sample
-        self.samples = _times(profile, self.interval or DEFAULT_INTERVAL)
+        self.samples: Sequence[int] = _times(profile, self.interval or DEFAULT_INTERVAL)
         self._times: Sequence[int] = ()
         self._bytes: list[int] = []
         if unit == BYTES:
@@ -43,9 +44,10 @@ class Axis:
             self.interval = 0.0
             self._times = [self.samples[row] for row in rows]
             self._bytes = list(accumulate(weights[row] for row in rows))
-            self.samples = array.array("q", map(self._place, self.samples))
+            places = array.array("q", map(self._place, self.samples))
             for row, place in zip(rows, self._bytes):
-                self.samples[row] = place
+                places[row] = place
+            self.samples = made("q", profile.samples.store, (places,))
 
     def shown(self, places: Sequence[int]) -> Sequence[float]:
         """As the file has them."""
@@ -60,10 +62,8 @@ class Axis:
 
     def all_at(self, nanoseconds: Iterable[int]) -> array.array[int]:
         """The places of many moments, of which few differ."""
-        if self.unit == TIME:
-            return array.array("q", map(operator.floordiv, nanoseconds, repeat(1000)))
-        known = _Places(self._place)
-        return array.array("q", map(known.__getitem__, nanoseconds))
+        known = _Places((1).__mul__ if self.unit == TIME else self._place)
+        return array.array("q", list(map(known.__getitem__, nanoseconds)))
 
     def _place(self, microseconds: int) -> int:
         before = bisect.bisect_right(self._times, microseconds)
@@ -84,11 +84,10 @@ class _Places(dict[int, int]):
 
 def _interval(profile: Profile) -> float:
     """Milliseconds between two time samples."""
-    sizes = profile.samples.size
-    ticks = sizes.count(0)
+    ticks = profile.samples.ticks
     if not ticks:
         return 0.0
-    if not profile.settings and min(profile.samples.time) < 0 and profile.end_time:
+    if not profile.settings and profile.end_time and _least(profile.samples.time) < 0:
         # Of the processor's time: while the program waits, there are no samples,
         # and nobody knows when that was.
         run = profile.end_time - profile.start_time
@@ -97,18 +96,23 @@ def _interval(profile: Profile) -> float:
     return tick_seconds(profile) * 1e3 or DEFAULT_INTERVAL
 
 
-def _times(profile: Profile, interval: float) -> array.array[int]:
+def _least(stamps: Long) -> int:
+    return min(map(min, stamps.pieces()), default=0)
+
+
+def _times(profile: Profile, interval: float) -> Long:
     """The samples' times in microseconds since the start."""
     # Samples without times are spread evenly over the run, in the order of the
     # file: that is all that is known of them.
-    stamps = profile.samples.time
-    if not stamps or min(stamps) >= 0:
-        return array.array("q", map(operator.floordiv, stamps, repeat(1000)))
-    count = len(stamps) if max(stamps) < 0 else sum(stamp < 0 for stamp in stamps)
+    stamps, store = profile.samples.time, profile.samples.store
+    if _least(stamps) >= 0:
+        return made("q", store, (list(map(operator.floordiv, piece, repeat(1000)))
+                                 for piece in stamps.pieces()))
+    count = sum(stamp < 0 for stamp in stamps)
     # in picoseconds, lest what is left out of one is left out of each
     step = max(round(interval * 1e9), 1)
     untimed = map(operator.floordiv, range(0, count * step, step), repeat(10**6))
     if count == len(stamps):
-        return array.array("q", untimed)
-    return array.array("q", [stamp // 1000 if stamp >= 0 else next(untimed)
-                             for stamp in stamps])
+        return made("q", store, (untimed,))
+    return made("q", store, ([stamp // 1000 if stamp >= 0 else next(untimed)
+                              for stamp in piece] for piece in stamps.pieces()))

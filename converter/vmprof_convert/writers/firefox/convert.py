@@ -1,20 +1,31 @@
 """From a profile to the Firefox Profiler's format."""
 from __future__ import annotations
 
-import array
+import collections
 import gc
 import operator
 import posixpath
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from itertools import accumulate, chain, islice
-from typing import Any, BinaryIO, NamedTuple, TypeVar, Union, cast
+from itertools import accumulate, chain, compress, islice, repeat
+from typing import Any, BinaryIO, NamedTuple, TypeVar, Union
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import weight_bytes, weight_objects
+from vmprof_convert.long_columns import (
+    Long,
+    Runs,
+    does_ascend,
+    made,
+    picked,
+    picked_pieces,
+    pieces_of,
+)
 from vmprof_convert.model import HEAP, PRIVATE, RESIDENT, Profile
 from vmprof_convert.origins import Origins
 from vmprof_convert.printable import printable
 from vmprof_convert.resident import readings
+from vmprof_convert.store import Store
 from vmprof_convert.thread_names import names, process_name
 from vmprof_convert.writers.firefox import activity, info, label_markers, lives, stacks
 from vmprof_convert.writers.firefox.axis import BYTES, TIME, Axis
@@ -37,7 +48,7 @@ _OBJECT_BINS = 50
 MAX_NAME = 100
 _CHILD = " (child)"
 #: weights that are made at once
-_TOGETHER = 2**13
+_TOGETHER = 2**12
 
 _PRODUCTS = {"pypy": "PyPy", "cpython": "CPython"}
 
@@ -51,8 +62,10 @@ def write(profile: Profile, out: BinaryIO,
     """Write `profile` to `out`, as JSON; see convert()."""
     # there are millions of tuples, and no cycles: looking for some takes as long
     # as all the rest
-    was_on = gc.isenabled()
-    gc.disable()
+    # (in PyPy, it is what frees the pieces that were written)
+    was_on = gc.isenabled() and sys.implementation.name == "cpython"
+    if was_on:
+        gc.disable()
     try:
         converted = convert(profile, progress, unit=unit, texts=texts,
                             missing_texts=missing_texts)
@@ -124,10 +137,10 @@ class _Conversion:
         self._names = names(profile)
         self._weights = _weights(profile, weight_bytes)
         self._axis = Axis(profile, self._weights, unit)
-        self._threads = set(profile.samples.thread)
+        self._threads = profile.samples.thread.different()
+        self._ticks = profile.samples.ticks
         self._ends = (lives.find_ends(profile.samples, self._axis, self._weights)
-                      if profile.has_lifetimes
-                      else Ends(array.array("i"), array.array("q")))
+                      if profile.has_lifetimes else Ends((), (), (), ()))
         self._origins = Origins(profile)
         self._command = printable(profile.command)
         self._product = _PRODUCTS.get(profile.interpreter,
@@ -153,14 +166,14 @@ class _Conversion:
         profile, builder, times = self._profile, self._builder, self._axis.samples
         if texts:
             builder.set_sources(texts)
-        everything = _ascending(times)
+        everything = _ascending(times, profile.samples.store)
         tracks = self._tracks(everything)
         processes = list({track.process.pid: track.process
                           for track in tracks}.values())
         rows = self._rows(processes, everything)
         shown = self._axis.shown(times)
         end = max(builder.end, shown[everything[-1]])
-        pauses = [activity.pauses(self._axis.shown(_pick(times, track.ticks)),
+        pauses = [activity.pauses(self._axis.shown(picked(times, track.ticks)),
                                   self._axis.interval, end) for track in tracks]
         found = stacks.add(
             profile, builder, self._origins, progress,
@@ -170,12 +183,12 @@ class _Conversion:
             thread = self._thread(track.process, track.name, track.tid)
             if before:
                 thread.set_samples(*activity.with_pauses(
-                    self._axis.shown(_pick(times, track.ticks)),
-                    _pick(found.code, track.ticks), before, self._axis.interval,
+                    self._axis.shown(picked(times, track.ticks)),
+                    picked(found.code, track.ticks), before, self._axis.interval,
                     found.idle))
             elif track.ticks:
-                thread.set_samples(self._axis.shown(_pick(times, track.ticks)),
-                                   _pick(found.code, track.ticks))
+                thread.set_samples(self._axis.shown(picked(times, track.ticks)),
+                                   picked(found.code, track.ticks))
             else:
                 self._draw(thread, track.allocations, found.code, self._weights,
                            threads.BYTES, end, found)
@@ -194,7 +207,7 @@ class _Conversion:
             thread.set_markers(markers, [builder.string(marker.name)
                                          for marker in markers])
             builder.add_thread(thread)
-        allocations = _allocations(everything, profile.samples.size)
+        allocations = self._allocations(everything)
         if allocations:
             thread = self._thread(tracks[0].process, "Objects (number)", "objects")
             self._draw(thread, allocations, found.typed,
@@ -237,17 +250,12 @@ class _Conversion:
         profile = self._profile
         sizes = profile.samples.size
         rows: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
-        if len(self._threads) == 1 and (all(sizes) or not any(sizes)):
+        if len(self._threads) == 1 and self._ticks in (0, len(sizes)):
             number, = self._threads
-            rows[number] = ((), everything) if sizes[0] else (everything, ())
+            rows[number] = (everything, ()) if self._ticks else ((), everything)
         else:
-            of_thread = profile.samples.thread
-            split = {number: (array.array("i"), array.array("i"))
-                     for number in self._threads}
-            for row in everything:
-                split[of_thread[row]][sizes[row] > 0].append(row)
-            rows.update(split)
-        bytes_ = {number: sum(_pick(self._weights, allocations))
+            rows.update(self._split(everything))
+        bytes_ = {number: sum(picked(self._weights, allocations))
                   for number, (_, allocations) in rows.items()}
 
         def rank(number: int) -> tuple[int, int]:
@@ -268,11 +276,10 @@ class _Conversion:
             before = len(tracks)
             if len(numbers) > 1 or process.profile is None:
                 chosen = set(numbers)
-                all_ = [row for row in everything
-                        if profile.samples.thread[row] in chosen]
-                allocations = [row for row in all_ if sizes[row]]
-                ticks = [row for row in all_ if not sizes[row]] if (
-                    process.profile or is_timed or not allocations) else []
+                all_ = self._of_threads(chosen, everything)
+                allocations = self._allocations(all_)
+                ticks = self._time_samples(all_) if (
+                    process.profile or is_timed or not allocations) else ()
                 tracks.append(_Track(
                     process, "All threads" if process.profile else process.name,
                     "all", chosen, ticks, allocations))
@@ -298,18 +305,14 @@ class _Conversion:
               weights: Sequence[int], unit: str, end: float, found: Stacks,
               bins: int = activity.BINS) -> None:
         thread.set_samples(*activity.summarize(
-            self._axis.shown(_pick(self._axis.samples, rows)), _pick(stacks_, rows),
-            _pick(weights, rows), end, found.idle, bins), unit)
+            self._axis.shown(picked(self._axis.samples, rows)), picked(stacks_, rows),
+            picked(weights, rows), end, found.idle, bins), unit)
 
     def _ends_of(self, numbers: Set[int]) -> Ends:
         """Of these threads."""
-        of_thread, rows, times = self._profile.samples.thread, *self._ends
         if numbers >= self._threads:
             return self._ends
-        at = array.array("i", (at for at, row in enumerate(rows)
-                               if of_thread[row] in numbers))
-        return Ends(array.array("i", map(rows.__getitem__, at)),
-                    array.array("q", map(times.__getitem__, at)))
+        return self._ends.chosen(self._are_of(numbers, self._ends.rows))
 
     def _set_allocations(self, thread: Thread, track: _Track, found: Stacks) -> None:
         times, rows = self._axis.samples, track.allocations
@@ -320,36 +323,74 @@ class _Conversion:
                 rows, self._ends_of(track.numbers), self._profile.samples, self._axis,
                 found.typed, self._weights, found.sites))
         else:
-            thread.set_allocations(self._axis.shown(_pick(times, rows)),
-                                   _pick(found.typed, rows), _pick(self._weights, rows))
+            thread.set_allocations(
+                self._axis.shown(picked(times, rows)), picked(found.typed, rows),
+                picked(self._weights, rows))
 
     def _rows(self, processes: list[_Process],
               everything: Sequence[int]) -> dict[str, Sequence[int]]:
         """Of each process, by its number."""
         if len(processes) == 1:
             return {processes[0].pid: everything}
-        result = {process.pid: array.array("i") for process in processes}
-        of_thread = {number: result[process.pid] for process in processes
+        store = self._profile.samples.store
+        result = {process.pid: Long("i", store) for process in processes}
+        of_thread = {number: process.pid for process in processes
                      if process.profile for number in process.threads}
-        for row in everything:
-            of_thread[self._profile.samples.thread[row]].append(row)
-        return {**result, processes[0].pid: everything}
+        for rows, of_rows in zip(pieces_of(everything), picked_pieces(
+                self._profile.samples.thread, everything)):
+            for pid, some in _grouped(map(of_thread.__getitem__, of_rows), rows):
+                result[pid].extend(some)
+        return {**{pid: found.short() for pid, found in result.items()},
+                processes[0].pid: everything}
+
+    def _split(self, everything: Sequence[int]) -> (
+            dict[int, tuple[Sequence[int], Sequence[int]]]):
+        """Rows of each thread: time samples, and others."""
+        samples = self._profile.samples
+        split = {number: (Long("i", samples.store), Long("i", samples.store))
+                 for number in self._threads}
+        for rows, threads_, sizes in zip(
+                pieces_of(everything), picked_pieces(samples.thread, everything),
+                picked_pieces(samples.size, everything)):
+            for (number, is_allocation), some in _grouped(
+                    zip(threads_, map(bool, sizes)), rows):
+                split[number][is_allocation].extend(some)
+        return {number: (ticks.short(), allocations.short())
+                for number, (ticks, allocations) in split.items()}
+
+    def _are_of(self, numbers: Set[int], rows: Sequence[int]) -> Iterator[list[bool]]:
+        """Piece by piece, whether they are of these threads."""
+        for of_rows in picked_pieces(self._profile.samples.thread, rows):
+            yield [number in numbers for number in of_rows]
+
+    def _of_threads(self, numbers: Set[int], rows: Sequence[int]) -> Sequence[int]:
+        if numbers >= self._threads:
+            return rows
+        return _chosen(rows, self._are_of(numbers, rows), self._profile.samples.store)
+
+    def _allocations(self, rows: Sequence[int]) -> Sequence[int]:
+        sizes = self._profile.samples.size
+        return rows if not self._ticks else _chosen(
+            rows, picked_pieces(sizes, rows), sizes.store)
+
+    def _time_samples(self, rows: Sequence[int]) -> Sequence[int]:
+        sizes = self._profile.samples.size
+        return () if not self._ticks else _chosen(
+            rows, (map(operator.not_, some) for some in picked_pieces(sizes, rows)),
+            sizes.store)
 
     def _add_counters(self, process: _Process, rows: Sequence[int]) -> None:
         """`rows`: of its samples, by time."""
-        times, weights, sizes = (self._axis.samples, self._weights,
-                                 self._profile.samples.size)
-        allocations = _allocations(rows, sizes)
-        made = (self._axis.shown(_pick(times, allocations)),
-                _pick(weights, allocations))
+        allocations = self._allocations(rows)
+        births = (self._axis.shown(picked(self._axis.samples, allocations)),
+                  picked(self._weights, allocations))
         # over bytes, the rate of bytes is 1
         if allocations and self._axis.unit == TIME:
-            self._builder.add_counter(Counter.rate(*made), process.pid)
+            self._builder.add_counter(Counter.rate(*births), process.pid)
         if allocations and self._profile.has_lifetimes:
             ends = self._ends_of(process.threads.keys())
             self._builder.add_counter(Counter.held(
-                *made, self._axis.shown(ends.times), _pick(weights, ends.rows)),
-                process.pid)
+                *births, self._axis.shown(ends.times), ends.weights), process.pid)
         heap = self._read(process, HEAP)
         if heap:
             self._builder.add_counter(Counter.heap(*map(list, zip(*heap))),
@@ -388,27 +429,29 @@ class _Conversion:
         return [(times[row], memory[row] * 1024) for row in rows if memory[row] > 0]
 
 
-def _pick(column: Sequence[_T], rows: Sequence[int]) -> Sequence[_T]:
-    if isinstance(rows, range) and len(rows) == len(column):
-        return column
-    picked = map(column.__getitem__, rows)
-    if isinstance(column, array.array):
-        # a list takes five times as much
-        return cast("Sequence[_T]", array.array(column.typecode, cast("Any", picked)))
-    return list(picked)
+def _grouped(keys: Iterable[_T], rows: Iterable[int]) -> Iterable[tuple[_T, list[int]]]:
+    groups: dict[_T, list[int]] = collections.defaultdict(list)
+    for key, row in zip(keys, rows):
+        groups[key].append(row)
+    return groups.items()
 
 
-def _ascending(times: Sequence[int]) -> Sequence[int]:
+def _chosen(rows: Sequence[int], which: Iterable[Iterable[object]],
+            store: Store) -> Sequence[int]:
+    """Those of which it is true, which is told piece by piece."""
+    return made("i", store, map(list, map(compress, pieces_of(rows), which))).short()
+
+
+def _ascending(times: Sequence[int], store: Store) -> Sequence[int]:
     """The rows by time; a range if that is how they are."""
-    if all(map(operator.le, times, islice(times, 1, None))):
+    if does_ascend(times):
         return range(len(times))
-    return array.array("i", sorted(range(len(times)), key=times.__getitem__))
-
-
-def _allocations(rows: Sequence[int], sizes: Sequence[int]) -> Sequence[int]:
-    if all(sizes):
-        return rows
-    return array.array("i", filter(sizes.__getitem__, rows) if any(sizes) else ())
+    sorted_ = Runs("qi", store)
+    first = 0
+    for piece in pieces_of(times):
+        sorted_.add(piece, range(first, first + len(piece)))
+        first += len(piece)
+    return sorted_.merged()[1]
 
 
 def _weights(profile: Profile,
@@ -418,10 +461,11 @@ def _weights(profile: Profile,
     Rounded so that the sum of the first n, for every n, is off by at most one
     half: the total is right to the byte.
     """
-    sizes, intervals = profile.samples.size, profile.samples.interval
-    if not any(sizes):
-        return array.array("q", [0]) * len(sizes)
-    only = max(intervals, default=0)
+    samples = profile.samples
+    sizes, intervals = samples.size, samples.interval
+    if samples.ticks == len(sizes):
+        return made("q", samples.store, (repeat(0, len(sizes)),))
+    only = max(intervals.different())
     is_one = intervals.count(only) == len(intervals)
 
     def keys() -> Iterable[Any]:
@@ -429,16 +473,12 @@ def _weights(profile: Profile,
         return sizes if is_one else zip(sizes, intervals)
 
     of: dict[Any, float] = {}
-    for key in set(keys()):
-        size, interval = (key, only) if is_one else key
+    for key in sizes.different() if is_one else set(zip(sizes, intervals)):
+        size, interval = key if isinstance(key, tuple) else (key, only)
         of[key] = weight_of(size, interval, profile.gaps) if size else 0.0
 
     try:
-        result = array.array("q")
-        for part in _rounded(map(of.__getitem__, keys())):
-            # (from a list it takes half the time, and all of them are too many)
-            result.extend(array.array("q", part))
-        return result
+        return made("q", samples.store, _rounded(map(of.__getitem__, keys())))
     except OverflowError:
         # a damaged profile's: no machine has so many bytes
         return list(chain.from_iterable(_rounded(map(of.__getitem__, keys()))))

@@ -6,10 +6,20 @@ import bisect
 import collections
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, islice
+from itertools import compress
 from typing import Any, NamedTuple
 
 from vmprof_convert import lifetimes
+from vmprof_convert.long_columns import (
+    PIECE,
+    Long,
+    Runs,
+    made,
+    picked,
+    picked_pieces,
+    pieces_of,
+    until,
+)
 from vmprof_convert.model import (
     ALIVE,
     FREED,
@@ -22,7 +32,7 @@ from vmprof_convert.model import (
 )
 from vmprof_convert.writers.firefox.axis import TIME, Axis
 from vmprof_convert.writers.firefox.format import categories
-from vmprof_convert.writers.firefox.format.columns import PIECE, Column, Numbers
+from vmprof_convert.writers.firefox.format.columns import Column, Piece, Same
 from vmprof_convert.writers.firefox.format.markers import Marker
 from vmprof_convert.writers.firefox.stacks import MAJOR, MINOR, OUT_OF_SIGHT
 
@@ -36,6 +46,8 @@ _GOES_OLD = bytes(goes and fate in (FREED, LOST) for fate, goes in enumerate(_GO
 _GOES_YOUNG = bytes(map(operator.sub, _GOES, _GOES_OLD))
 _SITES = [_SITE_OF.get(lifetimes.state(fate, -1, -1), OUT_OF_SIGHT)
           for fate in range(UNKNOWN + 1)]
+#: so many are by themselves when they are written
+_FEW = 2**6
 #: likewise, whether it became old
 _IS_OLD = bytes(fate in (ALIVE, FREED, LOST, PINNED) for fate in range(256))
 
@@ -44,9 +56,22 @@ class Ends(NamedTuple):
     """What ended, as columns, by time.  There are as many as samples: an object for
     each takes a third of all time and memory."""
 
-    rows: array.array[int]
+    rows: Sequence[int]
     #: places on the axis
-    times: array.array[int]
+    times: Sequence[int]
+    weights: Sequence[int]
+    fates: Sequence[int]
+
+    def chosen(self, which: Iterable[Iterable[object]]) -> Ends:
+        """Those of which it is true, which is told piece by piece."""
+        columns: list[Long | list[int]] = [
+            Long(column.typecode, column.store) if isinstance(column, Long)
+            else [] for column in self]
+        for flags, *pieces in zip(map(list, which), *map(pieces_of, self)):
+            for column, piece in zip(columns, pieces):
+                column.extend(list(compress(piece, flags)))
+        return Ends(*(column.short() if isinstance(column, Long) else column
+                      for column in columns))
 
 
 class Lives(NamedTuple):
@@ -64,69 +89,65 @@ class Lives(NamedTuple):
 def find_ends(samples: Samples, axis: Axis, weights: Sequence[int]) -> Ends:
     """What nobody followed ends where it got out of sight: so what does not end is
     what the table shows as alive."""
-    has_weights = all(weights)
-
-    def of(ends: bytes) -> bytes:
-        goes = samples.fate.tobytes().translate(ends)
-        # the front end takes a weight of 0 for a birth
-        return goes if has_weights else bytes(map(operator.and_, goes,
-                                                  map(bool, weights)))
-
-    goes_young, goes_old = of(_GOES_YOUNG), of(_GOES_OLD)
     # by themselves: the first are in the order of their ends as they are
-    young = _sorted(axis, goes_young, compress(samples.collected, goes_young))
-    old = _sorted(axis, goes_old, (
-        after if after >= 0 else first for first, after in zip(
-            compress(samples.collected, goes_old), compress(samples.ended, goes_old))))
-    if not old.rows:
-        return young
-    result = Ends(array.array("i"), array.array("q"))
-    turns = _turns(young.times, old.times)
-    for column, of_young, of_old in zip(result, young, old):
-        for piece in _merged(of_young, of_old, *turns):
-            column.extend(piece)
-    return result
-
-
-def _sorted(axis: Axis, goes: bytes, moments: Iterable[int]) -> Ends:
-    """Of these rows, at these moments."""
-    rows = array.array("i", compress(range(len(goes)), goes))
-    times = axis.all_at(moments)
-    if any(map(operator.gt, compress(axis.samples, goes), times)):
-        # in a damaged profile
-        times = array.array("q", map(max, compress(axis.samples, goes), times))
-    if all(map(operator.le, times, islice(times, 1, None))):
-        return Ends(rows, times)
-    order = sorted(range(len(rows)), key=times.__getitem__)
-    return Ends(array.array("i", map(rows.__getitem__, order)),
-                array.array("q", map(times.__getitem__, order)))
+    young, old = Runs("qiqb", samples.store), Runs("qiqb", samples.store)
+    first = 0
+    for fates, collected, ended, births, shown in zip(*map(pieces_of, (
+            samples.fate, samples.collected, samples.ended, axis.samples, weights))):
+        rows = range(first, first + len(fates))
+        first += len(fates)
+        has_weights = all(shown)
+        for ends, is_old, runs in (_GOES_YOUNG, False, young), (_GOES_OLD, True, old):
+            goes = bytes(fates).translate(ends)
+            if not has_weights:
+                # the front end takes a weight of 0 for a birth
+                goes = bytes(map(operator.and_, goes, map(bool, shown)))
+            if not goes.count(1):
+                continue
+            moments: Iterable[int] = compress(collected, goes)
+            if is_old:
+                moments = [after if after >= 0 else before for before, after in zip(
+                    moments, compress(ended, goes))]
+            times: Sequence[int] = axis.all_at(moments)
+            born = list(compress(births, goes))
+            if any(map(operator.gt, born, times)):
+                # in a damaged profile
+                times = list(map(max, born, times))
+            # (from a list, an array is made in half the time)
+            runs.add(times, list(compress(rows, goes)), list(
+                compress(shown, goes)) if isinstance(weights, Long) else [0] * len(
+                    times), list(compress(fates, goes)))
+    columns = young.merged()
+    if len(old):
+        of_young, of_old = columns, old.merged()
+        turns = _turns(of_young[0], of_old[0])
+        columns = [made(one.typecode, samples.store, _merged(one, other, *turns))
+                   for one, other in zip(of_young, of_old)]
+    times, rows_, of_ends, fates_ = columns
+    return Ends(rows_, times, of_ends if isinstance(weights, Long)
+                else list(map(weights.__getitem__, rows_)), fates_)
 
 
 def births_and_deaths(rows: Sequence[int], ends: Ends, samples: Samples, axis: Axis,
                       stacks: Sequence[int], weights: Sequence[int],
                       sites: Mapping[str, int]) -> Lives:
     """`rows`: by time, of which these are the `ends`."""
-    site_of = [sites[site] for site in _SITES]
-    born, fates = _picked(axis.samples, rows), samples.fate
-
-    def sites_of_ends() -> Numbers:
-        return array.array("i", map(site_of.__getitem__, _picked(fates, ends.rows)))
-
-    def freed() -> Numbers:
-        return _column(map(operator.neg, _picked(weights, ends.rows)), weights)
-
+    site_of = [sites[site] for site in _SITES].__getitem__
+    born = picked(axis.samples, rows)
     turns = _turns(born, ends.times)
+    length = len(rows) + len(ends.rows)
 
-    def column(of_births: Callable[[], Numbers], of_deaths: Callable[[], Numbers], *,
-               are_microseconds: bool = False) -> Column:
-        return Column(len(rows) + len(ends.rows), lambda: _merged(
-            of_births(), of_deaths(), *turns), are_microseconds)
+    def column(of_births: Callable[[], Sequence[int]], of_deaths: Sequence[int],
+               change: Callable[[int], int] | None = None) -> Column:
+        return Column(length, lambda: _merged(of_births(), of_deaths, *turns, change),
+                      are_few=change is not None)
 
     return Lives(
-        column(lambda: born, lambda: ends.times, are_microseconds=axis.unit == TIME),
-        column(lambda: _picked(stacks, rows), sites_of_ends),
-        column(lambda: _picked(weights, rows), freed),
-        column(lambda: array.array("i", rows), lambda: ends.rows),
+        Column(length, lambda: _merged(born, ends.times, *turns, are_same=True),
+               axis.unit == TIME),
+        column(lambda: picked(stacks, rows), ends.fates, site_of),
+        column(lambda: picked(weights, rows), ends.weights, operator.neg),
+        column(lambda: rows, ends.rows),
         axis.shown([max([born[-1], *ends.times[-1:]])])[0])
 
 
@@ -139,47 +160,43 @@ def _turns(first: Sequence[int], second: Sequence[int]) -> (
     firsts, seconds = array.array("i"), array.array("i")
     done = at = 0
     while at < len(second):
-        done = bisect.bisect_right(first, second[at], done)
-        at = bisect.bisect_right(second, second[at], at)
+        behind = second[at] + 1
+        done = until(first, behind, done)
+        at = until(second, behind, at)
         firsts.append(done)
         seconds.append(at)
     return firsts, seconds
 
 
-def _merged(first: Numbers, second: Numbers, first_until: Sequence[int],
-            second_until: Sequence[int]) -> Iterator[Numbers]:
-    whole: Any = first[:0]
+def _merged(first: Sequence[int], second: Sequence[int], first_until: Sequence[int],
+            second_until: Sequence[int], change: Callable[[int], int] | None = None, *,
+            are_same: bool = False) -> Iterator[Piece]:
+    """`change`: of what is of the second; `are_same`: what is of it together."""
+    few: list[int] = []
     done = at = 0
-    for until, after in zip(first_until, second_until):
-        whole.extend(first[done:until])
-        whole.extend(second[at:after])
-        done, at = until, after
-        if len(whole) >= PIECE:
-            yield whole
-            whole = first[:0]
-    yield whole
-    yield first[done:]
-
-
-def _picked(column: Sequence[int], rows: Sequence[int]) -> Numbers:
-    if isinstance(column, (array.array, list)) and isinstance(rows, range) and (
-            len(rows) == len(column)):
-        return column
-    if not isinstance(column, array.array):
-        return list(map(column.__getitem__, rows))
-    values = array.array(column.typecode)
-    for start in range(0, len(rows), PIECE):
-        # some at a time, which takes half the time of one by one; of a single row,
-        # there would be no tuple
-        some = operator.itemgetter(*rows[start:start + PIECE], 0)(column)
-        values.extend(array.array(column.typecode, some[:-1]))
-    return values
-
-
-def _column(numbers: Iterable[int], like: Sequence[int]) -> Numbers:
-    """An array, or in a damaged profile, whose numbers may be too large, a list."""
-    return (array.array("q", numbers) if isinstance(like, array.array)
-            else list(numbers))
+    for until_, after in zip((*first_until, len(first)), (*second_until, len(second))):
+        while done < until_ or at < after:
+            numbers: Any
+            if done < until_:
+                some = min(until_, done + PIECE)
+                numbers = first[done:some]
+                done, count = some, some - done
+            else:
+                some = min(after, at + PIECE)
+                numbers = ([second[at]] * (some - at) if are_same and some - at < _FEW
+                           else Same(second[at], some - at) if are_same
+                           else second[at:some])
+                numbers = list(map(change, numbers)) if change else numbers
+                at, count = some, some - at
+            if count < _FEW:
+                few += numbers
+            if few and (count >= _FEW or len(few) >= PIECE):
+                yield few
+                few = []
+            if count >= _FEW:
+                yield numbers
+    if few:
+        yield few
 
 
 def find_markers(profile: Profile, begin: int, samples: Samples, rows: Sequence[int],
@@ -189,42 +206,43 @@ def find_markers(profile: Profile, begin: int, samples: Samples, rows: Sequence[
     events = [c._replace(time=c.time + begin) for c in profile.collections]
     minors = [c for c in events if not c.is_major]
     majors = [c for c in events if c.is_major]
-    fates, collected, ended = samples.fate, samples.collected, samples.ended
+    promoted: dict[int, int] = collections.defaultdict(int)
+    freed: dict[int, int] = collections.defaultdict(int)
     # most died young
-    old = array.array("i", (
-        compress(rows, fates.tobytes().translate(_IS_OLD)) if isinstance(rows, range)
-        else filter(lambda row: _IS_OLD[fates[row]], rows)) if events else ())
-    promoted = _by_event([c.time + c.duration for c in minors], old, collected, weights)
-    freed = _by_event([c.time for c in majors], array.array("i", (
-        row for row in old if fates[row] == FREED)), ended, weights)
+    for fates, *columns in zip(*(
+            picked_pieces(column, rows) for column in (
+                samples.fate, samples.collected, samples.ended, weights)
+    )) if events else ():
+        is_old = bytes(fates).translate(_IS_OLD)
+        for fate, collected, ended, weight in zip(*(
+                compress(column, is_old) for column in (fates, *columns))):
+            promoted[collected] += weight
+            if fate == FREED:
+                freed[ended] += weight
     result = [
         *(Marker("MinorCollection", "Minor collection", axis.at(c.time),
                  axis.at(c.time + c.duration),
                  {"allocated": c.number, "promoted": bytes_},
-                 categories.COLLECTOR) for c, bytes_ in zip(minors, promoted)),
+                 categories.COLLECTOR) for c, bytes_ in zip(
+              minors, _by_event([c.time + c.duration for c in minors], promoted))),
         *(Marker("MajorCollection", "Major collection", axis.at(c.time),
                  axis.at(c.time + c.duration) if c.duration else None,
                  {"number": c.number, "freed": bytes_}, categories.COLLECTOR)
-          for c, bytes_ in zip(majors, freed)),
+          for c, bytes_ in zip(
+              majors, _by_event([c.time for c in majors], freed))),
         *(Marker("Mark", "Mark", axis.at(mark.time + begin), None,
                  {"text": mark.name})
           for mark in profile.marks)]
     return sorted(result, key=lambda marker: marker.start)
 
 
-def _by_event(times: list[int], rows: Sequence[int], moments: Sequence[int],
-              numbers: Sequence[int]) -> list[int]:
-    """For each of the events at these times, the sum of the numbers of those rows whose
-    moments it is nearest to."""
+def _by_event(times: list[int], sums: Mapping[int, int]) -> list[int]:
+    """For each of the events at these times, the sum of the numbers of those moments
+    that it is nearest to."""
     result = [0] * len(times)
-    sums: dict[int, int] = collections.defaultdict(int)
-    for time, number in zip(map(moments.__getitem__, rows),
-                            map(numbers.__getitem__, rows)):
-        sums[time] += number
-    for time, number in sums.items():
+    for time, number in sums.items() if times else ():
         at = bisect.bisect_left(times, time)
         if at == len(times) or (at and time - times[at - 1] < times[at] - time):
             at -= 1
-        if at >= 0:
-            result[at] += number
+        result[at] += number
     return result

@@ -1,12 +1,12 @@
 """The stacks of a profile, as the builder has them."""
 from __future__ import annotations
 
-import array
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import NamedTuple
 
 from vmprof_convert import origins, type_names
-from vmprof_convert.model import LABEL, NATIVE, PYTHON, Function, Profile
+from vmprof_convert.long_columns import made
+from vmprof_convert.model import LABEL, NATIVE, PYTHON, Function, Profile, Samples
 from vmprof_convert.origins import Origins
 from vmprof_convert.program import CUT, Program
 from vmprof_convert.stack_tree import Frame
@@ -64,7 +64,7 @@ def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
             builder.function(name, python=False), category))
 
     # the profile may have stacks of which no sample was chosen; the lost one last
-    sampled = sorted(set(samples.stack), key=lambda number: (number < 0, number))
+    sampled = sorted(samples.stack.different(), key=lambda number: (number < 0, number))
     of_code: dict[int, int] = {}
     step = len(sampled) // 100 + 1
     for done, stack in enumerate(sampled):
@@ -73,19 +73,25 @@ def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
         of_code[stack] = rows.of(stack) if stack >= 0 else rows.lost()
     if progress is not None:
         progress(len(sampled), len(sampled))
-    code = array.array("i", map(of_code.__getitem__, samples.stack))
-    typed = code
+    code = typed = made("i", samples.store, (
+        list(map(of_code.__getitem__, piece)) for piece in samples.stack.pieces()))
     if profile.has_types:
-        # time samples are of nothing
-        types = samples.type if all(samples.size) else array.array("q", [
-            type_ if size else _NO_TYPE
-            for type_, size in zip(samples.type, samples.size)])
-        typed = array.array("i", map(_Typed(profile, builder).__getitem__,
-                                     zip(code, types)))
+        of_typed = _Typed(profile, builder).__getitem__
+        # (as lists: to make a number of each place takes long)
+        typed = made("i", samples.store, (
+            list(map(of_typed, zip(piece, types))) for piece, types in zip(
+                code.pieces(), _types(samples))))
     sites = SITES if profile.has_lifetimes else ()
     return Stacks(
         code, typed, {site: label(site, categories.COLLECTOR) for site in sites},
         label(IDLE, categories.IDLE) if has_idle else -1)
+
+
+def _types(samples: Samples) -> Iterator[Sequence[int]]:
+    for types, sizes in zip(samples.type.pieces(), samples.size.pieces()):
+        # time samples are of nothing
+        yield types if not samples.ticks else [
+            type_ if size else _NO_TYPE for type_, size in zip(types, sizes)]
 
 
 class _FrameIndex(dict[Frame, int]):

@@ -2,14 +2,12 @@
 of a million rows is what no memory is for."""
 from __future__ import annotations
 
-import array
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import NamedTuple, Union, overload
 
-#: in a damaged profile, numbers may be too large for an array
-Numbers = Union["array.array[int]", "list[int]"]
+from vmprof_convert.long_columns import Numbers
 
 #: so many numbers are written at once, or a few more
 PIECE = 2**15
@@ -48,10 +46,17 @@ class Same(NamedTuple):
     times: int
 
 
+#: of a column: numbers; those that follow one another; the same, again and again
+Piece = Union[Numbers, range, Same]
+
+
 class Column(NamedTuple):
     """What is made when it is written."""
 
     length: int
     #: one after the other
-    pieces: Callable[[], Iterator[Numbers]]
+    pieces: Callable[[], Iterator[Piece]]
+    #: and the numbers ascend
     are_microseconds: bool = False
+    #: most numbers come again
+    are_few: bool = False

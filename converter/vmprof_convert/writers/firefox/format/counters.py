@@ -1,11 +1,11 @@
 """Tracks of numbers: the rate of allocation, and what memory there is."""
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import operator
 from collections.abc import Sequence
 
+from vmprof_convert.long_columns import until
 from vmprof_convert.writers.firefox.format.json_types import Json
 
 #: how many bins the rate is drawn with, and how narrow one may be, in ms
@@ -22,7 +22,7 @@ def _binned(times: Sequence[float], counts: Sequence[int],
     at = 0
     while at < len(times):
         number = int(times[at] / width)
-        after = max(at + 1, bisect.bisect_left(times, (number + 1) * width, at))
+        after = max(at + 1, until(times, (number + 1) * width, at))
         bins[number + 1] += sum(counts[at:after])
         at = after
     return [i * width for i in range(len(bins))], bins
