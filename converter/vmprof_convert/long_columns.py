@@ -10,7 +10,7 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import Any, Union, overload
 
-from vmprof_convert.store import Kept, Store
+from vmprof_convert.store import Kept, Store, is_one
 
 _BITS = 14
 #: numbers of a piece; only the last one is shorter
@@ -32,8 +32,8 @@ class Long(Sequence[int]):
         self.store = store
         self._kept: list[Kept] = []
         self._last: array.array[int] = array.array(typecode)
-        #: the piece that was asked for last, which is that one
-        self._piece = self._last
+        #: the piece that was asked for last, and which it is
+        self._piece: array.array[int] = array.array(typecode)
         self._number = -1
 
     def __del__(self) -> None:
@@ -193,7 +193,7 @@ def _picked(column: Sequence[int], rows: Sequence[int]) -> Numbers:
         return array.array(column.typecode, map(column.__getitem__, rows))
     if not isinstance(column, Long):
         return list(map(column.__getitem__, rows))
-    # rows that are near are in few pieces
+    # rows that are near are in few pieces; of others, all are in memory for a moment
     numbers = {row >> _BITS for row in rows}
     if len(numbers) == 1:
         number, = numbers
@@ -286,10 +286,10 @@ class Runs:
                 is_mixed = is_mixed or len(found[0]) > 0
                 found = [column + long[start:end] if column else long[start:end]
                          for column, long in zip(found, run)]
-            if is_mixed:
+            # (those of one key are in the order in which they came)
+            if is_mixed and not is_one(found[0]):
                 keys = found[0]
-                get = itemgetter(*sorted(range(len(keys)),
-                                                  key=keys.__getitem__))
+                get = itemgetter(*sorted(range(len(keys)), key=keys.__getitem__))
                 found = [array.array(column.typecode, get(column)) for column in found]
             yield found
 
@@ -299,8 +299,10 @@ class Runs:
         if len(self._runs) == 1:
             return self._runs[0]
         result = [Long(typecode, self._store) for typecode in self._typecodes]
-        limits = sorted({piece[-1] + 1 for run in self._runs
-                         for piece in run[0].pieces()})
+        # a part has a piece's rows, or as many as have one key
+        step = max(PIECE // max(len(self._runs), 1), 1)
+        limits = sorted({key + 1 for run in self._runs for piece in run[0].pieces()
+                         for key in (*piece[step - 1::step], piece[-1])})
         for part in self.parts(limits):
             for long, column in zip(result, part):
                 long.extend(column)

@@ -14,6 +14,8 @@ ROOM = 2**26 + 2**25
 #: the file gets no larger: what would take more is made to fill a disk
 MAX_FILE = 2**36
 
+_SIZES = {typecode: array.array(typecode).itemsize for typecode in "biq"}
+
 #: a piece: an array of all of it, or of one number that it has throughout; or where it
 #: is in the file
 Kept = Union["array.array[int]", int]
@@ -41,7 +43,7 @@ class Store:
         place = free.pop() if free else self.size
         if place + size > MAX_FILE:
             raise ProfileError("it takes more than %d bytes beside memory" % MAX_FILE)
-        with _writing():
+        with _telling("no room in %s for"):
             if self._file is None:
                 # (most need none)
                 import tempfile
@@ -60,14 +62,14 @@ class Store:
             return kept if len(kept) == length else kept * length
         piece = array.array(typecode)
         assert self._file is not None
-        with _writing():
+        with _telling("can't read in %s"):
             self._file.seek(kept)
             piece.frombytes(self._file.read(length * piece.itemsize))
         return piece
 
     def drop(self, kept: Kept, typecode: str, length: int) -> None:
         """Nobody wants it any more."""
-        size = length * array.array(typecode).itemsize
+        size = length * _SIZES[typecode]
         if not isinstance(kept, array.array):
             self._free.setdefault(size, []).append(kept)
         elif len(kept) == length:
@@ -81,10 +83,11 @@ def is_one(numbers: array.array[int]) -> bool:
 
 
 @contextlib.contextmanager
-def _writing() -> Iterator[None]:
+def _telling(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         import tempfile
-        raise ProfileError("no room in %s for what is more than memory should hold: %s"
-                           % (tempfile.gettempdir(), error.strerror)) from error
+        raise ProfileError("%s what is more than memory should hold: %s" % (
+            what % (tempfile.tempdir or "a temporary folder"), error.strerror)
+                           ) from error

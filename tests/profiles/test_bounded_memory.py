@@ -219,6 +219,53 @@ def test_what_is_the_same_takes_nothing(no_room: None) -> None:
     assert column[PIECE:PIECE + 2].tolist() == [7, 7] and column.different() == {7}
 
 
+def test_what_is_in_the_file_is_not_in_memory_too(no_room: None) -> None:
+    tracemalloc.start()
+    try:
+        column = long_columns.made("q", Store(), (array.array("q", range(10**6)),))
+        gc.collect()
+        assert len(column) == 10**6
+        # a piece that is not whole, and where the others are
+        assert tracemalloc.get_traced_memory()[0] < 2 * 8 * PIECE
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("keys", [10**9, 4])
+def test_to_sort_takes_no_memory_for_each_row(no_room: None, keys: int) -> None:
+    """Nor if many have the same key, as what one collection freed."""
+    draw, rows = random.Random(1), 400_000
+    runs = Runs("qi", Store())
+    for start in range(0, rows, 1000):
+        runs.add([draw.randrange(keys) for _ in range(1000)],
+                 range(start, start + 1000))
+    tracemalloc.start()
+    try:
+        whole, of_rows = runs.merged()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(whole) == rows and long_columns.does_ascend(whole)
+    assert set(of_rows) == set(range(rows))
+    # 12 bytes of each are in a row
+    assert peak < 20 * rows
+
+
+def test_facts_that_jump_from_page_to_page_end_in_memory(
+        small_pieces: None, no_room: None) -> None:
+    """Each of them would have a page read and written otherwise."""
+    samples = long_columns.PIECE * 100
+    data = kept.Kept(Store())
+    for _ in range(100):
+        data.extend(Columns(*[[1] * long_columns.PIECE] * len(Columns._fields)),
+                    bytes(long_columns.PIECE))
+        list(data.take(()))
+    draw = random.Random(1)
+    for _ in range(20_000):
+        assert data.find(draw.randrange(1, samples + 1)) is not None
+    assert data._loads < 10_000
+
+
 def test_no_file_before_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "TemporaryFile", None)
     profile = readers.read_bytes(made_profiles.large(40_000, 6, 50, facts=True))

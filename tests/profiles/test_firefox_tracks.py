@@ -124,6 +124,14 @@ def test_the_axis_may_be_bytes_allocated() -> None:
     assert 6000 <= profile["meta"]["profilingEndTime"] <= 6012
 
 
+def test_an_axis_of_more_bytes_than_can_be() -> None:
+    log = Log()
+    for _ in range(3):
+        log.allocation([log.function("f")], size=2**62, interval=2**62)
+    with pytest.raises(ProfileError, match="which is more than can be"):
+        converted(log, unit=BYTES)
+
+
 def test_an_axis_of_bytes_needs_allocations() -> None:
     log = Log()
     log.raw_stack(log.words([log.function("f")]), 0)

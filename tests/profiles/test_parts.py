@@ -116,6 +116,18 @@ def test_each_part_alone(tmp_path: pathlib.Path) -> None:
     assert two.misfits == 0 and two.moments[-1].allocated == 24
 
 
+def test_a_part_behind_one_whose_end_was_never_written(tmp_path: pathlib.Path) -> None:
+    """As on a disk that was full: what its samples are called, nobody knows then."""
+    behind = Log()
+    behind.settings(**SETTINGS, clock=1100, part=2)
+    behind.written = behind.keys = 7
+    behind.allocation([behind.function("g")], size=24, time=5)
+    paths = write(tmp_path, app=first(), app_w2=behind)
+    with pytest.raises(ProfileError, match="behind one whose end was never written"):
+        readers.read(paths)
+    assert [len(readers.read(path).samples) for path in paths] == [3, 1]
+
+
 def test_a_later_part_begins(tmp_path: pathlib.Path) -> None:
     """Others before it may be gone."""
     third = Log()

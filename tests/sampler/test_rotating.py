@@ -270,3 +270,26 @@ def test_without_sampling(stock_pypy: PyPy, flags: list[str], said: str) -> None
     run = stock_pypy.command("-m", "vmprof", *flags,
                              str(stock_pypy.script("print(1)")))
     assert (run.code, run.out) == (2, "") and said in run.err
+
+
+def test_child_of_a_child_that_did_nothing_has_one_thread_that_rotates(
+        stock_pypy: PyPy) -> None:
+    """As that of a program that becomes a daemon: that of the first one would come to
+    it, which begins with a collection."""
+    run = stock_pypy.sample("""
+        import os, sys, time
+        def work():
+            return [str(i) for i in range(50000)]
+        work()
+        for _ in range(2):
+            child = os.fork()
+            if child:
+                os.waitpid(child, 0)
+                sys.stdout.flush()
+                os._exit(0)
+        for _ in range(20):
+            work()
+        print(len(os.listdir("/proc/self/task")))
+    """, "16k", "--rotate", "60")
+    # its own, what writes, and what rotates
+    assert (run.code, run.out, run.err) == (0, "3\n", "")

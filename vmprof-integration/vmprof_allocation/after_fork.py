@@ -15,17 +15,24 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+#: the hook that was set last
+_last: Any = None
+
+
 def after_fork(function: Callable[[], None]) -> None:
     """Called by what os.register_at_fork() calls in the child: have `function` called
     when the fork is over.  Where the program has all hooks of the collector for
     itself, it is not."""
+    global _last
     import gc
     hooks: Any = getattr(gc, "hooks", None)
     # the one that forked: that call has to be over
     frame: Any = sys._getframe(2) if _depth() > 2 else None
     where = -1 if frame is None else frame.f_lasti
     for name in "on_gc_minor", "on_gc_collect_step":
-        if getattr(hooks, name, 1) is None:
+        hook = getattr(hooks, name, 1)
+        # or the process that forked is a child itself, and did nothing as yet
+        if hook is None or hook is _last:
             break
     else:
         return
@@ -39,6 +46,7 @@ def after_fork(function: Callable[[], None]) -> None:
             setattr(hooks, name, None)
             function()
 
+    _last = collected
     setattr(hooks, name, collected)
 
 

@@ -161,6 +161,10 @@ class Blocks:
             before = head.pop()
             if not self.moments and "part" in self.settings:
                 self.facts.before = before
+            if self._part is not None and (
+                    before > self.facts.before + self._collector.count):
+                raise Damaged("a part behind one whose end was never written (each can "
+                              "be read where it is alone in a folder)")
             if (before != self.facts.before + self._collector.count
                     or max(before, *head) >= 2**63):
                 raise ValueError

@@ -81,6 +81,7 @@ class Collector:
         self._store = rows.store if isinstance(rows, Samples) else None
         #: another part of the profile follows the one that is read
         self.goes_on = False
+        self._kept: Kept | None = None
         self.begin({})
 
     def begin(self, settings: dict[str, str]) -> None:
@@ -94,6 +95,8 @@ class Collector:
         #: what is recorded of all sampled objects
         self._has_types = self._has_lifetimes = False
         #: those that wait for facts, and all if a table is made of them, in their order
+        if self._kept is not None:
+            self._kept.clear()
         self._kept = None if self._store is None else Kept(self._store)
         self._held: Held | Kept = self._kept or Held()
         #: keys of samples of earlier parts, which are not read: 0 or less; those of

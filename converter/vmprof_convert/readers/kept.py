@@ -40,6 +40,8 @@ class Kept:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._pages: list[_Page] = []
+        #: how often one was read again
+        self._loads = 0
         #: those in memory
         self._near: list[_Page] = []
         #: of what ended: row, time
@@ -108,7 +110,7 @@ class Kept:
         """None; but what was told of all is no longer in memory then."""
         near = self._near[:-1]
         if near:
-            excess = len(near) - _MOST
+            excess = len(near) - self._most()
             stay = []
             for number, page in enumerate(near):
                 if number < excess or page.met.count(0) == 0:
@@ -118,6 +120,19 @@ class Kept:
             self._near[:-1] = stay
         return iter(())
 
+    def _most(self) -> int:
+        """So many pages stay in memory; more, where facts jump from one to another, as
+        those of no sampler do: each time, all of a page is read and written."""
+        return _MOST << min(self._loads // (4 * len(self._pages) + 1000), 32)
+
+    def clear(self) -> None:
+        """Nobody wants any of it."""
+        for page in self._pages:
+            if page.table is None:
+                self._taken(page)
+        self._pages.clear()
+        self._near.clear()
+
     def _put_away(self, page: _Page) -> None:
         if page.table is not None:
             page.places = [self._store.keep(getattr(page.table, name))
@@ -126,7 +141,8 @@ class Kept:
 
     def _load(self, page: _Page) -> Table:
         if page.table is None:
-            if len(self._near) > 2 * _MOST:
+            self._loads += 1
+            if len(self._near) > 2 * self._most():
                 # a collection may tell of any
                 self.take(())
             page.table = Table()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, repeat
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.long_columns import Long, made
+from vmprof_convert.long_columns import Long, made, picked
 from vmprof_convert.model import Profile
 from vmprof_convert.stack_values import tick_seconds
 from vmprof_convert.writers.firefox.format.columns import Milliseconds
@@ -42,8 +42,12 @@ class Axis:
                 raise ProfileError("there are no allocation samples, which an axis "
                                    "in bytes needs")
             self.interval = 0.0
-            self._times = [self.samples[row] for row in rows]
-            self._bytes = list(accumulate(weights[row] for row in rows))
+            # (rows of several processes take turns)
+            self._times = list(picked(self.samples, rows))
+            self._bytes = list(accumulate(picked(weights, rows)))
+            if self._bytes[-1] >= 2**63:
+                raise ProfileError("the samples stand for %d bytes, which is more than "
+                                   "can be: the profile is damaged" % self._bytes[-1])
             places = array.array("q", map(self._place, self.samples))
             for row, place in zip(rows, self._bytes):
                 places[row] = place
