@@ -43,7 +43,6 @@ SLOW = {
     "test_cut_off_at_every_byte", "test_cut_off_at_every_byte_and_salvaged",
     "test_deep_stacks_in_turn_are_defined_once", "test_estimates_are_not_biased",
     "test_false_alarms_come_at_most_at_the_rate_that_is_stated",
-    "test_false_alarms_where_three_collections_are_all",
     "test_half_a_million_samples_of_depth_30",
     "test_memory_does_not_grow_with_the_samples",
     "test_memory_of_the_report_of_a_million_objects_with_facts",

@@ -153,12 +153,16 @@ def test_who_was_told_to_end_is_no_surprise(told: str, by: str) -> None:
 
 def test_workers_of_a_pool(stock_pypy: PyPy) -> None:
     script = stock_pypy.script("""
-        import multiprocessing
+        import multiprocessing, time
         def work(count):
             return len([str(i) for i in range(count)])
         if __name__ == "__main__":
             with multiprocessing.Pool(3) as pool:
                 pool.map(work, [100000] * 9)
+                # who waits for work may have ended by itself
+                for _ in range(3):
+                    pool.apply_async(time.sleep, (100,))
+                time.sleep(1)
     """)
     run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "64k",
                              str(script))

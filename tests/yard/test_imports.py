@@ -34,6 +34,8 @@ READERS, MODEL, ERRORS, WRITERS, VIEW, CLI = (
     for name in ("readers", "model", "errors", "writers", "view", "cli"))
 #: the model's own: what it holds of stacks
 STACKS = CONVERT + ".stack_tree"
+#: in which everybody has columns of millions, and where they are
+COLUMNS = (CONVERT + ".long_columns", CONVERT + ".store")
 #: has the options of all formats, and makes the report: from reader to writer; and
 #: names all writers
 REPORT, FORMATS = CONVERT + ".report", CONVERT + ".formats"
@@ -44,7 +46,7 @@ RUN_FILES = CONVERT + ".run_files"
 MEANING = tuple(sorted(
     {CONVERT + "." + path.stem for path in (PACKAGES[CONVERT] / CONVERT).iterdir()
      if path.suffix == ".py" and not path.name.startswith("_")}
-    - {MODEL, STACKS, ERRORS, CLI, REPORT, FORMATS, RUN_FILES, JUDGE}))
+    - {MODEL, STACKS, ERRORS, *COLUMNS, CLI, REPORT, FORMATS, RUN_FILES, JUDGE}))
 FIREFOX = WRITERS + ".firefox"
 FORMAT = FIREFOX + ".format"
 SAMPLER = "vmprof_allocation"
@@ -59,9 +61,11 @@ STARTS = tuple(PUSHER + "." + name for name in ("start", "target", "credentials"
 RULES = {
     "profiles know nothing of the sampler": Rule((CONVERT,), (SAMPLER,)),
     "the model is at the bottom": Rule(
-        (MODEL, STACKS, ERRORS), (CONVERT,), allowed=(STACKS, ERRORS)),
+        (MODEL, STACKS, ERRORS), (CONVERT,), allowed=(STACKS, ERRORS, *COLUMNS)),
+    "but for columns, which know of nothing": Rule(
+        COLUMNS, (CONVERT,), allowed=(ERRORS, *COLUMNS)),
     "readers make the model, and that is all": Rule(
-        (READERS,), (CONVERT,), allowed=(READERS, MODEL, STACKS, ERRORS)),
+        (READERS,), (CONVERT,), allowed=(READERS, MODEL, STACKS, ERRORS, *COLUMNS)),
     "what samples mean does not depend on who reads or shows them": Rule(
         MEANING, (READERS, WRITERS, VIEW, CLI)),
     "writers get the model": Rule((WRITERS,), (READERS, VIEW, CLI)),
@@ -72,7 +76,7 @@ RULES = {
        for path in sorted((PACKAGES[CONVERT] / CONVERT / "writers").iterdir())
        if not path.name.startswith(("_", "."))},
     "the Firefox builder knows the format, and no profile": Rule(
-        (FORMAT,), (CONVERT,), allowed=(FORMAT,)),
+        (FORMAT,), (CONVERT,), allowed=(FORMAT, *COLUMNS)),
     "the viewer gets bytes": Rule((VIEW,), (CONVERT,), allowed=(VIEW,)),
     "engines do not know each other": Rule((HOOK,), (BUILTIN,)),
     "nor the other way round": Rule((BUILTIN,), (HOOK,)),
@@ -128,6 +132,7 @@ PLANTED = {
     "profiles know nothing of the sampler": [(MODEL, SAMPLER + ".settings")],
     "the model is at the bottom": [
         (MODEL, CONVERT + ".units"), (ERRORS, MODEL)],
+    "but for columns, which know of nothing": [(COLUMNS[0], MODEL)],
     "readers make the model, and that is all": [
         (READERS + ".blocks", CONVERT + ".estimator"),
         (READERS + ".__init__", WRITERS)],

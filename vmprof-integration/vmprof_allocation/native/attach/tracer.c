@@ -72,8 +72,10 @@ static long request(int what, uintptr_t address, uintptr_t data)
 /* Returns 0, ETIMEDOUT, or ESRCH: the thread is gone. */
 static int wait_for_stop(int *status, int64_t deadline)
 {
+    /* who is woken runs at once, also where others have the processor */
+    int how = deadline == NO_DEADLINE ? __WALL : __WALL | WNOHANG;
     for (int i = 0;; i++) {
-        pid_t found = waitpid(traced.tid, status, __WALL | WNOHANG);
+        pid_t found = waitpid(traced.tid, status, how);
         if (found < 0 && errno != EINTR)
             return ESRCH;
         if (found == traced.tid)
