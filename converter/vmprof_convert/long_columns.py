@@ -228,6 +228,13 @@ def does_ascend(numbers: Sequence[int]) -> bool:
     return True
 
 
+def _in_order(columns: list[array.array[int]]) -> list[array.array[int]]:
+    """Rows by the first column, of which two at least differ."""
+    keys = columns[0]
+    get = itemgetter(*sorted(range(len(keys)), key=keys.__getitem__))
+    return [array.array(column.typecode, get(column)) for column in columns]
+
+
 class Runs:
     """Rows that are sorted by their first column, and as they came where that is the
     same: a part at a time, as the parts of long tables are in order as they come, or
@@ -258,10 +265,7 @@ class Runs:
         if not keys:
             return
         if not does_ascend(keys):
-            order = sorted(range(len(keys)), key=keys.__getitem__)
-            get = itemgetter(*order)
-            self._columns = [array.array(column.typecode, get(column))
-                             for column in self._columns]
+            self._columns = _in_order(self._columns)
             keys = self._columns[0]
         if not self._runs or self._runs[-1][0][-1] > keys[0]:
             self._runs.append([Long(typecode, self._store)
@@ -288,9 +292,7 @@ class Runs:
                          for column, long in zip(found, run)]
             # (those of one key are in the order in which they came)
             if is_mixed and not is_one(found[0]):
-                keys = found[0]
-                get = itemgetter(*sorted(range(len(keys)), key=keys.__getitem__))
-                found = [array.array(column.typecode, get(column)) for column in found]
+                found = _in_order(found)
             yield found
 
     def merged(self) -> list[Long]:

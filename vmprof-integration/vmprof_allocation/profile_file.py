@@ -6,12 +6,10 @@ import os
 import stat
 
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.resting import file_id
+from vmprof_allocation.resting import GZIP, close_profile, file_id
 
 #: Linux's; it has no name in PyPy
 F_DUPFD_CLOEXEC = 1030
-#: how a profile begins
-GZIP = b"\x1f\x8b"
 
 
 def move_up(fd: int) -> int:
@@ -146,14 +144,8 @@ class ProfileFile:
                 % self.path)
 
     def close(self) -> None:
-        if not self.is_ours():
-            return
-        try:
-            # a child that was forked meanwhile has it open, and would hold the lock
-            fcntl.flock(self.fd, fcntl.LOCK_UN)
-        except OSError:
-            pass                # not all file systems can
-        os.close(self.fd)
+        if self.is_ours():
+            close_profile(self.fd)
 
     def discard(self, *, always: bool = False) -> None:
         """Remove the file of a run that did not begin, if it is new."""

@@ -57,8 +57,8 @@ _ends: tuple[Callable[..., Any], ...] = ()
 _file: tuple[int, tuple[int, int] | None] | None = None
 #: what tells of threads
 _NAMES = "vmprof_allocation.engines.hook.names"
-#: as in profile_file.py
-_GZIP = b"\x1f\x8b"
+#: how a profile begins
+GZIP = b"\x1f\x8b"
 #: bytes of an object that PyPy makes with external_malloc(): hook/engine.py
 _KNOCK = 2**18
 #: of a forked child, the id() of its parent's threads
@@ -367,18 +367,22 @@ def _close(fd: int, identity: tuple[int, int] | None) -> bool:
     if file_id(fd) != identity:
         return True     # the program closed it
     status = os.fstat(fd)
-    if status.st_mode & 0o170000 == 0o100000:
-        if (status.st_nlink == 0 or status.st_size != os.lseek(fd, 0, os.SEEK_CUR)
-                or os.pread(fd, 2, 0) != _GZIP):
-            return False
-        import fcntl
-        try:
-            # a child that was forked meanwhile has it open, and would hold the lock
-            fcntl.flock(fd, fcntl.LOCK_UN)
-        except OSError:
-            pass        # not all file systems can
-    os.close(fd)
+    if status.st_mode & 0o170000 == 0o100000 and (
+            status.st_nlink == 0 or status.st_size != os.lseek(fd, 0, os.SEEK_CUR)
+            or os.pread(fd, 2, 0) != GZIP):
+        return False
+    close_profile(fd)
     return True
+
+
+def close_profile(fd: int) -> None:
+    import fcntl
+    try:
+        # a child that was forked meanwhile has it open, and would hold the lock
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    except OSError:
+        pass            # not all file systems can, nor what is no file
+    os.close(fd)
 
 
 def has_reported(wait_at_exit: Callable[[int], bool], at_once: bool) -> bool:

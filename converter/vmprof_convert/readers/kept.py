@@ -76,12 +76,9 @@ class Kept:
         count = min(count, len(page.met) - row)
         return Part(self._load(page), page.met, row, count) if count > 0 else None
 
-    def end(self, key: int, number: int, fate: int, time: int) -> bool:
-        return not self.end_all([(key, number)], fate, time)
-
     def end_all(self, objects: Iterable[tuple[int, int]], fate: int, time: int) -> (
             list[tuple[int, int]]):
-        """As end(), of many; returns those that can't be."""
+        """See held.Held; returns those that can't be."""
         rows, late_rows, late_numbers, wrong = [], [], [], []
         old, fates, first, behind = self._late_old, array.array("b"), 1, 1
         for key, number in objects:
