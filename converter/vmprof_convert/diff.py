@@ -33,7 +33,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.estimator import Estimate, Z, weight_bytes
+from vmprof_convert.estimator import Estimate, Z, weight_bytes, weight_live_bytes
 from vmprof_convert.lifetimes import JUDGED, STILL_ALIVE, state
 from vmprof_convert.model import (
     ALIVE,
@@ -89,7 +89,7 @@ def of_runs(before: Profile, after: Profile) -> Sides:
 def of_moments(profile: Profile, first: int, second: int) -> Sides:
     """Of one run, at two times in nanoseconds."""
     def alive(row: _Row, at: int) -> bool:
-        _, time, _, size, _, _, _, fate, collected, ended = row
+        _, time, _, size, _, _, _, fate, collected, ended, _ = row
         return size > 0 and time <= at and state(
             fate, collected, ended, at) == STILL_ALIVE
 
@@ -119,8 +119,8 @@ def only_own_code(sides: Sides) -> Sides | None:
 
 #: behind all times
 _NEVER = 2**63
-#: stack, time, thread, size, interval, memory, type, fate, collected, ended
-_Row = tuple[int, int, int, int, int, int, int, int, int, int]
+#: stack, time, thread, size, interval, memory, type, fate, collected, ended, live_size
+_Row = tuple[int, int, int, int, int, int, int, int, int, int, int]
 
 
 def moment(profile: Profile, at: int) -> Profile:
@@ -141,10 +141,11 @@ def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
     samples = Samples(old.store)
     dropped = _Dropped(profile, at)
     for row in zip(old.stack, old.time, old.thread, old.size, old.interval,
-                   old.memory, old.type, old.fate, old.collected, old.ended):
+                   old.memory, old.type, old.fate, old.collected, old.ended,
+                   old.live_size):
         if chosen(row):
             (stack, time, thread, size, interval, memory, type_, fate, collected,
-             ended) = row
+             ended, live_size) = row
             # (what is PENDING is not known to be met by a collection, ever)
             if size and fate != PENDING and state(
                     fate, collected, ended, at) == STILL_ALIVE:
@@ -152,15 +153,16 @@ def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
                     collected = max(collected, at)
                 fate = ALIVE
             samples.add(stack, time, thread, size, interval, memory, type_, fate,
-                        collected, ended)
+                        collected, ended, live_size)
     for carried in old.carried:
-        stack, size, interval, type_, fate, collected, ended = carried
+        stack, size, interval, type_, fate, collected, ended, live_size = carried
         # it was made before the first moment
-        if chosen((stack, -1, 0, size, interval, 0, type_, fate, collected, ended)):
+        if chosen((stack, -1, 0, size, interval, 0, type_, fate, collected, ended,
+                   live_size)):
             if fate != PENDING and state(fate, collected, ended, at) == STILL_ALIVE:
                 carried = carried._replace(fate=ALIVE, collected=max(
                     collected, at) if dropped.includes(fate, ended) else collected)
-            samples.carry(*carried)
+            samples.carry(carried)
     samples.finish()
     return dataclasses.replace(
         profile, samples=samples, collections=_until(at, profile.collections),
@@ -210,15 +212,17 @@ def _hardly_ran(profile: Profile, at: int, process_of: Mapping[int, int],
     thread is of, if there are several."""
     since, alive = [0.0] * len(last), [0.0] * len(last)
     samples = profile.samples
-    for time, thread, size, interval, fate, collected, ended in zip(
-            samples.time, samples.thread, samples.size, samples.interval,
+    for time, thread, size, live_size, interval, fate, collected, ended in zip(
+            samples.time, samples.thread, samples.size, samples.live_size,
+            samples.interval,
             samples.fate, samples.collected, samples.ended):
         if size and time <= at:
             process = process_of[thread] if process_of else 0
-            weight = weight_bytes(size, interval, profile.gaps)
-            since[process] += weight * (time > last[process])
-            alive[process] += weight * (
-                state(fate, collected, ended, at) == STILL_ALIVE)
+            since[process] += (time > last[process]) * weight_bytes(
+                size, interval, profile.gaps)
+            alive[process] += (
+                state(fate, collected, ended, at) == STILL_ALIVE
+            ) * weight_live_bytes(size, live_size, interval, profile.gaps)
     return [allocated <= _HARDLY * left for allocated, left in zip(since, alive)]
 
 

@@ -37,8 +37,15 @@ def weight_objects(size: int, interval: int, gaps: str) -> float:
 
 
 def weight_bytes(size: int, interval: int, gaps: str) -> float:
-    """How many bytes a sampled object of `size` bytes stands for."""
+    """How many allocated bytes a sampled object of `size` bytes stands for."""
     return size / probability(size, interval, gaps)
+
+
+def weight_live_bytes(size: int, live_size: int, interval: int, gaps: str) -> float:
+    """How many bytes that are alive a sampled object stands for: `size` bytes were
+    allocated for it, which gives its probability, and of these it takes `live_size`;
+    0: all."""
+    return (live_size or size) / probability(size, interval, gaps)
 
 
 class Estimate(NamedTuple):
@@ -150,6 +157,7 @@ class Sum:
     __slots__ = (
         "_bytes",
         "_bytes_variance",
+        "_live",
         "_objects",
         "_objects_variance",
         "_observed",
@@ -169,9 +177,17 @@ class Sum:
         self._observed = 0.0
         #: None: nobody asked, or of none of them it is known
         self.survived: Survived | None = None
+        #: the same objects with the bytes that they take while they are alive; None:
+        #: none of them was shrunk
+        self._live: Sum | None = None
 
-    def add(self, size: int, p: float, count: int = 1) -> None:
-        """`count` samples of `size` bytes, sampled with probability `p`."""
+    def add(self, size: int, p: float, count: int = 1, live_size: int = 0) -> None:
+        """`count` samples of `size` bytes, sampled with probability `p`; `live_size`:
+        see model.Samples."""
+        if live_size and self._live is None:
+            self._live = self._copy()
+        if self._live is not None:
+            self._live.add(live_size or size, p, count)
         objects = 1.0 / p
         weight = size / p
         self.samples += count
@@ -184,8 +200,23 @@ class Sum:
         self._objects_variance += count * (1.0 - p) * objects * objects
         self._bytes_variance += count * (1.0 - p) * weight * weight
 
+    def _copy(self) -> Sum:
+        result = Sum()
+        result.add_sum(self)
+        return result
+
+    @property
+    def live(self) -> Sum:
+        """The sum of the same objects, with the bytes that they take while they are
+        alive: itself, or a smaller one if some of them were shrunk."""
+        return self if self._live is None else self._live
+
     def add_sum(self, other: Sum) -> None:
         """All samples of `other`."""
+        if other._live is not None and self._live is None:
+            self._live = self._copy()
+        if self._live is not None:
+            self._live.add_sum(other.live)
         self.samples += other.samples
         if other.smallest:
             self.smallest = min(self.smallest or other.smallest, other.smallest)

@@ -56,8 +56,17 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.estimator import Z, weight_bytes
-from vmprof_convert.model import ALIVE, FREED, LOST, Columns, Function, Profile, Row
+from vmprof_convert.estimator import Z, weight_live_bytes
+from vmprof_convert.model import (
+    ALIVE,
+    FREED,
+    LOST,
+    Carried,
+    Columns,
+    Function,
+    Profile,
+    Row,
+)
 from vmprof_convert.program import IMPORT, UNCAUGHT, Program
 from vmprof_convert.stack_tree import Frame
 from vmprof_convert.type_names import (
@@ -101,6 +110,8 @@ class OldObjects:
         self.type = array.array("i")
         self.size = array.array("q")
         self.interval = array.array("q")
+        #: see model.Samples
+        self.live_size = array.array("q")
         self.collected = array.array("q")
         #: when it was freed; -1: it was not
         self.freed = array.array("q")
@@ -115,14 +126,14 @@ class OldObjects:
         self.type.extend(old.type)
         self.size.extend(old.size)
         self.interval.extend(old.interval)
+        self.live_size.extend(old.live_size)
         self.collected.extend(old.collected)
         self.freed.extend(old.ended)
         self.thread.extend(old.thread)
 
-    def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
-              collected: int, ended: int) -> None:
+    def carry(self, object_: Carried) -> None:
         self.extend(Columns(*((value,) for value in Row(
-            0, 0, stack, size, interval, 0, type_, fate, collected, ended))))
+            time=0, thread=0, memory=0, **object_._asdict()))))
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
         pass
@@ -362,9 +373,9 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
         names = TypeNames(profile, group_storage=group_storage)
         sites.append(_Sites(profile, process.own or profile))
         chosen = _snapshots(windows, snapshots)
-        for stack, type_, size, interval, collected, freed, thread in zip(
-                objects.stack, objects.type, objects.size, objects.interval,
-                objects.collected, objects.freed, objects.thread):
+        for stack, type_, size, live_size, interval, collected, freed, thread in zip(
+                objects.stack, objects.type, objects.size, objects.live_size,
+                objects.interval, objects.collected, objects.freed, objects.thread):
             since = bisect.bisect_right(windows.times, collected)
             until = _NEVER if freed < 0 else _nearest(windows.times, freed)
             if since > windows.last or until <= max(windows.first, since):
@@ -379,7 +390,7 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
             if place.function in (IMPORT, UNCAUGHT):
                 continue        # what importing keeps is kept once
             tally = tallies[place, shown]
-            weight = weight_bytes(size, interval, profile.gaps)
+            weight = weight_live_bytes(size, live_size, interval, profile.gaps)
             _count(tally, windows, since, until, (number, stack), weight)
             _count(everything, windows, since, until, (number, stack), weight)
             # held at the snapshots from the first one on until the second

@@ -7,7 +7,6 @@ from vmprof_convert.model import (
     FREED,
     LOST,
     PENDING,
-    PINNED,
     UNKNOWN,
     UNTOLD,
     Collection,
@@ -26,14 +25,13 @@ JUDGED, CARRIED_JUDGED = "alive, judged", "alive, from an earlier part, judged"
 #: as users write them; all objects are allocated
 FATES = {"allocated": None, "died-young": DIED_YOUNG, "freed-later": FREED_LATER,
          "alive": STILL_ALIVE}
-#: Nobody knows: it was pinned; it was old, and lost; the objects of its piece
-#: could not be told apart; no such thing was recorded.
-WAS_PINNED, WAS_LOST, NOT_TOLD, NOT_RECORDED = (
-    "pinned", "lost", "not told apart", "not recorded")
+#: Nobody knows: it was old, and lost; the objects of its piece could not be told
+#: apart; no such thing was recorded.
+WAS_LOST, NOT_TOLD, NOT_RECORDED = "lost", "not told apart", "not recorded"
 
 _AT_THE_END = {UNTOLD: NOT_RECORDED, PENDING: STILL_ALIVE, DIED: DIED_YOUNG,
-               FREED: FREED_LATER, ALIVE: STILL_ALIVE, PINNED: WAS_PINNED,
-               LOST: WAS_LOST, UNKNOWN: NOT_TOLD}
+               FREED: FREED_LATER, ALIVE: STILL_ALIVE, LOST: WAS_LOST,
+               UNKNOWN: NOT_TOLD}
 
 
 def state(fate: int, collected: int, ended: int, at: int | None = None) -> str:

@@ -40,9 +40,9 @@ LABEL = "label"
 UNTOLD, PENDING, DIED = -1, 0, 1
 #: It became old, and a major collection found it dead; or none did.
 FREED, ALIVE = 2, 3
-#: Nobody followed it: it was pinned to its place; it became old, and then was
-#: lost; or the objects of its piece could not be told apart.
-PINNED, LOST, UNKNOWN = 4, 5, 6
+#: Nobody followed it: it became old, and then was lost; or the objects of its piece
+#: could not be told apart.
+LOST, UNKNOWN = 4, 5
 
 
 def _words(text: str) -> list[str]:
@@ -88,6 +88,7 @@ class Columns(NamedTuple):
     fate: Sequence[int]
     collected: Sequence[int]
     ended: Sequence[int]
+    live_size: Sequence[int]
 
     def chosen(self, which: Sequence[int]) -> Columns:
         """Those of which it is true."""
@@ -116,6 +117,22 @@ class Row(NamedTuple):
     fate: int = UNTOLD
     collected: int = -1
     ended: int = -1
+    live_size: int = 0
+
+
+class Carried(NamedTuple):
+    """An object that was sampled in an earlier part, and that was alive when this
+    part began: columns of Samples.  It counts as alive, and not as allocated."""
+
+    stack: int
+    size: int
+    interval: int
+    type: int
+    fate: int
+    #: -1: it was old when this part began
+    collected: int
+    ended: int
+    live_size: int = 0
 
 
 class Rows(Protocol):
@@ -129,27 +146,12 @@ class Rows(Protocol):
         """Some samples.  Where facts are recorded, they come when these have: not
         in the order of the file."""
 
-    def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
-              collected: int, ended: int) -> None:
-        """An object that was sampled in an earlier part of the profile, which is not
-        here, and that was alive when this part began: it counts as alive, and not as
-        allocated.  `collected` is -1 if it was old by then."""
+    def carry(self, object_: Carried) -> None:
+        """The sample is in an earlier part of the profile, which is not read."""
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
         """In older profiles: what became of the object of sample number `key`,
         from 1 on, which may come later, or never."""
-
-
-class Carried(NamedTuple):
-    """An object that was sampled in an earlier part: columns of Samples."""
-
-    stack: int
-    size: int
-    interval: int
-    type: int
-    fate: int
-    collected: int
-    ended: int
 
 
 class Samples:
@@ -187,6 +189,10 @@ class Samples:
         self.collected = self._column("q")
         #: when it was FREED, or LOST; -1: it was not, or not known
         self.ended = self._column("q")
+        #: bytes that the object takes while it is alive, if the program has shrunk it
+        #: since it was allocated (its probability is still that of `size`); 0: it has
+        #: not
+        self.live_size = self._column("q")
         self._counted = self.size, 0, 0
         # rows that are not in the columns yet
         self._waiting: list[tuple[int, ...]] = []
@@ -230,9 +236,9 @@ class Samples:
 
     def add(self, stack: int, time: int, thread: int, size: int,
             interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
-            collected: int = -1, ended: int = -1) -> None:
+            collected: int = -1, ended: int = -1, live_size: int = 0) -> None:
         self.add_row((time, thread, stack, size, interval, memory,
-                      type_, fate, collected, ended))
+                      type_, fate, collected, ended, live_size))
 
     def add_row(self, row: tuple[int, ...]) -> None:
         """As in Row."""
@@ -246,10 +252,8 @@ class Samples:
             column.extend(values)
         self._waiting.clear()
 
-    def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
-              collected: int, ended: int) -> None:
-        self.carried.append(Carried(stack, size, interval, type_, fate, collected,
-                                    ended))
+    def carry(self, object_: Carried) -> None:
+        self.carried.append(object_)
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
         self._objects.extend((key, type_, survived))

@@ -327,13 +327,14 @@ def _samples(parts: Sequence[Read], processes: Sequence[Process],
                 whole.extend(piece if not start and min(piece) >= -1 else [
                     _shift(value, start) for value in piece])
         for row in samples.carried:
-            merged.carry(*row._replace(
+            merged.carry(row._replace(
                 stack=_shift(row.stack, stack), type=_shift(row.type, type_),
                 collected=_shift(row.collected, begin),
                 ended=_shift(row.ended, begin)))
         for column, whole in ((samples.size, merged.size),
                               (samples.interval, merged.interval),
                               (samples.memory, merged.memory),
+                              (samples.live_size, merged.live_size),
                               (samples.fate, merged.fate)):
             whole.extend(column)
     return merged

@@ -14,7 +14,6 @@ from vmprof_convert.lifetimes import (
     NOT_TOLD,
     STILL_ALIVE,
     WAS_LOST,
-    WAS_PINNED,
 )
 from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable, shortened
@@ -196,9 +195,7 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
              "lost: what became of %s is not known: there was more than "
              "can be remembered"),
             (NOT_TOLD, None, "not told apart: %s allocated in one piece with others, "
-                             "of which neither type nor fate is known"),
-            (WAS_PINNED, None, "pinned: %s that the GC could not move, and that "
-                               "nobody followed")):
+                             "of which neither type nor fate is known")):
         if _counts(summary.figures, state, of):
             lines.append(text % _samples(summary, state))
     untyped = summary.untyped.sum()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.estimator import weight_bytes
+from vmprof_convert.estimator import weight_live_bytes
 from vmprof_convert.model import (
     DIED,
     HEAP,
@@ -72,8 +72,9 @@ def growth(profile: Profile) -> Growth:
             row = rows[at]
             key = samples.stack[row], samples.type[row]
             sampled = tiers[samples.fate[row] == DIED]
-            sampled[key] = sampled.get(key, 0.0) + weight_bytes(
-                samples.size[row], samples.interval[row], profile.gaps)
+            sampled[key] = sampled.get(key, 0.0) + weight_live_bytes(
+                samples.size[row], samples.live_size[row], samples.interval[row],
+                profile.gaps)
             at += 1
         change = after.value - before.value
         if change < 0:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from vmprof_convert.errors import NotThere, ProfileError
 from vmprof_convert.lifetimes import CARRIED, FATES, STILL_ALIVE, state
-from vmprof_convert.model import Columns, Function, Profile, Rows, Samples
+from vmprof_convert.model import Carried, Columns, Function, Profile, Rows, Samples
 from vmprof_convert.origins import Origins
 from vmprof_convert.own import only_own
 from vmprof_convert.printable import shortened
@@ -102,11 +102,10 @@ class SelectedRows:
         if rows.time:
             self._rows.extend(rows)
 
-    def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
-              collected: int, ended: int) -> None:
+    def carry(self, object_: Carried) -> None:
         # it was made before; nobody knows when
         if self._matches(0):
-            self._rows.carry(stack, size, interval, type_, fate, collected, ended)
+            self._rows.carry(object_)
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
         # a number among all rows of the file
@@ -248,8 +247,9 @@ def select(profile: Profile, selection: Selection) -> Profile:
         samples = Samples(old.store)
         threads = chosen_threads(profile, selection, set(old.thread))
         for row in zip(old.stack, old.time, old.thread, old.size, old.interval,
-                       old.memory, old.type, old.fate, old.collected, old.ended):
-            stack, time, thread, size, _, _, type_, fate, collected, ended = row
+                       old.memory, old.type, old.fate, old.collected, old.ended,
+                       old.live_size):
+            stack, time, thread, size, _, _, type_, fate, collected, ended, _ = row
             if matches(time) and thread in threads and chosen.includes(
                     stack, type_ if size else -1, state(fate, collected, ended)):
                 samples.add(*row)
@@ -257,7 +257,7 @@ def select(profile: Profile, selection: Selection) -> Profile:
             if matches(0) and not selection.threads and chosen.includes(
                     carried.stack, carried.type, state(
                         carried.fate, carried.collected, carried.ended)):
-                samples.carry(*carried)
+                samples.carry(carried)
         samples.finish()
         if not (len(samples) or samples.carried):
             raise ProfileError("none of the %d samples is of what was asked for: %s"

@@ -78,12 +78,12 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
     groups = collections.Counter(zip(
         samples.stack, samples.type if types else nothing,
         samples.thread if threads else itertools.repeat(0), samples.fate,
-        samples.size, samples.interval, steps,
+        samples.size, samples.interval, samples.live_size, steps,
         map(judged.includes, samples.fate, samples.collected, samples.thread)
         if garbage else itertools.repeat(True)))
     states = {fate: state(fate, -1, -1) for fate in range(UNTOLD, UNKNOWN + 1)}
     result: dict[Part, Value] = {}
-    for (stack, type_, thread, fate, size, interval, step,
+    for (stack, type_, thread, fate, size, interval, live_size, step,
          is_judged), count in groups.items():
         part = Part(stack, type_ if size or not types else NONE, thread, step)
         value = result.get(part)
@@ -101,6 +101,7 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
         value.bytes_variance += variance * size * size
         if states[fate] == STILL_ALIVE:
             value.alive_objects += objects
+            size = live_size or size
             value.alive_bytes += objects * size
             value.alive_bytes_variance += variance * size * size
             value.garbage += 0.0 if is_judged else objects * size
@@ -109,11 +110,12 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
             part = Part(carried.stack, carried.type if types else -1)
             value = result.setdefault(part, Value())
             p = probability(carried.size, carried.interval, profile.gaps)
+            weight = (carried.live_size or carried.size) / p
             value.alive_objects += 1 / p
-            value.alive_bytes += carried.size / p
-            value.alive_bytes_variance += (1.0 - p) * (carried.size / p) ** 2
+            value.alive_bytes += weight
+            value.alive_bytes_variance += (1.0 - p) * weight ** 2
             value.garbage += 0.0 if judged.includes_carried(
-                carried.fate, carried.collected) else carried.size / p
+                carried.fate, carried.collected) else weight
     # the lost one last, as everywhere
     return dict(sorted(result.items(), key=lambda pair: (
         pair[0].stack < 0, pair[0])))

@@ -20,7 +20,15 @@ from vmprof_convert.lifetimes import (
 )
 from vmprof_convert.majors import Lives
 from vmprof_convert.model import ALIVE as IS_ALIVE
-from vmprof_convert.model import LABEL, UNTOLD, Columns, Function, Profile
+from vmprof_convert.model import (
+    LABEL,
+    UNKNOWN,
+    UNTOLD,
+    Carried,
+    Columns,
+    Function,
+    Profile,
+)
 from vmprof_convert.origins import Origins
 from vmprof_convert.printable import shortened
 from vmprof_convert.program import Program
@@ -36,7 +44,7 @@ LABELLED = "label:"
 SELF, TOTAL, OBJECTS, ALIVE = "self", "total", "objects", "alive"
 
 #: of a Tally, beside those of model: it is alive, and was judged
-_IS_JUDGED = 7
+_IS_JUDGED = UNKNOWN + 1
 #: samples that are alike are counted before they are added up; of so many kinds
 _MAX_GROUPS = 10000
 #: so many rows of a table are counted at once
@@ -84,6 +92,8 @@ class Figures:
     def add(self, state: str, sum_: Sum) -> None:
         if state not in (CARRIED, CARRIED_JUDGED):
             self._all.add_sum(sum_)
+        if state in (STILL_ALIVE, *_ALIVE):
+            sum_ = sum_.live
         if state in (JUDGED, CARRIED_JUDGED):
             self._add(JUDGED, sum_)
         if state in (CARRIED, CARRIED_JUDGED):
@@ -202,9 +212,10 @@ class Tally:
     def begin(self, settings: dict[str, str]) -> None:
         self._settings = settings
         self._sums: dict[tuple[int, int, str], Sum] = {}
-        self._groups: dict[tuple[int, int, str, int, int], int] = {}
+        self._groups: dict[tuple[int, int, str, int, int, int], int] = {}
         #: states of objects of which the same is known, at the end
-        self._states = {fate: state(fate, -1, -1) for fate in range(UNTOLD, 7)}
+        self._states = {fate: state(fate, -1, -1)
+                        for fate in range(UNTOLD, UNKNOWN + 1)}
         self._states[_IS_JUDGED] = JUDGED
         #: time samples of each stack
         self.ticks: dict[int, int] = {}
@@ -232,28 +243,31 @@ class Tally:
             return
         # what is alike is counted in C
         self.add_alike(collections.Counter(zip(
-            rows.stack, rows.type, fates, rows.size, rows.interval)))
+            rows.stack, rows.type, fates, rows.size, rows.interval, rows.live_size)))
 
     def _fate(self, fate: int, collected: int, ended: int) -> int:
         return IS_ALIVE if state(
             fate, collected, ended, self.at) == STILL_ALIVE else fate
 
-    def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
-              collected: int, ended: int) -> None:
-        if state(fate, collected, ended, self.at) == STILL_ALIVE:
+    def carry(self, object_: Carried) -> None:
+        fate, collected = object_.fate, object_.collected
+        if state(fate, collected, object_.ended, self.at) == STILL_ALIVE:
             is_judged = (self._judged is not None
                          and self._judged.includes_carried(fate, collected))
-            group = (stack, type_, CARRIED_JUDGED if is_judged else CARRIED, size,
-                     interval)
+            group = (object_.stack, object_.type,
+                     CARRIED_JUDGED if is_judged else CARRIED, object_.size,
+                     object_.interval, object_.live_size)
             self._groups[group] = self._groups.get(group, 0) + 1
 
-    def add_alike(self, counts: Mapping[tuple[int, int, int, int, int], int]) -> None:
-        """How often there are samples of this stack, type, fate, size and interval."""
-        for (stack, type_, fate, size, interval), count in counts.items():
+    def add_alike(self, counts: Mapping[
+            tuple[int, int, int, int, int, int], int]) -> None:
+        """How often there are samples of this stack, type, fate, size, interval and
+        live size."""
+        for (stack, type_, fate, size, interval, live_size), count in counts.items():
             if not size:
                 self.ticks[stack] = self.ticks.get(stack, 0) + count
                 continue
-            group = stack, type_, self._states[fate], size, interval
+            group = stack, type_, self._states[fate], size, interval, live_size
             self._groups[group] = self._groups.get(group, 0) + count
         if len(self._groups) >= _MAX_GROUPS:
             self._add_up()
@@ -267,12 +281,12 @@ class Tally:
 
     def _add_up(self) -> None:
         gaps = self._settings.get("gaps", "exponential")
-        for (*key, size, interval), count in self._groups.items():
+        for (*key, size, interval, live_size), count in self._groups.items():
             place: tuple[int, int, str] = tuple(key)  # type: ignore[assignment]
             sum_ = self._sums.get(place)
             if sum_ is None:
                 sum_ = self._sums[place] = Sum()
-            sum_.add(size, probability(size, interval, gaps), count)
+            sum_.add(size, probability(size, interval, gaps), count, live_size)
             self.largest_interval = max(self.largest_interval, interval)
             self.smallest_interval = min(self.smallest_interval or interval,
                                          interval)
@@ -347,8 +361,7 @@ class ByThread:
             part.extend(rows if count == len(rows.thread) else rows.chosen(
                 list(map(thread.__eq__, rows.thread))))
 
-    def carry(self, stack: int, size: int, interval: int, type_: int, fate: int,
-              collected: int, ended: int) -> None:
+    def carry(self, object_: Carried) -> None:
         # nobody knows of which thread it is
         pass
 
@@ -373,8 +386,8 @@ def tally_of(profile: Profile, at: int | None,
     tally.begin(profile.settings)
     samples = profile.samples
     for carried in samples.carried:
-        tally.carry(*(carried if alike is None
-                      else carried._replace(stack=alike[carried.stack])))
+        tally.carry(carried if alike is None
+                    else carried._replace(stack=alike[carried.stack]))
     for start in range(0, len(samples), _TOGETHER):
         rows = Columns(*[column[start:start + _TOGETHER]
                          for column in samples.columns()])

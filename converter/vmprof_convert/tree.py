@@ -73,7 +73,8 @@ def branches(profile: Profile, tally: Tally, choice: Choice, origins: Origins,
             ends[stack] = node
             node.is_end = True
         if choice.sort == ALIVE:
-            weight = sum_.value_bytes if then in (STILL_ALIVE, CARRIED) else 0.0
+            weight = (sum_.live.value_bytes if then in (STILL_ALIVE, CARRIED)
+                      else 0.0)
         else:
             weight = (sum_.value_objects if choice.sort == OBJECTS
                       else sum_.value_bytes)

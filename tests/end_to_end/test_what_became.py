@@ -9,7 +9,7 @@ from conftest import PyPy
 from fact_blocks import PROMOTED, FactBlocks
 from found import check_conservation, found
 from truth import innermost
-from vmprof_convert.model import PINNED, Profile
+from vmprof_convert.model import ALIVE, FREED, Profile
 
 JIT = pytest.mark.parametrize("jit", ["off", ""])
 
@@ -396,13 +396,16 @@ def test_hard_cases(pypy: PyPy, case: str, jit: str) -> None:
 @JIT
 def test_sampled_objects_that_are_pinned(pypy: PyPy, jit: str) -> None:
     """Threads hang in write() with what they write pinned, when a collection
-    comes: the objects neither die nor become old, and stay what they are."""
+    comes.  What becomes of the objects is known when they are not pinned any more."""
     run = pypy.sample("""
         import fcntl, gc, os, struct, termios, threading, time
         pipes = [os.pipe() for i in range(3)]
         def write(i):
             young = bytes([65 + i]) * 100000        # more than a pipe holds
             os.write(pipes[i][1], young)
+            if i:
+                kept.append(young)
+        kept = []
         threads = [threading.Thread(target=write, args=(i,)) for i in range(3)]
         for thread in threads:
             thread.start()
@@ -424,15 +427,67 @@ def test_sampled_objects_that_are_pinned(pypy: PyPy, jit: str) -> None:
     assert run.out == "True\n" * 3
     profile = run.profile()
     check_conservation(profile)
-    pinned = [index for index, fate in enumerate(profile.samples.fate)
-              if fate == PINNED]
-    assert len(pinned) == 3
-    type_, = {profile.samples.type[index] for index in pinned}
-    assert type_ >= 0
+    samples = profile.samples
     # a header, a hash, a length, and the characters
-    assert {profile.samples.size[index] // 100 for index in pinned} == {1000}
-    assert {innermost(profile, profile.samples.stack[index])
-            for index in pinned} == {"write"}
+    pinned = [row for row, size in enumerate(samples.size) if size // 100 == 1000
+              and innermost(profile, samples.stack[row]) == "write"]
+    assert sorted(samples.fate[row] for row in pinned) == [FREED, ALIVE, ALIVE]
+    type_, = {samples.type[row] for row in pinned}
+    assert type_ >= 0
+    # not at the first one
+    minors = [c.time + c.duration for c in profile.collections if not c.is_major]
+    for row in pinned:
+        assert sum(samples.time[row] < time < samples.collected[row]
+                   for time in minors) >= 1
+
+
+def test_messages_that_threads_wait_for(pypy: PyPy) -> None:
+    """recv() is given a pinned buffer, which is shrunk to what comes: so does a service
+    that other threads keep busy meanwhile."""
+    run = pypy.sample("""
+        import gc, socket, threading
+        kept = []
+        def receive(here):
+            while True:
+                message = here.recv(65536)
+                if not message:
+                    break
+                kept.append(message)
+                taken.release()
+        taken = threading.Semaphore(0)
+        pairs = [socket.socketpair() for i in range(4)]
+        threads = [threading.Thread(target=receive, args=(here,)) for here, _ in pairs]
+        for thread in threads:
+            thread.start()
+        for i in range(200):
+            for _, there in pairs:
+                there.send(b"%099d" % i)
+            for k in range(3):
+                bytes(100_000)              # a minor collection, now and then
+            for _ in pairs:
+                taken.acquire()
+        for _, there in pairs:
+            there.close()
+        for thread in threads:
+            thread.join()
+        gc.collect()
+        gc.collect()
+        assert sum(map(len, kept)) == 99 * 4 * 200
+        print(sum(len(message) + 24 for message in kept))
+    """, "1")
+    profile = run.profile()
+    check_conservation(profile)
+    samples = profile.samples
+    received = [row for row, size in enumerate(samples.size) if size > 65536
+                and innermost(profile, samples.stack[row]) == "receive"]
+    assert sum(0 < samples.live_size[row] < 200 for row in received) > 400
+    # where the GC could not keep a buffer pinned, the message is a copy of it
+    texts = {samples.type[row] for row in received}
+    alive = sum(live_size or size for size, live_size, type_, stack, fate in zip(
+        samples.size, samples.live_size, samples.type, samples.stack, samples.fate)
+        if fate == ALIVE and type_ in texts and innermost(profile, stack) == "receive")
+    # what rounding to words adds
+    assert int(run.out) <= alive <= int(run.out) + 8 * 800
 
 
 def test_a_forked_child_starts_clean(pypy: PyPy) -> None:

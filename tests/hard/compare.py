@@ -14,7 +14,7 @@ from builds import Build
 from suites import EXPLAINED, Suite
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Columns
+from vmprof_convert.model import Carried, Columns
 
 RUN_MODULE = Path(__file__).with_name("run_module.py")
 #: seconds, for a whole suite
@@ -149,7 +149,7 @@ class Count:
     def extend(self, rows: Columns) -> None:
         self.samples += len(rows.time)
 
-    def carry(self, *carried: int) -> None:
+    def carry(self, object_: Carried) -> None:
         pass
 
     def add_object(self, *facts: int) -> None:

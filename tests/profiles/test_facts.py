@@ -16,7 +16,6 @@ from vmprof_convert.model import (
     FREED,
     LOST,
     PENDING,
-    PINNED,
     UNKNOWN,
     UNTOLD,
     Collection,
@@ -75,7 +74,7 @@ def test_each_fate() -> None:
     node, leaf = log.type("app.Node"), log.type("app.Leaf")
     log.collection(500)
     for key, outcome, type_ in ((1, 0, node), (2, 1, leaf), (3, 1, node),
-                                (4, 2, node), (5, 3, 0), (6, 1, 0), (7, 9, leaf)):
+                                (4, 0, node), (5, 3, 0), (6, 1, 0), (7, 9, leaf)):
         log.young(key, outcome, type_)
     log.collection(900)
     log.freed(2)
@@ -84,7 +83,7 @@ def test_each_fate() -> None:
         (10, 16, "app.Node", DIED, 500, -1),
         (20, 17, "app.Leaf", FREED, 500, 900),
         (30, 18, "app.Node", ALIVE, 500, -1),
-        (40, 19, "app.Node", PINNED, 500, -1),
+        (40, 19, "app.Node", DIED, 500, -1),
         (50, 20, NONE, UNKNOWN, 500, -1),
         (60, 21, NONE, LOST, 500, 900),
         # an outcome that is still to be invented

@@ -10,7 +10,7 @@ import pytest
 
 from made_profiles import Log
 from vmprof_convert import readers
-from vmprof_convert.model import ALIVE, FREED, Columns
+from vmprof_convert.model import ALIVE, FREED, Carried, Columns
 
 #: key, outcome, type, size: of an object that a minor collection met
 Met = tuple[int, int, int, int]
@@ -29,7 +29,7 @@ class Handed:
     def extend(self, rows: Columns) -> None:
         self.rows += zip(*rows)
 
-    def carry(self, *_: int) -> None:
+    def carry(self, object_: Carried) -> None:
         raise AssertionError
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
@@ -95,7 +95,7 @@ def write(usual: Log, longer: Log, met: Met, whole: int) -> None:
     key, outcome, type_, size = met
     # that of the sample need not be said
     usual.young(key, outcome, type_, None if size == whole else size)
-    longer._fact(1, key, outcome, type_, size, 7)
+    longer._fact(1, key, outcome, type_, size, 0, 7)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -12,7 +12,15 @@ import made_profiles
 from log_lines import TRAILER
 from native_build import ALLOCATION, build
 from vmprof_convert import readers
-from vmprof_convert.model import ALIVE, FREED, Profile
+from vmprof_convert.model import (
+    ALIVE,
+    DIED,
+    FREED,
+    LOST,
+    PENDING,
+    UNKNOWN,
+    Profile,
+)
 
 PARTS = 8
 
@@ -31,11 +39,14 @@ def carried(profile: Profile) -> collections.Counter[str]:
     """As the harness prints them; without the part's number"""
     result: collections.Counter[str] = collections.Counter()
     for object_ in profile.samples.carried:
+        stack = profile.stacks[object_.stack][-1].address if object_.stack >= 0 else 0
+        if object_.fate == PENDING or object_.collected >= 0:
+            result["%d %d %d young" % (stack, object_.size, object_.interval)] += 1
+            continue
         type_ = profile.types[object_.type]
-        result["%d %d %d %s %s" % (
-            profile.stacks[object_.stack][-1].address if object_.stack >= 0 else 0,
-            object_.size, object_.interval, type_.layout,
-            type_.python or "-")] += 1
+        result["%d %d %d %d %s %s" % (
+            stack, object_.size, object_.live_size or object_.size, object_.interval,
+            type_.layout, type_.python or "-")] += 1
     return result
 
 
@@ -57,7 +68,8 @@ def test_what_is_alive_is_carried_over(harness: Path, tmp_path: Path,
         assert (profile.misfits, profile.torn) == (0, 0)
         assert profile.end_time is not None
         assert carried(profile) == expected[number]
-        assert {object_.fate for object_ in profile.samples.carried} <= {ALIVE, FREED}
+        assert {object_.fate for object_ in profile.samples.carried} <= {
+            ALIVE, DIED, FREED, LOST, PENDING, UNKNOWN}
     assert expected[PARTS]
     whole = readers.read(paths)
     assert whole.misfits == 0

@@ -38,7 +38,7 @@ class Vmprof(types.ModuleType):
         self.error: BaseException | None = None
         #: why the profile that ended with the next rotation is not complete
         self.incomplete = ""
-        self.alive = [16, 1, 2, 24, 1000, 3, 48, 7, 2, 16, 1000, 0]
+        self.alive = [16, 1, 2, 24, 20, 1000, 3, 48, 7, 2, 16, 16, 1000, 0]
         self.peak = 3000.0
         self.ignored = False
 
@@ -172,8 +172,8 @@ def test_what_is_alive(vmprof: Vmprof) -> None:
     with pytest.raises(AllocationSamplingError, match="has one part"):
         mine.rotate(8, Settings(1000, 1, in_memory=True), None, 2)
     first, second = mine.alive()
-    assert [first.address, first.key, first.stack, first.size, first.interval,
-            first.type] == [16, 1, 2, 24, 1000, 3]
+    assert [first.address, first.key, first.stack, first.size, first.live_size, first.interval,
+            first.type] == [16, 1, 2, 24, 20, 1000, 3]
     assert (second.address, second.type) == (48, 0)
     found = mine.find_alive(48)
     assert found is not None and found.key == 7

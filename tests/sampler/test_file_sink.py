@@ -157,7 +157,7 @@ def test_forget_writes_nothing_more(log_harness: pathlib.Path,
     log.flush(0)
     log.sample(log.stack([8]), 0)
     log.lines += ["forget", "stack " + stack_record((1, 8), 0).hex(),
-                  "sample 0 0 1 8 1", "young 1 0 0 0", "settings a=1",
+                  "sample 0 0 1 8 1", "young 1 0 0 0 0", "settings a=1",
                   "flush 0", "finish 0"]
     log.answers += [0, 0]
     log.close()

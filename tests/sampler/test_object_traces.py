@@ -24,15 +24,18 @@ from oracle_fates import (
     MarkingEnds,
     Minor,
     Rate,
+    Shrink,
     Start,
     Step,
     Stop,
+    Unpin,
     told,
 )
 
 INTERVALS = (1, 8, 64, 100, 500, 1000, 10_000, 2**62)
 SCANNING, MARKING, SWEEPING, FINALIZING = range(4)
 LETTERS = {DIED: "d", PROMOTED: "p", PINNED: "n"}
+TEXTS = {DIED: "t", PROMOTED: "T", PINNED: "N"}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +48,7 @@ def written(made: Made) -> str:
         return "%d%s" % (made.size, "x" if made.is_junk else "-")
     letter = LETTERS[made.fate]
     if made.is_text:
-        letter = "T" if made.fate == PROMOTED else "t"
+        letter = TEXTS[made.fate]
     return "%d%s:%d" % (made.size, letter, made.type)
 
 
@@ -62,6 +65,10 @@ def line(step: Step) -> str:
         return "rate %d" % step.interval
     if isinstance(step, Drop):
         return "drop %d %d" % step
+    if isinstance(step, Unpin):
+        return "unpin %d %d %s" % (step.key, step.part, LETTERS[step.fate])
+    if isinstance(step, Shrink):
+        return "shrink %d %d" % step
     if isinstance(step, MarkingEnds):
         return "mark"
     if isinstance(step, Minor):
@@ -90,13 +97,15 @@ class Program:
         self._was_seen = False      # in this state
         self._running = False
         self._young: list[tuple[int, int]] = []         # those that live on
+        self._pinned: list[tuple[int, int]] = []
+        self._texts: dict[int, int] = {}                # that can shrink: their sizes
         self._old: list[tuple[int, int]] = []
         choose = self.choose
         self._does(self._start())
         for _ in range(choose.randrange(50, 600)):
             for step in choose.choices(
-                    (self._births, self._minor, self._drops, self._others),
-                    (60, 20, 15, 2))[0]():
+                    (self._births, self._minor, self._drops, self._unpins,
+                     self._shrinks, self._others), (60, 20, 15, 10, 10, 2))[0]():
                 self._does(step)
 
     def _does(self, step: Step) -> None:
@@ -114,8 +123,6 @@ class Program:
         if choose.random() < 0.02:
             size = 5000
         fate = choose.choices((DIED, PROMOTED, PINNED), (5, 4, 1))[0]
-        if more:
-            fate = choose.choice((DIED, PROMOTED))
         return Made(size, choose.randrange(1, 500), fate, **more)
 
     def _births(self) -> Iterator[Step]:
@@ -133,6 +140,10 @@ class Program:
                     parts = (self._made(is_text=True),)
                 parts += (Made(8 * choose.randrange(2, 9), 0, NOT_KNOWN,
                                is_junk=choose.random() < 0.3),)
+            if parts[0].is_text and not any(part.is_junk for part in parts):
+                self._texts[self._key] = parts[0].size
+            self._pinned += [(self._key, number) for number, part in enumerate(parts)
+                             if part.fate == PINNED]
             self._young += [(self._key, number) for number, part in enumerate(parts)
                             if part.fate == PROMOTED]
             yield Birth(self._key, parts, place)
@@ -150,9 +161,25 @@ class Program:
         self._was_seen |= is_seen
         self._old += self._young
         self._young = []
+        pinned = {key for key, _ in self._pinned}
+        self._texts = {key: size for key, size in self._texts.items() if key in pinned}
         yield Minor(is_seen)
         if self._state == SWEEPING and choose.random() < 0.7:
             self.lines.append("sweep")
+
+    def _unpins(self) -> Iterator[Step]:
+        for _ in range(len(self._pinned) // 4):
+            key, part = self._pinned.pop(self.choose.randrange(len(self._pinned)))
+            fate = self.choose.choice((DIED, PROMOTED))
+            if fate == PROMOTED:
+                self._young.append((key, part))
+            yield Unpin(key, part, fate)
+
+    def _shrinks(self) -> Iterator[Step]:
+        for key, size in self._texts.items():
+            if size > 16 and self.choose.random() < 0.5:
+                self._texts[key] = 8 * self.choose.randrange(2, size // 8)
+                yield Shrink(key, self._texts[key])
 
     def _drops(self) -> Iterator[Step]:
         for _ in range(len(self._old) // 4):
@@ -192,12 +219,17 @@ def test_random_traces_are_told_as_the_oracle_says(
         for fact in expected:
             name, *numbers = fact.split()
             counts[name if name != "young" else "outcome " + numbers[1]] += 1
+            counts["shrunk"] += name == "young" and len(numbers) > 4
             counts["of pieces"] += name == "young" and numbers[3] != "0"
             counts["behind a holder"] += name == "freed" and numbers[1] != "0"
+        pinned = {step.key for step in program.steps if isinstance(step, Unpin)
+                  and step.fate == PROMOTED}
+        counts["pinned"] += sum(int(fact.split()[1]) in pinned for fact in expected
+                                if fact.startswith("young") and fact.split()[2] == "1")
     # none of it is rare
     assert counts["sample"] > 3000
-    for what in ("minor", "freed", "lost", "outcome 0", "outcome 1", "outcome 2",
-                 "outcome 3", "outcome 4", "of pieces", "behind a holder"):
+    for what in ("minor", "freed", "lost", "outcome 0", "outcome 1", "outcome 3",
+                 "outcome 4", "of pieces", "behind a holder", "shrunk", "pinned"):
         assert counts[what] > 50, what
 
 

@@ -77,7 +77,7 @@ def logs(draw: st.DrawFn) -> Log:
                 # before or after its sample was written
                 key = untold[draw(st.integers(0, len(untold) - 1))]
                 log.young(key, draw(st.integers(0, 3)), draw(COUNTS),
-                          draw(COUNTS))
+                          draw(COUNTS), draw(COUNTS))
                 log.freed(key, draw(st.integers(0, 2**31 - 1)))
                 log.lost(draw(st.sampled_from(untold)))
         elif kind == "type":
@@ -535,7 +535,7 @@ def test_the_largest_member(log_harness: pathlib.Path,
     for key in itertools.cycle((2**61, 1)):
         if len(payloads["facts"]) > 16384 - 156:
             break
-        log.young(key, 3, 2**62 - 1, 2**62)
+        log.young(key, 3, 2**62 - 1, 2**62, 2**62)
     while len(log.expected.pending) <= 32768 - 78:
         log.sample(0, 2**60, len(log.expected.pending), 2**62, 2**62)
     log.flush(2**62, *[2**62] * 6)

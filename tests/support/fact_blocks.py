@@ -8,7 +8,7 @@ import re
 import zlib
 from collections.abc import Iterator
 
-DIED, PROMOTED, PINNED, NOT_KNOWN = range(4)
+DIED, PROMOTED, NOT_KNOWN, STILL_YOUNG = 0, 1, 3, 4
 #: kinds of names
 GCS, PYTHON = 1, 2
 BLOCK = re.compile(rb"alloc:([^:]*):3:([a-z][a-z0-9-]*)")
@@ -60,6 +60,8 @@ class FactBlocks:
             = collections.defaultdict(list)
         self.freed: set[tuple[int, int]] = set()
         self.lost: set[tuple[int, int]] = set()
+        #: bytes that an object takes, which was allocated with more
+        self.shrunk: dict[tuple[int, int], int] = {}
         #: minor collections, in the order of the facts
         self.collections: list[int] = []
         #: (GC's number, name), by number and kind
@@ -105,9 +107,12 @@ class FactBlocks:
         self._key += first // 2 if first % 2 == 0 else -(first + 1) // 2
         if about == 1:
             outcome, type_, *size = rest
+            if len(size) > 1:
+                assert outcome in (PROMOTED, STILL_YOUNG)
+                self.shrunk[self._key, len(self.young[self._key])] = size.pop()
             assert type_ == 0 or type_ in self.types
             self.young[self._key].append(
-                (outcome, type_, size[0] if size else None))
+                (outcome, type_, size[0] if size and size[0] else None))
         else:
             ended = self.freed if about == 2 else self.lost
             pair = self._key, rest[0] if rest else 0
@@ -133,6 +138,8 @@ class FactBlocks:
         for key, which in self.freed | self.lost:
             assert self.young[key][which][0] == PROMOTED
         assert not self.freed & self.lost
+        for (key, which), live_size in self.shrunk.items():
+            assert 0 < live_size < self.size(key, self.young[key][which][2])
 
     def objects(self) -> Iterator[tuple[int, int, tuple[int, int, int | None]]]:
         for key, objects in self.young.items():

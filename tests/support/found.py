@@ -13,7 +13,7 @@ from vmprof_convert.type_names import TypeNames
 
 FATES = {
     model.PENDING: "young", model.DIED: "died", model.FREED: "freed",
-    model.ALIVE: "alive", model.PINNED: "pinned", model.LOST: "lost",
+    model.ALIVE: "alive", model.LOST: "lost",
     model.UNKNOWN: "unknown", model.UNTOLD: "untold"}
 
 
@@ -63,5 +63,5 @@ def check_conservation(profile: Profile) -> None:
     """Every sample is told of, once."""
     everything = found(profile)
     assert set(everything.samples) <= {
-        "young", "died", "freed", "alive", "pinned", "lost", "unknown"}
+        "young", "died", "freed", "alive", "lost", "unknown"}
     assert profile.misfits == 0

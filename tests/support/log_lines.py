@@ -167,9 +167,12 @@ class Log:
         self.lines.append("collection %d %d" % (START + time, collections))
         self.facts.collection(time, collections)
 
-    def young(self, key: int, outcome: int, type_: int, size: int = 0) -> None:
-        self.lines.append("young %d %d %d %d" % (key, outcome, type_, size))
-        self.facts.about(1, key, outcome, type_, *[size] if size else [])
+    def young(self, key: int, outcome: int, type_: int, size: int = 0,
+              live_size: int = 0) -> None:
+        self.lines.append("young %d %d %d %d %d" % (
+            key, outcome, type_, size, live_size))
+        self.facts.about(1, key, outcome, type_, *(
+            [size, live_size] if live_size else [size] if size else []))
 
     def freed(self, key: int, which: int = 0) -> None:
         self.lines.append("freed %d %d" % (key, which))

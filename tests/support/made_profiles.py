@@ -268,8 +268,10 @@ class Log:
                             else -2 * difference - 1, *more)
 
     def young(self, key: int, outcome: int, type_: int = 0,
-              size: int | None = None) -> None:
-        self._fact(1, key, outcome, type_, *(() if size is None else (size,)))
+              size: int | None = None, live_size: int | None = None) -> None:
+        self._fact(1, key, outcome, type_, *(
+            (size or 0, live_size) if live_size is not None
+            else () if size is None else (size,)))
 
     def freed(self, key: int, which: int = 0) -> None:
         self._fact(2, key, *((which,) if which else ()))

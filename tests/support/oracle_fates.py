@@ -2,14 +2,17 @@
 objects.c against; which objects are sampled, oracle.py says.
 
 At the first minor collection after its birth, an object *died young* if nothing holds
-it, and else it is *pinned*, or *promoted*.  One that was promoted is *freed* by the
+it, and else it is *promoted*; if it is *pinned* there, the next minor collection decides.
+(Nobody asks again for a pinned object that shares a piece with others, which no JIT
+makes: of that, nothing is known.)  One that was promoted is *freed* by the
 first major collection that doesn't reach it when it marks; what is promoted
 later than that, it doesn't judge.  It is told at the minor collection that comes
 first after the marking, before anything else.
 
 Of a piece, what follows the last object that was made is an object of which nothing is
-known.  A text that is alone in its piece has what was reserved for it, if nothing else
-was written there, or nobody can tell as it was not cleared.  Another piece so large
+known.  A text that is alone in its piece was *shrunk* from what was reserved for it, if
+nothing else was written there, or nobody can tell as it was not cleared.  What it takes
+is told where it is promoted, or still young when the profile ends.  Another piece so large
 that not all of it is cleared is known if all of it was made, and otherwise counts as
 one object, of which nothing is known.
 
@@ -26,7 +29,9 @@ from typing import NamedTuple, Union
 import oracle
 
 #: as a profile has them
-DIED, PROMOTED, PINNED, NOT_KNOWN, STILL_YOUNG = range(5)
+DIED, PROMOTED, NOT_KNOWN, STILL_YOUNG = 0, 1, 3, 4
+#: no minor collection has told yet
+PINNED = -1
 #: so many bytes of a piece are cleared
 CLEARED = 4096
 
@@ -48,6 +53,8 @@ class Made(NamedTuple):
     is_text: bool = False
     #: of what is no object: there is something else
     is_junk: bool = False
+    #: bytes that it takes, after it was shrunk; 0: it was not
+    live_size: int = 0
 
 
 class Birth(NamedTuple):
@@ -68,6 +75,22 @@ class Drop(NamedTuple):
     part: int
 
 
+class Unpin(NamedTuple):
+    """What was PINNED."""
+
+    key: int
+    part: int
+    #: DIED or PROMOTED, at the next minor collection
+    fate: int
+
+
+class Shrink(NamedTuple):
+    """A text that is alone in its piece."""
+
+    key: int
+    size: int
+
+
 class MarkingEnds(NamedTuple):
     """Of a major collection."""
 
@@ -80,7 +103,7 @@ class Stop(NamedTuple):
     pass
 
 
-Step = Union[Start, Birth, Rate, Drop, MarkingEnds, Minor, Stop]
+Step = Union[Start, Birth, Rate, Drop, Unpin, Shrink, MarkingEnds, Minor, Stop]
 
 
 def parts_of(birth: Birth) -> list[Made]:
@@ -97,7 +120,7 @@ def parts_of(birth: Birth) -> list[Made]:
     rest = size - sum(part.size for part in made)
     if len(made) == 1 and made[0].is_text and (
             made[0].size >= CLEARED or not parts[1].is_junk):
-        return [made[0]._replace(size=size)]
+        return [made[0]._replace(size=size, live_size=made[0].size)]
     if size > CLEARED:
         return [Made(size, 0, NOT_KNOWN)]
     return [*made, Made(rest, 0, NOT_KNOWN)]
@@ -154,11 +177,15 @@ class _Heap:
         self._births = births
         self._found = found
         self._dropped: set[tuple[int, int]] = set()
+        #: as they were pinned first, and shrunk last
+        self._unpinned: dict[tuple[int, int], int] = {}
+        self._shrunk: dict[int, int] = {}
         self.begin(False)
 
     def begin(self, follow: bool) -> None:
         self._follow = follow
         self._young: list[int] = []
+        self._pinned: list[_Sampled] = []
         self._old: list[_Sampled] = []
         #: that the last marking did not reach, of those that were old then
         self._unreached: list[_Sampled] = []
@@ -172,6 +199,12 @@ class _Heap:
 
     def drop(self, key: int, part: int) -> None:
         self._dropped.add((key, part))
+
+    def unpin(self, key: int, part: int, fate: int) -> None:
+        self._unpinned[key, part] = fate
+
+    def shrink(self, key: int, size: int) -> None:
+        self._shrunk[key] = size
 
     def mark(self) -> None:
         self._unreached = [object_ for object_ in self._old
@@ -187,22 +220,27 @@ class _Heap:
             yield "freed %d %d" % (object_.key, object_.which)
             self._old.remove(object_)
         self._unreached = []
-        for object_ in self._take_young():
-            fate = object_.made.fate
-            yield self._told(object_, fate)
+        pinned = []
+        for object_ in [*self._pinned, *self._take_young()]:
+            fate = self._fate(object_)
+            if fate == PINNED and self._follow and not object_.is_part:
+                pinned.append(object_)
+                continue
+            yield self._told(object_, NOT_KNOWN if fate == PINNED else fate)
             if fate == PROMOTED and self._follow:
                 self._old.append(object_)
+        self._pinned = pinned
         yield "minor"
 
     def end(self) -> Iterator[str]:
         if not self._is_lost:
-            for object_ in self._take_young():
+            for object_ in [*self._pinned, *self._take_young()]:
                 yield self._told(object_, NOT_KNOWN if (
                     object_.made.fate == NOT_KNOWN) else STILL_YOUNG)
         self.begin(False)
 
     def _lose(self) -> Iterator[str]:
-        for key in self._young:
+        for key in [*[object_.key for object_ in self._pinned], *self._young]:
             yield "young %d %d 0 0" % (key, NOT_KNOWN)
         for object_ in self._old:
             yield "lost %d %d" % (object_.key, object_.which)
@@ -218,10 +256,20 @@ class _Heap:
         self._young = []
         return result
 
+    def _fate(self, object_: _Sampled) -> int:
+        fate = object_.made.fate
+        return fate if fate != PINNED else self._unpinned.get(
+            (object_.key, object_.part), PINNED)
+
     def _told(self, object_: _Sampled, outcome: int) -> str:
-        return "young %d %d %d %d" % (
-            object_.key, outcome if self._follow else NOT_KNOWN, object_.made.type,
-            object_.made.size if object_.is_part else 0)
+        if not self._follow:
+            outcome = NOT_KNOWN
+        live_size = self._shrunk.get(object_.key, object_.made.live_size)
+        return "young %d %d %d %d%s" % (
+            object_.key, outcome, object_.made.type,
+            object_.made.size if object_.is_part else 0,
+            " %d" % live_size if live_size and outcome in (PROMOTED, STILL_YOUNG)
+            else "")
 
 
 def told(steps: list[Step]) -> list[str]:
@@ -243,6 +291,10 @@ def told(steps: list[Step]) -> list[str]:
             result += heap.born(step.key)
         elif isinstance(step, Drop):
             heap.drop(step.key, step.part)
+        elif isinstance(step, Unpin):
+            heap.unpin(*step)
+        elif isinstance(step, Shrink):
+            heap.shrink(*step)
         elif isinstance(step, MarkingEnds) and running:
             heap.mark()
         elif isinstance(step, Minor) and running:

@@ -16,9 +16,9 @@ from vmprof_convert.model import (
     ALIVE,
     DIED,
     PENDING,
-    PINNED,
     UNKNOWN,
     UNTOLD,
+    Carried,
     Columns,
     Row,
     Rows,
@@ -54,9 +54,9 @@ FULL_RECORD = 1018
 #: what `facts` say of an object's first minor collection; else: not known.  From 4
 #: on, the profile ended before
 _STILL_YOUNG = 4
-_OUTCOMES = {0: DIED, 1: ALIVE, 2: PINNED, 3: UNKNOWN, _STILL_YOUNG: PENDING}
+_OUTCOMES = {0: DIED, 1: ALIVE, 3: UNKNOWN, _STILL_YOUNG: PENDING}
 #: for translate(): those of objects that a collection met
-_FATES = bytes([DIED, ALIVE, PINNED, UNKNOWN, *[0] * 252])
+_FATES = bytes([DIED, ALIVE, UNKNOWN, UNKNOWN, *[0] * 252])
 #: a size: that of the sample
 AS_SAMPLED = -1
 #: of what met() gets of an object: its type, its size, its outcome, and whether it is
@@ -148,7 +148,7 @@ class Collector:
         nothing = array.array("q", [-1])
         rows = Columns(times, threads, stacks, sizes, intervals, memories,
                        array.array("i", [-1]) * number, fates, nothing * number,
-                       nothing * number)
+                       nothing * number, array.array("q", [0]) * number)
         if not has_facts:
             self._rows.extend(rows)
             return
@@ -170,14 +170,15 @@ class Collector:
         self._hand_on(1, Row(time, thread, stack, 0, 0, memory))
 
     def carry(self, key: int, which: int, stack: int, size: int, interval: int,
-              type_: int, is_old: bool) -> None:
+              type_: int, is_old: bool, live_size: int) -> None:
         """A sample of an earlier part; its key is 0 or less."""
         if not self._has_lifetimes:
             return
         self._carried.add(key)
         row = Row(0, 0, stack, size, interval, 0)
         if is_old:
-            self._old[key, which] = row._replace(type=type_, fate=ALIVE)
+            self._old[key, which] = row._replace(type=type_, fate=ALIVE,
+                                                 live_size=live_size)
         else:
             self._carried_young[key] = row._replace(fate=PENDING)
 
@@ -191,8 +192,9 @@ class Collector:
             if len(self._ready) >= _TOGETHER:
                 self._flush()
         else:
-            self._rows.carry(row.stack, row.size, row.interval, row.type, row.fate,
-                             row.collected, row.ended)
+            self._rows.carry(Carried(row.stack, row.size, row.interval, row.type,
+                                     row.fate, row.collected, row.ended,
+                                     row.live_size))
 
     def _flush(self) -> None:
         if self._ready:
@@ -301,7 +303,8 @@ class Collector:
         objects = objects._replace(fate=fates)
         if self._kept is not None:
             keys = array.array("q", map(before.__add__, rows))
-            self._kept.add_late(keys, objects, collected, old)
+            self._kept.add_late(keys, objects, collected,
+                                array.array("q", [0]) * len(rows), old)
             return
         of_pieces = itemgetter(*rows, 0)
         times, threads, stacks, intervals, memories = [
@@ -311,7 +314,8 @@ class Collector:
                            samples.interval, samples.memory)]
         columns = Columns(
             times, threads, stacks, objects.size, intervals, memories, objects.type,
-            fates, collected, array.array("q", [-1]) * len(rows))
+            fates, collected, array.array("q", [-1]) * len(rows),
+            array.array("q", [0]) * len(rows))
         dead = bytearray(b"\1" * len(rows))
         for at, number in old:
             dead[at] = False
@@ -319,9 +323,10 @@ class Collector:
                 column[at] for column in columns])
         self._rows.extend(columns.chosen(dead))
 
-    def young(self, key: int, outcome: int, type_: int, size: int, time: int) -> None:
+    def young(self, key: int, outcome: int, type_: int, size: int, time: int,
+              live_size: int = 0) -> None:
         """The next object of this sample has met its first minor collection.  Its
-        `size` may be AS_SAMPLED."""
+        `size` may be AS_SAMPLED; `live_size`: see model.Samples."""
         if outcome >= _STILL_YOUNG and self.goes_on:
             return              # the next part says what becomes of it
         part, number = self._held.find(key), 0
@@ -343,7 +348,7 @@ class Collector:
             self._carried_met.add(key)
         if size == AS_SAMPLED:
             size = whole
-        fits = 0 < size <= left
+        fits = 0 < size <= left and live_size < size
         if fits:
             left -= size
         if left or piece is not None:
@@ -354,8 +359,9 @@ class Collector:
             if number:
                 self._skipped[key] = self._skipped.get(key, 0) + 1
                 return
-            fate, type_, size = UNKNOWN, -1, whole
-        object_ = sample._replace(size=size, type=type_, ended=-1)
+            fate, type_, size, live_size = UNKNOWN, -1, whole, 0
+        object_ = sample._replace(size=size, type=type_, ended=-1,
+                                  live_size=live_size)
         if self._has_lifetimes:
             object_ = object_._replace(
                 fate=fate, collected=-1 if fate == PENDING else time)
@@ -367,7 +373,7 @@ class Collector:
         if key > 0 and self._kept is not None:
             self._kept.add_late((key,), Objects(
                 array.array("q", (size,)), array.array("i", (type_,)),
-                array.array("b", (object_.fate,))), (object_.collected,),
+                array.array("b", (object_.fate,))), (object_.collected,), (live_size,),
                 [(0, number)] if object_.fate == ALIVE else (),
                 self._skipped.get(key, 0))
         elif object_.fate == ALIVE:
@@ -384,7 +390,7 @@ class Collector:
             else:
                 # (_replace() takes three times as long)
                 self._hand_on(object_[0], Row._make((*old[:_FATE], fate, old.collected,
-                                                     time)))
+                                                     time, old.live_size)))
 
     def finish(self) -> None:
         """Nothing more is said of those that wait."""

@@ -245,9 +245,9 @@ class Facts:
         if self._is_elsewhere():
             return
         if kind == _YOUNG:
-            outcome, type_ = numbers[2:4]
+            outcome, type_, size, live_size = (*numbers[2:6], 0, 0)[:4]
             collector.young(key, outcome, self.type_index(type_) if type_ else -1,
-                            numbers[4] if len(numbers) > 4 else AS_SAMPLED, self._time)
+                            size or AS_SAMPLED, self._time, live_size)
         else:
             collector.end([(key, numbers[2] if len(numbers) > 2 else 0)],
                           FREED if kind == _FREED else LOST, self._time)
@@ -276,15 +276,15 @@ class Facts:
             if kind > _CARRIED_YOUNG or not kind:
                 self._pass_over("carried", kind)
                 continue
-            which = type_ = 0
+            which = type_ = live_size = 0
             is_old = kind == _CARRIED_OLD
             if is_old:
-                which, type_ = more[:2]
-            if not 0 < key <= self.before or not interval or not size:
+                which, type_, live_size = (*more, 0)[:3]
+            if not 0 < key <= self.before or not interval or not size > live_size:
                 raise ValueError
             self._collector.carry(
                 key - self.before, which, stacks[stack], size, interval,
-                self.type_index(type_) if type_ else -1, is_old)
+                self.type_index(type_) if type_ else -1, is_old, live_size)
 
     def read_gc(self, numbers: Iterator[int]) -> None:
         for entry in entries(numbers):

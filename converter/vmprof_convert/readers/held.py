@@ -27,6 +27,7 @@ class Table:
         self.interval, self.memory = array.array("q"), array.array("q")
         self.type, self.fate = array.array("i"), array.array("b")
         self.collected, self.ended = array.array("q"), array.array("q")
+        self.live_size = array.array("q")
 
     def columns(self) -> list[array.array[int]]:
         return [getattr(self, name) for name in Row._fields]

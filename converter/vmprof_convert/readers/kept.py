@@ -20,7 +20,7 @@ _MOST = 16
 #: columns that a page keeps, and that those which come late in a piece have
 _FATE, _ENDED = Row._fields.index("fate"), Row._fields.index("ended")
 _STORED = [name for name in Row._fields if name not in ("fate", "ended")]
-_LATE = "size", "type", "fate", "collected"
+_LATE = "size", "type", "fate", "collected", "live_size"
 
 
 class _Page:
@@ -48,7 +48,7 @@ class Kept:
         self._ended = Runs("iq", store)
         #: objects behind the first one of their piece: the row of that one, and what is
         #: not as there; and of those that ended the row, which of its piece, fate, time
-        self._late = Runs("iqibq", store)
+        self._late = Runs("iqibqq", store)
         self._late_ended = Runs("iqbq", store)
         #: by key, and which of its objects: what is old of these, and which of the rows
         #: of the piece it is
@@ -153,18 +153,19 @@ class Kept:
 
     def _taken(self, page: _Page) -> list[array.array[int]]:
         columns = []
-        for place, typecode in zip(page.places, "qqiqqqiq"):
+        for place, typecode in zip(page.places, "qqiqqqiqq"):
             columns.append(self._store.load(place, typecode, PIECE))
             self._store.drop(place, typecode, PIECE)
         page.places = []
         return columns
 
     def add_late(self, keys: Sequence[int], objects: Objects, collected: Sequence[int],
+                 live_sizes: Sequence[int],
                  old: Iterable[tuple[int, int]], skipped: int = 0) -> None:
         """Objects that follow the first of their piece, which has this key.  `old`:
         which of them are, and which of its piece each is; so many before it have no
         row."""
-        self._late.add(map((-1).__add__, keys), *objects, collected)
+        self._late.add(map((-1).__add__, keys), *objects, collected, live_sizes)
         self._late_old.update([(keys[at] << 63 | number, number - skipped)
                                for at, number in old])
 

@@ -24,7 +24,6 @@ _Json = dict[str, Any]
 _STATES = {"died_young": lifetimes.DIED_YOUNG,
            "freed_later": lifetimes.FREED_LATER,
            "alive": lifetimes.STILL_ALIVE,
-           "pinned": lifetimes.WAS_PINNED,
            "lost": lifetimes.WAS_LOST,
            "not_told_apart": lifetimes.NOT_TOLD}
 

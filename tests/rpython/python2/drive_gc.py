@@ -30,9 +30,10 @@ import sys
 from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
 from rpython.memory.gc.test.test_direct import BaseDirectGCTest, S
 from rpython.memory.gc.sampled_objects import (FACTS_BEGIN, FACTS_END,
-    FACT_STARTED, FACT_ENDED, FACT_MARKED, FACT_FREED, FACT_ADDRESS)
+    FACT_STARTED, FACT_ENDED, FACT_MARKED, FACT_FREED, FACT_ADDRESS,
+    FACT_SHRUNK)
 from rpython.memory.gc.test.sampling_support import (OUTCOMES, DIED, PROMOTED,
-    PINNED, make_piece, memory_pressure)
+    PINNED, NOT_KNOWN, make_piece, memory_pressure)
 from rpython.memory.gctypelayout import WEAKREF
 from rpython.rlib import rgc
 from rpython.rtyper.annlowlevel import llhelper
@@ -98,7 +99,8 @@ class Run(object):
         self.held = []                  # objects, in the order of the roots
         self.pinned = []                # objects
         self.ever_pinned = set()
-        self.ever_shrunk = set()
+        self.shrunk_to = []             # of the next fact
+        self.live_sizes = {}            # object -> bytes, of those that were shrunk
         self.types = {}                 # number -> types of the parts
         self.immortal = set()           # old from the beginning
         self.sampled = llhelper(rgc.ALLOCATION_SAMPLED, self.on_sampled)
@@ -125,12 +127,25 @@ class Run(object):
 
     def on_fact(self, what, key, which, type, size, class_):
         if what in OUTCOMES:
+            outcome = OUTCOMES[what]
+            if outcome == PINNED:
+                # as the profiler does it: later, but for one of several
+                if size == 0:
+                    return 1
+                outcome = NOT_KNOWN
             # beside what is true of all parts of the piece
             parts = range(len(self.types[key]))
             assert class_ == (type + 1000 if type > 0 and type % 2 else 0)
-            self.facts.append(['young', key, which, OUTCOMES[what], type, size,
+            shrunk_to, self.shrunk_to = self.shrunk_to, []
+            self.facts.append(['young', key, which, outcome, type, size,
                                self.types[key],
-                               [self.truth((key, part)) for part in parts]])
+                               [self.truth((key, part)) for part in parts],
+                               [self.live_sizes.get((key, part), 0)
+                                for part in parts], shrunk_to])
+            return outcome == PROMOTED
+        elif what == FACT_SHRUNK:
+            assert not self.shrunk_to
+            self.shrunk_to = [key, which, size]
         elif what == FACT_FREED:
             self.facts.append(['freed', key, which,
                                [part for number, part in self.held
@@ -292,7 +307,7 @@ class Run(object):
         if self.held:
             i %= len(self.held)
             obj = llmemory.cast_ptr_to_adr(self.test.stackroots[i])
-            if self.held[i] not in self.ever_shrunk and self.gc.pin(obj):
+            if self.held[i] not in self.live_sizes and self.gc.pin(obj):
                 self.pinned.append(self.held[i])
                 self.ever_pinned.add(self.held[i])
 
@@ -309,9 +324,9 @@ class Run(object):
             # one that is pinned, or was, confuses the simulated memory
             if (lltype.typeOf(root) == lltype.Ptr(CHARS) and len(root) > 8
                     and self.held[i] not in self.ever_pinned):
-                self.ever_shrunk.add(self.held[i])
-                self.gc.shrink_array(llmemory.cast_ptr_to_adr(root),
-                                     len(root) // 2)
+                n = len(root) // 2
+                if self.gc.shrink_array(llmemory.cast_ptr_to_adr(root), n):
+                    self.live_sizes[self.held[i]] = rounded(HEADER + WORD + n)
 
     def run(self, operations):
         for operation in operations:
@@ -320,7 +335,7 @@ class Run(object):
         for i in range(3):
             self.op_collect(2)
         if self.gc.sample_point.interval != 0:
-            self.facts.append(['end', self.held])
+            self.facts.append(['end', self.held, self.pinned])
         self.op_stop()
         assert self.gc.nursery_top == self.gc.nursery + self.gc.nursery_size \
             or self.gc.nursery_barriers.non_empty(), "a sample point was left"

@@ -4,8 +4,9 @@
  *   followed_harness PROFILE HEAD TRAILER SEED
  *
  * writes PROFILE.1, PROFILE.2 and so on, and prints for each object that is carried
- * into a part: the part's number, the address of its innermost function, its size, its
- * interval, the GC's name of its type, and that of its class, or "-".
+ * into a part: the part's number, the address of its innermost function, its size, what
+ * it takes of it, its interval, the GC's name of its type, and that of its class, or "-";
+ * instead of the last two, "young" if it is pinned.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -35,12 +36,12 @@
 #define SETTINGS        "engine=harness;run=a;pid=5;facts=types,lifetimes"
 
 struct object {
-    int64_t key, which, stack, size, interval;
+    int64_t key, which, stack, size, live_size, interval;
     int type, its_class;
 };
 
-static struct object young[YOUNG], old[PARTS * COLLECTIONS * YOUNG * 2];
-static int young_count, old_count;
+static struct object young[2 * YOUNG], old[PARTS * COLLECTIONS * YOUNG * 2];
+static int young_count, pinned_count, old_count;   /* the first young ones are pinned */
 static int is_named[CLASSES + 1];
 static int64_t collections, majors;
 static unsigned int seed;
@@ -87,7 +88,7 @@ static void sample(void)
 
     current_stack = any(STACKS);
     object->stack = 8 * (current_stack + 1);
-    object->size = 72 + 8 * any(100);  /* room for three */
+    object->size = object->live_size = 72 + 8 * any(100);   /* room for three */
     object->interval = 1000 + 1000 * any(3);
     object->key = recorder_allocation(object->size, object->interval, 0, walk);
     CHECK(object->key > 0);
@@ -117,43 +118,56 @@ static void promote(struct object object, int64_t which, int64_t size)
     object.which = which;
     object.its_class = any(2) ? 1 + any(CLASSES) : 0;
     object.type = object.its_class != 0 ? object.its_class % TYPES : any(TYPES);
+    if (size != 0)
+        object.size = size;
+    object.live_size = any(5) == 0 ? 8 + 8 * any((int)object.size / 8 - 1) : 0;
     recorder_young(object.key, FACTS_PROMOTED,
-                   type_names_number(object.type, object.its_class), size);
-    CHECK(followed_promoted(object.key, which, object.type, object.its_class, size));
+                   type_names_number(object.type, object.its_class), size,
+                   object.live_size);
+    CHECK(followed_promoted(object.key, which, object.type, object.its_class, size,
+                            object.live_size));
     followed_address(8 * object.key + which);
     if (any(50) == 0) {
         followed_lost();
         recorder_lost(object.key, (int)which);
         return;
     }
-    if (size != 0)
-        object.size = size;
+    if (object.live_size == 0)
+        object.live_size = object.size;
     old[old_count++] = object;
 }
 
 static void collect(void)
 {
-    int i;
+    int i, pinned = 0;
 
     CHECK(recorder_begin_facts(++collections));
     for (i = 0; i < young_count; i++) {
-        switch (any(4)) {
+        switch (any(10) == 0 ? -1 : any(4)) {
+        case -1:
+            CHECK(followed_pinned(young[i].key));
+            young[pinned++] = young[i];
+            break;
         case 0:
-            recorder_young(young[i].key, FACTS_DIED, type_names_number(1, 0), 0);
+            recorder_young(young[i].key, FACTS_DIED, type_names_number(1, 0), 0, 0);
             break;
         case 1:         /* a piece of three, the first of which died */
-            recorder_young(young[i].key, FACTS_DIED, type_names_number(2, 0), 16);
+            if (i < pinned_count) {
+                promote(young[i], 0, 0);
+                break;
+            }
+            recorder_young(young[i].key, FACTS_DIED, type_names_number(2, 0), 16, 0);
             promote(young[i], 1, 24);
             promote(young[i], 2, 32);
             break;
         case 2:
-            recorder_young(young[i].key, FACTS_NOT_KNOWN, 0, 0);
+            recorder_young(young[i].key, FACTS_NOT_KNOWN, 0, 0, 0);
             break;
         default:
             promote(young[i], 0, 0);
         }
     }
-    young_count = 0;
+    young_count = pinned_count = pinned;
     followed_young_ended();
     followed_end();
     recorder_end_facts();
@@ -192,12 +206,13 @@ static void check_alive(void)
     CHECK(recorder_begin_facts(collections));
     copy = followed_copy();
     recorder_end_facts();
-    CHECK(copy != NULL && copy[0] == 6 * old_count);
-    for (i = 0, p = copy + 1; i < old_count; i++, p += 6) {
+    CHECK(copy != NULL && copy[0] == 7 * old_count);
+    for (i = 0, p = copy + 1; i < old_count; i++, p += 7) {
         const struct object *object = &old[i];
         CHECK(p[0] == 8 * object->key + object->which && p[1] == object->key &&
-              p[3] == object->size && p[4] == object->interval && p[5] > 0);
-        expected += (double)object->size /
+              p[3] == object->size && p[4] == object->live_size &&
+              p[5] == object->interval && p[6] > 0);
+        expected += (double)object->live_size /
             -expm1(-(double)object->size / (double)object->interval);
     }
     free(copy);
@@ -232,10 +247,14 @@ static void print_carried(int part)
 {
     int i;
 
+    for (i = 0; i < pinned_count; i++)
+        printf("%d %" PRId64 " %" PRId64 " %" PRId64 " young\n", part, young[i].stack,
+               young[i].size, young[i].interval);
     for (i = 0; i < old_count; i++) {
         const struct object *object = &old[i];
-        printf("%d %" PRId64 " %" PRId64 " %" PRId64 " Type%d ", part,
-               object->stack, object->size, object->interval, object->type);
+        printf("%d %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " Type%d ", part,
+               object->stack, object->size, object->live_size, object->interval,
+               object->type);
         if (object->its_class != 0)
             printf("class%d\n", object->its_class);
         else

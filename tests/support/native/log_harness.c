@@ -9,7 +9,7 @@
  *   known KEY NOW         prints the number of the stack with this key
  *   sample STACK NOW THREAD SIZE INTERVAL      prints the key
  *   collection NOW COLLECTIONS
- *   young KEY OUTCOME TYPE SIZE
+ *   young KEY OUTCOME TYPE SIZE LIVE_SIZE
  *   freed KEY WHICH
  *   lost KEY WHICH
  *   type NUMBER KIND GCS NAME
@@ -160,10 +160,10 @@ static void call(const char *command, const char *rest)
         collected = n[0];
     }
     else if (strcmp(command, "young") == 0 &&
-             sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, n,
-                    n + 1, n + 2, n + 3) == 4) {
+             sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64,
+                    n, n + 1, n + 2, n + 3, n + 4) == 5) {
         if (profile_log_fact(collected))
-            facts_young(n[0], (enum facts_outcome)n[1], n[2], n[3]);
+            facts_young(n[0], (enum facts_outcome)n[1], n[2], n[3], n[4]);
     }
     else if (strcmp(command, "freed") == 0 &&
              sscanf(rest, "%" SCNd64 " %" SCNd64, n, n + 1) == 2) {

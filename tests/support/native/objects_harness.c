@@ -4,7 +4,7 @@
  *   piece KEY AT INTERVAL OBJECTS...   a sample of a piece of the nursery; each
  *                     object is SIZE and what becomes of it: d dies, p is
  *                     promoted, n is pinned, t is a text that dies, T one that is
- *                     promoted; x is no object at all, and - is what was never
+ *                     promoted, N one that is pinned; x is no object at all, and - is what was never
  *                     written.  Behind it may stand :TYPE
  *   large KEY SIZE FATE CARDS          a young object outside of the nursery,
  *                     d or p, behind so many bytes of card marks
@@ -17,6 +17,8 @@
  *   state N           the GC's state
  *   unmark KEY WHICH  a major collection will not find this promoted object
  *   drop KEY PART     the program does without this object of a piece
+ *   unpin KEY PART FATE               d or p, at the next minor collection
+ *   shrink KEY SIZE   a text that is alone in its piece
  *   mark              a major collection marks what is old and not dropped
  *   sweep             and frees those that were not found
  *   unseen            a minor collection that goes around the hook
@@ -25,7 +27,7 @@
  *   end
  *
  * Printed, in the order in which they are told: "sample KEY SIZE INTERVAL", "young
- * KEY OUTCOME TYPE SIZE", "freed KEY WHICH", "lost KEY WHICH", and for each minor
+ * KEY OUTCOME TYPE SIZE", with a LIVE SIZE if it was shrunk, "freed KEY WHICH", "lost KEY WHICH", and for each minor
  * collection "minor", behind what was told of it.  An object's type is its size, if
  * it has no other.
  */
@@ -80,11 +82,13 @@ void recorder_end_facts(void)
 }
 
 void recorder_young(int64_t key, enum facts_outcome outcome, int64_t type,
-                    int64_t size)
+                    int64_t size, int64_t live_size)
 {
     CHECK(has_lock);
-    printf("young %" PRId64 " %d %" PRId64 " %" PRId64 "\n", key, (int)outcome,
-           type, size);
+    printf("young %" PRId64 " %d %" PRId64 " %" PRId64, key, (int)outcome, type, size);
+    if (live_size != 0)
+        printf(" %" PRId64, live_size);
+    printf("\n");
 }
 
 void recorder_freed(int64_t key, int which)
@@ -193,8 +197,8 @@ static void new_object(uint64_t *at, int64_t size, char fate, char *memory,
     struct object object = { at, size, fate, memory, key, 0, part, 0, 0 };
 
     CHECK(young_count < MAX_OBJECTS && size >= 16 && size % 8 == 0);
-    at[0] = fate == 'x' ? JUNK : HEADER | (fate == 'n' ? PINNED : 0) |
-                                 (fate == 't' || fate == 'T' ? TEXT : 0);
+    at[0] = fate == 'x' ? JUNK : HEADER | (strchr("nN", fate) ? PINNED : 0) |
+                                 (strchr("tTN", fate) ? TEXT : 0);
     at[1] = (uint64_t)type << 32 | (uint64_t)size;
     young[young_count++] = object;
 }
@@ -231,9 +235,26 @@ static void promote(struct object *object)
     old[old_count++] = *object;
 }
 
-static void minor(int seen)
+/* The program goes on, and what was there is overwritten, but for what is pinned. */
+static void overwrite(void)
 {
     int i;
+    char *next = arena;
+
+    for (i = 0; i < young_count; i++) {
+        char *at = (char *)young[i].at;
+
+        CHECK(at >= next);
+        memset(next, 0xdd, (size_t)(at - next));
+        next = at + young[i].size;
+    }
+    memset(next, 0xdd, (size_t)(arena + NURSERY - next));
+    nursery_free = next;
+}
+
+static void minor(int seen)
+{
+    int i, pinned = 0;
     char *unrelated = malloc(64);
 
     nursery.collections++;
@@ -247,13 +268,41 @@ static void minor(int seen)
             promote(&young[i]);
         else if (young[i].memory != NULL)
             gc_free(young[i].memory);
-    young_count = 0;
+        else if (young[i].at[0] & PINNED)
+            young[pinned++] = young[i];
+    young_count = pinned;
     if (seen)
         objects_after_collection();
     CHECK(!free_is_ours && !has_lock);
-    /* the program goes on, and what was there is overwritten */
-    memset(arena, 0xdd, NURSERY);
-    nursery_free = arena;
+    overwrite();
+}
+
+static struct object *find_young(int64_t key, int part)
+{
+    int i;
+
+    for (i = 0; i < young_count; i++)
+        if (young[i].key == key && young[i].part == part)
+            return &young[i];
+    failed("a young object of this key", __LINE__);
+    return NULL;
+}
+
+static void unpin(int64_t key, int part, char fate)
+{
+    struct object *object = find_young(key, part);
+
+    object->at[0] &= ~PINNED;
+    object->fate = fate;
+}
+
+static void shrink(int64_t key, int64_t size)
+{
+    struct object *object = find_young(key, 0);
+
+    CHECK((object->at[0] & TEXT) != 0 && size < object->size);
+    object->at[1] = (object->at[1] >> 32 << 32) | (uint64_t)size;
+    object->size = size;
 }
 
 static void unmark(int64_t key, int which)
@@ -417,6 +466,10 @@ static void line(const char *text)
         unmark(n[0], (int)n[1]);
     else if (sscanf(text, "drop %" SCNd64 " %d", n, &cards) == 2)
         drop(n[0], cards);
+    else if (sscanf(text, "unpin %" SCNd64 " %d %c", n, &cards, &fate) == 3)
+        unpin(n[0], cards, fate);
+    else if (sscanf(text, "shrink %" SCNd64 " %" SCNd64, n, n + 1) == 2)
+        shrink(n[0], n[1]);
     else if (strcmp(text, "mark\n") == 0)
         mark();
     else if (sscanf(text, "state %d", &cards) == 1)

@@ -116,7 +116,7 @@ static void *allocate(void *ignored)
         if (current % 10 == 0) {
             CHECK(recorder_begin_facts(current));
             CHECK(recorder_has_lock());
-            recorder_young(sample, FACTS_PROMOTED, 7, 0);
+            recorder_young(sample, FACTS_PROMOTED, 7, 0, 0);
             recorder_freed(sample, 0);
             recorder_event(FACTS_MINOR, recorder_now(), 1);
             recorder_end_facts();

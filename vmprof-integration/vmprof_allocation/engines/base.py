@@ -67,9 +67,9 @@ class Statistics:
 class Alive:
     """A sampled object that was not freed yet."""
 
-    __slots__ = ("address", "interval", "key", "size", "stack", "type")
+    __slots__ = ("address", "interval", "key", "live_size", "size", "stack", "type")
 
-    def __init__(self, address: int, key: int, stack: int, size: int,
+    def __init__(self, address: int, key: int, stack: int, size: int, live_size: int,
                  interval: int, type_: int) -> None:
         #: its id()
         self.address = address
@@ -77,8 +77,10 @@ class Alive:
         self.key = key
         #: number of the stack in the profile; 0: it got lost
         self.stack = stack
-        #: bytes, with the GC's header
+        #: bytes with the header: reserved for it; and that it takes, which is less
+        #: if the program has shrunk it
         self.size = size
+        self.live_size = live_size
         #: mean bytes between two samples, when it was chosen
         self.interval = interval
         #: number of the type in the profile; 0: not known

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 #: numbers of each object, in what _vmprof.alive_allocations() returns
-FIELDS = 6
+FIELDS = 7
 
 
 class BuiltinEngine(Engine):

@@ -145,9 +145,10 @@ class Tracer:
             frames, total = found
             p = probability(object_.size, object_.interval, self._gaps)
             objects = 1.0 / p
+            bytes_ = object_.live_size / p
             traces.append((
-                0, round(object_.size / p), frames, total, objects,
-                (1.0 - p) * (object_.size / p) ** 2, (1.0 - p) * objects ** 2,
+                0, round(bytes_), frames, total, objects,
+                (1.0 - p) * bytes_ ** 2, (1.0 - p) * objects ** 2,
                 (self._id, object_.key, object_.address)))
         return traces
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import gc
 import operator
 import posixpath
@@ -11,7 +12,7 @@ from itertools import accumulate, chain, compress, islice, repeat
 from typing import Any, BinaryIO, NamedTuple, TypeVar, Union
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.estimator import weight_bytes, weight_objects
+from vmprof_convert.estimator import weight_live_bytes, weight_objects
 from vmprof_convert.long_columns import (
     Long,
     Runs,
@@ -133,9 +134,12 @@ class _Track(NamedTuple):
 
 class _Conversion:
     def __init__(self, profile: Profile, unit: str):
+        self._whole = profile
+        profile = dataclasses.replace(
+            profile, samples=lives.split_shrunk(profile.samples))
         self._profile = profile
         self._names = names(profile)
-        self._weights = _weights(profile, weight_bytes)
+        self._weights = _weights(profile, _bytes)
         self._axis = Axis(profile, self._weights, unit)
         self._threads = profile.samples.thread.different()
         self._ticks = profile.samples.ticks
@@ -211,12 +215,12 @@ class _Conversion:
         if allocations:
             thread = self._thread(tracks[0].process, "Objects (number)", "objects")
             self._draw(thread, allocations, found.typed,
-                       _weights(profile, weight_objects), threads.SAMPLES, end,
+                       _weights(profile, _objects), threads.SAMPLES, end,
                        found, _OBJECT_BINS)
             builder.add_thread(thread)
         for process in processes:
             self._add_counters(process, rows[process.pid])
-        info.describe(profile, builder, missing_texts, unlabelled)
+        info.describe(self._whole, builder, missing_texts, unlabelled)
         return builder.build()
 
     def _thread(self, process: _Process, name: str, tid: Union[int, str]) -> Thread:
@@ -454,28 +458,38 @@ def _ascending(times: Sequence[int], store: Store) -> Sequence[int]:
     return sorted_.merged()[1]
 
 
+def _bytes(size: int, live_size: int, interval: int, gaps: str) -> float:
+    """Of a row of lives.split_shrunk()."""
+    return weight_live_bytes(size, abs(live_size), interval, gaps)
+
+
+def _objects(size: int, live_size: int, interval: int, gaps: str) -> float:
+    return weight_objects(size, interval, gaps) if live_size >= 0 else 0.0
+
+
 def _weights(profile: Profile,
-             weight_of: Callable[[int, int, str], float]) -> Sequence[int]:
+             weight_of: Callable[[int, int, int, str], float]) -> Sequence[int]:
     """What each sample stands for, bytes or objects; 0: a time sample.
 
     Rounded so that the sum of the first n, for every n, is off by at most one
     half: the total is right to the byte.
     """
     samples = profile.samples
-    sizes, intervals = samples.size, samples.interval
+    sizes, intervals, live_sizes = samples.size, samples.interval, samples.live_size
     if samples.ticks == len(sizes):
         return made("q", samples.store, (repeat(0, len(sizes)),))
     only = max(intervals.different())
-    is_one = intervals.count(only) == len(intervals)
+    is_one = (intervals.count(only) == len(intervals)
+              and live_sizes.count(0) == len(live_sizes))
 
     def keys() -> Iterable[Any]:
-        # a pair for each sample takes twice as long
-        return sizes if is_one else zip(sizes, intervals)
+        # a tuple for each sample takes twice as long
+        return sizes if is_one else zip(sizes, live_sizes, intervals)
 
     of: dict[Any, float] = {}
-    for key in sizes.different() if is_one else set(zip(sizes, intervals)):
-        size, interval = key if isinstance(key, tuple) else (key, only)
-        of[key] = weight_of(size, interval, profile.gaps) if size else 0.0
+    for key in sizes.different() if is_one else set(keys()):
+        size, live_size, interval = key if isinstance(key, tuple) else (key, 0, only)
+        of[key] = weight_of(size, live_size, interval, profile.gaps) if size else 0.0
 
     try:
         return made("q", samples.store, _rounded(map(of.__getitem__, keys())))

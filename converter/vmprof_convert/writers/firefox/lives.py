@@ -22,12 +22,13 @@ from vmprof_convert.long_columns import (
 )
 from vmprof_convert.model import (
     ALIVE,
+    DIED,
     FREED,
     LOST,
-    PINNED,
     UNKNOWN,
     UNTOLD,
     Profile,
+    Row,
     Samples,
 )
 from vmprof_convert.writers.firefox.axis import TIME, Axis
@@ -49,7 +50,7 @@ _SITES = [_SITE_OF.get(lifetimes.state(fate, -1, -1), OUT_OF_SIGHT)
 #: so many are by themselves when they are written
 _FEW = 2**6
 #: likewise, whether it became old
-_IS_OLD = bytes(fate in (ALIVE, FREED, LOST, PINNED) for fate in range(256))
+_IS_OLD = bytes(fate in (ALIVE, FREED, LOST) for fate in range(256))
 
 
 class Ends(NamedTuple):
@@ -84,6 +85,25 @@ class Lives(NamedTuple):
     addresses: Column
     #: of the times
     end: float
+
+
+def split_shrunk(samples: Samples) -> Samples:
+    """With a row more, at the end, for each object that was shrunk since it was
+    allocated: what was taken off, which ends at the object's first minor collection.
+    Its `live_size` is the number of these bytes, negative, as it is no object."""
+    if not any(samples.live_size):
+        return samples
+    result = Samples(samples.store)
+    result.carried = samples.carried
+    for new, old in zip(result.columns(), samples.columns()):
+        new.extend(old)
+    for row, live_size in enumerate(samples.live_size):
+        if live_size:
+            whole = Row(*[column[row] for column in samples.columns()])
+            result.add_row(whole._replace(fate=DIED, ended=-1,
+                                          live_size=live_size - whole.size))
+    result.finish()
+    return result
 
 
 def find_ends(samples: Samples, axis: Axis, weights: Sequence[int]) -> Ends:

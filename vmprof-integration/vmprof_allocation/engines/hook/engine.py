@@ -436,7 +436,8 @@ class HookEngine(Engine):
         if not copy:
             raise MemoryError("no memory for a copy of what is alive")
         try:
-            return [Alive(o.address, o.key, o.stack, o.size, o.interval, o.type)
+            return [Alive(o.address, o.key, o.stack, o.size, o.live_size, o.interval,
+                          o.type)
                     for o in copy[0:count[0]]]
         finally:
             self._lib.hook_free(copy)

@@ -14,6 +14,8 @@ void carried_want_stacks(void)
 
     for (i = 0; i < objects.waiting_count; i++)
         profile_log_want((uint64_t)objects.waiting[i].stack);
+    for (i = 0; i < objects.pinned_count; i++)
+        profile_log_want((uint64_t)objects.young[i].stack);
 }
 
 static int64_t largest_stack(void)
@@ -24,6 +26,9 @@ static int64_t largest_stack(void)
     for (i = 0; i < objects.waiting_count; i++)
         if (most < objects.waiting[i].stack)
             most = objects.waiting[i].stack;
+    for (i = 0; i < objects.pinned_count; i++)
+        if (most < objects.young[i].stack)
+            most = objects.young[i].stack;
     for (i = 0; i < objects.followed_count; i++)
         if (most < objects.followed[i].stack)
             most = objects.followed[i].stack;
@@ -36,6 +41,8 @@ static void need_all(void)
 
     for (i = 0; i < objects.waiting_count; i++)
         carried_stacks_need(objects.waiting[i].stack);
+    for (i = 0; i < objects.pinned_count; i++)
+        carried_stacks_need(objects.young[i].stack);
     for (i = 0; i < objects.followed_count; i++)
         carried_stacks_need(objects.followed[i].stack);
 }
@@ -48,15 +55,21 @@ static void tell_all(void)
         struct waiting *waiting = &objects.waiting[i];
         waiting->stack = carried_stacks_number(waiting->stack);
         carried_stacks_tell(FACTS_CARRIED_YOUNG, waiting->key, 0, waiting->stack,
-                            waiting->size, waiting->interval, 0);
+                            waiting->size, waiting->size, waiting->interval, 0);
+    }
+    for (i = 0; i < objects.pinned_count; i++) {
+        struct young *young = &objects.young[i];
+        young->stack = carried_stacks_number(young->stack);
+        carried_stacks_tell(FACTS_CARRIED_YOUNG, young->key, 0, young->stack,
+                            young->size, young->size, young->interval, 0);
     }
     for (i = 0; i < objects.followed_count; i++) {
         struct followed *followed = &objects.followed[i];
         followed->stack = carried_stacks_number(followed->stack);
         followed->type = (int32_t)types_number(followed->object);
         carried_stacks_tell(FACTS_CARRIED_OLD, followed->key, followed->which,
-                            followed->stack, followed->size, followed->interval,
-                            followed->type);
+                            followed->stack, followed->size, followed->live_size,
+                            followed->interval, followed->type);
     }
 }
 

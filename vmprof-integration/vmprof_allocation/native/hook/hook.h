@@ -175,7 +175,8 @@ struct hook_object {
     uint64_t address;           /* its id(): old objects don't move */
     int64_t key;                /* of its sample */
     int64_t stack;              /* number in the profile; 0: it got lost */
-    int64_t size;               /* bytes */
+    int64_t size;               /* bytes that were reserved for it */
+    int64_t live_size;          /* bytes that it takes: fewer if it was shrunk */
     int64_t interval;           /* mean bytes between two samples, then */
     int64_t type;               /* number in the profile; 0: not known */
 };

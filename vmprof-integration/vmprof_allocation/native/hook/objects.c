@@ -85,6 +85,7 @@ void objects_end(void)
     objects.followed = NULL;
     objects.waiting_room = objects.young_room = objects.followed_room = 0;
     objects.waiting_count = objects.young_count = objects.followed_count = 0;
+    objects.pinned_count = 0;
 }
 
 int objects_begin(uint64_t seed, int fixed, int follow)
@@ -121,15 +122,17 @@ static void note_most(size_t *most, size_t count)
         *most = count;
 }
 
-/* Estimated bytes that it stands for: converter/.../estimator.py */
+/* Estimated bytes that are alive for this object: those that it takes, divided by
+   the probability with which it was sampled, which its size at birth gives
+   (converter/.../estimator.py) */
 static double weight(const struct followed *followed)
 {
     double size = (double)followed->size;
     double interval = (double)followed->interval;
+    double probability = !objects.fixed ? -expm1(-size / interval) :
+                         size < interval ? size / interval : 1.0;
 
-    if (objects.fixed)
-        return size > interval ? size : interval;
-    return size / -expm1(-size / interval);
+    return (double)followed->live_size / probability;
 }
 
 /* ____________________________________________________________ */
@@ -144,7 +147,7 @@ void objects_sampled(int64_t key, const struct nursery_sample *sample)
     if (!HAS_ROOM(waiting, OBJECTS_WAITING)) {
         objects.lost++;
         if (recorder_begin_facts(nursery.collections)) {
-            recorder_young(key, FACTS_NOT_KNOWN, 0, 0);
+            recorder_young(key, FACTS_NOT_KNOWN, 0, 0, 0);
             recorder_end_facts();
         }
         return;
@@ -182,7 +185,7 @@ static struct young *new_young(const struct waiting *waiting, uintptr_t object)
     young->key = waiting->key;
     young->stack = waiting->stack;
     young->interval = waiting->interval;
-    young->size = waiting->size;
+    young->size = young->live_size = waiting->size;
     return young;
 }
 
@@ -241,7 +244,7 @@ static void walk_piece(const struct waiting *waiting)
         young = new_young(waiting, is_known ? object : 0);
         if (young != NULL) {
             young->is_part = size != waiting->size;
-            young->size = size;
+            young->size = young->live_size = size;
             young->which = which++;
         }
     }
@@ -260,14 +263,17 @@ static void look_at(const struct waiting *waiting)
             objects.large += young->is_large;
         }
     }
-    else if (is_one(waiting))
-        (void)new_young(waiting, waiting->start);
+    else if (is_one(waiting)) {
+        young = new_young(waiting, waiting->start);
+        if (young != NULL)
+            young->live_size = types_size(young->object);
+    }
     else if (is_believable(waiting))
         walk_piece(waiting);
     else
         (void)new_young(waiting, 0);
     if (objects.young_count == before)          /* no memory */
-        recorder_young(waiting->key, FACTS_NOT_KNOWN, 0, 0);
+        recorder_young(waiting->key, FACTS_NOT_KNOWN, 0, 0, 0);
     for (; before < objects.young_count; before++) {
         young = &objects.young[before];
         if (young->object != 0)
@@ -278,6 +284,7 @@ static void look_at(const struct waiting *waiting)
 static void forget_all(void)
 {
     objects.waiting_count = objects.young_count = objects.followed_count = 0;
+    objects.pinned_count = 0;
     objects.alive = 0.0;
 }
 
@@ -286,8 +293,10 @@ static void lose_all(void)
 {
     size_t i;
 
+    for (i = 0; i < objects.pinned_count; i++)
+        recorder_young(objects.young[i].key, FACTS_NOT_KNOWN, 0, 0, 0);
     for (i = 0; i < objects.waiting_count; i++)
-        recorder_young(objects.waiting[i].key, FACTS_NOT_KNOWN, 0, 0);
+        recorder_young(objects.waiting[i].key, FACTS_NOT_KNOWN, 0, 0, 0);
     for (i = 0; i < objects.followed_count; i++)
         recorder_lost(objects.followed[i].key, objects.followed[i].which);
     forget_all();
@@ -322,12 +331,22 @@ static void judge(void)
     recorder_event(FACTS_MAJOR, recorder_now(), objects.majors);
 }
 
+/* What is pinned may have been shrunk, and its class renamed, since the last minor
+   collection. */
+static void look_at_pinned(struct young *young)
+{
+    young->live_size = types_size(young->object);
+    young->type = (int32_t)types_number(young->object);
+}
+
 static void look_at_waiting(void)
 {
     size_t i;
 
-    objects.young_count = 0;
+    objects.young_count = objects.pinned_count;
     objects.large = 0;
+    for (i = 0; i < objects.pinned_count; i++)
+        look_at_pinned(&objects.young[i]);
     for (i = 0; i < objects.waiting_count; i++) {
         objects.left = objects.waiting_count - i - 1;
         look_at(&objects.waiting[i]);
@@ -411,13 +430,27 @@ static void follow(const struct young *young, uintptr_t object)
     followed->stack = young->stack;
     followed->interval = young->interval;
     followed->size = young->size;
+    followed->live_size = young->live_size;
     followed->type = young->type;
     profile_log_want((uint64_t)young->stack);
     objects.alive += weight(followed);
     note_most(&objects.most_followed, objects.followed_count);
 }
 
-static void tell(const struct young *young)
+static void tell_of(const struct young *young, enum facts_outcome outcome)
+{
+    int is_alive;
+
+    if (!objects.follow && outcome != FACTS_NOT_KNOWN_YET)
+        outcome = FACTS_NOT_KNOWN;
+    is_alive = outcome == FACTS_PROMOTED || outcome == FACTS_STILL_YOUNG;
+    recorder_young(young->key, outcome, young->type,
+                   young->is_part ? young->size : 0,
+                   is_alive && young->live_size != young->size ? young->live_size : 0);
+}
+
+/* Returns 1 if it is pinned: the next minor collection decides. */
+static int tell(const struct young *young)
 {
     enum facts_outcome outcome = FACTS_DIED;
     uintptr_t object = young->object;
@@ -433,18 +466,22 @@ static void tell(const struct young *young)
             outcome = FACTS_PROMOTED;
             object = (uintptr_t)word_at(object + sizeof header);
         }
-        else if ((uint64_t)header & place.pinned)
-            outcome = FACTS_PINNED;
+        else if ((uint64_t)header & place.pinned) {
+            /* (the JIT makes none in a piece) */
+            if (!young->is_part && objects.follow)
+                return 1;
+            outcome = FACTS_NOT_KNOWN;
+        }
     }
-    recorder_young(young->key, objects.follow ? outcome : FACTS_NOT_KNOWN,
-                   young->type, young->is_part ? young->size : 0);
+    tell_of(young, outcome);
     if (outcome == FACTS_PROMOTED)
         follow(young, object);
+    return 0;
 }
 
 void objects_after_collection(void)
 {
-    size_t i;
+    size_t i, pinned = 0;
 
     if (objects.waiting == NULL)
         return;
@@ -454,8 +491,9 @@ void objects_after_collection(void)
     if (!recorder_begin_facts(nursery.collections))
         return;
     for (i = 0; i < objects.young_count; i++)
-        tell(&objects.young[i]);
-    objects.young_count = 0;
+        if (tell(&objects.young[i]))
+            objects.young[pinned++] = objects.young[i];
+    objects.young_count = objects.pinned_count = pinned;
     if (objects.peak < objects.alive)
         objects.peak = objects.alive;
     recorder_event(FACTS_MINOR, objects.began, nursery.allocated);
@@ -470,13 +508,10 @@ static void tell_waiting(enum facts_outcome otherwise)
         !recorder_begin_facts(nursery.collections))
         return;
     look_at_waiting();
-    for (i = 0; i < objects.young_count; i++) {
-        const struct young *young = &objects.young[i];
-        recorder_young(young->key, young->object != 0 && objects.follow
-                           ? FACTS_STILL_YOUNG : otherwise,
-                       young->type, young->is_part ? young->size : 0);
-    }
-    objects.young_count = 0;
+    for (i = 0; i < objects.young_count; i++)
+        tell_of(&objects.young[i], objects.young[i].object != 0 && objects.follow
+                    ? FACTS_STILL_YOUNG : otherwise);
+    objects.young_count = objects.pinned_count;
     objects.large = 0;
     recorder_end_facts();
 }
@@ -484,6 +519,7 @@ static void tell_waiting(enum facts_outcome otherwise)
 void objects_tell_waiting(void)
 {
     tell_waiting(FACTS_NOT_KNOWN);
+    objects.young_count = objects.pinned_count = 0;
 }
 
 void objects_tell_young(void)
@@ -533,6 +569,7 @@ struct hook_object *objects_copy(uint64_t address, int64_t *count)
         next->key = followed->key;
         next->stack = followed->stack;
         next->size = followed->size;
+        next->live_size = followed->live_size;
         next->interval = followed->interval;
         next->type = followed->type;
         next++;

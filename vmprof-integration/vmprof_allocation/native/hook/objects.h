@@ -21,13 +21,15 @@
  *
  * What stands in a piece has been written there since it was reserved, as its
  * memory is cleared then.  So where no header is, no object was made.  Behind a
- * string that is alone in its piece, this is what it was larger by while it was
- * built, and counts as a part of it.  Elsewhere the program has left the JIT's
- * trace before: that remainder counts as an object of which nothing is known.
+ * string that is alone in its piece, this is what the string was *shrunk* by: it
+ * was allocated with all the bytes of the piece, and is alive with those that it
+ * takes now (live_size).  Elsewhere the program has left the JIT's trace before:
+ * that remainder counts as an object of which nothing is known.
  *
  * Behind the minor collection, an object of the nursery has left a forwarding
  * address there, or it is pinned, or it is dead; a large one was given back to
- * the C library meanwhile, or not.  Those that live on are *followed*: old
+ * the C library meanwhile, or not.  Pinned ones stay where they are, and the next
+ * minor collection is asked again.  Those that live on are *followed*: old
  * objects do not move.  When a major collection has marked all that lives, and
  * before it sweeps, those without a mark are dead.  That moment is the first
  * minor collection of the sweeping phase, as incminimark begins each of its

@@ -17,7 +17,8 @@ struct waiting {
 struct young {
     uintptr_t object;           /* 0: it is not known which */
     int64_t key, stack, interval;
-    int64_t size;
+    int64_t size;               /* bytes that were reserved for it */
+    int64_t live_size;          /* bytes that it takes: fewer if it was shrunk */
     int32_t type;
     int32_t which;
     int is_large, is_freed, is_old;
@@ -27,7 +28,7 @@ struct young {
 struct followed {
     uintptr_t object;
     int64_t key, stack, interval;
-    int64_t size;
+    int64_t size, live_size;    /* as in struct young */
     int32_t type;
     int32_t which;
 };
@@ -37,6 +38,8 @@ extern struct objects {
     struct young *young;
     struct followed *followed;
     size_t waiting_count, young_count, followed_count;
+    size_t pinned_count;        /* the first of the young ones: the last minor
+                                   collection left them where they are */
     size_t waiting_room, young_room, followed_room;
     size_t left;                /* of those that wait, while they are looked at */
     size_t most_waiting, most_young, most_followed;

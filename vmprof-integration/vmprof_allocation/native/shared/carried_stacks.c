@@ -62,10 +62,11 @@ int64_t carried_stacks_number(int64_t stack)
 }
 
 void carried_stacks_tell(enum facts_carried kind, int64_t key, int which,
-                         int64_t stack, int64_t size, int64_t interval, int64_t type)
+                         int64_t stack, int64_t size, int64_t live_size,
+                         int64_t interval, int64_t type)
 {
     if (profile_log_fact(recorder_now()))
-        facts_carried(kind, key, which, stack, size, interval, type);
+        facts_carried(kind, key, which, stack, size, live_size, interval, type);
 }
 
 void carried_stacks_end(void)

@@ -21,7 +21,8 @@ void carried_stacks_define(void);
 int64_t carried_stacks_number(int64_t stack);
 /* An object that has it: facts.h */
 void carried_stacks_tell(enum facts_carried kind, int64_t key, int which,
-                         int64_t stack, int64_t size, int64_t interval, int64_t type);
+                         int64_t stack, int64_t size, int64_t live_size,
+                         int64_t interval, int64_t type);
 void carried_stacks_end(void);
 
 #pragma GCC visibility pop

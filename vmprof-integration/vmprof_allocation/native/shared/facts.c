@@ -18,7 +18,7 @@ enum { LABEL_SET = 1, LABEL };
 
 /* numbers of the longest entry, its count included; and the collection's that
    may come before it */
-#define MAX_NUMBERS     6
+#define MAX_NUMBERS     7
 #define MAX_ENTRY       (MAX_NUMBERS * DIGITS_MAX)
 #define MAX_NAMED       (MAX_ENTRY + 2 * FACTS_NAME_MAX)
 /* as many as are read at once */
@@ -133,13 +133,13 @@ void facts_collection(int64_t time, int64_t collections)
 
 /* A collection that finds nothing out is not worth an entry. */
 static void put_about(int kind, int64_t key, int64_t second, int64_t third,
-                      int64_t fourth, int count)
+                      int64_t fourth, int64_t fifth, int count)
 {
     int64_t difference = key - waiting.last_key;
     /* as 64 bits, whatever the key */
     uint64_t zigzag = (uint64_t)difference << 1 ^
                       (difference < 0 ? ~(uint64_t)0 : 0);
-    int64_t numbers[] = { kind, (int64_t)zigzag, second, third, fourth };
+    int64_t numbers[] = { kind, (int64_t)zigzag, second, third, fourth, fifth };
 
     if (!waiting.has_collection) {
         int64_t collection[] = { COLLECTION, waiting.time - waiting.last_time,
@@ -153,27 +153,29 @@ static void put_about(int kind, int64_t key, int64_t second, int64_t third,
 }
 
 void facts_young(int64_t key, enum facts_outcome outcome, int64_t type,
-                 int64_t size)
+                 int64_t size, int64_t live_size)
 {
-    put_about(YOUNG, key, outcome, type, size, size != 0 ? 5 : 4);
+    put_about(YOUNG, key, outcome, type, size, live_size,
+              live_size != 0 ? 6 : size != 0 ? 5 : 4);
 }
 
 void facts_freed(int64_t key, int which)
 {
-    put_about(FREED, key, which, 0, 0, which != 0 ? 3 : 2);
+    put_about(FREED, key, which, 0, 0, 0, which != 0 ? 3 : 2);
 }
 
 void facts_lost(int64_t key, int which)
 {
-    put_about(LOST, key, which, 0, 0, which != 0 ? 3 : 2);
+    put_about(LOST, key, which, 0, 0, 0, which != 0 ? 3 : 2);
 }
 
 void facts_carried(enum facts_carried kind, int64_t key, int which, int64_t stack,
-                   int64_t size, int64_t interval, int64_t type)
+                   int64_t size, int64_t live_size, int64_t interval, int64_t type)
 {
-    int64_t numbers[] = { kind, key, stack, size, interval, which, type };
+    int64_t numbers[] = { kind, key, stack, size, interval, which, type, live_size };
 
-    put(&carried, numbers, kind == FACTS_CARRIED_OLD ? 7 : 5);
+    put(&carried, numbers, kind != FACTS_CARRIED_OLD ? 5 :
+                           live_size != size ? 8 : 7);
 }
 
 /* An entry of numbers and a text */

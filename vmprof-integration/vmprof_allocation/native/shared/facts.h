@@ -42,17 +42,17 @@ void facts_collection(int64_t time, int64_t collections);
 enum facts_outcome {
     FACTS_DIED,
     FACTS_PROMOTED,
-    FACTS_PINNED,
-    FACTS_NOT_KNOWN,
+    FACTS_NOT_KNOWN = 3,
     FACTS_STILL_YOUNG,
     FACTS_NOT_KNOWN_YET
 };
 
 /* The object of sample 'key', or one more of the objects of the same piece,
    after its first minor collection.  'type' is a number of facts_type(), or 0;
-   'size' in bytes, or 0 if it is the sample's. */
+   'size' in bytes, or 0 if it is the sample's; 'live_size' in bytes: what it takes
+   since the program has shrunk it, or 0 if that was not done. */
 void facts_young(int64_t key, enum facts_outcome outcome, int64_t type,
-                 int64_t size);
+                 int64_t size, int64_t live_size);
 
 /* Object number 'which' of sample 'key', from 0 on, is dead; or will not be
    heard of again. */
@@ -66,8 +66,9 @@ enum facts_carried {
     FACTS_CARRIED_YOUNG
 };
 
+/* 'size' and 'live_size' in bytes: when it was allocated, and what it takes */
 void facts_carried(enum facts_carried kind, int64_t key, int which, int64_t stack,
-                   int64_t size, int64_t interval, int64_t type);
+                   int64_t size, int64_t live_size, int64_t interval, int64_t type);
 
 /* A name of a type.  'kind' is PROFILE.rst's; 'gcs' is the GC's number, or -1. */
 enum facts_name {

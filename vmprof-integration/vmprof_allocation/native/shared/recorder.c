@@ -311,10 +311,10 @@ static int has_room_for_fact(void)
 }
 
 void recorder_young(int64_t key, enum facts_outcome outcome, int64_t type,
-                    int64_t size)
+                    int64_t size, int64_t live_size)
 {
     if (has_room_for_fact())
-        facts_young(key, outcome, type, size);
+        facts_young(key, outcome, type, size, live_size);
 }
 
 void recorder_freed(int64_t key, int which)

@@ -113,7 +113,7 @@ void recorder_flush(void);
    to end. */
 int recorder_begin_facts(int64_t collections);
 void recorder_young(int64_t key, enum facts_outcome outcome, int64_t type,
-                    int64_t size);
+                    int64_t size, int64_t live_size);
 void recorder_freed(int64_t key, int which);
 void recorder_lost(int64_t key, int which);
 void recorder_type(int64_t number, enum facts_name kind, int64_t gcs,

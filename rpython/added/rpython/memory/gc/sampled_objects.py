@@ -22,12 +22,14 @@ are where they are.
 What stands in a piece, the program has written there since it was reserved:
 wait() clears the memory.  Where there is no header, the program has left the
 JIT's trace before it made what comes there; that remainder is an object of
-which nothing is known.  An array that was shrunk has the size that was reserved
-for it: see shrink().
+which nothing is known.  An array that was shrunk was allocated with the size
+that was reserved for it, and lives on with the size that it has then: see
+shrink().
 
 At the end of the minor collection, each of the *young* objects is dead, old, or
-pinned.  The old ones are *followed* (old objects don't move), until a major
-collection has marked what is alive, and before it sweeps: those without a mark
+pinned.  The pinned ones wait for the next minor collection.  The old ones are
+*followed* (old objects don't move), until a major collection has marked what is
+alive, and before it sweeps: those without a mark
 are dead.  At that moment this is true of all old objects, those included that
 the minor collection just before has made old.  Nothing is kept alive by this,
 and an address is forgotten before somebody else can get it.
@@ -48,8 +50,10 @@ was given to the GC.  It must not call back into the GC.
   FACT_NOT_KNOWN  rgc.get_typeids_z() describes, or -1, 'size' the object's in
                   bytes, or 0: all of the sample's.  'class' is what
                   class_of() has said of it, at the beginning of the minor
-                  collection; or 0.  For FACT_PROMOTED, it returns 1 to hear
-                  of this object again.
+                  collection; or 0.  For FACT_PROMOTED and FACT_PINNED, it
+                  returns 1 to hear of this object again.
+  FACT_SHRUNK     before FACT_PROMOTED: 'key', 'which', and as 'size' what the
+                  object takes now, in bytes, less than when it was allocated
   FACT_ADDRESS    'key' and 'which', of an object that was just promoted; 'type' is
                   where it is now, and stays
   FACT_FREED      'key' and 'which', of an object that was promoted
@@ -57,7 +61,6 @@ was given to the GC.  It must not call back into the GC.
 """
 from rpython.memory.gc.sampling import Sampler
 from rpython.rlib import rgc
-from rpython.rlib.debug import ll_assert
 from rpython.rlib.objectmodel import not_rpython
 from rpython.rlib.rarithmetic import LONG_BIT, intmask
 from rpython.rlib.unroll import unrolling_iterable
@@ -79,6 +82,7 @@ FACT_NOT_KNOWN = 8
 FACT_FREED = 9
 FACT_LOST = 10
 FACT_ADDRESS = 11
+FACT_SHRUNK = 12
 
 # So many samples wait, and so many objects are followed, at most
 MAX_WAITING = 1 << 18
@@ -158,7 +162,8 @@ Waiting = make_table('allocation_waiting',
 Young = make_table('allocation_young',
     ('object', llmemory.Address),      # NULL: it is not known what it is
     ('key', lltype.Signed), ('which', lltype.Signed), ('type', lltype.Signed),
-    ('size', lltype.Signed), ('class_', lltype.Signed))
+    ('size', lltype.Signed),           # to be told
+    ('size_at_birth', lltype.Signed), ('class_', lltype.Signed))
 Followed = make_table('allocation_followed',
     ('object', llmemory.Address), ('key', lltype.Signed),
     ('which', lltype.Signed))
@@ -282,6 +287,7 @@ class SampledObjects(object):
         record.key = piece.key
         record.which = which
         record.size = size
+        record.size_at_birth = size if size != 0 else piece.size
         record.object = llmemory.NULL
         record.type = -1
         record.class_ = 0
@@ -308,10 +314,8 @@ class SampledObjects(object):
         start = piece.address + position
         if not self.is_object(gc, start):
             return 0
-        size_gc_header = gc.gcheaderbuilder.size_gc_header
-        size = raw_malloc_usage(size_gc_header +
-                                gc.get_size(start + size_gc_header))
-        size = max(size, raw_malloc_usage(gc.minimal_size_in_nursery))
+        size = self.object_size(gc, start +
+                                gc.gcheaderbuilder.size_gc_header)
         while position + size < piece.size:
             if self.is_object(gc, start + size):
                 break
@@ -320,6 +324,12 @@ class SampledObjects(object):
                 break
             size += words * WORD        # see shrink()
         return size
+
+    def object_size(self, gc, obj):
+        """How many bytes an object takes now, with its header."""
+        size = raw_malloc_usage(gc.gcheaderbuilder.size_gc_header +
+                                gc.get_size(obj))
+        return max(size, raw_malloc_usage(gc.minimal_size_in_nursery))
 
     def is_object(self, gc, address):
         type_id = llop.extract_ushort(llgroup.HALFWORD,
@@ -336,15 +346,21 @@ class SampledObjects(object):
         if not self.tell_of(FACTS_BEGIN):
             self.clear()
             return
+        young = self.young
+        kept = 0
         i = 0
-        while i < self.young.length:
-            self.tell_young(gc, self.young.records[i])
+        while i < young.length:
+            if self.tell_young(gc, young.records[i]):
+                if kept != i:
+                    young.copy(young.records[i], young.records[kept])
+                kept += 1
             i += 1
-        self.young.length = 0
+        young.length = kept
         self.tell_of(FACT_ENDED)
         self.tell_of(FACTS_END)
 
     def tell_young(self, gc, young):
+        """Returns True if it is pinned, and to be told of again."""
         what = FACT_NOT_KNOWN
         survivor = llmemory.NULL
         if young.object != llmemory.NULL:
@@ -355,24 +371,27 @@ class SampledObjects(object):
                 what = FACT_PINNED
             else:
                 what = FACT_PROMOTED
+                size = self.object_size(gc, survivor)
+                if size < young.size_at_birth:
+                    self.fact(FACT_SHRUNK, young.key, young.which, -1, size, 0)
         if not self.fact(what, young.key, young.which, young.type, young.size,
                          young.class_):
-            return
+            return False
         if what != FACT_PROMOTED:
-            return
+            return what == FACT_PINNED
         record = self.followed.append()
         if not record:
             self.fact(FACT_LOST, young.key, young.which, -1, 0, 0)
-            return
+            return False
         record.object = survivor
         record.key = young.key
         record.which = young.which
         self.fact(FACT_ADDRESS, young.key, young.which,
                   llmemory.cast_adr_to_int(survivor), 0, 0)
+        return False
 
     def marking_ended(self, gc):
         """All marks are final, nothing is swept yet."""
-        ll_assert(self.young.length == 0, "sampled objects without a fate")
         if not self.tell_of(FACTS_BEGIN):
             self.clear()
             return

@@ -264,8 +264,8 @@ class AppTestAllocationSampling(object):
             pass
         def alive():
             numbers = _vmprof.alive_allocations()
-            assert len(numbers) % 6 == 0
-            return numbers[::6], numbers[3::6]
+            assert len(numbers) % 7 == 0
+            return numbers[::7], numbers[3::7]
         def work():
             self.kept = [Node() for i in range(20000)]
             ids = set(map(id, self.kept))

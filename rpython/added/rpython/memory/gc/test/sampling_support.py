@@ -14,7 +14,8 @@ here.
 from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
 from rpython.memory.gc.sampled_objects import (FACTS_BEGIN, FACTS_END,
     FACT_STARTED, FACT_ENDED, FACT_MARKED, FACT_DIED, FACT_PROMOTED,
-    FACT_PINNED, FACT_NOT_KNOWN, FACT_FREED, FACT_LOST, FACT_ADDRESS, NO_TYPE)
+    FACT_PINNED, FACT_NOT_KNOWN, FACT_FREED, FACT_LOST, FACT_ADDRESS,
+    FACT_SHRUNK, NO_TYPE)
 from rpython.memory.gc.test.test_direct import BaseDirectGCTest, S, VAR, WORD
 from rpython.memory.gctypelayout import WEAKREF, zero_gc_pointers_inside
 from rpython.rlib import rgc
@@ -129,9 +130,11 @@ class BaseSamplingTest(BaseDirectGCTest):
         self.freed = []          # (key, which)
         self.lost = []           # (key, which)
         self.addresses = []      # (key, which, address)
+        self.shrunk = []         # (key, which, size)
         self.telling = None         # FACT_ENDED or FACT_MARKED, in between
         self.listens = 1         # what FACTS_BEGIN answers
-        self.follows = 1         # what the others answer
+        self.follows = 1         # what the others answer,
+        self.asks_again = 0      # and FACT_PINNED, which is not noted if it is 1
         self.first = 0           # number of the first one since the start
         self.totals = None
         self.count_collections()
@@ -169,6 +172,8 @@ class BaseSamplingTest(BaseDirectGCTest):
             assert self.telling is None
             return 0
         assert self.telling is not None
+        if what == FACT_PINNED and self.asks_again:
+            return 1
         if what == FACTS_END:
             self.telling = None
         elif what in OUTCOMES:
@@ -184,10 +189,12 @@ class BaseSamplingTest(BaseDirectGCTest):
             assert self.fates[-1][0] == key
             assert self.fates[-1][2] == PROMOTED
             self.addresses.append((key, which, type))
+        elif what == FACT_SHRUNK:
+            self.shrunk.append((key, which, size))
         else:
             assert what in (FACT_ENDED, FACT_MARKED) and self.telling == []
             self.telling.append(what)
-        return self.follows
+        return self.follows and what != FACT_PINNED
 
     # ---------- what the program does
 

@@ -78,6 +78,45 @@ class TestReports(BaseSamplingTest):
         # it was said that it is pinned, and no more is
         assert self.one_fate() == (self.type_index(SMALL), PINNED)
 
+    def test_pinned_is_asked_again(self):
+        self.asks_again = 1
+        p = self.keep(self.only(self.alloc, SMALL))
+        q = self.keep(self.alloc(SMALL))
+        for pinned in [p, q]:
+            assert self.gc.pin(adr(pinned))
+        for i in range(3):
+            self.gc.collect(0)
+            self.alloc()
+        assert self.fates == []
+        self.gc.unpin(adr(p))
+        self.gc.collect(0)
+        assert self.fates == [(1, self.type_index(SMALL), PROMOTED)]
+        # the other one was not to be heard of again
+        self.stackroots.pop(0)
+        self.gc.collect(2)
+        assert self.freed == [(1, 0)]
+        assert self.offset(q) is not None
+
+    def test_pinned_is_asked_again_and_dead(self):
+        self.asks_again = 1
+        p = self.keep(self.only(self.alloc, SMALL))
+        assert self.gc.pin(adr(p))
+        self.gc.collect(0)
+        self.gc.unpin(adr(p))
+        self.stackroots.pop()
+        assert self.one_fate() == (self.type_index(SMALL), DIED)
+
+    def test_sampling_ends_while_something_is_pinned(self):
+        self.asks_again = 1
+        p = self.keep(self.only(self.alloc, SMALL))
+        assert self.gc.pin(adr(p))
+        self.gc.collect(0)
+        self.stop()
+        self.start(1)
+        self.gc.unpin(adr(p))
+        self.gc.collect(2)
+        assert self.fates == []
+
     def test_unpinned_and_dead(self):
         p = self.only(self.alloc, SMALL)
         assert self.gc.pin(adr(p))
@@ -154,9 +193,21 @@ class TestReports(BaseSamplingTest):
         assert self.gc.shrink_array(adr(p), 1)
         assert self.one_fate() == (self.type_index(CHARS), PROMOTED)
         assert len(self.stackroots[0]) == 1
-        # it is what was reserved that counts
+        # it is what was reserved that counts as allocated
+        assert self.shrunk == [(1, 0, 3 * WORD)]
         self.stop()
         assert self.totals.allocated == 6 * WORD
+
+    def test_shrunk_in_a_piece(self):
+        self.start(1)
+        objects = self.piece(SMALL, (CHARS, 4 * WORD), (CHARS, 4 * WORD), SMALL)
+        for p in objects:
+            self.keep(p)
+        assert self.gc.shrink_array(adr(objects[1]), 1)
+        self.gc.collect(0)
+        assert self.objects == [(1, 0, 2 * WORD), (1, 1, 6 * WORD),
+                                (1, 2, 6 * WORD), (1, 3, 2 * WORD)]
+        assert self.shrunk == [(1, 1, 3 * WORD)]
 
     def test_shrunk_dead(self):
         p = self.only(self.alloc, CHARS, 4 * WORD)

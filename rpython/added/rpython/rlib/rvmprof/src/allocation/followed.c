@@ -18,18 +18,20 @@ struct waiting {
 };
 
 struct followed {
-    int64_t key, stack, size, interval, address;
+    int64_t key, stack, interval, address;
+    int64_t size, live_size;    /* bytes when it was allocated; that it takes */
     int32_t type, its_class;    /* the GC's and the interpreter's numbers */
     int32_t which;
     int32_t is_forgotten;
 };
 
-#define COPIED          6       /* numbers */
+#define COPIED          7       /* numbers */
 
 static struct waiting *waiting;
 static struct followed *followed;
 static size_t waiting_count, waiting_room, followed_count, followed_room;
 static size_t at;               /* where the GC is among those that wait, */
+static size_t pinned;           /* how many of those before stay there, */
 static size_t seen, kept;       /* and, after a marking, among the others */
 static int has_marked;
 static int64_t most_memory, missing;
@@ -43,7 +45,7 @@ void followed_clear(int fixed_gaps)
     waiting = NULL;
     followed = NULL;
     waiting_count = waiting_room = followed_count = followed_room = 0;
-    at = 0;
+    at = pinned = 0;
     has_marked = 0;
     most_memory = missing = 0;
     has_fixed_gaps = fixed_gaps;
@@ -83,26 +85,42 @@ void followed_sampled(int64_t key, int64_t stack, int64_t size, int64_t interval
     sample->interval = interval;
 }
 
-/* The bytes that it stands for */
+/* The bytes that are alive for it */
 static double weight(const struct followed *object)
 {
     double x = (double)object->size / (double)object->interval;
 
     if (object->is_forgotten)
         return 0.0;
-    return (double)object->size / (!has_fixed_gaps ? -expm1(-x) :
+    return (double)object->live_size / (!has_fixed_gaps ? -expm1(-x) :
                                    x < 1.0 ? x : 1.0);
 }
 
+/* The GC tells of them in the order in which they came. */
+static int is_at(int64_t key)
+{
+    while (at < waiting_count && waiting[at].key < key)
+        at++;
+    return at < waiting_count && waiting[at].key == key;
+}
+
+int followed_pinned(int64_t key)
+{
+    if (!is_at(key))
+        return 0;
+    if (waiting[at].stack > 0)
+        profile_log_want((uint64_t)waiting[at].stack);
+    waiting[pinned++] = waiting[at++];
+    return 1;
+}
+
 int followed_promoted(int64_t key, int64_t which, int64_t type, int64_t its_class,
-                      int64_t size)
+                      int64_t size, int64_t live_size)
 {
     const struct waiting *sample;
     struct followed *object;
 
-    while (at < waiting_count && waiting[at].key < key)
-        at++;
-    if (at == waiting_count || waiting[at].key != key ||
+    if (!is_at(key) ||
         (followed_count == followed_room &&
          !grow(&followed, &followed_room, sizeof *followed, MOST_FOLLOWED))) {
         missing++;
@@ -115,6 +133,7 @@ int followed_promoted(int64_t key, int64_t which, int64_t type, int64_t its_clas
     object->stack = sample->stack;
     object->interval = sample->interval;
     object->size = size != 0 ? size : sample->size;
+    object->live_size = live_size != 0 ? live_size : object->size;
     object->type = (int32_t)type;
     object->its_class = (int32_t)its_class;
     object->address = 0;
@@ -138,7 +157,8 @@ void followed_lost(void)
 
 void followed_young_ended(void)
 {
-    waiting_count = at = 0;
+    waiting_count = pinned;
+    at = pinned = 0;
 }
 
 void followed_marked(void)
@@ -175,6 +195,9 @@ static int64_t largest_stack(void)
     int64_t most = 0;
     size_t i;
 
+    for (i = 0; i < waiting_count; i++)
+        if (most < waiting[i].stack)
+            most = waiting[i].stack;
     for (i = 0; i < followed_count; i++)
         if (most < followed[i].stack)
             most = followed[i].stack;
@@ -186,14 +209,23 @@ void followed_carry(void)
     size_t i;
 
     carried_stacks_begin(largest_stack());
+    for (i = 0; i < waiting_count; i++)
+        carried_stacks_need(waiting[i].stack);
     for (i = 0; i < followed_count; i++)
         carried_stacks_need(followed[i].stack);
     carried_stacks_define();
+    for (i = 0; i < waiting_count; i++) {
+        struct waiting *sample = &waiting[i];
+        sample->stack = carried_stacks_number(sample->stack);
+        carried_stacks_tell(FACTS_CARRIED_YOUNG, sample->key, 0, sample->stack,
+                            sample->size, sample->size, sample->interval, 0);
+    }
     for (i = 0; i < followed_count; i++) {
         struct followed *object = &followed[i];
         object->stack = carried_stacks_number(object->stack);
         carried_stacks_tell(FACTS_CARRIED_OLD, object->key, object->which,
-                            object->stack, object->size, object->interval,
+                            object->stack, object->size, object->live_size,
+                            object->interval,
                             type_names_number(object->type, object->its_class));
     }
     carried_stacks_end();
@@ -218,6 +250,7 @@ int64_t *followed_copy(void)
         *p++ = object->key;
         *p++ = object->stack;
         *p++ = object->size;
+        *p++ = object->live_size;
         *p++ = object->interval;
         *p++ = type_names_number(object->type, object->its_class);
     }

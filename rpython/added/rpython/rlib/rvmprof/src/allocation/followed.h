@@ -18,9 +18,13 @@ void followed_sampled(int64_t key, int64_t stack, int64_t size, int64_t interval
 
 /* What the GC tells, in its order, between recorder_begin_facts() and its end. */
 
-/* Returns 0 if there is no memory: it is not followed. */
+/* 'size' and 'live_size' as facts_young() has them.  Returns 0 if there is no memory: it
+   is not followed. */
 int followed_promoted(int64_t key, int64_t which, int64_t type, int64_t its_class,
-                      int64_t size);
+                      int64_t size, int64_t live_size);
+/* The sample of this key stays in the nursery: the GC tells of it again after the next
+   minor collection.  Returns 0 if nothing is known of the sample. */
+int followed_pinned(int64_t key);
 /* Where the one is that was just promoted */
 void followed_address(int64_t address);
 /* The GC has no memory for that one. */
@@ -38,8 +42,8 @@ void followed_end(void);
 void followed_carry(void);
 
 /* What is alive, of a program that runs on: how many numbers follow, and of each
-   object its address, key, stack, size, interval and type, under the numbers of the
-   profile; for free().  NULL: there is no memory.  Likewise between the two */
+   object its address, key, stack, size, live_size (hook.h), interval and type, under
+   the numbers of the profile; for free().  NULL: there is no memory.  Likewise between the two */
 int64_t *followed_copy(void);
 /* What there is now does not count any more. */
 void followed_forget(void);

@@ -61,6 +61,7 @@ static __thread __attribute__((tls_model("initial-exec")))
 int is_ignored;                 /* what this thread allocates */
 static int64_t collection_start, majors;
 static int tells_names;         /* vmprof told them to an earlier part */
+static intptr_t shrunk_to;      /* bytes, of the object of the next fact; 0: it was not */
 
 static void get_totals(struct profile_totals *totals)
 {
@@ -181,19 +182,24 @@ static enum facts_outcome outcome(intptr_t what)
     if (!with_lifetimes)
         return FACTS_NOT_KNOWN;
     return what == GC_DIED ? FACTS_DIED :
-           what == GC_PROMOTED ? FACTS_PROMOTED :
-           what == GC_PINNED ? FACTS_PINNED : FACTS_NOT_KNOWN;
+           what == GC_PROMOTED ? FACTS_PROMOTED : FACTS_NOT_KNOWN;
 }
 
 /* Returns 1 if the GC is to tell more of it. */
 static int young(intptr_t what, intptr_t key, intptr_t which, intptr_t type,
                  intptr_t size, intptr_t its_class)
 {
+    intptr_t live_size = shrunk_to;
+
+    shrunk_to = 0;
+    /* 'size' 0: it is the whole sample.  (The JIT pins nothing in a piece.) */
+    if (what == GC_PINNED && with_lifetimes && size == 0 && followed_pinned(key))
+        return 1;
     recorder_young(key, outcome(what), type_names_number(type, its_class),
-                   size);
+                   size, with_lifetimes ? live_size : 0);
     if (!with_lifetimes || what != GC_PROMOTED)
         return 0;
-    if (followed_promoted(key, which, type, its_class, size))
+    if (followed_promoted(key, which, type, its_class, size, live_size))
         return 1;
     recorder_lost(key, (int)which);
     return 0;
@@ -230,6 +236,9 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
         break;
     case GC_ADDRESS:
         followed_address(type);
+        break;
+    case GC_SHRUNK:
+        shrunk_to = size;
         break;
     case GC_LOST:
         followed_lost();

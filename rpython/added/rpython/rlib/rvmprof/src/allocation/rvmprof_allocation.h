@@ -62,7 +62,7 @@ RPY_EXTERN intptr_t vmprof_allocation_sampled(intptr_t size, void *address);
 /* 'what': as in sampled_objects.py */
 enum {
     GC_BEGIN, GC_END, GC_STARTED, GC_ENDED, GC_MARKED, GC_DIED, GC_PROMOTED,
-    GC_PINNED, GC_NOT_KNOWN, GC_FREED, GC_LOST, GC_ADDRESS
+    GC_PINNED, GC_NOT_KNOWN, GC_FREED, GC_LOST, GC_ADDRESS, GC_SHRUNK
 };
 RPY_EXTERN intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key,
                                            intptr_t which, intptr_t type,

@@ -1,0 +1,140 @@
+"""However a program makes what it keeps, the profile's bytes that are alive are those by
+which the GC's own heap grew: also where the GC shrinks what was reserved."""
+from __future__ import annotations
+
+import pytest
+
+from conftest import PyPy
+from found import check_conservation
+from vmprof_convert.lifetimes import STILL_ALIVE, state
+from vmprof_convert.model import Profile
+
+#: makes and keeps COUNT times what `make(i)` returns; prints what the heap grew by
+PROGRAM = """
+    import gc, sys, vmprof_allocation
+    {setup}
+    def make(i):
+        return {make}
+    def heap():
+        for _ in range(3):
+            gc.collect()
+        stats = gc.get_stats()._s
+        return stats.total_arena_memory + stats.total_rawmalloced_memory
+    for i in range(300):        # what it needs once
+        make(i)
+    kept = [None] * {count}
+    vmprof_allocation.mark("what is needed to mark is loaded")
+    before = heap()
+    vmprof_allocation.mark("begin")
+    for i in range({count}):
+        kept[i] = make(i)
+    vmprof_allocation.mark("end")
+    print(heap() - before)
+"""
+
+SOCKETS = """
+    import os, socket, threading
+    here, there = socket.socketpair()
+    read, write = os.pipe()
+    def sent(size, to=here.send):
+        to(b"x" * size)
+        return True
+"""
+
+WAYS = {
+    "recv": (SOCKETS, "sent(100) and there.recv(65536)"),
+    "recv of much": (SOCKETS, "sent(5000) and there.recv(65536)"),
+    "recv_into": (SOCKETS + "    room = bytearray(65536)\n",
+                  "sent(100) and bytes(room[:there.recv_into(room)])"),
+    "os.read": (SOCKETS, "sent(100, lambda data: os.write(write, data)) "
+                         "and os.read(read, 4096)"),
+    "file": ("import io; buffer = io.BytesIO(b'line of a file\\n' * 10)",
+             "(buffer.seek(0), buffer.read())"),
+    "lines of a file": ("""
+    import tempfile
+    file = tempfile.TemporaryFile("w+"); file.write("x" * 50 + chr(10)); file.flush()
+    """, "(file.seek(0), file.readlines())"),
+    "StringBuilder": ("from __pypy__.builders import StringBuilder", "built(i)"),
+    "join": ("", "', '.join(['word'] * (i % 50))"),
+    "format": ("", "'%s and %r and %d' % ('text' * 5, 'more', i)"),
+    "f-string": ("", "f'{i:>40} of {i / 3:.3f} {chr(228)}'"),
+    "csv": ("import csv", "next(csv.reader(['a,%d,some text,\"quoted\"' % i]))"),
+    "csv of dicts": ("import csv, io", "list(csv.DictReader(io.StringIO("
+                                       "'name,size\\nfoo,%d\\n' % i)))"),
+    "json.loads": ("import json", "json.loads('{\"a\": [1, \"text\", null], "
+                                  "\"b\": \"x\\\\u00e4y\"}')"),
+    "json.dumps": ("import json", "json.dumps({'a': [i, 'text'], 'b': None})"),
+    "re.sub": ("import re", "re.sub('[aeiou]', '', 'sentence with vowels %d' % i)"),
+    "re.findall": ("import re", "re.findall('[a-z]+', 'sentence with words %d' % i)"),
+    "decode": ("", "(b'caf\\xc3\\xa9 ' * 10).decode()"),
+    "encode": ("", "('caf' + chr(233) * (i % 90)).encode('utf-16')"),
+    "surrogates": ("", "(b'ab\\xff' * 10).decode('utf-8', 'surrogateescape')"),
+    "translate": ("", "('text %d ' % i * 5).translate({ord('t'): None})"),
+    "bytes of a bytearray": ("", "bytes(resized(i))"),
+    "bytearray": ("", "resized(i)"),
+    "zlib": ("import zlib; data = zlib.compress(b'text' * 100)",
+             "zlib.decompress(data)"),
+    "base64": ("import base64", "base64.b64decode(base64.b64encode(b'%d' % i * 20))"),
+    "struct": ("import struct", "struct.pack('>qd', i, 0.5)"),
+    "array.tobytes": ("import array", "array.array('l', [i] * 20).tobytes()"),
+    "list that grew": ("", "grown(i)"),
+    "list that shrank": ("", "shrunk(i)"),
+    "list of a generator": ("", "[str(k) for k in range(i % 20)]"),
+    "dict that grew": ("", "{k: None for k in range(i % 40)}"),
+    "dict that shrank": ("", "emptied(i)"),
+    "set": ("", "set(range(i % 40))"),
+    "tuple of a generator": ("", "tuple(k * 1000.5 for k in range(i % 20))"),
+    "a large one": ("", "b'x' * (200_000 + i)"),
+    "slices": ("", "('text' * 1000)[i % 7:i % 7 + 50]"),
+}
+
+HELPERS = """
+    def resized(i):
+        result = bytearray(b"0123456789" * 30)
+        del result[i % 100:]
+        return result
+    def grown(i):
+        result = []
+        for k in range(i % 50):
+            result.append(k)
+        return result
+    def shrunk(i):
+        result = [None] * 200
+        del result[i % 10:]
+        return result
+    def emptied(i):
+        result = dict.fromkeys(range(100))
+        for k in range(95):
+            del result[k]
+        return result
+    def built(i):
+        builder = StringBuilder(1000)
+        builder.append("abc" * 10)
+        return builder.build()
+"""
+
+
+def alive(profile: Profile) -> int:
+    """Bytes of what was made between the two marks; each object was sampled."""
+    _, begin, end = (mark.time for mark in profile.marks)
+    samples = profile.samples
+    return sum(
+        live_size or size for time, size, live_size, fate, collected, ended in zip(
+            samples.time, samples.size, samples.live_size, samples.fate,
+            samples.collected, samples.ended)
+        if begin <= time <= end and state(fate, collected, ended) == STILL_ALIVE)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_alive_is_what_the_heap_grew_by(pypy: PyPy, way: str) -> None:
+    setup, make = WAYS[way]
+    count = 200 if way == "a large one" else 1000
+    source = PROGRAM.format(setup=setup + HELPERS, make=make, count=count)
+    run = pypy.sample(source, "1")
+    profile = run.profile()
+    check_conservation(profile)
+    grown = int(run.out)
+    # the JIT's own, and what marks and the loop itself need
+    assert grown > 20 * count
+    assert abs(alive(profile) - grown) <= 0.02 * grown + 20_000, (
+        alive(profile), grown)

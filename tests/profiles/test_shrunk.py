@@ -1,0 +1,239 @@
+"""What the program shrinks after it was allocated, as a socket's recv(65536) of 100 bytes
+does, counts as allocated with the bytes that were reserved, and as alive with those that
+it takes; its probability is that of the bytes that were reserved."""
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+import report_runs
+from made_profiles import Log, entry
+from vmprof_convert import diff, leaks, readers
+from vmprof_convert.estimator import Sum, probability
+from vmprof_convert.lifetimes import NOT_TOLD, STILL_ALIVE
+from vmprof_convert.model import Profile
+from vmprof_convert.resident import growth
+from vmprof_convert.stack_values import values
+from vmprof_convert.summary import FUNCTION, TYPE, Choice, Tally, summarize
+from vmprof_convert.writers import firefox
+
+RESERVED, TAKEN = 65536, 128
+
+
+def received() -> Log:
+    """Five messages, each sampled with certainty (interval 1): one died, one was
+    shrunk and is alive, one is alive as it was allocated, one was shrunk and freed,
+    one was shrunk and is still in the nursery."""
+    log = Log()
+    main, receive = log.function("main"), log.function("receive", 5)
+    log.settings(interval=1, facts="types,lifetimes")
+    text = log.type("bytes")
+    for key in range(5):
+        log.allocation([main, receive], size=RESERVED, interval=1, time=10 + key)
+    log.collection(500)
+    for key, outcome in enumerate((0, 1, 1, 1, 4), 1):
+        log.young(key, outcome, text, live_size=TAKEN if key in (2, 4, 5) else None)
+    log.event(1, 490, 10, 5 * RESERVED)
+    log.collection(900)
+    log.freed(4)
+    log.event(3, 900, 0, 1)
+    return log
+
+
+def in_file(log: Log, folder: Path) -> Path:
+    path = folder / "app.vmprof"
+    path.write_bytes(log.data())
+    return path
+
+
+ALLOCATED, LIVE = 5 * RESERVED, RESERVED + 2 * TAKEN
+
+
+def check(profile: Profile, tally: Tally | None = None) -> None:
+    figures = summarize(profile, tally, Choice((FUNCTION, TYPE))).figures
+    assert figures.bytes().value == ALLOCATED
+    assert figures.bytes(STILL_ALIVE).value == LIVE
+    assert figures.objects(STILL_ALIVE).value == 3
+    assert profile.misfits == 0
+
+
+def test_a_report_that_streams_and_a_table(tmp_path: Path) -> None:
+    path = in_file(received(), tmp_path)
+    tally = Tally()
+    check(readers.read_into(path, tally), tally)
+    whole = readers.read(path)
+    check(whole)
+    assert list(whole.samples.live_size) == [0, TAKEN, 0, TAKEN, TAKEN]
+
+
+def test_at_a_moment(tmp_path: Path) -> None:
+    """Before it was freed, the fourth was alive, with what it took."""
+    profile = readers.read(in_file(received(), tmp_path))
+    figures = summarize(profile, None, Choice(at=600)).figures
+    assert figures.bytes(STILL_ALIVE).value == RESERVED + 3 * TAKEN
+
+
+def test_the_report_in_json(tmp_path: Path) -> None:
+    path = in_file(received(), tmp_path)
+    row, = json.loads(report_runs.report(path, "--json", "--by", "type").stdout)["rows"]
+    assert row["self"]["allocated"]["bytes"]["value"] == ALLOCATED
+    assert row["self"]["alive"]["bytes"]["value"] == LIVE
+
+
+def test_values_of_stacks(tmp_path: Path) -> None:
+    """What pprof, OTLP, speedscope, collapsed stacks and the page write."""
+    value, = values(readers.read(in_file(received(), tmp_path))).values()
+    assert (value.bytes, value.objects) == (ALLOCATED, 5)
+    assert (value.alive_bytes, value.alive_objects) == (LIVE, 3)
+
+
+def test_the_firefox_profiler(tmp_path: Path) -> None:
+    """Retained are the rows of which no end follows.  What was taken off ends at the
+    first collection; so the track of what is alive ends with what is alive."""
+    converted = json.loads(firefox.encode(firefox.convert(
+        readers.read(in_file(received(), tmp_path)))))
+    table = converted["threads"][0]["nativeAllocations"]
+    born = {address: weight for address, weight in zip(
+        table["memoryAddress"], table["weight"]) if weight > 0}
+    assert sum(born.values()) == ALLOCATED
+    for address, weight in zip(table["memoryAddress"], table["weight"]):
+        if weight < 0:
+            assert born.pop(address) == -weight
+    assert sum(born.values()) == LIVE
+    counters = {counter["name"]: counter for counter in converted["counters"]}
+    assert sum(counters["held-memory"]["samples"]["count"]) == LIVE
+    # the number of objects knows nothing of what was taken off
+    objects = next(thread for thread in converted["threads"]
+                   if thread["name"] == "Objects (number)")
+    assert sum(objects["samples"]["weight"]) == 5
+
+
+def test_a_difference_of_two_moments(tmp_path: Path) -> None:
+    """Between the two, the fourth was freed."""
+    sides = diff.of_moments(readers.read(in_file(received(), tmp_path)), 600, 1000)
+    before, after = (summarize(side).figures.bytes(STILL_ALIVE).value
+                     for side in (sides.before, sides.after))
+    assert before - after == TAKEN
+
+
+def test_parts_of_a_profile(tmp_path: Path) -> None:
+    """What an earlier part leaves behind, too, and what the later one finds out."""
+    log = Log()
+    main = log.function("main")
+    log.settings(interval=1, facts="types,lifetimes", part=2)
+    text = log.type("bytes")
+    stack = log.define(log.pairs([main]))
+    log.written = log.keys = 3
+    log.flush()
+    # old, with what it takes; old as it was; and young, of which it comes to be known
+    log.block("carried", log_entries(
+        (1, 1, stack, RESERVED, 1, 0, text, TAKEN), (1, 2, stack, RESERVED, 1, 0, text),
+        (2, 3, stack, RESERVED, 1)))
+    log.collection(100)
+    log.young(3, 1, text, live_size=TAKEN)
+    for profile, tally in both(in_file(log, tmp_path)):
+        figures = summarize(profile, tally).figures
+        assert figures.bytes().value == 0
+        assert figures.bytes(STILL_ALIVE).value == RESERVED + 2 * TAKEN
+        assert profile.misfits == 0
+
+
+def log_entries(*entries: tuple[int, ...]) -> str:
+    return "".join(entry(*numbers) for numbers in entries)
+
+
+def both(path: Path) -> list[tuple[Profile, Tally | None]]:
+    tally = Tally()
+    return [(readers.read_into(path, tally), tally), (readers.read(path), None)]
+
+
+@pytest.mark.parametrize("size", [RESERVED, RESERVED + 1, 2**62])
+def test_a_size_that_can_not_be(tmp_path: Path, size: int) -> None:
+    """Nothing is known of the object then, and that is counted."""
+    log = Log()
+    main = log.function("main")
+    log.settings(interval=1, facts="types,lifetimes")
+    log.allocation([main], size=RESERVED, interval=1, time=1)
+    log.collection(500)
+    log.young(1, 1, live_size=size)
+    for profile, tally in both(in_file(log, tmp_path)):
+        figures = summarize(profile, tally).figures
+        assert figures.bytes(STILL_ALIVE).value == 0
+        assert figures.bytes(NOT_TOLD).value == RESERVED
+        assert profile.misfits == 1
+
+
+def test_in_a_piece_of_several_objects(tmp_path: Path) -> None:
+    log = Log()
+    main = log.function("main")
+    log.settings(interval=1, facts="types,lifetimes")
+    log.allocation([main], size=400, interval=1, time=1)
+    log.collection(500)
+    log.young(1, 1, size=100)
+    log.young(1, 1, size=300, live_size=24)
+    for profile, tally in both(in_file(log, tmp_path)):
+        figures = summarize(profile, tally).figures
+        assert figures.bytes().value == 400
+        assert figures.bytes(STILL_ALIVE).value == 124
+        assert profile.misfits == 0
+
+
+def test_resident_memory_grows_by_what_they_take(tmp_path: Path) -> None:
+    log = received()
+    log.figure(1, 0, 10**6)
+    log.figure(1, 1000, 2 * 10**6)
+    grown = growth(readers.read(in_file(log, tmp_path)))
+    # of those that survived; of the one that died nobody knows how much was written
+    assert sum(grown.parts.values()) == RESERVED + (RESERVED + 3 * TAKEN)
+
+
+def test_a_leak_of_what_was_shrunk(tmp_path: Path) -> None:
+    """It grows by what is kept, not by what was reserved."""
+    log = Log()
+    main, receive = log.function("main"), log.function("receive", 5)
+    log.settings(interval=1, facts="types,lifetimes")
+    text = log.type("bytes")
+    key = 0
+    for number in range(1, 13):
+        time = number * 10**9
+        for _ in range(20):
+            key += 1
+            log.allocation([main, receive], size=RESERVED, interval=1,
+                           time=time + key)
+        log.collection(time + 5 * 10**8)
+        for young in range(key - 19, key + 1):
+            log.young(young, 1, text, live_size=TAKEN)
+        log.event(3, time + 6 * 10**8, 0, number)
+        log.flush()
+    path = in_file(log, tmp_path)
+    objects = leaks.OldObjects()
+    profile = readers.read_into(path, objects)
+    found = leaks.find([leaks.Process(profile, objects)])
+    leak, = found.leaks
+    seconds = sum(found.seconds)
+    assert leak.growth.value / seconds == pytest.approx(20 * TAKEN, rel=0.01)
+
+
+def test_sums_of_both_are_unbiased() -> None:
+    """Objects of many sizes, of which some are shrunk: in whatever order they are added
+    and put together."""
+    choose = random.Random(5)
+    parts = [Sum() for _ in range(10)]
+    allocated = live = 0.0
+    for _ in range(1000):
+        size = choose.choice((24, 600, 65536))
+        live_size = choose.choice((0, 0, 16))
+        p = probability(size, 1000, "exponential")
+        choose.choice(parts).add(size, p, 2, live_size)
+        allocated += 2 * size / p
+        live += 2 * (live_size or size) / p
+    whole = Sum()
+    for part in parts:
+        whole.add_sum(part)
+    assert whole.value_bytes == pytest.approx(allocated, rel=1e-12)
+    assert whole.live.value_bytes == pytest.approx(live, rel=1e-12)
+    assert whole.live.samples == whole.samples == 2000
+    assert whole.live.value_objects == pytest.approx(whole.value_objects)
