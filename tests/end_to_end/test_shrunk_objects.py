@@ -1,5 +1,5 @@
-"""However a program makes what it keeps, the profile's bytes that are alive are those by
-which the GC's own heap grew: also where the GC shrinks what was reserved."""
+"""However a program makes what it keeps, the profile's bytes that are alive are those
+by which the GC's own heap grew: also where the GC shrinks what was reserved."""
 from __future__ import annotations
 
 import pytest

@@ -1,6 +1,6 @@
-"""What the program shrinks after it was allocated, as a socket's recv(65536) of 100 bytes
-does, counts as allocated with the bytes that were reserved, and as alive with those that
-it takes; its probability is that of the bytes that were reserved."""
+"""What the program shrinks after it was allocated, as a socket's recv(65536) of 100
+bytes does, counts as allocated with the bytes that were reserved, and as alive with
+those that it takes; its probability is that of the bytes that were reserved."""
 from __future__ import annotations
 
 import json

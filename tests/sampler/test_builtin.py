@@ -172,8 +172,8 @@ def test_what_is_alive(vmprof: Vmprof) -> None:
     with pytest.raises(AllocationSamplingError, match="has one part"):
         mine.rotate(8, Settings(1000, 1, in_memory=True), None, 2)
     first, second = mine.alive()
-    assert [first.address, first.key, first.stack, first.size, first.live_size, first.interval,
-            first.type] == [16, 1, 2, 24, 20, 1000, 3]
+    assert [first.address, first.key, first.stack, first.size, first.live_size,
+            first.interval, first.type] == [16, 1, 2, 24, 20, 1000, 3]
     assert (second.address, second.type) == (48, 0)
     found = mine.find_alive(48)
     assert found is not None and found.key == 7

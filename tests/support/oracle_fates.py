@@ -2,7 +2,7 @@
 objects.c against; which objects are sampled, oracle.py says.
 
 At the first minor collection after its birth, an object *died young* if nothing holds
-it, and else it is *promoted*; if it is *pinned* there, the next minor collection decides.
+it, and else it is *promoted*; if it is *pinned*, the next minor collection decides.
 (Nobody asks again for a pinned object that shares a piece with others, which no JIT
 makes: of that, nothing is known.)  One that was promoted is *freed* by the
 first major collection that doesn't reach it when it marks; what is promoted
@@ -12,9 +12,9 @@ first after the marking, before anything else.
 Of a piece, what follows the last object that was made is an object of which nothing is
 known.  A text that is alone in its piece was *shrunk* from what was reserved for it, if
 nothing else was written there, or nobody can tell as it was not cleared.  What it takes
-is told where it is promoted, or still young when the profile ends.  Another piece so large
-that not all of it is cleared is known if all of it was made, and otherwise counts as
-one object, of which nothing is known.
+is told where it is promoted, or still young when the profile ends.  Another piece so
+large that not all of it is cleared is known if all of it was made, and otherwise counts
+as one object, of which nothing is known.
 
 A minor collection that nobody sees makes all of it unknown: what had been promoted is
 *lost*, and what was made before the next one that is seen, not known.

@@ -53,6 +53,13 @@ void heap_seen(void)
     figures_heap_seen();
 }
 
+int64_t heap_old_bytes(void)
+{
+    if (place.state == NULL || (gc_state() == SWEEPING && !place.is_counted_on))
+        return -1;
+    return word(place.blocks) + word(place.large);
+}
+
 void heap_prepare(const struct hook_place *p)
 {
     if (p->heap_blocks == 0 || p->heap_arenas == 0 || p->heap_large == 0 ||

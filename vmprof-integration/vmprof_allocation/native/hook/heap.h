@@ -18,3 +18,7 @@ void heap_prepare(const struct hook_place *place);
 
 /* Before and behind a minor collection */
 void heap_seen(void);
+
+/* Bytes of all old objects, as the GC counts them, dead ones that it has not swept yet
+   included; -1: not known, or not now.  With the GIL. */
+int64_t heap_old_bytes(void);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "divert.h"
+#include "heap.h"
 #include "invariant.h"
 #include "objects_tables.h"
 #include "recorder.h"
@@ -105,6 +106,7 @@ int objects_begin(uint64_t seed, int fixed, int follow)
     objects.fixed = fixed;
     objects.follow = follow;
     objects.state = gc_state();
+    objects.heap_at_begin = heap_old_bytes();
     types_begin();
     return 0;
 }
@@ -122,17 +124,29 @@ static void note_most(size_t *most, size_t count)
         *most = count;
 }
 
+static double probability(int64_t size, int64_t interval)
+{
+    double share = (double)size / (double)interval;
+
+    return !objects.fixed ? -expm1(-share) : share < 1.0 ? share : 1.0;
+}
+
 /* Estimated bytes that are alive for this object: those that it takes, divided by
    the probability with which it was sampled, which its size at birth gives
    (converter/.../estimator.py) */
 static double weight(const struct followed *followed)
 {
-    double size = (double)followed->size;
-    double interval = (double)followed->interval;
-    double probability = !objects.fixed ? -expm1(-size / interval) :
-                         size < interval ? size / interval : 1.0;
+    return (double)followed->live_size / probability(followed->size,
+                                                     followed->interval);
+}
 
-    return (double)followed->live_size / probability;
+static void add_alive(const struct followed *followed, double sign)
+{
+    double bytes = weight(followed);
+
+    objects.alive += sign * bytes;
+    objects.variance += sign * bytes * bytes *
+                        (1.0 - probability(followed->size, followed->interval));
 }
 
 /* ____________________________________________________________ */
@@ -285,7 +299,7 @@ static void forget_all(void)
 {
     objects.waiting_count = objects.young_count = objects.followed_count = 0;
     objects.pinned_count = 0;
-    objects.alive = 0.0;
+    objects.alive = objects.variance = 0.0;
 }
 
 /* The GC has moved objects, or freed them, and nobody has seen it. */
@@ -306,7 +320,7 @@ static void lose_all(void)
 static void forget_dead(const struct followed *followed)
 {
     recorder_freed(followed->key, followed->which);
-    objects.alive -= weight(followed);
+    add_alive(followed, -1.0);
 }
 
 /* All marks are there, and nothing has been swept. */
@@ -323,7 +337,7 @@ static void judge(void)
     }
     objects.followed_count = kept;
     if (kept == 0)
-        objects.alive = 0.0;    /* no rounding errors */
+        objects.alive = objects.variance = 0.0;     /* no rounding errors */
     types_major_collection();
     if (nursery.is_ignored != NULL && nursery.is_ignored())
         return;             /* asked for by us: the program had none */
@@ -372,6 +386,9 @@ void objects_before_collection(void)
     objects.surprises = nursery.surprises;
     if (state == SWEEPING && objects.state == MARKING)
         judge();
+    if (state != SWEEPING && objects.state == SWEEPING && objects.follow)
+        recorder_swept(heap_old_bytes(), objects.heap_at_begin, objects.alive,
+                       sqrt(objects.variance), objects.not_known);
     objects.state = state;
     look_at_waiting();
     recorder_end_facts();
@@ -420,6 +437,8 @@ static void follow(const struct young *young, uintptr_t object)
         return;
     if (!HAS_ROOM(followed, OBJECTS_FOLLOWED)) {
         objects.lost++;
+        objects.not_known += (double)young->size /
+                             probability(young->size, young->interval);
         recorder_lost(young->key, young->which);
         return;
     }
@@ -433,7 +452,7 @@ static void follow(const struct young *young, uintptr_t object)
     followed->live_size = young->live_size;
     followed->type = young->type;
     profile_log_want((uint64_t)young->stack);
-    objects.alive += weight(followed);
+    add_alive(followed, 1.0);
     note_most(&objects.most_followed, objects.followed_count);
 }
 
@@ -443,6 +462,9 @@ static void tell_of(const struct young *young, enum facts_outcome outcome)
 
     if (!objects.follow && outcome != FACTS_NOT_KNOWN_YET)
         outcome = FACTS_NOT_KNOWN;
+    if (outcome == FACTS_NOT_KNOWN)
+        objects.not_known += (double)young->size /
+                             probability(young->size, young->interval);
     is_alive = outcome == FACTS_PROMOTED || outcome == FACTS_STILL_YOUNG;
     recorder_young(young->key, outcome, young->type,
                    young->is_part ? young->size : 0,

@@ -53,5 +53,8 @@ extern struct objects {
     int64_t began;              /* the minor collection that is at work */
     int large;                  /* young objects that it may free */
     int sees_free;              /* it does that through us */
-    double alive, peak;         /* estimated bytes of those that are followed */
+    double alive, peak;         /* estimated bytes of those that are followed, */
+    double variance;            /*   and the variance of 'alive' */
+    double not_known;           /* estimated bytes of which nobody knows */
+    int64_t heap_at_begin;      /* heap_old_bytes(), then */
 } objects;

@@ -48,7 +48,7 @@ typedef char all_of_it[
 static struct buffer types = BUFFER("types", types_text, MAX_NAMED),
     carried = BUFFER("carried", carried_text, 2 * MAX_ENTRY),
     facts = BUFFER("facts", facts_text, 2 * MAX_ENTRY),
-    events = BUFFER("gc", events_text, MAX_ENTRY),
+    events = BUFFER("gc", events_text, 2 * MAX_ENTRY),
     marks = BUFFER("marks", marks_text, MAX_NAMED),
     figures = BUFFER("figures", figures_text, MAX_FIGURES),
     names = BUFFER("names", names_text, MAX_NAMED),
@@ -212,6 +212,14 @@ void facts_event(enum facts_event kind, int64_t time, int64_t duration,
     int64_t numbers[] = { kind, time, duration, value };
 
     put(&events, numbers, 4);
+}
+
+void facts_swept(int64_t time, const struct facts_swept *swept)
+{
+    int64_t numbers[] = { FACTS_SWEPT, time, 0, swept->heap, swept->heap_at_begin + 1,
+                          swept->alive, swept->deviation, swept->not_known };
+
+    put(&events, numbers, 8);
 }
 
 void facts_mark(int64_t time, const char *name, size_t size)

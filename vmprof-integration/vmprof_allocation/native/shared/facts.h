@@ -83,12 +83,22 @@ void facts_type(int64_t number, enum facts_name kind, int64_t gcs,
 
 enum facts_event {
     FACTS_MINOR = 1,
-    FACTS_MAJOR = 3
+    FACTS_MAJOR = 3,
+    FACTS_SWEPT = 5         /* see facts_swept() */
 };
 
 /* 'value' is what PROFILE.rst says of the kind. */
 void facts_event(enum facts_event kind, int64_t time, int64_t duration,
                  int64_t value);
+
+/* A major collection has swept, and all old objects are counted: the GC's 'heap', in
+   bytes, and what that was when sampling began (-1: not known); beside it the estimated
+   bytes of the sampled objects that are 'alive', with the standard deviation, and of
+   those of which it is not known what became of them. */
+struct facts_swept {
+    int64_t heap, heap_at_begin, alive, deviation, not_known;
+};
+void facts_swept(int64_t time, const struct facts_swept *swept);
 
 /* The program names this moment. */
 void facts_mark(int64_t time, const char *name, size_t size);

@@ -2,6 +2,7 @@
 #include "recorder.h"
 
 #include <errno.h>
+#include <math.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -342,6 +343,16 @@ void recorder_event(enum facts_event kind, int64_t start, int64_t value)
         value -= profile_log_before()->allocated;
     if (has_room_for_fact())
         facts_event(kind, profile_log_time(start), now_ns() - start, value);
+}
+
+void recorder_swept(int64_t heap, int64_t heap_at_begin, double alive, double deviation,
+                    double not_known)
+{
+    struct facts_swept swept = { heap, heap_at_begin, llround(alive),
+                                 llround(deviation), llround(not_known) };
+
+    if (heap >= 0 && has_room_for_fact())
+        facts_swept(profile_log_time(facts_began), &swept);
 }
 
 void recorder_end_facts(void)

@@ -116,6 +116,9 @@ void recorder_young(int64_t key, enum facts_outcome outcome, int64_t type,
                     int64_t size, int64_t live_size);
 void recorder_freed(int64_t key, int which);
 void recorder_lost(int64_t key, int which);
+/* As facts_swept() has them; nothing, if 'heap' is -1 */
+void recorder_swept(int64_t heap, int64_t heap_at_begin, double alive, double deviation,
+                    double not_known);
 void recorder_type(int64_t number, enum facts_name kind, int64_t gcs,
                    const char *name, size_t size);
 /* 'start' as recorder_now() gave it */
