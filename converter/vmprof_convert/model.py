@@ -306,6 +306,22 @@ class Collection(NamedTuple):
     number: int
 
 
+class Swept(NamedTuple):
+    """What the GC counted when a major collection had swept, and what was estimated of
+    the same objects: bytes."""
+
+    #: nanoseconds since the start
+    time: int
+    #: of all old objects; and what they were when sampling began, -1: not known
+    heap: int
+    heap_at_begin: int
+    #: of the sampled objects that are alive, and the standard deviation
+    alive: int
+    deviation: int
+    #: estimated, of the objects of which it is not known what became of them
+    not_known: int
+
+
 class Mark(NamedTuple):
     """A moment that the program named."""
 
@@ -393,6 +409,8 @@ class Profile:
     #: functions of the interpreter's own that have no names, and are in no stack:
     #: readers/nameless.py
     nameless: int = 0
+    #: by time
+    swept: list[Swept] = dataclasses.field(default_factory=list)
 
     def labels_of(self, stack: int) -> dict[str, str]:
         """Those of its samples."""

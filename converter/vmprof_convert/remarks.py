@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Optional
 
+from vmprof_convert.heap_check import contradiction
 from vmprof_convert.lifetimes import (
     CARRIED,
     JUDGED,
@@ -134,6 +135,8 @@ def _told(profiles: Sequence[Profile]) -> _Told:
 
 def _of_process(profile: Profile, told: _Told) -> list[str]:
     lines = []
+    if wrong := contradiction(profile):
+        lines.append(wrong)
     if profile.end_time is None:
         by = told.get((profile.settings.get("run", ""), profile.settings.get("pid")))
         if profile.is_written:

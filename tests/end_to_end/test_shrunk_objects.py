@@ -6,8 +6,10 @@ import pytest
 
 from conftest import PyPy
 from found import check_conservation
+from vmprof_convert import heap_check
+from vmprof_convert.estimator import weight_live_bytes
 from vmprof_convert.lifetimes import STILL_ALIVE, state
-from vmprof_convert.model import Profile
+from vmprof_convert.model import ALIVE, FREED, Profile
 
 #: makes and keeps COUNT times what `make(i)` returns; prints what the heap grew by
 PROGRAM = """
@@ -138,3 +140,43 @@ def test_what_is_alive_is_what_the_heap_grew_by(pypy: PyPy, way: str) -> None:
     assert grown > 20 * count
     assert abs(alive(profile) - grown) <= 0.02 * grown + 20_000, (
         alive(profile), grown)
+
+
+def test_the_gc_agrees_after_each_major_collection(pypy: PyPy) -> None:
+    """With what is estimated, at an interval that meets few objects; also where most
+    of what is made is shrunk."""
+    profile = pypy.sample("""
+        import gc
+        import json
+        import os
+        read, write = os.pipe()
+        class Node(object):
+            pass
+        kept = []
+        for i in range(30):
+            for k in range(1000):
+                os.write(write, b"%099d" % k)
+                kept.append(os.read(read, 65536))
+                node = Node()
+                node.text = json.dumps([k] * 20)
+                kept.append(node)
+            if i % 3 == 2:
+                del kept[:len(kept) // 2]
+            gc.collect()
+    """, "16k").profile()
+    assert len(profile.swept) >= 20
+    assert max(swept.heap for swept in profile.swept) > 4 * 10**6
+    for swept in profile.swept:
+        least, most = heap_check.bounds(swept)
+        assert least <= swept.alive <= most, swept
+    assert max(swept.alive for swept in profile.swept) > 10**6
+    # the estimate is the reader's, too
+    at = profile.swept[-1].time
+    samples = profile.samples
+    alive = sum(weight_live_bytes(size, live_size, interval, profile.gaps)
+                for size, live_size, interval, fate, collected, ended in zip(
+                    samples.size, samples.live_size, samples.interval, samples.fate,
+                    samples.collected, samples.ended)
+                if 0 <= collected < at and (
+                    fate == ALIVE or (fate == FREED and ended > at)))
+    assert profile.swept[-1].alive == pytest.approx(alive, rel=1e-6)

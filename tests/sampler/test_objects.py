@@ -200,6 +200,28 @@ def test_a_major_collection_frees_what_it_has_not_marked(
                "sweep", "minor", "state 0", "minor")[2:] == ["freed 2 0"]
 
 
+def test_what_the_gc_counts_stands_beside_what_is_estimated(
+        harness: pathlib.Path) -> None:
+    """When it has swept: of the old objects that were not found dead, with what they
+    take; p = 1 - exp(-size / interval)."""
+    found = run(harness, "heap 500", BEGIN, "piece 1 0 100 200p", "piece 2 0 100 400T",
+                "shrink 2 40", "piece 3 0 1000 104p", "piece 4 0 100 16- 16-", "minor",
+                "state 1", "minor", "unmark 3 0", "state 2", "minor", "heap 740",
+                "state 3", "piece 5 0 100 200p", "minor", "state 0", "minor")
+    swept, = (line.split()[1:] for line in found if line.startswith("swept"))
+    p, q = -math.expm1(-2), -math.expm1(-4)
+    deviation = math.hypot(200 / p * math.sqrt(1 - p), 40 / q * math.sqrt(1 - q))
+    assert [float(number) for number in swept] == pytest.approx([
+        740, 500, 200 / p + 40 / q, deviation, 32 / -math.expm1(-0.32)], abs=0.1)
+    assert found.index("freed 3 0") < found.index("swept " + " ".join(swept))
+
+
+def test_without_lifetimes_nothing_stands_beside_it(harness: pathlib.Path) -> None:
+    assert not [line for line in run(
+        harness, "heap 500", "begin 1 0 0", "piece 1 0 100 200p", "minor", "state 1",
+        "minor", "state 2", "minor", "state 3", "minor") if line.startswith("swept")]
+
+
 def test_which_object_of_a_piece_is_freed(harness: pathlib.Path) -> None:
     assert run(harness, "begin 1 1 1", "piece 1 0 16 16p 16p 16p", "state 1",
                "minor", "unmark 1 1", "unmark 1 2", "state 2", "minor",

@@ -15,6 +15,7 @@ from vmprof_convert.model import (
     Profile,
     Rows,
     Samples,
+    Swept,
 )
 from vmprof_convert.readers.container import Pieces
 from vmprof_convert.readers.nameless import of_interpreter
@@ -84,13 +85,14 @@ def _profile(whole: _Whole, samples: Samples) -> Profile:
         moments=log.blocks.moments, types=log.blocks.facts.types,
         collections=sorted(log.blocks.facts.collections, key=_time),
         marks=sorted(log.blocks.facts.marks, key=_time),
+        swept=sorted(log.blocks.facts.swept, key=_time),
         figures=sorted(log.blocks.facts.figures, key=_time),
         misfits=log.collector.misfits, lost_stacks=log.collector.lost,
         cut_off=log.collector.stacks.cut(), torn=torn,
         threads=log.blocks.facts.threads, command=log.blocks.facts.command)
 
 
-def _time(event: Collection | Mark | Figure) -> int:
+def _time(event: Collection | Mark | Figure | Swept) -> int:
     return event.time
 
 

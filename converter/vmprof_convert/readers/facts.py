@@ -24,13 +24,14 @@ from vmprof_convert.model import (
     Collection,
     Figure,
     Mark,
+    Swept,
     Type,
 )
 from vmprof_convert.readers.collector import AS_SAMPLED, Collector
 from vmprof_convert.readers.digits import MORE, Payload
 
 _COLLECTION, _YOUNG, _FREED, _LOST = range(4)
-_MINOR, _MAJOR = 1, 3
+_MINOR, _MAJOR, _SWEPT = 1, 3, 5
 _CARRIED_OLD, _CARRIED_YOUNG = 1, 2
 _MARK = 1
 #: in `labels`: a set of them, and from which sample on it is that of the samples
@@ -118,6 +119,7 @@ class Facts:
         self.types: list[Type] = []
         self.collections: list[Collection] = []
         self.marks: list[Mark] = []
+        self.swept: list[Swept] = []
         self.figures: list[Figure] = []
         #: names of threads, by the kernel's numbers; and the program's own
         self.threads: dict[int, str] = {}
@@ -293,6 +295,10 @@ class Facts:
                 self.collections.append(Collection(
                     kind == _MAJOR, time + self.begin, duration,
                     entry[3] + self.allocated * (kind == _MINOR)))
+            elif kind == _SWEPT:
+                heap, heap_at_begin, *estimated = entry[3:8]
+                self.swept.append(Swept(time + self.begin, heap, heap_at_begin - 1,
+                                        *estimated))
             else:
                 self._pass_over("gc", kind)
 

@@ -23,6 +23,8 @@
  *   sweep             and frees those that were not found
  *   unseen            a minor collection that goes around the hook
  *   forget            there is no profile any more
+ *   heap BYTES        the GC counts so many in old objects; "swept HEAP BEFORE ALIVE
+ *                     DEVIATION NOT_KNOWN" is printed from now on
  *   minor             a minor collection
  *   end
  *
@@ -37,6 +39,7 @@
 #include <string.h>
 
 #include "divert.h"
+#include "heap.h"
 #include "objects.h"
 #include "recorder.h"
 #include "sampler.h"
@@ -66,7 +69,7 @@ static void failed(const char *what, int where)
 /* ____________________________________________________________ */
 /* what objects.c calls */
 
-static int has_profile = 1, has_lock, free_is_ours;
+static int has_profile = 1, has_lock, free_is_ours, tells_swept;
 
 int recorder_begin_facts(int64_t collections)
 {
@@ -101,6 +104,15 @@ void recorder_lost(int64_t key, int which)
 {
     CHECK(has_lock);
     printf("lost %" PRId64 " %d\n", key, which);
+}
+
+void recorder_swept(int64_t heap, int64_t heap_at_begin, double alive, double deviation,
+                    double not_known)
+{
+    CHECK(has_lock && deviation >= 0.0);
+    if (tells_swept)
+        printf("swept %" PRId64 " %" PRId64 " %.1f %.1f %.1f\n", heap, heap_at_begin,
+               alive, deviation, not_known);
 }
 
 void recorder_event(enum facts_event kind, int64_t start, int64_t value)
@@ -186,10 +198,16 @@ struct object {
 };
 
 static char *arena, *nursery_free;
+static int64_t heap;            /* what the GC says that old objects take */
 static struct object young[MAX_OBJECTS], old[MAX_OBJECTS];
 static int young_count, old_count, state;
 static struct sampler sampler;
 static int has_sampler;
+
+int64_t heap_old_bytes(void)
+{
+    return heap;
+}
 
 static void new_object(uint64_t *at, int64_t size, char fate, char *memory,
                        int64_t key, int part, int type)
@@ -472,6 +490,8 @@ static void line(const char *text)
         shrink(n[0], n[1]);
     else if (strcmp(text, "mark\n") == 0)
         mark();
+    else if (sscanf(text, "heap %" SCNd64, &heap) == 1)
+        tells_swept = 1;
     else if (sscanf(text, "state %d", &cards) == 1)
         state = cards;
     else if (strcmp(text, "sweep\n") == 0)

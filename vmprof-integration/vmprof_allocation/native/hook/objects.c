@@ -149,6 +149,12 @@ static void add_alive(const struct followed *followed, double sign)
                         (1.0 - probability(followed->size, followed->interval));
 }
 
+/* Nobody will know what became of an object of so many bytes. */
+static void count_not_known(int64_t size, int64_t interval)
+{
+    objects.not_known += (double)size / probability(size, interval);
+}
+
 /* ____________________________________________________________ */
 /* birth */
 
@@ -160,6 +166,7 @@ void objects_sampled(int64_t key, const struct nursery_sample *sample)
         return;
     if (!HAS_ROOM(waiting, OBJECTS_WAITING)) {
         objects.lost++;
+        count_not_known(sample->size, sample->interval);
         if (recorder_begin_facts(nursery.collections)) {
             recorder_young(key, FACTS_NOT_KNOWN, 0, 0, 0);
             recorder_end_facts();
@@ -286,8 +293,10 @@ static void look_at(const struct waiting *waiting)
         walk_piece(waiting);
     else
         (void)new_young(waiting, 0);
-    if (objects.young_count == before)          /* no memory */
+    if (objects.young_count == before) {        /* no memory */
         recorder_young(waiting->key, FACTS_NOT_KNOWN, 0, 0, 0);
+        count_not_known(waiting->size, waiting->interval);
+    }
     for (; before < objects.young_count; before++) {
         young = &objects.young[before];
         if (young->object != 0)
@@ -307,12 +316,18 @@ static void lose_all(void)
 {
     size_t i;
 
-    for (i = 0; i < objects.pinned_count; i++)
+    for (i = 0; i < objects.pinned_count; i++) {
         recorder_young(objects.young[i].key, FACTS_NOT_KNOWN, 0, 0, 0);
-    for (i = 0; i < objects.waiting_count; i++)
+        count_not_known(objects.young[i].size, objects.young[i].interval);
+    }
+    for (i = 0; i < objects.waiting_count; i++) {
         recorder_young(objects.waiting[i].key, FACTS_NOT_KNOWN, 0, 0, 0);
-    for (i = 0; i < objects.followed_count; i++)
+        count_not_known(objects.waiting[i].size, objects.waiting[i].interval);
+    }
+    for (i = 0; i < objects.followed_count; i++) {
         recorder_lost(objects.followed[i].key, objects.followed[i].which);
+        count_not_known(objects.followed[i].size, objects.followed[i].interval);
+    }
     forget_all();
     types_major_collection();           /* there may have been one */
 }
@@ -437,8 +452,7 @@ static void follow(const struct young *young, uintptr_t object)
         return;
     if (!HAS_ROOM(followed, OBJECTS_FOLLOWED)) {
         objects.lost++;
-        objects.not_known += (double)young->size /
-                             probability(young->size, young->interval);
+        count_not_known(young->size, young->interval);
         recorder_lost(young->key, young->which);
         return;
     }
@@ -463,8 +477,7 @@ static void tell_of(const struct young *young, enum facts_outcome outcome)
     if (!objects.follow && outcome != FACTS_NOT_KNOWN_YET)
         outcome = FACTS_NOT_KNOWN;
     if (outcome == FACTS_NOT_KNOWN)
-        objects.not_known += (double)young->size /
-                             probability(young->size, young->interval);
+        count_not_known(young->size, young->interval);
     is_alive = outcome == FACTS_PROMOTED || outcome == FACTS_STILL_YOUNG;
     recorder_young(young->key, outcome, young->type,
                    young->is_part ? young->size : 0,

@@ -6,6 +6,7 @@
 
 #include "carried_stacks.h"
 #include "profile_log.h"
+#include "recorder.h"
 #include "table.h"
 #include "type_names.h"
 
@@ -36,7 +37,8 @@ static size_t seen, kept;       /* and, after a marking, among the others */
 static int has_marked;
 static int64_t most_memory, missing;
 static int has_fixed_gaps;
-static double alive, most_alive;        /* estimated bytes */
+static double alive, most_alive;        /* estimated bytes, */
+static double variance, not_known;      /* the former's, and those of which nobody knows */
 
 void followed_clear(int fixed_gaps)
 {
@@ -49,7 +51,7 @@ void followed_clear(int fixed_gaps)
     has_marked = 0;
     most_memory = missing = 0;
     has_fixed_gaps = fixed_gaps;
-    alive = most_alive = 0.0;
+    alive = most_alive = variance = not_known = 0.0;
 }
 
 int64_t followed_memory(void)
@@ -85,15 +87,25 @@ void followed_sampled(int64_t key, int64_t stack, int64_t size, int64_t interval
     sample->interval = interval;
 }
 
-/* The bytes that are alive for it */
-static double weight(const struct followed *object)
+static double probability(int64_t size, int64_t interval)
 {
-    double x = (double)object->size / (double)object->interval;
+    double share = (double)size / (double)interval;
 
-    if (object->is_forgotten)
-        return 0.0;
-    return (double)object->live_size / (!has_fixed_gaps ? -expm1(-x) :
-                                   x < 1.0 ? x : 1.0);
+    return !has_fixed_gaps ? -expm1(-share) : share < 1.0 ? share : 1.0;
+}
+
+static void add_alive(const struct followed *object, double sign)
+{
+    double p = probability(object->size, object->interval);
+    double bytes = object->is_forgotten ? 0.0 : (double)object->live_size / p;
+
+    alive += sign * bytes;
+    variance += sign * bytes * bytes * (1.0 - p);
+}
+
+static void count_not_known(int64_t size, int64_t interval)
+{
+    not_known += (double)size / probability(size, interval);
 }
 
 /* The GC tells of them in the order in which they came. */
@@ -138,7 +150,7 @@ int followed_promoted(int64_t key, int64_t which, int64_t type, int64_t its_clas
     object->its_class = (int32_t)its_class;
     object->address = 0;
     object->is_forgotten = 0;
-    alive += weight(object);
+    add_alive(object, 1.0);
     if (sample->stack > 0)
         profile_log_want((uint64_t)sample->stack);
     return 1;
@@ -151,7 +163,10 @@ void followed_address(int64_t address)
 
 void followed_lost(void)
 {
-    alive -= weight(&followed[--followed_count]);
+    struct followed *object = &followed[--followed_count];
+
+    add_alive(object, -1.0);
+    count_not_known(object->size, object->interval);
     missing++;
 }
 
@@ -173,7 +188,7 @@ void followed_freed(int64_t key, int64_t which)
                                      followed[seen].which != which))
         followed[kept++] = followed[seen++];
     if (seen < followed_count)
-        alive -= weight(&followed[seen++]);
+        add_alive(&followed[seen++], -1.0);
 }
 
 void followed_end(void)
@@ -183,7 +198,7 @@ void followed_end(void)
             followed[kept++] = followed[seen++];
         followed_count = kept;
         if (kept == 0)
-            alive = 0.0;        /* no rounding errors */
+            alive = variance = 0.0;     /* no rounding errors */
         has_marked = 0;
     }
     if (most_alive < alive)
@@ -264,7 +279,7 @@ void followed_forget(void)
 
     for (i = 0; i < followed_count; i++)
         followed[i].is_forgotten = 1;
-    alive = most_alive = 0.0;
+    alive = most_alive = variance = 0.0;
 }
 
 void followed_traced(double *now, double *peak)
@@ -276,6 +291,17 @@ void followed_traced(double *now, double *peak)
 void followed_reset_peak(void)
 {
     most_alive = alive;
+}
+
+void followed_not_known(int64_t key, int64_t size)
+{
+    if (is_at(key))
+        count_not_known(size != 0 ? size : waiting[at].size, waiting[at].interval);
+}
+
+void followed_swept(int64_t heap, int64_t heap_at_begin)
+{
+    recorder_swept(heap, heap_at_begin, alive, sqrt(variance), not_known);
 }
 
 int64_t followed_missing(void)

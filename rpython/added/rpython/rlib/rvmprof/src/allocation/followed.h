@@ -29,6 +29,8 @@ int followed_pinned(int64_t key);
 void followed_address(int64_t address);
 /* The GC has no memory for that one. */
 void followed_lost(void);
+/* Nobody knows what became of this one; 'size' as facts_young() has it. */
+void followed_not_known(int64_t key, int64_t size);
 /* That was all of the young ones. */
 void followed_young_ended(void);
 /* A major collection has marked: followed_freed() comes for the dead ones, and then
@@ -36,6 +38,8 @@ void followed_young_ended(void);
 void followed_marked(void);
 void followed_freed(int64_t key, int64_t which);
 void followed_end(void);
+/* A major collection has swept: facts_swept() */
+void followed_swept(int64_t heap, int64_t heap_at_begin);
 
 /* Another part of the profile has begun: it gets all that is followed.  Between
    recorder_begin_facts() and its end, too */

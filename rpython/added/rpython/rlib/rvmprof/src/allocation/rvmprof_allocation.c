@@ -61,6 +61,8 @@ static __thread __attribute__((tls_model("initial-exec")))
 int is_ignored;                 /* what this thread allocates */
 static int64_t collection_start, majors;
 static int tells_names;         /* vmprof told them to an earlier part */
+static int is_swept;            /* what the last major collection has found dead */
+static int64_t heap_at_begin;
 static intptr_t shrunk_to;      /* bytes, of the object of the next fact; 0: it was not */
 
 static void get_totals(struct profile_totals *totals)
@@ -185,6 +187,24 @@ static enum facts_outcome outcome(intptr_t what)
            what == GC_PROMOTED ? FACTS_PROMOTED : FACTS_NOT_KNOWN;
 }
 
+/* Bytes of all old objects, at the beginning of this minor collection; -1: not known, as
+   the GC sweeps */
+static int64_t old_bytes(void)
+{
+    return gc_totals->heap != 0 ? gc_totals->heap - gc_totals->nursery : -1;
+}
+
+static int begin_facts(void)
+{
+    if (!recorder_begin_facts(gc_totals->collections))
+        return 0;
+    if (!is_swept && with_lifetimes && old_bytes() >= 0) {
+        is_swept = 1;
+        followed_swept(old_bytes(), heap_at_begin);
+    }
+    return 1;
+}
+
 /* Returns 1 if the GC is to tell more of it. */
 static int young(intptr_t what, intptr_t key, intptr_t which, intptr_t type,
                  intptr_t size, intptr_t its_class)
@@ -197,8 +217,11 @@ static int young(intptr_t what, intptr_t key, intptr_t which, intptr_t type,
         return 1;
     recorder_young(key, outcome(what), type_names_number(type, its_class),
                    size, with_lifetimes ? live_size : 0);
-    if (!with_lifetimes || what != GC_PROMOTED)
+    if (!with_lifetimes || what != GC_PROMOTED) {
+        if (what != GC_DIED)
+            followed_not_known(key, size);
         return 0;
+    }
     if (followed_promoted(key, which, type, its_class, size, live_size))
         return 1;
     recorder_lost(key, (int)which);
@@ -211,8 +234,7 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
 {
     switch (what) {
     case GC_BEGIN:
-        return is_open && gc_totals != NULL &&
-               recorder_begin_facts(gc_totals->collections);
+        return is_open && gc_totals != NULL && begin_facts();
     case GC_END:
         followed_end();
         recorder_end_facts();
@@ -227,6 +249,7 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
         break;
     case GC_MARKED:
         figures_heap_seen();    /* behind a minor collection, too */
+        is_swept = 0;
         followed_marked();
         recorder_event(FACTS_MAJOR, recorder_now(), ++majors);
         break;
@@ -489,6 +512,8 @@ int vmprof_allocation_ignore(int ignored)
 void vmprof_allocation_totals(void *totals)
 {
     __atomic_store_n(&gc_totals, totals, __ATOMIC_RELEASE);
+    is_swept = 1;
+    heap_at_begin = totals != NULL ? old_bytes() : -1;
 }
 
 void vmprof_allocation_statistics(intptr_t counts[8])
