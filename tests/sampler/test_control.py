@@ -51,6 +51,7 @@ def test_a_prepared_process_has_a_handler_and_nothing_else(pypy: PyPy) -> None:
         assert program.end().split() == [
             "vmprof_allocation", "vmprof_allocation.control",
             "vmprof_allocation.control.prepared", "vmprof_allocation.errors",
+            "vmprof_allocation.forks",
             "vmprof_allocation.interrupts"]
 
 

@@ -125,7 +125,7 @@ class FactBlocks:
         self.types[number][kind] = gcs - 1, bytes(text).decode()
 
     def _gc(self, entry: list[int]) -> None:
-        kind, _, _, value = entry
+        kind, _, _, value, *_ = entry
         self.events.append((kind, value))
 
     def _marks(self, entry: list[int]) -> None:

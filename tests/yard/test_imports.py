@@ -86,7 +86,7 @@ RULES = {
         (ATTACH + ".inside",), (SAMPLER,), allowed=(
             ATTACH + ".inside", ENGINES + ".choose", *(
                 SAMPLER + "." + name for name in (
-                    "errors", "processes", "session", "settings")))),
+                    "errors", "forks", "processes", "session", "settings")))),
     # `doctor` is in __main__
     "only who chooses or tells asks for one by its name": Rule(
         (SAMPLER,), (HOOK, BUILTIN),
@@ -104,7 +104,8 @@ RULES = {
     "and loads nothing of what it sends": Rule(
         STARTS, (PUSHER, CONVERT), allowed=STARTS),
     "a prepared process has a handler": Rule(
-        (CONTROL + ".prepared",), (SAMPLER,), allowed=(SAMPLER + ".errors",),
+        (CONTROL + ".prepared",), (SAMPLER,),
+        allowed=(SAMPLER + ".errors", SAMPLER + ".forks"),
         is_lazy=True),
     "and answers without what asks": Rule(
         (CONTROL + ".serve", CONTROL + ".meeting"), (CONTROL,),

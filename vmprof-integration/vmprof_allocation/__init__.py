@@ -22,6 +22,7 @@ To pytest, which would warn that this is imported already: PYTEST_DONT_REWRITE.
 """
 from __future__ import annotations
 
+from vmprof_allocation.forks import Undivided as _Undivided
 from vmprof_allocation.interrupts import Uninterrupted as _Uninterrupted
 
 TYPE_CHECKING = False
@@ -50,7 +51,7 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError("module %r has no attribute %r" % (__name__, name))
     # a handler that wants one of these, too, would find half a module
-    with _Uninterrupted():
+    with _Uninterrupted(), _Undivided():
         module: object
         if name == "labels":
             from vmprof_allocation import labelling as module

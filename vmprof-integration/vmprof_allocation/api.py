@@ -4,6 +4,7 @@ from __future__ import annotations
 from vmprof_allocation.control.prepared import prepare
 from vmprof_allocation.engines.base import Statistics
 from vmprof_allocation.errors import AllocationSamplingError, UnknownBuild
+from vmprof_allocation.forks import Undivided
 from vmprof_allocation.parsing import check_output, make_settings
 from vmprof_allocation.session import Session, mark_all
 
@@ -91,6 +92,12 @@ def push(url: str, interval: int | str = "auto", *, every: float | None = None,
 
     Raises AllocationSamplingError; nothing was changed then.
     """
+    with Undivided():
+        return _push(url, interval, every, service, version, lifetimes, follow)
+
+
+def _push(url: str, interval: int | str, every: float | None, service: str,
+          version: str, lifetimes: bool, follow: bool) -> Pushing:
     from vmprof_allocation import pushing
     from vmprof_allocation.push_folder import remove
     from vmprof_allocation.pusher import start as pusher

@@ -8,6 +8,7 @@ import os
 from _thread import RLock
 
 from vmprof_allocation.errors import SamplingBusy
+from vmprof_allocation.forks import Undivided
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -71,21 +72,25 @@ class Lock:
 
 
 class Section(Uninterrupted):
-    """What one thread at a time does.  A finalizer or a tracing function that
-    wants to, in the middle of it, can't wait for itself: SamplingBusy."""
+    """What one thread at a time does, and none forks meanwhile.  A finalizer or a
+    tracing function that wants to, in the middle of it, can't wait for itself:
+    SamplingBusy."""
 
-    __slots__ = ("_lock",)
+    __slots__ = ("_lock", "_no_fork")
 
     def __init__(self, lock: Lock) -> None:
         super().__init__()
+        self._no_fork = Undivided()
         lock.was_forked()
         self._lock = lock
 
     def __enter__(self) -> None:
         super().__enter__()
+        self._no_fork.__enter__()
         self._lock.lock.acquire()
         if self._lock.is_busy:
             self._lock.lock.release()
+            self._no_fork.__exit__()
             super().__exit__()
             raise SamplingBusy(
                 "allocation sampling is just being started or stopped, by the "
@@ -95,4 +100,5 @@ class Section(Uninterrupted):
     def __exit__(self, *exception: object) -> None:
         self._lock.is_busy = False
         self._lock.lock.release()
+        self._no_fork.__exit__()
         super().__exit__()

@@ -9,8 +9,9 @@ one tells the engine, too.
 from __future__ import annotations
 
 import sys
-from _thread import RLock
 from contextvars import Context, ContextVar
+
+from vmprof_allocation.forks import Undivided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ _sets: list[dict[str, str]] = [{}]
 _numbers: dict[tuple[tuple[str, str], ...], int] = {(): 0}
 #: number in the engine of each set
 _natives = [0]
-_lock = RLock()
 _engine: Engine | None = None
 #: how a context is entered, while the engine is told
 _enter_context: Any = None
@@ -104,7 +104,7 @@ def _number(outer: dict[str, str], inner: dict[str, str]) -> int:
 
 
 def _add(key: tuple[tuple[str, str], ...], pairs: dict[str, str]) -> int:
-    with _lock:
+    with Undivided():
         number = _numbers.get(key)
         if number is None:
             number = len(_sets)
@@ -145,7 +145,7 @@ def _tell(number: int) -> None:
 def use(engine: Engine) -> None:
     """It samples now."""
     global _engine
-    with _lock:
+    with Undivided():
         _engine = engine
         for number in range(1, len(_sets)):
             if not _natives[number]:
@@ -158,7 +158,7 @@ def use(engine: Engine) -> None:
 def leave() -> None:
     """Nothing is sampled any more."""
     global _engine, _enter_context
-    with _lock:
+    with Undivided():
         _engine = None
         if _enter_context is not None:
             _contexts().set_contextvar_context = _enter_context

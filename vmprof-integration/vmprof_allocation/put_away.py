@@ -7,7 +7,7 @@ import os
 import sys
 from array import array
 
-from vmprof_allocation import resting, session
+from vmprof_allocation import forks, resting, session
 from vmprof_allocation.interrupts import Uninterrupted
 
 # nothing that is not needed: see engines/base.py
@@ -38,7 +38,8 @@ def _pack() -> None:
 
 
 def _names() -> list[str]:
-    return [name for name in sys.modules if name != resting.__name__
+    return [name for name in sys.modules
+            if name not in (resting.__name__, forks.__name__)
             and (name == _PACKAGE or name.startswith(_PACKAGE + "."))]
 
 

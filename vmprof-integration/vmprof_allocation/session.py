@@ -7,6 +7,7 @@ import sys
 from vmprof_allocation import resting
 from vmprof_allocation.engines.choose import choose, find
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
+from vmprof_allocation.forks import Undivided
 from vmprof_allocation.interrupts import Lock, Section, Uninterrupted
 from vmprof_allocation.processes import Processes
 from vmprof_allocation.profile_file import ProfileFile, lost
@@ -141,23 +142,25 @@ class Session:
         `output` held is still there if the request, the interpreter or the
         file were refused, that is before any hook is set.
         """
-        end_inherited()
-        if engine is None:
-            engine = choose()
-        file = ProfileFile(self.output)
+        with Undivided():
+            end_inherited()
+            if engine is None:
+                engine = choose()
+            file = ProfileFile(self.output)
         file.wait_for_reader()
         has_begun = False
-        try:
-            with Section(_lock):
-                self._start(engine, file)
-                has_begun = True
-        except SamplingBusy:
-            raise
-        except BaseException:
-            if has_begun:
-                self.stop()     # it is that of a handler that had to wait
-            file.discard()
-            raise
+        with Undivided():
+            try:
+                with Section(_lock):
+                    self._start(engine, file)
+                    has_begun = True
+            except SamplingBusy:
+                raise
+            except BaseException:
+                if has_begun:
+                    self.stop()     # it is that of a handler that had to wait
+                file.discard()
+                raise
 
     def _start(self, engine: Engine, file: ProfileFile) -> None:
         engine.prepare()        # a handler may have started another meanwhile
@@ -282,9 +285,9 @@ class Session:
     def set_interval(self, interval: int | str) -> None:
         """Another mean interval, in bytes, from the next allocation on; a
         limit ends."""
-        from vmprof_allocation.parsing import make_interval
-        interval = make_interval(interval)
         with Section(_lock):
+            from vmprof_allocation.parsing import make_interval
+            interval = make_interval(interval)
             if self._engine is None:
                 raise AllocationSamplingError("allocation sampling is not on")
             self._engine.set_interval(interval)

@@ -7,6 +7,7 @@ import os
 from _thread import allocate_lock, get_native_id, start_new_thread
 
 from vmprof_allocation.after_fork import after_fork
+from vmprof_allocation.forks import Undivided
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -74,7 +75,7 @@ class Windows:
         """No window is begun any more."""
         if self._pid != os.getpid():
             return
-        with self._lock:
+        with Undivided(), self._lock:
             if not self._is_on:
                 return
             self._is_on = False
@@ -83,16 +84,16 @@ class Windows:
 
     def _run(self, end: LockType) -> None:
         _say_that_it_is_ours()
-        try:
-            while not end.acquire(True, self._every):
-                with self._lock:
+        while not end.acquire(True, self._every):
+            with Undivided(), self._lock:
+                try:
                     if self._is_on:
                         self._next()
-                    if not self._is_on:
-                        return
-        except Exception as error:
-            self._is_on = False
-            self._fail(error)
+                except Exception as error:
+                    self._is_on = False
+                    self._fail(error)
+                if not self._is_on:
+                    return
 
     def _next(self) -> None:
         """A window ends, and the next one begins."""

@@ -6,6 +6,7 @@ import os
 
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.forks import Undivided
 from vmprof_allocation.processes import Processes
 from vmprof_allocation.session import Session
 from vmprof_allocation.settings import Limit, Settings
@@ -27,9 +28,10 @@ def begin(fd: int, output: str, knowledge: str, interval: int, seed: int,
             interval, seed, limit=limit if per_second or share else None,
             lifetimes=lifetimes, follow=False), output,
             Processes(first, run, parent) if run else None)
-        engine = choose(knowledge)
-        _let_go()
-        session.start(engine)
+        with Undivided():
+            engine = choose(knowledge)
+            _let_go()
+            session.start(engine)
         _session = session
     except AllocationSamplingError as e:
         _tell(fd, "e%s" % e)

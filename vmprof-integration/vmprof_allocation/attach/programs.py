@@ -24,13 +24,27 @@ def load(name, folder):
         module = _load(spec)
     if os.path.realpath(os.path.dirname(module.__file__)) != os.path.realpath(folder):
         raise ImportError("it has loaded another one, from " + module.__file__)
+def no_forks(name, path):
+    # not imported: the program may fork before it is there
+    module = sys.modules.get(name)
+    if module is None:
+        module = type(sys)(name)
+        module.__file__ = path
+        with open(path, "rb") as file:
+            exec(compile(file.read(), path, "exec"), module.__dict__)
+        sys.modules[name] = module
+    return module.Undivided()
+def begin():
+    with no_forks("vmprof_allocation.forks", %(folder)r + "/forks.py"):
+        load("vmprof_allocation", %(folder)r)
+        from vmprof_allocation.attach import inside
+    return inside.begin
 try:
-    load("vmprof_allocation", %(folder)r)
-    from vmprof_allocation.attach import inside
+    begin = begin()
 except Exception as e:
     os.write(%(fd)d, ("evmprof-allocation can't be loaded: %%s" %% e).encode())
 else:
-    inside.begin(%(fd)d, *%(arguments)r)
+    begin(%(fd)d, *%(arguments)r)
 """
 #: whatever these names mean in the program
 _BUILTINS = "__import__('builtins')"

@@ -9,6 +9,7 @@ import _signal
 from _thread import start_new_thread
 
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.forks import Undivided
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -77,7 +78,8 @@ def _called(number: int, frame: object) -> None:
 
 def _answer() -> None:
     try:
-        from vmprof_allocation.control.serve import answer
+        with Undivided():
+            from vmprof_allocation.control.serve import answer
         answer()
     except Exception:
         pass        # who waits hears nothing, and says so

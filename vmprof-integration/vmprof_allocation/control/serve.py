@@ -21,6 +21,7 @@ from vmprof_allocation.control.meeting import (
 )
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.forks import Undivided
 from vmprof_allocation.peers import pid_and_user
 from vmprof_allocation.processes import Processes
 from vmprof_allocation.profile_file import move_up
@@ -91,17 +92,18 @@ def _converse(peer: Any) -> None:
             words = request.split(BETWEEN)
             if words[0] == HOLD:
                 peer.settimeout(float(words.pop(1)))
-            on = current()
-            if words[0] != STATUS and on is not None and on is _held is not held:
-                answer = [REFUSED, "top shows it; end that first"]
-            else:
-                answer = _done(words) if held in (None, on) else [REFUSED]
-                # or meanwhile
-                if (answer[0] == REFUSED and held is not None
-                        and current() is not held):
-                    answer = [REFUSED, "another command has ended the sampling"]
-            if words[0] == HOLD and answer[0] == DONE:
-                _held = held = current()
+            with Undivided():
+                on = current()
+                if words[0] != STATUS and on is not None and on is _held is not held:
+                    answer = [REFUSED, "top shows it; end that first"]
+                else:
+                    answer = _done(words) if held in (None, on) else [REFUSED]
+                    # or meanwhile
+                    if (answer[0] == REFUSED and held is not None
+                            and current() is not held):
+                        answer = [REFUSED, "another command has ended the sampling"]
+                if words[0] == HOLD and answer[0] == DONE:
+                    _held = held = current()
             peer.send(BETWEEN.join(answer).encode("utf-8", "surrogateescape"))
     except OSError:
         pass            # it is gone, or stands still

@@ -27,11 +27,11 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from threading import RLock
 from typing import Any, TypeVar
 
 from vmprof_allocation import resting
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.forks import Undivided
 from vmprof_allocation.tracemalloc.frames import Frame, Traceback
 from vmprof_allocation.tracemalloc.snapshot import (
     BaseFilter,
@@ -61,23 +61,14 @@ MAX_NFRAME = 65535
 
 _tracer: Tracer | None = None
 _limit = 1
-#: one thread at a time
-_lock = RLock()
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _renew_lock() -> None:
-    global _lock
-    _lock = RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
-
-
 def _alone(function: _Function) -> _Function:
+    """One thread at a time does it."""
     @functools.wraps(function)
     def wrapper(*arguments: Any, **named: Any) -> Any:
-        with _lock:
+        with Undivided():
             tracer = _on()
             if tracer is None:
                 return function(*arguments, **named)

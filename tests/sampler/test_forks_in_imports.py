@@ -1,0 +1,197 @@
+"""A program forks at the worst moments: whenever a thread that is not its own, or one
+that calls us, is about to import something.  Its children end, as without us."""
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from conftest import PYPY, PyPy
+from controlled import ctl, prepared
+from running import running
+
+#: forks while others import; a child that does not end is killed by SIGALRM
+FORKS = """
+    import gc, os, signal, sys, threading, time
+    main = threading.get_ident()
+    want, forked = threading.Event(), threading.Event()
+    names, children, kept = [], {}, []
+    class Finder:
+        def find_spec(self, name, path, target=None):
+            if threading.get_ident() != main and name.startswith(PREFIXES):
+                names.append(name)
+                forked.clear()
+                want.set()
+                forked.wait(0.2)
+            return None
+    PREFIXES = ("vmprof_", "_vmprof", "fcntl", "tempfile", "json", "warnings")
+    sys.meta_path.insert(0, Finder())
+    def allocate():
+        kept.append([str(i) for i in range(100)])
+        del kept[:-100]
+    def fork():
+        name = names[-1]
+        pid = os.fork()
+        if pid:
+            children[pid] = name
+            return
+        signal.alarm(30)
+        end = time.monotonic() + 0.6
+        while time.monotonic() < end:
+            for i in range(20):
+                allocate()
+            time.sleep(0.01)
+        gc.collect()
+        in_child()
+        sys.exit(0)
+    def in_child():
+        pass
+    def go_on(until):
+        while not until():
+            allocate()
+            if want.wait(0.01):
+                want.clear()
+                fork()
+                forked.set()
+    def tell():
+        for pid, name in children.items():
+            status = os.waitpid(pid, 0)[1]
+            print("child that was forked while %s was imported: %d" % (name, status)
+                  if status else "well")
+"""
+
+
+def check(out: str, least: int) -> None:
+    lines = [line for line in out.splitlines() if line != "ready"]
+    assert len(lines) >= least
+    assert set(lines) == {"well"}, out
+
+
+def program(source: str) -> str:
+    return textwrap.dedent(FORKS) + textwrap.dedent(source)
+
+
+FOR_A_WHILE = """
+    end = time.monotonic() + 2.0
+    go_on(lambda: time.monotonic() > end)
+    tell()
+"""
+
+
+def test_while_the_profile_rotates(pypy: PyPy) -> None:
+    run = pypy.sample(program(FOR_A_WHILE), "16k", "--rotate", "0.3")
+    check(run.out, 1)
+    assert run.err == ""
+
+
+@pytest.mark.parametrize("call", [
+    # what programs call of us, in a thread
+    "vmprof_allocation.mark('here')",
+    "with vmprof_allocation.labels(a=1): pass",
+    "vmprof_allocation.start('a%d.vmprof' % os.getpid()); vmprof_allocation.stop()",
+    "vmprof_allocation.start('a%d.vmprof' % os.getpid()); "
+    "vmprof_allocation.rotate('b%d.vmprof' % os.getpid()); vmprof_allocation.stop()",
+    "tracemalloc.start(); tracemalloc.take_snapshot(); tracemalloc.stop()",
+])
+def test_what_programs_call(pypy: PyPy, call: str) -> None:
+    """In the child, the same can be called."""
+    source = program("""
+        import vmprof_allocation
+        if "tracemalloc" in %(call)r:
+            from vmprof_allocation import tracemalloc
+        def call():
+            %(call)s
+        in_child = call
+        thread = threading.Thread(target=call)
+        thread.start()
+        go_on(lambda: not thread.is_alive())
+        tell()
+    """ % {"call": call})
+    run = pypy.run(source)
+    assert (run.code, run.err) == (0, "")
+    check(run.out, 1)
+
+
+@pytest.mark.parametrize("commands", [
+    [("start", "--allocation-sampling", "16k", "-o", "out.vmprof"), ("status",),
+     ("snapshot", "-o", "next.vmprof"), ("rate", "8k"), ("stop",)]])
+def test_while_ctl_is_answered(pypy: PyPy, commands: list[tuple[str, ...]]) -> None:
+    source = program("""
+        import select
+        def in_child():
+            import vmprof_allocation
+            vmprof_allocation.mark("child")
+        print("ready", flush=True)
+        go_on(lambda: select.select([sys.stdin], [], [], 0)[0])
+        tell()
+    """)
+    with prepared(pypy, source) as run:
+        for command in commands:
+            done = ctl(pypy, run, *command)
+            assert (done.code, done.err) == (0, "")
+        check(run.end(), 3)
+
+
+def test_while_attach_begins(pypy: PyPy, tmp_path: Path) -> None:
+    source = program("""
+        import select
+        def in_child():
+            import vmprof_allocation
+            vmprof_allocation.mark("child")
+        print("ready", flush=True)
+        go_on(lambda: select.select([sys.stdin], [], [], 0)[0])
+        tell()
+    """)
+    with running(pypy, source, interpreter=PYPY) as run:
+        done = pypy.command("-m", "vmprof_allocation", "attach", str(run.pid),
+                            "-d", "1", "-o", str(tmp_path / "attached.vmprof"))
+        assert done.code == 0, done.err
+        check(run.end(), 1)
+
+
+def test_a_fork_does_not_wait_for_ever(pypy: PyPy) -> None:
+    """A finalizer of the program's, which Python may run in our code, waits for a lock
+    of the thread that forks: the fork happens."""
+    run = pypy.run("""
+        import os, threading, time
+        from vmprof_allocation import forks
+        forks.PATIENCE = 0.5
+        lock, inside = threading.Lock(), threading.Event()
+        def ours():
+            with forks.Undivided():
+                inside.set()
+                with lock:
+                    print("finalized", flush=True)
+        lock.acquire()
+        thread = threading.Thread(target=ours)
+        thread.start()
+        inside.wait()
+        pid = os.fork()
+        if pid == 0:
+            with forks.Undivided():
+                os._exit(7)
+        lock.release()
+        thread.join()
+        print(os.waitpid(pid, 0)[1] >> 8)
+        # and all is as before
+        with forks.Undivided(), forks.Undivided():
+            pass
+        print(os.waitpid(os.fork() or os._exit(3), 0)[1] >> 8)
+    """)
+    assert (run.code, run.err) == (0, "")
+    assert run.out == "finalized\n7\n3\n"
+
+
+def test_a_fork_in_the_middle_of_our_own_thread(pypy: PyPy) -> None:
+    """As a signal's handler may: parent and child leave what they were in."""
+    run = pypy.run("""
+        import os
+        from vmprof_allocation import forks
+        with forks.Undivided():
+            pid = os.fork()
+        with forks.Undivided():
+            print(os.waitpid(pid, 0)[1] if pid else "child", flush=True)
+    """)
+    assert (run.code, run.err) == (0, "")
+    assert run.out == "child\n0\n"
