@@ -16,6 +16,7 @@
 #include "recorder.h"
 #include "run.h"
 #include "signals.h"
+#include "sigterm.h"
 #include "start_stop.h"
 #include "vmprof_file.h"
 #include "vmprof_output.h"
@@ -73,6 +74,8 @@ int hook_follow(const char *path, const char *suffix, const char *settings,
     follow.parent_of_this = parent;
     follow.is_on = 1;
     programs_begin();
+    if (parent != 0)
+        sigterm_watch();
     return 0;
 }
 
@@ -105,6 +108,7 @@ void follow_end(void)
 {
     follow.is_on = follow.is_waiting = follow.is_child = 0;
     programs_end();
+    sigterm_unwatch();
 }
 
 void follow_limit(int64_t per_second, int64_t share)
@@ -224,6 +228,7 @@ static int open_profile(void)
     recorder_limit(follow.per_second, follow.share);
     if (follow_known_command() != NULL)
         recorder_named(0, follow.command);
+    sigterm_watch();
     return 0;
 }
 

@@ -47,6 +47,7 @@ struct {
 } thread;
 
 static volatile int locked;
+static void (*volatile at_unlock)(void);
 
 static int try_lock(void)
 {
@@ -70,6 +71,8 @@ void recorder_unlock(void)
     INVARIANT(thread.holds_lock);
     __sync_lock_release(&locked);
     thread.holds_lock = 0;
+    if (at_unlock != NULL)
+        recorder_flush_and(at_unlock);
 }
 
 int recorder_has_lock(void)
@@ -278,6 +281,26 @@ void recorder_flush(void)
     if (is_open && !is_stopped)
         profile_log_flush(now_ns());
     recorder_unlock();
+}
+
+void recorder_flush_and(void (*end)(void))
+{
+    static const struct timespec millisecond = { 0, 1000000 };
+    int tries;
+
+    at_unlock = thread.holds_lock ? end : NULL;
+    if (at_unlock != NULL)
+        return;
+    for (tries = 0; tries < 100; tries++) {
+        if (try_lock()) {
+            if (is_open && !is_stopped)
+                profile_log_flush(now_ns());
+            recorder_unlock();
+            break;
+        }
+        nanosleep(&millisecond, NULL);
+    }
+    end();
 }
 
 int64_t recorder_next_interval(void)
@@ -591,6 +614,7 @@ int recorder_forget(void)
 
     /* another thread of the parent's may have held these */
     locked = 0;
+    at_unlock = NULL;
     thread.holds_lock = 0;
     thread.id = 0;
     if (!was_open)

@@ -60,6 +60,11 @@ void recorder_rotate(struct profile_log_next *next);
    one. */
 int recorder_forget(void);
 
+/* For a signal's handler: write what waits, and call end().  If the interrupted code has
+   the lock, that happens when it unlocks; if another thread keeps it for a tenth of a
+   second, nothing is written. */
+void recorder_flush_and(void (*end)(void));
+
 /* While this thread has the lock, its time samples are dropped. */
 void recorder_lock(void);
 void recorder_unlock(void);

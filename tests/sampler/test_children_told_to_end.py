@@ -1,0 +1,146 @@
+"""Children that are ended by SIGTERM, as the workers of a pool are: what they allocated
+until then is in their profiles, and they end as they do without us."""
+from __future__ import annotations
+
+import pytest
+
+from conftest import PyPy, Run
+from run_profiles import children
+from vmprof_convert.estimator import weight_bytes
+from vmprof_convert.model import Profile
+
+#: computes for a tenth of a second and less, in pieces that each are a sample
+WORK = """
+    import multiprocessing, os, signal, sys, time
+    SIZE = 120_000
+    kept = []
+    def work(seconds, shared=None):
+        end, count = time.monotonic() + seconds, 0
+        while time.monotonic() < end:
+            for i in range(10):
+                kept.append(b"x" * (SIZE + count % 7))
+                count += 1
+                if shared is not None:
+                    shared[:8] = count.to_bytes(8, "little")
+            kept.clear()
+        return os.getpid(), count
+"""
+
+
+def made(run: Run) -> dict[int, int]:
+    """How many of them each process says it made."""
+    result: dict[int, int] = {}
+    for line in run.out.splitlines():
+        pid, count = map(int, line.split())
+        result[pid] = result.get(pid, 0) + count
+    return result
+
+
+def found(profile: Profile) -> float:
+    """How many of them there are in the profile."""
+    samples = profile.samples
+    return sum(weight_bytes(size, interval, profile.gaps) / 120_000
+               for size, interval in zip(samples.size, samples.interval)
+               if 120_000 <= size < 130_000)
+
+
+def check(run: Run) -> None:
+    """Each piece is sampled with probability 1 - exp(-120/8)."""
+    expected = made(run)
+    assert len(expected) >= 2
+    profiles = {profile.pid: profile for profile in children(run.path)}
+    for pid, count in expected.items():
+        assert count > 0
+        assert abs(found(profiles[pid]) - count) <= 1 + 1e-3 * count
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_of_a_pool(stock_pypy: PyPy, method: str) -> None:
+    check(stock_pypy.sample(WORK + """
+    if __name__ == "__main__":
+        with multiprocessing.get_context(sys.argv[1]).Pool(4) as pool:
+            for pid, count in pool.map(work, [0.01, 0.03, 0.05, 0.1] * 2, chunksize=1):
+                print(pid, count)
+    """, "8k", arguments=(method,)))
+
+
+def test_by_another_process(stock_pypy: PyPy) -> None:
+    """Which we know nothing of; and the status is that of the signal."""
+    check(stock_pypy.sample(WORK + """
+    import subprocess
+    for i in range(3):
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.write(writer, b"%d" % work(0.05)[1])
+            time.sleep(60)
+        count = int(os.read(reader, 100))
+        subprocess.run(["kill", str(pid)], check=True)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
+        print(pid, count)
+    """, "8k"))
+
+
+def test_while_they_compute(stock_pypy: PyPy) -> None:
+    """The signal may come in the middle of a sample, and of a write."""
+    run = stock_pypy.sample(WORK + """
+    import mmap
+    shared = mmap.mmap(-1, 8)
+    for i in range(100):
+        shared[:8] = bytes(8)
+        pid = os.fork()
+        if pid == 0:
+            work(60, shared)
+        while shared[:8] == bytes(8):
+            pass
+        time.sleep(i * 0.0003)
+        os.kill(pid, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
+        print(pid, int.from_bytes(shared[:8], "little"))
+    """, "8k")
+    expected = made(run)
+    profiles = {profile.pid: profile for profile in children(run.path)}
+    assert expected.keys() == profiles.keys()
+    for pid, count in expected.items():
+        # the one that it was about to make may have been made
+        assert count - 1e-3 * count - 1 <= found(profiles[pid]) <= 1.001 * count + 2
+
+
+@pytest.mark.parametrize("handler, status", [
+    ("lambda *_: os._exit(7)", 7), ("signal.SIG_DFL", -15), ("signal.SIG_IGN", -9)])
+def test_programs_with_a_handler(stock_pypy: PyPy, handler: str, status: int) -> None:
+    """It is theirs, and what they see of it is what it was."""
+    stock_pypy.sample(WORK + """
+    pid = os.fork()
+    if pid == 0:
+        work(0.02)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        assert signal.signal(signal.SIGTERM, %s) is signal.SIG_DFL
+        work(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+        work(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == %d
+    """ % (handler, status), "8k")
+
+
+def test_what_a_child_begins_is_as_without_us(stock_pypy: PyPy) -> None:
+    """Other programs, and children that are not sampled."""
+    stock_pypy.sample(WORK + """
+    import subprocess
+    from vmprof_allocation.session import current
+    if os.fork() == 0:
+        work(0.02)
+        with open("/proc/self/status") as file:
+            caught = [line for line in file if line.startswith("SigCgt")][0].split()[1]
+        assert int(caught, 16) & 1 << signal.SIGTERM - 1
+        caught = subprocess.run(["grep", "SigCgt", "/proc/self/status"], check=True,
+                                capture_output=True, text=True).stdout.split()[1]
+        assert not int(caught, 16) & 1 << signal.SIGTERM - 1
+        current().stop()
+        with open("/proc/self/status") as file:
+            caught = [line for line in file if line.startswith("SigCgt")][0].split()[1]
+        assert not int(caught, 16) & 1 << signal.SIGTERM - 1
+        os._exit(0)
+    assert os.wait()[1] == 0
+    """, "8k")
