@@ -214,6 +214,8 @@ def test_multiprocessing(stock_pypy: PyPy, method: str) -> None:
 
 @pytest.mark.parametrize("end", [
     "os._exit(0)", "os.kill(os.getpid(), signal.SIGTERM)", "os.abort()",
+    "os.setpgid(0, 0); os.kill(0, signal.SIGTERM)",
+    "os.setpgid(0, 0); os.kill(-os.getpid(), signal.SIGKILL)",
     "os.execv('/bin/true', ['true'])"])
 def test_ends_of_a_child(stock_pypy: PyPy, end: str) -> None:
     run = stock_pypy.sample(WORK + """

@@ -16,6 +16,7 @@
 #include "recorder.h"
 #include "run.h"
 #include "signals.h"
+#include "sigterm.h"
 #include "statistics.h"
 
 #define MOST_TOLD       64
@@ -89,19 +90,27 @@ void process_end_abort(void)
     abort();
 }
 
+/* Would this signal have its default action? */
 static int note_signal(int signal)
 {
     struct sigaction action;
 
-    if (sigaction(signal, NULL, &action) < 0 || action.sa_handler != SIG_DFL)
+    if ((sigaction(signal, NULL, &action) < 0 || action.sa_handler != SIG_DFL) &&
+        !(signal == SIGTERM && sigterm_is_watched()))
         return 0;
     process_end_note("the process sent itself a signal");
     return 1;
 }
 
+/* kill(2): also all of a group, and all that there are */
+static int is_this_process(pid_t pid)
+{
+    return pid == getpid() || pid == 0 || pid == -1 || pid == -getpgrp();
+}
+
 int process_end_kill(pid_t pid, int signal)
 {
-    int may_end = pid == getpid() && note_signal(signal);
+    int may_end = is_this_process(pid) && note_signal(signal);
     int result = kill(pid, signal);
 
     if (result == 0 && pid != getpid())

@@ -48,8 +48,13 @@ void sigterm_watch(void)
         set(on_sigterm, SA_RESETHAND | SA_RESTART);
 }
 
+int sigterm_is_watched(void)
+{
+    return is_set_to(on_sigterm);
+}
+
 void sigterm_unwatch(void)
 {
-    if (is_set_to(on_sigterm))
+    if (sigterm_is_watched())
         set(SIG_DFL, 0);
 }

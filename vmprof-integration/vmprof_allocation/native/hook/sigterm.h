@@ -5,6 +5,7 @@
  * action. */
 
 void sigterm_watch(void);
+int sigterm_is_watched(void);
 
 /* The default action, as before.  Harmless if there is no handler of ours. */
 void sigterm_unwatch(void);
