@@ -286,6 +286,23 @@ def test_full_disk_is_refused(pypy: PyPy) -> None:
         "nothing is being sampled\n")
 
 
+@pytest.mark.parametrize("limit", [0, 1, 100, 4000])
+def test_a_limit_of_files_that_no_profile_fits_in(pypy: PyPy, limit: int) -> None:
+    """A program that has the default action for SIGXFSZ goes on."""
+    run = pypy.run("""
+        import resource, signal, vmprof_allocation
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (%d, resource.RLIM_INFINITY))
+        try:
+            vmprof_allocation.start("out.vmprof")
+        except vmprof_allocation.AllocationSamplingError as e:
+            print(e)
+    """ % limit)
+    assert (run.code, run.err) == (0, "")
+    assert "files of this process may not be larger (ulimit -f)" in run.out
+    assert not run.path.exists()
+
+
 def test_disk_that_becomes_full_harms_nothing(pypy: PyPy) -> None:
     limited = """\
         import resource, signal, sys
@@ -297,7 +314,7 @@ def test_disk_that_becomes_full_harms_nothing(pypy: PyPy) -> None:
                        "-o", "out.vmprof", str(pypy.script(limited)))
     assert (run.code, run.out) == (0, "2000000\n")
     assert run.err == ("vmprof: the profile is not complete: "
-                       "File too large\n")
+                       "files of this process may not be larger (ulimit -f)\n")
     profile = run.profile()             # what was written before is whole
     assert profile.end_time is None
     assert len(profile.samples) > 100

@@ -489,8 +489,8 @@ def test_profile_that_could_not_be_ended(pypy: PyPy) -> None:
     session.stop()
     """)
     assert run.out == (
-        "the profile 'app.vmprof' is not complete: File too large; sampling goes "
-        "on, in 'app.w2.vmprof'\n")
+        "the profile 'app.vmprof' is not complete: files of this process may not be "
+        "larger (ulimit -f); sampling goes on, in 'app.w2.vmprof'\n")
     profile = readers.read(pypy.folder / "app.w2.vmprof")
     assert profile.end_time is not None
     assert "work" in functions(profile)

@@ -31,8 +31,14 @@ _lock = Lock()
 woken: Session | None = None
 
 
+#: stop_all() was called
+is_ending = False
+
+
 def stop_all() -> None:
     """This process ends."""
+    global is_ending
+    is_ending = True
     for session in _running[:]:
         try:
             session.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 import _socket
 import os
 
+from vmprof_allocation import session as sessions
 from vmprof_allocation.children import make_own
 from vmprof_allocation.control.meeting import (
     BETWEEN,
@@ -101,6 +102,8 @@ def _converse(peer: Any) -> None:
                     # or meanwhile
                     if (answer[0] == REFUSED and held is not None
                             and current() is not held):
+                        if sessions.is_ending:
+                            return      # who asks sees that the process is gone
                         answer = [REFUSED, "another command has ended the sampling"]
                 if words[0] == HOLD and answer[0] == DONE:
                     _held = held = current()
@@ -155,7 +158,8 @@ def _start(output: str, knowledge: str, interval: str, seed: str, per_second: st
     on = current()
     if on is not None:
         raise AllocationSamplingError(
-            "allocation sampling is already on, into %r; stop it first" % on.where)
+            "allocation sampling is already on, into %r: `report` reads that while it "
+            "is written; or stop it first" % on.where)
     limit = Limit(int(per_second), int(share))
     settings = Settings(
         int(interval), int(seed), limit=limit if limit.per_second or limit.share

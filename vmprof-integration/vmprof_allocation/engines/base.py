@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 #: why a profile could not be written to its end
-INCOMPLETE = {errno.EBADF: "the program closed its file",
+INCOMPLETE = {errno.EFBIG: "files of this process may not be larger (ulimit -f)",
+              errno.EBADF: "the program closed its file",
               errno.EPIPE: "its reader has left",
               errno.ETIMEDOUT: "its reader reads no more"}
 

@@ -149,7 +149,7 @@ class HookEngine(Engine):
         if error:
             raise AllocationSamplingError(
                 "%s failed: %s; nothing is being sampled" % (
-                    what, os.strerror(error)))
+                    what, INCOMPLETE.get(error, os.strerror(error))))
 
     def start(self, fd: int, settings: Settings,
               processes: Processes | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import errno
 import os
 
+from vmprof_allocation.engines.base import INCOMPLETE
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 
 # nothing that is not needed: see engines/base.py
@@ -42,4 +43,4 @@ def rotate(lib: Any, ended: Any, knock: Callable[[], None], fd: int,
         raise AllocationSamplingError(
             "the next profile can't be written: %s; the present one goes on"
             % os.strerror(error))
-    return os.strerror(ended[0]) if ended[0] else ""
+    return INCOMPLETE.get(ended[0], os.strerror(ended[0])) if ended[0] else ""

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,6 +29,8 @@
 #include "statistics.h"
 #include "vmprof_output.h"
 #include "walk.h"
+
+#define SMALLEST_LIMIT      4096    /* bytes of a file, for RLIMIT_FSIZE */
 
 static struct file_sink files[2], *file = files;
 static const char *ended = "";
@@ -119,8 +122,13 @@ static int watch_exit(void)
 
 int hook_open(int fd, int keep_names)
 {
+    struct rlimit limit;
     int decoy, error;
 
+    /* vmprof's own first bytes would end a program that has the default action for
+       SIGXFSZ; and there would be no profile */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < SMALLEST_LIMIT)
+        return -EFBIG;
     ended = "";
     error_at_end = 0;
     signals_end_time_samples();
