@@ -122,6 +122,10 @@ def add_options(parser: argparse._ActionsContainer, **helps: str) -> None:
         "--leaks", action="store_true",
         help="instead of the table: what is held more and more, between marks, or "
              "in a run without its beginning")
+    add(
+        "--remarks", action="store_true",
+        help="all that is to be known about the figures, and not only the few lines "
+             "that change most (with --json always)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
         "--json", action="store_const", dest="form", const=JSON, default=TABLE,
@@ -135,7 +139,7 @@ def are_given(options: argparse.Namespace) -> list[str]:
     """Those of add_options() that aren't as they are by default."""
     given = ["--" + name.replace("_", "-") for name in (
         "limit", "of", "by", "sort", "focus", "tree", "at", "group_storage",
-        "hide_internal", "survived", "leaks")
+        "hide_internal", "survived", "leaks", "remarks")
         if getattr(options, name) not in (None, False)]
     return given + ["--" + options.form] * (options.form != TABLE)
 

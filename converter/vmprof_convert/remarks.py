@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from vmprof_convert.heap_check import contradiction
 from vmprof_convert.lifetimes import (
@@ -19,6 +19,7 @@ from vmprof_convert.lifetimes import (
 from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.program import LOST
+from vmprof_convert.resident import in_brief as memory_in_brief
 from vmprof_convert.resident import of_process
 from vmprof_convert.summary import LINE, TYPE, Choice, Figures, Summary
 from vmprof_convert.units import format_bytes, format_ends, format_number
@@ -54,9 +55,9 @@ def sums(profile: Profile, summary: Summary, choice: Choice, *,
     if not profile.moments or choice.at is not None or not is_all:
         return estimate
     last = profile.moments[-1]
-    counted = "the %s counted: %s in %d minor collections" % (
+    counted = "the %s counted: %s" % (
         "processes' GCs" if profile.processes else "GC itself",
-        format_bytes(last.allocated), last.collections)
+        format_bytes(last.allocated))
     if last.pressures:
         counted += (" (and what was allocated shortly before %d memory "
                     "pressures)" % last.pressures)
@@ -169,27 +170,64 @@ def _of_process(profile: Profile, told: _Told) -> list[str]:
     return lines
 
 
+class Remark(NamedTuple):
+    text: str
+    #: it changes what somebody makes of the figures
+    is_essential: bool = False
+
+
+#: lines below a table, unless all remarks are asked for
+MOST_LINES = 5
+
+
+def brief(profile: Profile, summary: Summary, choice: Choice, *,
+          is_all: bool = True) -> list[str]:
+    """What changes what somebody makes of the figures, in MOST_LINES lines at most;
+    `is_all`: see sums()."""
+    lines = [sums(profile, summary, choice, is_all=is_all)]
+    everything = _of_figures(profile, summary, choice)
+    essential = [remark.text for remark in everything if remark.is_essential]
+    if summary.figures.sum(STILL_ALIVE).samples:
+        essential.insert(0, _alive_in_brief(profile, choice))
+    if memory := memory_in_brief(profile):
+        essential.insert(0, memory)
+    lines += essential[:MOST_LINES - 2]
+    left = len(everything) - max(len(lines) - 1, 0)
+    if left > 0:
+        lines.append("(more about these figures: --remarks)")
+    return lines
+
+
 def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
     """What is missing from the figures, and from which ones: what changes most first,
     and nothing that changes none."""
-    lines = []
+    return [remark.text for remark in _of_figures(profile, summary, choice)]
+
+
+def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Remark]:
+    found = []
     if summary.figures.sum(STILL_ALIVE).samples:
-        lines.append(_alive(profile, choice))
+        found.append(Remark(_alive(profile, choice)))
     if summary.missing:
         names = ", ".join(sorted({f.name for f in summary.missing})[:3])
         if len(summary.missing) > 3:
             names += " and %d more" % (len(summary.missing) - 3)
-        lines.append(
+        found.append(Remark(
             "missing: up to %s are missing from \"total\" of %s, as compiled code does "
             "not show who waits in \"yield from\" or \"await\"" % (
-                format_bytes(summary.missing_bytes), names))
+                format_bytes(summary.missing_bytes), names),
+            summary.missing_bytes > _LEAST * summary.bytes.value))
     if profile.cut_stacks:
-        lines.append("cut: the stacks of %d samples were deeper than vmprof records; "
-                     "\"total\" lacks their outermost callers" % profile.cut_stacks)
+        found.append(Remark(
+            "cut: the stacks of %d samples were deeper than vmprof records; \"total\" "
+            "lacks their outermost callers" % profile.cut_stacks,
+            profile.cut_stacks > _LEAST * summary.samples))
     if profile.lost_stacks:
-        lines.append("lost: the stacks of %d of %d samples; their bytes are in %s"
-                     % (profile.lost_stacks,
-                        summary.samples + summary.time_samples, LOST.name))
+        samples = summary.samples + summary.time_samples
+        found.append(Remark(
+            "lost: the stacks of %d of %d samples; their bytes are in %s" % (
+                profile.lost_stacks, samples, LOST.name),
+            profile.lost_stacks > _LEAST * samples))
     for state, of, text in (
             (CARRIED, STILL_ALIVE,
              "carried over: %s of earlier parts of the profile are alive, and count as "
@@ -200,50 +238,62 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
             (NOT_TOLD, None, "not told apart: %s allocated in one piece with others, "
                              "of which neither type nor fate is known")):
         if _counts(summary.figures, state, of):
-            lines.append(text % _samples(summary, state))
+            found.append(Remark(text % _samples(summary, state),
+                                _counts(summary.figures, state, of, _LEAST)))
     untyped = summary.untyped.sum()
     if profile.has_types and TYPE in choice.by and (
             untyped.value_bytes > _NOTHING * summary.bytes.value):
-        lines.append(
+        found.append(Remark(
             "type not known: %s (%s), what was made since the last minor "
             "collection included" % (
                 format_number(untyped.samples, "sampled object"),
-                format_bytes(untyped.value_bytes)))
+                format_bytes(untyped.value_bytes)),
+            untyped.value_bytes > _LEAST * summary.bytes.value))
     if profile.misfits:
-        lines.append("passed over: %s that fit no sample; the profile may be "
-                     "damaged" % format_number(profile.misfits, "fact"))
+        found.append(Remark(
+            "passed over: %s that fit no sample; the profile may be damaged"
+            % format_number(profile.misfits, "fact"), True))
     if summary.hidden.sum().samples:
-        lines.append("hidden: %s of what only the interpreter knows"
-                     % format_bytes(summary.hidden.bytes().value))
+        found.append(Remark("hidden: %s of what only the interpreter knows"
+                            % format_bytes(summary.hidden.bytes().value)))
     if LINE in choice.by and not summary.has_lines and summary.samples:
-        lines.append("lines: which ones were executed is not recorded in this "
-                     "profile; these are where the functions begin")
+        found.append(Remark(
+            "lines: which ones were executed is not recorded in this profile; these "
+            "are where the functions begin", True))
     if choice.survived:
-        lines.append(
+        found.append(Remark(
             "freed after, alive after: so many major collections an object had "
             "survived, on average, before one found it dead, or until now" + (
                 "; what was carried over is not in it"
-                if summary.figures.sum(CARRIED).samples else ""))
+                if summary.figures.sum(CARRIED).samples else ""), True))
     if profile.nameless:
-        lines.append("native: this PyPy has no names for %s of its own; what they "
-                     "allocate is their callers'"
-                     % format_number(profile.nameless, "function"))
-    lines += of_process(profile)
-    lines += _bookkeeping(profile)
+        found.append(Remark(
+            "native: this PyPy has no names for %s of its own; what they allocate is "
+            "their callers'" % format_number(profile.nameless, "function")))
+    found += map(Remark, [*of_process(profile), *_collections(profile),
+                          *_bookkeeping(profile)])
     if summary.time_samples:
-        lines.append("time samples: %d; --of time adds them up, and --view shows them"
-                     % summary.time_samples)
-    return lines
+        found.append(Remark("time samples: %d; --of time adds them up, and --view "
+                            "shows them" % summary.time_samples, True))
+    return found
 
 
-def _counts(figures: Figures, state: str, of: str | None) -> bool:
-    """Whether what is in this state is more than nothing of what is in the other."""
-    return figures.sum(state).value_bytes > _NOTHING * figures.sum(of).value_bytes
+def _collections(profile: Profile) -> list[str]:
+    if not profile.moments or not profile.collections:
+        return []
+    return ["collections: %d minor, %d major" % (
+        profile.moments[-1].collections,
+        sum(collection.is_major for collection in profile.collections))]
 
 
-_ALIVE_OF_EACH = ("alive: as each process's own last major collection found it; what "
-                  "became old since counts, too, garbage included (--process says more "
-                  "of one)")
+def _counts(figures: Figures, state: str, of: str | None,
+            share: float = _NOTHING) -> bool:
+    """Whether what is in this state is more than this share of what is in the other."""
+    return figures.sum(state).value_bytes > share * figures.sum(of).value_bytes
+
+
+_ALIVE_OF_EACH = ("alive: what each process's own last major collection found alive, "
+                  "and what became old since, of which some may be garbage")
 
 
 def not_judged(*named: tuple[str, Figures]) -> list[str]:
@@ -283,17 +333,37 @@ def _samples(summary: Summary, state: str) -> str:
         format_bytes(summary.figures.bytes(state).value))
 
 
-def _alive(profile: Profile, choice: Choice) -> str:
-    """As of when."""
-    if profile.processes:
-        return _ALIVE_OF_EACH
+def _last_major(profile: Profile, choice: Choice) -> tuple[int, float]:
+    """How many major collections there were, and when the last one was, in seconds."""
     end = profile.end if choice.at is None else choice.at
     majors = [collection.time for collection in profile.collections
               if collection.is_major and collection.time <= end]
-    if not majors:
-        return ("alive: no major collection had ended by then, so that all counts that "
-                "survived a minor one, garbage included")
-    return ("alive: as the last of %s found it, at %.2f s; what became old since "
-            "counts, too, garbage included (--at %.2f leaves most of it out)" % (
-                format_number(len(majors), "major collection"), majors[-1] / 1e9,
-                math.ceil(majors[-1] / 1e7) / 100))
+    return len(majors), majors[-1] / 1e9 if majors else 0.0
+
+
+_NO_MAJOR = ("alive: no major collection had ended by then, so that all counts that "
+             "survived a minor one, garbage included")
+
+
+def _alive_in_brief(profile: Profile, choice: Choice) -> str:
+    """As of when."""
+    if profile.processes:
+        return _ALIVE_OF_EACH
+    count, last = _last_major(profile, choice)
+    if not count:
+        return _NO_MAJOR
+    return ("alive: what the last major collection (at %.2f s) found alive, and what "
+            "became old since" % last)
+
+
+def _alive(profile: Profile, choice: Choice) -> str:
+    """Likewise, and how to have less of what may be garbage."""
+    if profile.processes:
+        return _ALIVE_OF_EACH + " (--process says more of one)"
+    count, last = _last_major(profile, choice)
+    if not count:
+        return _NO_MAJOR
+    return ("alive: what the last of %s found alive, at %.2f s, and what became old "
+            "since, of which some may be garbage (--at %.2f leaves most of that "
+            "out)" % (format_number(count, "major collection"), last,
+                      math.ceil(last * 100) / 100))

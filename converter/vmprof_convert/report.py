@@ -163,14 +163,72 @@ def _view(files: Sequence[File], options: argparse.Namespace,
             tally.add_tally(of_process)
     del read
     gaps = missing(profile)
+    chosen_by_us = _is_ours_to_choose(profile, options, origins, asked)
     asked, by = _by(profile, options, origins, asked)
-    if asked.mine:
-        profile = only_own(profile, origins)
     choice = Choice(by=by, sort=options.sort or "self", at=options.at,
                     group_storage=options.group_storage,
                     hide_internal=options.hide_internal, survived=options.survived)
-    summary = summarize(profile, tally, choice, origins=origins, gaps=gaps)
-    return View(profile, summary, choice, origins, asked, limit, of_processes), tally
+
+    def view_of(asked: Selection) -> View:
+        shown = only_own(profile, origins) if asked.mine else profile
+        return View(shown, summarize(shown, tally, choice, origins=origins, gaps=gaps),
+                    choice, origins, asked, limit, of_processes, options.remarks)
+
+    view = view_of(asked)
+    if chosen_by_us:
+        view = _that_says_most(view, view_of(asked._replace(mine=False)))
+    return view, tally
+
+
+def _is_ours_to_choose(profile: Profile, options: argparse.Namespace, origins: Origins,
+                       asked: Selection) -> bool:
+    """Between the program's own code and all code: nothing is asked for, there is some
+    of both, and it is for people; programs get the same rows in each run."""
+    from vmprof_convert.own import has_own_code
+    return not (options.by or options.tree or options.focus or asked.mine
+                or options.form == JSON) and has_own_code(profile, origins)
+
+
+#: of all bytes, a row with more of them in itself says hardly anything ...
+_MOST = 2 / 3
+#: ... if as many are in it and in what it calls, or it is no function
+_NEARLY_ALL = 0.95
+
+
+class _Largest(NamedTuple):
+    """The row that allocated most itself."""
+
+    says_something: bool
+    text: str
+
+
+def _that_says_most(own: View, all_: View) -> View:
+    """The program's own code, unless most of it is in one row that everything goes
+    through (`main`), or that is no function; with what is most in the other view."""
+    largest, largest_of_all = _largest(own), _largest(all_)
+    if largest is None or largest_of_all is None or (
+            largest.text == largest_of_all.text):
+        return own
+    if largest.says_something:
+        return own._replace(other="--by function is all code: %s" % largest_of_all.text)
+    return all_._replace(other="--mine is the program's own: %s" % largest.text)
+
+
+def _largest(view: View) -> _Largest | None:
+    """None: there is no row."""
+    from vmprof_convert.model import LABEL
+    from vmprof_convert.printable import shortened
+    row = max(view.summary.rows, key=lambda row: row.own.sum().value_bytes,
+              default=None)
+    whole = view.summary.figures.sum().value_bytes
+    if row is None or not whole:
+        return None
+    share = row.own.sum().value_bytes / whole
+    says_something = share <= _MOST or (
+        row.function.kind != LABEL
+        and row.total.sum().value_bytes <= _NEARLY_ALL * whole)
+    return _Largest(says_something, "%.0f %% in %s" % (
+        100 * share, shortened(row.function.name)))
 
 
 def _by(profile: Profile, options: argparse.Namespace, origins: Origins,
@@ -195,9 +253,9 @@ def _time(view: View, tally: Tally) -> AmountsView:
     if not tally.ticks:
         raise ProfileError("there are no time samples here, which --of time needs: "
                            "--period takes some")
-    profile, _, choice, origins, asked, limit, _ = view
-    return AmountsView(profile, amounts.time(profile, tally.ticks, choice, origins),
-                       choice, origins, asked, limit)
+    amounts_ = amounts.time(view.profile, tally.ticks, view.choice, view.origins)
+    return AmountsView(view.profile, amounts_, view.choice, view.origins,
+                       view.selection, view.limit)
 
 
 def _resident(files: Sequence[File], options: argparse.Namespace,

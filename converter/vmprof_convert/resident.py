@@ -113,6 +113,19 @@ def _when(profile: Profile, last: Figure) -> str:
             and profile.end - last.time < _NEAR else _last_read(last))
 
 
+def in_brief(profile: Profile) -> str:
+    """Resident memory at the end, and how much of it is the GC's; empty: it was not
+    read, or of several processes."""
+    memory = readings(profile, RESIDENT)
+    if not memory or profile.processes:
+        return ""
+    line = "memory: %s resident %s" % (format_bytes(memory[-1].value),
+                                       _when(profile, memory[-1]))
+    system = readings(profile, HEAP_HAS)
+    return line + (", %s of it the GC's" % format_bytes(system[-1].value)
+                   if system else "")
+
+
 def of_process(profile: Profile) -> list[str]:
     """Its resident memory, and the heap of its GC: the peak and when; nothing of what
     was not read."""
@@ -130,7 +143,7 @@ def _of_memory(profile: Profile) -> list[str]:
         format_bytes(last.value), _when(profile, last))
     alone = readings(profile, PRIVATE)
     if alone:
-        line += "; of it, no other process's (USS): %s" % _until_last_read(alone)
+        line += "; not shared with other processes (USS): %s" % _until_last_read(alone)
     faults = readings(profile, MAJOR_FAULTS)
     count = faults[-1].value - faults[0].value if faults else 0
     if count > 0:

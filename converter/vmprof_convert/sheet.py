@@ -54,6 +54,8 @@ FIGURE, NAME, PLACE = "figure", "name", "place"
 #: of a path so many characters are kept
 _MAX_PATH = 1000
 #: above tables of it
+#: the title of what is of all code
+ALL = "all code"
 OWN = "the program's own code, with what it calls of libraries"
 #: how amounts are written
 _FORMATS: dict[str, Callable[[float], str]] = {
@@ -113,6 +115,10 @@ class View(NamedTuple):
     limit: int | None = None
     #: what each of the profile's processes allocated
     of_processes: Sequence[Figures] = ()
+    #: not only those remarks that change what somebody makes of the figures
+    all_remarks: bool = False
+    #: which other view there is, and what is most in it; empty: nothing to say
+    other: str = ""
 
 
 def of(profile: Profile, choice: Choice = BY_FUNCTION, limit: int | None = 25, *,
@@ -128,9 +134,10 @@ def of_rows(view: View) -> Sheet:
     """The rows of the summary."""
     choice, summary = view.choice, view.summary
     rows = summary.rows[:view.limit]
-    title = ""
-    if view.selection.mine:
-        title = OWN + ":"
+    title = OWN if view.selection.mine else ""
+    if view.other:
+        title = "%s (%s)" % (title or ALL, view.other)
+    title += ":" if title else ""
     left_out = len(summary.rows) - len(rows)
     table = _Columns(view).table(title, rows, rest=_more(left_out, noun_of(choice)))
     return _sheet(view, [table] if rows else [])
@@ -205,11 +212,15 @@ def _sheet(view: View, tables: list[Table]) -> Sheet:
     if str(view.selection):
         head.append("only %s" % printable(str(view.selection)))
     head += remarks.of_run(profile) + remarks.of_labels(profile)
+    is_all = view.selection.is_everything
     notes = []
-    if profile.settings or profile.moments:
-        notes.append(remarks.sums(profile, summary, choice,
-                                  is_all=view.selection.is_everything))
-    notes += remarks.of_figures(profile, summary, choice)
+    if not (profile.settings or profile.moments):
+        notes = remarks.of_figures(profile, summary, choice)
+    elif view.all_remarks:
+        notes = [remarks.sums(profile, summary, choice, is_all=is_all),
+                 *remarks.of_figures(profile, summary, choice)]
+    else:
+        notes = remarks.brief(profile, summary, choice, is_all=is_all)
     if profile.processes:
         tables = [_processes(view), *tables]
     return Sheet([printable(line) for line in head], tables,

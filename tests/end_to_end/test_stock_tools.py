@@ -35,7 +35,10 @@ def test_vmprof_reader_counts_the_same_samples(pypy: PyPy, jit: str) -> None:
             name: count for name, count in stats.top_profile()}]))
     """, "stock.py")
     total, counts = json.loads(pypy.command(str(script)).out)
-    assert total == len(profile.samples)
+    # between the program's end and its exit functions no function runs: what is sampled
+    # there has no stack
+    assert profile.lost_stacks <= 1
+    assert total == len(profile.samples) - profile.lost_stacks
     app = str(pypy.folder / "app.py")
     for function in "one", "two", "main":
         ours = sum(

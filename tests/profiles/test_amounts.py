@@ -1,7 +1,6 @@
 """What is no allocation: time, and what resident memory grew by."""
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 
 from made_heap import Heap
 from made_profiles import Log, packed
-from report_runs import lines, refused, report
+from report_runs import as_json, lines, refused, report
 from vmprof_convert import readers, resident
 from vmprof_convert.estimator import weight_bytes
 from vmprof_convert.model import Profile
@@ -24,13 +23,6 @@ SECOND = 10**9
 def write(path: Path, log: Log | bytes) -> Path:
     path.write_bytes(packed(log if isinstance(log, bytes) else log.data()))
     return path
-
-
-def as_json(path: Path, *options: str) -> dict[str, Any]:
-    done = report(path, "--json", *options)
-    assert (done.returncode, done.stderr) == (0, "")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def by_name(found: dict[str, Any]) -> dict[str, tuple[float, float]]:

@@ -115,9 +115,9 @@ def test_what_no_other_process_has() -> None:
     for second, mebibytes in ((1, 20), (2, 60), (4, 30)):
         log.figure(8, second * 10**9, mebibytes << 20)
     assert of_process(read(log)) == [
-        "resident memory: 100 MiB at the start, 100 MiB at the end; of it, no other "
-        "process's (USS): at most 60 MiB (at 2.00 s), 30 MiB when last read (at "
-        "4.00 s)"]
+        "resident memory: 100 MiB at the start, 100 MiB at the end; not shared "
+        "with other processes (USS): at most 60 MiB (at 2.00 s), 30 MiB when last read "
+        "(at 4.00 s)"]
 
 
 def test_what_was_read_once_is_not_the_most() -> None:
@@ -126,8 +126,8 @@ def test_what_was_read_once_is_not_the_most() -> None:
     log.figure(1, 3 * 10**9, 300 << 20)
     log.figure(8, 10**9, 60 << 20)
     assert of_process(read(log)) == [
-        "resident memory: 100 MiB at the start, 300 MiB at the end; of it, no other "
-        "process's (USS): 60 MiB when last read (at 1.00 s)"]
+        "resident memory: 100 MiB at the start, 300 MiB at the end; not shared "
+        "with other processes (USS): 60 MiB when last read (at 1.00 s)"]
 
 
 def test_the_heap_of_the_gc_beside() -> None:

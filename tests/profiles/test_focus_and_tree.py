@@ -1,7 +1,6 @@
 """One function's callers and callees, and the tree of calls."""
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 
 import calls
 from made_profiles import LINES, Log, packed
-from report_runs import lines, refused, report
+from report_runs import as_json, lines, refused, report
 from vmprof_convert import readers
 from vmprof_convert.focus import focus
 from vmprof_convert.origins import Origins
@@ -21,13 +20,6 @@ ALL = sum(calls.CALLS.values())
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return calls.write(tmp_path_factory.mktemp("calls"))
-
-
-def as_json(path: Path, *options: str) -> dict[str, Any]:
-    done = report(path, "--json", *options)
-    assert (done.returncode, done.stderr) == (0, "")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def size(figures: dict[str, Any]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ import calls
 import firefox_rules
 from made_heap import Heap
 from made_profiles import Log, packed
-from report_runs import COMMANDS, lines, refused, report
+from report_runs import COMMANDS, as_json, lines, refused
 from vmprof_convert import cli, readers
 from vmprof_convert.estimator import weight_bytes
 from vmprof_convert.lifetimes import FATES
@@ -40,13 +39,6 @@ def heap(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("heap") / "heap.vmprof"
     path.write_bytes(packed(made.data()))
     return path
-
-
-def as_json(path: Path, *options: str) -> dict[str, Any]:
-    done = report(path, "--json", *options)
-    assert (done.returncode, done.stderr) == (0, "")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def allocated(path: Path, *options: str) -> int:
@@ -270,11 +262,13 @@ def test_it_is_what_is_shown_if_nothing_is_asked(path: Path) -> None:
     assert as_json(path) == as_json(path, "--mine") == as_json(
         path, "--mine", "--by", "function")
     assert as_json(path, "--by", "function")["mine"] is False
-    found = lines(path)
-    assert found[2] == "the program's own code, with what it calls of libraries:"
     # what to change is in the first ten lines
-    assert found[4].endswith("  index              views.py:5")
-    assert " 88.8 " in found[4]
+    for found in lines(path), lines(path, "--mine"):
+        assert found[4].endswith("  index              views.py:5")
+        assert " 88.8 " in found[4]
+    title = "the program's own code, with what it calls of libraries"
+    assert found[2] == title + ":"
+    assert lines(path)[2] == title + " (--by function is all code: 52 % in dumps):"
 
 
 def test_a_program_that_is_a_package_is_shown_whole(tmp_path: Path) -> None:

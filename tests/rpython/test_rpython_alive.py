@@ -59,7 +59,7 @@ def test_what_is_ignored_does_not_count(run: Run) -> None:
 
 def test_what_is_forgotten_does_not_count(run: Run) -> None:
     line, = (line for line in run.out if line.endswith(" words"))
-    assert int(line.split()[0]) >= 6 * (NODES - 2)
+    assert int(line.split()[0]) >= 7 * (NODES - 2)
     assert numbers(run, "forgotten")[:2] == [0, 0]
     nodes, right, _, _ = numbers(run, "new")
     assert nodes == pytest.approx(NODES, abs=2)

@@ -529,11 +529,11 @@ def test_the_largest_member(log_harness: pathlib.Path,
     payloads = log.facts.payloads
     log.type(2**62, 4, 2**62, "\u20ac" * 341)
     log.type(2**62, 4, 2**62, "\u20ac" * 341)
-    while len(payloads["gc"]) <= 4096 - 78 - 43:
+    while len(payloads["gc"]) <= 4096 - 182 - 43:
         log.event(1, 2**60, 2**62, 2**62)
     log.collection(2**60, 2**62)
     for key in itertools.cycle((2**61, 1)):
-        if len(payloads["facts"]) > 16384 - 156:
+        if len(payloads["facts"]) > 16384 - 182:
             break
         log.young(key, 3, 2**62 - 1, 2**62, 2**62)
     while len(log.expected.pending) <= 32768 - 78:

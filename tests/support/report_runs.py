@@ -2,18 +2,21 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from vmprof_allocation import __main__ as allocation
 from vmprof_convert import cli, sheet
 from vmprof_convert.model import Profile
-from vmprof_convert.summary import BY_FUNCTION, Choice, Tally
+from vmprof_convert.origins import Origins
+from vmprof_convert.summary import BY_FUNCTION, Choice, Tally, summarize
 from vmprof_convert.terminal import Terminal
 from vmprof_convert.writers import table
 
@@ -64,6 +67,11 @@ def lines(path: Path, *options: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+def as_json(path: Path, *options: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads("\n".join(lines(path, "--json", *options)))
+    return found
+
+
 def refused(path: Path, *options: str, command: str = "report") -> str:
     """The one line that says why."""
     done = report(path, *options, command=command)
@@ -74,8 +82,12 @@ def refused(path: Path, *options: str, command: str = "report") -> str:
 
 def text(profile: Profile, choice: Choice = BY_FUNCTION, limit: int | None = 25, *,
          tally: Tally | None = None, width: int = WIDE) -> str:
-    """The table of all code, in a terminal that is wide enough for each line."""
+    """The table of all code with all remarks, in a terminal that is wide enough for
+    each line."""
     out = io.StringIO()
-    table.write(sheet.of(profile, choice, limit, tally=tally), out,
-                Terminal(width))
+    origins = Origins(profile)
+    summary = summarize(profile, tally, choice, origins=origins)
+    table.write(sheet.of_rows(sheet.View(
+        profile, summary, choice, origins, limit=limit, all_remarks=True)), out,
+        Terminal(width))
     return out.getvalue()

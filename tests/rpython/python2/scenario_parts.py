@@ -139,7 +139,7 @@ def print_alive(what):
         node = node.next
     nodes = 0
     right = 0
-    for i in range(0, len(words), 6):
+    for i in range(0, len(words), 7):
         if words[i + 3] == 16:
             nodes += 1
             right += words[i] in addresses
