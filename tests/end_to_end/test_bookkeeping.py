@@ -34,7 +34,8 @@ def test_memory_for_a_heap_of_1_gib(stock_pypy: PyPy) -> None:
     assert alive * 16 <= int(run.out) < 16 * MIB
     # and who reads the profile knows it, too
     assert profile.bookkeeping == int(run.out)
-    report = stock_pypy.command("-m", "vmprof_allocation", "report", "out.vmprof").out
+    report = stock_pypy.command("-m", "vmprof_allocation", "report", "--remarks",
+                                "out.vmprof").out
     assert re.search(r"bookkeeping: to follow objects took at most \d+ KiB of the "
                      r"process's memory\n", report)
 
