@@ -11,7 +11,12 @@ export const ORIGINS = {
   nowhere: [30, 6, 84, 66, "none of these"],
   type: [145, 34, 70, 58, "types"],
 };
-export const CHANGES = { grew: [14, 78, "grew"], shrank: [212, 62, "shrank"], same: [30, 6, "may be chance"] };
+const equalToo = diff?.unknown ? " (equal runs differ, too)" : "";
+export const CHANGES = {
+  grew: [14, 78, equalToo ? `more${equalToo}` : "grew"],
+  shrank: [212, 62, equalToo ? `less${equalToo}` : "shrank"],
+  same: [30, 6, "may be chance"],
+};
 
 export function isDark() {
   return document.documentElement.dataset.theme === "dark";
@@ -29,10 +34,26 @@ export function colour(origin, name = "") {
   return `hsl(${hue + 10 * shift} ${saturation}% ${(isDark() ? dark : light) + 10 * shift}%)`;
 }
 
+// The variance of a change.  Of several runs a side, as spread.py has it: the variance
+// between the runs of a side, with that of sampling as its prior.
+function varianceOf(data) {
+  if (!diff.runs) return data.variance;
+  const [before, after] = diff.counts;
+  const perRun = 1 / before + 1 / after;
+  const sampling = data.variance / perRun;
+  let squares = 0;
+  diff.runs.forEach((_, run) => {
+    squares += (data[`run ${run}`] - (run < after ? data.after : data.before)) ** 2;
+  });
+  return perRun * Math.max(sampling, (diff.prior * sampling + squares)
+    / (diff.prior + before + after - 2));
+}
+
 // What is said of a change: as large a one is seen between runs that are alike, or not.
-export function verdict({ before, after, variance, came, went }, isSure = false) {
+export function verdict(data, isSure = false) {
+  const { before, after, came, went } = data;
   const change = after - before;
-  const chance = diff.z * Math.sqrt(variance);
+  const chance = diff.z * Math.sqrt(varianceOf(data));
   if (change - (isSure ? 0 : came) > chance) return "grew";
   return -change - (isSure ? 0 : went) > chance ? "shrank" : "same";
 }

@@ -55,6 +55,9 @@ const SIDES = diff ? {
   // what may be garbage
   came: (row) => (state.measure === "alive" ? diff.garbage.came[row] : 0),
   went: (row) => (state.measure === "alive" ? diff.garbage.went[row] : 0),
+  // of each run, those after first
+  ...Object.fromEntries((diff.runs ?? []).map((run, number) => [
+    `run ${number}`, (row) => run[state.measure][row]])),
 } : {};
 
 export let sums;

@@ -7,6 +7,13 @@ about effect measures", Statistics in Medicine 2008).  Inside one run, what was 
 at both moments is no difference, however uncertain it is: there, the two sides are
 what came and what went.
 
+Equal runs of a program differ by more than sampling: compiled code decides in which
+function an object is born, and whether it is born at all.  With several runs a side,
+how much equal runs differ is measured (spread.py), a side's figure is the mean of its
+runs, and a row has changed that differs by more.  With one run a side, nobody knows
+how much of a difference is the program's: if there is compiled code, nothing can be
+judged but what is alive, by type and in all (Sides.is_spread_unknown).
+
 What is alive is not known by sampling alone: of what became old since the last major
 collection, or is young, nobody knows what is garbage.  So a side's bytes are between
 those that were judged (lifetimes.JUDGED) and all that count as alive.  That is no
@@ -18,30 +25,29 @@ What was judged, the program may have dropped since.  Of the end of a run, nobod
 of a moment inside of one, the next collection does: what that found dead was not judged
 (_Dropped).
 
-Of many rows, some differ by chance.  A row has changed where Holm's correction
-(Scandinavian Journal of Statistics 1979) says so: of 100 comparisons of runs that are
-alike, in 95 no row has.  All this is about sampling, and garbage: what a program does
-differently each time, is a difference.
+Of many rows, some differ by chance.  A row has changed where Holm's correction says so:
+of 100 comparisons of equal runs, in 95 no row has.  With several runs a side, a row's
+share of all bytes is its weight there: large rows, which are found with few runs, do
+not pay for hundreds of small ones.
 """
 from __future__ import annotations
 
 import bisect
-import collections
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from vmprof_convert import spread
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Estimate, Z, weight_bytes, weight_live_bytes
 from vmprof_convert.lifetimes import JUDGED, STILL_ALIVE, state
+from vmprof_convert.matching import Matching
 from vmprof_convert.model import (
     ALIVE,
     FREED,
-    LABEL,
     PENDING,
     Collection,
-    Function,
     Profile,
     Samples,
 )
@@ -49,9 +55,9 @@ from vmprof_convert.origins import Origins
 from vmprof_convert.own import has_own_code, only_own
 from vmprof_convert.printable import shortened
 from vmprof_convert.summary import (
+    TYPE,
     Choice,
     Figures,
-    Row,
     Subject,
     Summary,
     summarize,
@@ -68,22 +74,42 @@ ALLOCATED, TOTAL, OBJECTS, ALIVE_BYTES = "self", "total", "objects", "alive"
 
 
 class Sides(NamedTuple):
-    """What a difference is of."""
+    """What a difference is of: runs of a program, or two moments of one run."""
 
-    before: Profile
-    after: Profile
-    #: what came and what went, with what of it is alive; the same as `after` and
-    #: `before`, if these are two runs
-    gained: Profile
-    lost: Profile
+    #: of each run
+    before: tuple[Profile, ...]
+    after: tuple[Profile, ...]
+    #: what came between two moments of one run, and what went, with what of it is
+    #: alive; the same as `after` and `before`, if these are runs
+    gained: tuple[Profile, ...]
+    lost: tuple[Profile, ...]
+    #: samples are chosen by where the objects were born
+    is_of_places: bool = False
 
     @property
     def is_one_run(self) -> bool:
         return self.gained is not self.after
 
+    @property
+    def runs(self) -> tuple[Profile, ...]:
+        return self.before + self.after
 
-def of_runs(before: Profile, after: Profile) -> Sides:
-    return Sides(before, after, after, before)
+    def is_spread_unknown(self, measure: str, by: tuple[str, ...] = ()) -> bool:
+        """Whether equal runs may differ by more than sampling, and nobody knows by how
+        much, as there is one of each; `by`: what a row is of (summary.Choice)."""
+        if self.is_one_run or len(self.runs) > 2 or not any(
+                profile.stacks.has_compiled() for profile in self.runs):
+            return False
+        # what is alive in the end does not depend on where it was born, or on what was
+        # never born in compiled code
+        return (measure != ALIVE_BYTES or self.is_of_places
+                or by not in ((), (TYPE,)))
+
+
+def of_runs(before: Sequence[Profile], after: Sequence[Profile],
+            is_of_places: bool = False) -> Sides:
+    old, new = tuple(before), tuple(after)
+    return Sides(old, new, new, old, is_of_places)
 
 
 def of_moments(profile: Profile, first: int, second: int) -> Sides:
@@ -94,27 +120,33 @@ def of_moments(profile: Profile, first: int, second: int) -> Sides:
             fate, collected, ended, at) == STILL_ALIVE
 
     return Sides(
-        moment(profile, first), moment(profile, second),
-        _part(profile, second, lambda row: first < row[1] <= second),
-        _part(profile, first, lambda row: alive(row, first)
-              and not alive(row, second)))
+        (moment(profile, first),), (moment(profile, second),),
+        (_part(profile, second, lambda row: first < row[1] <= second),),
+        (_part(profile, first, lambda row: alive(row, first)
+               and not alive(row, second)),))
 
 
 def aligned(sides: Sides) -> Sides:
-    """With one name for what is the same in both, for who compares stacks."""
+    """With one name for what is the same in all runs, for who compares stacks."""
     if sides.is_one_run:
         return sides
-    names = _Names(sides)
-    return of_runs(names.aligned(sides.before, 0), names.aligned(sides.after, 1))
+    names = Matching(sides.before, sides.after)
+    return of_runs([names.aligned(profile, False) for profile in sides.before],
+                   [names.aligned(profile, True) for profile in sides.after],
+                   sides.is_of_places)
 
 
 def only_own_code(sides: Sides) -> Sides | None:
-    """The program's own code, with what it calls of libraries; None: one of the two
+    """The program's own code, with what it calls of libraries; None: one of the runs
     has none."""
-    if not all(has_own_code(profile, Origins(profile)) for profile in sides[:2]):
+    if not all(has_own_code(profile, Origins(profile)) for profile in sides.runs):
         return None
-    own = {id(profile): only_own(profile, Origins(profile)) for profile in sides}
-    return Sides(*(own[id(profile)] for profile in sides))
+    before, after, gained, lost = (
+        tuple(only_own(profile, Origins(profile)) for profile in side)
+        for side in sides[:4])
+    if sides.is_one_run:
+        return Sides(before, after, gained, lost)
+    return of_runs(before, after, sides.is_of_places)
 
 
 #: behind all times
@@ -254,22 +286,27 @@ class Change(NamedTuple):
 
     #: as it is called in the second profile; None: everything
     subject: Subject | None
-    before: Figures
-    after: Figures
-    gained: Figures
-    lost: Figures
+    #: of each run
+    before: tuple[Figures, ...]
+    after: tuple[Figures, ...]
+    #: the same as `after` and `before`, if these are runs
+    gained: tuple[Figures, ...]
+    lost: tuple[Figures, ...]
     #: the probability that chance alone makes such a difference, as corrected; 0.0
     #: to 1.0; and if what was not judged were no garbage
     p: float = 1.0
     p_if_alive: float = 1.0
+    #: see Sides
+    is_spread_unknown: bool = False
 
     def estimate(self, measure: str, z: float = Z) -> Estimate:
         """What it grew by, perhaps less than nothing."""
-        return difference(amount(self.gained, measure, z),
-                          amount(self.lost, measure, z))
+        return difference(amount(self.gained, measure, z, self.lost),
+                          amount(self.lost, measure, z, self.gained))
 
     @property
     def has_changed(self) -> bool:
+        """Or differs, if the spread of equal runs is not known."""
         return self.p <= 1.0 - CONFIDENCE
 
     @property
@@ -308,11 +345,13 @@ class Difference(NamedTuple):
     choice: Choice
     #: those that have changed, the largest difference first; then the others
     changes: list[Change]
-    #: all together, of each measure
+    #: all together, of the measure
     everything: Change
-    before: Summary
-    after: Summary
-    lost: Summary
+    #: of each run
+    before: list[Summary]
+    after: list[Summary]
+    #: of what went, between two moments of one run, or of what was before
+    lost: tuple[Figures, ...]
 
 
 def difference(gained: Amount, lost: Amount) -> Estimate:
@@ -326,29 +365,68 @@ def difference(gained: Amount, lost: Amount) -> Estimate:
                     gained.most.value - lost.least.value + above)
 
 
-def amount(figures: Figures, measure: str, z: float = Z) -> Amount:
-    """What is compared; `figures` of summary.Choice.judged."""
+def amount(runs: Sequence[Figures], measure: str, z: float = Z,
+           others: Sequence[Figures] = ()) -> Amount:
+    """What is compared, on average over the runs of a side; `runs`: figures of
+    summary.Choice.judged; `others`: those of the other side, whose spread is looked at,
+    too."""
+    if len(runs) == 1 and len(others) <= 1:
+        figures, = runs
+        if measure == ALIVE_BYTES:
+            return Amount(figures.bytes(STILL_ALIVE, z), figures.bytes(JUDGED, z))
+        one = figures.objects(None, z) if measure == OBJECTS else figures.bytes(None, z)
+        return Amount(one, one)
+    t = spread.quantile(z, spread.degrees(len(runs), len(others)))
     if measure == ALIVE_BYTES:
-        return Amount(figures.bytes(STILL_ALIVE, z), figures.bytes(JUDGED, z))
-    one = figures.objects(None, z) if measure == OBJECTS else figures.bytes(None, z)
+        return Amount(_mean(runs, others, STILL_ALIVE, False, t),
+                      _mean(runs, others, JUDGED, False, t))
+    one = _mean(runs, others, None, measure == OBJECTS, t)
     return Amount(one, one)
 
 
-def figure(figures: Figures, measure: str, z: float = Z) -> Estimate:
-    """With its interval."""
-    return amount(figures, measure, z).estimate
+def _mean(runs: Sequence[Figures], others: Sequence[Figures], state: str | None,
+          is_objects: bool, t: float) -> Estimate:
+    """`t` standard errors around the mean of the runs."""
+    values, sampling = _sampled(runs, state, is_objects)
+    other_values, other_sampling = _sampled(others, state, is_objects)
+    count = len(values) + len(other_values)
+    of_both = (len(values) * sampling + len(other_values) * other_sampling) / count
+    beside = spread.variance(values, other_values, of_both) - of_both
+    value = sum(values) / len(values)
+    off = t * math.sqrt((sampling + beside) / len(values))
+    return Estimate(value, value - off, value + off)
+
+
+def _sampled(runs: Sequence[Figures], state: str | None,
+             is_objects: bool) -> tuple[list[float], float]:
+    """The figures of the runs, and the variance that sampling gives to one of them:
+    with half a sample that was not made, as in estimator.interval_of()."""
+    parts = [figures.sampled(state, is_objects) for figures in runs]
+    if not parts:
+        return [], 0.0
+    missed = max(part.extra for part in parts) ** 2 / 2
+    return [part.value for part in parts], (
+        sum(part.variance for part in parts) + missed) / len(parts)
 
 
 def chance(change: Change, measure: str, *, if_alive: bool = False) -> float:
     """The probability of a difference that is as large or larger, in either
     direction, if there is none; `if_alive`: and no garbage."""
     def estimate(z: float) -> Estimate:
-        sides = (amount(side, measure, z) for side in (change.gained, change.lost))
+        sides = (amount(change.gained, measure, z, change.lost),
+                 amount(change.lost, measure, z, change.gained))
         return difference(*(side.if_alive if if_alive else side for side in sides))
 
-    value = estimate(Z).value
+    value, low, high = estimate(Z)
     if not value:
         return 1.0
+    if len(change.gained) + len(change.lost) > 2:
+        degrees = spread.degrees(len(change.gained), len(change.lost))
+        middle = estimate(0.0)
+        nearest, end = (middle.low, low) if value > 0 else (-middle.high, -high)
+        # the interval grows in proportion to the quantile
+        return 1.0 if nearest <= 0 else 0.0 if nearest == end else spread.tail(
+            spread.quantile(Z, degrees) * nearest / (nearest - end), degrees)
     near, far = 0.0, _FAR
     while far - near > 1e-3:
         z = (near + far) / 2
@@ -370,142 +448,62 @@ def judged(change: Change, measure: str) -> Change:
 def compare(sides: Sides, choice: Choice) -> Difference:
     """`choice.sort` says what is compared.  Raises ProfileError if a profile can't
     tell."""
-    for profile in sides:
+    for profile in sides.runs:
         if profile.gaps == "fixed":
             raise ProfileError(
                 "was taken with --allocation-gaps fixed: nobody knows how sure its "
                 "figures are, nor whether two of them differ")
     choice = choice._replace(judged=True)
-    before, after = (summarize(profile, choice=choice)
-                     for profile in (sides.before, sides.after))
-    gained, lost = (summarize(profile, choice=choice)
-                    for profile in (sides.gained, sides.lost)
-                    ) if sides.is_one_run else (after, before)
-    summaries = before, after, gained, lost
-    if not (before.samples or after.samples):
-        raise ProfileError("there are no allocation samples to compare")
     measure = choice.sort
-    is_total = measure == TOTAL
-    names = _Names(sides)
-    rows = [names.rows(summary, number in (1, 2), is_total)
-            for number, summary in enumerate(summaries)]
-    nothing = Figures(max(summary.figures.interval for summary in summaries))
+    names = Matching(sides.before, sides.after)
+
+    def summed(profile: Profile, is_after: bool
+               ) -> tuple[Summary, dict[Subject, Figures]]:
+        summary = summarize(profile, choice=choice)
+        return summary, names.rows(profile, summary, is_after, measure == TOTAL)
+
+    before = [summed(profile, False) for profile in sides.before]
+    after = [summed(profile, True) for profile in sides.after]
+    gained, lost = after, before
+    if sides.is_one_run:
+        gained, lost = ([summed(profile, True) for profile in side]
+                        for side in (sides.gained, sides.lost))
+    if not any(summary.samples for summary, _ in before + after):
+        raise ProfileError("there are no allocation samples to compare")
+    nothing = Figures(max(summary.figures.interval
+                          for summary, _ in before + after + gained + lost))
+    # inside one run, nothing is allocated less often than before
     counts_lost = not sides.is_one_run or measure == ALIVE_BYTES
+    is_spread_unknown = sides.is_spread_unknown(measure, choice.by)
     changes = []
-    for subject in {**rows[0], **rows[1]}:
-        figures = [of_side.get(subject, nothing) for of_side in rows]
-        if not any(one.sum().samples for one in figures):
-            continue
-        old, new, came, went = figures
-        change = Change(subject, old, new, came, went if counts_lost else nothing)
-        changes.append(judged(change, measure))
-    everything = Change(None, before.figures, after.figures, gained.figures,
-                        lost.figures if counts_lost else nothing)
-    changes = _corrected(changes)
+    for subject in {subject: None for _, rows in before + after for subject in rows}:
+        old, new, came, went = (
+            tuple(rows.get(subject, nothing) for _, rows in side)
+            for side in (before, after, gained, lost))
+        if any(figures.sum().samples for figures in old + new + came + went):
+            changes.append(judged(Change(
+                subject, old, new, came, went if counts_lost else (nothing,),
+                is_spread_unknown=is_spread_unknown), measure))
+    old, new, came, went = (tuple(summary.figures for summary, _ in side)
+                            for side in (before, after, gained, lost))
+    everything = Change(None, old, new, came, went if counts_lost else (nothing,),
+                        is_spread_unknown=sides.is_spread_unknown(measure))
+    changes = _corrected(changes, measure)
     changes.sort(key=lambda change: (
         not change.has_changed, -abs(change.estimate(measure).value),
         change.subject or ()))
     return Difference(sides, measure, choice, changes, judged(everything, measure),
-                      before, after, lost)
+                      [summary for summary, _ in before],
+                      [summary for summary, _ in after], went)
 
 
-def _corrected(changes: list[Change]) -> list[Change]:
+def _corrected(changes: list[Change], measure: str) -> list[Change]:
+    weights = None
+    if changes and len(changes[0].gained) + len(changes[0].lost) > 2:
+        weights = [max(sum(amount([figures], measure).most.value
+                           for figures in change.gained + change.lost), 1.0)
+                   for change in changes]
     return [change._replace(p=p, p_if_alive=p_if_alive)
             for change, p, p_if_alive in zip(
-                changes, _holm([change.p for change in changes]),
-                _holm([change.p_if_alive for change in changes]))]
-
-
-def _holm(ps: Sequence[float]) -> list[float]:
-    """His step-down method."""
-    result, largest = [0.0] * len(ps), 0.0
-    for rank, number in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
-        largest = max(largest, min(ps[number] * (len(ps) - rank), 1.0))
-        result[number] = largest
-    return result
-
-
-class _Names:
-    """What is the same in two profiles: files may be elsewhere, and functions some
-    lines further down."""
-
-    def __init__(self, sides: Sides) -> None:
-        self._origins = Origins(sides.before), Origins(sides.after)
-        #: of both: the lines of the definitions of each name in each file
-        lines: dict[tuple[str, str, str], tuple[set[int], set[int]]] = (
-            collections.defaultdict(lambda: (set(), set())))
-        #: as the second one has them
-        self._files: dict[tuple[str, str, str], str] = {}
-        for number, profile in enumerate((sides.before, sides.after)):
-            for function in profile.functions.values():
-                key = self._key(function, number)
-                lines[key][number].add(function.line)
-                if number:
-                    self._files[key] = function.file
-        #: of the first, where that is another: its line in the second; 0: it may be
-        #: one or the other
-        self._moved: dict[tuple[tuple[str, str, str], int], int] = {}
-        self._unclear: set[tuple[tuple[str, str, str], int]] = set()
-        for key, (old, new) in lines.items():
-            gone, come = sorted(old - new), sorted(new - old)
-            if len(gone) == len(come):
-                # their order stays
-                self._moved.update(((key, line), other)
-                                   for line, other in zip(gone, come))
-            elif gone and come:
-                self._unclear.update((key, line) for line in gone + come)
-
-    def _key(self, function: Function, number: int) -> tuple[str, str, str]:
-        path = self._origins[number].path(function.file) if function.file else ""
-        return function.name, path, function.kind
-
-    def rows(self, summary: Summary, is_after: bool,
-             is_total: bool) -> dict[Subject, Figures]:
-        """What is compared, of each."""
-        result: dict[Subject, Figures] = {}
-        for row in summary.rows:
-            figures = row.total if is_total else row.own
-            if not figures.sum().samples:
-                continue
-            subject = self._subject(row, int(is_after))
-            found = result.get(subject)
-            if found is None:
-                result[subject] = found = Figures(figures.interval)
-            found.add_figures(figures)
-        return result
-
-    def aligned(self, profile: Profile, number: int) -> Profile:
-        """With functions as they are called in the second one."""
-        files = self._files
-        functions = {}
-        for address, function in profile.functions.items():
-            if function.kind != LABEL:
-                key = self._key(function, number)
-                function = function._replace(
-                    line=self._line(key, function.line, number),
-                    file=files.get(key, function.file))
-            functions[address] = function
-        return dataclasses.replace(profile, functions=functions)
-
-    def _line(self, key: tuple[str, str, str], line: int, number: int) -> int:
-        """Of the definition, as it is in the second one; 0: not known."""
-        if (key, line) in self._unclear:
-            return 0
-        return self._moved.get((key, line), line) if number == 0 else line
-
-    def _subject(self, row: Row, number: int) -> Subject:
-        subject = row.subject
-        function = subject.function
-        if function is None:
-            path = self._origins[number].path(subject.file) if subject.file else ""
-            return subject._replace(file=path)
-        if function.kind == LABEL:
-            return subject
-        key = self._key(function, number)
-        line = self._line(key, function.line, number)
-        executed = subject.line
-        if executed and function.line and line:
-            executed += line - function.line
-        return subject._replace(
-            function=Function(function.name, line, key[1], function.kind),
-            line=executed if line or not function.line else 0)
+                changes, spread.holm([change.p for change in changes], weights),
+                spread.holm([change.p_if_alive for change in changes], weights))]

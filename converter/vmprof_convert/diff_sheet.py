@@ -1,7 +1,7 @@
 """What a difference shows: lines and tables of text, whoever draws them."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from vmprof_convert import diff, remarks
 from vmprof_convert.diff import Change, Difference
@@ -35,9 +35,16 @@ from vmprof_convert.units import (
     format_difference,
     format_number,
 )
+from vmprof_convert.verdicts import SEVERAL
 
 #: what is said of a row
-GREW, SHRANK, UNCLEAR, NOISE, SAME = "grew", "shrank", "unclear", "noise", "same"
+GREW, SHRANK, DIFFERS = "grew", "shrank", "differs"
+UNCLEAR, NOISE, SAME = "unclear", "noise", "same"
+WHAT_DIFFERS = (
+    "differs: by more than sampling; but equal runs do, too, as compiled code decides "
+    "in which function an object is born, and whether it is: several runs a side tell "
+    "(%s)" % SEVERAL)
+#: what is compared
 
 _WHAT = {diff.ALLOCATED: "allocated", diff.TOTAL: "allocated, with what it calls",
          diff.OBJECTS: "objects", diff.ALIVE_BYTES: "alive"}
@@ -45,33 +52,73 @@ _WHAT = {diff.ALLOCATED: "allocated", diff.TOTAL: "allocated, with what it calls
 _MAX_PATH = 1000
 
 
+#: names of the runs before and after, or of two moments of one run
+Names = tuple[Sequence[str], Sequence[str]]
+
+
 def verdict(change: Change, measure: str) -> str:
-    """GREW, SHRANK; UNCLEAR: garbage may be why; NOISE: it may be chance; SAME: it is
+    """GREW, SHRANK; DIFFERS: by more than sampling, but equal runs do, too, and nobody
+    knows by how much; UNCLEAR: garbage may be why; NOISE: it may be chance; SAME: it is
     no difference."""
     value = change.estimate(measure).value
     if not value:
         return SAME
     if change.has_changed:
-        return GREW if value > 0 else SHRANK
+        return (DIFFERS if change.is_spread_unknown
+                else GREW if value > 0 else SHRANK)
     return UNCLEAR if change.may_be_garbage else NOISE
 
 
-def of(difference: Difference, limit: int | None, names: tuple[str, str],
+def title(names: Names) -> str:
+    """From what to what."""
+    return "from %s to %s" % tuple(
+        side[0] if len(side) == 1 else "%d runs (%s)" % (len(side), ", ".join(side))
+        for side in names)
+
+
+def of_runs(difference: Difference, names: Names) -> list[str]:
+    """What is not in the profiles; of each line, in which."""
+    sides = difference.sides
+    if sides.is_one_run:
+        return remarks.of_run(sides.after[0])
+    about: dict[str, list[str]] = {}
+    for name, profile in zip((*names[0], *names[1]), sides.runs):
+        for line in remarks.of_run(profile):
+            about.setdefault(line, []).append(name)
+    return ["%s: %s" % (", ".join(dict.fromkeys(those)), line)
+            for line, those in about.items()]
+
+
+def not_judged(difference: Difference, names: Names) -> list[str]:
+    """What of all runs of a side may be garbage."""
+    parts = []
+    for word, side, summaries in (("before", names[0], difference.before),
+                                  ("after", names[1], difference.after)):
+        figures = Figures(0)
+        for summary in summaries:
+            figures.add_figures(summary.figures)
+        parts.append((side[0] if len(side) == 1 else "the runs " + word, figures))
+    return remarks.not_judged(*parts)
+
+
+def of(difference: Difference, limit: int | None, names: Names,
        is_own: bool = False) -> Sheet:
-    """The `limit` largest changes; `names`: of what is compared; `is_own`: of the
-    program's own code."""
-    before, after = difference.before, difference.after
-    measure = difference.measure
-    head = ["what %s: from %s to %s" % (
-        "became of the run" if difference.sides.is_one_run else "changed", *names)]
-    for name, summary, profile in ((names[0], before, difference.sides.before),
-                                   (names[1], after, difference.sides.after)):
-        head.append("%s: %s" % (name, format_number(summary.samples, "sample")))
-        if not difference.sides.is_one_run:
-            head += ["%s: %s" % (name, line) for line in remarks.of_run(profile)]
-    if difference.sides.is_one_run:
-        head += remarks.of_run(difference.sides.after)
-    head += remarks.of_labels(*difference.sides[:2])
+    """The `limit` largest changes; `is_own`: of the program's own code."""
+    measure, sides = difference.measure, difference.sides
+    is_several = len(sides.runs) > 2
+    head = ["what %s: %s%s" % (
+        "became of the run" if sides.is_one_run else "changed", title(names),
+        ", on average" if is_several else "")]
+    counts = [[summary.samples for summary in summaries]
+              for summaries in (difference.before, difference.after)]
+    if is_several:
+        head.append("samples: %s before, %s after" % tuple(
+            ", ".join(map(str, of_side)) for of_side in counts))
+    else:
+        head += ["%s: %s" % (name, format_number(count, "sample"))
+                 for (name,), (count,) in zip(names, counts)]
+    head += of_runs(difference, names)
+    head += remarks.of_labels(*sides.runs)
     shown = difference.changes[:limit]
     rest = difference.changes[len(shown):]
     more = ""
@@ -80,7 +127,7 @@ def of(difference: Difference, limit: int | None, names: tuple[str, str],
         more = "... and %d more%s" % (
             len(rest), ", all of them noise" if noise == len(rest) else "")
     columns = _columns(difference)
-    origins = Origins(difference.sides.after)
+    origins = Origins(sides.after[-1])
     tables = [_everything(difference)]
     if shown:
         tables.append(Table(
@@ -90,13 +137,22 @@ def of(difference: Difference, limit: int | None, names: tuple[str, str],
                 change.subject, difference.choice.by, origins))
                       for change in shown if change.subject is not None], more))
     changed = sum(change.has_changed for change in difference.changes)
-    notes = remarks.not_judged((names[0], before.figures), (names[1], after.figures))
-    notes.append("%s of %s changed" % (changed or "none", _count(difference)))
+    notes = not_judged(difference, names)
+    changed = sum(change.has_changed for change in difference.changes)
+    is_spread_unknown = sides.is_spread_unknown(measure, difference.choice.by)
+    notes.append("%s of %s %s" % (
+        changed or "none", _count(difference),
+        "differ by more than sampling" if is_spread_unknown else "changed"))
     said = {row[1] for table in tables for row in table.rows}
     # what no row says needs no word
+    if DIFFERS in said:
+        notes.append(WHAT_DIFFERS)
     if NOISE in said:
-        notes.append("noise: runs that are alike differ as much (of 100 such pairs, "
-                     "%.0f have no row that changed)" % (100 * diff.CONFIDENCE))
+        notes.append("noise: " + (
+            "sampling alone makes as large a difference" if is_spread_unknown else
+            "equal runs differ as much (of 100 such %s, %.0f have no row that "
+            "changed)" % ("comparisons" if is_several else "pairs",
+                          100 * diff.CONFIDENCE)))
     if UNCLEAR in said:
         notes.append("unclear: more than chance, but not more than what may be garbage")
     return Sheet([printable(line) for line in head], tables,
@@ -144,15 +200,16 @@ def in_all(difference: Difference) -> str:
 
 def _in_all(difference: Difference) -> Iterator[tuple[str, Change]]:
     """Of each measure."""
-    everything = difference.everything
+    everything, sides = difference.everything, difference.sides
     measures = [diff.ALLOCATED, diff.OBJECTS]
-    if all(profile.has_lifetimes for profile in difference.sides[:2]):
+    if all(profile.has_lifetimes for profile in sides.runs):
         measures.append(diff.ALIVE_BYTES)
     for measure in measures:
         # inside one run, nothing is allocated less often than before
-        change = everything._replace(lost=(
-            Figures(everything.lost.interval) if difference.sides.is_one_run
-            and measure != diff.ALIVE_BYTES else difference.lost.figures))
+        change = everything._replace(
+            lost=(Figures(everything.lost[0].interval),) if sides.is_one_run
+            and measure != diff.ALIVE_BYTES else difference.lost,
+            is_spread_unknown=sides.is_spread_unknown(measure))
         yield measure, diff.judged(change, measure)
 
 
@@ -164,12 +221,15 @@ def _figures(change: Change, measure: str) -> tuple[str, ...]:
             _value(change.after, measure))
 
 
-def _value(figures: Figures, measure: str) -> str:
+def _value(runs: Sequence[Figures], measure: str) -> str:
+    """On average."""
+    sums = [figures.sum(STILL_ALIVE if measure == diff.ALIVE_BYTES else None)
+            for figures in runs]
+    if not any(sum_.samples for sum_ in sums):
+        return "-"
     if measure == diff.OBJECTS:
-        sum_ = figures.sum()
-        return format_count(sum_.value_objects) if sum_.samples else "-"
-    sum_ = figures.sum(STILL_ALIVE if measure == diff.ALIVE_BYTES else None)
-    return format_bytes(sum_.value_bytes) if sum_.samples else "-"
+        return format_count(sum(sum_.value_objects for sum_ in sums) / len(sums))
+    return format_bytes(sum(sum_.value_bytes for sum_ in sums) / len(sums))
 
 
 def _labels(subject: Subject, by: tuple[str, ...],

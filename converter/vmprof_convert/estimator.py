@@ -97,6 +97,16 @@ def _gamma_quantile(mean: float, variance: float, z: float) -> float:
     return float(mean * max(root, 0.0) ** 3)
 
 
+class Sampled(NamedTuple):
+    """An estimate without its interval, for who adds a variance of their own."""
+
+    value: float
+    #: that of sampling
+    variance: float
+    #: the largest weight that one sample more could have had
+    extra: float
+
+
 class Mean(NamedTuple):
     """And the interval that holds the true one in 95 of 100 runs; None: of a single
     sample, nobody knows."""
@@ -242,6 +252,14 @@ class Sum:
     @property
     def value_objects(self) -> float:
         return self._objects
+
+    def sampled(self, interval: int, is_objects: bool, smallest: int = 0) -> Sampled:
+        """Of objects or bytes; `interval`, `smallest`: see bytes() and objects(); 0: an
+        object can have been as small as there are any."""
+        if is_objects:
+            return Sampled(self._objects, self._objects_variance,
+                           interval / (smallest or SMALLEST_OBJECT))
+        return Sampled(self._bytes, self._bytes_variance, interval)
 
     # A sample more stands, beside itself, for size / p - size bytes, which is
     # nearly the interval for a small object, and less for larger ones.  How

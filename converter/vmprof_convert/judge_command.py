@@ -30,7 +30,7 @@ from vmprof_convert.verdicts import Condition
 from vmprof_convert.view import streams
 
 if TYPE_CHECKING:
-    from vmprof_convert import diff
+    from vmprof_convert import diff, diff_sheet
 
 EXIT_FAILED = 1
 #: of the options of a report, those that a difference has not; and those that tables of
@@ -65,8 +65,12 @@ def _parser(name: str) -> argparse.ArgumentParser:
                         "between two moments of one, and whether that is more than "
                         "chance.")
         parser.add_argument("profiles", metavar="PROFILE", nargs="+",
-                            help="one from before, one from after; or, with "
-                                 "--between, one alone")
+                            help="one from before, one from after; with --against, "
+                                 "those from before; with --between, one alone")
+        parser.add_argument(
+            "--against", metavar="PROFILE", nargs="+",
+            help="those from after: with two runs a side or more, how much equal runs "
+                 "differ is measured, and a row grew or shrank that differs by more")
         parser.add_argument(
             "--between", metavar="A..B",
             help="two marks of one run, or seconds after its start: warm..done")
@@ -94,10 +98,12 @@ def _parser(name: str) -> argparse.ArgumentParser:
         required=name == CHECK, default=[] if name == DIFF else None,
         help="end with exit code 1 if it is so beyond doubt (%.4g %%%%), whatever may "
              "be garbage: "
-             "'alive > 10M', 'objects > 2M'%s; more than once: if one of them is" % (
+             "'alive > 10M', 'objects > 2M'%s; more than once: if one of them is%s" % (
                  100 * verdicts.CONFIDENCE,
                  ", 'alive growth > 1M', 'allocated growth > 5%%'"
-                 if name == DIFF else ""))
+                 if name == DIFF else "",
+                 ". It is about all samples, or about those that are chosen: growth of "
+                 "a --function's needs several runs a side" if name == DIFF else ""))
     parser.add_argument("--salvage", action="store_true",
                         help="read a profile that was cut off in the middle of a "
                              "record")
@@ -117,10 +123,13 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if name == CHECK:
         return options
-    wanted = 1 if options.between else 2
-    if len(options.profiles) != wanted:
-        parser.error("%d profiles were named: a difference is of two, or of one with "
-                     "--between" % len(options.profiles))
+    if options.between and options.against:
+        parser.error("--between is about one run, and --against about several: write "
+                     "one of them")
+    if not options.against and len(options.profiles) != (1 if options.between else 2):
+        parser.error("%d profiles were named: a difference is of two, of one with "
+                     "--between, or of several runs a side (%s)" % (
+                         len(options.profiles), verdicts.SEVERAL))
     for given in _OF_REPORTS:
         if getattr(options, given) not in (None, False):
             parser.error("--%s is for reports, and not for a difference"
@@ -153,6 +162,9 @@ def _check_options(parser: argparse.ArgumentParser,
     if format_.write is None:
         return
     is_page = format_.name == "html"
+    if options.against and not is_page:
+        parser.error("--against: a table or a page is of several runs a side, and not "
+                     "%s (%s)" % (format_.what, format_.name))
     given = ["--" + name.replace("_", "-") for name in _OF_TABLES
              if getattr(options, name) not in (None, False)
              and not (is_page and name in _OF_PAGES)]
@@ -164,11 +176,24 @@ def _check_options(parser: argparse.ArgumentParser,
                      % ",".join(options.by))
 
 
-def _find(path: str, other: str | None = None) -> list[File]:
+def _find(paths: Sequence[str], other: str | None = None) -> list[File]:
     """Those of the run; `other`: see run_files.find()."""
-    found = run_files.find([path], other)
+    found = run_files.find(paths, other)
     _complain(found.left_out)
     return found.files
+
+
+def _find_sides(options: argparse.Namespace) -> list[list[list[File]]]:
+    """Of each side, the files of each run.  Raises ProfileError."""
+    if not options.against:
+        paths = options.profiles
+        return [[_find([path], other)] for path, other in zip(
+            paths, [*paths[1:], None])]
+    sides = [run_files.by_run(paths) for paths in (options.profiles, options.against)]
+    for run in sides[0].keys() & sides[1].keys():
+        raise ProfileError("%s and %s are of one run, which can't be before and after"
+                           % (sides[0][run][0], sides[1][run][0]))
+    return [[_find(paths) for paths in side.values()] for side in sides]
 
 
 def _read(files: list[File], options: argparse.Namespace) -> Profile:
@@ -186,10 +211,10 @@ def _check(options: argparse.Namespace) -> bool:
     """Whether the run failed."""
     from vmprof_convert.summary import Choice, summarize
     path, = options.profiles
-    profile = _read(_find(path), options)
+    profile = _read(_find([path]), options)
     _check_conditions(options, [path], [profile])
     figures = summarize(profile, choice=Choice(judged=True)).figures
-    found = verdicts.judge(options.fail_if, figures)
+    found = verdicts.judge(options.fail_if, [figures])
     lines = [*map(str, found)]
     if any(condition.measure == verdicts.ALIVE for condition in options.fail_if):
         lines += remarks.not_judged(("", figures))
@@ -197,8 +222,8 @@ def _check(options: argparse.Namespace) -> bool:
     return any(verdict.failed for verdict in found)
 
 
-def _check_conditions(options: argparse.Namespace, paths: list[str],
-                      profiles: list[Profile]) -> None:
+def _check_conditions(options: argparse.Namespace, paths: Sequence[str],
+                      profiles: Sequence[Profile]) -> None:
     for path, profile in zip(paths, profiles):
         with about(path):
             verdicts.check(options.fail_if, profile, len(profiles) > 1)
@@ -208,31 +233,34 @@ def _diff(options: argparse.Namespace) -> bool:
     """Whether the second one failed."""
     from vmprof_convert import diff, diff_sheet
     from vmprof_convert.summary import Choice
-    paths = options.profiles
     if not options.output and sys.stdout is None:
         raise ProfileError("can't write to standard output: it is closed")
-    found_files = [_find(path, other) for path, other in zip(
-        paths, [*paths[1:], None])]
+    sides_files = _find_sides(options)
     if options.output:
         from vmprof_convert.view import output
-        for files in found_files:
-            for file in files:
-                output.check_target(options.output, file.path)
-    profiles = [_read(files, options) for files in found_files]
-    names = tuple(paths)
+        for side in sides_files:
+            for files in side:
+                for file in files:
+                    output.check_target(options.output, file.path)
+    profiles = [[_read(files, options) for files in side] for side in sides_files]
+    paths = [[files[0].path for files in side] for side in sides_files]
     if options.between:
-        profile, = profiles
+        (profile,), = profiles
         first, dots, second = options.between.partition("..")
         begin = diff.find_moment(profile, first)
         end = diff.find_moment(profile, second, is_last=True)
         if not dots or end <= begin:
             raise ProfileError("--between %s: write A..B, of which A is before B"
                                % (options.between,))
-        sides, names = diff.of_moments(profile, begin, end), (first, second)
-        paths = paths * 2
+        sides = diff.of_moments(profile, begin, end)
+        names: diff_sheet.Names = ([first], [second])
+        paths *= 2
     else:
-        sides = diff.of_runs(*profiles)
-    _check_conditions(options, paths, [sides.before, sides.after])
+        before, after = profiles
+        sides = diff.of_runs(before, after, bool(options.function or options.file))
+        names = (paths[0], paths[1])
+    _check_conditions(options, paths[0] + paths[1], sides.runs)
+    verdicts.check_places(options.fail_if, sides)
     is_own = options.mine
     if not (is_own or options.by or DIFF_FORMATS[options.to].write):
         # as in a report, if nothing is asked for: much less depends on which function
@@ -241,20 +269,20 @@ def _diff(options: argparse.Namespace) -> bool:
         is_own, sides = own is not None, own or sides
     choice = Choice(by=options.by or ("function",), sort=options.sort or "self",
                     group_storage=options.group_storage)
-    with about(" and ".join(options.profiles)):
+    with about(" and ".join(options.profiles + (options.against or []))):
         difference = diff.compare(sides, choice)
     found = verdicts.of(options.fail_if, difference)
     text = io.StringIO()
     data, left_out = io.BytesIO(), []
     if DIFF_FORMATS[options.to].write is not None:
-        left_out = _write_stacks(options.to, difference, (names[0], names[1]), data)
+        left_out = _write_stacks(options.to, difference, names, data)
         text.write("".join("%s\n" % (verdict,) for verdict in found))
     elif options.to == JSON:
         from vmprof_convert.writers import diff_json
         diff_json.write(difference, found, text, options.limit, is_own)
     else:
-        sheet = diff_sheet.of(difference, options.limit or DEFAULT_LIMIT,
-                              (names[0], names[1]), is_own)
+        sheet = diff_sheet.of(difference, options.limit or DEFAULT_LIMIT, names,
+                              is_own)
         sheet = sheet._replace(notes=[*sheet.notes, *map(str, found)])
         if options.to == MARKDOWN:
             from vmprof_convert.writers import table_markdown
@@ -269,21 +297,21 @@ def _diff(options: argparse.Namespace) -> bool:
     return any(verdict.failed for verdict in found)
 
 
-def _write_stacks(form: str, difference: diff.Difference, names: tuple[str, str],
+def _write_stacks(form: str, difference: diff.Difference, names: diff_sheet.Names,
                   out: io.BytesIO) -> list[str]:
     from vmprof_convert.diff import aligned
     if form == "html":
         from vmprof_convert.writers import html
         return html.write_diff(difference, names, out)
-    sides = aligned(difference.sides)
+    (before,), (after,) = aligned(difference.sides)[:2]
     if form == "pprof":
         from vmprof_convert.writers import pprof
-        return pprof.write_diff(sides.before, sides.after, out)
+        return pprof.write_diff(before, after, out)
     if form == "speedscope":
         from vmprof_convert.writers import speedscope
-        return speedscope.write_diff(sides.before, sides.after, out)
+        return speedscope.write_diff(before, after, out)
     from vmprof_convert.writers import collapsed
-    return collapsed.write_diff(sides.before, sides.after, out)
+    return collapsed.write_diff(before, after, out)
 
 
 def _write(options: argparse.Namespace, text: str, data: bytes) -> None:

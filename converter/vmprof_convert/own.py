@@ -22,14 +22,18 @@ class OwnStacks(StackTable):
     wherever it stands."""
 
     def __init__(self, profile: Profile, origins: Origins) -> None:
-        self._count = len(profile.stacks)
+        self._all = profile.stacks
         self._program = Program(profile)
         self._origins = origins
         #: by kind and address
         self._known: dict[tuple[str, int], str] = {}
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._all)
+
+    def has_compiled(self) -> bool:
+        # what a library allocates may be all that is compiled
+        return self._all.has_compiled()
 
     def stack(self, number: int) -> tuple[Frame, ...]:
         own: list[Frame] = []

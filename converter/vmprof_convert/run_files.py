@@ -95,6 +95,18 @@ def find(paths: Sequence[str], beside: str | None = None) -> Found:
                   for (_, (path, *later)), begin in zip(parts, begins)], left_out)
 
 
+def by_run(paths: Sequence[str]) -> dict[str, list[str]]:
+    """Which of the paths are of the same run; of each run, what tells it from others.
+    Raises FileError or ProfileError."""
+    runs: dict[str, list[str]] = {}
+    for path in paths:
+        with about(path):
+            _check(path)
+        run = _head(path).settings.get("run") or "%s %s" % _identity(path)
+        runs.setdefault(run, []).append(path)
+    return runs
+
+
 def read(files: Sequence[File], asked: argparse.Namespace) -> Profile:
     """The profile of all, with the samples that were asked for."""
     from vmprof_convert import options
@@ -161,7 +173,7 @@ def _check(path: str) -> None:
         raise ProfileError("is not a file")
 
 
-def _identity(path: str) -> object:
+def _identity(path: str) -> tuple[int, int]:
     status = os.stat(path)
     return status.st_dev, status.st_ino
 

@@ -60,6 +60,10 @@ class StackTable(Sequence[tuple[Frame, ...]]):
     def stack(self, number: int) -> tuple[Frame, ...]:
         raise NotImplementedError
 
+    def has_compiled(self) -> bool:
+        """Whether any frame was one of compiled code."""
+        return any(frame.kind == "jit" for frame in self.tree().frames)
+
     def tree(self) -> Tree:
         """All of them, for who looks at each node once: their frames, one stack after
         the other, are a hundred times as many."""
@@ -107,6 +111,9 @@ class Stacks(StackTable):
             node = self._parent[node]
         frames.reverse()
         return tuple(frames)
+
+    def has_compiled(self) -> bool:
+        return any(frame.kind == "jit" for frame in self.frames)
 
     def tree(self) -> Tree:
         # not all nodes are of a stack: see pypy_stacks.child()

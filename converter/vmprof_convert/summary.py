@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vmprof_convert.delegation import Missing, missing
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.estimator import Estimate, Mean, Sum, Z, probability
+from vmprof_convert.estimator import Estimate, Mean, Sampled, Sum, Z, probability
 from vmprof_convert.lifetimes import (
     CARRIED,
     CARRIED_JUDGED,
@@ -127,6 +127,11 @@ class Figures:
         if self._is_one_class and self._all.smallest:
             return sum_.objects(self.interval, self._all.smallest, z)
         return sum_.objects(self.interval, z=z)
+
+    def sampled(self, state: str | None, is_objects: bool) -> Sampled:
+        """Objects or bytes, without an interval."""
+        return self.sum(state).sampled(
+            self.interval, is_objects, (self._is_one_class and self._all.smallest) or 0)
 
     def survived(self, state: str) -> Mean | None:
         """How many major collections those in this state survived."""

@@ -2,11 +2,17 @@
 `allocated growth > 5%`.
 
 One is met where the figure is above the limit beyond doubt: where its interval at
-CONFIDENCE, one-sided and shared among all conditions, is above it as a whole.  So a
-run that is within its limits fails once in ten thousand times, or less often: how
-often that is, and how large an excess is found, benchmarks/experiments/verdicts.py
-measures.  Of what is alive, the interval is as wide as garbage may make it (diff.py):
-no run fails because it ended long after a major collection.
+CONFIDENCE, one-sided and shared among all conditions, is above it as a whole.  So
+sampling lets a run that is within its limits fail once in ten thousand times, or less
+often: how often that is, and how large an excess is found,
+benchmarks/experiments/verdicts.py measures.  Of what is alive, the interval is as wide
+as garbage may make it (diff.py): no run fails because it ended long after a major
+collection.
+
+How much equal runs differ by more than sampling is in the interval if there are
+several runs a side.  With one a side, growth of what is allocated is that of the two
+runs, which need not be the program's, and a failure says so; growth of what some
+functions allocate, or hold, is not judged.
 """
 from __future__ import annotations
 
@@ -17,7 +23,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from vmprof_convert import diff
-from vmprof_convert.diff import Difference, amount, difference
+from vmprof_convert.diff import Difference, Sides, amount, difference
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Estimate
 from vmprof_convert.model import Profile
@@ -26,6 +32,9 @@ from vmprof_convert.units import format_bytes, format_ends
 
 #: of all conditions together
 CONFIDENCE = 0.9999
+
+#: what to write to compare several runs
+SEVERAL = "diff A1 A2 A3 --against B1 B2 B3"
 
 ALLOCATED, ALIVE, OBJECTS = "allocated", "alive", "objects"
 #: as users write them, and as differences have them
@@ -54,6 +63,8 @@ class Verdict(NamedTuple):
     limit: float
     #: how much of it may be garbage, for which nothing fails
     garbage: float = 0.0
+    #: see diff.Sides
+    is_spread_unknown: bool = False
 
     @property
     def failed(self) -> bool:
@@ -71,6 +82,9 @@ class Verdict(NamedTuple):
                 text += (", as up to %s may be garbage that no major collection has "
                          "met: call gc.collect() at the end of the program"
                          % format_bytes(self.garbage))
+        if self.failed and self.is_spread_unknown:
+            text += ("; there is one run a side, and equal runs differ, too: whether "
+                     "it is the program that has changed, several tell (%s)" % SEVERAL)
         return text
 
 
@@ -112,35 +126,53 @@ def check(conditions: Sequence[Condition], profile: Profile,
                                "vmprof-convert diff" % condition.text)
 
 
+def check_places(conditions: Sequence[Condition], sides: Sides) -> None:
+    """Raises ProfileError if these runs can't tell, with samples that are chosen by
+    where objects were born."""
+    for condition in conditions:
+        if condition.is_growth and sides.is_of_places and sides.is_spread_unknown(
+                _MEASURES[condition.measure]):
+            raise ProfileError(
+                "'%s', of what --function or --file chooses, can't be judged with one "
+                "run a side: compiled code makes objects in one function in this run, "
+                "and in another one in the next; compare several (%s)" % (
+                    condition.text, SEVERAL))
+
+
 def of(conditions: Sequence[Condition], difference: Difference) -> list[Verdict]:
-    everything = difference.everything
-    is_one_run = difference.sides.is_one_run
-    return [verdict for condition in conditions for verdict in judge(
-        [condition], everything.after, everything.gained,
-        # nothing is allocated less often than before
-        Figures(everything.lost.interval)
-        if is_one_run and condition.measure != ALIVE else difference.lost.figures,
-        everything.before, len(conditions))]
+    everything, sides = difference.everything, difference.sides
+    verdicts = []
+    for condition in conditions:
+        lost = difference.lost
+        if sides.is_one_run and condition.measure != ALIVE:
+            # nothing is allocated less often than before
+            lost = (Figures(everything.lost[0].interval),)
+        verdict, = judge([condition], everything.after, everything.gained, lost,
+                         everything.before, len(conditions))
+        verdicts.append(verdict._replace(
+            is_spread_unknown=condition.is_growth
+            and sides.is_spread_unknown(_MEASURES[condition.measure])))
+    return verdicts
 
 
-def judge(conditions: Sequence[Condition], after: Figures,
-          gained: Figures | None = None, lost: Figures | None = None,
-          before: Figures | None = None, count: int = 0) -> list[Verdict]:
-    """`after`: of the run; of a difference, what came and what went, and what there
+def judge(conditions: Sequence[Condition], after: Sequence[Figures],
+          gained: Sequence[Figures] = (), lost: Sequence[Figures] = (),
+          before: Sequence[Figures] = (), count: int = 0) -> list[Verdict]:
+    """`after`: of each run; of a difference, what came and what went, and what there
     was before: all of summary.Choice.judged.  `count`: of all conditions, if these are
     some of them."""
     z = quantile(count or len(conditions))
     verdicts = []
     for condition in conditions:
-        came = amount(after, _MEASURES[condition.measure], z)
+        measure = _MEASURES[condition.measure]
+        came = amount(after, measure, z, before)
         estimate, limit = came.estimate, condition.limit
         if condition.is_growth:
-            assert gained is not None and lost is not None and before is not None
-            came, went = (amount(side, _MEASURES[condition.measure], z)
-                          for side in (gained, lost))
+            came = amount(gained, measure, z, lost)
+            went = amount(lost, measure, z, gained)
             estimate = difference(came, went)
             if condition.is_share:
-                old = amount(before, _MEASURES[condition.measure], z)
+                old = amount(before, measure, z, after)
                 limit *= old.most.value
                 # the limit is no more certain than what it is a share of
                 estimate = Estimate(

@@ -50,7 +50,7 @@ MS = 1_000_000
 def found(before: Profile, after: Profile, by: tuple[str, ...] = (FUNCTION,),
           measure: str = "self") -> dict[str, tuple[str, float]]:
     """What is said of each row, and what it grew by."""
-    result = compare(of_runs(before, after), Choice(by=by, sort=measure))
+    result = compare(of_runs([before], [after]), Choice(by=by, sort=measure))
     rows = {}
     for change in result.changes:
         assert change.subject is not None
@@ -85,7 +85,8 @@ def test_the_difference_of_each_measure_is_that_of_the_sums() -> None:
         rows = found(before, after, measure=measure)
         old, new = summarize(before).figures, summarize(after).figures
         assert rows["everything"][1] == pytest.approx(
-            diff.figure(new, measure).value - diff.figure(old, measure).value)
+            diff.amount([new], measure).most.value
+            - diff.amount([old], measure).most.value)
     assert found(before, after, (TYPE,), "alive")["str"][0] == GREW
 
 
@@ -141,7 +142,7 @@ def test_of_a_hundred_pairs_that_are_alike_95_have_no_row_that_changed() -> None
                 for _ in range(_poisson(rng, 3 + number)):
                     log.allocation([f], size=64)
             profiles.append(readers.read_bytes(log.data()))
-        result = compare(of_runs(*profiles), Choice())
+        result = compare(of_runs(profiles[:1], profiles[1:]), Choice())
         wrong += any(change.has_changed for change in result.changes)
     # 5 % is 10, and 4 sigma is 12
     assert wrong <= 22
@@ -167,7 +168,7 @@ def test_functions_that_moved_are_the_same() -> None:
                                    ("__init__", 40, 70_000)])
     after = _program("/srv/new", [("f", 12, 50_000), ("__init__", 25, 60_000),
                                   ("__init__", 45, 90_000)])
-    result = compare(of_runs(before, after), Choice())
+    result = compare(of_runs([before], [after]), Choice())
     moved = {(change.subject.function.name, change.subject.function.line):
              change.estimate("self").value for change in result.changes
              if change.subject is not None and change.subject.function is not None}
@@ -188,7 +189,7 @@ def test_lines_move_with_their_function() -> None:
             frame._replace(line=first + 5) if frame.address == f else frame
             for frame in profile.stacks.frames]
         profiles.append(profile)
-    change, = compare(of_runs(*profiles), Choice(by=(LINE,))).changes
+    change, = compare(of_runs(profiles[:1], profiles[1:]), Choice(by=(LINE,))).changes
     assert change.subject is not None and change.subject.line == 35
     assert change.estimate("self").value == 0.0
 
@@ -196,7 +197,7 @@ def test_lines_move_with_their_function() -> None:
 def test_functions_of_one_name_that_nobody_can_tell_apart_are_one_row() -> None:
     before = _program("/a", [("__init__", 10, 50_000)])
     after = _program("/a", [("__init__", 12, 50_000), ("__init__", 30, 70_000)])
-    change, = compare(of_runs(before, after), Choice()).changes
+    change, = compare(of_runs([before], [after]), Choice()).changes
     assert change.subject is not None and change.subject.function is not None
     assert (change.subject.function.name, change.subject.function.line) == (
         "__init__", 0)
@@ -468,7 +469,7 @@ def test_each_profile_is_summarized_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(diff, "summarize", count)
     before, after = a_run(1), a_run(2)
-    diff.compare(diff.of_runs(before, after), Choice())
+    diff.compare(diff.of_runs([before], [after]), Choice())
     assert counted == [before, after]
 
 

@@ -58,7 +58,7 @@ def ended(seed: int, cycles: float, *, leak: int = 0, interval: int = 200,
 
 
 def said_of(before: Profile, after: Profile) -> dict[str, str]:
-    result = compare(of_runs(before, after), Choice(sort="alive"))
+    result = compare(of_runs([before], [after]), Choice(sort="alive"))
     return {"in all": verdict(result.everything, "alive"), **{
         change.subject.function.name: verdict(change, "alive")
         for change in result.changes if change.subject and change.subject.function}}
@@ -190,8 +190,8 @@ def test_of_equal_runs_that_end_anywhere_hardly_one_differs_and_none_fails() -> 
     changed = failed = unclear = 0
     condition = verdicts.parse("alive growth > 0")
     for number in range(60):
-        sides = of_runs(*(readers.read_bytes(ended(
-            2 * number + side, 2 + 2 * rng.random(), interval=500).data())
+        sides = of_runs(*([readers.read_bytes(ended(
+            2 * number + side, 2 + 2 * rng.random(), interval=500).data())]
             for side in range(2)))
         result = compare(sides, Choice(sort="alive"))
         changed += any(one.has_changed for one in result.changes)

@@ -23,7 +23,8 @@ from vmprof_convert.summary import Choice, summarize
 from vmprof_convert.writers import collapsed, speedscope
 from vmprof_convert.writers.html import table
 
-NAMES = ("a.vmprof", "b.vmprof")
+PATHS = ("a.vmprof", "b.vmprof")
+NAMES = (PATHS[:1], PATHS[1:])
 MEASURES = ("bytes", "objects", "alive")
 
 
@@ -58,9 +59,9 @@ def verdicts(data: Json, measure: str = "bytes") -> dict[str, str]:
 
 
 def test_both_sides_have_the_sums_of_their_reports() -> None:
-    sides = of_runs(a_run(1), a_run(2, more=100, leak=50))
+    sides = of_runs([a_run(1)], [a_run(2, more=100, leak=50)])
     data = table.make_diff(compare(sides, Choice()), NAMES)
-    for name, profile in (("before", sides.before), ("after", sides.after)):
+    for name, profile in zip(("before", "after"), sides.runs):
         figures = summarize(profile).figures
         assert [sum(columns(data)[name][measure]) for measure in MEASURES] == [
             pytest.approx(value, abs=0.5) for value in (
@@ -72,7 +73,7 @@ def test_the_page_adds_up_no_profile_again(monkeypatch: pytest.MonkeyPatch) -> N
     heap = Heap(interval=1)
     heap.allocate("main f", ("list", 4096, math.inf))
     profile = readers.read_bytes(heap.data())
-    difference = compare(of_runs(profile, profile), Choice())
+    difference = compare(of_runs([profile], [profile]), Choice())
     monkeypatch.setattr(table, "summarize", None)
     said, = table.make_diff(difference, NAMES)["remarks"]
     assert said.startswith("alive: 4 KiB of 4 KiB in a.vmprof, 4 KiB of 4 "
@@ -80,11 +81,11 @@ def test_the_page_adds_up_no_profile_again(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_variance_is_that_of_both_sides() -> None:
-    sides = of_runs(a_run(1), a_run(2))
+    sides = of_runs([a_run(1)], [a_run(2)])
     data = table.make_diff(compare(sides, Choice()), NAMES)
     for measure, value in (("bytes", "bytes"), ("objects", "objects")):
         wanted = sum(getattr(summarize(profile).figures.sum(), "_%s_variance" % value)
-                     for profile in (sides.before, sides.after))
+                     for profile in sides.runs)
         assert sum(columns(data)["variance"][measure]) == pytest.approx(wanted, abs=0.5)
 
 
@@ -105,7 +106,7 @@ def test_runs_that_are_alike_have_hardly_ever_a_colour() -> None:
     1e-5."""
     coloured = 0
     for seed in range(100):
-        sides = of_runs(a_run(2 * seed), a_run(2 * seed + 1))
+        sides = of_runs([a_run(2 * seed)], [a_run(2 * seed + 1)])
         data = table.make_diff(compare(sides, Choice()), NAMES)
         coloured += set(verdicts(data).values()) != {"same"}
     assert coloured < 17
@@ -121,17 +122,18 @@ def test_what_moved_is_the_same() -> None:
                              made.function("f", 10 + lines, file)], size=400)
         return readers.read_bytes(made.data())
 
-    sides = aligned(of_runs(log("/old", 0), log("/new", 7)))
+    sides = aligned(of_runs([log("/old", 0)], [log("/new", 7)]))
     data = table.make_diff(compare(sides, Choice()), NAMES)
     assert data["frames"][1:] == [["main", "p/app.py", 8, "installed packages"],
                                   ["f", "p/app.py", 17, "installed packages"]]
     assert len(data["parent"]) == 3
     out = io.BytesIO()
-    collapsed.write_diff(sides.before, sides.after, out)
+    before, after = sides.runs
+    collapsed.write_diff(before, after, out)
     assert out.getvalue().startswith(b"main (p/app.py:8);f (p/app.py:17) ")
     assert len(out.getvalue().splitlines()) == 1
     with pytest.raises(ProfileError, match="no difference"):
-        speedscope.write_diff(sides.before, sides.after, io.BytesIO())
+        speedscope.write_diff(before, after, io.BytesIO())
 
 
 def test_a_function_of_which_there_are_two_now_has_no_line() -> None:
@@ -142,8 +144,8 @@ def test_a_function_of_which_there_are_two_now_has_no_line() -> None:
             made.allocation([made.function("f", line, "app.py")], size=400)
         return readers.read_bytes(made.data())
 
-    sides = aligned(of_runs(log(10), log(20, 30)))
-    assert {function.line for profile in sides for function in
+    sides = aligned(of_runs([log(10)], [log(20, 30)]))
+    assert {function.line for profile in sides.runs for function in
             profile.functions.values()} == {0}
 
 
@@ -152,9 +154,9 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def open_(before: Log, after: Log, *actions: str,
               options: Sequence[str] = ()) -> Json:
         monkeypatch.chdir(tmp_path)
-        for name, log in zip(NAMES, (before, after)):
+        for name, log in zip(PATHS, (before, after)):
             Path(name).write_bytes(log.data())
-        assert cli.main(["diff", *NAMES, "-o", "x.html", *options]) == 0
+        assert cli.main(["diff", *PATHS, "-o", "x.html", *options]) == 0
         return opened(tmp_path / "x.html", *actions)
     return open_
 
@@ -203,7 +205,7 @@ def test_everything_is_above(page: Any, capsys: pytest.CaptureFixture[str]) -> N
     found = page(a_log(1, more=100), a_log(2, leak=50))["header"]
     assert found.startswith("what changed in all: ")
     capsys.readouterr()
-    assert cli.main(["diff", *NAMES]) == 0
+    assert cli.main(["diff", *PATHS]) == 0
     rows = [re.split("  +", line.strip())
             for line in capsys.readouterr().out.splitlines()]
     in_all = {row[-1]: row for row in rows if row[-1] in (

@@ -60,7 +60,8 @@ def figures(samples: int, alive: int = 0, interval: int = 1000) -> Figures:
 
 
 def judged(text: str, after: Figures, before: Figures | None = None) -> bool:
-    verdict, = judge([parse(text)], after, after, before, before)
+    others = [] if before is None else [before]
+    verdict, = judge([parse(text)], [after], [after], others, others)
     assert str(verdict).startswith("failed: " if verdict.failed else "passed: ")
     return verdict.failed
 
@@ -71,9 +72,9 @@ def test_only_what_is_beyond_doubt_fails() -> None:
     assert judged("alive > 60k", run)
     assert not judged("alive > 95k", run)
     assert not judged("alive > 200k", run)
-    verdict, = judge([parse("alive > 95k")], run)
+    verdict, = judge([parse("alive > 95k")], [run])
     assert "that it is less than the limit is not certain" in str(verdict)
-    verdict, = judge([parse("alive > 200k")], run)
+    verdict, = judge([parse("alive > 200k")], [run])
     assert "not certain" not in str(verdict)
 
 
@@ -131,15 +132,15 @@ def test_a_run_that_grows_by_what_is_granted_seldom_fails(
         went = poisson(rng, 100 * turnover)
         stayed = poisson(rng, 100 * (1 - turnover))
         came = figures(0, poisson(rng, 100 * (turnover + share)))
-        verdict, = judge([condition], came, came, figures(0, went),
-                         figures(0, went + stayed))
+        verdict, = judge([condition], [came], [came], [figures(0, went)],
+                         [figures(0, went + stayed)])
         wrong += verdict.failed
     assert wrong <= 4
 
 
 def test_growth_of_one_run_that_is_beyond_doubt_fails() -> None:
     came, nothing, old = figures(0, 400), figures(0), figures(0, 200)
-    verdict, = judge([parse("alive growth > 20%")], came, came, nothing, old)
+    verdict, = judge([parse("alive growth > 20%")], [came], [came], [nothing], [old])
     assert verdict.failed and str(verdict).startswith("failed: ")
 
 

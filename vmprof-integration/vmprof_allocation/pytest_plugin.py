@@ -153,7 +153,7 @@ def _judge(item: pytest.Function, profile: Profile,
             "test": item.nodeid, "allocated": list(allocated), "alive": list(alive),
             "objects": list(figures.objects())}))
     if condition is not None:
-        verdict, = verdicts.judge([condition], figures)
+        verdict, = verdicts.judge([condition], [figures])
         if verdict.failed:
             return _failure(verdict, "%s allocated" % item.name, profile,
                             Choice(by=("line",)))
@@ -194,7 +194,7 @@ def _call_and_compare(item: pytest.Function, marker: pytest.Mark) -> str:
     if not verdict.failed:
         return ""
     return _failure(verdict, "%d calls of %s left" % (repeat, item.name),
-                    sides.gained, Choice(by=("line", "type"), sort="alive"))
+                    sides.gained[0], Choice(by=("line", "type"), sort="alive"))
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from vmprof_convert import diff, remarks
@@ -25,6 +26,7 @@ def write(difference: Difference, verdicts: list[Verdict], out: TextIO,
         "schema": SCHEMA, "by": list(difference.choice.by), "measure": measure,
         "mine": is_own,
         "one_run": difference.sides.is_one_run,
+        "runs": [len(difference.before), len(difference.after)],
         "everything": _change(difference.everything, measure),
         "changes": [{**_subject(change.subject), **_change(change, measure)}
                     for change in difference.changes[:limit]],
@@ -40,19 +42,24 @@ def write(difference: Difference, verdicts: list[Verdict], out: TextIO,
     out.write("\n")
 
 
-def _remarks(profile: Profile, summary: Summary) -> list[str]:
-    return [*remarks.of_run(profile), *remarks.not_judged(("", summary.figures))]
+def _remarks(runs: Sequence[Profile], summaries: Sequence[Summary]) -> list[str]:
+    """Of a side."""
+    return list(dict.fromkeys(
+        line for profile, summary in zip(runs, summaries)
+        for line in (*remarks.of_run(profile),
+                     *remarks.not_judged(("", summary.figures)))))
 
 
 def _change(change: Change, measure: str) -> _Json:
     return {"is": verdict(change, measure), "p": change.p,
             "change": change.estimate(measure)._asdict(),
-            "before": _figure(change.before, measure),
-            "after": _figure(change.after, measure)}
+            "before": _figure(change.before, change.after, measure),
+            "after": _figure(change.after, change.before, measure)}
 
 
-def _figure(figures: Figures, measure: str) -> _Json:
-    amount = diff.amount(figures, measure)
+def _figure(runs: Sequence[Figures], others: Sequence[Figures],
+            measure: str) -> _Json:
+    amount = diff.amount(runs, measure, others=others)
     result: _Json = amount.estimate._asdict()
     if measure == diff.ALIVE_BYTES:
         result["may_be_garbage"] = amount.garbage

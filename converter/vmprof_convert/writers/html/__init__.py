@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from vmprof_convert import stack_values
 from vmprof_convert.diff import Difference
+from vmprof_convert.diff_sheet import Names
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import Profile
 from vmprof_convert.writers.html import table
@@ -50,13 +51,13 @@ def write(profile: Profile, out: BinaryIO,
         stack_values.LABELS, has_times=True)
 
 
-def write_diff(difference: Difference, names: tuple[str, str],
+def write_diff(difference: Difference, names: Names,
                out: BinaryIO) -> list[str]:
     """In colours: what grew, what shrank, and what may be chance; `names`: of what is
     compared.  Returns what is left out."""
     _write(table.make_diff(difference, names), out)
     return stack_values.left_out(
-        difference.sides.after, stack_values.THREADS, stack_values.PROCESSES,
+        difference.sides.after[-1], stack_values.THREADS, stack_values.PROCESSES,
         stack_values.TICKS, stack_values.LABELS)
 
 

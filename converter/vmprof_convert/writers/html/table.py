@@ -2,21 +2,29 @@
 allocated there, of which type, and when."""
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-from vmprof_convert import remarks
-from vmprof_convert.diff import CONFIDENCE, Difference, aligned
-from vmprof_convert.diff_sheet import in_all
+from vmprof_convert import remarks, spread
+from vmprof_convert.diff import CONFIDENCE, Difference, Sides, aligned
+from vmprof_convert.diff_sheet import (
+    WHAT_DIFFERS,
+    Names,
+    in_all,
+    not_judged,
+    of_runs,
+    title,
+)
 from vmprof_convert.model import Profile
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.stack_values import NONE, Place, Places, Value, values, whole
 from vmprof_convert.summary import (
     ALIVE,
     BY_FUNCTION,
+    FUNCTION,
     OBJECTS,
+    SELF,
     TOTAL,
     TYPE,
     summarize,
@@ -70,37 +78,34 @@ def make(profile: Profile, progress: Callable[[int, int], None] | None = None
     }
 
 
-def make_diff(difference: Difference, names: tuple[str, str]) -> dict[str, Any]:
-    """What is after, and in "diff" what was before, the variance of the change, from
-    how many standard deviations on it is one, and, of what is alive, how much garbage
-    there may be in what came and in what went."""
+def make_diff(difference: Difference, names: Names) -> dict[str, Any]:
+    """What is after, and in "diff" what was before, each on average over the runs; the
+    variance that sampling gives to the change; from how many standard errors on it is
+    one; of what is alive, how much garbage there may be in what came and in what went;
+    and of several runs a side, the figures of each."""
     sides, choice = aligned(difference.sides), difference.choice
-    nothing = [0.0] * len(MEASURES)
-    of_side = functools.partial(_groups, group_storage=choice.group_storage)
-    groups = [
-        *of_side(sides.after, lambda value: _estimates(value) + nothing * 2 + [0, 0]),
-        *of_side(sides.before, lambda value: (
-            nothing + _estimates(value) + nothing + [0, 0])),
-        *of_side(sides.gained, lambda value: (
-            nothing * 2 + _variances(value) + [value.garbage, 0]), garbage=True),
-        # inside one run, nothing is allocated less often than before
-        *of_side(sides.lost, lambda value: nothing * 2 + (
-            [0.0, 0.0, value.alive_bytes_variance] if sides.is_one_run
-            else _variances(value)) + [0, value.garbage], garbage=True)]
-    table = _table(groups, None)
+    is_several = len(sides.runs) > 2
+    table = _table(_compared(sides, choice.group_storage), None)
     columns = table.pop("more")
-    both = sides.before, sides.after
-    notes = (remarks.of_run(sides.after) if sides.is_one_run else [
-        "%s: %s" % (name, line) for name, profile in zip(names, both)
-        for line in remarks.of_run(profile)])
-    notes += remarks.not_judged((names[0], difference.before.figures),
-                                (names[1], difference.after.figures))
     # Bonferroni's correction, for all that can be drawn
     shown = len(MEASURES) * (
         len(table["parent"]) + len(table["frames"]) + len(table["types"])
         + len(set(zip(table["node"], table["type"]))))
+    z = NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / 2 / shown)
+    of_each: dict[str, Any] = {}
+    if is_several:
+        degrees = spread.degrees(len(sides.before), len(sides.after))
+        z = spread.quantile(z, degrees)
+        of_each = {"prior": spread.PRIOR,
+                   "counts": [len(sides.before), len(sides.after)],
+                   "runs": [dict(zip(MEASURES, columns[first:first + 3]))
+                            for first in range(_RUNS - 3, len(columns), 3)]}
+    is_spread_unknown = sides.is_spread_unknown(choice.sort, choice.by)
+    notes = [*of_runs(difference, names), *not_judged(difference, names)]
+    if is_spread_unknown:
+        notes.append(WHAT_DIFFERS)
     return {
-        "title": printable("from %s to %s" % names),
+        "title": printable(title(names)),
         "head": "what %s in all:" % (
             "became of the run" if sides.is_one_run else "changed"),
         "sums": in_all(difference), "remarks": list(map(printable, notes)), "marks": [],
@@ -109,15 +114,65 @@ def make_diff(difference: Difference, names: tuple[str, str]) -> dict[str, Any]:
                   "sort": TOTAL if choice.sort == TOTAL else "self",
                   **({"table": "types", "stacks": "by type"}
                      if choice.by == (TYPE,) else {})},
-        "seconds": sides.after.end / 1e9,
-        "has": {"types": any(profile.has_types for profile in both),
-                "lifetimes": all(profile.has_lifetimes for profile in both)},
+        "seconds": sides.after[-1].end / 1e9,
+        "has": {"types": any(profile.has_types for profile in sides.runs),
+                "lifetimes": all(profile.has_lifetimes for profile in sides.runs)},
         "diff": {"before": dict(zip(MEASURES, columns[:3])),
                  "variance": dict(zip(MEASURES, columns[3:6])),
-                 "garbage": dict(zip(("came", "went"), columns[6:])),
-                 "z": NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / 2 / shown)},
+                 "garbage": dict(zip(("came", "went"), columns[6:8])),
+                 "z": z, "unknown": sides.is_spread_unknown(SELF, (FUNCTION,)),
+                 **of_each},
         **table,
     }
+
+
+#: columns of a difference: three for the measures after, before, and their variances;
+#: what may be garbage of what came and of what went; and three more for each run
+_AFTER, _BEFORE, _VARIANCE, _CAME, _WENT, _RUNS = 0, 3, 6, 9, 10, 11
+
+
+def _compared(sides: Sides, group_storage: bool) -> list[_Group]:
+    is_several = len(sides.runs) > 2
+    width = _RUNS + 3 * len(sides.runs) * is_several
+    groups: list[_Group] = []
+
+    def add(profile: Profile, numbers: Callable[[Value], dict[int, Sequence[float]]]
+            ) -> None:
+        """`numbers`: from which column on."""
+        def columns(value: Value) -> list[float]:
+            row = [0.0] * width
+            for first, part in numbers(value).items():
+                row[first:first + len(part)] = part
+            return row
+        groups.extend(_groups(profile, columns, garbage=True,
+                              group_storage=group_storage))
+
+    if sides.is_one_run:
+        (before,), (after,), (gained,), (lost,) = sides[:4]
+        add(after, lambda value: {_AFTER: _estimates(value)})
+        add(before, lambda value: {_BEFORE: _estimates(value)})
+        add(gained, lambda value: {
+            _VARIANCE: _variances(value), _CAME: [value.garbage]})
+        # inside one run, nothing is allocated less often than before
+        add(lost, lambda value: {
+            _VARIANCE + 2: [value.alive_bytes_variance], _WENT: [value.garbage]})
+        return groups
+    number = 0
+    # what is after comes first: what is new in it has its place there
+    for first, garbage, runs in ((_AFTER, _CAME, sides.after),
+                                 (_BEFORE, _WENT, sides.before)):
+        for profile in runs:
+            def numbers(value: Value, count: int = len(runs), first: int = first,
+                        garbage: int = garbage, own: int = _RUNS + 3 * number
+                        ) -> dict[int, Sequence[float]]:
+                estimates = _estimates(value)
+                return {first: [part / count for part in estimates],
+                        _VARIANCE: [part / count**2 for part in _variances(value)],
+                        garbage: [value.garbage / count],
+                        **({own: estimates} if is_several else {})}
+            add(profile, numbers)
+            number += 1
+    return groups
 
 
 def _estimates(value: Value) -> list[float]:
