@@ -111,9 +111,15 @@ pictures: .build/pictures .build/page .build/system-go
 	done
 	$(FLAMEGRAPH_PL) --countname bytes --title 'allocated bytes' --inverted \
 		--width 1280 .build/shop.folded >.build/shop.svg
-	.build/pictures-pypy/bin/pypy3 -m vmprof --allocation-sampling 16k \
-		-o .build/shop-pieces.vmprof converter/pictures/shop.py 20 pieces
-	cd .build && ../.venv/bin/vmprof-convert diff shop.vmprof shop-pieces.vmprof \
+	for number in 1 2 3; do \
+		.build/pictures-pypy/bin/pypy3 -m vmprof --allocation-sampling 16k \
+			-o .build/shop-$$number.vmprof converter/pictures/shop.py 20 && \
+		.build/pictures-pypy/bin/pypy3 -m vmprof --allocation-sampling 16k \
+			-o .build/pieces-$$number.vmprof converter/pictures/shop.py 20 pieces \
+			|| exit 1; \
+	done
+	cd .build && ../.venv/bin/vmprof-convert diff shop-1.vmprof shop-2.vmprof \
+		shop-3.vmprof --against pieces-1.vmprof pieces-2.vmprof pieces-3.vmprof \
 		-o shop-diff.html
 	PATH="$$PWD/.venv/bin:$$PATH" node .node/pictures/viewers.mjs .build/shop \
 		converter/pictures

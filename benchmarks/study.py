@@ -24,6 +24,7 @@ from experiments import (
     costs,
     coverage,
     depth,
+    equal_runs,
     formats,
     fresh,
     lifetimes,
@@ -35,7 +36,7 @@ from experiments import (
 
 EXPERIMENTS = {module.NAME: module for module in (
     depth, accuracy, coverage, costs, fresh, lifetimes, profilers, builtin,
-    toolchain, verdicts, formats, service)}
+    toolchain, verdicts, equal_runs, formats, service)}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

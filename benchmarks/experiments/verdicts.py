@@ -70,7 +70,7 @@ class Outcome(NamedTuple):
     """Of one pair."""
 
     failed: bool
-    #: functions that have changed, in what is alive
+    #: functions that have changed, in what is alive; or in PyPy, that differ
     changed: list[str]
     samples: int
 
@@ -126,12 +126,12 @@ def _profile(rng: random.Random, scenario: Scenario, steps: list[float]) -> Prof
 
 
 def judge(before: Profile, after: Profile) -> Outcome:
-    difference = compare(of_runs(before, after), Choice(sort="alive"))
+    difference = compare(of_runs([before], [after]), Choice(sort="alive"))
     verdict, = verdicts.of([verdicts.parse("alive growth > 0")], difference)
     return Outcome(verdict.failed, [
         change.subject.function.name for change in difference.changes
         if change.has_changed and change.subject is not None
-        and change.subject.function is not None], difference.after.samples)
+        and change.subject.function is not None], difference.after[0].samples)
 
 
 def grown_too_much(run: Profile, condition: str) -> bool:

@@ -24,7 +24,7 @@ def load(name: str) -> Main:
         return lambda rounds: pystone.pystones(20000 * rounds)
     kind, _, rest = name.partition(":")
     if kind == "pyperformance":
-        return _pyperformance(rest)
+        return main_of(script_of(rest))
     main: Main = importlib.import_module("programs." + name).main
     return main
 
@@ -67,13 +67,18 @@ class _Runner:
         _Runner.main = _Runner.main or main
 
 
-def _pyperformance(name: str) -> Main:
+def script_of(name: str) -> Path:
+    """That of a program of pyperformance."""
     found = importlib.util.find_spec("pyperformance")
     if found is None or found.origin is None:
         raise ImportError("pyperformance is not installed for %s"
                           % sys.executable)
-    script = (Path(found.origin).parent / "data-files" / "benchmarks"
-              / ("bm_" + name) / "run_benchmark.py")
+    return (Path(found.origin).parent / "data-files" / "benchmarks"
+            / ("bm_" + name) / "run_benchmark.py")
+
+
+def main_of(script: Path) -> Main:
+    """The main function of such a program."""
     stand_in: Any = types.ModuleType("pyperf")
     stand_in.Runner = _Runner
     stand_in.perf_counter = time.perf_counter

@@ -26,9 +26,9 @@ of a moment inside of one, the next collection does: what that found dead was no
 (_Dropped).
 
 Of many rows, some differ by chance.  A row has changed where Holm's correction says so:
-of 100 comparisons of equal runs, in 95 no row has.  With several runs a side, a row's
-share of all bytes is its weight there: large rows, which are found with few runs, do
-not pay for hundreds of small ones.
+of 100 comparisons of equal runs, in 95 no row has; and in 95, nothing in all.  With
+several runs a side, a row's share of all bytes is its weight there: large rows, which
+are found with few runs, do not pay for hundreds of small ones.
 """
 from __future__ import annotations
 
@@ -345,13 +345,16 @@ class Difference(NamedTuple):
     choice: Choice
     #: those that have changed, the largest difference first; then the others
     changes: list[Change]
-    #: all together, of the measure
-    everything: Change
+    #: of all together: ALLOCATED, OBJECTS and, if that is known, ALIVE_BYTES
+    in_all: dict[str, Change]
     #: of each run
     before: list[Summary]
     after: list[Summary]
-    #: of what went, between two moments of one run, or of what was before
-    lost: tuple[Figures, ...]
+
+    @property
+    def everything(self) -> Change:
+        """All together, of the measure."""
+        return self.in_all[ALLOCATED if self.measure == TOTAL else self.measure]
 
 
 def difference(gained: Amount, lost: Amount) -> Estimate:
@@ -472,37 +475,47 @@ def compare(sides: Sides, choice: Choice) -> Difference:
         raise ProfileError("there are no allocation samples to compare")
     nothing = Figures(max(summary.figures.interval
                           for summary, _ in before + after + gained + lost))
-    # inside one run, nothing is allocated less often than before
-    counts_lost = not sides.is_one_run or measure == ALIVE_BYTES
+
+    def change_of(subject: Subject | None, what: str, is_spread_unknown: bool,
+                  *figures: tuple[Figures, ...]) -> Change:
+        old, new, came, went = figures
+        # inside one run, nothing is allocated less often than before
+        counts_lost = not sides.is_one_run or what == ALIVE_BYTES
+        return judged(Change(
+            subject, old, new, came, went if counts_lost else (nothing,),
+            is_spread_unknown=is_spread_unknown), what)
+
     is_spread_unknown = sides.is_spread_unknown(measure, choice.by)
     changes = []
     for subject in {subject: None for _, rows in before + after for subject in rows}:
-        old, new, came, went = (
-            tuple(rows.get(subject, nothing) for _, rows in side)
-            for side in (before, after, gained, lost))
-        if any(figures.sum().samples for figures in old + new + came + went):
-            changes.append(judged(Change(
-                subject, old, new, came, went if counts_lost else (nothing,),
-                is_spread_unknown=is_spread_unknown), measure))
-    old, new, came, went = (tuple(summary.figures for summary, _ in side)
-                            for side in (before, after, gained, lost))
-    everything = Change(None, old, new, came, went if counts_lost else (nothing,),
-                        is_spread_unknown=sides.is_spread_unknown(measure))
-    changes = _corrected(changes, measure)
+        of_row = [tuple(rows.get(subject, nothing) for _, rows in side)
+                  for side in (before, after, gained, lost)]
+        if any(figures.sum().samples for side in of_row for figures in side):
+            changes.append(change_of(subject, measure, is_spread_unknown, *of_row))
+    weights = None
+    if len(sides.runs) > 2:
+        weights = [max(sum(amount([figures], measure).most.value
+                           for figures in change.before + change.after), 1.0)
+                   for change in changes]
+    changes = _corrected(changes, weights)
     changes.sort(key=lambda change: (
         not change.has_changed, -abs(change.estimate(measure).value),
         change.subject or ()))
-    return Difference(sides, measure, choice, changes, judged(everything, measure),
+    measures = [ALLOCATED, OBJECTS]
+    if all(profile.has_lifetimes for profile in sides.runs):
+        measures.append(ALIVE_BYTES)
+    of_all = [tuple(summary.figures for summary, _ in side)
+              for side in (before, after, gained, lost)]
+    in_all = _corrected([
+        change_of(None, what, sides.is_spread_unknown(what), *of_all)
+        for what in measures])
+    return Difference(sides, measure, choice, changes, dict(zip(measures, in_all)),
                       [summary for summary, _ in before],
-                      [summary for summary, _ in after], went)
+                      [summary for summary, _ in after])
 
 
-def _corrected(changes: list[Change], measure: str) -> list[Change]:
-    weights = None
-    if changes and len(changes[0].gained) + len(changes[0].lost) > 2:
-        weights = [max(sum(amount([figures], measure).most.value
-                           for figures in change.gained + change.lost), 1.0)
-                   for change in changes]
+def _corrected(changes: list[Change],
+               weights: Sequence[float] | None = None) -> list[Change]:
     return [change._replace(p=p, p_if_alive=p_if_alive)
             for change, p, p_if_alive in zip(
                 changes, spread.holm([change.p for change in changes], weights),

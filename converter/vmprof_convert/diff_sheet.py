@@ -1,7 +1,7 @@
 """What a difference shows: lines and tables of text, whoever draws them."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from vmprof_convert import diff, remarks
 from vmprof_convert.diff import Change, Difference
@@ -85,7 +85,8 @@ def of_runs(difference: Difference, names: Names) -> list[str]:
     for name, profile in zip((*names[0], *names[1]), sides.runs):
         for line in remarks.of_run(profile):
             about.setdefault(line, []).append(name)
-    return ["%s: %s" % (", ".join(dict.fromkeys(those)), line)
+    return ["%s: %s" % ("each of them" if len(those) == len(sides.runs)
+                        else ", ".join(those), line)
             for line, those in about.items()]
 
 
@@ -182,7 +183,7 @@ def _columns(difference: Difference) -> list[Column]:
 
 def _everything(difference: Difference) -> Table:
     rows = [(*_figures(change, measure), _WHAT[measure])
-            for measure, change in _in_all(difference)]
+            for measure, change in difference.in_all.items()]
     return Table("", [Column("change", FIGURE, 0), Column("is", FIGURE, 0),
                       Column("before", FIGURE, 2), Column("after", FIGURE, 1),
                       Column("in all", NAME)], rows)
@@ -191,26 +192,11 @@ def _everything(difference: Difference) -> Table:
 def in_all(difference: Difference) -> str:
     """In a line."""
     parts = []
-    for measure, change in _in_all(difference):
+    for measure, change in difference.in_all.items():
         text, said, before, after = _figures(change, measure)
         parts.append("%s %s (%s; %s, then %s)" % (text, _WHAT[measure], said, before,
                                                    after))
     return ", ".join(parts)
-
-
-def _in_all(difference: Difference) -> Iterator[tuple[str, Change]]:
-    """Of each measure."""
-    everything, sides = difference.everything, difference.sides
-    measures = [diff.ALLOCATED, diff.OBJECTS]
-    if all(profile.has_lifetimes for profile in sides.runs):
-        measures.append(diff.ALIVE_BYTES)
-    for measure in measures:
-        # inside one run, nothing is allocated less often than before
-        change = everything._replace(
-            lost=(Figures(everything.lost[0].interval),) if sides.is_one_run
-            and measure != diff.ALIVE_BYTES else difference.lost,
-            is_spread_unknown=sides.is_spread_unknown(measure))
-        yield measure, diff.judged(change, measure)
 
 
 def _figures(change: Change, measure: str) -> tuple[str, ...]:

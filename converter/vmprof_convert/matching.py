@@ -15,6 +15,8 @@ class Matching:
     """Calls what is the same in two groups of runs as the last run has it."""
 
     def __init__(self, before: Sequence[Profile], after: Sequence[Profile]) -> None:
+        #: by the id() of the profile
+        self._origins: dict[int, Origins] = {}
         #: of both sides: the lines of the definitions of each name in each file
         lines: dict[tuple[str, str, str], tuple[set[int], set[int]]] = (
             collections.defaultdict(lambda: (set(), set())))
@@ -22,7 +24,7 @@ class Matching:
         self._files: dict[tuple[str, str, str], str] = {}
         for is_after, side in enumerate((before, after)):
             for profile in side:
-                origins = Origins(profile)
+                origins = self._origins_of(profile)
                 for function in profile.functions.values():
                     key = self._key(function, origins)
                     lines[key][is_after].add(function.line)
@@ -41,6 +43,12 @@ class Matching:
             elif gone and come:
                 self._unclear.update((key, line) for line in gone + come)
 
+    def _origins_of(self, profile: Profile) -> Origins:
+        found = self._origins.get(id(profile))
+        if found is None:
+            found = self._origins[id(profile)] = Origins(profile)
+        return found
+
     def _key(self, function: Function, origins: Origins) -> tuple[str, str, str]:
         path = origins.path(function.file) if function.file else ""
         return function.name, path, function.kind
@@ -48,7 +56,7 @@ class Matching:
     def rows(self, profile: Profile, summary: Summary, is_after: bool,
              is_total: bool) -> dict[Subject, Figures]:
         """What is compared, of each."""
-        origins = Origins(profile)
+        origins = self._origins_of(profile)
         result: dict[Subject, Figures] = {}
         for row in summary.rows:
             figures = row.total if is_total else row.own
@@ -63,7 +71,7 @@ class Matching:
 
     def aligned(self, profile: Profile, is_after: bool) -> Profile:
         """With functions as they are called in the last one."""
-        files, origins = self._files, Origins(profile)
+        files, origins = self._files, self._origins_of(profile)
         functions = {}
         for address, function in profile.functions.items():
             if function.kind != LABEL:

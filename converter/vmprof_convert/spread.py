@@ -10,10 +10,11 @@ methods for assessing differential expression in microarray experiments", Statis
 Applications in Genetics and Molecular Biology 2004: the variance of sampling is the
 prior, and counts for PRIOR degrees of freedom.  Smyth estimates the prior's weight from
 all rows of one comparison; here it is a constant, as a comparison often has two or
-three rows.  It was fitted, by Smyth's method, to the rows of nine programs with 24 runs
-each: 1.2 to 3.2 for what is allocated, with a prior variance of 0.95 to 1.04 of that of
-sampling.  The variance is never taken to be less than that of sampling.
-benchmarks/experiments/verdicts.py measures how often verdicts are wrong.
+three rows.  Fitted by his method to the rows of nine programs with 24 runs each, it was
+1.2 to 3.2 for what is allocated, with a prior variance of 0.95 to 1.04 of that of
+sampling; it is less than the least of these, as programs differ, and a wrong verdict is
+worse than none.  The variance is never taken to be less than that of sampling.
+benchmarks/experiments/equal_runs.py measures how often verdicts are wrong.
 """
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ import math
 from collections.abc import Sequence
 
 #: for so many degrees of freedom the variance of sampling counts
-PRIOR = 2
+PRIOR = 1
 
 
 def degrees(before: int, after: int) -> int:

@@ -140,18 +140,13 @@ def check_places(conditions: Sequence[Condition], sides: Sides) -> None:
 
 
 def of(conditions: Sequence[Condition], difference: Difference) -> list[Verdict]:
-    everything, sides = difference.everything, difference.sides
     verdicts = []
     for condition in conditions:
-        lost = difference.lost
-        if sides.is_one_run and condition.measure != ALIVE:
-            # nothing is allocated less often than before
-            lost = (Figures(everything.lost[0].interval),)
-        verdict, = judge([condition], everything.after, everything.gained, lost,
-                         everything.before, len(conditions))
+        change = difference.in_all[_MEASURES[condition.measure]]
+        verdict, = judge([condition], change.after, change.gained, change.lost,
+                         change.before, len(conditions))
         verdicts.append(verdict._replace(
-            is_spread_unknown=condition.is_growth
-            and sides.is_spread_unknown(_MEASURES[condition.measure])))
+            is_spread_unknown=condition.is_growth and change.is_spread_unknown))
     return verdicts
 
 

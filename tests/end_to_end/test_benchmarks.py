@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.translated, pytest.mark.xdist_group("study")]
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "benchmarks" / "study.py"
 EXPERIMENTS = ("depth", "accuracy", "coverage", "costs", "fresh", "lifetimes",
-               "profilers", "builtin", "toolchain", "verdicts", "formats", "service")
+               "profilers", "builtin", "toolchain", "verdicts", "equal_runs", "formats",
+               "service")
 #: those that have to be compiled, which needs Python's headers
 MAY_BE_MISSING = {"mprofile, 128k", "pymemtrace"}
 

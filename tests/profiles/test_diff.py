@@ -483,13 +483,13 @@ def test_collapsed_stacks_have_two_numbers(folder: Path) -> None:
     assert grows.split()[-2] == "0" and int(grows.split()[-1]) > 100_000
 
 
-def test_speedscope_has_what_grew_and_what_shrank() -> None:
+def test_speedscope_has_what_is_more_and_what_is_less() -> None:
     out = io.BytesIO()
     speedscope.write_diff(a_run(1, 1), a_run(2, 1, more=2), out)
     shown = {one["name"]: one for one in json.loads(out.getvalue())["profiles"]}
     assert {name for name in shown if "allocated" in name} == {
-        "grew: allocated bytes", "grew: allocated objects"}
-    assert shown["grew: allocated bytes"]["endValue"] == 800
+        "more: allocated bytes", "more: allocated objects"}
+    assert shown["more: allocated bytes"]["endValue"] == 800
     out = io.BytesIO()
     with pytest.raises(ProfileError, match="no difference"):
         speedscope.write_diff(a_run(1, 1), a_run(2, 1), out)

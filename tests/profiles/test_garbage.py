@@ -190,10 +190,10 @@ def test_of_equal_runs_that_end_anywhere_hardly_one_differs_and_none_fails() -> 
     changed = failed = unclear = 0
     condition = verdicts.parse("alive growth > 0")
     for number in range(60):
-        sides = of_runs(*([readers.read_bytes(ended(
-            2 * number + side, 2 + 2 * rng.random(), interval=500).data())]
-            for side in range(2)))
-        result = compare(sides, Choice(sort="alive"))
+        before, after = (readers.read_bytes(ended(
+            2 * number + side, 2 + 2 * rng.random(), interval=500).data())
+            for side in range(2))
+        result = compare(of_runs([before], [after]), Choice(sort="alive"))
         changed += any(one.has_changed for one in result.changes)
         unclear += result.everything.may_be_garbage
         failed += verdicts.of([condition], result)[0].failed

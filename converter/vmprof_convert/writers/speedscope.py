@@ -48,7 +48,7 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
 
 
 def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
-    """What grew and what shrank as profiles of their own: there are no negative
+    """What is more and what is less as profiles of their own: there are no negative
     numbers.  Returns what is left out."""
     frames = _Frames()
     old, new = _sums(before, frames), _sums(after, frames)
@@ -57,7 +57,7 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
     for kind in _KINDS:
         changes = {stack: kind.of(new.get(stack, nothing))
                    - kind.of(old.get(stack, nothing)) for stack in {**old, **new}}
-        for sign, name in ((1, "grew: "), (-1, "shrank: ")):
+        for sign, name in ((1, "more: "), (-1, "less: ")):
             part = {stack: sign * change for stack, change in changes.items()
                     if sign * change > 0}
             if part:

@@ -1,0 +1,384 @@
+"""How much equal runs of real programs differ, and what `vmprof-convert diff` says of
+it: how often it names a row that is as it was, and how often it finds what was planted.
+
+Each program runs RUNS times as it is, and PLANTED_RUNS times with a tenth more of one
+function (equal_worker.py).  From these, comparisons are drawn: of one run a side and of
+three, equal ones and planted ones; a run is in many of them, but in none twice.  And
+what no function of ours can stand for: one of the program's own, of which a tenth of
+the samples counts twice.
+"""
+from __future__ import annotations
+
+import dataclasses
+import random
+import shutil
+import statistics
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import matplotlib.pyplot as plt
+
+import measuring
+from experiments import Context, Json, short
+from measuring import table
+from vmprof_convert import diff, matching, readers, verdicts
+from vmprof_convert.diff import Difference, compare, of_runs
+from vmprof_convert.diff_sheet import DIFFERS, GREW, SHRANK, verdict
+from vmprof_convert.model import Function, Profile, Samples
+from vmprof_convert.origins import Origins
+from vmprof_convert.own import only_own
+from vmprof_convert.summary import Choice, Summary, summarize
+
+NAME = "equal_runs"
+RUNS, PLANTED_RUNS = 24, 12
+#: of each program
+COMPARISONS = 100
+INTERVAL = "64k"
+MORE = 0.1
+PLANTED = "planted"
+#: a function of the program's own has to have so much to be chosen
+SHARE, SAMPLES = 0.1, 2500
+#: a program that can't import what it needs, as SQLAlchemy at times on PyPy 7.3.11,
+#: runs again
+ATTEMPTS = 5
+SIDES = (1, 3)
+
+
+class Program(NamedTuple):
+    rounds: int
+    #: lists that the planted function makes in a round: a tenth of all bytes
+    lists: int
+
+
+PROGRAMS = {
+    "settings": Program(100, 9000),
+    "pyperformance:sqlalchemy_declarative": Program(6, 80_000),
+    "pyperformance:django_template": Program(120, 9000),
+    "pyperformance:html5lib": Program(60, 11_000),
+    "pyperformance:sympy": Program(8, 115_000),
+}
+#: rows of what, and what is compared
+VIEWS = {
+    "own functions": Choice(), "functions": Choice(), "types": Choice(by=("type",)),
+    "own functions, alive": Choice(sort="alive"),
+    "types, alive": Choice(by=("type",), sort="alive"),
+}
+PLANTED_VIEWS = ("own functions", "functions")
+CONDITIONS = ("allocated growth > 0", "allocated growth > 2%", "allocated growth > 5%",
+              "allocated growth > 10%", "alive growth > 0")
+
+
+def run(context: Context) -> Json:
+    programs = dict(list(PROGRAMS.items())[:1]) if context.quick else PROGRAMS
+    runs, planted, count = (6, 3, 2) if context.quick else (
+        RUNS, PLANTED_RUNS, COMPARISONS)
+    found: Json = {}
+    for name, program in programs.items():
+        with tempfile.TemporaryDirectory() as folder:
+            profiles = _profiles(context, Path(folder), name, program, runs, 0.0)
+            more = _profiles(context, Path(folder), name, program, planted, MORE)
+            measuring.progress("%s: %s, comparisons" % (NAME, name))
+            found[name] = compared(profiles, more, count)
+    return found
+
+
+def _profiles(context: Context, folder: Path, name: str, program: Program, runs: int,
+              more: float) -> list[Profile]:
+    script = name
+    if name.startswith("pyperformance:"):
+        # where it is no installed package
+        original = Path(measuring.run([
+            context.pypy, "-c", "import programs\nprint(programs.script_of(%r))"
+            % short(name)], measuring.ROOT / "benchmarks").out.strip())
+        shutil.copytree(original.parent, folder / "program", dirs_exist_ok=True)
+        script = str(folder / "program" / original.name)
+    found = []
+    for number in range(runs):
+        measuring.progress("%s: %s, run %d of %d%s" % (
+            NAME, name, number + 1, runs, ", planted" if more else ""))
+        path = folder / "x.vmprof"
+        for attempt in range(ATTEMPTS):
+            try:
+                # as users run programs: what a run is like depends on what it hashes
+                measuring.run([
+                    context.pypy, "-m", "vmprof", "--allocation-sampling", INTERVAL,
+                    "--quiet", "-o", path,
+                    measuring.ROOT / "benchmarks" / "equal_worker.py", script,
+                    "%d" % program.rounds, "%d" % (program.lists * (1 + more))],
+                    variables={"PYTHONHASHSEED": "random"})
+                break
+            except measuring.Failed:
+                if attempt == ATTEMPTS - 1:
+                    raise
+        found.append(readers.read(path))
+        path.unlink()
+    return found
+
+
+# ____________________________________________________________
+# comparisons
+
+
+class Outcome(NamedTuple):
+    """Of one comparison."""
+
+    #: functions and types that grew or shrank, and those that differ
+    named: list[str]
+    differ: list[str]
+    #: the same of measures, in all
+    in_all: list[str]
+    in_all_differ: list[str]
+    #: conditions that failed
+    failed: list[str]
+
+
+def compared(profiles: list[Profile], planted: list[Profile], count: int) -> Json:
+    rng = random.Random(1)
+    found: Json = {"runs": len(profiles), "planted_runs": len(planted),
+                   "comparisons": count, "equal": {}, "planted": {}, "scaled": {},
+                   **_figures(profiles, planted)}
+    # a run is in many comparisons
+    known = [part for profile in profiles + planted
+             for part in (profile, _own_of(profile))]
+    origins = {id(profile): Origins(profile) for profile in known}
+    with mock.patch.object(diff, "summarize", _summed_once(known)), mock.patch.object(
+            matching, "Origins",
+            lambda profile: origins.get(id(profile)) or Origins(profile)):
+        for runs in SIDES:
+            equal: dict[str, list[Outcome]] = {view: [] for view in VIEWS}
+            more = dict.fromkeys(PLANTED_VIEWS, 0)
+            for _ in range(count):
+                drawn = rng.sample(profiles, 2 * runs)
+                for view, outcome in _outcomes(drawn[:runs], drawn[runs:]):
+                    equal[view].append(outcome)
+                for view, outcome in _outcomes(
+                        rng.sample(profiles, runs), rng.sample(planted, runs),
+                        PLANTED_VIEWS):
+                    more[view] += PLANTED in outcome.named + outcome.differ
+            found["equal"]["%d" % runs] = {
+                view: _counts(outcomes) for view, outcomes in equal.items()}
+            found["planted"]["%d" % runs] = more
+        found["scaled"] = _scaled_ones(rng, profiles, count)
+    _own.clear()
+    return found
+
+
+def _summed_once(profiles: Sequence[Profile]) -> Callable[..., Summary]:
+    """summarize(), which remembers what it said of these."""
+    known: dict[tuple[int, Choice], Summary] = {}
+    numbers = set(map(id, profiles))
+
+    def summed(profile: Profile, *, choice: Choice) -> Summary:
+        if id(profile) not in numbers:
+            return summarize(profile, choice=choice)
+        key = id(profile), choice
+        if key not in known:
+            known[key] = summarize(profile, choice=choice)
+        return known[key]
+    return summed
+
+
+#: of each profile, by id(): itself, its own code, and the address of the function that
+#: is innermost there in each stack
+_own: dict[int, tuple[Profile, Profile, list[int]]] = {}
+
+
+def _own_of(profile: Profile) -> Profile:
+    if id(profile) not in _own:
+        own = only_own(profile, Origins(profile))
+        _own[id(profile)] = profile, own, [stack[-1].address for stack in own.stacks]
+    return _own[id(profile)][1]
+
+
+def _outcomes(before: Sequence[Profile], after: Sequence[Profile],
+              views: Iterable[str] = VIEWS) -> Iterator[tuple[str, Outcome]]:
+    for view in views:
+        sides = of_runs(before, after)
+        if view.startswith("own "):
+            sides = of_runs(list(map(_own_of, before)), list(map(_own_of, after)))
+        yield view, _outcome(compare(sides, VIEWS[view]), view == "own functions")
+
+
+def _outcome(difference: Difference, is_first: bool) -> Outcome:
+    measure = difference.measure
+    rows: dict[str, list[str]] = {}
+    for change in difference.changes:
+        subject = change.subject
+        assert subject is not None
+        name = (subject.function.name if subject.function is not None
+                else subject.type.name if subject.type is not None else "")
+        rows.setdefault(verdict(change, measure), []).append(name)
+    in_all: dict[str, list[str]] = {}
+    failed: list[str] = []
+    if is_first:
+        for what, change in difference.in_all.items():
+            in_all.setdefault(verdict(change, what), []).append(what)
+        failed = [one.condition.text for text in CONDITIONS
+                  for one in verdicts.of([verdicts.parse(text)], difference)
+                  if one.failed]
+    return Outcome(rows.get(GREW, []) + rows.get(SHRANK, []), rows.get(DIFFERS, []),
+                   in_all.get(GREW, []) + in_all.get(SHRANK, []),
+                   in_all.get(DIFFERS, []), failed)
+
+
+def _counts(outcomes: list[Outcome]) -> Json:
+    return {
+        "named": sum(bool(outcome.named) for outcome in outcomes),
+        "differ": sum(bool(outcome.differ) for outcome in outcomes),
+        "in all": sum(bool(outcome.in_all) for outcome in outcomes),
+        "in all, differ": sum(bool(outcome.in_all_differ) for outcome in outcomes),
+        "anything": sum(bool(outcome.named or outcome.in_all)
+                        for outcome in outcomes),
+        "failed": {text: sum(text in outcome.failed for outcome in outcomes)
+                   for text in CONDITIONS}}
+
+
+def _figures(profiles: Sequence[Profile], planted: Sequence[Profile]) -> Json:
+    """What the runs are like."""
+    def bytes_of(profile: Profile, name: str = "") -> float:
+        if not name:
+            return summarize(profile).figures.sum().value_bytes
+        return sum(row.own.sum().value_bytes for row in summarize(profile).rows
+                   if row.function.name == name)
+
+    sums = list(map(bytes_of, profiles))
+    return {
+        "samples": statistics.median(
+            summarize(profile).samples for profile in profiles),
+        "seconds": statistics.median(profile.end / 1e9 for profile in profiles),
+        "bytes": sums,
+        "planted_share": statistics.mean(
+            bytes_of(profile, PLANTED) for profile in profiles)
+        / statistics.mean(sums),
+        "planted_more": statistics.mean(
+            bytes_of(profile, PLANTED) for profile in planted) / statistics.mean(
+            bytes_of(profile, PLANTED) for profile in profiles) - 1}
+
+
+# ____________________________________________________________
+# a function of the program's own
+
+
+def _scaled_ones(rng: random.Random, profiles: Sequence[Profile], count: int) -> Json:
+    """Of each function that is large enough: how often it was found, three runs a
+    side."""
+    functions = _large(list(map(_own_of, profiles)))
+    found = {function.name: [0, 0] for function in functions}
+    for number in range(count if functions else 0):
+        function = functions[number % len(functions)]
+        drawn = rng.sample(profiles, 6)
+        after = [scaled(rng, profile, function) for profile in drawn[3:]]
+        outcome = _outcome(compare(
+            of_runs(list(map(_own_of, drawn[:3])), after), Choice()), False)
+        found[function.name][0] += function.name in outcome.named
+        found[function.name][1] += 1
+    return found
+
+
+def _large(own: Sequence[Profile]) -> list[Function]:
+    """In each run."""
+    large: list[set[Function]] = []
+    for profile in own:
+        summary = summarize(profile)
+        large.append({row.function for row in summary.rows
+                      if row.own.sum().samples >= SAMPLES
+                      and row.own.sum().value_bytes >= SHARE
+                      * summary.figures.sum().value_bytes
+                      and row.function.file and row.function.name != PLANTED})
+    return sorted(set.intersection(*large))
+
+
+def scaled(rng: random.Random, profile: Profile, function: Function) -> Profile:
+    """Its own code, with a tenth more of what this function makes."""
+    _, own, innermost = _own[id(profile)]
+    is_chosen = [profile.functions.get(address) == function for address in innermost]
+    samples = Samples()
+    for row in zip(*profile.samples.columns()):
+        samples.add_row(row)
+        _, _, stack, size, *_ = row
+        if size and stack >= 0 and is_chosen[stack] and rng.random() < MORE:
+            samples.add_row(row)
+    samples.finish()
+    return dataclasses.replace(own, samples=samples)
+
+
+# ____________________________________________________________
+
+
+def report(results: Json) -> str:
+    about = [["", "runs", "seconds", "samples", "bytes, least to most", "planted"]]
+    for name, one in results.items():
+        middle = statistics.median(one["bytes"])
+        about.append([short(name), "%d" % one["runs"], "%.1f" % one["seconds"],
+                      "%.0f" % one["samples"], "%+.1f %% to %+.1f %%" % (
+                          100 * (min(one["bytes"]) / middle - 1),
+                          100 * (max(one["bytes"]) / middle - 1)),
+                      "%.1f %%, then %.1f %% more" % (
+                          100 * one["planted_share"], 100 * one["planted_more"])])
+    programs = list(results.values())
+    count = programs[0]["comparisons"]
+    heads = [*map(short, results), "all"]
+
+    def line(title: str, numbers: list[int]) -> list[str]:
+        return [title, *map(str, numbers),
+                "%d of %d" % (sum(numbers), count * len(numbers))]
+
+    parts = [table(about)]
+    for runs in SIDES:
+        equal = [one["equal"]["%d" % runs] for one in programs]
+        first = [one["own functions"] for one in equal]
+        lines = [["", *heads]]
+        for word in "named", "differ":
+            lines += [line("%s: %s" % (view, word), [one[view][word] for one in equal])
+                      for view in VIEWS]
+        lines += [line(title, [one[key] for one in first]) for title, key in (
+            ("in all: named", "in all"), ("in all: differ", "in all, differ"),
+            ("own functions, or in all: named", "anything"))]
+        lines += [line("failed: " + text, [one["failed"][text] for one in first])
+                  for text in CONDITIONS]
+        parts.append("equal runs, %s: of %d comparisons of each program, in how many "
+                     "something was said of a row\n\n%s" % (
+                         _a_side(runs), count, table(lines)))
+    lines = [["", *heads]]
+    lines += [line("%s, %s" % (_a_side(runs), view),
+                   [one["planted"]["%d" % runs][view] for one in programs])
+              for runs in SIDES for view in PLANTED_VIEWS]
+    parts.append("the planted function was found (with one run a side: differs)\n\n"
+                 + table(lines))
+    lines = [["program", "function", "found"]]
+    lines += [[short(name), function, "%d of %d" % (found, tried)]
+              for name, one in results.items()
+              for function, (found, tried) in one["scaled"].items()]
+    parts.append("a tenth more of a function of the program's own that has %d samples "
+                 "or more in each run, and %.0f %% or more of all bytes: found, three "
+                 "runs a side\n\n%s" % (SAMPLES, 100 * SHARE, table(lines)))
+    return "\n\n".join(parts)
+
+
+def _a_side(runs: int) -> str:
+    return "%s a side" % ("one run" if runs == 1 else "%d runs" % runs)
+
+
+def plot(results: Json, path: Path) -> None:
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    names = list(results)
+    count = next(iter(results.values()))["comparisons"]
+    for number, (label, values) in enumerate((
+            ("equal, one run a side: differ", [
+                results[name]["equal"]["1"]["own functions"]["differ"]
+                for name in names]),
+            ("equal, three a side: named", [
+                results[name]["equal"]["3"]["own functions"]["named"]
+                for name in names]),
+            ("planted, three a side: found", [
+                results[name]["planted"]["3"]["own functions"] for name in names]))):
+        axes.bar([place + (number - 1) * 0.27 for place in range(len(names))],
+                 [100 * value / count for value in values], 0.25, label=label)
+    axes.set_xticks(range(len(names)), [short(name) for name in names], fontsize=7)
+    axes.set_ylabel("percent of comparisons")
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
