@@ -61,9 +61,10 @@ def _parser(name: str) -> argparse.ArgumentParser:
     else:
         parser = Parser(
             prog="vmprof-convert diff",
-            description="Say what grew and what shrank between two profiles, or "
-                        "between two moments of one, and whether that is more than "
-                        "chance.")
+            description="Say what grew and what shrank between the runs of two "
+                        "versions (--against), between two profiles, or between two "
+                        "moments of one, and whether that is more than chance, and "
+                        "than equal runs differ.")
         parser.add_argument("profiles", metavar="PROFILE", nargs="+",
                             help="one from before, one from after; with --against, "
                                  "those from before; with --between, one alone")
