@@ -115,7 +115,7 @@ def test_a_difference_of_two_moments(tmp_path: Path) -> None:
     """Between the two, the fourth was freed."""
     sides = diff.of_moments(readers.read(in_file(received(), tmp_path)), 600, 1000)
     before, after = (summarize(side).figures.bytes(STILL_ALIVE).value
-                     for side in (sides.before, sides.after))
+                     for (side,) in (sides.before, sides.after))
     assert before - after == TAKEN
 
 
