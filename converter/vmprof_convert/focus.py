@@ -8,7 +8,7 @@ from vmprof_convert.estimator import Sum
 from vmprof_convert.model import LABEL, Function, Profile
 from vmprof_convert.origins import PROGRAM, Origins
 from vmprof_convert.own import OwnStacks
-from vmprof_convert.printable import shortened
+from vmprof_convert.printable import shortened, similar
 from vmprof_convert.selection import is_called
 from vmprof_convert.summary import (
     FUNCTION,
@@ -132,8 +132,4 @@ def _similar(profile: Profile, name: str, met: set[str], origins: Origins) -> st
             is_called(function, name, origins) and origins.of(function) != PROGRAM
             for function in profile.functions.values()):
         return "; --mine hides one that is not of the program's own code"
-    import difflib
-    found = difflib.get_close_matches(name, sorted(met), 3)
-    if not found:
-        return ""
-    return "; there is %s" % ", ".join("'%s'" % shortened(n) for n in found)
+    return similar(name, met)

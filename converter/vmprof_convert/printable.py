@@ -1,6 +1,8 @@
 """Names are data: what a profile says of them goes to no terminal as it is."""
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 #: of a name so many characters are shown: it may be anything
 MAX_NAME = 200
 
@@ -15,3 +17,13 @@ def shortened(text: str, length: int = MAX_NAME) -> str:
     """printable(), and no longer than that."""
     text = printable(text[:length + 1])
     return text if len(text) <= length else text[:length - 3] + "..."
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """The end of a message that `name` is not there: up to three of `known` that may
+    have been meant; empty if none is like it."""
+    import difflib
+    found = difflib.get_close_matches(name, sorted(set(known)), 3)
+    if not found:
+        return ""
+    return "; there is %s" % ", ".join("'%s'" % shortened(other) for other in found)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from typing import NamedTuple
 
 from vmprof_convert.errors import NotThere, ProfileError
@@ -14,7 +14,7 @@ from vmprof_convert.lifetimes import CARRIED, FATES, STILL_ALIVE, state
 from vmprof_convert.model import Carried, Columns, Function, Profile, Rows, Samples
 from vmprof_convert.origins import Origins
 from vmprof_convert.own import only_own
-from vmprof_convert.printable import shortened
+from vmprof_convert.printable import shortened, similar
 from vmprof_convert.program import Program
 from vmprof_convert.stack_tree import Frame
 from vmprof_convert.thread_names import names
@@ -170,24 +170,29 @@ class Selected:
             if not any(is_called(function, pattern, origins) for function in found):
                 raise NotThere("no function that was sampled is called %s: "
                                "write --function with the name of one, or with "
-                               "*" % _quoted(pattern))
+                               "*%s" % (_quoted(pattern), similar(
+                                   pattern.rpartition(":")[2],
+                                   (function.name for function in found))))
         for pattern in selection.files:
             if not any(is_in(function, pattern, origins) for function in found):
                 raise NotThere("no function that was sampled is in %s: write "
-                               "--file with a file, a folder, or *"
-                               % _quoted(pattern))
+                               "--file with a file, a folder, or *%s"
+                               % (_quoted(pattern), similar(
+                                   pattern, _ends(found, pattern))))
         for pattern in selection.labels:
-            if not any(_matches("%s=%s" % pair, pattern)
-                       for labels in profile.labels for pair in labels.items()):
+            known = {"%s=%s" % pair
+                     for labels in profile.labels for pair in labels.items()}
+            if not any(_matches(text, pattern) for text in known):
                 raise NotThere("no sample has the label %s: write --label "
-                               "KEY=VALUE with one that there is, or with *"
-                               % _quoted(pattern))
+                               "KEY=VALUE with one that there is, or with *%s"
+                               % (_quoted(pattern), similar(pattern, known)))
         for pattern in selection.types:
-            if not any(_matches(self._names.shown(number).name, pattern)
-                       for number in range(-1, len(profile.types))):
+            types = {self._names.shown(number).name
+                     for number in range(-1, len(profile.types))}
+            if not any(_matches(name, pattern) for name in types):
                 raise NotThere("no type in this profile is called %s: write "
-                               "--type with the name of one, or with *"
-                               % _quoted(pattern))
+                               "--type with the name of one, or with *%s"
+                               % (_quoted(pattern), similar(pattern, types)))
 
     def includes(self, stack: int, type_: int, then: str) -> bool:
         """Whether samples of this stack, type and state are among them."""
@@ -230,6 +235,13 @@ class Selected:
         labels = self._profile.labels_of(stack)
         return any(_matches("%s=%s" % pair, pattern)
                    for pair in labels.items() for pattern in self._selection.labels)
+
+
+def _ends(functions: Iterable[Function], pattern: str) -> set[str]:
+    """The ends of their files' paths, with as many folders as `pattern` has."""
+    parts = pattern.count("/") + 1
+    return {"/".join(function.file.split("/")[-parts:])
+            for function in functions if function.file}
 
 
 def _frames(profile: Profile, program: Program) -> set[Frame]:

@@ -134,9 +134,12 @@ def test_fates_at_a_time(heap: Path) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("options,why", [
-    (("--function", "indx"), "no function that was sampled is called 'indx'"),
+    (("--function", "indx"), "no function that was sampled is called 'indx': write "
+     "--function with the name of one, or with *; there is 'index'"),
+    (("--function", "app.py:indx"), "or with *; there is 'index'"),
     (("--function", "\x1b[2J\u202e"), "is called '?[2J?'"),
     (("--file", "no.py"), "no function that was sampled is in 'no.py'"),
+    (("--file", "jinja/loader.py"), "a folder, or *; there is 'jinja/loaders.py'"),
     (("--type", "int"), "there are no types of objects in this profile"),
     (("--fate", "alive"), "nothing in this profile says what became of the"),
     (("--time", "99.."), "there is no --time 99..: the profile ends after 10"),
@@ -158,6 +161,7 @@ def test_what_can_not_be(path: Path, command: str, options: tuple[str, ...],
 def test_a_type_that_nothing_is_of(heap: Path) -> None:
     assert "no type in this profile is called 'int'" in refused(
         heap, "--type", "int")
+    assert refused(heap, "--type", "app.Kep").endswith("; there is 'app.Kept'")
 
 
 @pytest.fixture(scope="module")
