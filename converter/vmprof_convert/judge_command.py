@@ -23,6 +23,7 @@ from vmprof_convert.options import (
     Parser,
     add_filters,
     add_options,
+    selection,
 )
 from vmprof_convert.printable import printable
 from vmprof_convert.run_files import STANDARD, File
@@ -98,8 +99,9 @@ def _parser(name: str) -> argparse.ArgumentParser:
         "--fail-if", metavar="CONDITION", type=_condition, action="append",
         required=name == CHECK, default=[] if name == DIFF else None,
         help="end with exit code 1 if it is so beyond doubt (%.4g %%%%), whatever may "
-             "be garbage: "
-             "'alive > 10M', 'objects > 2M'%s; more than once: if one of them is%s" % (
+             "be garbage: 'alive > 10M', 'objects > 2M', 'peak > 200M' (the most that "
+             "the GC's heap had in use), 'rss > 300M', 'private > 90M'%s; more than once: "
+             "if one of them is%s" % (
                  100 * verdicts.CONFIDENCE,
                  ", 'alive growth > 1M', 'allocated growth > 5%%'"
                  if name == DIFF else "",
@@ -215,7 +217,7 @@ def _check(options: argparse.Namespace) -> bool:
     profile = _read(_find([path]), options)
     _check_conditions(options, [path], [profile])
     figures = summarize(profile, choice=Choice(judged=True)).figures
-    found = verdicts.judge(options.fail_if, [figures])
+    found = verdicts.of_run(options.fail_if, profile, figures)
     lines = [*map(str, found)]
     if any(condition.measure == verdicts.ALIVE for condition in options.fail_if):
         lines += remarks.not_judged(("", figures))
@@ -225,6 +227,8 @@ def _check(options: argparse.Namespace) -> bool:
 
 def _check_conditions(options: argparse.Namespace, paths: Sequence[str],
                       profiles: Sequence[Profile]) -> None:
+    verdicts.check_processes(options.fail_if, selection(options).is_everything,
+                             bool(getattr(options, "between", None)))
     for path, profile in zip(paths, profiles):
         with about(path):
             verdicts.check(options.fail_if, profile, len(profiles) > 1)

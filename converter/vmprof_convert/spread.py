@@ -26,23 +26,24 @@ from collections.abc import Sequence
 PRIOR = 1
 
 
-def degrees(before: int, after: int) -> int:
-    """Degrees of freedom of a difference of so many runs a side."""
-    return before + after - 2 + PRIOR
+def degrees(before: int, after: int, prior: int = PRIOR) -> int:
+    """Degrees of freedom of a difference of so many runs a side; `prior`: 0 for figures
+    that are not sampled."""
+    return before + after - 2 + prior
 
 
 def variance(before: Sequence[float], after: Sequence[float],
-             sampling: float) -> float:
+             sampling: float, prior: int = PRIOR) -> float:
     """Of one run's figure, between equal runs: `before` and `after` are the figures of
     the runs of each side, at least three in all, and `sampling` is the variance that
-    sampling alone gives to one of them."""
+    sampling alone gives to one of them, which counts for `prior` degrees of freedom."""
     squares = 0.0
     for side in before, after:
         if side:
             mean = sum(side) / len(side)
             squares += sum((value - mean) ** 2 for value in side)
-    return max(sampling, (PRIOR * sampling + squares) / degrees(
-        len(before), len(after)))
+    return max(sampling, (prior * sampling + squares) / degrees(
+        len(before), len(after), prior))
 
 
 def tail(t: float, degrees_: int) -> float:
