@@ -25,8 +25,15 @@ import measuring
 from experiments import Context, Json, short
 from measuring import table
 from vmprof_convert import diff, matching, readers, verdicts
-from vmprof_convert.diff import Difference, compare, of_runs
-from vmprof_convert.diff_sheet import DIFFERS, GREW, SHRANK, verdict
+from vmprof_convert.diff import (
+    DIFFERS,
+    GREW,
+    SHRANK,
+    Difference,
+    compare,
+    of_runs,
+    verdict,
+)
 from vmprof_convert.model import Function, Profile, Samples
 from vmprof_convert.origins import Origins
 from vmprof_convert.own import only_own

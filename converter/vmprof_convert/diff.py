@@ -69,6 +69,9 @@ CONFIDENCE = 0.95
 #: quantiles are not looked for any further
 _FAR = 12.0
 
+#: what is said of a row
+GREW, SHRANK, DIFFERS = "grew", "shrank", "differs"
+UNCLEAR, NOISE, SAME = "unclear", "noise", "same"
 #: what is compared
 ALLOCATED, TOTAL, OBJECTS, ALIVE_BYTES = "self", "total", "objects", "alive"
 
@@ -313,6 +316,19 @@ class Change(NamedTuple):
     def may_be_garbage(self) -> bool:
         """It would have changed."""
         return not self.has_changed and self.p_if_alive <= 1.0 - CONFIDENCE
+
+
+def verdict(change: Change, measure: str) -> str:
+    """GREW, SHRANK; DIFFERS: by more than sampling, but equal runs do, too, and nobody
+    knows by how much; UNCLEAR: garbage may be why; NOISE: it may be chance; SAME: it is
+    no difference."""
+    value = change.estimate(measure).value
+    if not value:
+        return SAME
+    if change.has_changed:
+        return (DIFFERS if change.is_spread_unknown
+                else GREW if value > 0 else SHRANK)
+    return UNCLEAR if change.may_be_garbage else NOISE
 
 
 class Amount(NamedTuple):

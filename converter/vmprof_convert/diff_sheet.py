@@ -4,7 +4,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmprof_convert import diff, remarks
-from vmprof_convert.diff import Change, Difference
+from vmprof_convert.diff import (
+    DIFFERS,
+    NOISE,
+    UNCLEAR,
+    Change,
+    Difference,
+    verdict,
+)
 from vmprof_convert.lifetimes import STILL_ALIVE
 from vmprof_convert.origins import Origins
 from vmprof_convert.printable import printable, shortened
@@ -37,15 +44,11 @@ from vmprof_convert.units import (
 )
 from vmprof_convert.verdicts import SEVERAL
 
-#: what is said of a row
-GREW, SHRANK, DIFFERS = "grew", "shrank", "differs"
-UNCLEAR, NOISE, SAME = "unclear", "noise", "same"
 WHAT_DIFFERS = (
     "differs: by more than sampling; but equal runs do, too, as compiled code decides "
     "in which function an object is born, and whether it is: several runs a side tell "
     "(%s)" % SEVERAL)
 #: what is compared
-
 _WHAT = {diff.ALLOCATED: "allocated", diff.TOTAL: "allocated, with what it calls",
          diff.OBJECTS: "objects", diff.ALIVE_BYTES: "alive"}
 #: of a path so many characters are kept
@@ -54,19 +57,6 @@ _MAX_PATH = 1000
 
 #: names of the runs before and after, or of two moments of one run
 Names = tuple[Sequence[str], Sequence[str]]
-
-
-def verdict(change: Change, measure: str) -> str:
-    """GREW, SHRANK; DIFFERS: by more than sampling, but equal runs do, too, and nobody
-    knows by how much; UNCLEAR: garbage may be why; NOISE: it may be chance; SAME: it is
-    no difference."""
-    value = change.estimate(measure).value
-    if not value:
-        return SAME
-    if change.has_changed:
-        return (DIFFERS if change.is_spread_unknown
-                else GREW if value > 0 else SHRANK)
-    return UNCLEAR if change.may_be_garbage else NOISE
 
 
 def title(names: Names) -> str:
@@ -137,7 +127,6 @@ def of(difference: Difference, limit: int | None, names: Names,
             columns, [(*_figures(change, measure), *_labels(
                 change.subject, difference.choice.by, origins))
                       for change in shown if change.subject is not None], more))
-    changed = sum(change.has_changed for change in difference.changes)
     notes = not_judged(difference, names)
     changed = sum(change.has_changed for change in difference.changes)
     is_spread_unknown = sides.is_spread_unknown(measure, difference.choice.by)

@@ -100,8 +100,8 @@ def _parser(name: str) -> argparse.ArgumentParser:
         required=name == CHECK, default=[] if name == DIFF else None,
         help="end with exit code 1 if it is so beyond doubt (%.4g %%%%), whatever may "
              "be garbage: 'alive > 10M', 'objects > 2M', 'peak > 200M' (the most that "
-             "the GC's heap had in use), 'rss > 300M', 'private > 90M'%s; more than once: "
-             "if one of them is%s" % (
+             "the GC's heap had in use), 'rss > 300M', 'private > 90M'%s; more than "
+             "once: if one of them is%s" % (
                  100 * verdicts.CONFIDENCE,
                  ", 'alive growth > 1M', 'allocated growth > 5%%'"
                  if name == DIFF else "",

@@ -21,14 +21,18 @@ from made_profiles import Log
 from stack_files import Json, label
 from vmprof_convert import cli, diff, formats, readers
 from vmprof_convert.diff import (
+    GREW,
+    NOISE,
+    SAME,
+    SHRANK,
     Amount,
     compare,
     difference,
     find_moment,
     of_moments,
     of_runs,
+    verdict,
 )
-from vmprof_convert.diff_sheet import GREW, NOISE, SAME, SHRANK, verdict
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.estimator import Estimate
 from vmprof_convert.model import Profile

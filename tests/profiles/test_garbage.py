@@ -14,8 +14,18 @@ from made_heap import Heap
 from made_profiles import Log, entry
 from opened_page import opened
 from vmprof_convert import cli, diff, processes, readers, remarks, verdicts
-from vmprof_convert.diff import compare, find_moment, of_moments, of_runs
-from vmprof_convert.diff_sheet import GREW, NOISE, SAME, SHRANK, UNCLEAR, verdict
+from vmprof_convert.diff import (
+    GREW,
+    NOISE,
+    SAME,
+    SHRANK,
+    UNCLEAR,
+    compare,
+    find_moment,
+    of_moments,
+    of_runs,
+    verdict,
+)
 from vmprof_convert.lifetimes import JUDGED, STILL_ALIVE
 from vmprof_convert.model import PENDING, Profile
 from vmprof_convert.summary import Choice, Figures, summarize

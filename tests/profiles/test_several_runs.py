@@ -17,8 +17,15 @@ from made_heap import Heap
 from made_profiles import FrameSpec, Log, jit
 from opened_page import opened
 from vmprof_convert import cli, readers, run_files, spread
-from vmprof_convert.diff import compare, of_runs
-from vmprof_convert.diff_sheet import DIFFERS, GREW, NOISE, SHRANK, verdict
+from vmprof_convert.diff import (
+    DIFFERS,
+    GREW,
+    NOISE,
+    SHRANK,
+    compare,
+    of_runs,
+    verdict,
+)
 from vmprof_convert.errors import FileError
 from vmprof_convert.estimator import weight_bytes
 from vmprof_convert.model import Profile

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from vmprof_convert import diff, remarks
-from vmprof_convert.diff import Change, Difference
-from vmprof_convert.diff_sheet import verdict
+from vmprof_convert.diff import Change, Difference, verdict
 from vmprof_convert.model import Profile
 from vmprof_convert.summary import Figures, Subject, Summary
 from vmprof_convert.verdicts import Verdict
