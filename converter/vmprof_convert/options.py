@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from vmprof_convert.selection import Selection
 
 _PLACES = ("function", "line", "file", "module")
-_BY = (*_PLACES, "type")
+_PARTS = ("thread", "process")
+_BY = (*_PLACES, *_PARTS, "type")
+#: of --at: the moment at which most was alive
+PEAK = "peak"
 #: of a label by this name
 LABEL = "label:"
 #: what a report adds up
@@ -89,9 +92,10 @@ def add_options(parser: argparse._ActionsContainer, **helps: str) -> None:
              "no allocations were sampled)")
     add(
         "--by", type=_by, metavar="WHAT",
-        help="what a row is of: function, line, file, module or type; or one of "
-             "these and type: line,type (default: the lines of the program's own "
-             "code, as with --mine, or its functions where lines are not known)")
+        help="what a row is of: function, line, file, module, thread, process or "
+             "type; or one of these and type: line,type (default: the lines of the "
+             "program's own code, as with --mine, or its functions where lines are "
+             "not known)")
     add(
         "--sort", choices=_SORT,
         help="what comes first: the bytes that a row allocated itself (the "
@@ -104,9 +108,9 @@ def add_options(parser: argparse._ActionsContainer, **helps: str) -> None:
         "--tree", action="store_true",
         help="who calls whom, from the outside in: the largest branches")
     add(
-        "--at", type=_seconds, metavar="SECONDS",
+        "--at", type=_moment, metavar="SECONDS",
         help="as though the profile ended so many seconds after its start: what "
-             "was alive then")
+             "was alive then; peak: at the moment at which most was")
     add(
         "--group-storage", action="store_true",
         help="count storage, such as the items of a list, as what it belongs to, where "
@@ -177,6 +181,9 @@ def check(options: argparse.Namespace) -> None:
             raise ProfileError("--%s goes without --by%s: leave it out, or choose "
                                "a type with --type" % (
                                    mode, "" if mode == "focus" else " type"))
+        if options.by and options.by[0] in _PARTS:
+            raise ProfileError("--%s goes without --by %s: leave it out, or choose "
+                               "one with --%s" % (mode, *options.by[:1] * 2))
         if options.hide_internal:
             raise ProfileError("--%s goes without --hide-internal" % mode)
 
@@ -200,7 +207,8 @@ def _by(text: str) -> tuple[str, ...]:
     if sorted(known) != sorted(words) or len(set(known) - {"type"}) > 1:
         raise argparse.ArgumentTypeError(
             "%r is nothing that a row can be of: write function, line, file, module, "
-            "type or label:KEY, or one of these and type, such as line,type" % text)
+            "thread, process, type or label:KEY, or one of these and type, such as "
+            "line,type" % text)
     return tuple(known)
 
 
@@ -249,6 +257,16 @@ def _fates(text: str) -> list[str]:
             "%r is nothing that becomes of objects: write %s, or several of these "
             "with commas" % (text, ", ".join(FATES)))
     return fates
+
+
+def _moment(text: str) -> int | str:
+    """In nanoseconds, or PEAK."""
+    if text == PEAK:
+        return text
+    try:
+        return _seconds(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError("%s, or peak" % error) from None
 
 
 def _seconds(text: str) -> int:

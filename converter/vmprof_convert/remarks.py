@@ -22,7 +22,12 @@ from vmprof_convert.program import LOST
 from vmprof_convert.resident import in_brief as memory_in_brief
 from vmprof_convert.resident import of_process
 from vmprof_convert.summary import LINE, TYPE, Choice, Figures, Summary
-from vmprof_convert.units import format_bytes, format_ends, format_number
+from vmprof_convert.units import (
+    format_bytes,
+    format_ends,
+    format_moment,
+    format_number,
+)
 
 #: so many processes are named
 _LISTED = 3
@@ -79,7 +84,7 @@ def _intervals(profile: Profile, summary: Summary) -> str:
 
 def _seconds(profile: Profile, choice: Choice) -> str:
     if choice.at is not None:
-        return "%.9g s" % (choice.at / 1e9)
+        return format_moment(choice.at)
     if profile.moments:
         return "%.2f s" % (profile.end / 1e9)
     return "?"

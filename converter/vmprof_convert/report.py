@@ -18,6 +18,7 @@ from vmprof_convert.options import (
     DEFAULT_PART,
     JSON,
     MARKDOWN,
+    PEAK,
     RESIDENT,
     TIME,
     are_given,
@@ -95,6 +96,9 @@ def make(files: Sequence[File], options: argparse.Namespace,
     check(options)
     if options.leaks:
         return _make_leaks(files, options, on)
+    if options.at == PEAK:
+        options = argparse.Namespace(**{
+            **vars(options), "at": _time_of_peak(files, options)})
     form = _form(options, on)
     limit = options.limit or (None if options.form == JSON else
                               DEFAULT_PART if options.focus else DEFAULT_LIMIT)
@@ -123,15 +127,48 @@ def make(files: Sequence[File], options: argparse.Namespace,
     return text.getvalue()
 
 
+def _time_of_peak(files: Sequence[File], options: argparse.Namespace) -> int:
+    """Of the processes that are asked for, in nanoseconds after the start.  The files
+    are read for it, and a second time for what was alive then: so nothing has to be
+    kept of each sample."""
+    from vmprof_convert import processes, readers
+    from vmprof_convert.errors import ProfileError, about
+    from vmprof_convert.peak import Changes, time_of_peak
+    from vmprof_convert.run_files import STANDARD
+
+    if any(file.path == STANDARD for file in files):
+        raise ProfileError("--at peak reads a profile twice, and standard input can be "
+                           "read once: name a file")
+    changes = [Changes() for _ in files]
+    read = []
+    for file, of_file in zip(files, changes):
+        with about(file.name):
+            read.append(processes.Read(
+                readers.read_into(file.sources, of_file,
+                                  salvage=options.salvage or file.is_found),
+                file.path, file.begin))
+    chosen = processes.chosen(read, selection(options).processes)
+    if not any(part.profile.has_lifetimes for part in chosen):
+        raise ProfileError("nothing in this profile says what became of the objects, "
+                           "which --at peak needs: it was taken without lifetimes")
+    at = time_of_peak((of_file.of_times, part.begin) for part, of_file in zip(
+        read, changes) if part in chosen)
+    if at is None:
+        raise ProfileError("there is no --at peak: no sampled object survived a minor "
+                           "collection")
+    return at
+
+
 def _view(files: Sequence[File], options: argparse.Namespace,
           limit: int | None) -> tuple[View, Tally]:
     from vmprof_convert import processes
+    from vmprof_convert.by_part import Part, summarize_parts
     from vmprof_convert.delegation import missing
     from vmprof_convert.origins import Origins
     from vmprof_convert.own import only_own
     from vmprof_convert.selection import Selected, chosen_threads
     from vmprof_convert.sheet import View
-    from vmprof_convert.summary import Choice, Tally, summarize
+    from vmprof_convert.summary import PARTS, THREAD, Choice, Tally, summarize
 
     asked = selection(options)
     # added up while they are read: a table of the samples takes more memory
@@ -145,19 +182,32 @@ def _view(files: Sequence[File], options: argparse.Namespace,
     threads = processes.numbered(profile, [part.read for part in read])
     keep = chosen_threads(profile, asked, set().union(*threads))
     of_processes: list[Figures] = []
+    is_by_thread = THREAD in (options.by or ())
+    parts: list[Part] = []
     tally = Tally(options.at) if profile.processes else read[0].tally
     for number, part in enumerate(read):
-        if asked.threads:
-            part.by_thread.keep({tid for number, tid in threads[number].items()
-                                 if number in keep})
-        of_process = part.tally
-        if profile.processes:
-            of_process = Tally(options.at)
-            of_process.begin(profile.settings)
-            of_process.add_tally(part.tally, whole.stacks[number],
-                                 whole.types[number])
-        if selected is not None:
-            of_process.keep(selected)
+
+        def in_whole(tally: Tally, number: int = number) -> Tally:
+            """With the whole's stacks and types, as far as they are asked for."""
+            result = tally
+            if profile.processes:
+                result = Tally(options.at)
+                result.begin(profile.settings)
+                result.add_tally(tally, whole.stacks[number], whole.types[number])
+            if selected is not None:
+                result.keep(selected)
+            return result
+
+        if asked.threads or is_by_thread:
+            tids = {tid for number, tid in threads[number].items() if number in keep}
+            part.by_thread.keep(tids if asked.threads else {0, *tids})
+        of_process = in_whole(part.tally)
+        if is_by_thread:
+            parts += [Part(_thread_name(part.read, tid, bool(profile.processes)),
+                           in_whole(of_thread))
+                      for tid, of_thread in part.by_thread.parts().items()]
+        else:
+            parts.append(Part(part.read.name, of_process))
         if profile.processes:
             of_processes.append(of_process.figures())
             tally.add_tally(of_process)
@@ -171,13 +221,24 @@ def _view(files: Sequence[File], options: argparse.Namespace,
 
     def view_of(asked: Selection) -> View:
         shown = only_own(profile, origins) if asked.mine else profile
-        return View(shown, summarize(shown, tally, choice, origins=origins, gaps=gaps),
-                    choice, origins, asked, limit, of_processes, options.remarks)
+        summary = summarize_parts(shown, parts, choice) if by[0] in PARTS else (
+            summarize(shown, tally, choice, origins=origins, gaps=gaps))
+        return View(shown, summary, choice, origins, asked, limit, of_processes,
+                    options.remarks)
 
     view = view_of(asked)
     if chosen_by_us:
         view = _that_says_most(view, view_of(asked._replace(mine=False)))
     return view, tally
+
+
+def _thread_name(process: Read, tid: int, are_several: bool) -> str:
+    """Of the thread with this number in the kernel, for people."""
+    from vmprof_convert.by_part import NO_THREAD
+    from vmprof_convert.thread_names import names
+    name = " ".join(filter(None, (names(process.profile).get(tid, ""), str(tid)))) if (
+        tid) else NO_THREAD
+    return "%s in %s" % (name, process.name) if are_several else name
 
 
 def _is_ours_to_choose(profile: Profile, options: argparse.Namespace, origins: Origins,
@@ -310,19 +371,19 @@ def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
     from vmprof_convert.errors import about
     from vmprof_convert.processes import Read
     from vmprof_convert.selection import SelectedRows
-    from vmprof_convert.summary import ByThread, Tally
+    from vmprof_convert.summary import THREAD, ByThread, Tally
 
     tally = Tally(None if options.at is None else options.at - file.begin,
                   options.survived)
     by_thread = ByThread(tally)
-    rows = SelectedRows(by_thread if asked.threads else tally,
-                        asked.after(file.begin))
+    adding = by_thread if asked.threads or THREAD in (options.by or ()) else tally
+    rows = SelectedRows(adding, asked.after(file.begin))
     with about(file.name):
         profile = readers.read_into(
-            file.sources, tally if asked.is_everything else rows,
+            file.sources, tally if asked.is_everything and adding is tally else rows,
             salvage=options.salvage or file.is_found)
     # of several processes, each has collections of its own
-    (by_thread if asked.threads else tally).count_majors(profile)
+    adding.count_majors(profile)
     return _Part(Read(profile, file.path, file.begin, frozenset(rows.threads)),
                  tally, by_thread)
 

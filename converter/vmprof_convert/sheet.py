@@ -26,6 +26,7 @@ from vmprof_convert.summary import (
     LINE,
     MODULE,
     OBJECTS,
+    PARTS,
     SELF,
     TOTAL,
     TYPE,
@@ -35,6 +36,7 @@ from vmprof_convert.summary import (
     Subject,
     Summary,
     Tally,
+    has_totals,
     key_of,
     summarize,
 )
@@ -44,6 +46,7 @@ from vmprof_convert.units import (
     format_bytes,
     format_count,
     format_estimate,
+    format_moment,
     format_seconds,
 )
 
@@ -181,7 +184,7 @@ def of_amounts(view: AmountsView) -> Sheet:
     is_total = choice.sort == TOTAL
     labels = _Labels(choice.by, view.origins)
     format_ = _FORMATS[amounts.unit]
-    has_two = choice.by != (TYPE,) and key_of(choice.by) is None
+    has_two = has_totals(choice.by)
     columns = [Column("total" if is_total else "self" if not view.selection.mine
                       and has_two else amounts.of, FIGURE, 0), Column("%", FIGURE, 1)]
     if has_two:
@@ -247,7 +250,7 @@ def _processes(view: View) -> Table:
     return Table("by process:", [
         *columns.figures, *[Column(title, FIGURE, 4) for title, _ in peaks],
         Column("process", NAME), Column("file", PLACE)], rows,
-        _more(len(of_each) - len(shown), "process", "processes"))
+        _more(len(of_each) - len(shown), "process"))
 
 
 def _peak(profile: Profile, kind: str) -> str:
@@ -261,6 +264,10 @@ def noun_of(choice: Choice) -> str:
             else choice.by[0])
 
 
+def _plural(noun: str) -> str:
+    return noun + ("es" if noun.endswith("s") else "s")
+
+
 def _beyond(rows: Sequence[Row], limit: int | None) -> int:
     return 0 if limit is None else max(len(rows) - limit, 0)
 
@@ -270,7 +277,7 @@ def _more(left_out: int, noun: str = "", plural: str = "") -> str:
     if not left_out:
         return ""
     if noun and left_out > 1:
-        noun = plural or noun + "s"
+        noun = plural or _plural(noun)
     return "... and %d%s more" % (left_out, " " + noun if noun else "")
 
 
@@ -308,7 +315,7 @@ class _Labels:
     def __init__(self, by: tuple[str, ...], origins: Origins) -> None:
         self._origins = origins
         self._has_types = TYPE in by
-        self._place = next((place for place in (FUNCTION, LINE, FILE, MODULE)
+        self._place = next((place for place in (FUNCTION, LINE, FILE, MODULE, *PARTS)
                             if place in by), None) or key_of(by)
         self.columns = [Column(TYPE, NAME)] if self._has_types else []
         if self._place in (FUNCTION, LINE):
@@ -343,7 +350,7 @@ class _Columns:
         self._all = view.summary.bytes.value
         self._is_total = is_total or choice.sort == TOTAL
         # those of a type or a label are all its own
-        has_two = not (is_split or choice.by == (TYPE,) or key_of(choice.by))
+        has_two = has_totals(choice.by) and not is_split
         shown = ("total" if self._is_total else "self") if has_two else "allocated"
         if view.selection.mine and shown == "self":
             shown = "allocated"
@@ -431,7 +438,7 @@ class _Columns:
 
 
 def _then(choice: Choice) -> str:
-    return "alive" if choice.at is None else "alive at %.9g s" % (choice.at / 1e9)
+    return "alive" if choice.at is None else "alive at %s" % format_moment(choice.at)
 
 
 def place_of(function: Function, line: int, origins: Origins) -> str:

@@ -40,6 +40,8 @@ from vmprof_convert.type_names import CLASS, INTERNAL, UNNAMED, Shown, TypeNames
 FUNCTION, LINE, FILE, MODULE, TYPE = "function", "line", "file", "module", "type"
 #: or of a label's values: this, and its key
 LABELLED = "label:"
+#: or of parts of the run (by_part.py)
+THREAD, PROCESS = PARTS = ("thread", "process")
 #: what they can be sorted by
 SELF, TOTAL, OBJECTS, ALIVE = "self", "total", "objects", "alive"
 
@@ -358,29 +360,38 @@ class ByThread:
 
     def extend(self, rows: Columns) -> None:
         for thread, count in collections.Counter(rows.thread).items():
-            part = self._parts.get(thread)
-            if part is None:
-                part = self._parts[thread] = Tally(self._tally.at,
-                                                   self._tally.survived)
-                part.begin(self._settings)
-            part.extend(rows if count == len(rows.thread) else rows.chosen(
+            is_all = count == len(rows.thread)
+            self._part(thread).extend(rows if is_all else rows.chosen(
                 list(map(thread.__eq__, rows.thread))))
 
     def carry(self, object_: Carried) -> None:
         # nobody knows of which thread it is
-        pass
+        self._part(0).carry(object_)
 
     def add_object(self, key: int, type_: int, survived: int) -> None:
         pass
+
+    def _part(self, thread: int) -> Tally:
+        part = self._parts.get(thread)
+        if part is None:
+            part = self._parts[thread] = Tally(self._tally.at, self._tally.survived)
+            part.begin(self._settings)
+        return part
 
     def count_majors(self, profile: Profile) -> None:
         for part in self._parts.values():
             part.count_majors(profile)
 
     def keep(self, threads: Set[int]) -> None:
-        """These go into the tally."""
-        for thread in sorted(threads & self._parts.keys()):
-            self._tally.add_tally(self._parts[thread])
+        """These go into the tally, and the others are forgotten."""
+        self._parts = {thread: self._parts[thread]
+                       for thread in sorted(threads & self._parts.keys())}
+        for part in self._parts.values():
+            self._tally.add_tally(part)
+
+    def parts(self) -> Mapping[int, Tally]:
+        """By the kernel's number of the thread; 0: it is not known."""
+        return self._parts
 
 
 def tally_of(profile: Profile, at: int | None,
@@ -515,6 +526,9 @@ class Places:
                  origins: Origins | None = None) -> None:
         self._program = Program(profile)
         self._origins = origins or Origins(profile)
+        if by and by[0] in PARTS:
+            raise ProfileError("--by %s is for tables of what was allocated in one "
+                               "run: choose one with --%s instead" % (by[0], by[0]))
         self._by = by
         self._key = key_of(by)
         self._profile = profile
@@ -561,6 +575,11 @@ def key_of(by: tuple[str, ...]) -> str | None:
     """Of the label that rows are of."""
     return next((word[len(LABELLED):] for word in by if word.startswith(LABELLED)),
                 None)
+
+
+def has_totals(by: tuple[str, ...]) -> bool:
+    """Whether rows have callers, whose totals have theirs in it."""
+    return by != (TYPE,) and key_of(by) is None and not (by and by[0] in PARTS)
 
 
 def _no_file(function: Function) -> str:

@@ -53,6 +53,11 @@ def format_seconds(number: float) -> str:
     return "%s %s" % (_three_digits(number / scale), unit)
 
 
+def format_moment(nanoseconds: int) -> str:
+    """After the start, to the millisecond: 2.5 s, 0.133 s."""
+    return "%s s" % ("%.3f" % (nanoseconds / 1e9)).rstrip("0").rstrip(".")
+
+
 def format_number(number: int, noun: str) -> str:
     """1 function, 2 functions."""
     return "%d %s%s" % (number, noun, "" if number == 1 else "s")

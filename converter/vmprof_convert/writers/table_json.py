@@ -11,7 +11,7 @@ from vmprof_convert.focus import Focus
 from vmprof_convert.model import Profile
 from vmprof_convert.selection import Selection
 from vmprof_convert.sheet import AmountsView, View
-from vmprof_convert.summary import Figures, Row, Subject
+from vmprof_convert.summary import PARTS, Figures, Row, Subject
 from vmprof_convert.tree import Branch
 
 #: the name of this layout: what it means is in README.rst, and another one has
@@ -146,7 +146,7 @@ def _counted(profile: Profile) -> int | None:
     return profile.moments[-1].allocated if profile.moments else None
 
 
-def _subject(subject: Subject) -> _Json:
+def _subject(subject: Subject, by: tuple[str, ...] = ()) -> _Json:
     function, line, type_, file, module, label = subject
     result: _Json = {}
     if function is not None:
@@ -162,7 +162,7 @@ def _subject(subject: Subject) -> _Json:
     if module:
         result["module"] = module
     if label:
-        result["label"] = label
+        result[by[0] if by and by[0] in PARTS else "label"] = label
     return result
 
 
@@ -170,11 +170,12 @@ class _Figures:
     def __init__(self, view: View) -> None:
         self._has_lifetimes = view.profile.has_lifetimes
         self._survived = view.choice.survived
+        self._by = view.choice.by
         # of fixed gaps nobody knows
         self._has_bounds = view.profile.gaps != "fixed"
 
     def row(self, row: Row) -> _Json:
-        return {**_subject(row.subject), "self": self.of(row.own),
+        return {**_subject(row.subject, self._by), "self": self.of(row.own),
                 "total": self.of(row.total)}
 
     def of(self, figures: Figures) -> _Json:
