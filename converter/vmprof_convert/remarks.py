@@ -274,7 +274,7 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
     if profile.nameless:
         found.append(Remark(
             "native: this PyPy has no names for %s of its own; what they allocate is "
-            "their callers'" % format_number(profile.nameless, "function")))
+            "their callers'" % format_number(profile.nameless, "function"), True))
     found += map(Remark, [*of_process(profile), *_collections(profile),
                           *_bookkeeping(profile)])
     if summary.time_samples:

@@ -1,6 +1,7 @@
 """VIEWERS.rst, tried word by word: each of its commands of ours runs."""
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shlex
@@ -44,7 +45,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bundle.js").write_text("/* the script */")
     monkeypatch.setattr(html, "SCRIPT", str(tmp_path / "bundle.js"))
-    for name in "app", "before", "after":
+    for name in ("app", "before", "after", *(
+            "%s-%d" % (side, run) for side in ("old", "new") for run in (1, 2, 3))):
         heap = Heap(interval=200)
         heap.allocate("main f", ("str", 4096, 1e12))
         heap.collect()
@@ -60,7 +62,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("command", commands())
 def test_it_runs(folder: Path, capsys: pytest.CaptureFixture[str],
                  command: str) -> None:
-    _, *arguments = shlex.split(command)
+    # as a shell does
+    arguments = [name for word in shlex.split(command)[1:]
+                 for name in (sorted(glob.glob(word)) or [word])]
     assert cli.main(arguments) == 0, capsys.readouterr().err
 
 
