@@ -1,74 +1,101 @@
 """What grows and goes on growing: leaks, told from caches that fill and from
 garbage.
 
-A *site* is where objects of one type are allocated.  L(k) are the bytes of a site's
-old objects that the k-th major collection found alive, of those that were old
-before its marking ended.  So short-lived garbage is not in it, and of garbage that
-lives longer as much is in L(j) as in L(k): what is left is what is held.  Two
-windows are compared, from major collection a to b, and from b to c.  In a window
+L(k) are the bytes of old objects that the k-th major collection found alive, of those
+that were old before its marking ended.  So short-lived garbage is not in it, and of
+garbage that lives longer as much is in L(j) as in L(k): what is left is what is held.
+Two windows are compared, from major collection a to b, and from b to c.  In a window
 the sampled objects that came (they are in L at its end, and not at its start) have
 weights that add up to the growth, and those that went count against it: the sum is
 unbiased (estimator.py).
 
-Whether a site grows in a window: if it holds as much as before on average, then each
-sampled object that came or went is as likely to be one that came, whatever its
-weight.  So of n such objects the number of those that came is binomial, with
-probability 1/2 (the sign test; exact, and given n, independent of how many objects
-the site has).  A site leaks if it grows in both windows, so that the larger one of
-the two p-values is that of no leak (Berger, "Multiparameter hypothesis testing and
-acceptance sampling", Technometrics 1982: an intersection-union test needs no
-correction).  As many sites are looked at, theirs are corrected by Holm ("A simple
+Objects are told apart by their *place*, the innermost function of the program's own
+code on the stack, and by their type: that is a *site*.  Whether a site grows in a
+window: if it holds as much as before on average, then each sampled object that came or
+went is as likely to be one that came, whatever its weight.  So of n such objects the
+number of those that came is binomial, with probability 1/2 (the sign test; exact, and
+given n, independent of how many objects the site has).  A site is found to grow if it
+grows in both windows, so that the larger one of the two p-values is that of no growth
+(Berger, "Multiparameter hypothesis testing and acceptance sampling", Technometrics
+1982: an intersection-union test needs no correction).  Where a place has several types
+of which at least half of what came stays, these are also tested together: each may be
+too little.  As many tests are made, their p-values are corrected by Holm ("A simple
 sequentially rejective multiple test procedure", Scandinavian Journal of Statistics
-1979), after those are left out that could not become significant, as too few of
-their objects came or went (Tarone, "A modified Bonferroni method for discrete
-data", Biometrics 1990).  So in 95 of 100 runs without a leak none is reported, if
-objects come and go one by one.
+1979), after those are left out that could not become significant, as too few of their
+objects came or went (Tarone, "A modified Bonferroni method for discrete data",
+Biometrics 1990).  So in 95 of 100 runs without a leak none is reported, if objects come
+and go one by one.
 
 Objects that come and go together, as the items of a queue do, make a site go up and
 down by more than single ones would: if three moments were independent, it would
 grow twice in one of six runs.  Against this, what the collections between a and c
 found has to rise as well: Kendall's tau, one-sided, exact (Kendall, "A new measure
-of rank correlation", Biometrika 1938; Mann 1945), at 5 % for each site, as far as
+of rank correlation", Biometrika 1938; Mann 1945), at 5 % for each test, as far as
 there are enough collections for it, five.  With fewer, at least half of the sampled
 objects that came in the first window have to be there at the end of the second.  With
 more, a site that keeps fewer is one whose objects are replaced, by more and more: a
 queue that grows, or what happened to be in use when the heap was marked.  That is
-said, and those that stay are named before it.
+said, and those that stay are named before it.  Storage of lists and dicts is replaced
+when these grow, too: where its pieces became larger rather than more, it is no queue.
+
+A *leak* is a place where one of these tests finds growth.  Its figure is about all
+objects that were allocated there, also those of types that are too few to be tested, or
+were not significant: with these left out, it would be too small.  growth.py estimates
+it.  What is at no such place is the rest; leaks, caches and the rest add up to all
+growth.
 
 A cache that fills grows less and less: what grows in the second window by less than
 half of what it did in the first, in the same time, and not by chance, is said to
-slow down.  A cache
-that is larger than the run can't be told from a leak.
+slow down.  A cache that is larger than the run can't be told from a leak.
 
 Processes that do the same work, as those of a server do, are looked at together: each
 has its three moments, and what came and went in all of them is added up.
-
-Of the growth, the interval is that of a sum of independent arrivals and departures
-(a compound Poisson process has the sum of the squared weights as its variance; the
-sampling is in it, as a Poisson process that is thinned is one).
 """
 from __future__ import annotations
 
 import array
 import bisect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from vmprof_convert.errors import ProfileError
-from vmprof_convert.estimator import Z, weight_live_bytes
+from vmprof_convert.estimator import Estimate, Z, probability
+from vmprof_convert.growth import Change
+from vmprof_convert.leak_sites import (
+    MAX_FRAMES,
+    STAYS,
+    Place,
+    Places,
+    Site,
+    Tally,
+    all_that_stays,
+    is_the_jits,
+)
+from vmprof_convert.leak_statistics import (
+    ALPHA,
+    find_significant,
+    named,
+    samples_needed,
+    sign_test,
+)
+from vmprof_convert.leak_windows import (
+    Windows,
+    count_snapshots,
+    find_windows,
+    mean_seconds,
+    nearest,
+    snapshots,
+)
 from vmprof_convert.model import (
     ALIVE,
     FREED,
     LOST,
     Carried,
     Columns,
-    Function,
     Profile,
     Row,
 )
-from vmprof_convert.program import IMPORT, UNCAUGHT, Program
-from vmprof_convert.stack_tree import Frame
+from vmprof_convert.program import IMPORT, UNCAUGHT
 from vmprof_convert.type_names import (
     CLASS,
     INTERNAL,
@@ -78,21 +105,9 @@ from vmprof_convert.type_names import (
     Shown,
     TypeNames,
 )
-from vmprof_convert.units import format_number
 
-#: no leak is reported in so many of the runs that have none
-CONFIDENCE = 0.95
-#: so much of a run is warming up, unless it has marks
-WARM_UP = 0.25
-#: so many collections are needed to see whether a site goes up and down; of more,
-#: so many are looked at
-MIN_TREND, MAX_TREND = 5, 40
-#: what grows in the second window by less than this share slows down
-GOES_ON = 0.5
-#: what keeps this share of what came is no queue
-STAYS = 0.5
-#: frames of a stack that are shown
-MAX_FRAMES = 3
+#: a caller is shown as the only one if so much of what came is from there
+_SAME = 0.9
 #: in this order types are named
 _KINDS = (CLASS, STORAGE, LAYOUT, INTERNAL, NOT_KNOWN)
 #: an object that was not freed, as a number of a major collection
@@ -139,76 +154,74 @@ class OldObjects:
         pass
 
 
-class Place(NamedTuple):
-    """A function, and the executed line, or where that is not known its own."""
+class OfType(NamedTuple):
+    """What grew at a place, of one type."""
 
-    function: Function
-    line: int
-
-
-class Windows(NamedTuple):
-    """Three major collections, as indices of `times`."""
-
-    first: int
-    middle: int
-    last: int
-    #: when the marking of each ended, in nanoseconds
-    times: list[int]
-    #: seconds, and bytes that were allocated
-    seconds: tuple[float, float]
-    allocated: tuple[int, int]
-
-
-class Growth(NamedTuple):
-    """Of bytes, in a time."""
-
-    value: float
-    low: float
-    high: float
-
-
-class Site(NamedTuple):
     type: Shown
-    #: the innermost frames of the program, innermost first, of the stack that
-    #: most of it came from
-    places: tuple[Place, ...]
-    #: the innermost one of all code, of that stack
-    innermost: Place
     #: in each window, in bytes; and in both
     windows: tuple[float, float]
-    growth: Growth
-    #: probability that a site that doesn't leak looks like this, as corrected
+    growth: Estimate
+    #: see Site
     p: float
-    #: sampled objects that came in the first window, and those of them that were there
-    #: at the end of the second
-    came: int
-    stayed: int
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it grew more than by chance."""
+        return self.p < 1.0 or self.growth.low > 0.0
 
 
 class Leak(NamedTuple):
-    """The sites of one place: an object seldom comes alone."""
+    """What grew at one place."""
 
-    #: classes first, those of the program before Python's own
-    sites: list[Site]
+    #: those that clearly grew come first, of these classes, of these those in a module
+    #: before Python's own; then by growth
+    types: list[OfType]
+    #: the innermost frames of the program, innermost first: the place, and callers
+    #: that `_SAME` of what came came through
+    places: tuple[Place, ...]
+    #: where there is no such caller: which there are, and the share of each
+    callers: list[tuple[Place, float]]
+    #: the innermost one of all code, of the stack that most of it came from
+    innermost: Place
+    #: in each window, in bytes; and in both
     windows: tuple[float, float]
-    growth: Growth
+    growth: Estimate
+    #: of each process
+    processes: list[Estimate]
+    #: the least one of its types, or of all of them together; 1.0: it was not found
+    p: float
+    #: of the sampled objects that came in the first window, the share that was there at
+    #: the end of the second; None: it was not found, or it is storage that is replaced
+    #: by larger one
+    stayed: float | None
 
     @property
-    def places(self) -> tuple[Place, ...]:
-        """Those of the site that grew most."""
-        return self.largest.places
+    def is_replaced(self) -> bool:
+        """Whether its objects come and go, by more and more."""
+        return self.stayed is not None and self.stayed < STAYS
+
+
+class Rest(NamedTuple):
+    """All that is in no leak, and does not slow down."""
+
+    growth: Estimate
+    windows: tuple[float, float]
+    #: largest first
+    places: list[Leak]
 
     @property
-    def stayed(self) -> float:
-        """Of what came in the first window, so much was there at the end of the second;
-        of sampled objects."""
-        return (sum(site.stayed for site in self.sites)
-                / max(1, sum(site.came for site in self.sites)))
+    def shrank(self) -> bool:
+        """More than by chance."""
+        return self.growth.high < 0.0
 
     @property
-    def largest(self) -> Site:
-        """That grew most."""
-        return max(self.sites, key=lambda site: site.growth.value)
+    def largest(self) -> list[Leak]:
+        """The places that grew most, or if all together shrank, that shrank most; not
+        by chance, though they are the largest of so many (Bonferroni)."""
+        sign = -1 if self.shrank else 1
+        return [leak for leak in self.places[::sign] if _z(leak.growth, sign) > 0.0
+                and math.erfc(_z(leak.growth, sign) / math.sqrt(2)) / 2 * len(
+                    self.places) <= ALPHA / 2]
 
 
 class Leaks(NamedTuple):
@@ -219,20 +232,24 @@ class Leaks(NamedTuple):
     leaks: list[Leak]
     #: that grew in the first window, and slow down
     slowing: list[Leak]
-    #: how many sites were looked at
+    rest: Rest
+    #: how many places had enough samples
     tested: int
     #: samples that nobody followed to the end
     lost: int
-    #: of all sites together, in both windows and in each
-    growth: Growth
+    #: of all together, in both windows and in each
+    growth: Estimate
     windows_growth: tuple[float, float]
-    #: bytes a second that one site has to grow by to be seen
+    #: of what is not looked at: the JIT's own, and what importing keeps, which is kept
+    #: once
+    apart: Estimate
+    #: bytes a second that a place has to grow by to be seen
     limit: float
 
     @property
     def seconds(self) -> tuple[float, float]:
         """Of the windows; of several processes on average."""
-        first, second = _seconds(self.windows)
+        first, second = mean_seconds(self.windows)
         return first, second
 
     @property
@@ -246,7 +263,7 @@ class Process(NamedTuple):
 
     profile: Profile
     objects: OldObjects
-    #: with the program's own code only (own.py): then a site is where that allocates,
+    #: with the program's own code only (own.py): then a place is where that allocates,
     #: itself or in what it calls
     own: Profile | None = None
     #: see find_windows()
@@ -255,350 +272,242 @@ class Process(NamedTuple):
     includes: Callable[[int, int, int], bool] | None = None
 
 
-class _Tally:
-    """Of one site."""
-
-    def __init__(self, snapshots: int) -> None:
-        #: in each window, and in both: sampled objects that came and that went
-        self.came = [0, 0, 0]
-        self.went = [0, 0, 0]
-        self.bytes = [0.0, 0.0, 0.0]
-        self.variance = [0.0, 0.0, 0.0]
-        #: see Site
-        self.stayed = 0
-        #: what the bytes that are held changed by, at each snapshot
-        self.changes = [0.0] * snapshots
-        #: of each process
-        self.stacks: dict[tuple[int, int], float] = {}
-
-    def come(self, window: int, weight: float) -> None:
-        self.came[window] += 1
-        self.bytes[window] += weight
-        self.variance[window] += weight * weight
-
-    def go(self, window: int, weight: float) -> None:
-        self.went[window] += 1
-        self.bytes[window] -= weight
-        self.variance[window] += weight * weight
-
-
-class TooFewCollections(ProfileError):
-    """`count`: so many, where three are needed."""
-
-    def __init__(self, message: str, count: int) -> None:
-        super().__init__(message)
-        self.short = "%s, and three are needed" % format_number(
-            count, "major collection")
-
-
-def find_windows(profile: Profile,
-                 part: tuple[int, int | None] | None = None) -> Windows:
-    """Those between the last three marks, or the halves of what is between two
-    marks or behind one; or of the run, without its beginning; or of that `part` of
-    it, from and up to.  Raises ProfileError if there are too few major
-    collections."""
-    start, stop = part or (0, None)
-    stop = profile.end + 1 if stop is None else stop
-    times = [c.time for c in profile.collections
-             if c.is_major and (part is None or start <= c.time < stop)]
-    if not profile.has_lifetimes:
-        raise ProfileError(
-            "nothing in this profile says what became of the objects, which "
-            "--leaks needs: it was taken without lifetimes")
-    if len(times) < 3:
-        raise TooFewCollections(
-            "--leaks compares what three major collections found alive, and there "
-            "were %d in %s: let it run longer, or have it call gc.collect()"
-            % (len(times), "this run" if part is None else "that time"), len(times))
-    marks = [mark.time for mark in profile.marks
-             if part is None or start <= mark.time < stop]
-    if marks:
-        begin, *rest = marks[-3:]
-        end = rest[-1] if rest else min(profile.end, stop)
-        middle = rest[0] if len(rest) == 2 else (begin + end) // 2
-        # the program may collect before it sets a mark, or behind it
-        first, center, last = (_nearest(times, time)
-                               for time in (begin, middle, end))
-        if not rest:
-            last = len(times) - 1
-        if not first < center < last:
-            raise ProfileError(
-                "--leaks needs a major collection at each mark: call gc.collect() "
-                "there")
-    else:
-        last = len(times) - 1
-        # who names a part knows what warming up is
-        first = 0 if part else bisect.bisect_left(times, profile.end * WARM_UP)
-        if last - first < 2:
-            raise TooFewCollections(
-                "--leaks compares what three major collections found alive after "
-                "the first quarter of the run, which is warming up, and there were "
-                "%d: let it run longer, have it call gc.collect(), or name the "
-                "moments with vmprof_allocation.mark()" % (last - first + 1),
-                last - first + 1)
-        half = (times[first] + times[last]) / 2
-        center = min(range(first + 1, last),
-                     key=lambda number: abs(times[number] - half))
-    a, b, c = times[first], times[center], times[last]
-    if not a < b < c:
-        raise ProfileError("--leaks needs major collections at different times")
-    allocated = [_allocated(profile, time) for time in (a, b, c)]
-    return Windows(first, center, last, times, ((b - a) / 1e9, (c - b) / 1e9),
-                   (allocated[1] - allocated[0], allocated[2] - allocated[1]))
-
-
-def _allocated(profile: Profile, time: int) -> int:
-    """Bytes up to `time`, about."""
-    times = [moment.time for moment in profile.moments]
-    at = bisect.bisect_right(times, time)
-    if at == len(times):
-        return profile.moments[-1].allocated if times else 0
-    before = profile.moments[at - 1] if at else None
-    after = profile.moments[at]
-    start, bytes_ = (before.time, before.allocated) if before else (0, 0)
-    share = (time - start) / (after.time - start) if after.time > start else 1.0
-    return bytes_ + int(share * (after.allocated - bytes_))
-
-
 def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
     """Of one process, or of several together.  Raises ProfileError if a profile can't
     tell."""
-    everything = _Tally(0)
     all_windows = [find_windows(process.profile, process.part)
                    for process in processes]
-    snapshots = count_snapshots(all_windows)
-    sites, tallies = [], _Tallies(snapshots)
+    count = count_snapshots(all_windows)
+    everything, apart = Tally(0), Tally(0)
+    tallies: dict[tuple[Place, Shown], Tally] = {}
+    places = []
+    interval = 1
     for number, (process, windows) in enumerate(zip(processes, all_windows)):
         profile, objects = process.profile, process.objects
         names = TypeNames(profile, group_storage=group_storage)
-        sites.append(_Sites(profile, process.own or profile))
-        chosen = _snapshots(windows, snapshots)
-        for stack, type_, size, live_size, interval, collected, freed, thread in zip(
+        places.append(Places(profile, process.own or profile))
+        chosen = snapshots(windows, count)
+        for stack, type_, size, live_size, mean, collected, freed, thread in zip(
                 objects.stack, objects.type, objects.size, objects.live_size,
                 objects.interval, objects.collected, objects.freed, objects.thread):
             since = bisect.bisect_right(windows.times, collected)
-            until = _NEVER if freed < 0 else _nearest(windows.times, freed)
+            until = _NEVER if freed < 0 else nearest(windows.times, freed)
             if since > windows.last or until <= max(windows.first, since):
                 continue
             if process.includes is not None and not process.includes(
                     stack, type_, thread):
                 continue
+            interval = max(interval, mean)
             shown = names.shown(type_)
-            if shown.kind == INTERNAL:
-                continue        # the JIT warms up as long as a program runs
-            place = sites[-1].places(stack)[0]
-            if place.function in (IMPORT, UNCAUGHT):
-                continue        # what importing keeps is kept once
-            tally = tallies[place, shown]
-            weight = weight_live_bytes(size, live_size, interval, profile.gaps)
-            _count(tally, windows, since, until, (number, stack), weight)
-            _count(everything, windows, since, until, (number, stack), weight)
+            place = places[-1].of(stack)[0]
+            # it was sampled with the size that it had when it was allocated
+            p = probability(size, mean, profile.gaps)
+            size = live_size or size
+            if is_the_jits(shown) or place.function in (IMPORT, UNCAUGHT):
+                apart.add(windows, since, until, (number, stack), size, p)
+                continue
+            tally = tallies.get((place, shown))
+            if tally is None:
+                tally = tallies[place, shown] = Tally(count)
+            for one in tally, everything:
+                one.add(windows, since, until, (number, stack), size, p)
             # held at the snapshots from the first one on until the second
             begin = bisect.bisect_left(chosen, since)
             end = bisect.bisect_left(chosen, until)
             if begin < end:
-                tally.changes[begin] += weight
+                tally.steps[begin] += size / p
                 if end < len(chosen):
-                    tally.changes[end] -= weight
-    return _judge(processes, all_windows, sites, tallies, everything)
+                    tally.steps[end] -= size / p
+    sites: dict[Place, list[Site]] = {}
+    for (place, shown), tally in tallies.items():
+        sites.setdefault(place, []).append(Site(shown, tally))
+    return _Judge(processes, all_windows, places, count, interval).judge(
+        sites, everything, apart)
 
 
-class _Tallies(dict[tuple[Place, Shown], _Tally]):
-    def __init__(self, snapshots: int) -> None:
-        super().__init__()
+class _Judge:
+    def __init__(self, processes: Sequence[Process], windows: list[Windows],
+                 places: list[Places], snapshots: int, interval: int) -> None:
+        self._processes = processes
+        self._windows = windows
+        self._seconds = mean_seconds(windows)
+        self._places = places
         self._snapshots = snapshots
+        #: the largest one that was in force for what is looked at
+        self._interval = interval
+        #: sites are found with a p up to this one
+        self._limit = ALPHA
+        self._leaks: list[Leak] = []
+        self._slowing: list[Leak] = []
+        self._others: list[Leak] = []
 
-    def __missing__(self, key: tuple[Place, Shown]) -> _Tally:
-        tally = self[key] = _Tally(self._snapshots)
-        return tally
+    def judge(self, sites: dict[Place, list[Site]], everything: Tally,
+              apart: Tally) -> Leaks:
+        # each type of a place by itself, and all of them
+        together = {
+            place: all_that_stays(of_place, self._seconds, self._snapshots)
+            for place, of_place in sites.items()}
+        tests = [(place, site) for place, of_place in sites.items()
+                 for site in (*of_place, together[place])
+                 if site is not None and site.may_leak]
+        significant = find_significant([site.tally.counts for _, site in tests])
+        self._limit = significant.limit
+        for (_, site), p in zip(tests, significant.ps):
+            if p < 1.0 and site.tally.goes_up():
+                site.p = p
+        rest = Change()
+        for place, of_place in sites.items():
+            for site in self._put(place, of_place, together[place], len(tests)):
+                rest.add_change(site.tally.change)
+        growth = everything.change.growth(self._interval)
+        samples = samples_needed(significant.tests)
+        interval = max(1, *(process.profile.interval for process in self._processes))
+        named_ones = self._leaks + self._slowing
+        return Leaks(
+            self._windows, _largest_first(self._leaks), _largest_first(self._slowing),
+            Rest(self._rest(growth, named_ones, rest), _difference(
+                everything.bytes, [leak.windows for leak in named_ones]),
+                 _largest_first(self._others)),
+            len({place for place, site in tests
+                 if site.tally.counts.least_p <= ALPHA / significant.tests}),
+            sum(process.objects.lost for process in self._processes),
+            growth, (everything.bytes[0], everything.bytes[1]),
+            apart.change.growth(self._interval),
+            # by two deviations more
+            (samples + 2 * math.sqrt(samples)) * interval / min(self._seconds))
 
+    def _put(self, place: Place, sites: list[Site], together: Site | None,
+             tests: int) -> list[Site]:
+        """Put what is found at a place where it belongs, and return what is not.
+        `together`: all that stays of it."""
+        slow = [site for site in sites if site.may_leak and site.stays
+                and site.tally.slows_down(self._seconds)]
+        leaks = [site for site in (*sites, together)
+                 if site is not None and site.p < 1.0 and site not in slow]
+        if leaks:
+            # what was not found to grow is part of what was: too little to be told, or
+            # slower by chance
+            slow = [site for site in slow if site.p < 1.0]
+            self._leaks.append(self._leak(
+                place, [site for site in sites if site not in slow], together))
+            if slow:
+                self._slowing.append(self._leak(place, slow, None))
+            return []
+        if any(site.p < 1.0 or (site.tally.stacks and sign_test(
+                site.tally.came[0], site.tally.went[0]) * tests <= ALPHA)
+               for site in slow):
+            self._slowing.append(self._leak(place, sites, None))
+            return []
+        self._others.append(self._leak(place, sites, None))
+        return sites
 
-def _seconds(windows: Sequence[Windows]) -> list[float]:
-    """Of the first windows, and of the second ones, on average."""
-    return [sum(of_one.seconds[number] for of_one in windows) / len(windows)
-            for number in range(2)]
+    def _leak(self, place: Place, sites: list[Site], together: Site | None) -> Leak:
+        """`together`: see _put(); None: these sites are no leak."""
+        tally = Tally(0)
+        for site in sites:
+            tally.add_tally(site.tally)
+        found = [site for site in (*sites, together)
+                 if site is not None and site.p < 1.0]
+        growth = tally.change.growth(self._interval, named(
+            [site.tally.counts for site in sites],
+            together.tally.counts if together else None, self._limit)
+            if found else None)
+        # what stays tells more than what comes and goes beside it
+        judged = [site.tally for site in [site for site in found if site.stays] or found
+                  if not site.is_enlarged]
+        came = sum(one.came[0] for one in judged)
+        types = self._types(sites, sum(tally.bytes) - growth.value)
+        places, callers = self._callers(place, tally)
+        return Leak(
+            types, places, callers, self._innermost(tally) or place,
+            _sum(one.windows for one in types), growth,
+            [tally.changes.get(number, Change()).growth(self._interval)
+             for number in range(len(self._processes))],
+            min([site.p for site in found], default=1.0),
+            sum(one.stayed for one in judged) / came if came else None)
 
+    def _types(self, sites: list[Site], luck: float) -> list[OfType]:
+        """As in a Leak.  `luck`: so many bytes are taken off what was found, as off the
+        whole (growth.py)."""
+        were_found = [site.p < 1.0 for site in sites]
+        growing = sum(max(sum(site.tally.bytes), 0.0) for site in sites
+                      if site.p < 1.0 or not any(were_found))
+        result = []
+        for site, was_found in zip(sites, were_found):
+            share = 1.0
+            if luck and (was_found or not any(were_found)) and sum(
+                    site.tally.bytes) > 0.0:
+                share -= luck / growing
+            result.append(OfType(site.type, _sum(
+                [[share * bytes_ for bytes_ in site.tally.bytes]]), Estimate(*(
+                    share * value
+                    for value in site.tally.change.growth(self._interval))), site.p))
+        return sorted(result, key=lambda one: (
+            not one.is_clear, one.is_clear and _KINDS.index(one.type.kind),
+            one.is_clear and "." not in one.type.name, -one.growth.value,
+            one.type.name))
 
-def _nearest(times: list[int], time: int) -> int:
-    at = bisect.bisect_left(times, time)
-    if at == len(times) or (at and time - times[at - 1] < times[at] - time):
-        at -= 1
-    return at
+    def _rest(self, growth: Estimate, named_ones: list[Leak], rest: Change) -> Estimate:
+        """With what is named it adds up to all growth: what was taken off as luck is
+        in it."""
+        value = growth.value - sum(leak.growth.value for leak in named_ones)
+        own = rest.growth(self._interval)
+        return Estimate(value, own.low + min(value - own.value, 0.0),
+                      own.high + max(value - own.value, 0.0))
 
+    def _innermost(self, tally: Tally) -> Place | None:
+        """Of all code, of the stack that most came from."""
+        if not tally.stacks:
+            return None
+        process, stack = max(tally.stacks, key=lambda key: (
+            tally.stacks[key], -key[0], -key[1]))
+        return self._places[process].innermost(stack)
 
-def _count(tally: _Tally, windows: Windows, since: int, until: int,
-           stack: tuple[int, int], weight: float) -> None:
-    first, middle, last, *_ = windows
-    if first < since <= middle and until > last:
-        tally.stayed += 1
-    for number, (start, end) in enumerate((
-            (first, middle), (middle, last), (first, last))):
-        if start < since <= end < until:
-            tally.come(number, weight)
-        elif since <= start < until <= end:
-            tally.go(number, weight)
-    if first < since <= last < until:
-        tally.stacks[stack] = tally.stacks.get(stack, 0.0) + weight
-
-
-def count_snapshots(all_windows: Sequence[Windows]) -> int:
-    """Major collections that show whether a site goes up and down, of the process that
-    has most of them."""
-    return min(MAX_TREND, max(
-        windows.last - windows.first + 1 for windows in all_windows))
-
-
-def _snapshots(windows: Windows, count: int) -> list[int]:
-    """Major collections from the first to the last one, evenly chosen; where there are
-    not so many, some more than once."""
-    span = windows.last - windows.first
-    return [windows.first + span * i // (count - 1) for i in range(count)]
-
-
-class _Sites:
-    def __init__(self, profile: Profile, own: Profile) -> None:
-        self._program = Program(own)
-        self._all = Program(profile)
-        self._known: dict[int, tuple[Place, ...]] = {}
-
-    def places(self, stack: int) -> tuple[Place, ...]:
-        """Innermost first; at least one."""
-        found = self._known.get(stack)
-        if found is None:
-            frames = self._program.stack(stack)[-MAX_FRAMES:]
-            found = self._known[stack] = tuple(
-                _place(self._program, frame) for frame in reversed(frames))
-        return found
-
-    def innermost(self, stack: int) -> Place:
-        """Of all code."""
-        return _place(self._all, self._all.stack(stack)[-1])
-
-
-def _place(program: Program, frame: Frame) -> Place:
-    function = program.function(frame)
-    return Place(function, frame.line or function.line)
-
-
-def _judge(processes: Sequence[Process], windows: list[Windows], sites: list[_Sites],
-           tallies: _Tallies, everything: _Tally) -> Leaks:
-    seconds = _seconds(windows)
-    alpha = 1.0 - CONFIDENCE
-    of_site = []
-    for (_, shown), tally in tallies.items():
-        ps = [_sign_test(tally.came[i], tally.went[i]) for i in range(2)]
-        least = max(0.5 ** (tally.came[i] + tally.went[i]) for i in range(2))
-        of_site.append((max(ps), least, shown, tally))
-    of_site.sort(key=lambda entry: entry[0])
-    # Tarone: the smallest number of tests, of which no more can get below their
-    # share of alpha
-    leasts = sorted(least for _, least, _, _ in of_site)
-    tested = 1
-    while bisect.bisect_right(leasts, alpha / tested) > tested:
-        tested += 1
-    leaks: list[Site] = []
-    slowing: list[Site] = []
-    largest, rank = 0.0, 0
-    for p, least, shown, tally in of_site:
-        if least <= alpha / tested:
-            # Holm
-            largest = max(largest, min(p * (tested - rank), 1.0))
-            rank += 1
-            if largest <= alpha and _goes_up(tally):
-                site = _site(sites, shown, tally, largest)
-                (slowing if _slows_down(tally, seconds) else leaks).append(site)
-                continue
-        first = _sign_test(tally.came[0], tally.went[0])
-        if tally.stacks and first * len(of_site) <= alpha and _slows_down(
-                tally, seconds):
-            slowing.append(_site(sites, shown, tally, 1.0))
-    # so many have to come in each window, and none go; by two deviations more
-    needed = math.ceil(math.log2(tested / alpha))
-    samples = needed + 2 * math.sqrt(needed)
-    interval = max(1, *(process.profile.interval for process in processes))
-    return Leaks(windows, _by_place(leaks), _by_place(slowing), bisect.bisect_right(
-        leasts, alpha / tested), sum(process.objects.lost for process in processes),
-                 _growth(everything), (everything.bytes[0], everything.bytes[1]),
-                 samples * interval / min(seconds))
-
-
-def _site(sites: list[_Sites], shown: Shown, tally: _Tally, p: float) -> Site:
-    process, stack = max(tally.stacks, key=lambda key: (
-        tally.stacks[key], -key[0], -key[1]))
-    return Site(shown, sites[process].places(stack), sites[process].innermost(stack),
-                (tally.bytes[0], tally.bytes[1]), _growth(tally), p,
-                tally.came[0], tally.stayed)
-
-
-def _growth(tally: _Tally) -> Growth:
-    deviation = Z * math.sqrt(tally.variance[2])
-    value = tally.bytes[2]
-    return Growth(value, value - deviation, value + deviation)
-
-
-def _by_place(sites: list[Site]) -> list[Leak]:
-    of_place: dict[Place, list[Site]] = {}
-    for site in sites:
-        of_place.setdefault(site.places[0], []).append(site)
-    leaks = []
-    for together in of_place.values():
-        together.sort(key=lambda site: (
-            _KINDS.index(site.type.kind), "." not in site.type.name,
-            -site.growth.value, site.type.name))
-        first, second = (sum(site.windows[i] for site in together)
-                         for i in range(2))
-        value = sum(site.growth.value for site in together)
-        deviation = math.sqrt(sum((site.growth.high - site.growth.value) ** 2
-                                  for site in together))
-        leaks.append(Leak(together, (first, second), Growth(
-            value, value - deviation, value + deviation)))
-    return sorted(leaks, key=lambda leak: (
-        leak.stayed < STAYS, -leak.growth.value))
-
-
-def _slows_down(tally: _Tally, seconds: Sequence[float]) -> bool:
-    """Whether it grows by less than that share in the second window, which is not
-    by chance.  What shrinks is no cache that fills."""
-    first, second = (tally.bytes[i] / seconds[i] for i in range(2))
-    deviation = math.sqrt(sum(tally.variance[i] / seconds[i] ** 2 for i in range(2)))
-    return 0.0 <= second < min(GOES_ON * first, first - Z * deviation)
+    def _callers(self, place: Place, tally: Tally,
+                 ) -> tuple[tuple[Place, ...], list[tuple[Place, float]]]:
+        """The place with its callers: see Leak."""
+        places = [place]
+        paths = [(self._places[process].of(stack), bytes_)
+                 for (process, stack), bytes_ in tally.stacks.items()]
+        for depth in range(1, MAX_FRAMES):
+            bytes_of: dict[Place, float] = {}
+            for path, bytes_ in paths:
+                for caller in path[depth:depth + 1]:
+                    bytes_of[caller] = bytes_of.get(caller, 0.0) + bytes_
+            total = sum(bytes_ for _, bytes_ in paths)
+            callers = sorted(((caller, bytes_ / total)
+                              for caller, bytes_ in bytes_of.items()),
+                             key=lambda of: -of[1])
+            if not callers:
+                break
+            caller, share = callers[0]
+            if share < _SAME:
+                return tuple(places), callers if depth == 1 else []
+            places.append(caller)
+            paths = [of for of in paths if of[0][depth:depth + 1] == (caller,)]
+        return tuple(places), []
 
 
-def _sign_test(came: int, went: int) -> float:
-    """The probability that of so many coins as many or more show heads."""
-    n = came + went
-    if n > 1000:
-        # with the correction for continuity
-        z = (came - 0.5 - n / 2) / math.sqrt(n / 4)
-        return 0.5 * math.erfc(z / math.sqrt(2))
-    ways: int = sum(math.comb(n, k) for k in range(came, n + 1))
-    return ways / (1 << n)
+def _sum(rows: Iterable[Sequence[float]]) -> tuple[float, float]:
+    """Of both windows."""
+    first, second = map(sum, zip((0.0, 0.0), *rows))
+    return first, second
 
 
-def _goes_up(tally: _Tally) -> bool:
-    """Not up and down: what comes and goes together is not one by one."""
-    if len(tally.changes) < MIN_TREND:
-        return tally.stayed >= STAYS * tally.came[0]
-    return _rises(tally.changes)
+def _z(growth: Estimate, sign: int) -> float:
+    """By how many standard deviations it is above 0, or below if `sign` is -1."""
+    value = sign * growth.value
+    off = value - sign * (growth.low if sign > 0 else growth.high)
+    return Z * value / off if off > 0.0 else math.copysign(math.inf, value)
 
 
-def _rises(changes: list[float]) -> bool:
-    """Whether the sums of these rise more than by chance."""
-    levels = []
-    level = 0.0
-    for change in changes:
-        level += change
-        levels.append(level)
-    n = len(levels)
-    # pairs that rise; equal ones count half
-    rising = sum((levels[j] > levels[i]) + 0.5 * (levels[j] == levels[i])
-                 for i in range(n) for j in range(i + 1, n))
-    # number of permutations with so many pairs in order (Mahonian numbers)
-    counts = [1.0]
-    for size in range(1, n + 1):
-        longer = [0.0] * (len(counts) + size - 1)
-        for i, count in enumerate(counts):
-            for j in range(size):
-                longer[i + j] += count / size
-        counts = longer
-    return sum(counts[int(rising):]) <= 1.0 - CONFIDENCE
+def _difference(windows: Sequence[float],
+                parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    first, second = (windows[number] - sum(part[number] for part in parts)
+                     for number in range(2))
+    return first, second
+
+
+def _largest_first(leaks: list[Leak]) -> list[Leak]:
+    """What is replaced stands behind what stays."""
+    return sorted(leaks, key=lambda leak: (leak.is_replaced, -leak.growth.value))

@@ -396,6 +396,7 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
                 on: Terminal | None) -> str:
     from vmprof_convert import leaks, processes
     from vmprof_convert.errors import NotThere, ProfileError
+    from vmprof_convert.leak_windows import TooFewCollections
     from vmprof_convert.writers import leaks as writer
     from vmprof_convert.writers import leaks_json
 
@@ -430,7 +431,7 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
                 raise
             why, blamed = str(error), part.profile.pid
             # its advice is for who has no other process to look at
-            alone = error.short if isinstance(error, leaks.TooFewCollections) else why
+            alone = error.short if isinstance(error, TooFewCollections) else why
         parts.append(writer.Part(part.name, part.profile, alone))
     if not able:
         raise ProfileError("of none of its %d processes this can be told; of process "

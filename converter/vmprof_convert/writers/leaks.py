@@ -5,28 +5,26 @@ from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
 from vmprof_convert import remarks
-from vmprof_convert.leaks import (
-    CONFIDENCE,
-    MIN_TREND,
-    STAYS,
-    Growth,
-    Leak,
-    Leaks,
-    Place,
-    count_snapshots,
-)
+from vmprof_convert.estimator import Estimate
+from vmprof_convert.leak_sites import Place
+from vmprof_convert.leak_statistics import CONFIDENCE
+from vmprof_convert.leak_windows import MIN_TREND, count_snapshots
+from vmprof_convert.leaks import Leak, Leaks
 from vmprof_convert.model import Profile
 from vmprof_convert.origins import Origins
 from vmprof_convert.printable import printable, shortened
 from vmprof_convert.sheet import place_of
 from vmprof_convert.terminal import DOTS, NO_TERMINAL, Terminal, plain, print_prose
+from vmprof_convert.type_names import INTERNAL
 from vmprof_convert.units import format_bytes, format_change, format_number
 
 MEBIBYTE = 2.0**20
 #: a leak that is more probable by chance is named with how often that happens
 _SURE = 0.001
-#: of a leak so many are named in its first line
-MAX_TYPES = 4
+#: of a leak so many types are named, callers, and processes
+MAX_TYPES, MAX_CALLERS, MAX_PROCESSES = 4, 3, 4
+#: of the rest so many places are named
+MAX_PLACES = 3
 
 
 class Part(NamedTuple):
@@ -55,9 +53,12 @@ class _Writer:
         self._out = out
         self._origins = origins
         self._terminal = terminal
+        #: of the processes that are looked at, if they are several
+        self._names: list[str] = []
 
     def write(self, profile: Profile, limit: int, parts: Sequence[Part]) -> None:
         leaks = self._leaks
+        self._names = [part.name for part in parts if not isinstance(part.leaks, str)]
         self._write_all(leaks.leaks, limit, "leak", "grows")
         if not leaks.leaks:
             self._write_none()
@@ -66,7 +67,14 @@ class _Writer:
         self._write_all(leaks.slowing, limit, "slows down, like a cache that fills",
                         "grew")
         self._say("")
-        self._say("all together: what is held %s" % _total(leaks))
+        if leaks.leaks or leaks.slowing:
+            self._write_rest("the rest: what is held at other places " + _total(
+                leaks, leaks.rest.growth, leaks.rest.windows))
+        self._say("all together: what is held " + _total(
+            leaks, leaks.growth, leaks.windows_growth, is_all=True))
+        if leaks.apart.low > 0:
+            self._say("not in it: what the JIT keeps, and what importing keeps: %s/s"
+                      % _change(leaks, leaks.apart))
         if len(leaks.windows) == 1:
             windows, = leaks.windows
             self._say("what major collections found alive at %.2f, %.2f and %.2f s: "
@@ -83,7 +91,7 @@ class _Writer:
             self._say("only %d major collections are looked at: what warms up, or goes "
                       "up and down, may still look like a leak; with %d or more, in a "
                       "longer run, much of that is told apart" % (snapshots, MIN_TREND))
-        if any(min(site.p for site in leak.sites) > _SURE for leak in leaks.leaks):
+        if any(leak.p > _SURE for leak in leaks.leaks):
             # who is told nothing else need not wonder how sure that is
             self._say("looked at were %s; where nothing leaks, a leak is named in "
                       "%.0f of 100 runs, if objects come and go one by one" % (
@@ -97,7 +105,8 @@ class _Writer:
         for part in parts:
             self._say("%s: %s" % (shortened(part.name), (
                 "not in it: %s" % part.leaks if isinstance(part.leaks, str)
-                else "what is held %s" % _total(part.leaks))))
+                else "what is held %s" % _total(
+                    part.leaks, part.leaks.growth, part.leaks.windows_growth))))
         named = [(str(part.profile.pid or part.name), part.profile)
                  for part in parts] or [("", profile)]
         for line in remarks.of_runs(named) + remarks.of_labels(
@@ -110,16 +119,27 @@ class _Writer:
             "no place where objects are allocated held more and more of them"
             if leaks.tested else
             "nothing that is kept has enough samples to show one"))
-        enough = ("%s had enough samples; what one type at one place adds shows from "
-                  "about %s/s on, and less with a smaller interval or in a longer "
-                  "run" % (format_number(leaks.tested, "place"),
-                           format_bytes(leaks.limit)))
+        enough = ("%s had enough samples; what one place adds shows from about %s/s "
+                  "on, and less with a smaller interval or in a longer run" % (
+                      format_number(leaks.tested, "place"),
+                      format_bytes(leaks.limit)))
         if leaks.growth.low > 0:
             # what the total says, and no place
-            self._say("but what is held, all together, grew: many places may add too "
-                      "little each (%s)" % enough)
+            self._write_rest("but what is held, all together, grew: many places may "
+                             "add too little each, or a few large objects much (%s)"
+                             % enough)
         else:
-            self._say("(%s)" % enough)
+            self._write_rest("(%s)" % enough)
+
+    def _write_rest(self, text: str) -> None:
+        """With the places that grew most, or shrank."""
+        rest = self._leaks.rest
+        places = rest.largest[:MAX_PLACES]
+        self._say(text + ("" if not places else "; most of it:" if (
+            rest.growth.low > 0 or rest.shrank) else "; what grew of it:"))
+        for leak in places:
+            self._first_line("      %s/s  %s" % (
+                _change(self._leaks, leak.growth), _types(leak)), leak.places)
 
     def _say(self, line: str) -> None:
         print_prose(line, self._out, self._terminal)
@@ -130,20 +150,50 @@ class _Writer:
             self._first_line("%s: %s" % (what, _types(leak)), leak.places)
             self._say("      %s by %s" % (verb, _rate(
                 self._leaks, leak.growth, leak.windows)))
-            if len(leak.sites) > 1:
-                self._say("      of which %s" % ", ".join(
-                    "%s %s/s" % (site.type.name, _signed(
-                        site.growth.value / sum(self._leaks.seconds)))
-                    for site in leak.sites))
-            if leak.stayed < STAYS:
+            self._write_types(leak)
+            if leak.is_replaced:
                 self._say("      it comes and goes, as in a queue: of what came in the "
                           "first window, %.0f %% was there at the end of the second"
-                          % (100 * leak.stayed))
-            inside = leak.largest.innermost
-            if inside != leak.places[0]:
-                self._say("      most of it in %s" % self._place(inside))
+                          % (100 * (leak.stayed or 0.0)))
+            if leak.callers:
+                self._say("      called by %s" % _list([
+                    "%s (%.0f %%)" % (self._place(place), 100 * share)
+                    for place, share in leak.callers], MAX_CALLERS))
+            if leak.innermost != leak.places[0]:
+                self._say("      most of it in %s" % self._place(leak.innermost))
+            if self._names:
+                self._say("      " + self._processes(leak))
         if len(leaks) > limit:
             self._say("... and %d more" % (len(leaks) - limit))
+
+    def _write_types(self, leak: Leak) -> None:
+        if len(leak.types) < 2:
+            return
+        seconds = sum(self._leaks.seconds)
+        largest = sorted(leak.types, key=lambda one: -one.growth.value)[:MAX_TYPES]
+        growing = [one for one in largest if one.growth.value > 0]
+        shown = ["%s %s/s" % (one.type.name, _signed(one.growth.value / seconds))
+                 for one in growing]
+        left = leak.growth.value - sum(one.growth.value for one in growing)
+        # as many digits as are shown
+        if abs(left) > 0.005 * abs(leak.growth.value):
+            shown.append("other types %s/s" % _signed(left / seconds))
+        if len(shown) > 1:
+            self._say("      of which %s" % ", ".join(shown))
+
+    def _processes(self, leak: Leak) -> str:
+        """In which it grows."""
+        seconds = sum(self._leaks.seconds)
+        growing = sorted(((growth.value, name) for growth, name in zip(
+            leak.processes, self._names) if growth.low > 0), reverse=True)
+        count = len(self._names)
+        if len(growing) == count:
+            return "in each of the %d processes" % count
+        if not growing:
+            return "in which of the %d processes, is too little to tell" % count
+        return "in %s, of %d processes" % (_list([
+            "%s (%s/s)" % (shortened(name), format_bytes(value / seconds))
+            for value, name in growing], MAX_PROCESSES), count)
 
     def _first_line(self, text: str, places: tuple[Place, ...]) -> None:
         """With as many callers as there is room for."""
@@ -171,10 +221,10 @@ class _Writer:
         return "%s  %s" % (name, where) if where else name
 
 
-def _total(leaks: Leaks) -> str:
-    """What all together does: it may do nothing that is more than chance."""
-    growth = leaks.growth
-    rate = _rate(leaks, growth, leaks.windows_growth)
+def _total(leaks: Leaks, growth: Estimate, windows: tuple[float, float],
+           is_all: bool = False) -> str:
+    """What many places do: it may do nothing that is more than chance."""
+    rate = _rate(leaks, growth, windows, is_all)
     if growth.low > 0:
         return "grew by %s" % rate
     if growth.high < 0:
@@ -182,11 +232,17 @@ def _total(leaks: Leaks) -> str:
     return "neither grew nor shrank more than by chance: %s" % rate
 
 
-def _rate(leaks: Leaks, growth: Growth, windows: tuple[float, float]) -> str:
+def _change(leaks: Leaks, growth: Estimate) -> str:
+    """In a second."""
     seconds = sum(leaks.seconds)
-    rate = "%s/s" % format_change(
-        growth.value / seconds, (growth.high - growth.low) / 2 / seconds)
-    if leaks.allocated > 0:
+    return format_change(growth.value / seconds, max(
+        growth.high - growth.value, growth.value - growth.low) / seconds)
+
+
+def _rate(leaks: Leaks, growth: Estimate, windows: tuple[float, float],
+          is_per_mebibyte: bool = True) -> str:
+    rate = "%s/s" % _change(leaks, growth)
+    if is_per_mebibyte and leaks.allocated > 0:
         rate += ", %s for each MiB allocated" % _signed(
             growth.value / leaks.allocated * MEBIBYTE)
     return "%s: %s in the first window, %s in the second" % (
@@ -194,10 +250,21 @@ def _rate(leaks: Leaks, growth: Growth, windows: tuple[float, float]) -> str:
 
 
 def _types(leak: Leak) -> str:
-    names = [site.type.name for site in leak.sites]
-    if len(names) > MAX_TYPES:
-        names[MAX_TYPES:] = ["and %d more" % (len(names) - MAX_TYPES)]
-    return ", ".join(names)
+    """Those that clearly grew, or shrank if the whole did; or else the largest."""
+    if leak.growth.high < 0:
+        types = sorted((one for one in leak.types if one.growth.value < 0),
+                       key=lambda one: one.growth.value)
+    else:
+        types = [one for one in leak.types if one.is_clear] or leak.types
+    # a class says more than what the interpreter has beside it
+    types = [one for one in types if one.type.kind != INTERNAL] or types
+    return _list([one.type.name for one in types], MAX_TYPES)
+
+
+def _list(texts: list[str], limit: int) -> str:
+    if len(texts) > limit:
+        texts = [*texts[:limit], "and %d more" % (len(texts) - limit)]
+    return ", ".join(texts)
 
 
 def _signed(bytes_: float) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from vmprof_convert import remarks
-from vmprof_convert.leaks import Leak, Leaks, Place, Site
+from vmprof_convert.leak_sites import Place
+from vmprof_convert.leaks import Leak, Leaks, OfType
 from vmprof_convert.model import Profile
 
 #: the name of this layout: what it means is in README.rst
-SCHEMA = "vmprof-allocation-leaks-1"
+SCHEMA = "vmprof-allocation-leaks-2"
 
 _Json = dict[str, Any]
 
@@ -33,11 +34,17 @@ def of_process(profile: Profile, leaks: Leaks, limit: int | None = None) -> _Jso
     }
 
 
-def _content(leaks: Leaks, limit: int | None) -> _Json:
+def _content(leaks: Leaks, limit: int | None, pids: Sequence[int] = ()) -> _Json:
+    def shown(all_: Sequence[Leak]) -> list[_Json]:
+        return [_leak(leak, pids) for leak in all_[:limit]]
+
     return {
         "growth": leaks.growth._asdict(), "windows": list(leaks.windows_growth),
-        "leaks": list(map(_leak, leaks.leaks[:limit])),
-        "slowing": list(map(_leak, leaks.slowing[:limit])),
+        "leaks": shown(leaks.leaks), "slowing": shown(leaks.slowing),
+        "rest": {"growth": leaks.rest.growth._asdict(),
+                 "windows": list(leaks.rest.windows),
+                 "places": shown(leaks.rest.places)},
+        "apart": leaks.apart._asdict(),
         "places_tested": leaks.tested, "objects_lost": leaks.lost,
         "seen_from_bytes_per_second": leaks.limit,
     }
@@ -49,23 +56,29 @@ def of_processes(found: Sequence[tuple[Profile, Leaks | str]],
     told."""
     content = None if together is None else {
         "seconds": list(together.seconds), "allocated": together.allocated,
-        **_content(together, limit)}
+        **_content(together, limit, [
+            profile.pid for profile, leaks in found if not isinstance(leaks, str)])}
     return {"schema": SCHEMA, "together": content, "processes": [{
         "pid": profile.pid or None, "command": profile.command,
         **({"error": leaks} if isinstance(leaks, str)
            else of_process(profile, leaks, limit))} for profile, leaks in found]}
 
 
-def _leak(leak: Leak) -> _Json:
+def _leak(leak: Leak, pids: Sequence[int] = ()) -> _Json:
     return {"growth": leak.growth._asdict(), "windows": list(leak.windows),
-            "stayed": leak.stayed, "places": list(map(_place, leak.places)),
-            "types": list(map(_site, leak.sites))}
+            "p": leak.p, "stayed": leak.stayed,
+            "places": list(map(_place, leak.places)),
+            "callers": [{"place": _place(place), "share": share}
+                        for place, share in leak.callers],
+            "innermost": _place(leak.innermost),
+            "types": list(map(_type, leak.types)),
+            "processes": [{"pid": pid or None, "growth": growth._asdict()}
+                          for pid, growth in zip(pids, leak.processes)]}
 
 
-def _site(site: Site) -> _Json:
-    return {"name": site.type.name, "kind": site.type.kind,
-            "growth": site.growth._asdict(), "windows": list(site.windows),
-            "innermost": _place(site.innermost), "p": site.p}
+def _type(of: OfType) -> _Json:
+    return {"name": of.type.name, "kind": of.type.kind, "growth": of.growth._asdict(),
+            "windows": list(of.windows), "p": of.p}
 
 
 def _place(place: Place) -> _Json:

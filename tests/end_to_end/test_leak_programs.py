@@ -1,0 +1,135 @@
+"""How much each of several leaks of a program grows by, compared with what the GC
+counts where it is the only one."""
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from conftest import PyPy
+
+#: without an argument all leaks, with a name that one, and what it takes; in three
+#: rounds, of which the last two are the windows
+PROGRAM = """
+    import array, collections, gc, random, sys, tempfile
+    ONLY = sys.argv[1] if len(sys.argv) > 1 else ""
+
+    class Session(object):
+        def __init__(self, number):
+            self.name = "session %d" % number
+            self.data = [self.name + "a", self.name + "b"]
+            self.notes = {"at": "x%d" % number}
+    class Row(object):
+        __slots__ = ("next", "text")
+        def __init__(self, text):
+            self.next, self.text = None, text
+
+    sessions, texts, rows, ratios, names = [], [], collections.deque(), [], {}
+    def keep_session(number):
+        sessions.append(Session(number))
+    def text_of(number):
+        return "text %d " % number * 3
+    def keep_text(number):
+        texts.append(text_of(number))
+    def keep_row(number):
+        row = Row("row")
+        row.next = [Row("next") for i in range(2)]
+        rows.append(row)
+    def keep_name(number):
+        names["name %d" % number] = None
+    def keep_ratio(number):
+        ratios.append(number / 7.0)
+    LEAKS = [(keep_session, 24), (keep_text, 9), (keep_row, 20), (keep_name, 14),
+             (keep_ratio, 2)]
+
+    waiting, cache = collections.deque(), {}
+    def wait(number):
+        waiting.append({"job": "job %d" % number})
+        if len(waiting) > 2000 and random.random() < 0.01:
+            for i in range(random.randrange(len(waiting))):
+                waiting.popleft()
+    def look_up(number):
+        key = "key %d" % (number % 5000)
+        if key not in cache:
+            cache[key] = [key] * 4
+    def garbage(number):
+        return [str(number + i) for i in range(50)]
+
+    def work(numbers):
+        for number in numbers:
+            if not ONLY:
+                garbage(number)
+                wait(number)
+                look_up(number)
+            for leak, each in LEAKS:
+                if number % each == 0 and ONLY in ("", leak.__name__):
+                    leak(number)
+
+    def heap():
+        # of each object: address, type, size, what it refers to, -1
+        with tempfile.TemporaryFile() as file:
+            gc.dump_rpy_heap(file.fileno())
+            file.seek(0)
+            words = array.array("q", file.read()).tolist()
+        total = at = 0
+        while at < len(words):
+            total += words[at + 2]
+            at = words.index(-1, at + 3) + 1
+        return total
+
+    if ONLY == "":
+        import vmprof_allocation
+    found = []
+    for turn in range(3):
+        work(range(100000 * turn, 100000 * (turn + 1)))
+        for i in range(3): gc.collect()
+        if ONLY:
+            found.append(heap())
+        else:
+            vmprof_allocation.mark("round %d" % turn)
+    if ONLY:
+        print(found[2] - found[0])
+"""
+#: the largest first
+LEAKS = ("keep_session", "keep_row", "keep_name", "keep_text", "keep_ratio")
+#: bytes
+JIT = 2**16
+
+
+@pytest.mark.long(0.5)
+def test_each_of_several_leaks_has_its_size(stock_pypy: PyPy) -> None:
+    """Objects with a dict and lists, which a constructor makes; texts that a function
+    makes for the one that keeps them; objects that a comprehension makes; the keys and
+    the table of a dict.  And a list of floats that only grows, which is a single
+    object: it is told as the largest place of the rest."""
+    truth = {}
+    for name in LEAKS:
+        run = stock_pypy.run(PROGRAM, name)
+        assert run.code == 0, run.err
+        truth[name] = int(run.out)
+    stock_pypy.sample(PROGRAM, "1k")
+    report = stock_pypy.command("-m", "vmprof_allocation", "report", "--leaks",
+                                "--json", "out.vmprof")
+    assert report.code == 0, report.err
+    found = json.loads(report.out)
+    growth = {}
+    for leak in found["leaks"] + found["rest"]["places"]:
+        name = leak["places"][0]["function"]["name"]
+        growth[name] = leak["growth"]
+    # the texts are made in one function, and their list is the other one's
+    made, kept = growth.pop("text_of"), growth.pop("keep_text")
+    growth["keep_text"] = {key: made[key] + kept[key] for key in made}
+    for name in LEAKS:
+        low, value, high = (growth[name][key] for key in ("low", "value", "high"))
+        # five deviations, and what the JIT keeps where the leak is alone
+        assert value - 2.5 * (value - low) - JIT < truth[name] < (
+            value + 2.5 * (high - value) + JIT), (name, truth, growth[name])
+    named = [leak["places"][0]["function"]["name"] for leak in found["leaks"]]
+    assert {"keep_session", "keep_row", "keep_name", "text_of"} <= set(named)
+    assert all(leak["stayed"] is None or leak["stayed"] > 0.9
+               for leak in found["leaks"]), found["leaks"]
+    assert "keep_ratio" in [place["places"][0]["function"]["name"]
+                            for place in found["rest"]["places"][:3]]
+    assert sum(part["growth"]["value"] for part in (
+        *found["leaks"], *found["slowing"], found["rest"])) == pytest.approx(
+            found["growth"]["value"])

@@ -1,0 +1,170 @@
+"""Profiles of programs that leak, that don't, and whose caches fill: the sampled
+objects that became old, made by random processes."""
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from made_profiles import Log
+from vmprof_convert import leaks, readers
+from vmprof_convert.leaks import Leak, Leaks, OldObjects
+from vmprof_convert.model import ALIVE, FREED, Columns, Profile, Samples
+
+SECOND = 10**9
+#: seconds of a run
+END = 20.0
+#: bytes
+INTERVAL = 1000
+#: seconds at which major collections mark
+MAJORS = range(2, 21)
+
+#: when an object was born and dropped, in seconds
+Life = tuple[float, float]
+
+
+class Kept(NamedTuple):
+    """A sampled object."""
+
+    #: functions, outermost first, with blanks between them
+    stack: str
+    type: str
+    size: int
+    born: float
+    #: infinite: never
+    dropped: float
+
+
+def run_of(majors: Iterable[float], marks: Iterable[float] = (),
+           stacks: Iterable[str] = ("main f0",),
+           types: Iterable[str] = ("t0",)) -> Profile:
+    """A profile without old objects, of these stacks and types, which are numbered from
+    0 on."""
+    log = Log()
+    log.settings(interval=INTERVAL, facts="types,lifetimes")
+    functions: dict[str, int] = {}
+    for stack in stacks:
+        frames = stack.split()
+        for name in frames:
+            if name not in functions:
+                functions[name] = log.function(name)
+        log.allocation([functions[name] for name in frames], size=16)
+    for name in types:
+        if name.endswith(" (storage)"):
+            log.type(owner=name[:-10])
+        elif name.startswith("<"):
+            log.type(internal=name[1:-1])
+        else:
+            log.type(name)
+    for number, time in enumerate(majors):
+        log.event(3, int(time * SECOND), 0, number + 1)
+    for time in marks:
+        log.mark(int(time * SECOND), "here")
+    log.last_time = int(END * SECOND)
+    log.allocated = int(END * 2**20)
+    return readers.read_bytes(log.data())
+
+
+def process_of(objects: Iterable[Kept], majors: Iterable[float] = MAJORS,
+               marks: Iterable[float] = ()) -> leaks.Process:
+    """Of objects that are old at once, and found dead by the next major
+    collection."""
+    objects = list(objects)
+    majors = list(majors)
+    stacks = {stack: number for number, stack in enumerate(
+        dict.fromkeys(one.stack for one in objects))}
+    types = {name: number for number, name in enumerate(
+        dict.fromkeys(one.type for one in objects))}
+    samples = Samples()
+    for stack, type_, size, born, dropped in objects:
+        freed = next((time for time in majors if time >= dropped), None)
+        samples.add(stacks[stack], 0, 1, size, INTERVAL, 0, types[type_],
+                    ALIVE if freed is None else FREED, int(born * SECOND),
+                    -1 if freed is None else int(freed * SECOND))
+    samples.finish()
+    old = OldObjects()
+    old.extend(Columns(*samples.columns()))
+    return leaks.Process(run_of(majors, marks, stacks or ("main",), types), old)
+
+
+def a_process(sites: list[list[Life]], majors: Iterable[float] = MAJORS,
+              marks: Iterable[float] = (), size: int = 16) -> leaks.Process:
+    """Each site is a function and a type."""
+    return process_of((
+        Kept("main f%d" % number, "t%d" % number, size, born, dropped)
+        for number, lives in enumerate(sites) for born, dropped in lives),
+        majors, marks)
+
+
+def found(sites: list[list[Life]], majors: Iterable[float] = MAJORS,
+          marks: Iterable[float] = (), size: int = 16) -> Leaks:
+    return leaks.find([a_process(sites, majors, marks, size)])
+
+
+def types(found: list[Leak]) -> list[list[str]]:
+    return [[one.type.name for one in leak.types] for leak in found]
+
+
+def probability(size: int) -> float:
+    """That of an object of so many bytes to be sampled."""
+    return -math.expm1(-size / INTERVAL)
+
+
+def times(rng: random.Random, rate: Callable[[float], float],
+          highest: float) -> list[float]:
+    """Of a Poisson process of this rate, which is never above the highest."""
+    result = []
+    time = rng.expovariate(highest)
+    while time < END:
+        if rng.random() * highest < rate(time):
+            result.append(time)
+        time += rng.expovariate(highest)
+    return result
+
+
+# so many a second are sampled
+
+def leak(rng: random.Random, rate: float = 20) -> list[Life]:
+    return [(t, math.inf) for t in times(rng, lambda t: rate, rate)]
+
+
+def churn(rng: random.Random, rate: float = 20, mean: float = 3) -> list[Life]:
+    """As many as there are, some go and others come: from long ago."""
+    lives = [(0.0, rng.expovariate(1 / mean))
+             for _ in range(round(rate * mean))]
+    return lives + [(t, t + rng.expovariate(1 / mean))
+                    for t in times(rng, lambda t: rate, rate)]
+
+
+def last_used(rng: random.Random, rate: float = 20, keeps: int = 70) -> list[Life]:
+    """A cache of the last so many."""
+    births = [0.0] * keeps + times(rng, lambda t: rate, rate)
+    return [*zip(births, births[keeps:]),
+            *((t, math.inf) for t in births[len(births) - keeps:])]
+
+
+def cache(rng: random.Random, rate: float = 60) -> list[Life]:
+    """Of random keys, of which fewer and fewer are new."""
+    return [(t, math.inf) for t in times(
+        rng, lambda t: rate * math.exp(-t / 4), rate)]
+
+
+def settled(rng: random.Random, rate: float = 100) -> list[Life]:
+    """What a program builds at its start."""
+    return [(t, math.inf) for t in times(
+        rng, lambda t: rate * (t < END / 5), rate)]
+
+
+def queue(rng: random.Random) -> list[Life]:
+    """Up and down, and many at once."""
+    lives = []
+    for start in times(rng, lambda t: 1.5, 1.5):
+        end = start + rng.expovariate(1 / 2)
+        lives += [(start, end)] * rng.randrange(5, 60)
+    return lives
+
+
+def brief(rng: random.Random, rate: float = 300) -> list[Life]:
+    """Garbage that was promoted because a collection came in between."""
+    return [(t, t + 0.01) for t in times(rng, lambda t: rate, rate)]
