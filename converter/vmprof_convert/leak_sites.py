@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vmprof_convert.estimator import Z
 from vmprof_convert.growth import Change
-from vmprof_convert.leak_statistics import Counts, rises
+from vmprof_convert.leak_statistics import ALPHA, Counts, rises
 from vmprof_convert.leak_windows import MIN_TREND, Windows
 from vmprof_convert.model import Function, Profile
 from vmprof_convert.program import Program
@@ -154,13 +153,15 @@ class Tally:
             return self.stayed >= STAYS * self.came[0]
         return rises(self.steps)
 
-    def slows_down(self, seconds: Sequence[float]) -> bool:
+    def slows_down(self, seconds: Sequence[float], tests: int = 1) -> bool:
         """Whether it grows by less than `GOES_ON` in the second window, which is not by
-        chance.  What shrinks is no cache that fills."""
+        chance, though it is one of so many `tests`.  What shrinks is no cache that
+        fills."""
         first, second = (self.bytes[i] / seconds[i] for i in range(2))
         deviation = math.sqrt(sum(
             self.variance[i] / seconds[i] ** 2 for i in range(2)))
-        return 0.0 <= second < min(GOES_ON * first, first - Z * deviation)
+        return (0.0 <= second < GOES_ON * first and tests * math.erfc(
+            (first - second) / deviation / math.sqrt(2)) <= ALPHA)
 
 
 class Site:

@@ -23,7 +23,7 @@ class Windows(NamedTuple):
     first: int
     middle: int
     last: int
-    #: when the marking of each ended, in nanoseconds
+    #: when the marking of each major collection of the run ended, in nanoseconds
     times: list[int]
     #: seconds, and bytes that were allocated
     seconds: tuple[float, float]
@@ -47,36 +47,35 @@ def find_windows(profile: Profile,
     collections."""
     start, stop = part or (0, None)
     stop = profile.end + 1 if stop is None else stop
-    times = [c.time for c in profile.collections
-             if c.is_major and (part is None or start <= c.time < stop)]
+    times = [c.time for c in profile.collections if c.is_major]
+    begin, end = (bisect.bisect_left(times, time) for time in (start, stop))
     if not profile.has_lifetimes:
         raise ProfileError(
             "nothing in this profile says what became of the objects, which "
             "--leaks needs: it was taken without lifetimes")
-    if len(times) < 3:
+    if end - begin < 3:
         raise TooFewCollections(
             "--leaks compares what three major collections found alive, and there "
             "were %d in %s: let it run longer, or have it call gc.collect()"
-            % (len(times), "this run" if part is None else "that time"), len(times))
-    marks = [mark.time for mark in profile.marks
-             if part is None or start <= mark.time < stop]
+            % (end - begin, "this run" if part is None else "that time"), end - begin)
+    marks = [mark.time for mark in profile.marks if start <= mark.time < stop]
     if marks:
-        begin, *rest = marks[-3:]
-        end = rest[-1] if rest else min(profile.end, stop)
-        middle = rest[0] if len(rest) == 2 else (begin + end) // 2
+        first_mark, *rest = marks[-3:]
+        last_mark = rest[-1] if rest else min(profile.end, stop)
+        middle = rest[0] if len(rest) == 2 else (first_mark + last_mark) // 2
         # the program may collect before it sets a mark, or behind it
-        first, center, last = (nearest(times, time)
-                               for time in (begin, middle, end))
+        first, center, last = (nearest(times, time, begin, end)
+                               for time in (first_mark, middle, last_mark))
         if not rest:
-            last = len(times) - 1
+            last = end - 1
         if not first < center < last:
             raise ProfileError(
                 "--leaks needs a major collection at each mark: call gc.collect() "
                 "there")
     else:
-        last = len(times) - 1
         # who names a part knows what warming up is
-        first = 0 if part else bisect.bisect_left(times, profile.end * WARM_UP)
+        first = begin if part else bisect.bisect_left(times, profile.end * WARM_UP)
+        last = end - 1
         if last - first < 2:
             raise TooFewCollections(
                 "--leaks compares what three major collections found alive after "
@@ -114,9 +113,12 @@ def mean_seconds(windows: Sequence[Windows]) -> list[float]:
             for number in range(2)]
 
 
-def nearest(times: list[int], time: int) -> int:
-    at = bisect.bisect_left(times, time)
-    if at == len(times) or (at and time - times[at - 1] < times[at] - time):
+def nearest(times: list[int], time: int, begin: int = 0,
+            end: int | None = None) -> int:
+    """The index of what is nearest to `time`, from `begin` on and before `end`."""
+    end = len(times) if end is None else end
+    at = bisect.bisect_left(times, time, begin, end)
+    if at == end or (at > begin and time - times[at - 1] < times[at] - time):
         at -= 1
     return at
 

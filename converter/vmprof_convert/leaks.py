@@ -387,7 +387,8 @@ class _Judge:
         if leaks:
             # what was not found to grow is part of what was: too little to be told, or
             # slower by chance
-            slow = [site for site in slow if site.p < 1.0]
+            slow = [site for site in slow if site.p < 1.0
+                    and site.tally.slows_down(self._seconds, tests)]
             self._leaks.append(self._leak(
                 place, [site for site in sites if site not in slow], together))
             if slow:
@@ -450,7 +451,7 @@ class _Judge:
     def _rest(self, growth: Estimate, named_ones: list[Leak], rest: Change) -> Estimate:
         """With what is named it adds up to all growth: what was taken off as luck is
         in it."""
-        value = growth.value - sum(leak.growth.value for leak in named_ones)
+        value = _whole(growth.value - sum(leak.growth.value for leak in named_ones))
         own = rest.growth(self._interval)
         return Estimate(value, own.low + min(value - own.value, 0.0),
                       own.high + max(value - own.value, 0.0))
@@ -503,9 +504,14 @@ def _z(growth: Estimate, sign: int) -> float:
 
 def _difference(windows: Sequence[float],
                 parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    first, second = (windows[number] - sum(part[number] for part in parts)
+    first, second = (_whole(windows[number] - sum(part[number] for part in parts))
                      for number in range(2))
     return first, second
+
+
+def _whole(bytes_: float) -> float:
+    """Nothing, where less than a byte is left of a difference of floating numbers."""
+    return bytes_ if abs(bytes_) >= 1.0 else 0.0
 
 
 def _largest_first(leaks: list[Leak]) -> list[Leak]:

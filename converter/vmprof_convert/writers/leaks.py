@@ -58,7 +58,10 @@ class _Writer:
 
     def write(self, profile: Profile, limit: int, parts: Sequence[Part]) -> None:
         leaks = self._leaks
-        self._names = [part.name for part in parts if not isinstance(part.leaks, str)]
+        looked_at = [part for part in parts if not isinstance(part.leaks, str)]
+        self._names = [str(part.profile.pid) for part in looked_at]
+        if len(set(self._names)) < len(looked_at):
+            self._names = [part.name for part in looked_at]
         self._write_all(leaks.leaks, limit, "leak", "grows")
         if not leaks.leaks:
             self._write_none()
@@ -191,7 +194,7 @@ class _Writer:
             return "in each of the %d processes" % count
         if not growing:
             return "in which of the %d processes, is too little to tell" % count
-        return "in %s, of %d processes" % (_list([
+        return "in process %s, of %d processes" % (_list([
             "%s (%s/s)" % (shortened(name), format_bytes(value / seconds))
             for value, name in growing], MAX_PROCESSES), count)
 
