@@ -59,8 +59,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from vmprof_convert import leak_memory
 from vmprof_convert.estimator import Estimate, Z, probability
 from vmprof_convert.growth import Change
+from vmprof_convert.leak_memory import Memory
 from vmprof_convert.leak_sites import (
     MAX_FRAMES,
     STAYS,
@@ -245,6 +247,9 @@ class Leaks(NamedTuple):
     apart: Estimate
     #: bytes a second that a place has to grow by to be seen
     limit: float
+    #: of the whole processes, between the first moment and the last one; None: it was
+    #: not read in one of them
+    memory: Memory | None
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -374,7 +379,10 @@ class _Judge:
             growth, (everything.bytes[0], everything.bytes[1]),
             apart.change.growth(self._interval),
             # by two deviations more
-            (samples + 2 * math.sqrt(samples)) * interval / min(self._seconds))
+            (samples + 2 * math.sqrt(samples)) * interval / min(self._seconds),
+            leak_memory.of_all([leak_memory.of(process.profile, windows)
+                                for process, windows in zip(
+                                    self._processes, self._windows)]))
 
     def _put(self, place: Place, sites: list[Site], together: Site | None,
              tests: int) -> list[Site]:

@@ -366,8 +366,8 @@ def test_without_a_leak_it_says_so(tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
     path.write_bytes(packed(heap.data()))
     one, two, *_ = lines(path, "--leaks")
-    assert one == ("no leak was found: nothing that is kept has enough samples to show "
-                   "one")
+    assert one == ("no leak was found in the GC's heap: nothing that is kept has "
+                   "enough samples to show one")
     assert two.startswith("(0 places") and "adds shows from" in two
 
 

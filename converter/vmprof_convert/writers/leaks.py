@@ -6,6 +6,7 @@ from typing import NamedTuple, TextIO
 
 from vmprof_convert import remarks
 from vmprof_convert.estimator import Estimate
+from vmprof_convert.leak_memory import Memory, Moments
 from vmprof_convert.leak_sites import Place
 from vmprof_convert.leak_statistics import CONFIDENCE
 from vmprof_convert.leak_windows import MIN_TREND, count_snapshots
@@ -62,9 +63,16 @@ class _Writer:
         self._names = [str(part.profile.pid) for part in looked_at]
         if len(set(self._names)) < len(looked_at):
             self._names = [part.name for part in looked_at]
+        is_far = leaks.memory is not None and leaks.memory.is_far
+        is_most = is_far and leaks.memory is not None and all(
+            leak.growth.value < leaks.memory.outside for leak in leaks.leaks)
+        if is_most:
+            self._write_outside()
         self._write_all(leaks.leaks, limit, "leak", "grows")
         if not leaks.leaks:
             self._write_none()
+        if is_far and not is_most:
+            self._write_outside()
         if leaks.slowing:
             self._say("")
         self._write_all(leaks.slowing, limit, "slows down, like a cache that fills",
@@ -75,6 +83,7 @@ class _Writer:
                 leaks, leaks.rest.growth, leaks.rest.windows))
         self._say("all together: what is held " + _total(
             leaks, leaks.growth, leaks.windows_growth, is_all=True))
+        self._write_memory()
         if leaks.apart.low > 0:
             self._say("not in it: what the JIT keeps, and what importing keeps: %s/s"
                       % _change(leaks, leaks.apart))
@@ -108,8 +117,9 @@ class _Writer:
         for part in parts:
             self._say("%s: %s" % (shortened(part.name), (
                 "not in it: %s" % part.leaks if isinstance(part.leaks, str)
-                else "what is held %s" % _total(
-                    part.leaks, part.leaks.growth, part.leaks.windows_growth))))
+                else "what is held %s%s" % (_total(
+                    part.leaks, part.leaks.growth, part.leaks.windows_growth),
+                    _outside(part.leaks.memory)))))
         named = [(str(part.profile.pid or part.name), part.profile)
                  for part in parts] or [("", profile)]
         for line in remarks.of_runs(named) + remarks.of_labels(
@@ -118,7 +128,7 @@ class _Writer:
 
     def _write_none(self) -> None:
         leaks = self._leaks
-        self._say("no leak was found: %s" % (
+        self._say("no leak was found in the GC's heap: %s" % (
             "no place where objects are allocated held more and more of them"
             if leaks.tested else
             "nothing that is kept has enough samples to show one"))
@@ -133,6 +143,48 @@ class _Writer:
                              % enough)
         else:
             self._write_rest("(%s)" % enough)
+
+    def _write_outside(self) -> None:
+        """What no leak is about, and may be the largest one."""
+        memory = self._leaks.memory
+        if memory is None:
+            return
+        grew = "the process%s grew by %s/s, %s in all" % (
+            "" if len(self._leaks.windows) == 1 else "es",
+            format_bytes(memory.outside / sum(self._leaks.seconds)),
+            format_bytes(memory.outside))
+        if memory.heap:
+            self._say("outside of the GC's heap, %s" % grew)
+        else:
+            self._say("%s; how much of that is the GC's heap was not read" % grew)
+        self._say("      nothing tells who allocates there: look at C extensions, "
+                  "ctypes and cffi, array, mmap, and what malloc keeps of what was "
+                  "freed")
+
+    def _write_memory(self) -> None:
+        """What the processes did meanwhile, and how much of it the heap explains."""
+        memory = self._leaks.memory
+        if memory is None:
+            return self._say(
+                "memory: resident memory was not read%s: what is kept outside of the "
+                "GC's heap (ctypes, cffi, array, mmap, C extensions) is not known" % (
+                    "" if len(self._leaks.windows) == 1 else " in each process"))
+        first, middle, last = memory.resident
+        parts = ["memory: meanwhile resident memory %s (%s in the first window, %s in "
+                 "the second)" % (_did(memory.resident), _signed(middle - first),
+                                  _signed(last - middle))]
+        if memory.private:
+            parts.append("private memory (USS) %s" % _did(memory.private))
+        if memory.heap:
+            parts.append("what the GC has of the system %s" % _did(memory.heap))
+            if memory.grown > 0:
+                parts.append("that explains %.0f %%; %s came outside of the GC's heap, "
+                             "where nothing is sampled" % (
+                                 100 * memory.explained / memory.grown,
+                                 format_bytes(memory.outside)))
+        else:
+            parts.append("how much of that is the GC's heap was not read")
+        return self._say("; ".join(parts))
 
     def _write_rest(self, text: str) -> None:
         """With the places that grew most, or shrank."""
@@ -233,6 +285,21 @@ def _total(leaks: Leaks, growth: Estimate, windows: tuple[float, float],
     if growth.high < 0:
         return "shrank: %s" % rate
     return "neither grew nor shrank more than by chance: %s" % rate
+
+
+def _outside(memory: Memory | None) -> str:
+    """Of one of several processes."""
+    return "" if memory is None or not memory.is_far or not memory.heap else (
+        "; outside of the GC's heap, it grew by %s" % format_bytes(memory.outside))
+
+
+def _did(moments: Moments) -> str:
+    first, _, last = moments
+    if first == last:
+        return "stayed at %s" % format_bytes(last)
+    return "%s by %s, from %s to %s" % (
+        "grew" if last > first else "shrank", format_bytes(abs(last - first)),
+        format_bytes(first), format_bytes(last))
 
 
 def _change(leaks: Leaks, growth: Estimate) -> str:

@@ -47,6 +47,10 @@ def _content(leaks: Leaks, limit: int | None, pids: Sequence[int] = ()) -> _Json
         "apart": leaks.apart._asdict(),
         "places_tested": leaks.tested, "objects_lost": leaks.lost,
         "seen_from_bytes_per_second": leaks.limit,
+        "memory": None if leaks.memory is None else {
+            **leaks.memory._asdict(), "grown": leaks.memory.grown,
+            "explained_by_heap": leaks.memory.explained,
+            "outside_heap": leaks.memory.outside, "is_far": leaks.memory.is_far},
     }
 
 

@@ -1,0 +1,205 @@
+"""What a verdict about leaks says of the process's memory: readings are made up."""
+from __future__ import annotations
+
+import io
+import random
+
+import pytest
+
+from made_leaks import SECOND, Kept, churn, leak, process_of
+from vmprof_convert import leaks
+from vmprof_convert.leaks import Leaks, Process
+from vmprof_convert.model import HEAP, HEAP_HAS, PRIVATE, RESIDENT, Figure
+from vmprof_convert.terminal import Terminal
+from vmprof_convert.writers import leaks as writer
+from vmprof_convert.writers import leaks_json
+
+MIB = 2**20
+#: seconds at which made_leaks has the three moments
+FIRST, MIDDLE, LAST = 5, 12, 20
+
+#: bytes at the start and what it grows by in a second
+Line = tuple[float, float]
+
+
+def process(resident: Line | None, heap: Line | None = None,
+            private: Line | None = None, rate: float = 0.0,
+            kind: str = HEAP_HAS) -> Process:
+    """Ten readings a second, of private memory one a second.  Something comes and goes,
+    and if there is a `rate`, something leaks."""
+    rng = random.Random(1)
+    objects = [Kept("main f", "str", 16, *life) for life in churn(rng)]
+    if rate:
+        objects += [Kept("main keep", "app.Node", 16, *life)
+                    for life in leak(rng, rate)]
+    made = process_of(objects)
+    for figure, line, pause in ((RESIDENT, resident, 0.1), (kind, heap, 0.1),
+                                (PRIVATE, private, 1.0)):
+        if line is not None:
+            made.profile.figures += [
+                Figure(figure, int(number * pause * SECOND),
+                       int(line[0] + line[1] * number * pause))
+                for number in range(int(20 / pause) + 1)]
+    return made
+
+
+def said(result: Leaks, parts: list[writer.Part] | None = None) -> list[str]:
+    text = io.StringIO()
+    writer.write(process_of([]).profile, result, text, terminal=Terminal(1000),
+                 parts=parts or ())
+    return text.getvalue().splitlines()
+
+
+def memory_line(text: list[str]) -> str:
+    line, = (line for line in text if line.startswith("memory: "))
+    return line
+
+
+def test_what_grows_outside_of_the_heap_is_the_headline() -> None:
+    made = process((50 * MIB, 20 * MIB), (8 * MIB, 0.0), (40 * MIB, 20 * MIB))
+    result = leaks.find([made])
+    assert result.leaks == []
+    text = said(result)
+    assert text[0] == ("outside of the GC's heap, the process grew by 20 MiB/s, 300 "
+                       "MiB in all")
+    assert "C extensions, ctypes and cffi, array, mmap, and what malloc" in text[1]
+    assert text[2].startswith("no leak was found in the GC's heap: ")
+    assert memory_line(text) == (
+        "memory: meanwhile resident memory grew by 300 MiB, from 150 MiB to 450 MiB "
+        "(140 MiB in the first window, 160 MiB in the second); private memory (USS) "
+        "grew by 300 MiB, from 140 MiB to 440 MiB; what the GC has of the system "
+        "stayed at 8 MiB; that explains 0 %; 300 MiB came outside of the GC's heap, "
+        "where nothing is sampled")
+    content = leaks_json.of_process(made.profile, result)["memory"]
+    assert content == {
+        "resident": pytest.approx((150 * MIB, 290 * MIB, 450 * MIB)),
+        "private": pytest.approx((140 * MIB, 280 * MIB, 440 * MIB)),
+        "heap": (8 * MIB,) * 3, "grown": pytest.approx(300 * MIB),
+        "explained_by_heap": 0.0, "outside_heap": pytest.approx(300 * MIB),
+        "is_far": True}
+
+
+def test_what_the_heap_explains_is_no_headline() -> None:
+    text = said(leaks.find([process((50 * MIB, 2 * MIB), (8 * MIB, 2 * MIB))]))
+    assert text[0].startswith("no leak was found in the GC's heap: ")
+    assert memory_line(text).endswith(
+        "what the GC has of the system grew by 30 MiB, from 18 MiB to 48 MiB; that "
+        "explains 100 %; 0 B came outside of the GC's heap, where nothing is sampled")
+
+
+def test_beside_a_leak_the_larger_one_is_first() -> None:
+    much = said(leaks.find([process((50 * MIB, 2 * MIB), (8 * MIB, 0), rate=20)]))
+    assert much[0].startswith("outside of the GC's heap, the process grew by 2 MiB/s")
+    assert much[2].startswith("leak: app.Node  keep")
+    # 20 sampled objects a second, of 1000 bytes each about, are 0.3 MiB
+    result = leaks.find([process((50 * MIB, 0.15 * MIB), (8 * MIB, 0), rate=20)])
+    assert result.memory is not None and result.memory.outside > 2 * MIB
+    result = result._replace(leaks=[leak._replace(growth=leak.growth._replace(
+        value=4.0 * MIB)) for leak in result.leaks])
+    text = said(result)
+    assert text[0].startswith("leak: app.Node  keep")
+    assert any(line.startswith("outside of the GC's heap, the process grew")
+               for line in text)
+
+
+def test_errors_of_the_readings_are_no_headline() -> None:
+    """Changes of less than 1/128 are not in a profile, neither at the first moment nor
+    at the last one."""
+    for start, rate, is_far in ((1000, 0.9, False), (1000, 1.2, True),
+                                (20, 0.06, False), (20, 0.09, True)):
+        result = leaks.find([process((start * MIB, rate * MIB), (8 * MIB, 0))])
+        assert result.memory is not None and result.memory.is_far == is_far
+
+
+@pytest.mark.parametrize("resident, private", [
+    # pages of files that are read through mmap
+    ((50 * MIB, 20 * MIB), (40 * MIB, 0.0)),
+    # what a forked process wrote to
+    ((50 * MIB, 0.0), (10 * MIB, 2 * MIB))])
+def test_what_is_only_in_one_of_two_figures_is_not_growth(
+        resident: Line, private: Line) -> None:
+    result = leaks.find([process(resident, (8 * MIB, 0.0), private)])
+    assert result.memory is not None and result.memory.outside == 0.0
+    assert said(result)[0].startswith("no leak was found in the GC's heap: ")
+
+
+def test_private_memory_that_was_not_read_all_the_time_does_not_count() -> None:
+    """Behind the last reading nobody knows how large it was."""
+    made = process((50 * MIB, 20 * MIB), (8 * MIB, 0.0), (40 * MIB, 20 * MIB))
+    for number in range(2):
+        made.profile.figures[:] = [
+            figure for figure in made.profile.figures if figure.kind != PRIVATE
+            or (figure.time < 9 * SECOND if number else figure.time > 9 * SECOND)]
+        result = leaks.find([made])
+        assert result.memory is not None and result.memory.private is None
+        assert result.memory.outside == pytest.approx(300 * MIB)
+        made = process((50 * MIB, 20 * MIB), (8 * MIB, 0.0), (40 * MIB, 20 * MIB))
+
+
+def test_a_reading_without_change_is_not_in_the_profile() -> None:
+    """So a value holds until shortly before the next one."""
+    made = process(None, None)
+    made.profile.figures += [
+        Figure(RESIDENT, 0, 50 * MIB),
+        Figure(RESIDENT, 8 * SECOND, 90 * MIB),
+        Figure(RESIDENT, 19 * SECOND, 100 * MIB),
+        Figure(HEAP_HAS, 0, 10 * MIB)]
+    result = leaks.find([made])
+    assert result.memory is not None
+    assert result.memory.resident == (50 * MIB, 90 * MIB, 100 * MIB)
+    assert result.memory.heap == (10 * MIB,) * 3
+    # of the tenth of a second before a reading, in proportion
+    made.profile.figures[1] = Figure(RESIDENT, int(5.05 * SECOND), 90 * MIB)
+    result = leaks.find([made])
+    assert result.memory is not None
+    assert result.memory.resident[0] == pytest.approx(70 * MIB)
+
+
+def test_where_the_heap_was_not_read_nothing_is_explained() -> None:
+    text = said(leaks.find([process((50 * MIB, 20 * MIB))]))
+    assert text[0] == ("the process grew by 20 MiB/s, 300 MiB in all; how much of that "
+                       "is the GC's heap was not read")
+    assert memory_line(text).endswith("how much of that is the GC's heap was not read")
+    # what is in use is told where what the GC has of the system is not
+    made = process((50 * MIB, 20 * MIB), (8 * MIB, 20 * MIB), kind=HEAP)
+    assert memory_line(said(leaks.find([made]))).endswith(
+        "that explains 100 %; 0 B came outside of the GC's heap, where nothing is "
+        "sampled")
+
+
+def test_where_nothing_was_read_that_is_said() -> None:
+    made = process(None)
+    result = leaks.find([made])
+    text = said(result)
+    assert text[0].startswith("no leak was found in the GC's heap: ")
+    assert memory_line(text) == (
+        "memory: resident memory was not read: what is kept outside of the GC's heap "
+        "(ctypes, cffi, array, mmap, C extensions) is not known")
+    assert leaks_json.of_process(made.profile, result)["memory"] is None
+
+
+def test_what_shrinks_is_not_explained() -> None:
+    text = said(leaks.find([process((500 * MIB, -10 * MIB), (80 * MIB, -2 * MIB))]))
+    assert memory_line(text) == (
+        "memory: meanwhile resident memory shrank by 150 MiB, from 450 MiB to 300 MiB "
+        "(-70 MiB in the first window, -80 MiB in the second); what the GC has of the "
+        "system shrank by 30 MiB, from 70 MiB to 40 MiB")
+
+
+def test_several_processes_are_added_up() -> None:
+    processes = [process((50 * MIB, rate * MIB), (8 * MIB, MIB)) for rate in (11, 31)]
+    result = leaks.find(processes)
+    assert result.memory is not None
+    assert result.memory.outside == pytest.approx(600 * MIB)
+    assert said(result)[0] == ("outside of the GC's heap, the processes grew by 40 "
+                               "MiB/s, 600 MiB in all")
+    parts = [writer.Part(str(number), one.profile, leaks.find([one]))
+             for number, one in enumerate(processes)]
+    text = said(result, parts)
+    for number, outside in enumerate((150, 450)):
+        line, = (line for line in text if line.startswith("%d: what is held" % number))
+        assert line.endswith("; outside of the GC's heap, it grew by %d MiB" % outside)
+    unknown = leaks.find([*processes, process(None)])
+    assert unknown.memory is None
+    assert memory_line(said(unknown)).startswith(
+        "memory: resident memory was not read in each process: ")
