@@ -28,6 +28,8 @@ SECONDS, SAMPLES, BYTES = "seconds", "samples", "bytes"
 
 #: in the place of a function: what grew while nothing was sampled that could be it
 UNEXPLAINED = Function("[nothing sampled explains it]", 0, "", LABEL)
+#: and what the GC's heap can't have
+OUTSIDE = Function("[outside of the GC's heap]", 0, "", LABEL)
 
 
 class Row(NamedTuple):
@@ -87,8 +89,10 @@ def resident(profile: Profile, growths: Sequence[Growth], parts: _Parts,
     rows = _rows(profile, parts, choice, origins)
     unexplained = sum(growth.unexplained for growth in growths)
     grown = sum(growth.grown for growth in growths)
-    if unexplained:
-        rows.append(Row(Subject(UNEXPLAINED, 0), unexplained, unexplained))
+    outside = sum(growth.outside or 0.0 for growth in growths)
+    for function, bytes_ in (UNEXPLAINED, unexplained), (OUTSIDE, outside):
+        if bytes_:
+            rows.append(Row(Subject(function, 0), bytes_, bytes_))
     sort(rows, choice)
     first = sum(growth.first for growth in growths)
     last = sum(growth.last for growth in growths)
@@ -107,9 +111,20 @@ def resident(profile: Profile, growths: Sequence[Growth], parts: _Parts,
         "shrank by is nobody's" % (
             "; first for objects that did not die young" if profile.has_lifetimes
             else ""),
-        *(["%s of it is more than what was sampled in between: libraries in C, the "
-           "interpreter and its machine code, or what the GC sets aside"
-           % format_bytes(unexplained)] if unexplained else [])])
+        *(["%s of it (%.0f %%) came outside of the GC's heap: the process grew by more "
+           "than the GC took of the system. Nothing is sampled there, so who it is of, "
+           "--of rss can't know: look at C extensions, ctypes and cffi, array, mmap, "
+           "and the JIT's machine code" % (
+               format_bytes(outside), 100 * outside / grown)] if outside else []),
+        *(["what the GC has of the system was not read%s: what C code took may count "
+           "for stacks that only allocated meanwhile" % (
+               "" if len(growths) == 1 else " in each process")]
+          if any(growth.outside is None for growth in growths) else []),
+        *(["%s of it is more than what was sampled in between: %swhat the GC sets aside"
+           % (format_bytes(unexplained), "libraries in C, the interpreter and its "
+              "machine code, or " if any(
+                  growth.outside is None for growth in growths) else "")]
+          if unexplained else [])])
 
 
 def _rows(profile: Profile, parts: _Parts, choice: Choice,

@@ -1,6 +1,7 @@
 """What was read of the whole process, in two lines."""
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -41,6 +42,9 @@ class Growth(NamedTuple):
     shrunk: int
     #: of what it grew by: for each stack and type, what counts for it
     parts: dict[tuple[int, int], float]
+    #: what the GC's heap can't have: the process grew by more than the GC took of the
+    #: system; None: what that has was not read
+    outside: float | None
     #: and what is more than all that was sampled meanwhile
     unexplained: float
     #: "at the end", or when that was
@@ -48,10 +52,12 @@ class Growth(NamedTuple):
 
 
 def growth(profile: Profile) -> Growth:
-    """What it grew by between two readings counts for what was sampled in between,
-    as the bytes are to each other, and for no more than these: first for what did not
-    die young, as the nursery, where young objects are, is used again and again; what
-    is left, for the others.  Raises ProfileError if it was not read."""
+    """What it grew by between two readings, less what is outside of the GC's heap,
+    counts for what was sampled in between, as the bytes are to each other, and for no
+    more than these: first for what did not die young, as the nursery, where young
+    objects are, is used again and again; what is left, for the others.  Outside is what
+    it grew by if the difference between it and what the GC has grew, too, since the
+    first reading.  Raises ProfileError if it was not read."""
     read = readings(profile, RESIDENT)
     if len(read) < 2:
         raise ProfileError(
@@ -61,11 +67,14 @@ def growth(profile: Profile) -> Growth:
     samples = profile.samples
     rows = sorted((row for row, size in enumerate(samples.size) if size),
                   key=samples.time.__getitem__)
-    at, grown, shrunk, unexplained = 0, 0, 0, 0.0
+    above = _above_heap(profile, read)
+    at, grown, shrunk, outside, unexplained = 0, 0, 0, 0.0, 0.0
+    # of the growth of that difference, what was counted
+    counted = 0.0
     parts: dict[tuple[int, int], float] = {}
     while at < len(rows) and samples.time[rows[at]] <= read[0].time:
         at += 1
-    for before, after in zip(read, read[1:]):
+    for number, (before, after) in enumerate(zip(read, read[1:]), 1):
         # those that survived, and those that died young
         tiers: list[dict[tuple[int, int], float]] = [{}, {}]
         while at < len(rows) and samples.time[rows[at]] <= after.time:
@@ -77,11 +86,17 @@ def growth(profile: Profile) -> Growth:
                 profile.gaps)
             at += 1
         change = after.value - before.value
+        # the GC has now more, and now less: what was counted is right again later on
+        not_counted = above[number] - above[0] - counted if above else 0.0
         if change < 0:
             shrunk -= change
+            counted += min(max(not_counted, change), 0.0)
             continue
         grown += change
-        left: float = change
+        not_heaps = min(max(not_counted, 0.0), change)
+        counted += not_heaps
+        outside += not_heaps
+        left: float = change - not_heaps
         for sampled in tiers:
             bytes_ = sum(sampled.values())
             explained = min(bytes_, left)
@@ -90,7 +105,25 @@ def growth(profile: Profile) -> Growth:
                 parts[key] = parts.get(key, 0.0) + weight / bytes_ * explained
         unexplained += left
     return Growth(len(read), read[0].value, read[-1].value, grown, shrunk, parts,
-                  unexplained, _when(profile, read[-1]))
+                  outside if above else None, unexplained, _when(profile, read[-1]))
+
+
+def _above_heap(profile: Profile, read: Sequence[Figure]) -> list[float]:
+    """By how much resident memory is more than what the GC has of the system, at each
+    of these readings of it; empty: what the GC has was not read.  It is not read while
+    the GC sweeps: then it counts as in proportion between two readings."""
+    heap = readings(profile, HEAP_HAS)
+    if not heap:
+        return []
+    times = [figure.time for figure in heap]
+    result = []
+    for figure in read:
+        at = bisect.bisect_right(times, figure.time)
+        before, after = heap[max(at - 1, 0)], heap[min(at, len(heap) - 1)]
+        share = max(figure.time - before.time, 0) / max(after.time - before.time, 1)
+        result.append(figure.value - before.value - min(share, 1.0) * (
+            after.value - before.value))
+    return result
 
 
 def peak(figures: Sequence[Figure]) -> Figure:

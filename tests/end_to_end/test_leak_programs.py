@@ -167,4 +167,10 @@ def test_what_c_code_keeps_is_said_to_be_outside(stock_pypy: PyPy, kept: str) ->
                                 "--json", "out.vmprof")
     memory = json.loads(report.out)["memory"]
     assert memory["is_far"]
+    report = stock_pypy.command("-m", "vmprof_allocation", "report", "--of", "rss",
+                                "--by", "function", "--json", "out.vmprof")
+    rows = {row["function"]["name"]: row["self"]
+            for row in json.loads(report.out)["rows"]}
+    assert rows["[outside of the GC's heap]"] > 200 * 200000 * 0.9
+    assert rows.get("<listcomp>", 0) < 200 * 200000 * 0.1
     assert 200 * 200000 * 0.95 < memory["outside_heap"] < 200 * 200000 * 1.1 + 2**20

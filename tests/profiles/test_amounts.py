@@ -159,6 +159,45 @@ def test_growth_counts_for_what_was_sampled_meanwhile(tmp_path: Path) -> None:
         path, "--of", "rss", "--by", "file")[3:5]] == ["60", "46"]
 
 
+@pytest.mark.parametrize("resident, heap, outside, name", [
+    # C code keeps 20 MiB, while the program makes garbage
+    ((10, 20, 30), (8, 8, 8), 20, "C code"),
+    # all is the GC's; or half
+    ((10, 20, 30), (8, 18, 28), 0, "the GC"),
+    ((10, 20, 30), (8, 13, 18), 10, "both"),
+    # the GC gives memory back which malloc keeps, and takes it again
+    ((60, 60, 60, 80), (50, 20, 50, 70), 0, "kept by malloc"),
+    # what the GC has swings
+    ((10, 20, 30, 40), (8, 4, 8, 8), 30, "swings"),
+    # C code gives back 20 MiB, and takes them again
+    ((30, 10, 30), (8, 8, 8), 20, "again"),
+    # what the GC has is not used at first
+    ((10, 10, 50), (8, 48, 48), 0, "used later")], ids=str)
+def test_what_the_heap_can_not_have_is_nobodys(
+        tmp_path: Path, resident: tuple[int, ...], heap: tuple[int, ...], outside: int,
+        name: str) -> None:
+    log = grown(*enumerate(resident), sizes=tuple(
+        ("innocent", time, 100 * MIB) for time in range(1, len(resident))))
+    for time, value in enumerate(heap):
+        log.figure(2, time * SECOND, value * MIB)
+    path = write(tmp_path / "app.vmprof", log)
+    grew = sum(max(after - before, 0) for before, after in zip(resident, resident[1:]))
+    expected = {"[outside of the GC's heap]": outside, "innocent": grew - outside}
+    assert by_name(as_json(path, "--of", "rss")) == pytest.approx({
+        name: (value * MIB, value * MIB) for name, value in expected.items() if value})
+    said = any(line.startswith("%d MiB of it (%.0f %%) came outside of the GC's" % (
+        outside, 100 * outside / grew)) for line in lines(path, "--of", "rss"))
+    assert said == bool(outside)
+
+
+def test_without_readings_of_the_heap_that_is_said(tmp_path: Path) -> None:
+    path = write(tmp_path / "app.vmprof",
+                 grown((1, 10), (3, 16), sizes=(("f", 2, 8 * MIB),)))
+    assert any(line.startswith("what the GC has of the system was not read: what C "
+                               "code took may count")
+               for line in lines(path, "--of", "rss"))
+
+
 def test_what_was_killed_has_no_memory_at_the_end(tmp_path: Path) -> None:
     log = grown((1, 10), (3, 16), sizes=(("f", 2, 8 * MIB),))
     log.flush()
