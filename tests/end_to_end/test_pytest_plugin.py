@@ -106,6 +106,64 @@ def test_small_enough(tmp_path):
         done.out, re.MULTILINE), done.out
 
 
+def test_what_c_code_keeps_is_a_leak(project: PyPy) -> None:
+    """Beyond the GC's heap, where nothing is sampled; and not what it frees."""
+    done = run(project, """
+import array, ctypes, threading, zlib
+kept = []
+@pytest.mark.limit_leaks("1 kB")
+def test_array():
+    kept.append(array.array("b", bytes(800000)))
+@pytest.mark.limit_leaks("100 kB")
+def test_ctypes():
+    kept.append(ctypes.create_string_buffer(200000))
+@pytest.mark.limit_leaks("10 kB")
+def test_both():
+    kept.append(array.array("b", bytes(400000)))
+    shop.grow(50000)
+@pytest.mark.limit_leaks("1 MB")
+def test_less():
+    kept.append(array.array("b", bytes(200000)))
+@pytest.mark.limit_leaks("10 kB")
+def test_frees():
+    buffers = [array.array("b", bytes(size)) for size in range(1000, 500000, 50000)]
+    zlib.compress(bytes(300000))
+@pytest.mark.limit_leaks("10 kB")
+def test_threads():
+    threads = [threading.Thread(target=shop.churn, args=(20,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+""")
+    assert done.code == 1 and "3 failed, 3 passed" in done.out, done.out
+    said = " ".join(done.out.split())
+    for name, least, most, limit in (("array", 7.6, 8.8, "10 KiB"),
+                                     ("ctypes", 1.9, 2.0, "1000 KiB")):
+        found = re.search(
+            r"10 calls of test_%s left ([\d.]+) MiB outside of the GC's heap \(as "
+            r"malloc counts\), and may %s" % (name, limit), said)
+        assert found and least < float(found[1]) < most, done.out
+    assert re.search(r"10 calls of test_both left 4\d\d KiB .* and may 100 KiB", said)
+    assert re.search(r"10 calls of test_both left [\d.]+ MiB outside of the GC's heap",
+                     said), done.out
+
+
+def test_where_malloc_does_not_tell_that_is_said(project: PyPy) -> None:
+    done = run(project, """
+import gc
+@pytest.fixture
+def other_gc(monkeypatch):
+    monkeypatch.setattr(gc, "get_stats", lambda: None)
+@pytest.mark.limit_leaks("10 kB")
+def test_x(other_gc):
+    pass
+""")
+    assert done.code == 0 and "1 passed" in done.out, done.out
+    assert ("not measured: test_shop.py::test_x: what C code keeps outside of the GC's "
+            "heap: this system does not tell") in done.out, done.out
+
+
 def test_what_the_jit_keeps_is_no_leak(project: PyPy) -> None:
     """It goes on compiling for hundreds of calls, and keeps arrays of numbers."""
     done = run(project, """
