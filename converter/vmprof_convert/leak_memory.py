@@ -22,12 +22,13 @@ from vmprof_convert.resident import readings
 #: bytes at the three moments of the windows
 Moments = tuple[float, float, float]
 
-#: the sampler tells a change of resident memory from one part in so many on, at each of
-#: two moments (RESIDENT_PART in native/shared/figures.c), and one of the heap likewise
-_PART = 128
+#: one part in so many of resident memory is the largest error of a difference: the
+#: sampler records no change of less than 1/128 (RESIDENT_PART in
+#: native/shared/figures.c), of resident memory and of the heap, at two moments each
+_PART = 32
 #: bytes: malloc, the JIT's machine code and the sampler's own tables grow by as much in
-#: a program that keeps nothing
-_LEAST = 2**20
+#: a second of a program that warms up
+_LEAST = 2**21
 #: nanoseconds from one reading to the next, about
 _PAUSE = 10**8
 
@@ -41,6 +42,10 @@ class Memory(NamedTuple):
     #: what the GC has of the system, or where that is not recorded what is in use of
     #: the heap; None: neither was read
     heap: Moments | None
+    #: bytes that the process grew by outside of the GC's heap from one pause between
+    #: readings after the first moment to one before the last: when memory between two
+    #: readings came, nothing tells, so it may have come outside of the windows
+    surely_outside: float
 
     @property
     def grown(self) -> float:
@@ -65,21 +70,27 @@ class Memory(NamedTuple):
     def is_far(self) -> bool:
         """Whether it grew outside of the GC's heap by more than the readings' errors,
         and than what a program that keeps nothing grows by."""
-        error = sum(moments[0] + moments[2] for moments in (
-            self.resident, self.heap) if moments is not None) / _PART
-        return self.outside > max(_LEAST, error)
+        return self.surely_outside > max(_LEAST, self.resident[0] / _PART)
 
 
 def of(profile: Profile, windows: Windows) -> Memory | None:
     """None: resident memory was not read."""
-    times = [windows.times[number]
-             for number in (windows.first, windows.middle, windows.last)]
+    first, middle, last = (windows.times[number] for number in (
+        windows.first, windows.middle, windows.last))
+    found = _between(profile, [first, middle, last])
+    if found is None or last - first <= 2 * _PAUSE:
+        return found
+    inner = _between(profile, [first + _PAUSE, middle, last - _PAUSE])
+    return found._replace(surely_outside=inner.outside if inner else 0.0)
+
+
+def _between(profile: Profile, times: Sequence[int]) -> Memory | None:
     resident = _at(readings(profile, RESIDENT), times)
     if resident is None:
         return None
     heap = _at(readings(profile, HEAP_HAS), times)
     return Memory(resident, _at_seldom(readings(profile, PRIVATE), times),
-                  heap or _at(readings(profile, HEAP), times))
+                  heap or _at(readings(profile, HEAP), times), 0.0)
 
 
 def of_all(memories: Sequence[Memory | None]) -> Memory | None:
@@ -87,10 +98,12 @@ def of_all(memories: Sequence[Memory | None]) -> Memory | None:
     known = [memory for memory in memories if memory is not None]
     if not known or len(known) < len(memories):
         return None
-    return Memory(_sum([memory.resident for memory in known]), *(
+    private, heap = (
         None if None in column else _sum([one for one in column if one is not None])
         for column in ([memory.private for memory in known],
-                       [memory.heap for memory in known])))
+                       [memory.heap for memory in known]))
+    return Memory(_sum([memory.resident for memory in known]), private, heap,
+                  sum(memory.surely_outside for memory in known))
 
 
 def _change(moments: Moments) -> float:
