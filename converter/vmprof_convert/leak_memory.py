@@ -67,10 +67,18 @@ class Memory(NamedTuple):
         return max(self.grown - self.explained, 0.0)
 
     @property
-    def is_far(self) -> bool:
+    def is_far(self) -> bool | None:
         """Whether it grew outside of the GC's heap by more than the readings' errors,
-        and than what a program that keeps nothing grows by."""
-        return self.surely_outside > max(_LEAST, self.resident[0] / _PART)
+        and than what a program that keeps nothing grows by.  None: resident memory did,
+        and private memory did not, which also shrinks when a process is forked, or
+        another one starts that has the same files mapped."""
+        least = max(_LEAST, self.resident[0] / _PART)
+        if self.surely_outside > least:
+            return True
+        if self.private is None or _change(self.resident) == self.grown:
+            return False
+        of_heap = max(_change(self.heap), 0.0) if self.heap else 0.0
+        return None if _change(self.resident) - of_heap > least else False
 
 
 def of(profile: Profile, windows: Windows) -> Memory | None:

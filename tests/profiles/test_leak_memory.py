@@ -112,16 +112,25 @@ def test_errors_of_the_readings_are_no_headline() -> None:
         assert result.memory is not None and result.memory.is_far == is_far
 
 
-@pytest.mark.parametrize("resident, private", [
-    # pages of files that are read through mmap
-    ((50 * MIB, 20 * MIB), (40 * MIB, 0.0)),
+@pytest.mark.parametrize("resident, heap, private, is_far", [
+    # pages of files that are read through mmap; or a leak, and a forked process that
+    # shares pages from now on
+    (20, 0, 0, None),
+    (20, 0, -5, None),
+    (20, 19.9, 0, False),
     # what a forked process wrote to
-    ((50 * MIB, 0.0), (10 * MIB, 2 * MIB))])
-def test_what_is_only_in_one_of_two_figures_is_not_growth(
-        resident: Line, private: Line) -> None:
-    result = leaks.find([process(resident, (8 * MIB, 0.0), private)])
+    (0, 0, 2, False)])
+def test_what_is_only_in_one_of_two_figures_is_no_headline(
+        resident: float, heap: float, private: float, is_far: bool | None) -> None:
+    made = process((50 * MIB, resident * MIB), (8 * MIB, heap * MIB),
+                   (400 * MIB, private * MIB))
+    result = leaks.find([made])
     assert result.memory is not None and result.memory.outside == 0.0
-    assert said(result)[0].startswith("no leak was found in the GC's heap: ")
+    text = said(result)
+    assert text[0].startswith("no leak was found in the GC's heap: ")
+    assert ("resident memory says that more came outside" in memory_line(text)) == (
+        is_far is None)
+    assert leaks_json.of_process(made.profile, result)["memory"]["is_far"] is is_far
 
 
 def test_private_memory_that_was_not_read_all_the_time_does_not_count() -> None:

@@ -63,7 +63,7 @@ class _Writer:
         self._names = [str(part.profile.pid) for part in looked_at]
         if len(set(self._names)) < len(looked_at):
             self._names = [part.name for part in looked_at]
-        is_far = leaks.memory is not None and leaks.memory.is_far
+        is_far = leaks.memory is not None and leaks.memory.is_far is True
         is_most = is_far and leaks.memory is not None and all(
             leak.growth.value < leaks.memory.outside for leak in leaks.leaks)
         if is_most:
@@ -184,6 +184,10 @@ class _Writer:
                                  format_bytes(memory.outside)))
         else:
             parts.append("how much of that is the GC's heap was not read")
+        if memory.is_far is None:
+            parts.append("resident memory says that more came outside of the GC's "
+                         "heap, private memory doesn't: so that is not known; a forked "
+                         "process, or mapped files, can be the reason")
         return self._say("; ".join(parts))
 
     def _write_rest(self, text: str) -> None:
