@@ -54,8 +54,9 @@ def format_seconds(number: float) -> str:
 
 
 def format_moment(nanoseconds: int) -> str:
-    """After the start, to the millisecond: 2.5 s, 0.133 s."""
-    return "%s s" % ("%.3f" % (nanoseconds / 1e9)).rstrip("0").rstrip(".")
+    """After the start, to the millisecond: 2.5 s, 0.133 s; less than one as it is."""
+    seconds = nanoseconds / 1e9
+    return "%.9g s" % (seconds if seconds < 0.001 else round(seconds, 3))
 
 
 def format_number(number: int, noun: str) -> str:
