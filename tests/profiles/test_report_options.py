@@ -176,8 +176,8 @@ def test_at_a_time(path: Path) -> None:
 @pytest.mark.parametrize("at", ["-1", "x", "nan", "inf", "", "1e9"])
 def test_times_that_are_none(path: Path, at: str) -> None:
     assert refused(path, "--at=" + at).endswith(
-        "argument --at: %r is no number of seconds: write 0 or more, such as 2.5, or peak"
-        % at)
+        "argument --at: %r is no number of seconds: write 0 or more, such as 2.5, or "
+        "peak" % at)
 
 
 def test_time_behind_the_end(path: Path) -> None:
@@ -191,9 +191,8 @@ def test_time_behind_the_end(path: Path) -> None:
 def test_rows_of_nothing(path: Path, by: str) -> None:
     assert refused(path, "--by", by).endswith(
         "argument --by: %r is nothing that a row can be of: write function, line, "
-        "file, module, thread, process, type or label:KEY, or one of these and type, such "
-        "as line,type"
-        % by)
+        "file, module, thread, process, type or label:KEY, or one of these and type, "
+        "such as line,type" % by)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
