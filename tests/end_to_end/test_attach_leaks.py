@@ -8,8 +8,8 @@ import pytest
 from conftest import PyPy
 from running import running
 
-#: of what it keeps for a while, and then drops, one in fifty stays.  It keeps a pace that
-#: a busy machine can keep, too: what grows less in the second half is no leak
+#: of what it keeps for a while, and then drops, one in fifty stays.  It keeps a pace
+#: that a busy machine can keep, too: what grows less in the second half is no leak
 GROWS = """
     import collections, gc, select, sys, time
     class Visit:
