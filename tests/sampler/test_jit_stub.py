@@ -1,5 +1,5 @@
-"""jit_stub.c: where the JIT's code goes on after a call from a stub; and no
-answer, but no harm either, for any other address."""
+"""jit_stub.c: where the JIT's code goes on after a call from a stub; jit_call.c: which
+compiled code it calls; and no answer, but no harm either, for any other address."""
 from __future__ import annotations
 
 import pathlib
@@ -28,7 +28,8 @@ INSTRUCTIONS = [bytes.fromhex(text) for text in (
 
 @pytest.fixture(scope="session")
 def harness() -> pathlib.Path:
-    return build("jit_stub_harness", "hook/jit_stub.c")
+    return build("jit_stub_harness", "hook/jit_stub.c", "hook/jit_call.c",
+                 "hook/guarded.c")
 
 
 def ask(harness: pathlib.Path, *lines: str) -> list[str]:
@@ -127,3 +128,88 @@ def stub_bytes(number: int) -> bytes:
     """A few instructions, and a jump to somewhere near."""
     return (INSTRUCTIONS[number % len(INSTRUCTIONS)] + b"\xe9"
             + struct.pack("<i", -8 * number))
+
+
+# ________________________________________
+# calls of compiled code by compiled code
+
+
+def constant(value: int) -> bytes:
+    """mov r11, imm64"""
+    return bytes.fromhex("49bb") + struct.pack("<Q", value)
+
+
+#: behind each call; the write barrier's test may be of any byte
+RELOADS = constant(0x1000) + bytes.fromhex(
+    "498b0b488b69f8" "f6450400" "0f8500010000" "48c7452000000000")
+HELPER = 0x7f0000001234
+CALLEE = 20000
+
+
+class Call:
+    """Code at the offset 5000 that calls the code at CALLEE; `second` is its second
+    guard."""
+
+    def __init__(self, second: str = "49833b00" "0f8500010000") -> None:
+        save, call = bytes.fromhex("4c895d20"), bytes.fromhex("41ffd3")
+        # lea r11, [r11+x]
+        first = constant(0) + save + bytes.fromhex("4d8d9b") + struct.pack(
+            "<i", CALLEE) + call
+        helper = (bytes.fromhex("4889c7") + constant(0x3000) + save + constant(HELPER)
+                  + call)
+        fast = bytes.fromhex("488b4048")
+        jump = b"\xeb" + bytes([len(fast)])
+        test = RELOADS + constant(0x4000) + bytes.fromhex("4c395810")
+        over = b"\x74" + bytes([len(helper + RELOADS + jump)])
+        guards = bytes.fromhex("48837d10000f8500010000") + constant(0x5000)
+        self.first = 5000 + len(first)
+        self.helped = self.first + len(test + over + helper)
+        code = (first + test + over + helper + RELOADS + jump + fast + guards
+                + bytes.fromhex(second))
+        self.end = 5000 + len(code)
+        self.lines = ["code 5000 " + code.hex(),
+                      "pointer 5002 0"]
+
+    @property
+    def questions(self) -> list[str]:
+        return ["call %d" % at for at in (self.first, self.helped)]
+
+
+@pytest.mark.parametrize("second, raises", [
+    ("49833b00" "0f8500010000", 0), ("48833c251122334400" "0f8500010000", 0),
+    ("4d8b1b" "4d39d8" "0f8500010000", 1)])
+def test_calls_of_compiled_code(
+        harness: pathlib.Path, second: str, raises: int) -> None:
+    call = Call(second)
+    said = "%d,%d,%x,%d" % (CALLEE, call.end, HELPER, raises)
+    assert ask(harness, *call.lines, *call.questions) == [
+        "called," + said, "helped," + said]
+    assert ask(harness, *call.lines, "call %d" % (call.first + 1),
+               "call %d" % (call.helped - 1), "call %d" % call.end) == ["none"] * 3
+
+
+def test_a_callee_that_was_compiled_anew(harness: pathlib.Path) -> None:
+    """Its old code begins with a jump."""
+    call = Call()
+    found = ask(harness, *call.lines, jump("e9", CALLEE, 30000),
+                "code 30000 " + bytes.fromhex("49bb").hex() + "00" * 8 + "41ffe3",
+                "pointer 30002 40000", *call.questions)
+    assert [line.split(",")[1] for line in found] == ["40000", "40000"]
+    # in a circle
+    assert ask(harness, *call.lines, jump("e9", CALLEE, CALLEE), *call.questions) == [
+        "none", "none"]
+
+
+@settings(max_examples=300, deadline=None,
+          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_damaged_calls_are_none(harness: pathlib.Path, data: st.DataObject) -> None:
+    """Nor do they harm: the sanitizers watch."""
+    call = Call()
+    size = call.end - 5000
+    at = data.draw(st.integers(0, size - 1))
+    bytes_ = data.draw(st.binary(min_size=1, max_size=8))
+    found = ask(harness, *call.lines, "code %d %s" % (5000 + at, bytes_.hex()),
+                *call.questions)
+    assert len(found) == 2 and all(
+        line == "none" or line.split(",")[0] in ("called", "helped") for line in found)

@@ -3,9 +3,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmprof_convert.stack_tree import Stacks
+from vmprof_convert.model import LABEL, Function
+from vmprof_convert.stack_tree import Frame, Stacks
 
 INTERPRETED, JIT, MACHINE_CODE, NATIVE = 1, 3, 6, 7
+#: innermost in the stack of what the JIT allocates while it traces a loop, optimizes
+#: it and writes machine code; its caller is the function that runs then
+JIT_ITSELF = MACHINE_CODE, 1
+COMPILER, COMPILING = Function("[JIT compiler]", 0, "", LABEL), Frame(1, "native", 0)
 
 _KINDS = {INTERPRETED: "interpreted", JIT: "jit", NATIVE: "native"}
 
@@ -21,6 +26,8 @@ def child(stacks: Stacks, node: int, kind: int, address: int) -> int:
     machine code called it, then there is none, and the next piece follows.
     """
     name = _KINDS.get(kind)
+    if (kind, address) == JIT_ITSELF:
+        return stacks.child(node, *COMPILING)
     if name is None:
         return node
     if kind == JIT and node:

@@ -361,7 +361,9 @@ class Log:
         """Of the frames that there are."""
         functions: dict[int, Function] = {}
         for frame in self.collector.stacks.frames:
-            if frame.address not in functions:
+            if frame == pypy_stacks.COMPILING:
+                functions[frame.address] = pypy_stacks.COMPILER
+            elif frame.address not in functions:
                 functions[frame.address] = _function(
                     frame, self.names.get(frame.address))
         return functions

@@ -1,10 +1,16 @@
-/* Asks jit_stub.c about code that the lines of stdin put together.
+/* Asks jit_stub.c and jit_call.c about code that the lines of stdin put together.
  *
  *   code OFFSET HEX   put these bytes into a piece of memory of 16 pages, before
  *                     and behind which there is none
  *   back OFFSET       a return address there; prints the offset where the
  *                     program goes on, or "none"
  *   wild ADDRESS      a return address anywhere, hexadecimal; likewise
+ *   call OFFSET       a return address there; prints whether it is that of a call of
+ *                     compiled code ("called") or of the helper behind it ("helped"),
+ *                     the offsets of the callee and of the end (0: not known), the
+ *                     helper's address, hexadecimal, and whether the callee has raised;
+ *                     or "none"
+ *   pointer OFFSET TO put the address of the offset TO there
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -13,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "jit_call.h"
 #include "jit_stub.h"
 
 #define PAGE    4096
@@ -48,6 +55,24 @@ static void ask(uintptr_t address)
         printf("%" PRIdPTR "\n", (intptr_t)(back - (uintptr_t)memory));
 }
 
+static void ask_for_call(uintptr_t address)
+{
+    struct jit_call call;
+    const char *which = "called";
+
+    if (!jit_call_returns_to(address, &call)) {
+        which = "helped";
+        if (!jit_call_helped_at(address, &call)) {
+            printf("none\n");
+            return;
+        }
+    }
+    printf("%s,%" PRIdPTR ",%" PRIdPTR ",%" PRIxPTR ",%d\n", which,
+           (intptr_t)(call.callee - (uintptr_t)memory),
+           call.end == 0 ? 0 : (intptr_t)(call.end - (uintptr_t)memory), call.helper,
+           call.raises);
+}
+
 int main(void)
 {
     char *line = NULL;
@@ -59,7 +84,7 @@ int main(void)
     memory += PAGE;
     REQUIRE(mprotect(memory, PAGES * PAGE, PROT_READ | PROT_WRITE) == 0);
     while (getline(&line, &size, stdin) > 0) {
-        uintptr_t number;
+        uintptr_t number, to;
         int hex = 0;
         line[strcspn(line, "\n")] = '\0';
         if (sscanf(line, "code %" SCNuPTR " %n", &number, &hex) == 1 && hex > 0)
@@ -68,6 +93,13 @@ int main(void)
             ask((uintptr_t)memory + number);
         else if (sscanf(line, "wild %" SCNxPTR, &number) == 1)
             ask(number);
+        else if (sscanf(line, "call %" SCNuPTR, &number) == 1)
+            ask_for_call((uintptr_t)memory + number);
+        else if (sscanf(line, "pointer %" SCNuPTR " %" SCNuPTR, &number, &to) == 2) {
+            REQUIRE(number + sizeof to <= PAGES * PAGE);
+            to += (uintptr_t)memory;
+            memcpy(memory + number, &to, sizeof to);
+        }
         else
             required("a line that is understood", __LINE__);
     }

@@ -77,6 +77,12 @@ class Layout:
     heap_nursery: int = 0
     #: the first one is right also while the GC sweeps
     heap_is_counted_on: int = 0
+    #: the head of PyPy's table of the JIT's code
+    codemap: int = 0
+    #: pointers to a list of what the JIT does just now, and to the end of the stack of
+    #: roots, to which RPython's functions that run add what they refer to
+    jit_phases: int = 0
+    roots: int = 0
     #: the names of types (probe/names.py): bytes, and their CRC-32; 0: there
     #: are none.  And the names themselves (pack()) if they can't be kept in the
     #: cache

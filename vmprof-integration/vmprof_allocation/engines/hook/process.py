@@ -186,7 +186,9 @@ class Process(Evidence):
                                                [layout.type_info], 0),
                 ("data", [layout.gc, layout.nursery_free, layout.nursery_top]
                  + [slot for slot in layout.slot if slot]
-                 + [word for word in self._heap(layout) if word], PF_W)):
+                 + [word for word in self._heap(layout) if word]
+                 + [word for word in [layout.codemap, layout.jit_phases, layout.roots]
+                    if word], PF_W)):
             for place in places:
                 if place % 8 or not any(
                         start <= place <= end - 16 and flags & wanted == wanted
@@ -280,6 +282,9 @@ class Process(Evidence):
         (place.heap_blocks, place.heap_arenas, place.heap_large,
          place.heap_nursery) = [word and base + word for word in self._heap(layout)]
         place.heap_is_counted_on = layout.heap_is_counted_on
+        place.codemap = layout.codemap and base + layout.codemap
+        place.jit_phases = layout.jit_phases and base + layout.jit_phases
+        place.roots = layout.roots and base + layout.roots
         place.types = self.place.types
         place.types_size = layout.types_size
         error = self._lib.hook_prepare(place)

@@ -54,6 +54,10 @@ struct hook_place {
     uintptr_t heap_large;       /*   of objects outside of both (0), */
     uintptr_t heap_nursery;     /*   and of its nursery (0) */
     int heap_is_counted_on;     /* blocks, while it sweeps, too (0) */
+    uintptr_t codemap;          /* the head of the table of the JIT's code (0) */
+    uintptr_t jit_phases;       /* a pointer to a list of what the JIT does (0) */
+    uintptr_t roots;            /* a pointer to the end of what functions of RPython's
+                                   that run refer to (0) */
     const char *types;          /* what probe/names.py wrote, ... (NULL) */
     size_t types_size;
 };

@@ -2,8 +2,8 @@
 #include "jit_stub.h"
 
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
+
+#include "guarded.h"
 
 /* The return address may be anything: it is the word below the stack pointer
  * of a piece, which may have lowered the pointer for a call with many
@@ -18,33 +18,6 @@
 #define STUB_TAIL       96      /* bytes behind the call: a few instructions */
 #define STUB_SIZE       256     /* the stub begins this close to the call */
 #define BEFORE_BACK     40      /* the conditional jump is this close to it */
-
-/* Pages in which a stub or its other end was found: the JIT's code, which
-   stays where it is */
-static uintptr_t code_page[64];
-
-static uintptr_t *cached_page(uintptr_t address)
-{
-    return &code_page[(address >> 12) % 64];
-}
-
-static int is_code(uintptr_t address)
-{
-    /* page 0, of which an empty entry speaks, is never mapped */
-    return address >> 12 != 0 && *cached_page(address) == address >> 12;
-}
-
-/* Copy memory that may not be there */
-static int fetch(uintptr_t address, unsigned char *buffer, size_t size)
-{
-    struct iovec there = { (void *)address, size }, here = { buffer, size };
-
-    if (is_code(address) && is_code(address + size - 1)) {
-        memcpy(buffer, (const void *)address, size);
-        return 1;
-    }
-    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)size;
-}
 
 static uintptr_t relative(uintptr_t next, const unsigned char *operand)
 {
@@ -95,7 +68,7 @@ static uintptr_t jump_target(uintptr_t address)
     unsigned char tail[STUB_TAIL];
     size_t at = 0, size;
 
-    if (!fetch(address, tail, sizeof tail))
+    if (!guarded_read(address, tail, sizeof tail))
         return 0;
     while (tail[at] != 0xe9) {
         size = tail_instruction(tail + at);
@@ -113,7 +86,7 @@ static int is_entered_from(uintptr_t back, uintptr_t address)
     uintptr_t start = back - sizeof code;
     size_t i;
 
-    if (back >= address || !fetch(start, code, sizeof code))
+    if (back >= address || !guarded_read(start, code, sizeof code))
         return 0;
     /* most often it is the last instruction */
     for (i = sizeof code - 6 + 1; i-- > 0; )
@@ -129,8 +102,8 @@ static uintptr_t look(uintptr_t address)
 
     if (back == 0 || !is_entered_from(back, address))
         return 0;
-    *cached_page(address) = address >> 12;
-    *cached_page(back) = back >> 12;
+    guarded_is_mapped(address);
+    guarded_is_mapped(back);
     return back;
 }
 

@@ -6,9 +6,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "codemap.h"
 #include "divert.h"
 #include "heap.h"
 #include "hook.h"
+#include "jit_work.h"
 #include "nursery.h"
 #include "objects.h"
 #include "process_end.h"
@@ -171,6 +173,8 @@ int hook_prepare(const struct hook_place *p)
     types_prepare(&place, place.types, place.types_size);
     objects_prepare(&place);
     heap_prepare(&place);
+    codemap_prepare(place.codemap);
+    jit_work_prepare(place.jit_phases, place.roots);
     is_prepared = 1;
     return 0;
 }

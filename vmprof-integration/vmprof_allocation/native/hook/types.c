@@ -37,6 +37,7 @@ struct type {
     int32_t map;                /* offset in an object, or -1 */
     int32_t kind;               /* of its name, or 0 */
     const char *names;          /* "NAME\tGC'S NAME\n" */
+    enum types_whose whose;
     uint32_t number, run;       /* in the profile 'run' */
 };
 
@@ -51,10 +52,10 @@ static struct {
     int count;
     uint16_t slots[SLOTS];      /* index of a type plus 1, by its id */
     uint64_t old;               /* flag of old objects; 0: not known */
-    struct role classes, strings, texts, cells;
+    struct role classes, strings, texts, cells, codes;
     /* offsets; -1: not known */
     int64_t to_end, to_class, to_qualname, to_table, to_entries, to_string,
-        to_value;
+        to_value, to_function;
 } known;
 
 static struct hook_place place;
@@ -104,6 +105,24 @@ static struct type *find(uint32_t id)
     return NULL;
 }
 
+static enum types_whose whose(const char *gcs)
+{
+    static const struct {
+        const char *begin;
+        enum types_whose whose;
+    } known_ones[] = {
+        { "GcStruct rpython.jit.", TYPES_JITS },
+        { "GcStruct pypy.", TYPES_PYTHONS },
+        { "GcStruct JITFRAME ", TYPES_PYTHONS },        /* of compiled code */
+    };
+    size_t i;
+
+    for (i = 0; i < sizeof known_ones / sizeof *known_ones; i++)
+        if (strncmp(gcs, known_ones[i].begin, strlen(known_ones[i].begin)) == 0)
+            return known_ones[i].whose;
+    return TYPES_ANYBODYS;
+}
+
 static void add_type(const char *line)
 {
     struct type *type = &known.types[known.count];
@@ -117,6 +136,7 @@ static void add_type(const char *line)
     if (*end != '\t' || find(type->id) != NULL)
         return;
     type->names = end + 1;
+    type->whose = whose(strchr(type->names, '\t') + 1);
     known.count++;
     at = (uint32_t)mix(type->id) & (SLOTS - 1);
     while (known.slots[at] != 0)
@@ -141,6 +161,7 @@ static void read_line(const char *line)
         { "string ", &known.strings, NULL },
         { "text ", &known.texts, NULL },
         { "cell ", &known.cells, NULL },
+        { "code ", &known.codes, NULL },
         { "to-end ", NULL, &known.to_end },
         { "to-class ", NULL, &known.to_class },
         { "to-qualname ", NULL, &known.to_qualname },
@@ -148,6 +169,7 @@ static void read_line(const char *line)
         { "to-entries ", NULL, &known.to_entries },
         { "to-string ", NULL, &known.to_string },
         { "to-value ", NULL, &known.to_value },
+        { "to-function ", NULL, &known.to_function },
     };
     size_t i;
 
@@ -177,6 +199,7 @@ void types_prepare(const struct hook_place *p, const char *text, size_t size)
     memset(&known, 0, sizeof known);
     known.to_end = known.to_class = known.to_qualname = known.to_table = -1;
     known.to_entries = known.to_string = known.to_value = -1;
+    known.to_function = -1;
     place = *p;
     if (text == NULL || size == 0 || text[size - 1] != '\n' ||
         place.type_is_varsize == 0)
@@ -508,6 +531,24 @@ int64_t types_number(uintptr_t object)
     if (type->map >= 0)
         number = instance_number(type, object);
     return number != 0 ? number : type_number(type);
+}
+
+int64_t types_function(uintptr_t object)
+{
+    uint64_t header;
+    int64_t function;
+
+    if (known.to_function < 0)
+        return 0;
+    function = (int64_t)field_at(object, known.to_function, &header);
+    return is_a(header, &known.codes) ? function : 0;
+}
+
+enum types_whose types_whose(uint64_t header)
+{
+    const struct type *type = find(TYPE(header));
+
+    return type == NULL ? TYPES_ANYBODYS : type->whose;
 }
 
 int64_t types_size(uintptr_t object)

@@ -42,5 +42,14 @@ int64_t types_size(uintptr_t object);
    what a string is built in.  It has a types_size(). */
 int types_may_shrink(uintptr_t object);
 
+/* If what stands at 'object', which may be anything, is the code of a Python function:
+   vmprof's number of it; otherwise, and where that is not known, 0. */
+int64_t types_function(uintptr_t object);
+
+/* Whose an object with this first word is by its type: the JIT's own, one of the interpreter's or of Python's,
+   or anything, such as an array. */
+enum types_whose { TYPES_ANYBODYS, TYPES_JITS, TYPES_PYTHONS };
+enum types_whose types_whose(uint64_t header);
+
 /* The GC has marked what is alive, and is about to free the rest. */
 void types_major_collection(void);

@@ -401,10 +401,12 @@ size_t vmprof_output_probe(void (*take)(void), const char **record)
     return probe_size;
 }
 
-void vmprof_output_take(void (*take)(void), const int64_t *words, size_t count)
+void vmprof_output_take(void (*take)(void), const int64_t *words, size_t count,
+                        int are_all)
 {
-    static char record[sizeof probe + VMPROF_OUTPUT_FRONT * sizeof *words];
+    static char record[sizeof probe + VMPROF_OUTPUT_WORDS * sizeof *words];
     const size_t head = 1 + 2 * sizeof(int64_t);
+    size_t own, dropped = 0;
     int64_t depth;
 
     probe_size = 0;
@@ -413,15 +415,21 @@ void vmprof_output_take(void (*take)(void), const int64_t *words, size_t count)
     is_probing = NOT_PROBING;
     if (probe_size == 0)
         return;
-    if (probe_size < head || count == 0 || count > VMPROF_OUTPUT_FRONT) {
+    if (probe_size < head || count == 0 || count > VMPROF_OUTPUT_WORDS) {
         take_stack(probe, probe_size);
         return;
     }
+    memcpy(&depth, probe + 1 + sizeof depth, sizeof depth);
+    own = (size_t)depth * sizeof *words;
+    if (are_all && depth >= 0 && own <= probe_size - head) {
+        dropped = own;
+        depth = 0;
+    }
     memcpy(record, probe, head);
-    memcpy(&depth, record + 1 + sizeof depth, sizeof depth);
     depth += (int64_t)count;
     memcpy(record + 1 + sizeof depth, &depth, sizeof depth);
     memcpy(record + head, words, count * sizeof *words);
-    memcpy(record + head + count * sizeof *words, probe + head, probe_size - head);
-    take_stack(record, probe_size + count * sizeof *words);
+    memcpy(record + head + count * sizeof *words, probe + head + dropped,
+           probe_size - head - dropped);
+    take_stack(record, probe_size - dropped + count * sizeof *words);
 }

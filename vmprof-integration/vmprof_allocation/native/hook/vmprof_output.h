@@ -64,10 +64,11 @@ void vmprof_output_take_names(void);
    Returns its size in bytes; 0 if there was none. */
 size_t vmprof_output_probe(void (*take)(void), const char **record);
 
-/* Likewise, but the recorder gets it, with these words in front of its stack, no more
-   than VMPROF_OUTPUT_FRONT.  With the recorder's lock. */
-#define VMPROF_OUTPUT_FRONT 1000
-void vmprof_output_take(void (*take)(void), const int64_t *words, size_t count);
+/* Likewise, but the recorder gets it, with these words in front of its stack, or, if they
+   are all of it, instead.  No more than VMPROF_OUTPUT_WORDS.  With the recorder's lock. */
+#define VMPROF_OUTPUT_WORDS 2000
+void vmprof_output_take(void (*take)(void), const int64_t *words, size_t count,
+                        int are_all);
 
 /* What libpypy calls instead of the C functions of these names */
 ssize_t vmprof_output_write(int fd, const void *data, size_t size);

@@ -5,8 +5,10 @@
 #include <stddef.h>
 #include <time.h>
 
+#include "codemap.h"
 #include "follow.h"
 #include "hook.h"
+#include "jit_work.h"
 #include "jit_stub.h"
 #include "native_names.h"
 #include "native_stack.h"
@@ -14,10 +16,14 @@
 #include "recorder.h"
 #include "signals.h"
 #include "stack_nodes.h"
+#include "true_stack.h"
 #include "vmprof_output.h"
 #include "vmprof_stack.h"
 
-#define NODE_NATIVE     7       /* vmprof's, of a frame in a record */
+/* vmprof's, of frames in a record */
+#define NODE_PIECE      6       /* ... of the JIT's code; PROFILE.rst: */
+#define PIECE_JIT       1       /* instead of where it begins: the JIT itself */
+#define NODE_NATIVE     7
 
 static uintptr_t pypy_base;
 static long (*vmprof_enter_signal)(void);
@@ -64,20 +70,32 @@ static uint64_t find_native(uint64_t key)
     return key;
 }
 
+/* Of the stack now being walked */
+static int has_key;                     /* otherwise vmprof takes none, or it is too
+                                           deep */
+static int is_jit;                      /* the JIT allocates */
+
 static void call_vmprof(void)
 {
-    static int64_t words[2 * NATIVE_FRAMES];
-    size_t i;
+    static int64_t words[2 + 2 * NATIVE_FRAMES + TRUE_STACK_MOST];
+    size_t count = 0, i;
+    int is_true = has_key && codemap_is_known();
 
-    if (native_count == 0) {
-        signals_call_vmprof_now();
-        return;
+    if (is_jit) {
+        words[count++] = NODE_PIECE;
+        words[count++] = PIECE_JIT;
     }
     for (i = 0; i < native_count; i++) {
-        words[2 * i] = NODE_NATIVE;
-        words[2 * i + 1] = (int64_t)native_names_number(native[i]);
+        words[count++] = NODE_NATIVE;
+        words[count++] = (int64_t)native_names_number(native[i]);
     }
-    vmprof_output_take(signals_call_vmprof_now, words, 2 * native_count);
+    if (is_true) {
+        count += true_stack(vmprof_stack_innermost(), words + count);
+        vmprof_output_take(signals_call_vmprof_now, words, count, 1);
+    } else if (count > 0)
+        vmprof_output_take(signals_call_vmprof_now, words, count, 0);
+    else
+        signals_call_vmprof_now();
 }
 
 /* ____________________________________________________________ */
@@ -88,7 +106,7 @@ static void walk_stack(void)
     uintptr_t *return_address = NULL;
     uintptr_t back = 0, stub = 0;
 
-    if (innermost != NULL && innermost->kind == NODE_JITTED) {
+    if (innermost != NULL && innermost->kind == NODE_JITTED && !codemap_is_known()) {
         return_address = stack_nodes_return_address(innermost);
         stub = *return_address;
         back = jit_stub_back(stub);
@@ -114,7 +132,7 @@ static uint64_t stack_key(void)
         return 0;
     ignores = vmprof_enter_signal() != 0;
     (void)vmprof_exit_signal();
-    return ignores ? 0 : stack_nodes_key(vmprof_stack_innermost(), 0);
+    return ignores ? 0 : stack_nodes_key(vmprof_stack_innermost(), (uint64_t)is_jit);
 }
 
 static __thread __attribute__((tls_model("initial-exec"))) int is_ignored;
@@ -140,7 +158,9 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
     if (is_ignored)
         return sample->interval;
     follow_open();
+    is_jit = jit_work_is_on((size_t)sample->size);
     stack = stack_key();
+    has_key = stack != 0;
     if (with_native)
         stack = find_native(stack);
     key = recorder_allocation(sample->size, sample->interval, stack, walk_stack);

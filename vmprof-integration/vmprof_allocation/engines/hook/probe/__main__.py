@@ -16,7 +16,14 @@ import sys
 from collections.abc import Callable
 
 from vmprof_allocation.engines.hook.layout import Layout
-from vmprof_allocation.engines.hook.probe import collector, heap, names
+from vmprof_allocation.engines.hook.probe import (
+    codemap,
+    collector,
+    functions,
+    heap,
+    jit,
+    names,
+)
 from vmprof_allocation.engines.hook.probe.classes import Classes
 from vmprof_allocation.engines.hook.probe.memory import Memory, Types
 from vmprof_allocation.errors import Evidence
@@ -55,7 +62,11 @@ def probe(layout: Layout, evidence: Evidence) -> str:
             evidence.found(what, "%s0x%x" % ("-" if answer < 0 else "",
                                              abs(answer)))
     _heap(memory, layout, evidence)
-    return _types(memory, types, evidence)
+    text = _types(memory, types, evidence)
+    # at last, as the JIT works from then on
+    _codemap(memory, layout, evidence)
+    _jit(memory, types, layout, evidence)
+    return text
 
 
 def _heap(memory: Memory, layout: Layout, evidence: Evidence) -> None:
@@ -72,6 +83,25 @@ def _heap(memory: Memory, layout: Layout, evidence: Evidence) -> None:
                        *found[:4], "" if found.is_counted_on else "not "))
 
 
+def _codemap(memory: Memory, layout: Layout, evidence: Evidence) -> None:
+    try:
+        layout.codemap = codemap.find(memory)
+    except Exception as e:      # whatever it is, sampling goes without
+        evidence.found("table of the JIT's code", "%s %s" % (NOT_KNOWN, e))
+    else:
+        evidence.found("table of the JIT's code", "0x%x" % layout.codemap)
+
+
+def _jit(memory: Memory, types: Types, layout: Layout, evidence: Evidence) -> None:
+    try:
+        layout.jit_phases, layout.roots = jit.find(memory, types)
+    except Exception as e:      # whatever it is, sampling goes without
+        evidence.found("what the JIT does", "%s %s" % (NOT_KNOWN, e))
+    else:
+        evidence.found("what the JIT does", "its phases at 0x%x, roots at 0x%x" % (
+            layout.jit_phases, layout.roots))
+
+
 def _types(memory: Memory, types: Types, evidence: Evidence) -> str:
     """What types.c needs to know."""
     head = ""
@@ -86,6 +116,12 @@ def _types(memory: Memory, types: Types, evidence: Evidence) -> str:
     else:
         head, maps, bases = head + classes.head(), classes.maps, classes.bases
         evidence.found("classes", "the way to them from %d types" % len(maps))
+    try:
+        head += functions.head(memory, types)
+    except Exception as e:
+        evidence.found("functions", "%s %s" % (NOT_KNOWN, e))
+    else:
+        evidence.found("functions", "they have vmprof's numbers")
     try:
         named = names.names(types, bases)
     except Exception as e:

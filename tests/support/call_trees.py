@@ -1,0 +1,114 @@
+"""Programs that know their own stacks: trees of functions, each of which is called by
+one other, and says by a label that it runs."""
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from vmprof_convert.model import Profile
+
+HEAD = """
+import sys
+from vmprof_allocation import labelling, labels
+numbers = []
+for i in range(%d):
+    with labels(f=i):
+        numbers.append(labelling._natives[labelling._numbers[(("f", str(i)),)]])
+runs = labelling._engine.label      # nothing of it is inlined
+kept = []
+class Thing:
+    def __init__(self, i):
+        self.i = i
+        self.items = [i]
+"""
+#: what a function makes of its argument i
+MAKES = ("x = [i] * (i %% 7 + 3)", "x = 'a%%d' %% i * (i %% 5 + 1)", "x = Thing(i)",
+         "x = {'k': i, i: 'v'}", "x = [str(i), (i, i)]", "x = bytes(i %% 50 + 20)")
+#: how it calls another one: always, or not, or several times, or where it fails
+CALLS = ("", "", "", "if i %% %d == 0:", "for j in range(i %% %d):", "try:")
+MAIN = """
+def main():
+    for i in range(%d):
+        try:
+            f0(i)
+        except KeyError:
+            pass
+        runs(0)
+main()
+"""
+
+
+class Tree:
+    """`text`: a program of so many functions, f0 to fN, each of which is called by one
+    with a smaller number; main() calls f0 so many times."""
+
+    def __init__(self, seed: int, functions: int, times: int):
+        self._random = random.Random(seed)
+        #: of each function, who calls it
+        self.callers: dict[int, int | None] = {0: None}
+        self._callees: dict[int, list[int]] = {0: []}
+        for number in range(1, functions):
+            caller = self._random.choice(
+                [n for n, callees in self._callees.items() if len(callees) < 4])
+            self.callers[number] = caller
+            self._callees[caller].append(number)
+            self._callees[number] = []
+        self.text = HEAD % functions + "\n".join(
+            line for number in reversed(range(functions))
+            for line in self._function(number)) + MAIN % times
+
+    def _make(self, indent: str = "    ") -> Iterator[str]:
+        yield indent + self._random.choice(MAKES) % ()
+        if self._random.random() < 0.15:
+            yield indent + "if i % 997 == 3: kept.append(x)"
+
+    def _function(self, number: int) -> Iterator[str]:
+        choose = self._random.choice
+        yield "def f%d(i):" % number
+        yield "    runs(numbers[%d])" % number
+        yield from self._make()
+        for callee in self._callees[number]:
+            how = choose(CALLS)
+            inside = "    " * (1 + bool(how))
+            if how:
+                yield "    " + (how % choose((2, 3, 5, 7)) if "%" in how else how)
+            yield "%sf%d(i + %d)" % (inside, callee, self._random.randrange(5))
+            if how == "try:":
+                yield "    except KeyError:"
+                yield "        runs(numbers[%d])" % number
+            yield from self._make(inside)
+        if number and self._random.random() < 0.3:
+            yield "    if i %% %d == 1:" % choose((3, 11, 101))
+            # until somebody catches it
+            yield "        runs(0)"
+            yield "        raise KeyError(i)"
+        if self._random.random() < 0.4:
+            yield "    for j in range(i %% %d):" % choose((3, 8, 30))
+            yield from self._make("        ")
+        # what comes is the caller's
+        caller = self.callers[number]
+        yield "    runs(%s)" % ("0" if caller is None else "numbers[%d]" % caller)
+        yield "    return x"
+
+    def path(self, number: int | None) -> list[str]:
+        """The functions that run when this one does, from f0 on."""
+        found: list[str] = []
+        while number is not None:
+            found.append("f%d" % number)
+            number = self.callers[number]
+        return found[::-1]
+
+    def is_wrong(self, profile: Profile, stack: int) -> bool | None:
+        """Whether the stack of this number is another one than the program says; None:
+        it doesn't say."""
+        names = {"f%d" % number: number for number in self.callers}
+        label = profile.labels_of(stack).get("f")
+        functions = [profile.function(frame.address).name
+                     for frame in profile.stacks[stack]]
+        if label is None or "main" not in functions:
+            return None
+        found = [name for name in functions if name in names]
+        path = self.path(int(label))
+        # who is called, says so a moment later; who returns, a moment before
+        return found != path and (found[:-1] != path
+                                  or self.callers[names[found[-1]]] != int(label))

@@ -1,0 +1,103 @@
+"""Where PyPy's table of the JIT's machine code begins (native/hook/codemap.h).
+
+Its head is a word in the library's data that leads to nodes outside of it, each of
+which says which code it is about.  Some functions are compiled first, so that there
+are nodes.
+"""
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pypyjit
+
+from vmprof_allocation.engines.hook.probe.memory import Memory, NotCertain
+from vmprof_allocation.engines.hook.process import read_maps
+
+#: in words: from the head to the first of its pointers to nodes, and how many there are
+FIRST, LEVELS = 2, 8
+#: functions that are compiled here, each with a loop, and turns of it: PyPy compiles
+#: what has made some 1000
+FUNCTIONS, TURNS = 12, 5000
+#: bytes of a piece of code: more is none
+LARGEST = 2**26
+
+
+def find(memory: Memory) -> int:
+    """Relative to where the library is loaded."""
+    pypyjit.set_param("default")        # the probe runs without the JIT
+    for function in _functions():
+        function(TURNS)
+    pypyjit.set_param("off")
+    start, size = memory.data
+    data = memory.words(start, size // 8)
+    nodes = _Nodes(memory, start, start + size)
+    # what stands for no code has no address, and no entries
+    places = [at for at, word in enumerate(data)
+              if at >= FIRST and nodes.may_be(word) and not any(data[at - FIRST:at])]
+    found = [start + (at - FIRST) * 8 for at in places
+             if nodes.lead_from(start + at * 8)]
+    if len(found) != 1:
+        raise NotCertain("%d words lead to %d pieces of code" % (len(found), FUNCTIONS))
+    return found[0] - memory.gc + memory.layout.gc
+
+
+def _functions() -> Iterable[Callable[[int], Any]]:
+    for i in range(FUNCTIONS):
+        place: dict[str, Any] = {}
+        exec("def function(turns):\n"
+             "    total = %d\n"
+             "    for i in range(turns):\n"
+             "        total += i\n"
+             "    return total\n" % i, place)
+        yield place["function"]
+
+
+class _Nodes:
+    def __init__(self, memory: Memory, start: int, end: int):
+        self._memory = memory
+        self._library = range(start, end)
+        maps = read_maps()
+        #: where nodes may be, and where code is: limits of what is mapped, in turns
+        self._data = _limits(m for m in maps if m.permissions[:3] == "rw-")
+        self._code = _limits(m for m in maps if m.permissions[2] == "x" and not m.path)
+
+    def may_be(self, word: int) -> bool:
+        return (word != 0 and word % 16 == 0 and word not in self._library
+                and bisect_right(self._data, word) % 2 == 1)
+
+    def lead_from(self, place: int) -> bool:
+        """Whether the pointers that stand there lead to nodes, the first one to all."""
+        pointers = self._memory.words(place, LEVELS)
+        return bool(pointers) and self.count(pointers[0]) >= FUNCTIONS and all(
+            pointer == 0 or self.count(pointer) > 0 for pointer in pointers)
+
+    def count(self, node: int) -> int:
+        """How many there are from this one on; 0: they are none."""
+        count = last = 0
+        while node:
+            if not self.may_be(node):
+                return 0
+            address, piece, after = self._memory.words(node, 3) or (0, 0, 0)
+            levels = (piece - node) // 8 - FIRST
+            sizes, entries = self._memory.words(piece, 2) or (0, 0)
+            size, numbers = sizes & 0xffffffff, sizes >> 32
+            if not (last < address and bisect_right(self._code, address) % 2 == 1
+                    and 1 <= levels <= LEVELS and 0 < size < LARGEST
+                    and numbers % 4 == 0 and self._fit(entries, numbers, size)):
+                return 0
+            node, last, count = after, address, count + 1
+        return count
+
+    def _fit(self, entries: int, numbers: int, size: int) -> bool:
+        """Whether the entries of a piece are about offsets in it."""
+        words = self._memory.words(entries, numbers)
+        return numbers > 0 and len(words) == numbers and all(
+            words[i + 1] <= words[i + 2] <= size and i < words[i + 3] <= numbers
+            for i in range(0, numbers, 4))
+
+
+def _limits(maps: Iterable[Any]) -> list[int]:
+    return sorted(limit for mapping in maps
+                  for limit in (mapping.start, mapping.end))

@@ -1,0 +1,40 @@
+#pragma once
+/* Where compiled code calls compiled code (the JIT's CALL_ASSEMBLER):
+ *
+ *          call callee                 the other code, which the JIT compiled before
+ *          cmp  [rax+16], done         has it run to its end?
+ *          je   fast
+ *          call helper                 no: a guard of it failed.  The interpreter goes
+ *          jmp  end                    on with what it has left undone
+ *   fast:  mov  rax, [rax+72]          its result
+ *   end:   cmp  [rbp+16], 0            two guards: is this code itself still valid,
+ *          jne  ...
+ *          cmp  [exception], 0         and did the callee raise an exception?
+ *          jne  ...
+ *
+ * Of both calls, the return address tells which function is called, although, during
+ * the second one, neither vmprof's stack nor its table has it.
+ */
+
+#include <stdint.h>
+
+#pragma GCC visibility push(hidden)
+
+struct jit_call {
+    uintptr_t callee;           /* where its code begins */
+    uintptr_t helper;           /* what the second call calls: there is one for each
+                                   interpreter that the JIT compiles, of which Python's is
+                                   one */
+    uintptr_t end;              /* behind the two guards; 0: not known */
+    int raises;                 /* the second guard is another one: it makes sure that the
+                                   callee has raised an exception */
+};
+
+/* Is 'address', a return address, which may be anything, of the first call?  Returns 0 if
+   not, and on another processor than x86-64. */
+int jit_call_returns_to(uintptr_t address, struct jit_call *call);
+
+/* Likewise of the second one. */
+int jit_call_helped_at(uintptr_t address, struct jit_call *call);
+
+#pragma GCC visibility pop

@@ -1,0 +1,74 @@
+#include "jit_work.h"
+
+#include "guarded.h"
+#include "types.h"
+
+/* Items of the list: rpython/rlib/jit.py's Counters */
+#define COMPILES        1       /* the other one is that it traces */
+
+#define ROOTS           128     /* that are looked at */
+/* A trace has 6000 operations by default: no list of them is larger.  Larger objects are
+   the program's, of which the JIT runs what it traces. */
+#define LARGEST         (64 << 10)
+
+/* As RPython lays them out */
+struct list {
+    uint64_t header;
+    int64_t length;
+    const struct {
+        uint64_t header;
+        int64_t length;
+        int64_t item[1];
+    } *items;
+};
+
+static const struct list *const *phases;
+static const uintptr_t *const *roots_end;
+
+void jit_work_prepare(uintptr_t its_phases, uintptr_t roots)
+{
+    phases = (const struct list *const *)its_phases;
+    roots_end = (const uintptr_t *const *)roots;
+}
+
+/* Of the functions that run, is the innermost one of which that can be told the JIT's?
+   How deep the stack of roots is, is not known. */
+static int is_innermost(void)
+{
+    uintptr_t roots[ROOTS];
+    intptr_t skip = 0;
+    uint64_t header;
+    int i;
+
+    if (!guarded_read((uintptr_t)(*roots_end - ROOTS), roots, sizeof roots))
+        return 0;
+    for (i = ROOTS - 1; i >= 0; i--) {
+        if ((skip & 1) == 0 && (roots[i] & 1) == 0 && roots[i] != 0) {
+            if (!guarded_read(roots[i], &header, sizeof header))
+                return 0;
+            switch (types_whose(header)) {
+            case TYPES_JITS:
+                return 1;
+            case TYPES_PYTHONS:
+                return 0;
+            case TYPES_ANYBODYS:
+                break;
+            }
+        } else if ((skip & 1) == 0 && (roots[i] & 1) != 0)
+            /* an odd number has a bit for each of the words behind that are none; the GC
+               makes it negative when it has seen it */
+            skip = (intptr_t)roots[i] < 0 ? -(intptr_t)roots[i] : (intptr_t)roots[i];
+        skip >>= 1;
+    }
+    return 0;
+}
+
+int jit_work_is_on(size_t size)
+{
+    const struct list *list = phases == NULL ? NULL : *phases;
+
+    if (list == NULL || list->length <= 0)
+        return 0;
+    return list->items->item[list->length - 1] == COMPILES ||
+           (roots_end != NULL && size < LARGEST && is_innermost());
+}

@@ -1,0 +1,29 @@
+#pragma once
+/* Calls of one compiled Python function by another (jit_call.h): which one is called. */
+
+#include <stdint.h>
+
+#include "codemap.h"
+
+#pragma GCC visibility push(hidden)
+
+struct python_call {
+    int64_t function;           /* vmprof's number of it; 0: that is no such call, or it is
+                                   not known which */
+    int is_helped;              /* a guard of the callee has failed: the interpreter goes
+                                   on with it */
+    int raises;                 /* and ends with an exception */
+    int64_t end;                /* offset in the caller's piece at which it has returned;
+                                   0: not known */
+};
+
+/* Of this return address, which is in 'piece' */
+struct python_call python_call_at(uintptr_t address, const struct codemap_piece *piece);
+
+/* Of these entries, which run there, is the innermost one the callee's?  It was inlined as
+   far as its loop, which is what is called.  Or does it call itself? */
+int python_call_is_inside(const struct python_call *call,
+                          const struct codemap_piece *piece, const int *which,
+                          int count);
+
+#pragma GCC visibility pop
