@@ -107,6 +107,15 @@ def test_words_in_front_of_a_stack(harness: pathlib.Path,
         "stack " + mine]
 
 
+@pytest.mark.parametrize("words", [(), (1, 8), tuple(range(1018))])
+def test_words_instead_of_a_stack(harness: pathlib.Path,
+                                  words: tuple[int, ...]) -> None:
+    """The thread, which is behind it, stays; without words all does."""
+    mine = stack(*words)
+    assert run(harness, *ENABLED, "instead 4 " + mine, "instead 0 " + mine) == [
+        "stack " + stack(1000, 1001, 1002, 1003), "stack " + mine]
+
+
 def test_what_is_no_stack_gets_no_words(harness: pathlib.Path) -> None:
     assert run(harness, *ENABLED, "front 2 " + name(8), "front 2 05") == [
         "bytes " + name(8), "bytes 05"]

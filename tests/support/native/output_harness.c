@@ -13,6 +13,7 @@
  *   front COUNT HEX [HEX] vmprof takes one, which gets so many words in
  *                         front, 1000 and so on; or none, if there is no HEX.  Before,
  *                         it writes another one that it couldn't write earlier
+ *   instead COUNT HEX     likewise, and the words are all of its stack
  *   enabled               prints 0 or 1
  *   steal                 the program closes the decoy, and opens a file
  *   stolen                prints what is in that file
@@ -184,7 +185,7 @@ static void take_samples(void)
         take_sample();
 }
 
-static void front(int count, char *hex)
+static void front(int count, char *hex, int are_all)
 {
     int64_t *words = malloc(((size_t)count + 1) * sizeof *words);
     char *space = strchr(hex, ' ');
@@ -199,7 +200,7 @@ static void front(int count, char *hex)
     probed_buffer = 2;
     probed = hex;
     recorder_lock();
-    vmprof_output_take(take_samples, words, (size_t)count);
+    vmprof_output_take(take_samples, words, (size_t)count, are_all);
     recorder_unlock();
     free(words);
 }
@@ -276,7 +277,9 @@ static void call(const char *command, char *rest)
     else if (is(command, "probe"))
         probe(number, hex);
     else if (is(command, "front"))
-        front(number, hex);
+        front(number, hex, 0);
+    else if (is(command, "instead"))
+        front(number, hex, 1);
     else if (is(command, "enabled"))
         printf("%d\n", vmprof_output_is_enabled());
     else if (is(command, "steal"))
