@@ -48,10 +48,12 @@ def test_threads_that_end_leave_what_they_made(run: Run) -> None:
     assert set(found) == {("thread0", ALIVE), ("thread1", FREED), ("thread2", ALIVE)}
     for count in found.values():
         assert near(count, COUNT, INTERVAL)
-    # dead since the mark, and not because their thread had ended
-    ends = {ended for ended, fate in zip(profile.samples.ended, profile.samples.fate)
-            if fate == FREED}
-    assert all(ended > mark.time for ended in ends)
+    # nodes are dead since the mark, and not because their thread had ended; what else
+    # was sampled may have died before
+    samples = profile.samples
+    ends = {ended for ended, fate, size in zip(samples.ended, samples.fate, samples.size)
+            if fate == FREED and size == SIZE}
+    assert ends and all(ended > mark.time for ended in ends)
     assert len({*profile.samples.thread}) == 3
     assert profile.bookkeeping > 0
 
