@@ -51,7 +51,8 @@ def test_threads_that_end_leave_what_they_made(run: Run) -> None:
     # nodes are dead since the mark, and not because their thread had ended; what else
     # was sampled may have died before
     samples = profile.samples
-    ends = {ended for ended, fate, size in zip(samples.ended, samples.fate, samples.size)
+    ends = {ended for ended, fate, size in zip(
+                samples.ended, samples.fate, samples.size)
             if fate == FREED and size == SIZE}
     assert ends and all(ended > mark.time for ended in ends)
     assert len({*profile.samples.thread}) == 3
