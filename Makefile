@@ -3,7 +3,6 @@
 # make test     install what is missing, run all tests: 17 minutes
 # make guest    build the guest interpreter with the patched RPython; with the
 #               JIT: guest-jit
-# make page     what draws the page of --to html, for `pip install ./converter`
 # make pictures take those of README.rst, with Chromium.  PROFILER=address: from
 #               a Firefox Profiler that is served there
 # make bench    measure the overhead
@@ -43,7 +42,7 @@ WORKERS := 2
 IN_PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 ENVIRONMENTS := .build/pypy .build/python .build/test .build/bench .build/node \
 	.build/python2 .build/pypy27 .build/rpython/tree .build/rpython/pristine \
-	.build/page .build/pytest .build/system-rpython .build/system-suites .build/system-go
+	.build/pytest .build/system-rpython .build/system-suites .build/system-go
 # what hard tests need beside
 COLLECTOR := .build/otelcol/otelcol
 COLLECTOR_VERSION := v0.160.0
@@ -51,7 +50,7 @@ COLLECTOR_VERSION := v0.160.0
 INTEGRATION := $(shell find vmprof-integration -name '*.py' -o -name '*.[ch]' \
 	-o -name '*.toml' -o -name '*.pth' -o -name '*.rst')
 CONVERTER := $(shell find converter -name '*.py' -o -name '*.toml' \
-	-o -name '*.rst')
+	-o -name '*.rst' -o -path '*/html/page/*')
 # no index has either: together, pip finds what the sampler depends on
 PACKAGES := converter vmprof-integration
 # folders, too: they change when a file is removed
@@ -61,7 +60,7 @@ RPYTHON := rpython/tree.py rpython/python2.py \
 	$(filter vmprof-integration/vmprof_allocation/native/shared/%, \
 		$(INTEGRATION))
 
-.PHONY: run check test lint guest guest-jit page pictures bench hard clean always
+.PHONY: run check test lint guest guest-jit pictures bench hard clean always
 .DELETE_ON_ERROR:
 
 run: .build/pypy .build/python $(if $(findstring 27,$(SAMPLED)),.build/pypy27)
@@ -100,7 +99,7 @@ PROFILER := https://profiler.firefox.com
 # where libdevel-nytprof-perl has it
 FLAMEGRAPH_PL := perl /usr/share/perl5/Devel/NYTProf/flamegraph.pl
 
-pictures: .build/pictures .build/page .build/system-go
+pictures: .build/pictures .build/system-go
 	.build/pictures-pypy/bin/pypy3 -m vmprof --allocation-sampling 16k \
 		-o .build/shop.vmprof converter/pictures/shop.py 20
 	.venv/bin/vmprof-convert .build/shop.vmprof -o .build/shop.json.gz
@@ -140,12 +139,8 @@ guest: .build/rpython/guest .build/python
 
 guest-jit: .build/rpython/guest-jit .build/python
 
-# for `pip install ./converter`: what draws the page of --to html
-page: .build/page
-
 clean:
-	rm -rf .build .venv .venv-pypy .venv-pypy27 .node \
-		converter/vmprof_convert/writers/html/bundle.js
+	rm -rf .build .venv .venv-pypy .venv-pypy27 .node
 
 # $(call apt_install,PACKAGES), in a shell command: install them, if any
 define apt_install
@@ -294,30 +289,6 @@ PYPERFORMANCE := pyperformance==1.11.0
 	mkdir -p .node
 	cp tests/package.json .node/
 	PATH="$$PWD/.venv/bin:$$PATH" npm install --silent --no-audit --no-fund --prefix .node
-	@touch $@
-
-# What the page of --to html is drawn by.  Functions keep their names, as
-# d3-flame-graph looks at one
-.build/page: $(wildcard converter/page/*) .build/pypy .build/test
-	mkdir -p .node/page
-	cp converter/page/package.json .node/page/
-	PATH="$$PWD/.venv/bin:$$PATH" npm install --silent --no-audit --no-fund \
-		--prefix .node/page
-	cp converter/page/*.js converter/page/*.css .node/page/
-	PATH="$$PWD/.venv/bin:$$PATH" .node/page/node_modules/.bin/esbuild \
-		.node/page/page.js --bundle --minify --keep-names --format=iife \
-		--loader:.css=text --charset=ascii --log-level=warning \
-		--legal-comments=none --outfile=.node/page/script.js
-	# who passes a page on passes these on, too
-	{ echo '/*'; for licence in .node/page/node_modules/d3-*/LICENSE*; do \
-		echo "$$licence" | cut -d/ -f4; cat "$$licence"; done; echo '*/'; \
-		cat .node/page/script.js; } >.node/page/bundle.js
-	cp .node/page/bundle.js converter/vmprof_convert/writers/html/
-	for python in .venv/bin/python .venv-pypy/bin/pypy3; do \
-		cp .node/page/bundle.js "$$($$python -I -c 'import os, \
-			vmprof_convert.writers.html as html; \
-			print(os.path.dirname(html.__file__))')" || exit 1; \
-	done
 	@touch $@
 
 # A browser, what drives it, and the program of the pictures.  Speedscope's buttons are

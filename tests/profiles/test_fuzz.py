@@ -16,7 +16,6 @@ from made_heap import Heap
 from made_profiles import LINES, Log, member, packed
 from vmprof_convert import cli
 from vmprof_convert.formats import FORMATS
-from vmprof_convert.writers import html
 
 #: cases of each kind, for each profile and format
 CASES = 60
@@ -108,15 +107,6 @@ def check(path: Path, data: bytes, *options: str) -> bool:
 def on_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits until ten thousand files are there."""
     monkeypatch.setattr(os, "fsync", lambda fd: None)
-
-
-@pytest.fixture(autouse=True)
-def script(tmp_path_factory: pytest.TempPathFactory,
-           monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page's, whatever was installed."""
-    path = tmp_path_factory.mktemp("page") / "bundle.js"
-    path.write_text("/* the script */")
-    monkeypatch.setattr(html, "SCRIPT", str(path))
 
 
 @pytest.mark.parametrize("format_", FORMATS)

@@ -14,7 +14,6 @@ from report_runs import lines, refused, report
 from vmprof_convert import cli, readers
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.formats import FORMATS
-from vmprof_convert.writers import html
 from vmprof_convert.writers.firefox import label_markers
 
 
@@ -106,8 +105,6 @@ def test_by_a_label(path: Path) -> None:
 def test_a_format_without_labels_says_so(
         path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    (tmp_path / "bundle.js").write_text("/* the script */")
-    monkeypatch.setattr(html, "SCRIPT", str(tmp_path / "bundle.js"))
     out = tmp_path / "out"
     assert cli.main([str(path), "--to", form, "-o", str(out)]) == 0
     said = capsys.readouterr().err

@@ -8,7 +8,6 @@ import pytest
 import convert_runs
 from convert_runs import names, run_and_fail
 from vmprof_convert import cli
-from vmprof_convert.writers import html
 
 folder = convert_runs.folder
 
@@ -24,9 +23,6 @@ def addresses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         return True
 
     monkeypatch.setattr("webbrowser.open", open_)
-    script = tmp_path / "bundle.js"
-    script.write_text("/* the script */")
-    monkeypatch.setattr(html, "SCRIPT", str(script))
     return found
 
 

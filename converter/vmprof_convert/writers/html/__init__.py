@@ -1,7 +1,7 @@
 """One page that needs nothing else: the profile, and what draws it.
 
-``table`` is what the page's script reads (``converter/page/page.js``, bundled with
-d3-flame-graph by ``make .build/page``); here, it becomes a file.
+``table`` is what the page's script reads; ``page/`` has the script and its looks, which
+stand in each page: a page that loads nothing can be mailed, and opened in ten years.
 """
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.model import Profile
 from vmprof_convert.writers.html import table
 
-#: beside this file, if it was made
-SCRIPT = "bundle.js"
+#: in ``page/``: one script, in this order, as each needs those before it
+SCRIPTS = ("sums.js", "looks.js", "tip.js", "chart.js", "timeline.js", "page.js")
+STYLE = "page.css"
 
 # Nothing is loaded from anywhere, and no other script runs, whatever names say.
 _PAGE = """<!DOCTYPE html>
@@ -32,6 +33,8 @@ _PAGE = """<!DOCTYPE html>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
 style-src 'unsafe-inline'; script-src 'sha256-%s'">
 <title>%s</title>
+<style>
+%s</style>
 </head>
 <body>
 <noscript>This page is drawn by its own script, which is turned off.</noscript>
@@ -63,21 +66,19 @@ def write_diff(difference: Difference, names: Names,
 
 def _write(data: dict[str, Any], out: BinaryIO) -> None:
     script = _script()
-    digest = base64.b64encode(hashlib.sha256(script).digest()).decode("ascii")
-    out.write((_PAGE % (digest, _text(data["title"]), _data(data))).encode("utf-8"))
-    out.write(script)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    out.write((_PAGE % (digest, _text(data["title"]), _part(STYLE), _data(data))
+               ).encode("utf-8"))
+    out.write(script.encode("utf-8"))
     out.write(b"</script>\n</body>\n</html>\n")
 
 
-def _script() -> bytes:
-    path = importlib.resources.files(__name__).joinpath(SCRIPT)
-    if not path.is_file():
-        raise ProfileError("the page needs a script that is not installed: `make page` "
-                           "before `pip install ./converter` brings it")
-    script = path.read_bytes()
-    # it would end there, and an unusual beginning would hide its end
-    assert b"</script" not in script.lower() and b"<!--" not in script
-    return script
+def _script() -> str:
+    return '\n"use strict";\n%s' % "\n".join(map(_part, SCRIPTS))
+
+
+def _part(name: str) -> str:
+    return importlib.resources.files(__name__).joinpath("page", name).read_text("utf-8")
 
 
 def _data(data: object) -> str:

@@ -1,8 +1,7 @@
 // How things look, and what is said of a change.
-import { diff, shown } from "./sums.js";
 
 // hue, saturation and lightness in light and in dark; the word for the legend
-export const ORIGINS = {
+const ORIGINS = {
   program: [28, 88, 70, 62, "the program"],
   "installed packages": [196, 52, 70, 60, "installed packages"],
   "standard library": [262, 42, 77, 68, "standard library"],
@@ -12,13 +11,13 @@ export const ORIGINS = {
   type: [145, 34, 70, 58, "types"],
 };
 const equalToo = diff?.unknown ? " (equal runs differ, too)" : "";
-export const CHANGES = {
+const CHANGES = {
   grew: [14, 78, equalToo ? `more${equalToo}` : "grew"],
   shrank: [212, 62, equalToo ? `less${equalToo}` : "shrank"],
   same: [30, 6, "may be chance"],
 };
 
-export function isDark() {
+function isDark() {
   return document.documentElement.dataset.theme === "dark";
 }
 
@@ -28,7 +27,7 @@ function tint(name) {
   return hash / 1009 - 0.5;
 }
 
-export function colour(origin, name = "") {
+function colour(origin, name = "") {
   const [hue, saturation, light, dark] = ORIGINS[origin] ?? ORIGINS.nowhere;
   const shift = name ? tint(name) : 0;
   return `hsl(${hue + 10 * shift} ${saturation}% ${(isDark() ? dark : light) + 10 * shift}%)`;
@@ -50,7 +49,7 @@ function varianceOf(data) {
 }
 
 // What is said of a change: as large a one is seen between runs that are alike, or not.
-export function verdict(data, isSure = false) {
+function verdict(data, isSure = false) {
   const { before, after, came, went } = data;
   const change = after - before;
   const chance = diff.z * Math.sqrt(varianceOf(data));
@@ -58,31 +57,38 @@ export function verdict(data, isSure = false) {
   return -change - (isSure ? 0 : went) > chance ? "shrank" : "same";
 }
 
-export function changeColour(found, share) {
+function changeColour(found, share) {
   const [hue, saturation] = CHANGES[found];
   if (found === "same") return `hsl(${hue} ${saturation}% ${isDark() ? 66 : 86}%)`;
   const [pale, full] = isDark() ? [72, 52] : [86, 58];
   return `hsl(${hue} ${saturation}% ${pale + (full - pale) * Math.min(1, share)}%)`;
 }
 
-export function colourOf(data) {
+function colourOf(data) {
   if (!diff) return colour(data.origin, data.name);
   const share = Math.abs(data.after - data.before) / (Math.max(data.after, data.before) || 1);
   return changeColour(verdict(data), share);
 }
 
-export function signed(number) {
+function signed(number) {
   return (number < 0 ? "\u2212" : "+") + shown(Math.abs(number));
 }
 
 // 1 MiB → 3 MiB (+2 MiB), and if it may be chance, or garbage, that
-export function change(data) {
+function change(data) {
   const doubt = verdict(data) !== "same" || data.after === data.before ? ""
     : verdict(data, true) === "same" ? ", may be chance" : ", may be garbage";
   return `${shown(data.before)} → ${shown(data.after)} (${signed(data.after - data.before)}${doubt})`;
 }
 
-export function element(kind, attributes = {}, ...children) {
+// A small square of colour, for legends.
+function key(background) {
+  const made = element("i", { class: "key" });
+  made.style.background = background;
+  return made;
+}
+
+function element(kind, attributes = {}, ...children) {
   const made = document.createElement(kind);
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith("on")) made.addEventListener(key.slice(2), value);

@@ -1,22 +1,10 @@
 // The page of `vmprof-convert --to html`: draws what stands in #profile.  Names are
 // data: they go into text nodes and attributes, and never into HTML.
-import { brushX } from "d3-brush";
-import flamegraph from "d3-flame-graph";
-import { select } from "d3-selection";
-import {
-  CHANGES, ORIGINS, change, changeColour, colour, colourOf, element, isDark, signed, verdict,
-} from "./looks.js";
-import style from "./page.css";
-import {
-  addUp, compared, diff, functionRows, profile, share, shown, state, sums, treeOf, typeRows,
-} from "./sums.js";
-
 const MEASURES = [["bytes", "Bytes"], ["objects", "Objects"], ["alive", "Alive"]]
   .filter(([key]) => key !== "alive" || profile.has.lifetimes);
 const SHAPES = [["icicle", "Icicle"], ["flame", "Flame graph"]];
 const STACKS = [["plain", "Functions"], ["typed", "… and types"], ["by type", "By type"]];
 const TABLES = [["functions", "Functions"], ["types", "Types"]];
-const CELL = 20;
 
 // Buttons of which one is pressed.
 function choice(options, key, name) {
@@ -33,32 +21,12 @@ function choice(options, key, name) {
     }, text)));
 }
 
-const tip = element("div", { class: "tip", role: "tooltip" });
-
-function tooltip() {}
-tooltip.show = (event, d) => {
-  const { name, path, line, value, self } = d.data;
-  const where = path + (line ? `:${line}` : "");
-  tip.replaceChildren(element("b", {}, name), ...(where ? [element("span", {}, where)] : []),
-    diff ? change(d.data) : `${shown(value)}, ${share(value, sums.whole)}`,
-    element("span", {}, !diff && self && self !== value ? `itself ${shown(self)}` : ""));
-  tip.style.display = "block";
-  const { clientX: x, clientY: y } = event;
-  const { width, height } = tip.getBoundingClientRect();
-  tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 8))}px`;
-  tip.style.top = `${y + 18 + height < innerHeight ? y + 18 : Math.max(4, y - height - 10)}px`;
-};
-tooltip.hide = () => { tip.style.display = "none"; };
-
 // ---------------------------------------------------------------------------
 // the chart
 
 const holder = element("div", { class: "scroll" });
 const said = element("div", { class: "said", "aria-live": "polite" });
-const back = element("button", { type: "button", class: "plain", hidden: "", onclick: () => {
-  chart.resetZoom();
-  back.hidden = true;
-} }, "Zoom out");
+const back = element("button", { type: "button", class: "plain", hidden: "", onclick: () => chart.zoom() }, "Zoom out");
 let chart;
 
 function matches(data, term) {
@@ -69,7 +37,7 @@ function matches(data, term) {
 function drawChart() {
   holder.replaceChildren();
   back.hidden = true;
-  tooltip.hide();
+  hideTip();
   if (!sums.whole) {
     holder.append(element("div", { class: "nothing" }, "Nothing was allocated here."));
     said.replaceChildren();
@@ -77,32 +45,19 @@ function drawChart() {
   }
   const target = element("div");
   holder.append(target);
-  chart = flamegraph().width(Math.max(240, holder.clientWidth - 2)).cellHeight(CELL)
-    .minFrameSize(1).transitionDuration(0)
-    .inverted(state.shape === "icicle")
-    .sort((a, b) => b.data.value - a.data.value || (a.data.name < b.data.name ? -1 : 1))
-    .tooltip(tooltip)
-    .setColorMapper((d) => (d.highlight ? (isDark() ? "#ff5fb2" : "#f0459c")
-      : colourOf(d.data)))
-    .setSearchMatch((d, term) => Boolean(term) && matches(d.data, term))
-    .setSearchHandler((found, sum) => say(found.length, sum))
-    .setLabelHandler((d) => d.data.name)
-    .onClick((d) => { back.hidden = !d.parent; });
-  select(target).datum(treeOf()).call(chart);
-  // what moves is what is zoomed, and not what is drawn anew
-  chart.transitionDuration(
-    matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 220);
+  chart = new Chart(target, treeOf(), {
+    width: Math.max(240, holder.clientWidth - 2), isFlame: state.shape === "flame",
+    colour: colourOf, onZoom: (isZoomed) => { back.hidden = !isZoomed; },
+  });
   if (state.shape === "flame") holder.scrollTop = holder.scrollHeight;
   search();
 }
 
 function search() {
   if (!sums.whole) return;
-  if (state.search) chart.search(state.search);
-  else {
-    chart.clear();
-    say(-1, 0);
-  }
+  const term = state.search;
+  const { count, sum } = chart.search((data) => Boolean(term) && matches(data, term));
+  say(term ? count : -1, sum);
 }
 
 function say(found, sum) {
@@ -118,11 +73,6 @@ function say(found, sum) {
       : `${shown(sum)} (${share(sum, sums.whole)})`));
   }
   said.replaceChildren(...parts);
-}
-
-function seconds(step) {
-  const time = profile.seconds * step / profile.steps;
-  return `${time.toFixed(profile.seconds < 1 ? 3 : profile.seconds < 100 ? 2 : 0)} s`;
 }
 
 // ---------------------------------------------------------------------------
@@ -196,75 +146,6 @@ function pick(row) {
 }
 
 // ---------------------------------------------------------------------------
-// time
-
-const timeline = element("div", { class: "panel time" });
-
-function drawTime() {
-  const width = Math.max(200, timeline.clientWidth - 24);
-  const height = 74;
-  const main = state.measure === "objects" ? "objects" : "bytes";
-  const all = new Float64Array(profile.steps);
-  const alive = new Float64Array(profile.steps);
-  for (let row = 0; row < profile.step.length; row += 1) {
-    if (state.type >= 0 && profile.type[row] !== state.type) continue;
-    all[profile.step[row]] += profile[main][row];
-    alive[profile.step[row]] += profile.alive[row];
-  }
-  const length = profile.seconds / profile.steps;
-  const most = Math.max(...all, 1);
-  const x = (step) => width * step / profile.steps;
-  const area = (values) => `M0 ${height}${[...values].map((value, step) => {
-    const y = (height - 14) * (1 - value / most) + 14;
-    return `L${x(step).toFixed(1)} ${y.toFixed(1)}L${x(step + 1).toFixed(1)} ${y.toFixed(1)}`;
-  }).join("")}L${width} ${height}Z`;
-  timeline.replaceChildren(element("div", { class: "caption" },
-    element("span", {}, state.measure === "objects" ? "objects" : "bytes",
-      ` allocated over time, up to ${shown(most / length, main)}/s`),
-    element("span", {}, key("var(--area)"), "all",
-      ...(profile.has.lifetimes && main === "bytes" ? [key("var(--held)"), "still alive at the end"] : []))));
-  const svg = select(timeline).append("svg").attr("height", height + 18)
-    .attr("viewBox", `0 0 ${width} ${height + 18}`)
-    .attr("role", "img").attr("aria-label", "allocation over time");
-  svg.append("path").attr("class", "all").attr("d", area(all));
-  if (main === "bytes" && profile.has.lifetimes) {
-    svg.append("path").attr("class", "alive").attr("d", area(alive));
-  }
-  const ticks = Math.max(2, Math.min(8, Math.floor(width / 110)));
-  for (let tick = 0; tick <= ticks; tick += 1) {
-    const at = width * tick / ticks;
-    svg.append("line").attr("class", "tick").attr("x1", at).attr("x2", at)
-      .attr("y1", height).attr("y2", height + 4);
-    svg.append("text").attr("x", at).attr("y", height + 15)
-      .attr("text-anchor", tick === 0 ? "start" : tick === ticks ? "end" : "middle")
-      .text(seconds(profile.steps * tick / ticks));
-  }
-  for (const [time, name] of profile.marks) {
-    const at = width * Math.min(1, time / (profile.seconds || 1));
-    const line = svg.append("line").attr("class", "mark").attr("x1", at).attr("x2", at)
-      .attr("y1", 12).attr("y2", height);
-    line.append("title").text(name);
-    svg.append("text").attr("x", at + 3).attr("y", 10).text(name.slice(0, 20));
-  }
-  if (profile.steps < 2) return;
-  const brush = brushX().extent([[0, 0], [width, height]]).on("end", (event) => {
-    if (!event.sourceEvent) return;
-    const [from, to] = event.selection ?? [0, width];
-    state.from = Math.round(profile.steps * from / width);
-    state.to = Math.max(state.from + 1, Math.round(profile.steps * to / width));
-    draw();
-  });
-  const group = svg.append("g").call(brush);
-  if (state.from || state.to < profile.steps) group.call(brush.move, [x(state.from), x(state.to)]);
-}
-
-function key(background) {
-  const made = element("i", { class: "key" });
-  made.style.background = background;
-  return made;
-}
-
-// ---------------------------------------------------------------------------
 // all of it
 
 const searched = element("input", {
@@ -299,7 +180,7 @@ function drawLegend() {
 
 function draw() {
   addUp();
-  if (!diff) drawTime();
+  if (!diff) drawTime(draw);
   drawChart();
   drawTable();
   drawLegend();
@@ -310,7 +191,6 @@ function themed(dark) {
 }
 
 function build() {
-  document.head.append(element("style", {}, style));
   themed(matchMedia("(prefers-color-scheme: dark)").matches);
   const sorted = profile.types.map(([name], type) => [name, type])
     .sort(([a], [b]) => (a < b ? -1 : 1));

@@ -1,9 +1,9 @@
 // What is drawn: the profile of #profile, and what of it is added up.
-export const profile = JSON.parse(document.getElementById("profile").textContent);
+const profile = JSON.parse(document.getElementById("profile").textContent);
 // of a difference: what was before, and how sure it is; the profile's own are after
-export const diff = profile.diff ?? null;
+const diff = profile.diff ?? null;
 
-export const state = {
+const state = {
   measure: "bytes", shape: "icicle", stacks: "plain", table: "functions",
   search: "", type: -1, from: 0, to: profile.steps, sort: "self", chosen: null,
   // what was asked for
@@ -31,13 +31,19 @@ function scaled(number, units, base) {
   return [number.toFixed(digits), units[power]];
 }
 
-export function shown(number, measure = state.measure) {
+function shown(number, measure = state.measure) {
   return measure === "objects"
     ? scaled(number, ["", "k", "M", "G"], 1000).join("")
     : scaled(number, ["B", "KiB", "MiB", "GiB", "TiB"], 1024).join(" ");
 }
 
-export function share(part, whole) {
+// The time of a step since the start.
+function seconds(step) {
+  const time = profile.seconds * step / profile.steps;
+  return `${time.toFixed(profile.seconds < 1 ? 3 : profile.seconds < 100 ? 2 : 0)} s`;
+}
+
+function share(part, whole) {
   return whole ? `${(100 * part / whole).toFixed(1)} %` : "";
 }
 
@@ -60,10 +66,10 @@ const SIDES = diff ? {
     `run ${number}`, (row) => run[state.measure][row]])),
 } : {};
 
-export let sums;
+let sums;
 
 // Adds up again, as the state is now.
-export function addUp() {
+function addUp() {
   sums = added(valueOf);
   for (const [side, value] of Object.entries(SIDES)) sums[side] = added(value);
 }
@@ -103,7 +109,7 @@ function typeNode(type, value) {
 }
 
 // Adds what is to be known of a difference to what is drawn, or to a row.
-export function compared(data, part, index) {
+function compared(data, part, index) {
   for (const side of Object.keys(SIDES)) {
     const sum = sums[side][part];
     data[side] = (data[side] ?? 0) + (sum instanceof Map ? sum.get(index) ?? 0 : sum[index]);
@@ -111,7 +117,7 @@ export function compared(data, part, index) {
   return data;
 }
 
-export function treeOf() {
+function treeOf() {
   const root = compared(frameNode(0, sums.whole), "total", 0);
   if (state.stacks === "by type") {
     const parts = new Map();
@@ -165,7 +171,7 @@ export function treeOf() {
   return root;
 }
 
-export function functionRows() {
+function functionRows() {
   const rows = new Map();
   for (let node = 1; node < count; node += 1) {
     if (!sums.total[node]) continue;
@@ -187,7 +193,7 @@ export function functionRows() {
   return [...rows.values()];
 }
 
-export function typeRows() {
+function typeRows() {
   return profile.types.map(([name], type) => ({
     name, where: "", origin: "type", type, self: sums.types[type], total: 0,
     sides: { self: compared({}, "types", type) },
