@@ -222,6 +222,10 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
             "not show who waits in \"yield from\" or \"await\"" % (
                 format_bytes(summary.missing_bytes), names),
             summary.missing_bytes > _LEAST * summary.bytes.value))
+    if _lacks_callers(profile):
+        found.append(Remark(
+            "callers: where compiled code calls compiled code, stacks are vmprof's, "
+            "and lack some functions, or have them twice", True))
     if profile.cut_stacks:
         found.append(Remark(
             "cut: the stacks of %d samples were deeper than vmprof records; \"total\" "
@@ -281,6 +285,13 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
         found.append(Remark("time samples: %d; --of time adds them up, and --view "
                             "shows them" % summary.time_samples, True))
     return found
+
+
+def _lacks_callers(profile: Profile) -> bool:
+    """Whether its engine could not tell who calls whom in compiled code."""
+    known = profile.settings.get("capabilities")
+    return (known is not None and "callers" not in known.split(",")
+            and profile.stacks.has_compiled())
 
 
 def _collections(profile: Profile) -> list[str]:

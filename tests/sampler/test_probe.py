@@ -15,6 +15,7 @@ import pytest
 
 from conftest import CACHE, PyPy
 from profile_types import INTERNAL, PYTHON, STORAGE, Types
+from report_runs import report
 from test_find import fields, remembered
 from vmprof_allocation.engines.hook import cache
 
@@ -408,6 +409,29 @@ def unprobed(stock_pypy: PyPy) -> PyPy:
     cache.save(str(path), "".join("%s=%s\n" % (name, ",".join(values))
                                   for name, values in layout.items()), b"")
     return stock_pypy
+
+
+def test_a_build_whose_table_of_compiled_code_is_not_known_says_so(
+        stock_pypy: PyPy) -> None:
+    loop = "kept = []\nfor i in range(100000):\n    kept.append([i])\n"
+    known = stock_pypy.sample(loop, "512")
+    assert "callers" in known.profile().settings["capabilities"].split(",")
+    assert "callers:" not in all_remarks(known.path)
+    path = remembered(stock_pypy)
+    layout = fields(path.read_text())
+    del layout["check"]
+    layout["codemap"] = ["0"]
+    cache.save(str(path), "".join("%s=%s\n" % (name, ",".join(values))
+                                  for name, values in layout.items()),
+               Path(cache.types_path(str(path))).read_bytes())
+    lacking = stock_pypy.sample(loop, "512")
+    assert "callers" not in lacking.profile().settings["capabilities"].split(",")
+    assert "callers: where compiled code calls compiled code, stacks are " in (
+        all_remarks(lacking.path))
+
+
+def all_remarks(path: Path) -> str:
+    return " ".join(report(path, "--remarks").stdout.split())
 
 
 def test_sampling_goes_without_types(unprobed: PyPy) -> None:

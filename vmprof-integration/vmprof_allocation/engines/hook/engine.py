@@ -91,6 +91,8 @@ class HookEngine(Engine):
             known += ("native-frames",)
         if self._lib is not None and self._lib.hook_knows_objects():
             known += ("lifetimes", "types")
+        if self._lib is not None and self._lib.hook_knows_callers():
+            known += ("callers",)
         return tuple(sorted(known))
 
     def _facts(self, settings: Settings) -> tuple[str, ...]:

@@ -119,6 +119,10 @@ void hook_limit(int64_t per_second, int64_t share);
 /* What is known of this build allows to find out what becomes of objects. */
 int hook_knows_objects(void);
 
+/* Whether stacks have all functions of compiled code that calls compiled
+   code (true_stack.h), and not vmprof's list alone. */
+int hook_knows_callers(void);
+
 /* facts: 0, or the sum of some of these; HOOK_IN_MEMORY: the profile holds no
    samples, only what stacks and types are, for who asks what is alive */
 enum { HOOK_TYPES = 1, HOOK_LIFETIMES = 2, HOOK_IN_MEMORY = 4 };

@@ -178,3 +178,8 @@ int hook_prepare(const struct hook_place *p)
     is_prepared = 1;
     return 0;
 }
+
+int hook_knows_callers(void)
+{
+    return place.codemap != 0;
+}
