@@ -26,7 +26,9 @@ function choice(options, key, name) {
 
 const holder = element("div", { class: "scroll" });
 const said = element("div", { class: "said", "aria-live": "polite" });
-const back = element("button", { type: "button", class: "plain", hidden: "", onclick: () => chart.zoom() }, "Zoom out");
+const back = element("button", {
+  type: "button", class: "plain", hidden: "", onclick: () => chart.zoom(),
+}, "Zoom out");
 let chart;
 
 function matches(data, term) {
@@ -216,12 +218,12 @@ function build() {
       element("p", {}, `${profile.head} ${profile.sums}`)), ...remarks,
     element("div", { class: "bar" }, choice(MEASURES, "measure", "What is counted"),
       choice(SHAPES, "shape", "Shape"),
-      ...(profile.has.types ? [choice(STACKS, "stacks", "Stacks"), ofType] : []), searched, back,
+      ...(profile.has.types ? [choice(STACKS, "stacks", "Stacks"), ofType] : []), searched,
       element("button", { type: "button", class: "plain push", "aria-label": "Light or dark",
         onclick: () => { themed(!isDark()); draw(); } }, "◐")),
     ...(diff ? [] : [timeline]),
     element("div", { class: "split" },
-      element("div", { class: "panel chart" }, said, holder, legend),
+      element("div", { class: "panel chart" }, said, back, holder, legend),
       element("div", { class: "panel side" }, navigation, element("div", { class: "scroll" },
         element("table", {}, element("thead", {}, headings), body)))),
     element("footer", {}, diff ? "A function is as wide as the larger one of both, and its colour as full "
