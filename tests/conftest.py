@@ -24,7 +24,7 @@ import pytest
 
 import installed
 from vmprof_convert import readers
-from vmprof_convert.model import Profile
+from vmprof_convert.profile.model import Profile
 
 ROOT = Path(__file__).parent.parent
 PYPY = os.path.abspath(os.environ.get(

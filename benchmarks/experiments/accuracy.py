@@ -17,7 +17,8 @@ import measuring
 from experiments import Context, Json
 from measuring import table
 from vmprof_allocation.parsing import parse_interval
-from vmprof_convert import readers, summary
+from vmprof_convert import readers
+from vmprof_convert.analysis import summary
 
 NAME = "accuracy"
 INTERVALS = ("1k", "4k", "16k", "64k", "256k", "1M", "4M")

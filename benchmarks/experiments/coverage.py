@@ -25,8 +25,8 @@ import measuring
 from experiments import Context, Json
 from measuring import table
 from vmprof_convert import readers
-from vmprof_convert.estimator import Sum, Z, probability
-from vmprof_convert.program import Program
+from vmprof_convert.meaning.estimator import Sum, Z, probability
+from vmprof_convert.meaning.visible_stacks import Program
 
 NAME = "coverage"
 RUNS = 1000

@@ -24,8 +24,9 @@ import matplotlib.pyplot as plt
 import measuring
 from experiments import Context, Json, short
 from measuring import table
-from vmprof_convert import diff, matching, readers, verdicts
-from vmprof_convert.diff import (
+from vmprof_convert import readers
+from vmprof_convert.analysis import diff, matching, thresholds
+from vmprof_convert.analysis.diff import (
     DIFFERS,
     GREW,
     SHRANK,
@@ -34,10 +35,10 @@ from vmprof_convert.diff import (
     of_runs,
     verdict,
 )
-from vmprof_convert.model import Function, Profile, Samples
-from vmprof_convert.origins import Origins
-from vmprof_convert.own import only_own
-from vmprof_convert.summary import Choice, Summary, summarize
+from vmprof_convert.analysis.summary import Choice, Summary, summarize
+from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.meaning.user_code import only_own
+from vmprof_convert.profile.model import Function, Profile, Samples
 
 NAME = "equal_runs"
 RUNS, PLANTED_RUNS = 24, 12
@@ -224,7 +225,7 @@ def _outcome(difference: Difference, is_first: bool) -> Outcome:
         for what, change in difference.in_all.items():
             in_all.setdefault(verdict(change, what), []).append(what)
         failed = [one.condition.text for text in CONDITIONS
-                  for one in verdicts.of([verdicts.parse(text)], difference)
+                  for one in thresholds.of([thresholds.parse(text)], difference)
                   if one.failed]
     return Outcome(rows.get(GREW, []) + rows.get(SHRANK, []), rows.get(DIFFERS, []),
                    in_all.get(GREW, []) + in_all.get(SHRANK, []),

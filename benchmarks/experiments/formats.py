@@ -20,7 +20,7 @@ import stock_profile
 from experiments import Context, Json
 from measuring import Process, table
 from vmprof_convert import readers
-from vmprof_convert.formats import FORMATS
+from vmprof_convert.cli.formats import FORMATS
 
 NAME = "formats"
 #: of formats_worker.py

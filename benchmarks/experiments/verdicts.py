@@ -22,9 +22,11 @@ import measuring
 from experiments import Context, Json
 from experiments.coverage import LARGE, Kind, MiB, Phase, simulate
 from measuring import table
-from vmprof_convert import readers, verdicts
-from vmprof_convert.diff import compare, of_moments, of_runs
-from vmprof_convert.model import (
+from vmprof_convert import readers
+from vmprof_convert.analysis import thresholds
+from vmprof_convert.analysis.diff import compare, of_moments, of_runs
+from vmprof_convert.analysis.summary import Choice
+from vmprof_convert.profile.model import (
     ALIVE,
     DIED,
     PYTHON,
@@ -33,8 +35,7 @@ from vmprof_convert.model import (
     Profile,
     Samples,
 )
-from vmprof_convert.stack_tree import Stacks
-from vmprof_convert.summary import Choice
+from vmprof_convert.profile.stacks import Stacks
 
 NAME = "verdicts"
 CLEAN, PLANTED = 1000, 100
@@ -127,7 +128,7 @@ def _profile(rng: random.Random, scenario: Scenario, steps: list[float]) -> Prof
 
 def judge(before: Profile, after: Profile) -> Outcome:
     difference = compare(of_runs([before], [after]), Choice(sort="alive"))
-    verdict, = verdicts.of([verdicts.parse("alive growth > 0")], difference)
+    verdict, = thresholds.of([thresholds.parse("alive growth > 0")], difference)
     return Outcome(verdict.failed, [
         change.subject.function.name for change in difference.changes
         if change.has_changed and change.subject is not None
@@ -136,9 +137,9 @@ def judge(before: Profile, after: Profile) -> Outcome:
 
 def grown_too_much(run: Profile, condition: str) -> bool:
     """Which it is said to have, between the times 1 and 2."""
-    verdict, = verdicts.of([verdicts.parse(condition)], compare(
+    verdict, = thresholds.of([thresholds.parse(condition)], compare(
         of_moments(run, 1, 2), Choice(sort=condition.partition(" ")[0].replace(
-            verdicts.ALLOCATED, "self"))))
+            thresholds.ALLOCATED, "self"))))
     return verdict.failed
 
 
@@ -184,7 +185,7 @@ def one_run(runs: int) -> Json:
     wrong: Json = {}
     for growth in GROWTHS:
         conditions = ["%s growth > %.0f%%" % (measure, 100 * growth)
-                      for measure in (verdicts.ALLOCATED, verdicts.ALIVE)]
+                      for measure in (thresholds.ALLOCATED, thresholds.ALIVE)]
         failed = dict.fromkeys(conditions, 0)
         for _ in range(runs):
             run = growing(rng, scenario, growth)

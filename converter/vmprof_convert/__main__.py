@@ -1,6 +1,6 @@
 import sys
 
-from vmprof_convert.cli import main
+from vmprof_convert.cli.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -24,7 +24,7 @@ from vmprof_allocation.attach.maps import Mapping
 from vmprof_allocation.attach.target import Target, refusal
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_convert import readers
-from vmprof_convert.model import Profile
+from vmprof_convert.profile.model import Profile
 
 NATIVE = HERE / "native"
 

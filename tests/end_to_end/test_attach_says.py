@@ -8,7 +8,7 @@ from conftest import PyPy
 from controlled import WAITS, ctl, prepared
 from running import running
 from vmprof_convert import readers
-from vmprof_convert.program import LOST, START, Program
+from vmprof_convert.meaning.visible_stacks import LOST, START, Program
 
 
 def test_an_idle_program_allocates_nothing(stock_pypy: PyPy) -> None:

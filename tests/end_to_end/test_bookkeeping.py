@@ -8,7 +8,7 @@ import pytest
 
 from conftest import PyPy
 from vmprof_convert import readers
-from vmprof_convert.model import ALIVE
+from vmprof_convert.profile.model import ALIVE
 
 MIB = 2**20
 

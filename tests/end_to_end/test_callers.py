@@ -7,7 +7,7 @@ import pytest
 
 from call_trees import Tree
 from conftest import PyPy
-from vmprof_convert.model import Profile
+from vmprof_convert.profile.model import Profile
 
 #: of the samples, so many may have a wrong stack: the JIT's table does not tell what
 #: runs at the beginning of each bridge.  Measured, of these programs: 0.3 to 1.7 %; of

@@ -9,8 +9,15 @@ import pytest
 from conftest import PyPy
 from running import running
 from vmprof_convert import readers
-from vmprof_convert.model import HEAP, HEAP_HAS, NURSERY, RESIDENT, Figure, Profile
-from vmprof_convert.resident import peak, readings
+from vmprof_convert.analysis.process_memory import peak, readings
+from vmprof_convert.profile.model import (
+    HEAP,
+    HEAP_HAS,
+    NURSERY,
+    RESIDENT,
+    Figure,
+    Profile,
+)
 
 MIB = 2**20
 #: conftest.py's

@@ -12,7 +12,7 @@ import pytest
 from conftest import PYPY, PyPy
 from run_profiles import children, functions
 from vmprof_convert import readers
-from vmprof_convert.model import NATIVE, Profile
+from vmprof_convert.profile.model import NATIVE, Profile
 
 EXTENSION = """
 #include <Python.h>

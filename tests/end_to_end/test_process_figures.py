@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from conftest import PyPy
 from vmprof_convert import readers
-from vmprof_convert.model import (
+from vmprof_convert.analysis.process_memory import readings
+from vmprof_convert.profile.model import (
     MAJOR_FAULTS,
     MINOR_FAULTS,
     PRIVATE,
@@ -11,7 +12,6 @@ from vmprof_convert.model import (
     RESIDENT,
     Profile,
 )
-from vmprof_convert.resident import readings
 
 MIB = 2**20
 

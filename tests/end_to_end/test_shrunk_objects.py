@@ -6,10 +6,10 @@ import pytest
 
 from conftest import PyPy
 from found import check_conservation
-from vmprof_convert import heap_check
-from vmprof_convert.estimator import weight_live_bytes
-from vmprof_convert.lifetimes import STILL_ALIVE, state
-from vmprof_convert.model import ALIVE, FREED, Profile
+from vmprof_convert.analysis import heap_check
+from vmprof_convert.meaning.estimator import weight_live_bytes
+from vmprof_convert.meaning.lifetimes import STILL_ALIVE, state
+from vmprof_convert.profile.model import ALIVE, FREED, Profile
 
 #: makes and keeps COUNT times what `make(i)` returns; prints what the heap grew by
 PROGRAM = """

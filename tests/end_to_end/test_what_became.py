@@ -9,7 +9,7 @@ from conftest import PyPy
 from fact_blocks import PROMOTED, FactBlocks
 from found import check_conservation, found
 from truth import innermost
-from vmprof_convert.model import ALIVE, FREED, Profile
+from vmprof_convert.profile.model import ALIVE, FREED, Profile
 
 JIT = pytest.mark.parametrize("jit", ["off", ""])
 

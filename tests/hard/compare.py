@@ -14,7 +14,7 @@ from builds import Build
 from suites import EXPLAINED, Suite
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Carried, Columns
+from vmprof_convert.profile.model import Carried, Columns
 
 RUN_MODULE = Path(__file__).with_name("run_module.py")
 #: seconds, for a whole suite

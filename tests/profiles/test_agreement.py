@@ -21,13 +21,13 @@ from conftest import PyPy
 from made_heap import Heap
 from made_profiles import LINES, PID, FrameSpec, Log, jit, machine_code, native
 from vmprof_convert import readers
-from vmprof_convert.lifetimes import STILL_ALIVE, state
-from vmprof_convert.model import PYTHON, Function, Profile
-from vmprof_convert.origins import Origins
-from vmprof_convert.program import CUT, Program
-from vmprof_convert.summary import FUNCTION, TYPE, Choice, Tally, summarize
-from vmprof_convert.type_names import TypeNames
-from vmprof_convert.units import format_bytes
+from vmprof_convert.analysis.summary import FUNCTION, TYPE, Choice, Tally, summarize
+from vmprof_convert.meaning.lifetimes import STILL_ALIVE, state
+from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.meaning.type_names import TypeNames
+from vmprof_convert.meaning.visible_stacks import CUT, Program
+from vmprof_convert.profile.model import PYTHON, Function, Profile
+from vmprof_convert.text.units import format_bytes
 from vmprof_convert.writers import firefox
 from vmprof_convert.writers.firefox.lives import split_shrunk
 

@@ -10,10 +10,11 @@ import pytest
 from made_heap import Heap
 from made_profiles import Log, packed
 from report_runs import as_json, lines, refused, report
-from vmprof_convert import readers, resident
-from vmprof_convert.estimator import weight_bytes
-from vmprof_convert.model import Profile
-from vmprof_convert.stack_values import tick_seconds
+from vmprof_convert import readers
+from vmprof_convert.analysis import process_memory as resident
+from vmprof_convert.analysis.by_stack import tick_seconds
+from vmprof_convert.meaning.estimator import weight_bytes
+from vmprof_convert.profile.model import Profile
 from vmprof_convert.writers.firefox import axis
 
 MIB = 2**20
@@ -241,7 +242,7 @@ def test_what_died_young_is_not_what_grew(tmp_path: Path) -> None:
 def with_figures(profile: Profile, bytes_: int) -> Profile:
     from dataclasses import replace
 
-    from vmprof_convert.model import RESIDENT, Figure
+    from vmprof_convert.profile.model import RESIDENT, Figure
     return replace(profile, figures=[Figure(RESIDENT, -1, MIB),
                                      Figure(RESIDENT, profile.end, MIB + bytes_)])
 

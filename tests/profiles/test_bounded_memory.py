@@ -18,13 +18,14 @@ import pytest
 
 import made_profiles
 from made_profiles import Log
-from vmprof_convert import cli, long_columns, readers, store
+from vmprof_convert import cli, readers
+from vmprof_convert.cli.formats import FORMATS
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.formats import FORMATS
-from vmprof_convert.long_columns import PIECE, Long, Runs, picked, until
-from vmprof_convert.model import Columns
+from vmprof_convert.profile import long_columns, store
+from vmprof_convert.profile.long_columns import PIECE, Long, Runs, picked, until
+from vmprof_convert.profile.model import Columns
+from vmprof_convert.profile.store import Store
 from vmprof_convert.readers import kept
-from vmprof_convert.store import Store
 from vmprof_convert.writers import firefox
 
 
@@ -151,7 +152,7 @@ def test_memory_does_not_grow_with_the_samples(
     monkeypatch.setattr(long_columns, "_RUN", 2**10)
     # what is drawn has a bound of its own, and so has what is added up at once
     monkeypatch.setattr("vmprof_convert.writers.firefox.activity.MOST", 1000)
-    monkeypatch.setattr("vmprof_convert.summary._TOGETHER", 1000)
+    monkeypatch.setattr("vmprof_convert.analysis.summary._TOGETHER", 1000)
     monkeypatch.setattr(sys.modules[firefox.write.__module__], "_TOGETHER", 1000)
 
     def peak(samples: int) -> int:

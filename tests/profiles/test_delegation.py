@@ -10,9 +10,11 @@ import pytest
 from conftest import PyPy
 from made_profiles import FrameSpec, Log, jit
 from report_runs import text
-from vmprof_convert import delegation, readers, summary
-from vmprof_convert.origins import Origins
-from vmprof_convert.own import only_own
+from vmprof_convert import readers
+from vmprof_convert.analysis import summary
+from vmprof_convert.meaning import missing_callers
+from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.meaning.user_code import only_own
 
 SOURCE = """
     def make(): pass
@@ -53,7 +55,7 @@ class Program:
 
     def missing(self) -> list[str]:
         self.profile = readers.read_bytes(self.log.data())
-        return [f.name for f in delegation.missing(self.profile).functions]
+        return [f.name for f in missing_callers.missing(self.profile).functions]
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def test_delegating_functions_that_compiled_code_lacks(
     program.sample("main make", True)
     assert sorted(program.missing()) == ["middle", "outer"]
     assert [len(program.profile.stacks[number]) for number in
-            sorted(delegation.missing(program.profile).stacks)] == [3, 2]
+            sorted(missing_callers.missing(program.profile).stacks)] == [3, 2]
     (line,) = [line for line in text(program.profile).splitlines()
                if line.startswith("missing: ")]
     # two samples of 16 bytes, one per 1000
@@ -90,7 +92,7 @@ def test_what_no_row_shows_is_not_named(tmp_path: Path) -> None:
     log.allocation([main, middle, leaf], size=16)
     log.allocation([jit(main), jit(leaf)], size=16)
     profile = readers.read_bytes(log.data())
-    gaps = delegation.missing(profile)
+    gaps = missing_callers.missing(profile)
     assert [f.name for f in summary.summarize(profile).missing] == ["middle"]
     own = only_own(profile, Origins(profile))
     assert [row.function.name for row in summary.summarize(own).rows] == ["main"]

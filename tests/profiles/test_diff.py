@@ -19,8 +19,9 @@ from convert_runs import run_and_fail
 from made_heap import Heap
 from made_profiles import Log
 from stack_files import Json, label
-from vmprof_convert import cli, diff, formats, readers
-from vmprof_convert.diff import (
+from vmprof_convert import cli, readers
+from vmprof_convert.analysis import diff
+from vmprof_convert.analysis.diff import (
     GREW,
     NOISE,
     SAME,
@@ -33,11 +34,7 @@ from vmprof_convert.diff import (
     of_runs,
     verdict,
 )
-from vmprof_convert.errors import ProfileError
-from vmprof_convert.estimator import Estimate
-from vmprof_convert.model import Profile
-from vmprof_convert.stack_tree import Stacks
-from vmprof_convert.summary import (
+from vmprof_convert.analysis.summary import (
     FUNCTION,
     LINE,
     MODULE,
@@ -46,6 +43,11 @@ from vmprof_convert.summary import (
     Summary,
     summarize,
 )
+from vmprof_convert.cli import formats
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.meaning.estimator import Estimate
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.profile.stacks import Stacks
 from vmprof_convert.writers import collapsed, speedscope
 
 MS = 1_000_000
@@ -103,7 +105,7 @@ def test_what_was_sampled_as_a_whole_is_certain() -> None:
 
 def estimate_of(count: int, interval: int = 1000) -> Estimate:
     """Of so many samples of small objects."""
-    from vmprof_convert.estimator import Sum, probability
+    from vmprof_convert.meaning.estimator import Sum, probability
     sum_ = Sum()
     sum_.add(64, probability(64, interval, "exponential"), count)
     return sum_.bytes(interval)

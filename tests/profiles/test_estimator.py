@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from vmprof_convert.estimator import (
+from vmprof_convert.meaning.estimator import (
     Sum,
     interval_of,
     probability,

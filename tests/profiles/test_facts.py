@@ -8,9 +8,19 @@ import pytest
 import report_runs
 from made_profiles import Log, digits, entry, text
 from vmprof_allocation.engines.hook.probe import names as probed
-from vmprof_convert import readers, sheet, summary
+from vmprof_convert import readers
+from vmprof_convert.analysis import summary
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import (
+from vmprof_convert.meaning.type_names import (
+    CLASS,
+    INTERNAL,
+    LAYOUT,
+    NOT_KNOWN,
+    SHARED,
+    STORAGE,
+    TypeNames,
+)
+from vmprof_convert.profile.model import (
     ALIVE,
     DIED,
     FREED,
@@ -23,15 +33,7 @@ from vmprof_convert.model import (
     Profile,
     Type,
 )
-from vmprof_convert.type_names import (
-    CLASS,
-    INTERNAL,
-    LAYOUT,
-    NOT_KNOWN,
-    SHARED,
-    STORAGE,
-    TypeNames,
-)
+from vmprof_convert.report import tables
 
 
 def sampled(*sizes: int, facts: str = "types,lifetimes") -> Log:
@@ -445,7 +447,7 @@ def test_random_damage_never_ends_in_another_error() -> None:
         try:
             profile = readers.read_bytes(bytes(data))
             for by in (summary.FUNCTION,), (summary.TYPE,):
-                sheet.of(profile, summary.Choice(by))
+                tables.of(profile, summary.Choice(by))
         except ProfileError:
             refused += 1
     assert 0 < refused < 3000

@@ -6,8 +6,11 @@ import json
 
 import report_runs
 from made_profiles import Log, entry
-from vmprof_convert import readers, sheet
-from vmprof_convert.model import (
+from vmprof_convert import readers
+from vmprof_convert.analysis.process_memory import of_process
+from vmprof_convert.analysis.summary import Choice, summarize
+from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.profile.model import (
     HEAP,
     HEAP_HAS,
     MAJOR_FAULTS,
@@ -19,10 +22,7 @@ from vmprof_convert.model import (
     Figure,
     Profile,
 )
-from vmprof_convert.origins import Origins
-from vmprof_convert.resident import of_process
-from vmprof_convert.summary import Choice, summarize
-from vmprof_convert.writers import table_json
+from vmprof_convert.report import json_table, tables
 
 
 def sampled() -> Log:
@@ -44,7 +44,7 @@ def read_without_end(log: Log) -> Profile:
 
 def memory_in_json(profile: Profile) -> dict[str, dict[str, float]]:
     out = io.StringIO()
-    table_json.write(table_json.of_rows(sheet.View(
+    json_table.write(json_table.of_rows(tables.View(
         profile, summarize(profile), Choice(), Origins(profile))), out)
     memory: dict[str, dict[str, float]] = json.loads(out.getvalue())["memory"]
     return memory
@@ -192,7 +192,7 @@ def test_in_every_report() -> None:
     line = "resident memory: 1 GiB at the start, 1 GiB at the end"
     assert line in report_runs.text(profile).splitlines()
     out = io.StringIO()
-    table_json.write(table_json.of_rows(sheet.View(
+    json_table.write(json_table.of_rows(tables.View(
         profile, summarize(profile), Choice(), Origins(profile))), out)
     assert line in json.loads(out.getvalue())["remarks"]
 

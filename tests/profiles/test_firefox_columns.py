@@ -102,7 +102,7 @@ def test_what_is_written_is_not_in_memory_twice(
     of an end is as in its birth stands beside it, too: nine bytes, which are not looked
     up in the whole table, as that may be in a file."""
     # what does not grow with the samples is little
-    monkeypatch.setattr("vmprof_convert.summary._TOGETHER", 1000)
+    monkeypatch.setattr("vmprof_convert.analysis.summary._TOGETHER", 1000)
 
     def peak(samples: int) -> int:
         profile = readers.read_bytes(made_profiles.large(samples, 6, 50, facts=True))

@@ -22,7 +22,7 @@ from firefox_profiles import (
     thread,
 )
 from made_profiles import PID, Log, jit, machine_code, native
-from vmprof_convert.program import COMPILED, EMPTY, LOST
+from vmprof_convert.meaning.visible_stacks import COMPILED, EMPTY, LOST
 
 # ________________________________________
 # allocations

@@ -10,7 +10,7 @@ import made_profiles
 from firefox_profiles import allocated, converted
 from made_profiles import PID, Log
 from vmprof_convert import readers
-from vmprof_convert.program import CUT
+from vmprof_convert.meaning.visible_stacks import CUT
 from vmprof_convert.writers import firefox
 from vmprof_convert.writers.firefox import convert
 

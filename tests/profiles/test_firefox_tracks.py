@@ -20,8 +20,9 @@ from firefox_profiles import (
     thread,
 )
 from made_profiles import Log, jit
-from vmprof_convert import readers, source_text
+from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
+from vmprof_convert.meaning import source_text
 from vmprof_convert.writers.firefox import BYTES, convert
 from vmprof_convert.writers.firefox.stacks import IDLE
 

@@ -10,9 +10,9 @@ import calls
 from made_profiles import LINES, Log, packed
 from report_runs import as_json, lines, refused, report
 from vmprof_convert import readers
-from vmprof_convert.focus import focus
-from vmprof_convert.origins import Origins
-from vmprof_convert.summary import Choice, tally_of
+from vmprof_convert.analysis.callers import focus
+from vmprof_convert.analysis.summary import Choice, tally_of
+from vmprof_convert.meaning.origins import Origins
 
 ALL = sum(calls.CALLS.values())
 

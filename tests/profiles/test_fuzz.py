@@ -15,7 +15,7 @@ import pytest
 from made_heap import Heap
 from made_profiles import LINES, Log, member, packed
 from vmprof_convert import cli
-from vmprof_convert.formats import FORMATS
+from vmprof_convert.cli.formats import FORMATS
 
 #: cases of each kind, for each profile and format
 CASES = 60

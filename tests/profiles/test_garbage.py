@@ -13,8 +13,9 @@ import pytest
 from made_heap import Heap
 from made_profiles import Log, entry
 from opened_page import opened
-from vmprof_convert import cli, diff, processes, readers, remarks, verdicts
-from vmprof_convert.diff import (
+from vmprof_convert import cli, readers
+from vmprof_convert.analysis import diff, thresholds
+from vmprof_convert.analysis.diff import (
     GREW,
     NOISE,
     SAME,
@@ -26,9 +27,11 @@ from vmprof_convert.diff import (
     of_runs,
     verdict,
 )
-from vmprof_convert.lifetimes import JUDGED, STILL_ALIVE
-from vmprof_convert.model import PENDING, Profile
-from vmprof_convert.summary import Choice, Figures, summarize
+from vmprof_convert.analysis.summary import Choice, Figures, summarize
+from vmprof_convert.meaning.lifetimes import JUDGED, STILL_ALIVE
+from vmprof_convert.profile import merging
+from vmprof_convert.profile.model import PENDING, Profile
+from vmprof_convert.report import caveats
 
 #: a cycle of made_heap's collector, in bytes
 CYCLE = 200_000
@@ -133,9 +136,9 @@ def test_each_process_is_judged_by_its_own_collections() -> None:
         heap.run(1)
         if is_collected:
             heap.mark_and_sweep()
-        parts.append(processes.Read(readers.read_bytes(heap.data()), "a", begin))
+        parts.append(merging.Read(readers.read_bytes(heap.data()), "a", begin))
     for order in (parts, parts[::-1]):
-        merged = processes.merge(order).profile
+        merged = merging.merge(order).profile
         assert bytes_of(merged) == (2000, 1000)
         assert bytes_of(diff.moment(merged, 60_000)) == (2000, 1000)
         # this is before the marking of the first one ended
@@ -198,7 +201,7 @@ def test_of_equal_runs_that_end_anywhere_hardly_one_differs_and_none_fails() -> 
     of 1e-3.  Without a look at what was judged, most would."""
     rng = random.Random(3)
     changed = failed = unclear = 0
-    condition = verdicts.parse("alive growth > 0")
+    condition = thresholds.parse("alive growth > 0")
     for number in range(60):
         before, after = (readers.read_bytes(ended(
             2 * number + side, 2 + 2 * rng.random(), interval=500).data())
@@ -206,7 +209,7 @@ def test_of_equal_runs_that_end_anywhere_hardly_one_differs_and_none_fails() -> 
         result = compare(of_runs([before], [after]), Choice(sort="alive"))
         changed += any(one.has_changed for one in result.changes)
         unclear += result.everything.may_be_garbage
-        failed += verdicts.of([condition], result)[0].failed
+        failed += thresholds.of([condition], result)[0].failed
     assert (failed, changed < 10, unclear > 20) == (0, True, True)
 
 
@@ -288,9 +291,9 @@ def test_what_was_dropped_before_a_moment_is_told_by_its_own_process() -> None:
             heap.run(1000)
         heap.objects[0].death = heap.now
         heap.collect()
-        parts.append(processes.Read(readers.read_bytes(heap.data()), "a", 0))
+        parts.append(merging.Read(readers.read_bytes(heap.data()), "a", 0))
     for order in (parts, parts[::-1]):
-        merged = processes.merge(order).profile
+        merged = merging.merge(order).profile
         assert bytes_of(diff.moment(merged, moment)) == (2200, 1000)
 
 
@@ -351,7 +354,7 @@ def test_all_forms_say_what_may_be_garbage(
 
 def test_where_there_is_hardly_any_nothing_is_said() -> None:
     heap = ended(1, 2.5, collect=True)
-    assert not remarks.not_judged(("", figures(readers.read_bytes(heap.data()))))
+    assert not caveats.not_judged(("", figures(readers.read_bytes(heap.data()))))
 
 
 def test_it_is_in_the_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

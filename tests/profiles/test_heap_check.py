@@ -8,8 +8,9 @@ import pytest
 
 import report_runs
 from made_profiles import Log, entry
-from vmprof_convert import heap_check, readers
-from vmprof_convert.model import Swept
+from vmprof_convert import readers
+from vmprof_convert.analysis import heap_check
+from vmprof_convert.profile.model import Swept
 
 MIB = 2**20
 

@@ -12,8 +12,8 @@ from firefox_profiles import MS, converted
 from made_profiles import Log, packed
 from report_runs import lines, refused, report
 from vmprof_convert import cli, readers
+from vmprof_convert.cli.formats import FORMATS
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.formats import FORMATS
 from vmprof_convert.writers.firefox import label_markers
 
 

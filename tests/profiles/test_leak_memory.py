@@ -7,12 +7,12 @@ import random
 import pytest
 
 from made_leaks import SECOND, Kept, churn, leak, process_of
-from vmprof_convert import leaks
-from vmprof_convert.leaks import Leaks, Process
-from vmprof_convert.model import HEAP, HEAP_HAS, PRIVATE, RESIDENT, Figure
-from vmprof_convert.terminal import Terminal
-from vmprof_convert.writers import leaks as writer
-from vmprof_convert.writers import leaks_json
+from vmprof_convert.analysis import leaks
+from vmprof_convert.analysis.leaks import Leaks, Process
+from vmprof_convert.profile.model import HEAP, HEAP_HAS, PRIVATE, RESIDENT, Figure
+from vmprof_convert.report import leaks as writer
+from vmprof_convert.report import leaks_json
+from vmprof_convert.text.terminal import Terminal
 
 MIB = 2**20
 #: seconds at which made_leaks has the three moments

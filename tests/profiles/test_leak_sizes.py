@@ -24,12 +24,12 @@ from made_leaks import (
     queue,
     settled,
 )
-from vmprof_convert import leaks
-from vmprof_convert.estimator import Estimate
-from vmprof_convert.leaks import Leak, Leaks, Rest
-from vmprof_convert.terminal import Terminal
-from vmprof_convert.writers import leaks as writer
-from vmprof_convert.writers import leaks_json
+from vmprof_convert.analysis import leaks
+from vmprof_convert.analysis.leaks import Leak, Leaks, Rest
+from vmprof_convert.meaning.estimator import Estimate
+from vmprof_convert.report import leaks as writer
+from vmprof_convert.report import leaks_json
+from vmprof_convert.text.terminal import Terminal
 
 WIDE = Terminal(1000)
 

@@ -28,15 +28,16 @@ from made_leaks import (
 )
 from made_profiles import Log, packed
 from report_runs import lines, refused, report
-from vmprof_convert import leaks, readers
+from vmprof_convert import readers
+from vmprof_convert.analysis import leaks
+from vmprof_convert.analysis.leak_statistics import rises, sign_test
+from vmprof_convert.analysis.leak_windows import find_windows
+from vmprof_convert.analysis.leaks import OldObjects
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.leak_statistics import rises, sign_test
-from vmprof_convert.leak_windows import find_windows
-from vmprof_convert.leaks import OldObjects
-from vmprof_convert.model import Columns, Profile
-from vmprof_convert.terminal import Terminal
-from vmprof_convert.writers import leaks as writer
-from vmprof_convert.writers import leaks_json
+from vmprof_convert.profile.model import Columns, Profile
+from vmprof_convert.report import leaks as writer
+from vmprof_convert.report import leaks_json
+from vmprof_convert.text.terminal import Terminal
 
 #: nothing is cut there
 WIDE = Terminal(1000)

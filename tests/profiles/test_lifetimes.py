@@ -8,10 +8,11 @@ import random
 import pytest
 
 from made_heap import Heap, Truth
-from vmprof_convert import lifetimes, readers
-from vmprof_convert.model import Profile
-from vmprof_convert.summary import FUNCTION, TYPE, Choice, Figures, summarize
-from vmprof_convert.type_names import UNNAMED
+from vmprof_convert import readers
+from vmprof_convert.analysis.summary import FUNCTION, TYPE, Choice, Figures, summarize
+from vmprof_convert.meaning import lifetimes
+from vmprof_convert.meaning.type_names import UNNAMED
+from vmprof_convert.profile.model import Profile
 
 #: an estimate may be so far off: one in 16,000 is further.  Seeds are fixed
 SIGMAS = 4.0

@@ -10,7 +10,7 @@ import pytest
 from convert_runs import run_and_fail
 from made_profiles import Log
 from vmprof_convert import cli
-from vmprof_convert.verdicts import parse
+from vmprof_convert.analysis.thresholds import parse
 
 MIB = 2**20
 #: as made_profiles.Log.figure() has them

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from made_profiles import FrameSpec, Log, native
-from vmprof_convert import readers, remarks
-from vmprof_convert.model import Profile
-from vmprof_convert.program import Program
-from vmprof_convert.summary import BY_FUNCTION, summarize
+from vmprof_convert import readers
+from vmprof_convert.analysis.summary import BY_FUNCTION, summarize
+from vmprof_convert.meaning.visible_stacks import Program
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.report import caveats
 
 LIBRARY = "libpypy3.9-c.so"
 PATH = "/usr/lib/" + LIBRARY
@@ -53,7 +54,7 @@ def test_what_they_allocate_is_their_callers() -> None:
     # they are nobody's function any more
     assert not any(function.file == PATH and "+0x" in function.name
                    for function in profile.functions.values())
-    lines = remarks.of_figures(profile, summarize(profile), BY_FUNCTION)
+    lines = caveats.of_figures(profile, summarize(profile), BY_FUNCTION)
     assert [line for line in lines if line.startswith("native: ")] == [
         "native: this PyPy has no names for 2 functions of its own; what they "
         "allocate is their callers'"]

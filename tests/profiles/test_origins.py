@@ -5,8 +5,7 @@ import pytest
 
 from made_profiles import Log
 from vmprof_convert import readers
-from vmprof_convert.model import LABEL, NATIVE, PYTHON, Function
-from vmprof_convert.origins import (
+from vmprof_convert.meaning.origins import (
     BUILT_IN,
     IMPORTING,
     LIBRARY,
@@ -15,6 +14,7 @@ from vmprof_convert.origins import (
     PROGRAM,
     Origins,
 )
+from vmprof_convert.profile.model import LABEL, NATIVE, PYTHON, Function
 
 MAIN = "/home/me/shop/app.py"
 PACKAGE = "/home/me/env/lib/pypy3.9/site-packages/gunicorn/app.py"

@@ -14,8 +14,8 @@ from made_profiles import Log, jit
 from otlp_request import Request
 from stack_files import a_heap, label, labelled_log
 from vmprof_convert import cli, readers
-from vmprof_convert.model import Profile
-from vmprof_convert.summary import FUNCTION, TYPE, Choice, Figures, summarize
+from vmprof_convert.analysis.summary import FUNCTION, TYPE, Choice, Figures, summarize
+from vmprof_convert.profile.model import Profile
 from vmprof_convert.writers import otlp
 
 

@@ -19,10 +19,10 @@ from made_profiles import Log
 from opened_page import Json, opened
 from stack_files import a_heap
 from vmprof_convert import cli, readers
+from vmprof_convert.analysis.summary import FUNCTION, TYPE, Choice, summarize
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Profile
-from vmprof_convert.summary import FUNCTION, TYPE, Choice, summarize
-from vmprof_convert.type_names import TypeNames
+from vmprof_convert.meaning.type_names import TypeNames
+from vmprof_convert.profile.model import Profile
 from vmprof_convert.writers import html
 from vmprof_convert.writers.html import table
 

@@ -16,10 +16,10 @@ from made_heap import Heap
 from made_profiles import Log
 from opened_page import Json, opened
 from vmprof_convert import cli, readers
-from vmprof_convert.diff import aligned, compare, of_moments, of_runs
+from vmprof_convert.analysis.diff import aligned, compare, of_moments, of_runs
+from vmprof_convert.analysis.summary import Choice, summarize
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Profile
-from vmprof_convert.summary import Choice, summarize
+from vmprof_convert.profile.model import Profile
 from vmprof_convert.writers import collapsed, speedscope
 from vmprof_convert.writers.html import table
 

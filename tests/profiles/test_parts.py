@@ -7,12 +7,15 @@ import pathlib
 import pytest
 
 from made_profiles import Log, entry, text
-from vmprof_convert import cli, diff, leaks, processes, readers, run_files
+from vmprof_convert import cli, readers
+from vmprof_convert.analysis import diff, leaks
+from vmprof_convert.analysis.by_stack import values
+from vmprof_convert.analysis.selection import Selection, select
+from vmprof_convert.cli import inputs
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.estimator import probability
-from vmprof_convert.model import ALIVE, DIED, FREED, PENDING, Carried, Profile
-from vmprof_convert.selection import Selection, select
-from vmprof_convert.stack_values import values
+from vmprof_convert.meaning.estimator import probability
+from vmprof_convert.profile import merging
+from vmprof_convert.profile.model import ALIVE, DIED, FREED, PENDING, Carried, Profile
 
 SETTINGS = {"run": "abc", "pid": 4321, "facts": "types,lifetimes"}
 
@@ -147,7 +150,7 @@ def test_a_later_part_begins(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("named", [1, 2])
 def test_parts_are_found_beside_the_first(tmp_path: pathlib.Path, named: int) -> None:
     paths = write(tmp_path, app=first(), app_w2=second())
-    found = run_files.find(paths[::-1][-named:])
+    found = inputs.find(paths[::-1][-named:])
     assert [(file.path, file.later) for file in found.files] == [
         (paths[0], (paths[1],))]
 
@@ -233,8 +236,8 @@ def test_filters_choose_among_them(tmp_path: pathlib.Path) -> None:
 
 def test_processes_with_what_they_carry(tmp_path: pathlib.Path) -> None:
     first = readers.read(*write(tmp_path, app=third()))
-    merged = processes.merge([processes.Read(first, "a", 0),
-                              processes.Read(first, "b", 1000)]).profile
+    merged = merging.merge([merging.Read(first, "a", 0),
+                              merging.Read(first, "b", 1000)]).profile
     carried = merged.samples.carried
     assert len(carried) == 6
     assert {c.ended for c in carried} == {-1, 40, 1040}

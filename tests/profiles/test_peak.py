@@ -11,7 +11,7 @@ from made_heap import Heap
 from made_profiles import Log, packed
 from report_runs import as_json, refused, report
 from vmprof_convert import readers
-from vmprof_convert.peak import Changes, time_of_peak
+from vmprof_convert.analysis.peak import Changes, time_of_peak
 
 
 def found(heap: Heap, folder: Path) -> int | None:

@@ -10,7 +10,7 @@ import pytest
 
 from made_profiles import Log
 from vmprof_convert import readers
-from vmprof_convert.model import ALIVE, FREED, Carried, Columns
+from vmprof_convert.profile.model import ALIVE, FREED, Carried, Columns
 
 #: key, outcome, type, size: of an object that a minor collection met
 Met = tuple[int, int, int, int]

@@ -18,9 +18,9 @@ from made_heap import Heap
 from made_profiles import Log
 from stack_files import a_heap, label, labelled_log
 from vmprof_convert import cli, readers
-from vmprof_convert.estimator import weight_bytes
-from vmprof_convert.summary import FUNCTION, TYPE, Choice, summarize
-from vmprof_convert.type_names import TypeNames
+from vmprof_convert.analysis.summary import FUNCTION, TYPE, Choice, summarize
+from vmprof_convert.meaning.estimator import weight_bytes
+from vmprof_convert.meaning.type_names import TypeNames
 from vmprof_convert.writers import pprof as writer
 
 

@@ -15,11 +15,13 @@ from firefox_profiles import Json, allocated, functions
 from made_heap import Heap
 from made_profiles import Log, packed
 from report_runs import lines, refused, report
-from vmprof_convert import cli, processes, readers, run_files
-from vmprof_convert.estimator import Sum, probability
-from vmprof_convert.processes import Read
-from vmprof_convert.selection import Selection, select
-from vmprof_convert.summary import summarize
+from vmprof_convert import cli, readers
+from vmprof_convert.analysis.selection import Selection, select
+from vmprof_convert.analysis.summary import summarize
+from vmprof_convert.cli import inputs
+from vmprof_convert.meaning.estimator import Sum, probability
+from vmprof_convert.profile import merging
+from vmprof_convert.profile.merging import Read
 
 SECOND = 10**9
 
@@ -152,7 +154,7 @@ def test_only_what_is_called_as_a_child_is_one(run: Path) -> None:
     allocate(other, "f", 100)
     for name in "13.14", "13-2-3", "13-", "-2", "x", "13.old", "13 2":
         run.with_name("app.%s.vmprof" % name).write_bytes(packed(other.data()))
-    assert run_files.children_of(str(run)) == [
+    assert inputs.children_of(str(run)) == [
         str(run.with_name(name)) for name in ("app.11.vmprof", "app.12-2.vmprof")]
     assert as_json(run)["samples"] == 5
 
@@ -240,7 +242,7 @@ def test_merged_tables_have_all_rows(run: Path) -> None:
     parts = [Read(readers.read(path), str(path), begin) for path, begin in (
         (run, 0), (run.with_name("app.11.vmprof"), 0),
         (run.with_name("app.12-2.vmprof"), 3 * SECOND))]
-    whole = processes.merge(parts)
+    whole = merging.merge(parts)
     profile = whole.profile
     assert len(profile.samples) == 5 and len(profile.stacks) == 4
     assert list(profile.samples.time) == [SECOND] * 4 + [4 * SECOND]
@@ -261,10 +263,10 @@ def test_merged_tables_have_all_rows(run: Path) -> None:
 
 
 def test_without_clocks_the_start_of_each_counts() -> None:
-    assert processes.begins([(0, 7.5), (0, 6.0)]) == [1_500_000_000, 0]
-    assert processes.begins([(5, 7.5), (0, 6.0)]) == [1_500_000_000, 0]
-    assert processes.begins([(5, 0.0), (9, 6.0)]) == [0, 4]
-    assert processes.begins([(0, 0.0), (9, 6.0)]) == [0, 0]
+    assert merging.begins([(0, 7.5), (0, 6.0)]) == [1_500_000_000, 0]
+    assert merging.begins([(5, 7.5), (0, 6.0)]) == [1_500_000_000, 0]
+    assert merging.begins([(5, 0.0), (9, 6.0)]) == [0, 4]
+    assert merging.begins([(0, 0.0), (9, 6.0)]) == [0, 0]
 
 
 def test_gaps_that_differ_can_not_be_added_up(tmp_path: Path) -> None:

@@ -19,9 +19,11 @@ import pytest
 from conftest import ROOT, PyPy
 from made_heap import Heap
 from made_profiles import PID, FrameSpec, Log, jit, native
-from vmprof_convert import cli, lifetimes, readers, summary
-from vmprof_convert.estimator import weight_bytes
-from vmprof_convert.program import CUT, LOST
+from vmprof_convert import cli, readers
+from vmprof_convert.analysis import summary
+from vmprof_convert.meaning import lifetimes
+from vmprof_convert.meaning.estimator import weight_bytes
+from vmprof_convert.meaning.visible_stacks import CUT, LOST
 
 PROGRAM = (ROOT / ".node" / "node_modules" / "@firefox-devtools"
            / "profiler-cli" / "dist" / "profiler-cli.js")

@@ -25,11 +25,12 @@ from made_profiles import (
     word,
 )
 from report_runs import text
-from vmprof_convert import readers, summary
+from vmprof_convert import readers
+from vmprof_convert.analysis import summary
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import DIED, LOST, UNTOLD, Samples
+from vmprof_convert.profile.model import DIED, LOST, UNTOLD, Samples
+from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.readers import container
-from vmprof_convert.stack_tree import Frame
 
 
 @pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025])

@@ -13,8 +13,8 @@ from made_heap import Heap
 from made_profiles import LINES, Log, packed
 from report_runs import COMMANDS, lines, refused, report
 from vmprof_convert import readers
-from vmprof_convert.lifetimes import STILL_ALIVE
-from vmprof_convert.summary import Choice, summarize
+from vmprof_convert.analysis.summary import Choice, summarize
+from vmprof_convert.meaning.lifetimes import STILL_ALIVE
 
 
 @pytest.fixture(scope="module")
@@ -298,9 +298,9 @@ def test_bounds_of_fixed_gaps_are_not_known(tmp_path: Path) -> None:
 
 def test_the_keys_are_documented() -> None:
     readme = (Path(__file__).parents[2] / "converter" / "README.rst").read_text()
-    from vmprof_convert.writers import table_json
-    assert table_json.SCHEMA in readme
-    for key in (*table_json._STATES, "rows_left_out", "allocated", "rows", "self",
+    from vmprof_convert.report import json_table
+    assert json_table.SCHEMA in readme
+    for key in (*json_table._STATES, "rows_left_out", "allocated", "rows", "self",
                 "total", "hidden", "type_not_known", "remarks", "sum", "settings",
                 "allocated_counted_by_gc", "minor_collections",
                 "major_collections", "has_types", "has_lifetimes", "samples",

@@ -13,14 +13,14 @@ from made_heap import Heap
 from made_profiles import Log, packed
 from report_runs import COMMANDS, as_json, lines, refused
 from vmprof_convert import cli, readers
-from vmprof_convert.estimator import weight_bytes
-from vmprof_convert.lifetimes import FATES
-from vmprof_convert.model import LABEL
-from vmprof_convert.origins import Origins
-from vmprof_convert.own import has_own_code, only_own
-from vmprof_convert.program import Program
-from vmprof_convert.selection import Selection, select
-from vmprof_convert.summary import Choice, summarize
+from vmprof_convert.analysis.selection import Selection, select
+from vmprof_convert.analysis.summary import Choice, summarize
+from vmprof_convert.meaning.estimator import weight_bytes
+from vmprof_convert.meaning.lifetimes import FATES
+from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.meaning.user_code import has_own_code, only_own
+from vmprof_convert.meaning.visible_stacks import Program
+from vmprof_convert.profile.model import LABEL
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,9 @@ from convert_runs import run_and_fail
 from made_heap import Heap
 from made_profiles import FrameSpec, Log, jit
 from opened_page import opened
-from vmprof_convert import cli, readers, run_files, spread
-from vmprof_convert.diff import (
+from vmprof_convert import cli, readers
+from vmprof_convert.analysis import spread
+from vmprof_convert.analysis.diff import (
     DIFFERS,
     GREW,
     NOISE,
@@ -26,10 +27,11 @@ from vmprof_convert.diff import (
     of_runs,
     verdict,
 )
+from vmprof_convert.analysis.summary import Choice
+from vmprof_convert.cli import inputs
 from vmprof_convert.errors import FileError
-from vmprof_convert.estimator import weight_bytes
-from vmprof_convert.model import Profile
-from vmprof_convert.summary import Choice
+from vmprof_convert.meaning.estimator import weight_bytes
+from vmprof_convert.profile.model import Profile
 
 #: samples of each function, in a run
 Counts = Mapping[str, float]
@@ -196,7 +198,7 @@ def test_what_is_interpreted_is_born_where_it_is_made() -> None:
 
 
 def test_a_compiled_library_below_the_program_s_own_code_counts() -> None:
-    from vmprof_convert.diff import only_own_code
+    from vmprof_convert.analysis.diff import only_own_code
     profiles = []
     for count in 100, 200:
         log = Log()
@@ -371,10 +373,10 @@ def test_which_files_are_of_which_run(write: Write) -> None:
     for name in "d", "e":
         Path(name + ".vmprof").write_bytes(log.data())
     paths = [name + ".vmprof" for name in "abcde"]
-    assert list(run_files.by_run(paths).values()) == [
+    assert list(inputs.by_run(paths).values()) == [
         ["a.vmprof", "c.vmprof"], ["b.vmprof"], ["d.vmprof"], ["e.vmprof"]]
     with pytest.raises(FileError, match="is not a file"):
-        run_files.by_run(["."])
+        inputs.by_run(["."])
 
 
 @pytest.mark.parametrize("arguments, message", [

@@ -11,13 +11,14 @@ import pytest
 
 import report_runs
 from made_profiles import Log, entry
-from vmprof_convert import diff, leaks, readers
-from vmprof_convert.estimator import Sum, probability
-from vmprof_convert.lifetimes import NOT_TOLD, STILL_ALIVE
-from vmprof_convert.model import Profile
-from vmprof_convert.resident import growth
-from vmprof_convert.stack_values import values
-from vmprof_convert.summary import FUNCTION, TYPE, Choice, Tally, summarize
+from vmprof_convert import readers
+from vmprof_convert.analysis import diff, leaks
+from vmprof_convert.analysis.by_stack import values
+from vmprof_convert.analysis.process_memory import growth
+from vmprof_convert.analysis.summary import FUNCTION, TYPE, Choice, Tally, summarize
+from vmprof_convert.meaning.estimator import Sum, probability
+from vmprof_convert.meaning.lifetimes import NOT_TOLD, STILL_ALIVE
+from vmprof_convert.profile.model import Profile
 from vmprof_convert.writers import firefox
 
 RESERVED, TAKEN = 65536, 128

@@ -30,11 +30,11 @@ from stack_files import (
     speedscope_json,
 )
 from vmprof_convert import cli, readers
+from vmprof_convert.analysis.summary import FUNCTION, TYPE, Choice, Figures, summarize
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Profile
-from vmprof_convert.program import CUT, LOST
-from vmprof_convert.summary import FUNCTION, TYPE, Choice, Figures, summarize
-from vmprof_convert.type_names import TypeNames
+from vmprof_convert.meaning.type_names import TypeNames
+from vmprof_convert.meaning.visible_stacks import CUT, LOST
+from vmprof_convert.profile.model import Profile
 from vmprof_convert.view import output
 from vmprof_convert.writers import chrome, collapsed, pprof, speedscope
 

@@ -12,9 +12,10 @@ import pytest
 from conftest import PYPY, PyPy
 from made_profiles import Log, packed
 from report_runs import text
-from vmprof_convert import readers, remarks
+from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Profile, Samples
+from vmprof_convert.profile.model import Profile, Samples
+from vmprof_convert.report import caveats
 
 GOES_ON, IS_OVER = "the process still runs; ", "the run did not end normally, or "
 
@@ -144,7 +145,7 @@ def test_who_was_told_to_end_is_no_surprise(told: str, by: str) -> None:
         log.allocation([log.function("f")], size=24)
         log.flush()
         return str(pid), readers.read_bytes(bytes(log.bytes))
-    first, *others = found = remarks.of_runs([
+    first, *others = found = caveats.of_runs([
         named(100, told=told), named(101, parent=100), named(101, "another")])
     assert ("told to end by process %s," % by in " ".join(found)) == bool(by)
     assert first.startswith("processes 100, 101" + ", 101" * (not by) + ": " + IS_OVER)

@@ -12,11 +12,11 @@ import hostile_names
 from made_profiles import Log, jit, native
 from stack_files import a_heap, labelled_log, read_collapsed
 from vmprof_convert import cli, readers
+from vmprof_convert.analysis.summary import summarize
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Profile
-from vmprof_convert.printable import printable
-from vmprof_convert.program import Program
-from vmprof_convert.summary import summarize
+from vmprof_convert.meaning.visible_stacks import Program
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.text.escape import printable
 from vmprof_convert.writers import vmprof as writer
 
 

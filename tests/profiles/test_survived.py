@@ -15,9 +15,9 @@ from made_heap import FOREVER, Heap
 from made_profiles import packed
 from report_runs import lines, refused, report
 from vmprof_convert import readers
-from vmprof_convert.estimator import Mean
-from vmprof_convert.lifetimes import FREED_LATER, STILL_ALIVE
-from vmprof_convert.summary import FUNCTION, Choice, Figures, summarize
+from vmprof_convert.analysis.summary import FUNCTION, Choice, Figures, summarize
+from vmprof_convert.meaning.estimator import Mean
+from vmprof_convert.meaning.lifetimes import FREED_LATER, STILL_ALIVE
 
 #: such an interval leaves no object out
 EACH = 1

@@ -21,12 +21,12 @@ from hostile_names import HOSTILE
 from made_heap import Heap
 from made_profiles import Log, packed
 from report_runs import COMMANDS, report
-from vmprof_convert import readers, sheet
-from vmprof_convert.sheet import FIGURE, NAME, PLACE, Column, Sheet, Table
-from vmprof_convert.summary import Choice
-from vmprof_convert.terminal import Terminal
-from vmprof_convert.writers import table
-from vmprof_convert.writers.table_markdown import escaped
+from vmprof_convert import readers
+from vmprof_convert.analysis.summary import Choice
+from vmprof_convert.report import tables, terminal_table
+from vmprof_convert.report.markdown import escaped
+from vmprof_convert.report.tables import FIGURE, NAME, PLACE, Column, Sheet, Table
+from vmprof_convert.text.terminal import Terminal
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_beginnings_of_paths_and_ends_of_names_are_cut() -> None:
     def drawn(kind: str, text: str, width: int) -> str:
         import io
         out = io.StringIO()
-        table.write(Sheet(["x"], [Table("", [
+        terminal_table.write(Sheet(["x"], [Table("", [
             Column("self", FIGURE), Column("n", kind)], [("1 B", text)])], []),
             out, Terminal(width))
         return out.getvalue().splitlines()[3]
@@ -314,5 +314,5 @@ def test_markdown_has_all_columns_of_the_table(path: Path) -> None:
 
 def test_the_sheet_is_that_of_the_profile() -> None:
     profile = readers.read_bytes(calls.log().data())
-    (found,) = sheet.of(profile, Choice(("line",)), 3).tables
+    (found,) = tables.of(profile, Choice(("line",)), 3).tables
     assert len(found.rows) == 3 and found.rest == "... and 9 lines more"

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmprof_convert.units import (
+from vmprof_convert.text.units import (
     format_bytes,
     format_count,
     format_deviation,

@@ -14,11 +14,12 @@ import pytest
 from convert_runs import run_and_fail
 from made_heap import Heap
 from made_profiles import Log
-from vmprof_convert import cli, verdicts
-from vmprof_convert.estimator import Sum, probability
-from vmprof_convert.lifetimes import JUDGED
-from vmprof_convert.summary import Figures
-from vmprof_convert.verdicts import judge, parse
+from vmprof_convert import cli
+from vmprof_convert.analysis import thresholds
+from vmprof_convert.analysis.summary import Figures
+from vmprof_convert.analysis.thresholds import judge, parse
+from vmprof_convert.meaning.estimator import Sum, probability
+from vmprof_convert.meaning.lifetimes import JUDGED
 
 
 @pytest.mark.parametrize("text, measure, is_growth, limit, is_share", [
@@ -90,8 +91,8 @@ def test_growth() -> None:
 
 
 def test_conditions_share_the_doubt() -> None:
-    assert verdicts.quantile(1) == pytest.approx(3.719, abs=1e-3)
-    assert verdicts.quantile(100) > verdicts.quantile(2) > verdicts.quantile(1)
+    assert thresholds.quantile(1) == pytest.approx(3.719, abs=1e-3)
+    assert thresholds.quantile(100) > thresholds.quantile(2) > thresholds.quantile(1)
 
 
 def poisson(rng: random.Random, mean: float) -> int:

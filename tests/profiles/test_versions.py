@@ -20,11 +20,11 @@ from made_profiles import (
 )
 from report_runs import COMMANDS, report, text
 from vmprof_convert import readers
+from vmprof_convert.analysis.summary import summarize
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import LOST, Profile
-from vmprof_convert.program import Program
-from vmprof_convert.summary import summarize
-from vmprof_convert.units import format_bytes
+from vmprof_convert.meaning.visible_stacks import Program
+from vmprof_convert.profile.model import LOST, Profile
+from vmprof_convert.text.units import format_bytes
 from vmprof_convert.writers import firefox
 
 DATA = Path(__file__).with_name("data")

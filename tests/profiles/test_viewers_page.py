@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 from made_heap import Heap
 from vmprof_convert import cli
-from vmprof_convert.formats import FORMATS
+from vmprof_convert.cli.formats import FORMATS
 
 PAGE = (ROOT / "converter" / "VIEWERS.rst").read_text(encoding="utf-8")
 

@@ -8,7 +8,7 @@ import pytest
 
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Profile
+from vmprof_convert.profile.model import Profile
 
 WINDOWS_64, WINDOWS_32, LINUX = ("i", "q", 1), ("i", "i", 0), ("q", "q", 0)
 MEMORY, LINES = 1, 2

@@ -12,7 +12,7 @@ import made_profiles
 from log_lines import TRAILER
 from native_build import ALLOCATION, build
 from vmprof_convert import readers
-from vmprof_convert.model import (
+from vmprof_convert.profile.model import (
     ALIVE,
     DIED,
     FREED,

@@ -20,7 +20,7 @@ import pytest
 from fact_blocks import DIED, GCS, NOT_KNOWN, PROMOTED, PYTHON, FactBlocks
 from rpython_tree import built
 from vmprof_convert import readers
-from vmprof_convert.estimator import probability
+from vmprof_convert.meaning.estimator import probability
 
 pytestmark = pytest.mark.translated
 

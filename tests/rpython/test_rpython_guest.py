@@ -22,9 +22,9 @@ import firefox_rules
 from rpython_tree import built
 from truth import SIGMAS, bytes_by_function, sigma, total_bytes
 from vmprof_convert import readers
-from vmprof_convert.cli import main as convert
-from vmprof_convert.model import Profile
-from vmprof_convert.program import Program
+from vmprof_convert.cli.command import main as convert
+from vmprof_convert.meaning.visible_stacks import Program
+from vmprof_convert.profile.model import Profile
 
 pytestmark = pytest.mark.translated
 

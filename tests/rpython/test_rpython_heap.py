@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from test_rpython_rvmprof import Run
 
-from vmprof_convert.model import HEAP, HEAP_HAS, NURSERY
-from vmprof_convert.resident import of_process, peak, readings
+from vmprof_convert.analysis.process_memory import of_process, peak, readings
+from vmprof_convert.profile.model import HEAP, HEAP_HAS, NURSERY
 
 pytestmark = pytest.mark.translated
 

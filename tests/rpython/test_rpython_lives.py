@@ -13,8 +13,8 @@ import pytest
 from test_rpython_rvmprof import INTERVAL, SIZE, Run, near
 
 from truth import innermost
-from vmprof_convert.estimator import weight_objects
-from vmprof_convert.model import ALIVE, FREED, Profile
+from vmprof_convert.meaning.estimator import weight_objects
+from vmprof_convert.profile.model import ALIVE, FREED, Profile
 
 pytestmark = pytest.mark.translated
 

@@ -15,8 +15,8 @@ from test_rpython_rvmprof import INTERVAL, Run
 from rpython_tree import built
 from truth import SIGMAS, innermost, sigma, sigmas
 from vmprof_convert import readers
-from vmprof_convert.estimator import weight_objects
-from vmprof_convert.model import ALIVE, FREED, Profile
+from vmprof_convert.meaning.estimator import weight_objects
+from vmprof_convert.profile.model import ALIVE, FREED, Profile
 
 pytestmark = pytest.mark.translated
 

@@ -15,8 +15,8 @@ from rpython_tree import built
 from truth import SIGMAS, sigma
 from vmprof_allocation.engines.builtin import BuiltinEngine
 from vmprof_convert import readers
-from vmprof_convert.estimator import weight_objects
-from vmprof_convert.model import ALIVE, DIED, PENDING, Profile
+from vmprof_convert.meaning.estimator import weight_objects
+from vmprof_convert.profile.model import ALIVE, DIED, PENDING, Profile
 
 pytestmark = pytest.mark.translated
 

@@ -6,8 +6,8 @@ import pytest
 
 from conftest import PyPy, Run
 from run_profiles import children
-from vmprof_convert.estimator import weight_bytes
-from vmprof_convert.model import Profile
+from vmprof_convert.meaning.estimator import weight_bytes
+from vmprof_convert.profile.model import Profile
 
 #: computes for a tenth of a second and less, in pieces that each are a sample
 WORK = """

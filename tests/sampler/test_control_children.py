@@ -12,7 +12,7 @@ from conftest import PyPy
 from controlled import check_estimate, ctl, done, profile, refused, status
 from vmprof_allocation import other_process
 from vmprof_allocation.other_process import children
-from vmprof_convert import run_files
+from vmprof_convert.cli import inputs
 from workers import workers
 
 
@@ -42,7 +42,7 @@ def test_the_workers_are_sampled_with_their_master(pypy: PyPy) -> None:
                               *((pid, "shop.%d.vmprof" % pid) for pid in pids)]]
         for pid in (master.pid, *pids):
             assert status(pypy, pid)["is_on"] is False
-    found = run_files.find([str(pypy.folder / "shop.vmprof")])
+    found = inputs.find([str(pypy.folder / "shop.vmprof")])
     assert sorted(profile(pypy, file.path).pid or 0 for file in found.files) == sorted(
         [master.pid, *pids])
     assert found.left_out == []

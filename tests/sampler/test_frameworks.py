@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from conftest import PyPy
-from vmprof_convert.model import Profile
+from vmprof_convert.profile.model import Profile
 
 #: what each route makes, in objects of this many bytes
 SIZE = 4000

@@ -14,8 +14,8 @@ from vmprof_allocation.engines.hook import cache
 from vmprof_allocation.engines.hook.probe import heap
 from vmprof_allocation.engines.hook.probe.collector import SWEEPING
 from vmprof_allocation.engines.hook.probe.memory import NotCertain
-from vmprof_convert.model import HEAP, HEAP_HAS, NURSERY, RESIDENT
-from vmprof_convert.resident import readings
+from vmprof_convert.analysis.process_memory import readings
+from vmprof_convert.profile.model import HEAP, HEAP_HAS, NURSERY, RESIDENT
 
 BASE = 0x100000
 #: relative to it: the GC's own words, one of its parts, and where its data ends

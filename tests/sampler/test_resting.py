@@ -9,7 +9,7 @@ import pytest
 from conftest import PyPy
 from truth import innermost
 from vmprof_convert import readers
-from vmprof_convert.model import Profile
+from vmprof_convert.profile.model import Profile
 
 
 def work(name: str = "work") -> str:

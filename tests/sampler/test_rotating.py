@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from conftest import PYPY, PyPy
-from vmprof_convert import readers, run_files
-from vmprof_convert.model import Profile
+from vmprof_convert import readers
+from vmprof_convert.cli import inputs
+from vmprof_convert.profile.model import Profile
 
 THING = """
     import os, subprocess, sys, time
@@ -95,12 +96,12 @@ def test_nothing_is_lost_between_them(stock_pypy: PyPy) -> None:
     # how many, is up to the machine
     assert max(map(len, found.values())) >= 3
     # the first one's name means all, and a child's all of that
-    files = run_files.find([str(stock_pypy.folder / "app.vmprof")]).files
+    files = inputs.find([str(stock_pypy.folder / "app.vmprof")]).files
     assert sorted(len(file.later) + 1 for file in files) == sorted(
         map(len, found.values()))
     for name, of_process in found.items():
         if name != "app":
-            file, = run_files.find([str(stock_pypy.folder / (name + ".vmprof"))]).files
+            file, = inputs.find([str(stock_pypy.folder / (name + ".vmprof"))]).files
             assert len(file.later) + 1 == len(of_process)
 
 
@@ -230,7 +231,7 @@ def test_those_of_an_earlier_run_are_replaced(stock_pypy: PyPy) -> None:
     heads.sort(key=lambda settings: int(settings.get("part", "1")))
     runs = [settings["run"] for settings in heads]
     assert 2 == len(set(runs)) == len(list(itertools.groupby(runs)))
-    file, = run_files.find([str(stock_pypy.folder / "app.vmprof")]).files
+    file, = inputs.find([str(stock_pypy.folder / "app.vmprof")]).files
     assert len(file.later) + 1 == runs.count(runs[0])
 
 

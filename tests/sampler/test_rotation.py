@@ -11,7 +11,7 @@ from conftest import PyPy
 from run_profiles import functions
 from truth import SIGMAS, sigmas
 from vmprof_convert import readers
-from vmprof_convert.model import ALIVE, FREED, PENDING, UNKNOWN, Profile
+from vmprof_convert.profile.model import ALIVE, FREED, PENDING, UNKNOWN, Profile
 
 #: bytes: conftest.py's
 NURSERY = 2**20

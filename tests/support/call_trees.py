@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from vmprof_convert.model import Profile
+from vmprof_convert.profile.model import Profile
 
 HEAD = """
 import sys

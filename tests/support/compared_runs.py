@@ -6,7 +6,7 @@ import math
 from made_heap import Heap
 from made_profiles import Log
 from vmprof_convert import readers
-from vmprof_convert.model import Profile
+from vmprof_convert.profile.model import Profile
 
 
 def a_log(seed: int, interval: int = 2000, *, more: int = 0, leak: int = 0) -> Log:

@@ -11,7 +11,7 @@ from running import Running, running
 from truth import SIGMAS, sigmas
 from vmprof_allocation.control import meeting
 from vmprof_convert import readers
-from vmprof_convert.model import Profile
+from vmprof_convert.profile.model import Profile
 
 BUSY = """
     import select, sys

@@ -17,7 +17,7 @@ import made_profiles
 from made_profiles import FrameSpec, digits
 from native_build import build
 from vmprof_convert import readers
-from vmprof_convert.model import Profile
+from vmprof_convert.profile.model import Profile
 
 START = 10**15                      # of the run, in nanoseconds
 FLUSH_NS = 750000000

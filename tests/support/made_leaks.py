@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from made_profiles import Log
-from vmprof_convert import leaks, readers
-from vmprof_convert.leaks import Leak, Leaks, OldObjects
-from vmprof_convert.model import ALIVE, FREED, Columns, Profile, Samples
+from vmprof_convert import readers
+from vmprof_convert.analysis import leaks
+from vmprof_convert.analysis.leaks import Leak, Leaks, OldObjects
+from vmprof_convert.profile.model import ALIVE, FREED, Columns, Profile, Samples
 
 SECOND = 10**9
 #: seconds of a run

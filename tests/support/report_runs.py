@@ -13,12 +13,12 @@ from typing import Any
 from unittest import mock
 
 from vmprof_allocation import __main__ as allocation
-from vmprof_convert import cli, sheet
-from vmprof_convert.model import Profile
-from vmprof_convert.origins import Origins
-from vmprof_convert.summary import BY_FUNCTION, Choice, Tally, summarize
-from vmprof_convert.terminal import Terminal
-from vmprof_convert.writers import table
+from vmprof_convert import cli
+from vmprof_convert.analysis.summary import BY_FUNCTION, Choice, Tally, summarize
+from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.report import tables, terminal_table
+from vmprof_convert.text.terminal import Terminal
 
 Done = subprocess.CompletedProcess[str]
 
@@ -87,7 +87,7 @@ def text(profile: Profile, choice: Choice = BY_FUNCTION, limit: int | None = 25,
     out = io.StringIO()
     origins = Origins(profile)
     summary = summarize(profile, tally, choice, origins=origins)
-    table.write(sheet.of_rows(sheet.View(
+    terminal_table.write(tables.of_rows(tables.View(
         profile, summary, choice, origins, limit=limit, all_remarks=True)), out,
         Terminal(width))
     return out.getvalue()

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from vmprof_convert import readers
-from vmprof_convert.model import Profile
+from vmprof_convert.profile.model import Profile
 
 
 def children(first: Path, *, salvage: bool = False) -> list[Profile]:

@@ -13,7 +13,7 @@ from firefox_profiles import OTHER_TID
 from made_heap import Heap
 from made_profiles import FrameSpec, Log, jit
 from vmprof_convert import readers
-from vmprof_convert.model import Function, Profile
+from vmprof_convert.profile.model import Function, Profile
 from vmprof_convert.writers import chrome, collapsed, speedscope
 
 Json = dict[str, Any]

@@ -29,26 +29,18 @@ class Rule(NamedTuple):
 
 
 CONVERT = "vmprof_convert"
-READERS, MODEL, ERRORS, WRITERS, VIEW, CLI = (
+#: a room may import those before it, and that is the whole rule
+ROOMS = ("errors", "text", "profile", "readers", "meaning", "analysis", "report",
+         "view", "writers", "cli")
+READERS, MODEL, ERRORS, WRITERS, VIEW, REPORT = (
     CONVERT + "." + name
-    for name in ("readers", "model", "errors", "writers", "view", "cli"))
-#: the model's own: what it holds of stacks
-STACKS = CONVERT + ".stack_tree"
-#: in which everybody has columns of millions, and where they are
-COLUMNS = (CONVERT + ".long_columns", CONVERT + ".store")
-#: has the options of all formats, and makes the report: from reader to writer; and
-#: names all writers
-REPORT, FORMATS = CONVERT + ".report", CONVERT + ".formats"
-JUDGE = CONVERT + ".judge_command"
-#: finds files, and reads how they begin
-RUN_FILES = CONVERT + ".run_files"
-#: all that stands between: whatever else there is
-MEANING = tuple(sorted(
-    {CONVERT + "." + path.stem for path in (PACKAGES[CONVERT] / CONVERT).iterdir()
-     if path.suffix == ".py" and not path.name.startswith("_")}
-    - {MODEL, STACKS, ERRORS, *COLUMNS, CLI, REPORT, FORMATS, RUN_FILES, JUDGE}))
+    for name in ("readers", "profile.model", "errors", "writers", "view", "report"))
+#: columns of millions
+COLUMNS = (CONVERT + ".profile.long_columns", CONVERT + ".profile.store")
 FIREFOX = WRITERS + ".firefox"
 FORMAT = FIREFOX + ".format"
+#: what the two that are made of protocol buffers share
+PROTOBUF = (WRITERS + ".protobuf", WRITERS + ".pprof_values")
 SAMPLER = "vmprof_allocation"
 ENGINES = SAMPLER + ".engines"
 ATTACH = SAMPLER + ".attach"
@@ -60,19 +52,14 @@ STARTS = tuple(PUSHER + "." + name for name in ("start", "target", "credentials"
 
 RULES = {
     "profiles know nothing of the sampler": Rule((CONVERT,), (SAMPLER,)),
-    "the model is at the bottom": Rule(
-        (MODEL, STACKS, ERRORS), (CONVERT,), allowed=(STACKS, ERRORS, *COLUMNS)),
-    "but for columns, which know of nothing": Rule(
-        COLUMNS, (CONVERT,), allowed=(ERRORS, *COLUMNS)),
-    "readers make the model, and that is all": Rule(
-        (READERS,), (CONVERT,), allowed=(READERS, MODEL, STACKS, ERRORS, *COLUMNS)),
-    "what samples mean does not depend on who reads or shows them": Rule(
-        MEANING, (READERS, WRITERS, VIEW, CLI)),
-    "writers get the model": Rule((WRITERS,), (READERS, VIEW, CLI)),
+    **{"%s is above what it imports" % room: Rule(
+        (CONVERT + "." + room,), (CONVERT,),
+        allowed=tuple(CONVERT + "." + name for name in ROOMS[:number + 1]))
+       for number, room in enumerate(ROOMS)},
     # of each that there is: a new one has its rule
     **{"the writer %s knows no other" % path.stem: Rule(
         (WRITERS + "." + path.stem,), (WRITERS,),
-        allowed=(WRITERS + "." + path.stem,))
+        allowed=(WRITERS + "." + path.stem, *PROTOBUF))
        for path in sorted((PACKAGES[CONVERT] / CONVERT / "writers").iterdir())
        if not path.name.startswith(("_", "."))},
     "the Firefox builder knows the format, and no profile": Rule(
@@ -131,34 +118,16 @@ RULES = {
 #: module that a rule names, where the others are not alike
 PLANTED = {
     "profiles know nothing of the sampler": [(MODEL, SAMPLER + ".settings")],
-    "the model is at the bottom": [
-        (MODEL, CONVERT + ".units"), (ERRORS, MODEL)],
-    "but for columns, which know of nothing": [(COLUMNS[0], MODEL)],
-    "readers make the model, and that is all": [
-        (READERS + ".blocks", CONVERT + ".estimator"),
-        (READERS + ".__init__", WRITERS)],
-    "what samples mean does not depend on who reads or shows them": [
-        (module, (READERS + ".vmprof", WRITERS + ".table", VIEW + ".output", CLI)[
-            number % 4]) for number, module in enumerate(MEANING)],
-    "writers get the model": [
-        (WRITERS + ".table", READERS), (FIREFOX + ".convert", VIEW + ".serve")],
-    "the writer firefox knows no other": [
-        (FIREFOX + ".convert", WRITERS + ".table")],
-    "the writer table knows no other": [
-        (WRITERS + ".table", FORMAT + ".categories")],
-    "the writer table_json knows no other": [
-        (WRITERS + ".table_json", WRITERS + ".table")],
-    "the writer table_markdown knows no other": [
-        (WRITERS + ".table_markdown", WRITERS + ".table")],
-    "the writer leaks_json knows no other": [
-        (WRITERS + ".leaks_json", WRITERS + ".leaks")],
-    "the writer leaks knows no other": [(WRITERS + ".leaks", WRITERS + ".table")],
+    **{"%s is above what it imports" % room: [
+        (CONVERT + "." + {"errors": "errors"}.get(room, room + ".__init__"),
+         CONVERT + "." + (ROOMS[number + 1:] + ("__main__",))[0])]
+       for number, room in enumerate(ROOMS)},
     **{"the writer %s knows no other" % name.partition(".")[0]: [
-        (WRITERS + "." + name, WRITERS + ".table")]
-       for name in ("chrome", "collapsed", "diff_json", "html.table", "otlp",
-                    "pprof", "speedscope", "vmprof")},
+        (WRITERS + "." + name, WRITERS + ".chrome" if name != "chrome" else FIREFOX)]
+       for name in ("chrome", "collapsed", "firefox.convert", "html.table", "otlp",
+                    "pprof", "pprof_values", "protobuf", "speedscope", "vmprof")},
     "the Firefox builder knows the format, and no profile": [
-        (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".units"),
+        (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".text.units"),
         (FORMAT + ".threads", FIREFOX + ".convert")],
     "the viewer gets bytes": [(VIEW + ".output", ERRORS), (VIEW + ".serve", MODEL)],
     "engines do not know each other": [(HOOK + ".engine", BUILTIN)],
@@ -191,7 +160,7 @@ PLANTED = {
     "a program that is sampled loads no reader": [
         (SAMPLER + ".begin", READERS), (SAMPLER + ".__main__", CONVERT)],
     "only who shows a report asks for one": [
-        (SAMPLER + ".watcher", WRITERS + ".table")],
+        (SAMPLER + ".watcher", REPORT)],
 }
 
 
@@ -283,16 +252,31 @@ def test_what_is_planted_is_there() -> None:
             if name.removesuffix(".__init__") not in names] == []
 
 
-def test_what_stands_between_is_all_that_there_is() -> None:
-    assert {CONVERT + "." + name for name in (
-        "processes", "source_text", "summary", "terminal")} <= set(MEANING)
-    assert REPORT not in MEANING
+def test_each_room_has_its_place() -> None:
+    there = {path.stem for path in (PACKAGES[CONVERT] / CONVERT).iterdir()
+             if not path.name.startswith("_") and path.name != "py.typed"}
+    assert there == set(ROOMS)
 
 
-def test_the_page_of_the_house_names_them() -> None:
+def test_the_page_of_the_house_names_the_rooms() -> None:
     page = (ROOT / "ARCHITECTURE.rst").read_text(encoding="utf-8")
-    words = set(re.findall(r"\w+", page))
-    assert [name for name in MEANING if name.rpartition(".")[2] not in words] == []
+    assert [room for room in ROOMS if room + "/" not in page and room != "errors"] == []
+
+
+def test_modules_of_a_room_make_no_circle() -> None:
+    found = dict(modules({CONVERT: PACKAGES[CONVERT]}))
+    names = frozenset(name.removesuffix(".__init__") for name in found)
+    graph = {name.removesuffix(".__init__"): {
+        imported.module for imported in imports(
+            name, path.read_text(encoding="utf-8"), names)
+        if imported.module in names} for name, path in found.items()}
+    assert len(graph) > 80
+    # takes away what imports nothing that is left, until nothing is, or a circle
+    while leaves := {name for name, imported in graph.items()
+                     if not imported & graph.keys() - {name}}:
+        graph = {name: imported for name, imported in graph.items()
+                 if name not in leaves}
+    assert graph == {}
 
 
 def test_who_looks_for_a_crash_is_told_of_each_harness() -> None:

@@ -5,8 +5,8 @@
     @pytest.mark.limit_leaks("1 MB")
 
 A test is judged by samples: it fails only if it is above its limit beyond doubt, with
-the confidence of vmprof_convert.verdicts.  What pytest loads at each of its starts, is
-in this file: all else is imported where it is needed.
+the confidence of vmprof_convert.analysis.thresholds.  What pytest loads at each of its
+starts, is in this file: all else is imported where it is needed.
 """
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 if TYPE_CHECKING:
-    from vmprof_convert.model import Profile
-    from vmprof_convert.sheet import Table
-    from vmprof_convert.summary import Choice
-    from vmprof_convert.verdicts import Condition, Verdict
+    from vmprof_convert.analysis.summary import Choice
+    from vmprof_convert.analysis.thresholds import Condition, Verdict
+    from vmprof_convert.profile.model import Profile
+    from vmprof_convert.report.tables import Table
 
 OPTION = "--allocations"
 INTERVAL = "--allocations-interval"
@@ -144,8 +144,8 @@ def _call_and_count(item: pytest.Function, marker: pytest.Mark | None) -> str:
 
 def _judge(item: pytest.Function, profile: Profile,
            condition: Condition | None) -> str:
-    from vmprof_convert import verdicts
-    from vmprof_convert.summary import Choice, summarize
+    from vmprof_convert.analysis import thresholds
+    from vmprof_convert.analysis.summary import Choice, summarize
     figures = summarize(profile).figures
     if item.config.getoption(OPTION):
         allocated, alive = figures.bytes(), figures.bytes("alive")
@@ -153,7 +153,7 @@ def _judge(item: pytest.Function, profile: Profile,
             "test": item.nodeid, "allocated": list(allocated), "alive": list(alive),
             "objects": list(figures.objects())}))
     if condition is not None:
-        verdict, = verdicts.judge([condition], [figures])
+        verdict, = thresholds.judge([condition], [figures])
         if verdict.failed:
             return _failure(verdict, "%s allocated" % item.name, profile,
                             Choice(by=("line",)))
@@ -201,13 +201,13 @@ def _call_and_compare(item: pytest.Function, marker: pytest.Mark) -> str:
     profile = _sampled(item, _interval(condition.limit), measured)
     if profile is None:
         return ""
-    from vmprof_convert import diff, verdicts
-    from vmprof_convert.summary import Choice
+    from vmprof_convert.analysis import diff, thresholds
+    from vmprof_convert.analysis.summary import Choice
     profile = diff.without_interpreter(profile)
     sides = diff.of_moments(profile, diff.find_moment(profile, _FIRST),
                             diff.find_moment(profile, _LAST, is_last=True))
     difference = diff.compare(sides, Choice(by=("line", "type"), sort="alive"))
-    verdict, = verdicts.of([condition], difference)
+    verdict, = thresholds.of([condition], difference)
     what = "%d calls of %s left" % (repeat, item.name)
     failures = []
     if verdict.failed:
@@ -226,7 +226,7 @@ def _outside(what: str, bytes_: int, condition: Condition) -> str:
     """Why the test fails if it is so much that the calls left outside of the GC's heap;
     or nothing."""
     from vmprof_allocation import raw_memory
-    from vmprof_convert.units import format_bytes
+    from vmprof_convert.text.units import format_bytes
     if bytes_ <= condition.limit + raw_memory.NOISE:
         return ""
     return (
@@ -271,14 +271,14 @@ def _number(item: pytest.Function, marker: pytest.Mark, name: str, default: int,
 
 
 def _condition(item: pytest.Function, marker: pytest.Mark, what: str) -> Condition:
-    from vmprof_convert import verdicts
+    from vmprof_convert.analysis import thresholds
     unknown = set(marker.kwargs) - ({"warm_up", "repeat"} if marker.name == LEAKS
                                     else set())
     if len(marker.args) != 1 or unknown:
         _complain(item, "%s%r: write one limit, such as %s(\"10 MB\")" % (
             marker.name, marker.args, marker.name))
     try:
-        condition = verdicts.parse("%s > %s" % (what, marker.args[0]))
+        condition = thresholds.parse("%s > %s" % (what, marker.args[0]))
     except ValueError:
         condition = None
     if condition is None or condition.is_share:
@@ -344,18 +344,18 @@ def _failure(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> s
     """In twenty lines at most."""
     import io
 
-    from vmprof_convert import sheet
-    from vmprof_convert.summary import summarize
-    from vmprof_convert.terminal import Terminal
-    from vmprof_convert.units import format_bytes, format_ends
-    from vmprof_convert.verdicts import CONFIDENCE
-    from vmprof_convert.writers import table
+    from vmprof_convert.analysis.summary import summarize
+    from vmprof_convert.analysis.thresholds import CONFIDENCE
+    from vmprof_convert.report import tables
+    from vmprof_convert.report import terminal_table as table
+    from vmprof_convert.text.terminal import Terminal
+    from vmprof_convert.text.units import format_bytes, format_ends
     estimate = verdict.estimate
     # a row of less than a hundredth tells nothing
     state = "alive" if choice.sort == "alive" else None
     sums = [row.own.sum(state).value_bytes
             for row in summarize(profile, choice=choice).rows]
-    page = sheet.of(profile, choice, min(ROWS, sum(
+    page = tables.of(profile, choice, min(ROWS, sum(
         bytes_ > sum(sums) / 100 for bytes_ in sums)))
     if state is not None:
         page = page._replace(tables=[_without_allocated(one) for one in page.tables])
@@ -369,7 +369,7 @@ def _failure(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> s
 
 def _without_allocated(table: Table) -> Table:
     """What is alive, and of whom: what the calls allocated is not in question."""
-    from vmprof_convert.sheet import FIGURE
+    from vmprof_convert.report.tables import FIGURE
     kept = [number for number, column in enumerate(table.columns)
             if column.kind != FIGURE or column.title == "alive"]
     return table._replace(
@@ -390,9 +390,9 @@ def pytest_terminal_summary(
         terminalreporter.write_line("not measured: %s" % value)
     if not terminalreporter.config.getoption(OPTION):
         return
-    from vmprof_convert.estimator import Estimate
-    from vmprof_convert.printable import shortened
-    from vmprof_convert.units import format_bytes, format_estimate, format_number
+    from vmprof_convert.meaning.estimator import Estimate
+    from vmprof_convert.text.escape import shortened
+    from vmprof_convert.text.units import format_bytes, format_estimate, format_number
     rows = _properties(terminalreporter, _PROPERTY)
     rows.sort(key=lambda row: -row["allocated"][0])
     terminalreporter.section("allocations of %s" % format_number(len(rows), "test"))

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple, Union
 
-from vmprof_convert.model import (
+from vmprof_convert.profile.model import (
     Collection,
     Figure,
     Mark,
@@ -17,11 +17,11 @@ from vmprof_convert.model import (
     Samples,
     Swept,
 )
+from vmprof_convert.profile.store import Store
 from vmprof_convert.readers.container import Pieces
 from vmprof_convert.readers.nameless import of_interpreter
 from vmprof_convert.readers.vmprof import Log
 from vmprof_convert.readers.writing import is_written
-from vmprof_convert.store import Store
 
 __all__ = ["Head", "read", "read_bytes", "read_head", "read_into", "read_stacks"]
 

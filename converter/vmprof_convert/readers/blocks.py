@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Moment
+from vmprof_convert.profile.model import Moment
+from vmprof_convert.profile.store import is_one
 from vmprof_convert.readers import pypy_stacks
 from vmprof_convert.readers.collector import MAX_DEPTH, Collector
 from vmprof_convert.readers.digits import Numbers, Payload
 from vmprof_convert.readers.facts import Facts
-from vmprof_convert.store import is_one
 
 #: a name that stands for nothing: what is named so is a block
 ADDRESS = -0x616C6C6F63

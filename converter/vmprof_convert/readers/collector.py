@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, count, islice
 from operator import itemgetter
 
-from vmprof_convert.model import (
+from vmprof_convert.profile.model import (
     ALIVE,
     DIED,
     PENDING,
@@ -24,6 +24,8 @@ from vmprof_convert.model import (
     Rows,
     Samples,
 )
+from vmprof_convert.profile.stacks import Stacks
+from vmprof_convert.profile.store import is_one
 from vmprof_convert.readers.held import Held, Table
 from vmprof_convert.readers.kept import Kept
 from vmprof_convert.readers.runs import (
@@ -34,8 +36,6 @@ from vmprof_convert.readers.runs import (
     rows_of,
     with_fate,
 )
-from vmprof_convert.stack_tree import Stacks
-from vmprof_convert.store import is_one
 
 #: the longest stack that is believed, in words of a record or frames of a block:
 #: a bound of ours.  What says more is damaged, and no reason to ask for memory.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from vmprof_convert.model import (
+from vmprof_convert.profile.model import (
     FREED,
     HEAP,
     HEAP_HAS,

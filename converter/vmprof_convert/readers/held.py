@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, compress
 from typing import NamedTuple
 
-from vmprof_convert.model import ALIVE, Columns, Row
+from vmprof_convert.profile.model import ALIVE, Columns, Row
 
 #: so many wait before it is worth while to look which of them do
 _MOST = 2**13

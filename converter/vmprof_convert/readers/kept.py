@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import itemgetter
 
-from vmprof_convert.long_columns import PIECE, Runs
-from vmprof_convert.model import ALIVE, Columns, Row
+from vmprof_convert.profile.long_columns import PIECE, Runs
+from vmprof_convert.profile.model import ALIVE, Columns, Row
+from vmprof_convert.profile.store import Kept as Place
+from vmprof_convert.profile.store import Store, is_one
 from vmprof_convert.readers.held import Part, Table
 from vmprof_convert.readers.runs import Objects, first_places
-from vmprof_convert.store import Kept as Place
-from vmprof_convert.store import Store, is_one
 
 #: so many pages are in memory whatever is missing in them
 _MOST = 16

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 
-from vmprof_convert.model import NATIVE, Function
+from vmprof_convert.profile.model import NATIVE, Function
 
 
 def of_interpreter(functions: dict[int, Function],

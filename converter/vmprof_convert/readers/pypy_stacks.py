@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmprof_convert.model import LABEL, Function
-from vmprof_convert.stack_tree import Frame, Stacks
+from vmprof_convert.profile.model import LABEL, Function
+from vmprof_convert.profile.stacks import Frame, Stacks
 
 INTERPRETED, JIT, MACHINE_CODE, NATIVE = 1, 3, 6, 7
 #: innermost in the stack of what the JIT allocates while it traces a loop, optimizes

@@ -13,11 +13,11 @@ import weakref
 from collections.abc import Iterable
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import NATIVE, PYTHON, Function, Rows
+from vmprof_convert.profile.model import NATIVE, PYTHON, Function, Rows
+from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.readers import blocks, pypy_stacks
 from vmprof_convert.readers.blocks import Blocks
 from vmprof_convert.readers.collector import MAX_DEPTH, Collector
-from vmprof_convert.stack_tree import Frame
 
 STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
 FLAG_MEMORY, FLAG_LINES, FLAG_PYPY = 1, 2, 8

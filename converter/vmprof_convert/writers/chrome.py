@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import BinaryIO
 
-from vmprof_convert import stack_values
+from vmprof_convert.analysis import by_stack
+from vmprof_convert.analysis.by_stack import Place, Places, values, whole
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Profile
-from vmprof_convert.stack_values import Place, Places, values, whole
+from vmprof_convert.profile.model import Profile
 
 
 class _Node:
@@ -24,7 +24,7 @@ class _Node:
 
 def write(profile: Profile, out: BinaryIO) -> list[str]:
     """Returns what is left out.  Raises ProfileError."""
-    stack_values.check_samples(profile)
+    by_stack.check_samples(profile)
     if not any(profile.samples.size):
         raise ProfileError("has no allocation samples, and a .heapprofile holds "
                            "nothing else")
@@ -42,10 +42,10 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
             node = child
         node.bytes += bytes_
     _write(root, out)
-    return stack_values.left_out(
-        profile, stack_values.THREADS, stack_values.PROCESSES, stack_values.TYPES,
-        stack_values.OBJECTS, stack_values.FATES, stack_values.TICKS,
-        stack_values.LABELS)
+    return by_stack.left_out(
+        profile, by_stack.THREADS, by_stack.PROCESSES, by_stack.TYPES,
+        by_stack.OBJECTS, by_stack.FATES, by_stack.TICKS,
+        by_stack.LABELS)
 
 
 def _write(root: _Node, out: BinaryIO) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from vmprof_convert import stack_values
+from vmprof_convert.analysis import by_stack
+from vmprof_convert.analysis.by_stack import Place, Places, Value, values
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Profile
-from vmprof_convert.stack_values import Place, Places, Value, values
-from vmprof_convert.type_names import TypeNames
+from vmprof_convert.meaning.type_names import TypeNames
+from vmprof_convert.profile.model import Profile
 
 #: what the number is
 BYTES, OBJECTS, TIME = WEIGHTS = ("bytes", "objects", "time")
@@ -17,7 +17,7 @@ BYTES, OBJECTS, TIME = WEIGHTS = ("bytes", "objects", "time")
 def write(profile: Profile, out: BinaryIO, weight: str = "") -> list[str]:
     """`weight`: one of WEIGHTS; empty: bytes, or time samples if there are no
     others.  Returns what is left out.  Raises ProfileError."""
-    stack_values.check_samples(profile)
+    by_stack.check_samples(profile)
     weight = weight or (BYTES if any(profile.samples.size) else TIME)
     lines = _Lines(1)
     lines.add(profile, weight)
@@ -25,11 +25,11 @@ def write(profile: Profile, out: BinaryIO, weight: str = "") -> list[str]:
         raise ProfileError("has no %s samples: leave out --weight %s" % (
             "time" if weight == TIME else "allocation", weight))
     lines.write(out)
-    lacking = {stack_values.THREADS, stack_values.PROCESSES, stack_values.FATES,
-               stack_values.LABELS}
+    lacking = {by_stack.THREADS, by_stack.PROCESSES, by_stack.FATES,
+               by_stack.LABELS}
     if weight != TIME:
-        lacking.add(stack_values.TICKS)
-    return stack_values.left_out(profile, *lacking)
+        lacking.add(by_stack.TICKS)
+    return by_stack.left_out(profile, *lacking)
 
 
 def write_diff(before: Profile, after: Profile, out: BinaryIO,
@@ -40,9 +40,9 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO,
     lines.add(before, weight)
     lines.add(after, weight, 1)
     lines.write(out)
-    return stack_values.left_out(
-        after, stack_values.THREADS, stack_values.PROCESSES, stack_values.FATES,
-        stack_values.TICKS, stack_values.LABELS)
+    return by_stack.left_out(
+        after, by_stack.THREADS, by_stack.PROCESSES, by_stack.FATES,
+        by_stack.TICKS, by_stack.LABELS)
 
 
 class _Lines:
@@ -74,7 +74,7 @@ class _Lines:
                         name = names[place] = _escaped(place.text)
                     node = self._child(node, name)
                 nodes[part.stack] = node
-            if profile.has_types and part.type != stack_values.NONE:
+            if profile.has_types and part.type != by_stack.NONE:
                 node = self._child(node, _escaped(type_names.shown(part.type).name))
             numbers = self.numbers.get(node)
             if numbers is None:
@@ -91,7 +91,7 @@ class _Lines:
         return child
 
     def write(self, out: BinaryIO) -> None:
-        columns = [stack_values.whole(column) for column in zip(*self.numbers.values())]
+        columns = [by_stack.whole(column) for column in zip(*self.numbers.values())]
         for node, *counts in zip(self.numbers, *columns):
             if any(counts):
                 out.write(("%s %s\n" % (self._text(node), " ".join(

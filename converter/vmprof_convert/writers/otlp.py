@@ -10,20 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import BinaryIO, Union
 
-from vmprof_convert import remarks, stack_values
-from vmprof_convert.identity import identity, program_name
-from vmprof_convert.model import Profile
-from vmprof_convert.printable import printable
-from vmprof_convert.protobuf import (
+from vmprof_convert.analysis import by_stack
+from vmprof_convert.analysis.by_stack import Place, Places, tick_seconds, values, whole
+from vmprof_convert.profile.identity import identity, program_name
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.profile.stacks import Frame
+from vmprof_convert.report import caveats
+from vmprof_convert.text.escape import printable
+from vmprof_convert.writers.pprof_values import Labels, SampleType, SampleTypes
+from vmprof_convert.writers.protobuf import (
     bytes_field,
     fixed_field,
     number_field,
     packed_field,
     text_field,
 )
-from vmprof_convert.sample_types import Labels, SampleType, SampleTypes
-from vmprof_convert.stack_tree import Frame
-from vmprof_convert.stack_values import Place, Places, tick_seconds, values, whole
 
 #: of a resource: where samples come from
 Attributes = Mapping[str, Union[str, int]]
@@ -49,12 +50,12 @@ def write(profile: Profile, out: BinaryIO,
 
     Written twice, a profile has the same ids, so that who gets it twice can tell.
     """
-    stack_values.check_samples(profile)
+    by_stack.check_samples(profile)
     if resource is None:
         resource = _resource(profile)
     request = _Request(profile, attributes or {})
     out.write(request.message(resource))
-    return stack_values.left_out(profile)
+    return by_stack.left_out(profile)
 
 
 def _resource(profile: Profile) -> Attributes:
@@ -189,7 +190,7 @@ class _Request:
         attributes = [self._dictionary.attribute(key, _any(value))
                       for key, value in sorted(self._attributes.items())]
         comments = [bytes_field(1, _any(printable(line)))
-                    for line in remarks.of_run(profile) if line]
+                    for line in caveats.of_run(profile) if line]
         if comments:
             attributes.append(self._dictionary.attribute(
                 _COMMENT, bytes_field(5, b"".join(comments))))

@@ -6,15 +6,21 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from vmprof_convert import remarks, stack_values
-from vmprof_convert.identity import program
-from vmprof_convert.model import Profile
-from vmprof_convert.printable import printable, shortened
-from vmprof_convert.program import CUT
-from vmprof_convert.protobuf import bytes_field, number_field, text_field, varint
-from vmprof_convert.sample_types import Labels, SampleType, SampleTypes
-from vmprof_convert.stack_tree import Frame
-from vmprof_convert.stack_values import Place, Places, tick_seconds, values, whole
+from vmprof_convert.analysis import by_stack
+from vmprof_convert.analysis.by_stack import Place, Places, tick_seconds, values, whole
+from vmprof_convert.meaning.visible_stacks import CUT
+from vmprof_convert.profile.identity import program
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.profile.stacks import Frame
+from vmprof_convert.report import caveats
+from vmprof_convert.text.escape import printable, shortened
+from vmprof_convert.writers.pprof_values import Labels, SampleType, SampleTypes
+from vmprof_convert.writers.protobuf import (
+    bytes_field,
+    number_field,
+    text_field,
+    varint,
+)
 
 #: fields of Profile
 _SAMPLE_TYPE, _SAMPLE, _MAPPING, _LOCATION, _FUNCTION, _STRING = range(1, 7)
@@ -24,11 +30,11 @@ _TIME, _DURATION, _PERIOD_TYPE, _PERIOD, _COMMENT, _DEFAULT = 9, 10, 11, 12, 13,
 def write(profile: Profile, out: BinaryIO, *, labels: bool = True) -> list[str]:
     """Not compressed; without `labels`: of all threads and types together.  Returns
     what is left out.  Raises ProfileError."""
-    stack_values.check_samples(profile)
+    by_stack.check_samples(profile)
     file = _File(profile)
     file.add(profile, labels=labels)
     file.write(out)
-    return stack_values.left_out(profile)
+    return by_stack.left_out(profile)
 
 
 def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
@@ -38,7 +44,7 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
     file.add(after)
     file.add(before, -1, {"pprof::base": "true"})
     file.write(out)
-    return stack_values.left_out(after)
+    return by_stack.left_out(after)
 
 
 class _File:
@@ -133,7 +139,7 @@ class _File:
         head += number_field(_PERIOD, period)
         head += number_field(_DEFAULT, self._string(
             types[1 if self._sample_types.has_allocations else -1].name))
-        for line in [shortened(profile.command, 1000), *remarks.of_run(profile)]:
+        for line in [shortened(profile.command, 1000), *caveats.of_run(profile)]:
             if line:
                 head += number_field(_COMMENT, self._string(printable(line)))
         out.write(head)

@@ -7,12 +7,12 @@ import json
 from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
 
-from vmprof_convert import stack_values
+from vmprof_convert.analysis import by_stack
+from vmprof_convert.analysis.by_stack import Place, Places, Value, values, whole
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Profile
-from vmprof_convert.printable import shortened
-from vmprof_convert.stack_values import Place, Places, Value, values, whole
-from vmprof_convert.type_names import TypeNames
+from vmprof_convert.meaning.type_names import TypeNames
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.text.escape import shortened
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
@@ -36,15 +36,15 @@ _KINDS = (
 
 def write(profile: Profile, out: BinaryIO) -> list[str]:
     """Returns what is left out.  Raises ProfileError."""
-    stack_values.check_samples(profile)
+    by_stack.check_samples(profile)
     frames = _Frames()
     sums = _sums(profile, frames)
     _write(profile, frames, [
         _profile(kind, kind.name, {stack: kind.of(value)
                                    for stack, value in sums.items()})
         for kind in _KINDS if any(map(kind.of, sums.values()))], out)
-    return stack_values.left_out(profile, stack_values.THREADS, stack_values.PROCESSES,
-                                 stack_values.LABELS)
+    return by_stack.left_out(profile, by_stack.THREADS, by_stack.PROCESSES,
+                                 by_stack.LABELS)
 
 
 def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
@@ -65,8 +65,8 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
     if not shown:
         raise ProfileError("there is no difference to write")
     _write(after, frames, shown, out)
-    return stack_values.left_out(after, stack_values.THREADS, stack_values.PROCESSES,
-                                 stack_values.LABELS)
+    return by_stack.left_out(after, by_stack.THREADS, by_stack.PROCESSES,
+                                 by_stack.LABELS)
 
 
 def _write(profile: Profile, frames: _Frames, shown: list[dict[str, Any]],
@@ -106,7 +106,7 @@ def _sums(profile: Profile, frames: _Frames) -> dict[_Stack, Value]:
         if stack is None:
             stack = known[part.stack] = tuple(
                 map(frames.number, places.of(part.stack)))
-        if profile.has_types and part.type != stack_values.NONE:
+        if profile.has_types and part.type != by_stack.NONE:
             stack = (*stack, frames.number(Place(type_names.shown(part.type).name)))
         found = result.get(stack)
         if found is None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import struct
 from typing import BinaryIO
 
-from vmprof_convert import stack_values
+from vmprof_convert.analysis import by_stack
+from vmprof_convert.analysis.by_stack import Place, Places, values, whole
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import LABEL, Profile
-from vmprof_convert.stack_tree import Frame
-from vmprof_convert.stack_values import Place, Places, values, whole
-from vmprof_convert.units import format_bytes
+from vmprof_convert.profile.model import LABEL, Profile
+from vmprof_convert.profile.stacks import Frame
+from vmprof_convert.text.units import format_bytes
 
 _STACK, _NAME, _END, _HEAD, _TIME, _META = 1, 2, 3, 5, 6, 7
 _VERSION, _PYPY, _INTERPRETED = 6, 4, 1
@@ -26,7 +26,7 @@ _KINDS = {"jit": 3, "native": 7}
 
 def write(profile: Profile, out: BinaryIO) -> list[str]:
     """Returns what is left out.  Raises ProfileError."""
-    stack_values.check_samples(profile)
+    by_stack.check_samples(profile)
     parts = values(profile, threads=True)
     total = sum(value.bytes for value in parts.values())
     unit = max(profile.interval, total / MOST, 1.0)
@@ -38,7 +38,7 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
                            "holds whole samples" % format_bytes(unit))
     places = Places(profile)
     names: dict[Place, int] = {}
-    seconds = stack_values.tick_seconds(profile) or 0.01
+    seconds = by_stack.tick_seconds(profile) or 0.01
     out.write(struct.pack("<5q", 0, 3, 0, round(seconds * 1e6), 0))
     out.write(struct.pack("<B", _HEAD) + struct.pack(">hBB", _VERSION, _PYPY, 4))
     out.write(b"pypy")
@@ -61,9 +61,9 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
         out.write(struct.pack("<Bq", _NAME, address) + _string("py:%s:%d:%s" % (
             place.name.replace(":", ";"), place.line, place.file or "-")))
     _write_time(out, _END, profile.end_time or profile.start_time)
-    lines = stack_values.left_out(
-        profile, stack_values.PROCESSES, stack_values.TYPES, stack_values.OBJECTS,
-        stack_values.FATES, stack_values.LABELS, *[stack_values.TICKS] * bool(total))
+    lines = by_stack.left_out(
+        profile, by_stack.PROCESSES, by_stack.TYPES, by_stack.OBJECTS,
+        by_stack.FATES, by_stack.LABELS, *[by_stack.TICKS] * bool(total))
     if not total:
         return lines
     return ["; ".join(["a sample of this file stands for %s" % format_bytes(unit),

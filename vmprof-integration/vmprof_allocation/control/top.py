@@ -30,7 +30,7 @@ _ENTER, _LEAVE, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H
 
 
 def _parser() -> argparse.ArgumentParser:
-    from vmprof_convert import options
+    from vmprof_convert.cli import options
     parser = Parser(
         prog="python -m vmprof_allocation top",
         description="What a prepared program allocated in the last seconds, and what "
@@ -134,5 +134,5 @@ def _end_window(connection: Connection, folder: str, last: int) -> int:
 
 
 def _report(path: str, args: argparse.Namespace) -> str:
-    from vmprof_convert import report, run_files
-    return report.make(run_files.find([path]).files, args, report.terminal())
+    from vmprof_convert.cli import inputs, report
+    return report.make(inputs.find([path]).files, args, report.terminal())

@@ -22,7 +22,7 @@ from vmprof_allocation.pusher.spool import MAX_WINDOW, Spool, Window, is_there
 from vmprof_allocation.pusher.target import Target
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.printable import printable
+from vmprof_convert.text.escape import printable
 
 #: of the processor, which is the program's
 _NICE = 10

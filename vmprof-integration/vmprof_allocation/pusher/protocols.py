@@ -11,10 +11,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from vmprof_allocation.pusher.service import Service
-from vmprof_convert import protobuf
-from vmprof_convert.identity import identity, program_name
-from vmprof_convert.model import Profile
-from vmprof_convert.writers import otlp, pprof
+from vmprof_convert.profile.identity import identity, program_name
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.writers import otlp, pprof, protobuf
 
 
 class Body(NamedTuple):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from vmprof_allocation.pusher.protocols import Body
 from vmprof_allocation.pusher.target import Target
-from vmprof_convert import protobuf
+from vmprof_convert.writers import protobuf
 
 #: who answers a byte at a time is slow, too: all of it takes so many steps at most
 _STEPS = 3

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from vmprof_convert.identity import program_name
-from vmprof_convert.model import Profile
-from vmprof_convert.printable import shortened
+from vmprof_convert.profile.identity import program_name
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.text.escape import shortened
 
 #: OpenTelemetry's own variables, which programs of fleets have already
 _NAME, _ATTRIBUTES = "OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"

@@ -2,7 +2,7 @@
 
 The meaning of every name is that of CPython's module.  Sizes and counts are
 estimates: each sampled object stands for 1/p objects, where p is the
-probability with which one of its size is sampled (vmprof_convert.estimator).
+probability with which one of its size is sampled (vmprof_convert.meaning.estimator).
 Where that matters there is an error beside them, half the width of the 95 %
 interval; it is 0 for traces that somebody else has made.
 """

@@ -47,8 +47,8 @@ class Tracer:
             settings.gaps = "fixed"         # each byte
         self._gaps = settings.gaps
         # now, and not in the middle of what a signal interrupts
-        import vmprof_convert.estimator
-        import vmprof_convert.program
+        import vmprof_convert.meaning.estimator
+        import vmprof_convert.meaning.visible_stacks
         import vmprof_convert.readers  # noqa: F401
         end_inherited()
         self._engine: Engine = choose()
@@ -134,7 +134,7 @@ class Tracer:
     def traces(self) -> list[RawTrace]:
         """Of all that is alive."""
         self._warn()
-        from vmprof_convert.estimator import probability
+        from vmprof_convert.meaning.estimator import probability
         alive = self._engine.alive()
         self._learn()
         traces: list[RawTrace] = []
@@ -176,8 +176,8 @@ class Tracer:
         if size == self._read:
             return
         from vmprof_convert import readers
-        from vmprof_convert.model import PYTHON
-        from vmprof_convert.program import Program
+        from vmprof_convert.meaning.visible_stacks import Program
+        from vmprof_convert.profile.model import PYTHON
         profile, numbers = readers.read_stacks(os.pread(self._fd, size, 0))
         self._read = size
         program = Program(profile)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, compress, count, repeat
 from typing import NamedTuple
 
-from vmprof_convert.long_columns import until
+from vmprof_convert.profile.long_columns import until
 
 #: how many bins there are: a screen shows little more
 BINS = 500

@@ -7,10 +7,10 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, repeat
 
+from vmprof_convert.analysis.by_stack import tick_seconds
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.long_columns import Long, made, picked
-from vmprof_convert.model import Profile
-from vmprof_convert.stack_values import tick_seconds
+from vmprof_convert.profile.long_columns import Long, made, picked
+from vmprof_convert.profile.model import Profile
 from vmprof_convert.writers.firefox.format.columns import Milliseconds
 
 TIME, BYTES = "time", "bytes"

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import accumulate, chain, compress, islice, repeat
 from typing import Any, BinaryIO, NamedTuple, TypeVar, Union
 
+from vmprof_convert.analysis.process_memory import readings
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.estimator import weight_live_bytes, weight_objects
-from vmprof_convert.long_columns import (
+from vmprof_convert.meaning.estimator import weight_live_bytes, weight_objects
+from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.profile.long_columns import (
     Long,
     Runs,
     does_ascend,
@@ -22,12 +24,10 @@ from vmprof_convert.long_columns import (
     picked_pieces,
     pieces_of,
 )
-from vmprof_convert.model import HEAP, PRIVATE, RESIDENT, Profile
-from vmprof_convert.origins import Origins
-from vmprof_convert.printable import printable
-from vmprof_convert.resident import readings
-from vmprof_convert.store import Store
-from vmprof_convert.thread_names import names, process_name
+from vmprof_convert.profile.model import HEAP, PRIVATE, RESIDENT, Profile
+from vmprof_convert.profile.store import Store
+from vmprof_convert.profile.thread_names import names, process_name
+from vmprof_convert.text.escape import printable
 from vmprof_convert.writers.firefox import activity, info, label_markers, lives, stacks
 from vmprof_convert.writers.firefox.axis import BYTES, TIME, Axis
 from vmprof_convert.writers.firefox.format import threads

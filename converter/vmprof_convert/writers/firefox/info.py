@@ -1,11 +1,11 @@
 """The panel "Profile info": how much it is all in all, and what is missing."""
 from __future__ import annotations
 
-from vmprof_convert import remarks
-from vmprof_convert.model import Profile
-from vmprof_convert.program import CUT
-from vmprof_convert.summary import TYPE, Choice, sum_up
-from vmprof_convert.units import format_bytes, format_ends
+from vmprof_convert.analysis.summary import TYPE, Choice, sum_up
+from vmprof_convert.meaning.visible_stacks import CUT
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.report import caveats
+from vmprof_convert.text.units import format_bytes, format_ends
 from vmprof_convert.writers.firefox import label_markers
 from vmprof_convert.writers.firefox.format.builder import ProfileBuilder
 from vmprof_convert.writers.firefox.format.extra import Entry
@@ -42,8 +42,8 @@ def describe(profile: Profile, builder: ProfileBuilder, not_embedded: int,
     if ticks:
         entries.append(Entry("Time samples", "integer", ticks))
     builder.add_extra("What was sampled", entries)
-    missing = remarks.of_run(profile) + [
-        text for text in remarks.of_figures(
+    missing = caveats.of_run(profile) + [
+        text for text in caveats.of_figures(
             profile, summary, Choice(by=(TYPE,) if profile.has_types else ()))
         # it says that they are here
         if not text.startswith("time samples: ")]

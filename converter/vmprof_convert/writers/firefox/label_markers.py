@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from vmprof_convert.model import Profile
-from vmprof_convert.printable import shortened
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.text.escape import shortened
 from vmprof_convert.writers.firefox.format.markers import Marker
 
 #: of a thread; with more, nobody sees anything

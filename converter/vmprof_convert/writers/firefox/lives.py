@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
-from vmprof_convert import lifetimes
-from vmprof_convert.long_columns import (
+from vmprof_convert.meaning import lifetimes
+from vmprof_convert.profile.long_columns import (
     PIECE,
     Long,
     Runs,
@@ -20,7 +20,7 @@ from vmprof_convert.long_columns import (
     pieces_of,
     until,
 )
-from vmprof_convert.model import (
+from vmprof_convert.profile.model import (
     ALIVE,
     DIED,
     FREED,

@@ -4,13 +4,20 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import NamedTuple
 
-from vmprof_convert import origins, type_names
-from vmprof_convert.long_columns import made
-from vmprof_convert.model import LABEL, NATIVE, PYTHON, Function, Profile, Samples
-from vmprof_convert.origins import Origins
-from vmprof_convert.program import CUT, Program
-from vmprof_convert.stack_tree import Frame
-from vmprof_convert.type_names import TypeNames
+from vmprof_convert.meaning import origins, type_names
+from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.meaning.type_names import TypeNames
+from vmprof_convert.meaning.visible_stacks import CUT, Program
+from vmprof_convert.profile.long_columns import made
+from vmprof_convert.profile.model import (
+    LABEL,
+    NATIVE,
+    PYTHON,
+    Function,
+    Profile,
+    Samples,
+)
+from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.writers.firefox.format import categories
 from vmprof_convert.writers.firefox.format.builder import ProfileBuilder
 from vmprof_convert.writers.firefox.format.categories import Category

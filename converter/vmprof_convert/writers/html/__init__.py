@@ -12,11 +12,11 @@ import json
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from vmprof_convert import stack_values
-from vmprof_convert.diff import Difference
-from vmprof_convert.diff_sheet import Names
+from vmprof_convert.analysis import by_stack
+from vmprof_convert.analysis.diff import Difference
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.model import Profile
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.report.diff_tables import Names
 from vmprof_convert.writers.html import table
 
 #: in ``page/``: one script, in this order, as each needs those before it
@@ -45,13 +45,13 @@ style-src 'unsafe-inline'; script-src 'sha256-%s'">
 def write(profile: Profile, out: BinaryIO,
           progress: Callable[[int, int], None] | None = None) -> list[str]:
     """Returns what is left out.  Raises ProfileError."""
-    stack_values.check_samples(profile)
+    by_stack.check_samples(profile)
     if not (any(profile.samples.size) or profile.samples.carried):
         raise ProfileError("has no allocation samples, and the page shows nothing else")
     _write(table.make(profile, progress), out)
-    return stack_values.left_out(
-        profile, stack_values.THREADS, stack_values.PROCESSES, stack_values.TICKS,
-        stack_values.LABELS, has_times=True)
+    return by_stack.left_out(
+        profile, by_stack.THREADS, by_stack.PROCESSES, by_stack.TICKS,
+        by_stack.LABELS, has_times=True)
 
 
 def write_diff(difference: Difference, names: Names,
@@ -59,9 +59,9 @@ def write_diff(difference: Difference, names: Names,
     """In colours: what grew, what shrank, and what may be chance; `names`: of what is
     compared.  Returns what is left out."""
     _write(table.make_diff(difference, names), out)
-    return stack_values.left_out(
-        difference.sides.after[-1], stack_values.THREADS, stack_values.PROCESSES,
-        stack_values.TICKS, stack_values.LABELS)
+    return by_stack.left_out(
+        difference.sides.after[-1], by_stack.THREADS, by_stack.PROCESSES,
+        by_stack.TICKS, by_stack.LABELS)
 
 
 def _write(data: dict[str, Any], out: BinaryIO) -> None:

@@ -6,20 +6,10 @@ from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-from vmprof_convert import remarks, spread
-from vmprof_convert.diff import CONFIDENCE, Difference, Sides, aligned
-from vmprof_convert.diff_sheet import (
-    WHAT_DIFFERS,
-    Names,
-    in_all,
-    not_judged,
-    of_runs,
-    title,
-)
-from vmprof_convert.model import Profile
-from vmprof_convert.printable import printable, shortened
-from vmprof_convert.stack_values import NONE, Place, Places, Value, values, whole
-from vmprof_convert.summary import (
+from vmprof_convert.analysis import spread
+from vmprof_convert.analysis.by_stack import NONE, Place, Places, Value, values, whole
+from vmprof_convert.analysis.diff import CONFIDENCE, Difference, Sides, aligned
+from vmprof_convert.analysis.summary import (
     ALIVE,
     BY_FUNCTION,
     FUNCTION,
@@ -30,7 +20,18 @@ from vmprof_convert.summary import (
     summarize,
     tally_of,
 )
-from vmprof_convert.type_names import Shown, TypeNames
+from vmprof_convert.meaning.type_names import Shown, TypeNames
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.report import caveats
+from vmprof_convert.report.diff_tables import (
+    WHAT_DIFFERS,
+    Names,
+    in_all,
+    not_judged,
+    of_runs,
+    title,
+)
+from vmprof_convert.text.escape import printable, shortened
 
 #: what is a smaller share of bytes, of objects and of what is alive, counts for who
 #: calls it: nobody would see it
@@ -66,11 +67,11 @@ def make(profile: Profile, progress: Callable[[int, int], None] | None = None
     summary = summarize(profile, tally_of(profile, None))
     return {
         "title": shortened(profile.command) or "allocations",
-        "head": printable(remarks.title(profile, summary, BY_FUNCTION)),
-        "sums": printable(remarks.sums(profile, summary, BY_FUNCTION)),
+        "head": printable(caveats.title(profile, summary, BY_FUNCTION)),
+        "sums": printable(caveats.sums(profile, summary, BY_FUNCTION)),
         "remarks": [printable(line) for line in (
-            *remarks.of_run(profile),
-            *remarks.of_figures(profile, summary, BY_FUNCTION))],
+            *caveats.of_run(profile),
+            *caveats.of_figures(profile, summary, BY_FUNCTION))],
         "seconds": profile.end / 1e9,
         "has": {"types": profile.has_types, "lifetimes": profile.has_lifetimes},
         "marks": [[mark.time / 1e9, shortened(mark.name)] for mark in profile.marks],

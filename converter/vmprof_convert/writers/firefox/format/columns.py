@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import NamedTuple, Union, overload
 
-from vmprof_convert.long_columns import Numbers
+from vmprof_convert.profile.long_columns import Numbers
 
 #: so many numbers are written at once, or a few more
 PIECE = 2**15

@@ -5,7 +5,7 @@ import dataclasses
 import operator
 from collections.abc import Sequence
 
-from vmprof_convert.long_columns import until
+from vmprof_convert.profile.long_columns import until
 from vmprof_convert.writers.firefox.format.json_types import Json
 
 #: how many bins the rate is drawn with, and how narrow one may be, in ms

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
-from vmprof_convert.long_columns import Long, pieces_of
+from vmprof_convert.profile.long_columns import Long, pieces_of
 from vmprof_convert.writers.firefox.format.columns import (
     PIECE,
     Column,

@@ -1,0 +1,1 @@
+"""What a profile answers: sums, changes, leaks, thresholds."""

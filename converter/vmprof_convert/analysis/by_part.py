@@ -1,0 +1,61 @@
+"""Rows of threads, and of processes: what each of them allocated, added up."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vmprof_convert.analysis.summary import (
+    TYPE,
+    Choice,
+    Figures,
+    Row,
+    Subject,
+    Summary,
+    Tally,
+    sort,
+    summarize,
+)
+from vmprof_convert.meaning.missing_callers import Missing
+from vmprof_convert.profile.model import Profile
+
+#: what nobody knows the thread of: objects of earlier parts of a profile, and the
+#: samples of old profiles
+NO_THREAD = "[thread not known]"
+
+
+class Part(NamedTuple):
+    """A thread, or a process."""
+
+    name: str
+    #: of its samples; the stacks and types are those of the whole profile
+    tally: Tally
+
+
+def summarize_parts(profile: Profile, parts: Sequence[Part], choice: Choice) -> Summary:
+    """One row for each part, or with TYPE in `choice.by` for each type in a part.
+    `profile`: of all of them.  Raises ProfileError if it can't tell what is asked."""
+    by = (TYPE,) if TYPE in choice.by else ()
+    no_gaps = Missing(set(), [])
+    of_each = [summarize(profile, part.tally, choice._replace(by=by), gaps=no_gaps)
+               for part in parts]
+    interval = max((one.figures.interval for one in of_each), default=profile.interval)
+    figures, hidden, untyped = (Figures(interval) for _ in range(3))
+    rows: dict[Subject, Row] = {}
+    for part, summary in zip(parts, of_each):
+        figures.add_figures(summary.figures)
+        hidden.add_figures(summary.hidden)
+        untyped.add_figures(summary.untyped)
+        for row in summary.rows:
+            subject = row.subject._replace(label=part.name)
+            # parts of one name are one row
+            if subject in rows:
+                rows[subject].own.add_figures(row.own)
+                rows[subject].total.add_figures(row.total)
+            else:
+                rows[subject] = row._replace(subject=subject)
+    ordered = list(rows.values())
+    sort(ordered, choice.sort)
+    intervals = {edge for part in parts for edge in (
+        part.tally.smallest_interval, part.tally.largest_interval) if edge}
+    return Summary(ordered, figures, sum(one.time_samples for one in of_each),
+                   len(intervals) > 1, hidden, untyped, False, [], 0.0)

@@ -1,0 +1,149 @@
+"""Who calls whom, from the outside in: the largest parts of the tree of calls."""
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+from vmprof_convert.analysis.summary import (
+    ALIVE,
+    OBJECTS,
+    Choice,
+    Figures,
+    Places,
+    Row,
+    Subject,
+    Tally,
+)
+from vmprof_convert.meaning.lifetimes import CARRIED, STILL_ALIVE
+from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.profile.model import Profile
+
+
+class Branch(NamedTuple):
+    """Functions (or what the rows are of) that call each other and nothing else,
+    below those that called them."""
+
+    #: outermost first; of what calls itself directly, one
+    chain: list[Subject]
+    #: of the last one: what it allocates itself, and with what it calls, called
+    #: this way
+    row: Row
+    #: branches from the root
+    depth: int
+    #: the branch that it is on, as a number of the list; -1: none
+    parent: int
+
+
+class _Node:
+    __slots__ = ("chain", "children", "figures", "is_end", "own", "parent", "subject",
+                 "weight")
+
+    def __init__(self, subject: Subject | None, parent: _Node | None) -> None:
+        self.subject = subject
+        self.parent = parent
+        self.children: dict[Subject, _Node] = {}
+        self.weight = 0.0
+        #: samples end here
+        self.is_end = False
+        #: of nodes that are shown: those that are shown with it
+        self.chain: list[Subject] = []
+        self.figures: Figures | None = None
+        self.own: Figures | None = None
+
+
+def branches(profile: Profile, tally: Tally, choice: Choice, origins: Origins,
+             limit: int | None) -> tuple[list[Branch], int]:
+    """The `limit` largest ones, each below the one that it is on, and to how many
+    more they branch."""
+    places = Places(profile, choice.by, origins)
+    root = _Node(None, None)
+    #: where each stack ends
+    ends: dict[int, _Node] = {}
+    for (stack, _, then), sum_ in tally.sums().items():
+        node = ends.get(stack)
+        if node is None:
+            node = root
+            for subject in places.of(stack):
+                if subject == node.subject:
+                    continue
+                child = node.children.get(subject)
+                if child is None:
+                    child = node.children[subject] = _Node(subject, node)
+                node = child
+            ends[stack] = node
+            node.is_end = True
+        if choice.sort == ALIVE:
+            weight = (sum_.live.value_bytes if then in (STILL_ALIVE, CARRIED)
+                      else 0.0)
+        else:
+            weight = (sum_.value_objects if choice.sort == OBJECTS
+                      else sum_.value_bytes)
+        while node is not None:
+            node.weight += weight
+            node = node.parent
+    beside = _largest(root, limit, tally.largest_interval or profile.interval)
+    _add_up(tally, ends)
+    return _listed(root), beside
+
+
+def _largest(root: _Node, limit: int | None, interval: int) -> int:
+    """Mark what is shown; returns to how many more these branch."""
+    number = 0
+    waiting: list[tuple[float, int, _Node]] = []
+
+    def offer(node: _Node) -> None:
+        nonlocal number
+        for child in node.children.values():
+            number += 1
+            heapq.heappush(waiting, (-child.weight, number, child))
+
+    offer(root)
+    shown = 0
+    while waiting and (limit is None or shown < limit):
+        _, _, node = heapq.heappop(waiting)
+        chain = [node]
+        while len(node.children) == 1 and not node.is_end:
+            (node,) = node.children.values()
+            chain.append(node)
+        node.chain = [link.subject for link in chain if link.subject]
+        node.figures, node.own = Figures(interval), Figures(interval)
+        shown += 1
+        offer(node)
+    return len(waiting)
+
+
+def _add_up(tally: Tally, ends: dict[int, _Node]) -> None:
+    for (stack, _, then), sum_ in tally.sums().items():
+        node: _Node | None = ends[stack]
+        if node is not None and node.own is not None:
+            node.own.add(then, sum_)
+        while node is not None:
+            if node.figures is not None:
+                node.figures.add(then, sum_)
+            node = node.parent
+
+
+def _listed(root: _Node) -> list[Branch]:
+    found: list[Branch] = []
+    #: node, depth, parent's number
+    waiting: list[tuple[_Node, int, int]] = []
+
+    def push(node: _Node, depth: int, parent: int) -> None:
+        ends = []
+        for child in node.children.values():
+            while child.figures is None and len(child.children) == 1 and (
+                    not child.is_end):
+                (child,) = child.children.values()
+            if child.figures is not None:
+                ends.append(child)
+        ends.sort(key=lambda child: (child.weight, child.chain))
+        waiting.extend((child, depth, parent) for child in ends)
+
+    push(root, 0, -1)
+    while waiting:
+        node, depth, parent = waiting.pop()
+        assert node.figures is not None and node.own is not None
+        found.append(Branch(node.chain, Row(node.chain[-1], node.own, node.figures),
+                            depth, parent))
+        push(node, depth + 1, len(found) - 1)
+    return found

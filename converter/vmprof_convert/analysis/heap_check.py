@@ -1,0 +1,49 @@
+"""Is what is estimated to be alive what the GC counts?
+
+After each major collection has swept, the profile holds both: the bytes of all old
+objects, as the GC's own counters have them, and the estimated bytes of those sampled
+objects that are old and were not found dead (model.Swept).  What was allocated before
+the sampling began is in the first number only, and nobody knows how much of it is still
+there.  So the truth that the estimate is of lies between the GC's number less what the
+heap was at the beginning, and the GC's number.
+"""
+from __future__ import annotations
+
+from vmprof_convert.profile.model import Profile, Swept
+from vmprof_convert.text.units import format_bytes
+
+#: quantile of the normal distribution for 99.9 %, two-sided: a remark that chance makes
+#: would stand in one of a thousand reports
+_Z = 3.29
+#: what the GC counts beside objects (marks of cards, rounding to words): a share of its
+#: number, and bytes
+_SLACK, _SLACK_BYTES = 0.01, 2**16
+
+
+def bounds(swept: Swept) -> tuple[float, float]:
+    """Of the estimated bytes, if they agree with the GC: least and most."""
+    slack = _SLACK * swept.heap + _SLACK_BYTES + _Z * swept.deviation
+    least = (0.0 if swept.heap_at_begin < 0 else
+             swept.heap - swept.heap_at_begin - swept.not_known - slack)
+    return max(least, 0.0), swept.heap + slack
+
+
+def contradiction(profile: Profile) -> str:
+    """A line for the report, about the last major collection of the profile of one
+    process; empty if the two numbers agree, or if there are none."""
+    if not profile.swept:
+        return ""
+    last = profile.swept[-1]
+    least, most = bounds(last)
+    if least <= last.alive <= most:
+        return ""
+    counted = "the GC itself counts %s of old objects at %.2f s" % (
+        format_bytes(last.heap), last.time / 1e9)
+    if last.alive > most:
+        return ("wrong: %s are estimated to be alive, but %s: do not rely on what is "
+                "said of alive objects, and please report this" % (
+                    format_bytes(last.alive), counted))
+    return ("wrong: only %s are estimated to be alive, but %s, and %s of them are from "
+            "before the sampling: do not rely on what is said of alive objects, and "
+            "please report this" % (
+                format_bytes(last.alive), counted, format_bytes(last.heap_at_begin)))

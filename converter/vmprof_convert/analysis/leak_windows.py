@@ -1,0 +1,137 @@
+"""Which major collections `report --leaks` compares: three of a process, and in
+between some more, which show whether what is held goes up and down."""
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.text.units import format_number
+
+#: so much of a run is warming up, unless it has marks
+WARM_UP = 0.25
+#: so many collections are needed to see whether a site goes up and down; of more,
+#: so many are looked at
+MIN_TREND, MAX_TREND = 5, 40
+
+
+class Windows(NamedTuple):
+    """Three major collections, as indices of `times`."""
+
+    first: int
+    middle: int
+    last: int
+    #: when the marking of each major collection of the run ended, in nanoseconds
+    times: list[int]
+    #: seconds, and bytes that were allocated
+    seconds: tuple[float, float]
+    allocated: tuple[int, int]
+
+
+class TooFewCollections(ProfileError):
+    """`count`: so many, where three are needed."""
+
+    def __init__(self, message: str, count: int) -> None:
+        super().__init__(message)
+        self.short = "%s, and three are needed" % format_number(
+            count, "major collection")
+
+
+def find_windows(profile: Profile,
+                 part: tuple[int, int | None] | None = None) -> Windows:
+    """Those between the last three marks, or the halves of what is between two
+    marks or behind one; or of the run, without its beginning; or of that `part` of
+    it, from and up to.  Raises ProfileError if there are too few major
+    collections."""
+    start, stop = part or (0, None)
+    stop = profile.end + 1 if stop is None else stop
+    times = [c.time for c in profile.collections if c.is_major]
+    begin, end = (bisect.bisect_left(times, time) for time in (start, stop))
+    if not profile.has_lifetimes:
+        raise ProfileError(
+            "nothing in this profile says what became of the objects, which "
+            "--leaks needs: it was taken without lifetimes")
+    if end - begin < 3:
+        raise TooFewCollections(
+            "--leaks compares what three major collections found alive, and there "
+            "were %d in %s: let it run longer, or have it call gc.collect()"
+            % (end - begin, "this run" if part is None else "that time"), end - begin)
+    marks = [mark.time for mark in profile.marks if start <= mark.time < stop]
+    if marks:
+        first_mark, *rest = marks[-3:]
+        last_mark = rest[-1] if rest else min(profile.end, stop)
+        middle = rest[0] if len(rest) == 2 else (first_mark + last_mark) // 2
+        # the program may collect before it sets a mark, or behind it
+        first, center, last = (nearest(times, time, begin, end)
+                               for time in (first_mark, middle, last_mark))
+        if not rest:
+            last = end - 1
+        if not first < center < last:
+            raise ProfileError(
+                "--leaks needs a major collection at each mark: call gc.collect() "
+                "there")
+    else:
+        # who names a part knows what warming up is
+        first = begin if part else bisect.bisect_left(times, profile.end * WARM_UP)
+        last = end - 1
+        if last - first < 2:
+            raise TooFewCollections(
+                "--leaks compares what three major collections found alive after "
+                "the first quarter of the run, which is warming up, and there were "
+                "%d: let it run longer, have it call gc.collect(), or name the "
+                "moments with vmprof_allocation.mark()" % (last - first + 1),
+                last - first + 1)
+        half = (times[first] + times[last]) / 2
+        center = min(range(first + 1, last),
+                     key=lambda number: abs(times[number] - half))
+    a, b, c = times[first], times[center], times[last]
+    if not a < b < c:
+        raise ProfileError("--leaks needs major collections at different times")
+    allocated = [_allocated(profile, time) for time in (a, b, c)]
+    return Windows(first, center, last, times, ((b - a) / 1e9, (c - b) / 1e9),
+                   (allocated[1] - allocated[0], allocated[2] - allocated[1]))
+
+
+def _allocated(profile: Profile, time: int) -> int:
+    """Bytes up to `time`, about."""
+    times = [moment.time for moment in profile.moments]
+    at = bisect.bisect_right(times, time)
+    if at == len(times):
+        return profile.moments[-1].allocated if times else 0
+    before = profile.moments[at - 1] if at else None
+    after = profile.moments[at]
+    start, bytes_ = (before.time, before.allocated) if before else (0, 0)
+    share = (time - start) / (after.time - start) if after.time > start else 1.0
+    return bytes_ + int(share * (after.allocated - bytes_))
+
+
+def mean_seconds(windows: Sequence[Windows]) -> list[float]:
+    """Of the first windows, and of the second ones, on average."""
+    return [sum(of_one.seconds[number] for of_one in windows) / len(windows)
+            for number in range(2)]
+
+
+def nearest(times: list[int], time: int, begin: int = 0,
+            end: int | None = None) -> int:
+    """The index of what is nearest to `time`, from `begin` on and before `end`."""
+    end = len(times) if end is None else end
+    at = bisect.bisect_left(times, time, begin, end)
+    if at == end or (at > begin and time - times[at - 1] < times[at] - time):
+        at -= 1
+    return at
+
+
+def count_snapshots(all_windows: Sequence[Windows]) -> int:
+    """Major collections that show whether a site goes up and down, of the process that
+    has most of them."""
+    return min(MAX_TREND, max(
+        windows.last - windows.first + 1 for windows in all_windows))
+
+
+def snapshots(windows: Windows, count: int) -> list[int]:
+    """Major collections from the first to the last one, evenly chosen; where there are
+    not so many, some more than once."""
+    span = windows.last - windows.first
+    return [windows.first + span * i // (count - 1) for i in range(count)]

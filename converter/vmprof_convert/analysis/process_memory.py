@@ -1,0 +1,223 @@
+"""What was read of the whole process, in two lines."""
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.meaning.estimator import weight_live_bytes
+from vmprof_convert.profile.model import (
+    DIED,
+    HEAP,
+    HEAP_HAS,
+    MAJOR_FAULTS,
+    NURSERY,
+    PRIVATE,
+    RESIDENT,
+    Figure,
+    Profile,
+)
+from vmprof_convert.text.units import format_bytes, format_number
+
+
+def readings(profile: Profile, kind: str) -> list[Figure]:
+    """Those of one kind, by time."""
+    return [figure for figure in profile.figures if figure.kind == kind]
+
+
+#: nanoseconds; between a reading and the end of the profile there are less
+_NEAR = 10**9
+
+
+class Growth(NamedTuple):
+    """Of resident memory, in bytes."""
+
+    #: how often it was read, and what it was at first and at last
+    readings: int
+    first: int
+    last: int
+    #: what it grew by where it grew, and shrank by where it shrank
+    grown: int
+    shrunk: int
+    #: of what it grew by: for each stack and type, what counts for it
+    parts: dict[tuple[int, int], float]
+    #: what the GC's heap can't have: the process grew by more than the GC took of the
+    #: system; None: what that has was not read
+    outside: float | None
+    #: and what is more than all that was sampled meanwhile
+    unexplained: float
+    #: "at the end", or when that was
+    until: str
+
+
+def growth(profile: Profile) -> Growth:
+    """What it grew by between two readings, less what is outside of the GC's heap,
+    counts for what was sampled in between, as the bytes are to each other, and for no
+    more than these: first for what did not die young, as the nursery, where young
+    objects are, is used again and again; what is left, for the others.  Outside is what
+    it grew by if the difference between it and what the GC has grew, too, since the
+    first reading.  Raises ProfileError if it was not read."""
+    read = readings(profile, RESIDENT)
+    if len(read) < 2:
+        raise ProfileError(
+            "resident memory was read %s in this run, and what it grew by takes two "
+            "readings: it is read ten times a second" % (
+                "once" if read else "not at all"))
+    samples = profile.samples
+    rows = sorted((row for row, size in enumerate(samples.size) if size),
+                  key=samples.time.__getitem__)
+    above = _above_heap(profile, read)
+    at, grown, shrunk, outside, unexplained = 0, 0, 0, 0.0, 0.0
+    # of the growth of that difference, what was counted
+    counted = 0.0
+    parts: dict[tuple[int, int], float] = {}
+    while at < len(rows) and samples.time[rows[at]] <= read[0].time:
+        at += 1
+    for number, (before, after) in enumerate(zip(read, read[1:]), 1):
+        # those that survived, and those that died young
+        tiers: list[dict[tuple[int, int], float]] = [{}, {}]
+        while at < len(rows) and samples.time[rows[at]] <= after.time:
+            row = rows[at]
+            key = samples.stack[row], samples.type[row]
+            sampled = tiers[samples.fate[row] == DIED]
+            sampled[key] = sampled.get(key, 0.0) + weight_live_bytes(
+                samples.size[row], samples.live_size[row], samples.interval[row],
+                profile.gaps)
+            at += 1
+        change = after.value - before.value
+        # the GC has now more, and now less: what was counted is right again later on
+        not_counted = above[number] - above[0] - counted if above else 0.0
+        if change < 0:
+            shrunk -= change
+            counted += min(max(not_counted, change), 0.0)
+            continue
+        grown += change
+        not_heaps = min(max(not_counted, 0.0), change)
+        counted += not_heaps
+        outside += not_heaps
+        left: float = change - not_heaps
+        for sampled in tiers:
+            bytes_ = sum(sampled.values())
+            explained = min(bytes_, left)
+            left -= explained
+            for key, weight in sampled.items() if explained else ():
+                parts[key] = parts.get(key, 0.0) + weight / bytes_ * explained
+        unexplained += left
+    return Growth(len(read), read[0].value, read[-1].value, grown, shrunk, parts,
+                  outside if above else None, unexplained, _when(profile, read[-1]))
+
+
+def _above_heap(profile: Profile, read: Sequence[Figure]) -> list[float]:
+    """By how much resident memory is more than what the GC has of the system, at each
+    of these readings of it; empty: what the GC has was not read.  It is not read while
+    the GC sweeps: then it counts as in proportion between two readings."""
+    heap = readings(profile, HEAP_HAS)
+    if not heap:
+        return []
+    times = [figure.time for figure in heap]
+    result = []
+    for figure in read:
+        at = bisect.bisect_right(times, figure.time)
+        before, after = heap[max(at - 1, 0)], heap[min(at, len(heap) - 1)]
+        share = max(figure.time - before.time, 0) / max(after.time - before.time, 1)
+        result.append(figure.value - before.value - min(share, 1.0) * (
+            after.value - before.value))
+    return result
+
+
+def peak(figures: Sequence[Figure]) -> Figure:
+    """Of equal ones, the first."""
+    return max(figures, key=lambda figure: figure.value)
+
+
+def _most(figure: Figure) -> str:
+    return "at most %s (at %.2f s)" % (format_bytes(figure.value), figure.time / 1e9)
+
+
+def _last_read(figure: Figure) -> str:
+    return "when last read (at %.2f s)" % (figure.time / 1e9)
+
+
+def _when(profile: Profile, last: Figure) -> str:
+    """The last one of resident memory.  It is read once more when the profile ends, but
+    of who was killed, or runs on, or has closed our files."""
+    return ("at the end" if profile.end_time is not None
+            and profile.end - last.time < _NEAR else _last_read(last))
+
+
+def in_brief(profile: Profile) -> str:
+    """Resident memory at the end, and how much of it is the GC's; empty: it was not
+    read, or of several processes."""
+    memory = readings(profile, RESIDENT)
+    if not memory or profile.processes:
+        return ""
+    line = "memory: %s resident %s" % (format_bytes(memory[-1].value),
+                                       _when(profile, memory[-1]))
+    system = readings(profile, HEAP_HAS)
+    return line + (", %s of it the GC's" % format_bytes(system[-1].value)
+                   if system else "")
+
+
+def of_process(profile: Profile) -> list[str]:
+    """Its resident memory, and the heap of its GC: the peak and when; nothing of what
+    was not read."""
+    return _of_memory(profile) + _of_heap(profile)
+
+
+def _of_memory(profile: Profile) -> list[str]:
+    memory = readings(profile, RESIDENT)
+    if not memory:
+        return []
+    most, last = peak(memory), memory[-1]
+    line = "resident memory: %s at the start, %s%s %s" % (
+        format_bytes(memory[0].value),
+        "" if most.value == last.value else _most(most) + ", ",
+        format_bytes(last.value), _when(profile, last))
+    alone = readings(profile, PRIVATE)
+    if alone:
+        line += "; not shared with other processes (USS): %s" % _until_last_read(alone)
+    faults = readings(profile, MAJOR_FAULTS)
+    count = faults[-1].value - faults[0].value if faults else 0
+    if count > 0:
+        line += "; %s had to be read from disk" % format_number(count, "page")
+    return [line]
+
+
+def _of_heap(profile: Profile) -> list[str]:
+    heap, system, nursery = (readings(profile, kind)
+                             for kind in (HEAP, HEAP_HAS, NURSERY))
+    if not heap:
+        return []
+    line = "GC heap: %s in use" % _until_last_read(heap)
+    if nursery:
+        line += ", its nursery of %s included" % format_bytes(nursery[-1].value)
+    if system:
+        line += "; from the system, the GC had %s" % _most(peak(system))
+    return [line]
+
+
+def _until_last_read(figures: Sequence[Figure]) -> str:
+    """What is read seldom, or not while the GC sweeps: that may be long before the
+    end."""
+    most, last = peak(figures), figures[-1]
+    if len(figures) == 1:       # of one, nobody knows whether it was the most
+        return "%s %s" % (format_bytes(last.value), _last_read(last))
+    if most.value == last.value:
+        return _most(most)
+    return "%s, %s %s" % (_most(most), format_bytes(last.value), _last_read(last))
+
+
+def in_numbers(profile: Profile) -> dict[str, dict[str, float]]:
+    """Of each kind of memory that was read: bytes when it was read first, when they
+    were most, and when it was read last; and when that was, in seconds."""
+    result = {}
+    for kind in RESIDENT, PRIVATE, HEAP, HEAP_HAS, NURSERY:
+        read = readings(profile, kind)
+        if read:
+            found: dict[str, float] = {}
+            for name, figure in (("first", read[0]), ("most", peak(read)),
+                                 ("last", read[-1])):
+                found[name], found[name + "_at"] = figure.value, figure.time / 1e9
+            result[kind.replace("-", "_")] = found
+    return result

@@ -1,0 +1,336 @@
+"""Which samples are looked at: those of a time, of a thread, of a function.
+
+All formats share it: what is chosen is chosen before a writer gets the profile.
+"""
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Callable, Iterable, Set
+from typing import NamedTuple
+
+from vmprof_convert.errors import NotThere, ProfileError
+from vmprof_convert.meaning.lifetimes import CARRIED, FATES, STILL_ALIVE, state
+from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.meaning.type_names import TypeNames
+from vmprof_convert.meaning.user_code import only_own
+from vmprof_convert.meaning.visible_stacks import Program
+from vmprof_convert.profile.model import (
+    Carried,
+    Columns,
+    Function,
+    Profile,
+    Rows,
+    Samples,
+)
+from vmprof_convert.profile.stacks import Frame
+from vmprof_convert.profile.thread_names import names
+from vmprof_convert.text.escape import shortened, similar
+
+#: so many threads are named
+_LISTED = 10
+
+
+class Selection(NamedTuple):
+    """What all of it has to be true of a sample; of each, one has to."""
+
+    #: nanoseconds after the start: from, and up to
+    time: tuple[int, int | None] | None = None
+    #: the kernel's numbers, or names
+    threads: tuple[str, ...] = ()
+    #: a function of this name, or of this file, is in its stack
+    functions: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    #: of lifetimes.FATES
+    fates: tuple[str, ...] = ()
+    #: not which samples, but which frames: the program's own
+    mine: bool = False
+    #: "key=value", with *
+    labels: tuple[str, ...] = ()
+    #: which processes: those are chosen before they are one profile (merging.py)
+    processes: tuple[str, ...] = ()
+
+    @property
+    def is_everything(self) -> bool:
+        """No sample of the profile is left out."""
+        return self._replace(mine=False, processes=()) == EVERYTHING
+
+    def after(self, begin: int) -> Selection:
+        """The same, of a profile that begins so many nanoseconds later."""
+        if self.time is None:
+            return self
+        start, end = self.time
+        return self._replace(time=(
+            start - begin, None if end is None else end - begin))
+
+    def __str__(self) -> str:
+        """As in a report, in one line."""
+        parts = []
+        if self.time is not None:
+            start, end = self.time
+            parts.append("time %.9g..%s s" % (
+                start / 1e9, "" if end is None else "%.9g" % (end / 1e9)))
+        for name, values in (
+                ("process", self.processes), ("thread", self.threads),
+                ("function", self.functions), ("file", self.files),
+                ("type", self.types), ("fate", self.fates),
+                ("label", self.labels)):
+            text = " or ".join(values)
+            if text:
+                parts.append("%s %s" % (name, shortened(text)))
+        return ", ".join(parts)
+
+
+EVERYTHING = Selection()
+
+
+class SelectedRows:
+    """Hands on the rows of a time, while they are read (model.Rows): what is known
+    before the names are."""
+
+    def __init__(self, rows: Rows, selection: Selection) -> None:
+        self._rows = rows
+        self._matches = _time_filter(selection)
+        self._is_all = selection.time is None
+        #: of all rows
+        self.threads: set[int] = set()
+
+    def begin(self, settings: dict[str, str]) -> None:
+        self._rows.begin(settings)
+        self.threads.clear()
+
+    def extend(self, rows: Columns) -> None:
+        self.threads.update(rows.thread)
+        if self._is_all:
+            self._rows.extend(rows)
+            return
+        rows = rows.chosen(list(map(self._matches, rows.time)))
+        if rows.time:
+            self._rows.extend(rows)
+
+    def carry(self, object_: Carried) -> None:
+        # it was made before; nobody knows when
+        if self._matches(0):
+            self._rows.carry(object_)
+
+    def add_object(self, key: int, type_: int, survived: int) -> None:
+        # a number among all rows of the file
+        pass
+
+
+def _time_filter(selection: Selection) -> Callable[[int], bool]:
+    start, end = selection.time or (0, None)
+    last = 2**63 if end is None else end
+    first = start if selection.time else -1
+    return lambda time: first <= time < last
+
+
+def chosen_threads(profile: Profile, selection: Selection,
+                   sampled: Set[int]) -> Set[int]:
+    """The numbers of those that are asked for; `sampled`: of all that there are.
+    Raises ProfileError if one is none of them: it may be misspelt."""
+    if not selection.threads:
+        return sampled
+    named = names(profile)
+    known = {number: named.get(number, "") for number in {*sampled, *profile.threads}}
+    chosen = set()
+    for pattern in selection.threads:
+        found = {number for number, name in known.items()
+                 if str(number) == pattern or (name and _matches(name, pattern))}
+        if not found:
+            raise NotThere("no thread of this profile is called %s: write "
+                           "--thread with the number or the name of one%s"
+                           % (_quoted(pattern), _listed(known)))
+        chosen |= found
+    return chosen
+
+
+def _listed(threads: dict[int, str]) -> str:
+    found = ["%d%s" % (number, " (%s)" % shortened(name) if name else "")
+             for number, name in sorted(threads.items()) if number]
+    more = len(found) - _LISTED
+    return "" if not found else ": " + ", ".join(found[:_LISTED]) + (
+        ", and %d more" % more if more > 0 else "")
+
+
+class Selected:
+    """What is known when all is read: which stacks, types and states are asked
+    for.  Raises ProfileError if the profile can't tell, or has none of that name:
+    it may be misspelt."""
+
+    def __init__(self, profile: Profile, selection: Selection,
+                 origins: Origins) -> None:
+        check(profile, selection)
+        self._profile = profile
+        self._origins = origins
+        self._program = Program(profile)
+        self._selection = selection
+        self._names = TypeNames(profile)
+        self._states = {FATES[fate] for fate in selection.fates}
+        self._stacks: dict[int, bool] = {}
+        self._types: dict[int, bool] = {}
+        found = [self._program.function(frame) for frame in _frames(
+            profile, self._program)] if (
+                selection.functions or selection.files) else []
+        for pattern in selection.functions:
+            if not any(is_called(function, pattern, origins) for function in found):
+                raise NotThere("no function that was sampled is called %s: "
+                               "write --function with the name of one, or with "
+                               "*%s" % (_quoted(pattern), similar(
+                                   pattern.rpartition(":")[2],
+                                   (function.name for function in found))))
+        for pattern in selection.files:
+            if not any(is_in(function, pattern, origins) for function in found):
+                raise NotThere("no function that was sampled is in %s: write "
+                               "--file with a file, a folder, or *%s"
+                               % (_quoted(pattern), similar(
+                                   pattern, _ends(found, pattern))))
+        for pattern in selection.labels:
+            known = {"%s=%s" % pair
+                     for labels in profile.labels for pair in labels.items()}
+            if not any(_matches(text, pattern) for text in known):
+                raise NotThere("no sample has the label %s: write --label "
+                               "KEY=VALUE with one that there is, or with *%s"
+                               % (_quoted(pattern), similar(pattern, known)))
+        for pattern in selection.types:
+            types = {self._names.shown(number).name
+                     for number in range(-1, len(profile.types))}
+            if not any(_matches(name, pattern) for name in types):
+                raise NotThere("no type in this profile is called %s: write "
+                               "--type with the name of one, or with *%s"
+                               % (_quoted(pattern), similar(pattern, types)))
+
+    def includes(self, stack: int, type_: int, then: str) -> bool:
+        """Whether samples of this stack, type and state are among them."""
+        return (self._state(then) and self._has_type(type_)
+                and self._has_stack(stack))
+
+    def _state(self, then: str) -> bool:
+        if then == CARRIED:
+            then = STILL_ALIVE
+        return not self._states or None in self._states or then in self._states
+
+    def _has_type(self, number: int) -> bool:
+        if not self._selection.types:
+            return True
+        found = self._types.get(number)
+        if found is None:
+            name = self._names.shown(number).name
+            found = self._types[number] = any(
+                _matches(name, pattern) for pattern in self._selection.types)
+        return found
+
+    def _has_stack(self, number: int) -> bool:
+        chosen = self._selection
+        if not (chosen.functions or chosen.files or chosen.labels):
+            return True
+        found = self._stacks.get(number)
+        if found is None:
+            functions = set(self._program.functions(number))
+            found = self._stacks[number] = (
+                (not chosen.labels or self._has_label(number))
+                and (not chosen.functions or any(
+                    is_called(function, pattern, self._origins)
+                    for function in functions for pattern in chosen.functions))
+                and (not chosen.files or any(
+                    is_in(function, pattern, self._origins)
+                    for function in functions for pattern in chosen.files)))
+        return found
+
+    def _has_label(self, stack: int) -> bool:
+        labels = self._profile.labels_of(stack)
+        return any(_matches("%s=%s" % pair, pattern)
+                   for pair in labels.items() for pattern in self._selection.labels)
+
+
+def _ends(functions: Iterable[Function], pattern: str) -> set[str]:
+    """The ends of their files' paths, with as many folders as `pattern` has."""
+    parts = pattern.count("/") + 1
+    return {"/".join(function.file.split("/")[-parts:])
+            for function in functions if function.file}
+
+
+def _frames(profile: Profile, program: Program) -> set[Frame]:
+    return {frame for number in range(-1, len(profile.stacks))
+            for frame in program.stack(number)}
+
+
+def select(profile: Profile, selection: Selection) -> Profile:
+    """`profile` with these samples only, and with the program's own frames only
+    if that is asked.  Raises ProfileError."""
+    if not (selection.is_everything or not len(profile.samples)):
+        matches = _time_filter(selection)
+        chosen = Selected(profile, selection, Origins(profile))
+        old = profile.samples
+        samples = Samples(old.store)
+        threads = chosen_threads(profile, selection, set(old.thread))
+        for row in zip(old.stack, old.time, old.thread, old.size, old.interval,
+                       old.memory, old.type, old.fate, old.collected, old.ended,
+                       old.live_size):
+            stack, time, thread, size, _, _, type_, fate, collected, ended, _ = row
+            if matches(time) and thread in threads and chosen.includes(
+                    stack, type_ if size else -1, state(fate, collected, ended)):
+                samples.add(*row)
+        for carried in old.carried:
+            if matches(0) and not selection.threads and chosen.includes(
+                    carried.stack, carried.type, state(
+                        carried.fate, carried.collected, carried.ended)):
+                samples.carry(carried)
+        samples.finish()
+        if not (len(samples) or samples.carried):
+            raise ProfileError("none of the %d samples is of what was asked for: %s"
+                               % (len(old), selection))
+        profile = dataclasses.replace(profile, samples=samples)
+    elif not selection.is_everything:
+        check(profile, selection)
+    if selection.mine:
+        profile = only_own(profile, Origins(profile))
+    return profile
+
+
+def check(profile: Profile, selection: Selection) -> None:
+    """Raises ProfileError if the profile can't tell."""
+    if selection.types and not profile.has_types:
+        raise ProfileError("there are no types of objects in this profile, which "
+                           "--type needs: it was taken without them")
+    if selection.fates and not profile.has_lifetimes:
+        raise ProfileError("nothing in this profile says what became of the "
+                           "objects, which --fate needs: it was taken without "
+                           "lifetimes")
+    if selection.time is not None and selection.time[0] > profile.end:
+        raise ProfileError(
+            "there is no --time %.9g..: the profile ends after %.9g seconds"
+            % (selection.time[0] / 1e9, profile.end / 1e9))
+
+
+def is_called(function: Function, pattern: str, origins: Origins) -> bool:
+    """`pattern`: a name, perhaps behind its file: `serving.py:execute`."""
+    if _matches(function.name, pattern):
+        return True
+    file, _, name = pattern.rpartition(":")
+    return bool(file) and _matches(function.name, name) and is_in(
+        function, file, origins)
+
+
+def is_in(function: Function, pattern: str, origins: Origins) -> bool:
+    """Whether the file is called so, or ends so, or is in such a folder."""
+    if not function.file:
+        return False
+    return any(_is_path(path, pattern)
+               for path in (origins.path(function.file), function.file))
+
+
+def _is_path(path: str, pattern: str) -> bool:
+    folder = pattern.rstrip("/") + "/"
+    return (_matches(path, pattern) or path.endswith("/" + pattern)
+            or path.startswith(folder) or "/" + folder in path)
+
+
+def _matches(text: str, pattern: str) -> bool:
+    # names have brackets, too
+    return text == pattern or fnmatch.fnmatchcase(text, pattern)
+
+
+def _quoted(pattern: str) -> str:
+    return "'%s'" % shortened(pattern)

@@ -1,0 +1,297 @@
+"""Conditions that a run must not meet, for continuous integration: `alive > 10M`,
+`allocated growth > 5%`.
+
+One is met where the figure is above the limit beyond doubt: where its interval at
+CONFIDENCE, one-sided and shared among all conditions, is above it as a whole.  So
+sampling lets a run that is within its limits fail once in ten thousand times, or less
+often: how often that is, and how large an excess is found,
+benchmarks/experiments/verdicts.py measures.  Of what is alive, the interval is as wide
+as garbage may make it (diff.py): no run fails because it ended long after a major
+collection.
+
+What the process's memory is was read, and is exact: a limit needs no interval
+(of_readings()).
+
+How much equal runs differ by more than sampling is in the interval if there are
+several runs a side.  With one a side, growth of what is allocated is that of the two
+runs, which need not be the program's, and a failure says so; growth of what some
+functions allocate, or hold, is not judged.
+"""
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+from vmprof_convert.analysis import diff, spread
+from vmprof_convert.analysis.diff import Difference, Sides, amount, difference
+from vmprof_convert.analysis.process_memory import peak, readings
+from vmprof_convert.analysis.summary import Figures
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.meaning.estimator import Estimate
+from vmprof_convert.profile import model
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.text.escape import similar
+from vmprof_convert.text.units import format_bytes, format_ends
+
+#: of all conditions together
+CONFIDENCE = 0.9999
+
+#: what to write to compare several runs
+SEVERAL = "diff A1 A2 A3 --against B1 B2 B3"
+
+ALLOCATED, ALIVE, OBJECTS = "allocated", "alive", "objects"
+#: as users write them, and as differences have them
+_MEASURES = {ALLOCATED: diff.ALLOCATED, ALIVE: diff.ALIVE_BYTES, OBJECTS: diff.OBJECTS}
+#: what was read of a process, which is exact: the kind of model.Figure of which the
+#: largest one counts, and what it is
+_READ = {"peak": (model.HEAP, "what the GC's heap has in use"),
+         "rss": (model.RESIDENT, "resident memory"),
+         "private": (model.PRIVATE, "private memory (USS)")}
+
+_CONDITION = re.compile(
+    r"\s*(%s)(\s+growth)?\s*>\s*(\d+(?:\.\d*)?|\.\d+)\s*([kKMGT]?)(i?[bB])?(%%)?\s*"
+    % "|".join([*_MEASURES, *_READ]), re.ASCII)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+class Condition(NamedTuple):
+    measure: str
+    #: of the second run, beside the first
+    is_growth: bool
+    #: bytes or objects, or a share of what the first had
+    limit: float
+    is_share: bool
+    text: str
+
+    @property
+    def is_read(self) -> bool:
+        """It was read, and is exact; otherwise it is estimated from samples."""
+        return self.measure in _READ
+
+
+class Verdict(NamedTuple):
+    condition: Condition
+    #: of what the condition is about, in bytes or objects, with its interval
+    estimate: Estimate
+    limit: float
+    #: how much of it may be garbage, for which nothing fails
+    garbage: float = 0.0
+    #: see diff.Sides
+    is_spread_unknown: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return self.estimate.low > self.limit
+
+    def __str__(self) -> str:
+        condition, (value, low, high) = self.condition, self.estimate
+        what = condition.measure + (" growth" if condition.is_growth else "")
+        number, *ends = format_ends(low, value, high, condition.measure != OBJECTS)
+        text = "%s: %s: %s is %s" % (
+            "failed" if self.failed else "passed", condition.text, what, number)
+        if low < high:
+            text += ", %s to %s" % (*ends,)
+        elif condition.is_read and not condition.is_growth:
+            text += ", the most that was read"
+        if not self.failed and high > self.limit:
+            text += "; that it is less than the limit is not certain"
+            if low + self.garbage > self.limit:
+                text += (", as up to %s may be garbage that no major collection has "
+                         "met: call gc.collect() at the end of the program"
+                         % format_bytes(self.garbage))
+        if self.failed and self.is_spread_unknown:
+            text += ("; there is one run a side, and equal runs differ, too: whether "
+                     "it is the program that has changed, several tell (%s)" % SEVERAL)
+        return text
+
+
+def parse(text: str) -> Condition:
+    """Raises ValueError, with a message."""
+    match = _CONDITION.fullmatch(text)
+    if match is None or (match[6] and (match[4] or match[5] or not match[2])) or (
+            match[5] and match[1] == OBJECTS):
+        raise ValueError(
+            "%r is no condition: write allocated, alive, objects, peak, rss or "
+            "private, perhaps growth, and a limit, such as 'alive > 10M', 'alive "
+            "growth > 1M' or 'allocated growth > 5%%'%s" % (text, similar(
+                text.split(">")[0].split("growth")[0].strip(),
+                [*_MEASURES, *_READ])))
+    measure, growth, number, unit, _, percent = match.groups()
+    # as in reports: bytes are counted in powers of 1024, objects in those of 1000
+    base = 1000.0 if measure == OBJECTS else 1024.0
+    scale = 0.01 if percent else base ** _POWERS[unit.upper()]
+    return Condition(measure, bool(growth), float(number) * scale, bool(percent),
+                     " ".join(text.split()))
+
+
+def check(conditions: Sequence[Condition], profile: Profile,
+          has_other: bool) -> None:
+    """Raises ProfileError if the profile can't tell; `has_other`: there is another to
+    compare it with."""
+    for condition in conditions:
+        if condition.is_growth and not has_other:
+            raise ProfileError("'%s' is about two profiles, or two moments: write "
+                               "vmprof-convert diff" % condition.text)
+        if condition.is_read:
+            most(condition, profile)
+            continue
+        if profile.gaps == "fixed":
+            raise ProfileError(
+                "was taken with --allocation-gaps fixed: nobody knows how sure its "
+                "figures are, which --fail-if needs")
+        if not profile.settings and not profile.moments:
+            raise ProfileError("has no allocation samples, which --fail-if needs: it "
+                               "was taken without --allocation-sampling")
+        if condition.measure == ALIVE and not profile.has_lifetimes:
+            raise ProfileError(
+                "nothing in this profile says what became of the objects, which "
+                "'%s' needs: it was taken without lifetimes" % condition.text)
+
+
+def check_processes(conditions: Sequence[Condition], is_everything: bool,
+                    is_one_run: bool) -> None:
+    """Raises ProfileError if only a part of a process is asked for, by a choice of
+    samples or of two moments, and a condition is about what was read of all of it."""
+    for condition in conditions:
+        if condition.is_read and not is_everything:
+            raise ProfileError(
+                "'%s' is about whole processes: of the filters, --process and --mine "
+                "go with it" % condition.text)
+        if condition.is_read and is_one_run:
+            raise ProfileError("'%s' is about whole runs, and not for --between: write "
+                               "vmprof-convert check, or name two profiles"
+                               % condition.text)
+
+
+def most(condition: Condition, profile: Profile) -> float:
+    """The largest reading of what the condition is about; of several processes, that of
+    the one that had most.  Raises ProfileError if it was not read in each of them."""
+    kind, what = _READ[condition.measure]
+    found = []
+    for process in [one.profile for one in profile.processes] or [profile]:
+        read = readings(process, kind)
+        if not read:
+            raise ProfileError(
+                "'%s' can't be judged: %s was not read%s" % (
+                    condition.text, what, " in process %s: choose others with --process"
+                    % process.pid if profile.processes else " in this run"))
+        found.append(peak(read).value)
+    return max(found)
+
+
+def check_places(conditions: Sequence[Condition], sides: Sides) -> None:
+    """Raises ProfileError if these runs can't tell, with samples that are chosen by
+    where objects were born."""
+    for condition in conditions:
+        if condition.measure in _MEASURES and condition.is_growth and (
+                sides.is_of_places) and sides.is_spread_unknown(
+                _MEASURES[condition.measure]):
+            raise ProfileError(
+                "'%s', of what --function or --file chooses, can't be judged with one "
+                "run a side: compiled code makes objects in one function in this run, "
+                "and in another one in the next; compare several (%s)" % (
+                    condition.text, SEVERAL))
+
+
+def of_run(conditions: Sequence[Condition], profile: Profile,
+           figures: Figures) -> list[Verdict]:
+    """`figures`: of its samples, of summary.Choice.judged."""
+    return [of_readings(condition, [profile]) if condition.is_read
+            else judge([condition], [figures], count=len(conditions))[0]
+            for condition in conditions]
+
+
+def of(conditions: Sequence[Condition], difference: Difference) -> list[Verdict]:
+    verdicts = []
+    for condition in conditions:
+        if condition.is_read:
+            verdicts.append(of_readings(
+                condition, difference.sides.after, difference.sides.before,
+                len(conditions)))
+            continue
+        change = difference.in_all[_MEASURES[condition.measure]]
+        verdict, = judge([condition], change.after, change.gained, change.lost,
+                         change.before, len(conditions))
+        verdicts.append(verdict._replace(
+            is_spread_unknown=condition.is_growth and change.is_spread_unknown))
+    return verdicts
+
+
+def judge(conditions: Sequence[Condition], after: Sequence[Figures],
+          gained: Sequence[Figures] = (), lost: Sequence[Figures] = (),
+          before: Sequence[Figures] = (), count: int = 0) -> list[Verdict]:
+    """`after`: of each run; of a difference, what came and what went, and what there
+    was before: all of summary.Choice.judged.  `count`: of all conditions, if these are
+    some of them."""
+    z = quantile(count or len(conditions))
+    verdicts = []
+    for condition in conditions:
+        measure = _MEASURES[condition.measure]
+        came = amount(after, measure, z, before)
+        estimate, limit = came.estimate, condition.limit
+        if condition.is_growth:
+            came = amount(gained, measure, z, lost)
+            went = amount(lost, measure, z, gained)
+            estimate = difference(came, went)
+            if condition.is_share:
+                old = amount(before, measure, z, after)
+                limit *= old.most.value
+                # the limit is no more certain than what it is a share of
+                estimate = Estimate(
+                    estimate.value,
+                    limit + _above_share(came.least, went.most, old.most,
+                                         condition.limit).low,
+                    limit + _above_share(came.most, went.least, old.least,
+                                         condition.limit).high)
+        verdicts.append(Verdict(condition, estimate, limit, came.garbage))
+    return verdicts
+
+
+def of_readings(condition: Condition, after: Sequence[Profile],
+                before: Sequence[Profile] = (), count: int = 1) -> Verdict:
+    """A limit is one of each run of `after`: it failed if the largest one's reading is
+    above.  Growth is that of the runs' means, whose interval is Student's, by the
+    spread of each side's runs; with one run a side it has none.  `count`: of all
+    conditions."""
+    new = [most(condition, profile) for profile in after]
+    if not condition.is_growth:
+        value = max(new)
+        return Verdict(condition, Estimate(value, value, value), condition.limit)
+    old = [most(condition, profile) for profile in before]
+    share = condition.limit if condition.is_share else 0.0
+    mean = sum(old) / len(old)
+    value, off = sum(new) / len(new) - mean, 0.0
+    is_several = len(old) + len(new) > 2
+    if is_several:
+        # a share is of the mean before, which is no more certain
+        off = spread.quantile(quantile(count), spread.degrees(
+            len(old), len(new), 0)) * math.sqrt(
+                spread.variance(old, new, 0.0, 0)
+                * (1 / len(new) + (1 + share) ** 2 / len(old)))
+    return Verdict(condition, Estimate(value, value - off, value + off),
+                   share * mean if condition.is_share else condition.limit,
+                   is_spread_unknown=not is_several)
+
+
+def _above_share(came: Estimate, went: Estimate, old: Estimate,
+                 share: float) -> Estimate:
+    """`came` without `went`, and without this share of `old`."""
+    def error(of_went: float, of_old: float) -> float:
+        # what went is a part of what was there (all of it, of two runs), and that is
+        # their covariance
+        return math.sqrt((1 + 2 * share) * of_went**2 + (share * of_old)**2)
+
+    value = came.value - went.value - share * old.value
+    below = math.hypot(came.value - came.low,
+                       error(went.high - went.value, old.high - old.value))
+    above = math.hypot(came.high - came.value,
+                       error(went.value - went.low, old.value - old.low))
+    return Estimate(value, value - below, value + above)
+
+
+def quantile(conditions: int) -> float:
+    """The normal quantile of each of so many conditions."""
+    return NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / max(conditions, 1))

@@ -1,0 +1,6 @@
+"""The commands, from files to what is written."""
+from __future__ import annotations
+
+from vmprof_convert.cli.command import main
+
+__all__ = ["main"]

@@ -1,0 +1,313 @@
+"""The command vmprof-convert, which is also `python -m vmprof_allocation report`."""
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import io
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+from vmprof_convert.cli import formats, inputs, options
+from vmprof_convert.cli.formats import AXES, FIREFOX, FORMATS, Format
+from vmprof_convert.cli.inputs import STANDARD
+from vmprof_convert.errors import FileError, ProfileError, about
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.text.escape import printable
+from vmprof_convert.view import streams
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+#: commands of judge_command.py; a profile of this name is ./diff
+JUDGING = ("diff", "check")
+
+
+class _Failed(Exception):
+    """The message says why, in one line."""
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+        try:
+            number = version("vmprof-convert")
+        except PackageNotFoundError:
+            number = "of no known version: it is not installed"
+        print("vmprof-convert %s" % number)
+        parser.exit()
+
+
+def _parser(command: str) -> argparse.ArgumentParser:
+    parser = options.Parser(
+        prog=command,
+        description="Say what is in a vmprof profile, with or without allocation "
+                    "samples: as a table in the terminal, or in the Firefox "
+                    "Profiler.",
+        epilog="'%s diff' compares profiles, and '%s check' judges one: --help behind "
+               "these says how." % (command, command))
+    parser.add_argument("profiles", metavar="PROFILE", nargs="+",
+                        help="what vmprof wrote, gzipped or not; - is standard "
+                             "input. Of a run of several processes, the first one's "
+                             "(the others are found beside it), or those of some")
+    parser.add_argument("--version", action=_Version, nargs=0,
+                        help="print it, and nothing else")
+    parser.add_argument(
+        "-o", "--output", metavar="OUT",
+        help="the file to write, in the format that its name says: %s; with --json, "
+             "the report for programs; - is standard output" % ", ".join(
+                 "%s (%s)" % (" or ".join(format_.suffixes), format_.what)
+                 for format_ in FORMATS.values() if format_.suffixes))
+    parser.add_argument(
+        "--view", action="store_true",
+        help="open the profile in the Firefox Profiler; it is served on this "
+             "machine only, until Ctrl-C. With --to html or --to speedscope: write "
+             "that, and open it")
+    parser.add_argument(
+        "--to", metavar="FORMAT", choices=tuple(FORMATS),
+        help="%s (default: what the output's name says, or a table)" % ", ".join(
+            "%s (%s)" % (format_.name, format_.what) for format_ in FORMATS.values()))
+    of_firefox = parser.add_argument_group("for the Firefox Profiler")
+    of_firefox.add_argument(
+        "--port", type=_port, default=0, metavar="PORT",
+        help="serve it there, for example where a port is forwarded "
+             "(default: any that is free)")
+    of_firefox.add_argument(
+        "--sources", action="store_true",
+        help="put the text of the program's own *.py files into the profile, as "
+             "far as this machine has them where the profile says: it goes wherever "
+             "the profile goes")
+    of_firefox.add_argument(
+        "--axis", choices=AXES, default=AXES[0],
+        help="what the Profiler's x axis is: time, or bytes allocated since the "
+             "start (default: time)")
+    parser.add_argument_group("for flamegraph.pl").add_argument(
+        "--weight", choices=("bytes", "objects", "time"),
+        help="what the numbers behind the stacks are (default: bytes, or time samples "
+             "where there are no others)")
+    parser.add_argument(
+        "--salvage", action="store_true",
+        help="read a profile that was cut off in the middle of a record")
+    options.add_filters(parser.add_argument_group("which samples, in all formats"))
+    options.add_options(parser.add_argument_group("of a report"))
+    return parser
+
+
+def _port(text: str) -> int:
+    if re.fullmatch("[0-9]{1,5}", text, re.ASCII) and 0 < int(text) < 2**16:
+        return int(text)
+    raise argparse.ArgumentTypeError(
+        "%r is no port: write a number from 1 to 65535" % text)
+
+
+def _parse(parser: argparse.ArgumentParser,
+           arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options, with `to` filled in; `hint` is what to say of the output's name."""
+    # a profile may stand behind an option
+    asked = parser.parse_intermixed_args(arguments)
+    target: str | None = asked.output
+    asked.hint = ""
+    if asked.form != options.TABLE and asked.to not in (None, asked.form):
+        parser.error("--%s is a format, and so is --to %s: write one of them"
+                     % (asked.form, asked.to))
+    viewed = [format_.name for format_ in FORMATS.values() if format_.view is not None]
+    if asked.view and (asked.to not in (None, *viewed)
+                       or asked.form != options.TABLE or target == STANDARD):
+        parser.error("--view opens the Firefox Profiler, or with --to what is one of "
+                     "%s, and no report: leave out --view, or what asks for one"
+                     % ", ".join(viewed))
+    if asked.to is None:
+        asked.to = FIREFOX if asked.view else asked.form
+        if target not in (None, STANDARD) and asked.form == options.TABLE:
+            found = formats.of_name(target or "")
+            if asked.view and (found is None or found.view is None):
+                parser.error("%s: with --view, the output's name must end with %s"
+                             % (target, formats.suffixes({
+                                 name: FORMATS[name] for name in viewed})))
+            if found is None:
+                parser.error(
+                    "%s: the output's name must end with %s; or say with --to what "
+                    "it is to be" % (target, formats.suffixes()))
+            asked.to = found.name
+            if asked.to == FIREFOX and not asked.view and str(target).endswith(".json"):
+                asked.hint = ", for the Firefox Profiler (--json writes the report)"
+    format_ = FORMATS[asked.to]
+    if format_.write is None:
+        asked.form = asked.to
+    else:
+        asked.form = options.TABLE
+        given = options.are_given(asked)
+        if given:
+            parser.error("%s: this is for reports, and not for %s (%s)" % (
+                ", ".join(given), format_.what, format_.name))
+    for other in FORMATS.values():
+        for name in other.options:
+            if getattr(asked, name) != parser.get_default(name) and (
+                    name not in format_.options):
+                parser.error("--%s is for %s: write --to %s, or an output that ends "
+                             "with %s" % (name, other.what, other.name,
+                                          " or ".join(other.suffixes)))
+    if asked.port and not (asked.view and format_.view == formats.SERVED):
+        parser.error("--port is where --view serves a profile to the Firefox Profiler, "
+                     "and here nothing is served: leave it out")
+    if asked.profiles.count(STANDARD) > 0 and len(asked.profiles) > 1:
+        parser.error("standard input holds one profile: where there are several, each "
+                     "has to be a file")
+    return asked
+
+
+def _run(asked: argparse.Namespace, name: str) -> None:
+    target: str | None = asked.output
+    if target == STANDARD:
+        target = None
+    format_ = FORMATS[asked.to]
+    is_served = asked.view and format_.view == formats.SERVED
+    found = inputs.find(asked.profiles)
+    if (target is None and format_.default and not is_served
+            and STANDARD not in (asked.output, asked.profiles[0])):
+        target = asked.profiles[0] + format_.default
+    if asked.view and not is_served:
+        if target is None:
+            raise _Failed("--view opens a file: name it with -o")
+        from vmprof_convert.view import launch
+        with _writing():
+            launch.check(format_.view or "")
+    if target is not None:
+        from vmprof_convert.view import output
+        with _writing():
+            for file in found.files:
+                output.check_target(target, file.path)
+    elif sys.stdout is None and not asked.view:
+        raise _Failed("can't write to standard output: it is closed")
+    if format_.write is None:
+        _report(found, asked, target, name)
+        return
+    with about(found.files[0].name):
+        profile = inputs.read(found.files, asked)
+    if is_served or target is None:
+        with io.BytesIO() if is_served else _temporary() as whole:
+            with _writing(), about(found.files[0].name), _room():
+                not_held = _convert(profile, asked, format_, whole)
+            whole.seek(0)
+            if target is not None:
+                with _writing():
+                    output.write(target, whole.read())
+                streams.say("wrote %s" % target)
+            _complain_of(name, [*found.left_out, *not_held])
+            whole.seek(0)
+            if is_served:
+                from vmprof_convert.view import serve
+                from vmprof_convert.writers.firefox import query
+                with _writing():
+                    serve.view(whole.read(), query(profile), asked.port)
+            else:
+                streams.write(whole)
+        return
+    # some formats are ten times as large as the profile: no memory holds it whole
+    with _writing(), about(found.files[0].name), output.replacing(target) as out:
+        not_held = _convert(profile, asked, format_, out)
+    streams.say("wrote %s%s" % (target, asked.hint))
+    _complain_of(name, [*found.left_out, *not_held])
+    if asked.view:
+        with _writing():
+            launch.launch(target, format_.view or "")
+
+
+def _report(found: inputs.Found, asked: argparse.Namespace, target: str | None,
+            name: str) -> None:
+    from vmprof_convert.cli import report
+    with about(found.files[0].name):
+        text = report.make(found.files, asked, report.terminal() if target is None
+                           else report.file_())
+    if target is not None:
+        from vmprof_convert.view import output
+        with _writing():
+            output.write(target, text.encode("utf-8", "backslashreplace"))
+        streams.say("wrote %s" % target)
+    _complain_of(name, found.left_out)
+    if target is None:
+        # in what characters the terminal has
+        streams.say(text.rstrip("\n"))
+
+
+def _convert(profile: Profile, asked: argparse.Namespace, format_: Format,
+             out: BinaryIO) -> Sequence[str]:
+    """Returns what the format could not hold."""
+    from vmprof_convert.view.progress import progress_bar
+    assert format_.write is not None
+    with progress_bar("converting", " stacks") as progress:
+        return format_.write(profile, out, asked, progress)
+
+
+@contextlib.contextmanager
+def _room() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _Failed("no room for what is to be written, before it is: %s"
+                      % error.strerror) from error
+
+
+def _temporary() -> BinaryIO:
+    """What standard output gets is whole before."""
+    import tempfile
+    with _room():
+        return tempfile.TemporaryFile()
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    # takes memory, which a report in the terminal need not
+    from vmprof_convert.view.output import OutputError
+    try:
+        yield
+    except OutputError as error:
+        raise _Failed(str(error)) from error
+
+
+def _complain_of(name: str, lines: Sequence[str]) -> None:
+    for line in lines:
+        _complain(name, line)
+
+
+def _complain(name: str, text: str) -> None:
+    """In one line."""
+    streams.complain("%s: %s" % (name, printable(text)))
+
+
+def main(arguments: Sequence[str] | None = None, *,
+         command: str = "vmprof-convert", name: str = "vmprof-convert") -> int:
+    """Returns the exit code.  `command`: how it was called; `name`: who complains."""
+    for stream in sys.stdout, sys.stderr:
+        if isinstance(stream, io.TextIOWrapper):
+            # names may have characters that the terminal can't show
+            stream.reconfigure(errors="backslashreplace")
+    # hardly anything here makes cycles, and looking for them takes a seventh of the
+    # time; in PyPy this would keep all else that is dead, too
+    has_gc = sys.implementation.name == "cpython" and gc.isenabled()
+    if has_gc:
+        gc.disable()
+    if arguments is None:
+        arguments = sys.argv[1:]
+    try:
+        if arguments and arguments[0] in JUDGING:
+            # without what only it needs
+            from vmprof_convert.cli import diff_check
+            with _writing():
+                return diff_check.run(arguments)
+        _run(_parse(_parser(command), arguments), name)
+    except (_Failed, FileError, ProfileError) as error:
+        _complain(name, str(error))
+        return EXIT_BAD_INPUT
+    except OSError as error:
+        _complain(name, "can't write to standard output: %s" % error.strerror)
+        # what could not be written would be tried again at the end
+        streams.nobody_listens()
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    finally:
+        if has_gc:
+            gc.enable()
+    return 0

@@ -1,0 +1,339 @@
+"""vmprof-convert diff and vmprof-convert check: what changed, and whether it may.
+
+Both return EXIT_FAILED if a condition of --fail-if is met.
+"""
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vmprof_convert.analysis import thresholds
+from vmprof_convert.analysis.thresholds import Condition
+from vmprof_convert.cli import formats, inputs
+from vmprof_convert.cli.formats import DIFF_FORMATS
+from vmprof_convert.cli.inputs import STANDARD, File
+from vmprof_convert.cli.options import (
+    BYTES,
+    DEFAULT_LIMIT,
+    JSON,
+    MARKDOWN,
+    TABLE,
+    Parser,
+    add_filters,
+    add_options,
+    selection,
+)
+from vmprof_convert.errors import ProfileError, about
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.report import caveats
+from vmprof_convert.text.escape import printable
+from vmprof_convert.view import streams
+
+if TYPE_CHECKING:
+    from vmprof_convert.analysis import diff
+    from vmprof_convert.report import diff_tables
+
+EXIT_FAILED = 1
+#: of the options of a report, those that a difference has not; and those that tables of
+#: one have, and pages
+_OF_REPORTS = ("focus", "tree", "leaks", "at", "hide_internal", "survived")
+_OF_TABLES = ("limit", "by", "sort", "group_storage")
+_OF_PAGES = ("by", "sort", "group_storage")
+_BY_OF_PAGES = (("function",), ("type",))
+#: the first argument of vmprof-convert
+DIFF, CHECK = "diff", "check"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """`arguments`: from the command's name on.  Returns the exit code.  Raises
+    FileError, ProfileError or OutputError."""
+    name, *rest = arguments
+    options = _parse(name, rest)
+    failed = (_diff if name == DIFF else _check)(options)
+    return EXIT_FAILED if failed else 0
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    if name == CHECK:
+        parser = Parser(
+            prog="vmprof-convert check",
+            description="Say whether a run keeps within limits.")
+        parser.add_argument("profiles", metavar="PROFILE", nargs=1)
+    else:
+        parser = Parser(
+            prog="vmprof-convert diff",
+            description="Say what grew and what shrank between the runs of two "
+                        "versions (--against), between two profiles, or between two "
+                        "moments of one, and whether that is more than chance, and "
+                        "than equal runs differ.")
+        parser.add_argument("profiles", metavar="PROFILE", nargs="+",
+                            help="one from before, one from after; with --against, "
+                                 "those from before; with --between, one alone")
+        parser.add_argument(
+            "--against", metavar="PROFILE", nargs="+",
+            help="those from after: with two runs a side or more, how much equal runs "
+                 "differ is measured, and a row grew or shrank that differs by more")
+        parser.add_argument(
+            "--between", metavar="A..B",
+            help="two marks of one run, or seconds after its start: warm..done")
+        parser.add_argument(
+            "-o", "--output", metavar="OUT",
+            help="the file to write, in the format that its name says: %s; - is "
+                 "standard output" % formats.suffixes(DIFF_FORMATS))
+        parser.add_argument(
+            "--to", metavar="FORMAT", choices=tuple(DIFF_FORMATS),
+            help="%s (default: what the output's name says, or a table)"
+                 % ", ".join(DIFF_FORMATS))
+        add_options(
+            parser.add_argument_group("of the table, or of the page"),
+            **dict.fromkeys((*_OF_REPORTS, "of"), argparse.SUPPRESS),
+            by="what a row is of: function, line, file, module or type; or one of "
+               "these and type: line,type; a page is of functions, or of types "
+               "(default: the program's own functions; on a page, all)",
+            sort="what is compared: the bytes that a row allocated itself (the "
+                 "default), or with what it calls; its objects; or what of it is "
+                 "still alive",
+            limit="show the N largest rows of the table (default: %d; with --json "
+                  "all)" % DEFAULT_LIMIT)
+    parser.add_argument(
+        "--fail-if", metavar="CONDITION", type=_condition, action="append",
+        required=name == CHECK, default=[] if name == DIFF else None,
+        help="end with exit code 1 if it is so beyond doubt (%.4g %%%%), whatever may "
+             "be garbage: 'alive > 10M', 'objects > 2M', 'peak > 200M' (the most that "
+             "the GC's heap had in use), 'rss > 300M', 'private > 90M'%s; more than "
+             "once: if one of them is%s" % (
+                 100 * thresholds.CONFIDENCE,
+                 ", 'alive growth > 1M', 'allocated growth > 5%%'"
+                 if name == DIFF else "",
+                 ". It is about all samples, or about those that are chosen: growth of "
+                 "a --function's needs several runs a side" if name == DIFF else ""))
+    parser.add_argument("--salvage", action="store_true",
+                        help="read a profile that was cut off in the middle of a "
+                             "record")
+    add_filters(parser.add_argument_group("which samples"))
+    return parser
+
+
+def _condition(text: str) -> Condition:
+    try:
+        return thresholds.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _parser(name)
+    options = parser.parse_args(arguments)
+    if name == CHECK:
+        return options
+    if options.between and options.against:
+        parser.error("--between is about one run, and --against about several: write "
+                     "one of them")
+    if not options.against and len(options.profiles) != (1 if options.between else 2):
+        parser.error("%d profiles were named: a difference is of two, of one with "
+                     "--between, or of several runs a side (%s)" % (
+                         len(options.profiles), thresholds.SEVERAL))
+    for given in _OF_REPORTS:
+        if getattr(options, given) not in (None, False):
+            parser.error("--%s is for reports, and not for a difference"
+                         % given.replace("_", "-"))
+    if options.of not in (None, BYTES):
+        parser.error("--of %s is for reports: a difference is of bytes and objects"
+                     % options.of)
+    if options.output == STANDARD:
+        options.output = None
+    if options.form != TABLE and options.to not in (None, options.form):
+        parser.error("--%s is a format, and so is --to %s: write one of them"
+                     % (options.form, options.to))
+    if options.to is None:
+        options.to = options.form
+        if options.output is not None and options.form == TABLE:
+            found = formats.of_name(options.output, DIFF_FORMATS)
+            if found is None:
+                parser.error("%s: the output's name must end with %s; or say with "
+                             "--to what it is to be" % (
+                                 options.output, formats.suffixes(DIFF_FORMATS)))
+            options.to = found.name
+    _check_options(parser, options)
+    return options
+
+
+def _check_options(parser: argparse.ArgumentParser,
+                   options: argparse.Namespace) -> None:
+    """What is asked for, the format has."""
+    format_ = DIFF_FORMATS[options.to]
+    if format_.write is None:
+        return
+    is_page = format_.name == "html"
+    if options.against and not is_page:
+        parser.error("--against: a table or a page is of several runs a side, and not "
+                     "%s (%s)" % (format_.what, format_.name))
+    given = ["--" + name.replace("_", "-") for name in _OF_TABLES
+             if getattr(options, name) not in (None, False)
+             and not (is_page and name in _OF_PAGES)]
+    if given:
+        parser.error("%s: this is for tables, and not for %s (%s)" % (
+            ", ".join(given), format_.what, format_.name))
+    if options.by not in (None, *_BY_OF_PAGES):
+        parser.error("--by %s: a page is of functions, or of types (--by type)"
+                     % ",".join(options.by))
+
+
+def _find(paths: Sequence[str], other: str | None = None) -> list[File]:
+    """Those of the run; `other`: see run_files.find()."""
+    found = inputs.find(paths, other)
+    _complain(found.left_out)
+    return found.files
+
+
+def _find_sides(options: argparse.Namespace) -> list[list[list[File]]]:
+    """Of each side, the files of each run.  Raises ProfileError."""
+    if not options.against:
+        paths = options.profiles
+        return [[_find([path], other)] for path, other in zip(
+            paths, [*paths[1:], None])]
+    sides = [inputs.by_run(paths) for paths in (options.profiles, options.against)]
+    for run in sides[0].keys() & sides[1].keys():
+        raise ProfileError("%s and %s are of one run, which can't be before and after"
+                           % (sides[0][run][0], sides[1][run][0]))
+    return [[_find(paths) for paths in side.values()] for side in sides]
+
+
+def _read(files: list[File], options: argparse.Namespace) -> Profile:
+    """That of the run, with the samples that are asked for."""
+    with about(files[0].name):
+        return inputs.read(files, options)
+
+
+def _complain(lines: Sequence[str]) -> None:
+    for line in lines:
+        streams.complain("vmprof-convert: %s" % printable(line))
+
+
+def _check(options: argparse.Namespace) -> bool:
+    """Whether the run failed."""
+    from vmprof_convert.analysis.summary import Choice, summarize
+    path, = options.profiles
+    profile = _read(_find([path]), options)
+    _check_conditions(options, [path], [profile])
+    figures = summarize(profile, choice=Choice(judged=True)).figures
+    found = thresholds.of_run(options.fail_if, profile, figures)
+    lines = [*map(str, found)]
+    if any(condition.measure == thresholds.ALIVE for condition in options.fail_if):
+        lines += caveats.not_judged(("", figures))
+    streams.say("\n".join(lines))
+    return any(verdict.failed for verdict in found)
+
+
+def _check_conditions(options: argparse.Namespace, paths: Sequence[str],
+                      profiles: Sequence[Profile]) -> None:
+    thresholds.check_processes(options.fail_if, selection(options).is_everything,
+                             bool(getattr(options, "between", None)))
+    for path, profile in zip(paths, profiles):
+        with about(path):
+            thresholds.check(options.fail_if, profile, len(profiles) > 1)
+
+
+def _diff(options: argparse.Namespace) -> bool:
+    """Whether the second one failed."""
+    from vmprof_convert.analysis import diff
+    from vmprof_convert.analysis.summary import Choice
+    from vmprof_convert.report import diff_tables
+    if not options.output and sys.stdout is None:
+        raise ProfileError("can't write to standard output: it is closed")
+    sides_files = _find_sides(options)
+    if options.output:
+        from vmprof_convert.view import output
+        for side in sides_files:
+            for files in side:
+                for file in files:
+                    output.check_target(options.output, file.path)
+    profiles = [[_read(files, options) for files in side] for side in sides_files]
+    paths = [[files[0].path for files in side] for side in sides_files]
+    if options.between:
+        (profile,), = profiles
+        first, dots, second = options.between.partition("..")
+        begin = diff.find_moment(profile, first)
+        end = diff.find_moment(profile, second, is_last=True)
+        if not dots or end <= begin:
+            raise ProfileError("--between %s: write A..B, of which A is before B"
+                               % (options.between,))
+        sides = diff.of_moments(profile, begin, end)
+        names: diff_tables.Names = ([first], [second])
+        paths *= 2
+    else:
+        before, after = profiles
+        sides = diff.of_runs(before, after, bool(options.function or options.file))
+        names = (paths[0], paths[1])
+    _check_conditions(options, paths[0] + paths[1], sides.runs)
+    thresholds.check_places(options.fail_if, sides)
+    is_own = options.mine
+    if not (is_own or options.by or DIFF_FORMATS[options.to].write):
+        # as in a report, if nothing is asked for: much less depends on which function
+        # the JIT inlined into which
+        own = diff.only_own_code(sides)
+        is_own, sides = own is not None, own or sides
+    choice = Choice(by=options.by or ("function",), sort=options.sort or "self",
+                    group_storage=options.group_storage)
+    with about(" and ".join(options.profiles + (options.against or []))):
+        difference = diff.compare(sides, choice)
+    found = thresholds.of(options.fail_if, difference)
+    text = io.StringIO()
+    data, left_out = io.BytesIO(), []
+    if DIFF_FORMATS[options.to].write is not None:
+        left_out = _write_stacks(options.to, difference, names, data)
+        text.write("".join("%s\n" % (verdict,) for verdict in found))
+    elif options.to == JSON:
+        from vmprof_convert.report import diff_json
+        diff_json.write(difference, found, text, options.limit, is_own)
+    else:
+        sheet = diff_tables.of(difference, options.limit or DEFAULT_LIMIT, names,
+                              is_own)
+        sheet = sheet._replace(notes=[*sheet.notes, *map(str, found)])
+        if options.to == MARKDOWN:
+            from vmprof_convert.report import markdown
+            markdown.write(sheet, text)
+        else:
+            from vmprof_convert.cli import report
+            from vmprof_convert.report import terminal_table
+            terminal_table.write(sheet, text,
+                        report.file_() if options.output else report.terminal())
+    _write(options, text.getvalue(), data.getvalue())
+    _complain(left_out)
+    return any(verdict.failed for verdict in found)
+
+
+def _write_stacks(form: str, difference: diff.Difference, names: diff_tables.Names,
+                  out: io.BytesIO) -> list[str]:
+    from vmprof_convert.analysis.diff import aligned
+    if form == "html":
+        from vmprof_convert.writers import html
+        return html.write_diff(difference, names, out)
+    (before,), (after,) = aligned(difference.sides)[:2]
+    if form == "pprof":
+        from vmprof_convert.writers import pprof
+        return pprof.write_diff(before, after, out)
+    if form == "speedscope":
+        from vmprof_convert.writers import speedscope
+        return speedscope.write_diff(before, after, out)
+    from vmprof_convert.writers import collapsed
+    return collapsed.write_diff(before, after, out)
+
+
+def _write(options: argparse.Namespace, text: str, data: bytes) -> None:
+    """`data`, of formats that are no text; of those `text` is what was found."""
+    if options.output:
+        from vmprof_convert.view import output
+        output.write(options.output, data or text.encode("utf-8", "backslashreplace"))
+        streams.say("wrote %s" % options.output)
+        if data and text:
+            streams.say(text.rstrip("\n"))
+    elif data:
+        streams.write(io.BytesIO(data))
+        if text:
+            streams.complain(text.rstrip("\n"))
+    else:
+        streams.say(text.rstrip("\n"))

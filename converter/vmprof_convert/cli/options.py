@@ -1,0 +1,281 @@
+"""The options of the report, and of all formats: what is asked for."""
+from __future__ import annotations
+
+import argparse
+import math
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from vmprof_convert.errors import ProfileError
+
+if TYPE_CHECKING:
+    from vmprof_convert.analysis.selection import Selection
+
+_PLACES = ("function", "line", "file", "module")
+_PARTS = ("thread", "process")
+_BY = (*_PLACES, *_PARTS, "type")
+#: of --at: the moment at which most was alive
+PEAK = "peak"
+#: of a label by this name
+LABEL = "label:"
+#: what a report adds up
+BYTES, TIME, RESIDENT = _OF = ("bytes", "time", "rss")
+_SORT = ("self", "total", "objects", "alive")
+
+#: rows, of tables and of the parts of one function's
+DEFAULT_LIMIT, DEFAULT_PART = 25, 8
+
+#: the forms of a report
+TABLE, JSON, MARKDOWN = "table", "json", "markdown"
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong: raises ProfileError."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ProfileError(message)
+
+
+def add_filters(parser: argparse._ActionsContainer) -> None:
+    """Which samples, and which frames: options of all formats."""
+    from vmprof_convert.meaning.lifetimes import FATES
+    parser.add_argument(
+        "--mine", action="store_true",
+        help="only the program's own code; what libraries allocate counts for who "
+             "calls them")
+    parser.add_argument(
+        "--time", type=_times, metavar="A..B",
+        help="what was allocated from A to B, in seconds after the start, such as "
+             "1.5..3 or 2..")
+    parser.add_argument(
+        "--process", type=_process, metavar="NAME", action="append",
+        help="of several processes, what this one allocated: its number, its "
+             "command or its file, perhaps with *; more than once: these processes")
+    parser.add_argument(
+        "--thread", type=_thread, metavar="NAME", action="append",
+        help="what this thread allocated: its name, perhaps with *, or its number "
+             "in the kernel; more than once: these threads; likewise with those "
+             "below")
+    parser.add_argument(
+        "--function", metavar="NAME", action="append",
+        help="what this function allocated, and what it calls: a name, perhaps with "
+             "* or with its file (app.py:main)")
+    parser.add_argument(
+        "--file", metavar="PATH", action="append",
+        help="likewise, the functions of a file or folder: its end, or with *")
+    parser.add_argument(
+        "--type", metavar="NAME", action="append",
+        help="objects of this type; perhaps with *")
+    parser.add_argument(
+        "--label", metavar="KEY=VALUE", type=_label, action="append",
+        help="what was allocated with this label (vmprof_allocation.labels); perhaps "
+             "with *")
+    parser.add_argument(
+        "--fate", type=_fates, metavar="WHAT", action="append",
+        help="what became of the objects: %s" % ", ".join(FATES))
+
+
+def add_options(parser: argparse._ActionsContainer, **helps: str) -> None:
+    """Those of the report alone.  `helps`: what is said of some where these mean
+    something else, or argparse.SUPPRESS where they mean nothing."""
+    def add(*flags: str, help: str, **more: Any) -> None:
+        name = flags[-1].lstrip("-").replace("-", "_")
+        parser.add_argument(*flags, help=helps.get(name, help), **more)
+
+    add(
+        "-n", "--limit", type=_positive, metavar="N",
+        help="show the N largest rows (default: %d; with --json all)"
+             % DEFAULT_LIMIT)
+    add(
+        "--of", choices=_OF,
+        help="what is added up: bytes allocated; time, as far as there are time "
+             "samples; or what resident memory grew by (default: bytes, or time where "
+             "no allocations were sampled)")
+    add(
+        "--by", type=_by, metavar="WHAT",
+        help="what a row is of: function, line, file, module, thread, process or "
+             "type; or one of these and type: line,type (default: the lines of the "
+             "program's own code, as with --mine, or its functions where lines are "
+             "not known)")
+    add(
+        "--sort", choices=_SORT,
+        help="what comes first: the bytes that a row allocated itself (the "
+             "default), or with what it calls; its objects; or what of it is "
+             "still alive")
+    add(
+        "--focus", metavar="NAME",
+        help="one function: who calls it, and what it calls")
+    add(
+        "--tree", action="store_true",
+        help="who calls whom, from the outside in: the largest branches")
+    add(
+        "--at", type=_moment, metavar="SECONDS",
+        help="as though the profile ended so many seconds after its start: what "
+             "was alive then; peak: at the moment at which most was")
+    add(
+        "--group-storage", action="store_true",
+        help="count storage, such as the items of a list, as what it belongs to, where "
+             "that is one type")
+    add(
+        "--hide-internal", action="store_true",
+        help="leave out what only the interpreter knows, such as <JIT frame>")
+    add(
+        "--survived", action="store_true",
+        help="two columns more: how many major collections objects survived on "
+             "average, of those that were freed later and of those that are alive")
+    add(
+        "--leaks", action="store_true",
+        help="instead of the table: what is held more and more, between marks, or "
+             "in a run without its beginning")
+    add(
+        "--remarks", action="store_true",
+        help="all that is to be known about the figures, and not only the few lines "
+             "that change most (with --json always)")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--json", action="store_const", dest="form", const=JSON, default=TABLE,
+        help="for programs: the same, with every figure and bound")
+    form.add_argument(
+        "--markdown", action="store_const", dest="form", const=MARKDOWN,
+        help="the same as a table in Markdown")
+
+
+def are_given(options: argparse.Namespace) -> list[str]:
+    """Those of add_options() that aren't as they are by default."""
+    given = ["--" + name.replace("_", "-") for name in (
+        "limit", "of", "by", "sort", "focus", "tree", "at", "group_storage",
+        "hide_internal", "survived", "leaks", "remarks")
+        if getattr(options, name) not in (None, False)]
+    return given + ["--" + options.form] * (options.form != TABLE)
+
+
+def selection(options: argparse.Namespace) -> Selection:
+    """That of add_filters()."""
+    from vmprof_convert.analysis.selection import Selection
+    return Selection(
+        options.time, tuple(options.thread or ()), tuple(options.function or ()),
+        tuple(options.file or ()), tuple(options.type or ()),
+        tuple(dict.fromkeys(fate for fates in options.fate or () for fate in fates)),
+        options.mine, tuple(options.label or ()), tuple(options.process or ()))
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raises ProfileError if the options don't go together."""
+    if options.of in (TIME, RESIDENT):
+        for given in ("focus", "tree", "at", "hide_internal", "survived",
+                      "leaks"):
+            if getattr(options, given) not in (None, False):
+                raise ProfileError("--%s is about bytes: leave out --of %s" % (
+                    given.replace("_", "-"), options.of))
+        if options.sort in ("objects", "alive"):
+            raise ProfileError("--sort %s is about bytes: write self or total, or "
+                               "leave out --of %s" % (options.sort, options.of))
+        if options.of == TIME and "type" in (options.by or ()):
+            raise ProfileError("time is of no type: leave out --by type")
+    for mode in "focus", "tree":
+        if not getattr(options, mode):
+            continue
+        if mode == "focus" and options.tree:
+            raise ProfileError("--focus and --tree are two reports: write one of "
+                               "them")
+        if options.by and (mode == "focus" or "type" in options.by):
+            raise ProfileError("--%s goes without --by%s: leave it out, or choose "
+                               "a type with --type" % (
+                                   mode, "" if mode == "focus" else " type"))
+        if options.by and options.by[0] in _PARTS:
+            raise ProfileError("--%s goes without --by %s: leave it out, or choose "
+                               "one with --%s" % (mode, *options.by[:1] * 2))
+        if options.hide_internal:
+            raise ProfileError("--%s goes without --hide-internal" % mode)
+
+
+def _positive(text: str) -> int:
+    """A number of rows."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(
+            "%r is no number of rows: write 1 or more" % text)
+    return number
+
+
+def _by(text: str) -> tuple[str, ...]:
+    words = text.split(",")
+    known = [word for word in _BY if word in words]
+    known[:0] = [word for word in words if word.startswith(LABEL) and word != LABEL]
+    if sorted(known) != sorted(words) or len(set(known) - {"type"}) > 1:
+        raise argparse.ArgumentTypeError(
+            "%r is nothing that a row can be of: write function, line, file, module, "
+            "thread, process, type or label:KEY, or one of these and type, such as "
+            "line,type" % text)
+    return tuple(known)
+
+
+def _label(text: str) -> str:
+    key, equals, _ = text.partition("=")
+    if not (key and equals):
+        raise argparse.ArgumentTypeError(
+            "%r is no label: write KEY=VALUE, such as endpoint=/users" % text)
+    return text
+
+
+def _times(text: str) -> tuple[int, int | None]:
+    """In nanoseconds."""
+    begin, dots, end = text.partition("..")
+    try:
+        first = _seconds(begin) if begin else 0
+        last = _seconds(end) if end else None
+    except argparse.ArgumentTypeError:
+        dots = ""
+    if not dots or text == ".." or (last is not None and last <= first):
+        raise argparse.ArgumentTypeError(
+            "%r is no time: write from..to in seconds, such as 1.5..3, 2.. or ..2.5"
+            % text)
+    return first, last
+
+
+def _thread(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError(
+            "%r is no thread: write its name, or its number in the kernel" % text)
+    return text
+
+
+def _process(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError(
+            "%r is no process: write its number, its command or its file" % text)
+    return text
+
+
+def _fates(text: str) -> list[str]:
+    from vmprof_convert.meaning.lifetimes import FATES
+    fates = text.split(",")
+    if not set(fates) <= set(FATES):
+        raise argparse.ArgumentTypeError(
+            "%r is nothing that becomes of objects: write %s, or several of these "
+            "with commas" % (text, ", ".join(FATES)))
+    return fates
+
+
+def _moment(text: str) -> int | str:
+    """In nanoseconds, or PEAK."""
+    if text == PEAK:
+        return text
+    try:
+        return _seconds(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError("%s, or peak" % error) from None
+
+
+def _seconds(text: str) -> int:
+    """In nanoseconds."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < 1e9:
+        raise argparse.ArgumentTypeError(
+            "%r is no number of seconds: write 0 or more, such as 2.5" % text)
+    return round(seconds * 1e9)

@@ -1,0 +1,491 @@
+"""The report: from the files to text.
+
+What makes it is imported when it is made: the command line is checked before.
+"""
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+
+from vmprof_convert.cli.options import (
+    DEFAULT_LIMIT,
+    DEFAULT_PART,
+    JSON,
+    MARKDOWN,
+    PEAK,
+    RESIDENT,
+    TIME,
+    are_given,
+    check,
+    selection,
+)
+
+if TYPE_CHECKING:
+    from vmprof_convert.analysis.callers import Focus
+    from vmprof_convert.analysis.leaks import Leaks, OldObjects, Process
+    from vmprof_convert.analysis.selection import Selection
+    from vmprof_convert.analysis.summary import ByThread, Figures, Tally
+    from vmprof_convert.cli.inputs import File
+    from vmprof_convert.meaning.origins import Origins
+    from vmprof_convert.profile.merging import Read
+    from vmprof_convert.profile.model import Profile
+    from vmprof_convert.report.tables import AmountsView, View
+    from vmprof_convert.text.terminal import Terminal
+
+#: of a terminal that is none
+DEFAULT_WIDTH = 100
+
+
+def terminal() -> Terminal:
+    """That of stdout."""
+    from vmprof_convert.text.terminal import Terminal
+    out = sys.stdout
+    width = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
+    is_terminal = out.isatty()
+    try:
+        "\u00b1\u2026".encode(getattr(out, "encoding", None) or "ascii")
+        is_unicode = True
+    except (UnicodeError, LookupError):
+        is_unicode = False
+    return Terminal(
+        width, is_terminal and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb", is_unicode)
+
+
+def file_() -> Terminal:
+    """That of a file."""
+    from vmprof_convert.text.terminal import Terminal
+    return Terminal(shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
+                    if os.environ.get("COLUMNS") else DEFAULT_WIDTH)
+
+
+class _Form(NamedTuple):
+    """What makes each report, and what writes it."""
+
+    of_rows: Callable[[View], Any]
+    of_focus: Callable[[View, Focus], Any]
+    of_tree: Callable[..., Any]
+    of_amounts: Callable[[AmountsView], Any]
+    write: Callable[[Any, TextIO], None]
+
+
+def _form(options: argparse.Namespace, on: Terminal | None) -> _Form:
+    if options.form == JSON:
+        from vmprof_convert.report import json_table
+        return _Form(json_table.of_rows, json_table.of_focus, json_table.of_tree,
+                     json_table.of_amounts, json_table.write)
+    from vmprof_convert.report import tables
+    shapes = tables.of_rows, tables.of_focus, tables.of_tree, tables.of_amounts
+    if options.form == MARKDOWN:
+        from vmprof_convert.report import markdown
+        return _Form(*shapes, markdown.write)
+    from vmprof_convert.report import terminal_table
+    return _Form(*shapes, partial(terminal_table.write, terminal=on or terminal()))
+
+
+def make(files: Sequence[File], options: argparse.Namespace,
+         on: Terminal | None = None) -> str:
+    """The report of these profiles, of one run; `on`: where it will be seen.
+    Raises ProfileError, or FileError if that is about one of them."""
+    check(options)
+    if options.leaks:
+        return _make_leaks(files, options, on)
+    if options.at == PEAK:
+        options = argparse.Namespace(**{
+            **vars(options), "at": _time_of_peak(files, options)})
+    form = _form(options, on)
+    limit = options.limit or (None if options.form == JSON else
+                              DEFAULT_PART if options.focus else DEFAULT_LIMIT)
+    text = io.StringIO()
+    if options.of == RESIDENT:
+        form.write(form.of_amounts(_resident(files, options, limit)), text)
+        return text.getvalue()
+    view, tally = _view(files, options, limit)
+    # what is added up is no use any more when it is drawn, which takes memory, too
+    is_timed = not (view.profile.settings or view.profile.moments)
+    if options.of == TIME or (is_timed and tally.ticks and not any(
+            (options.of, options.focus, options.tree))):
+        page = form.of_amounts(_time(view, tally))
+    elif options.focus:
+        from vmprof_convert.analysis.callers import focus
+        page = form.of_focus(view, focus(view.profile, tally, options.focus,
+                                         view.choice, view.origins))
+    elif options.tree:
+        from vmprof_convert.analysis.call_tree import branches
+        page = form.of_tree(view, *branches(
+            view.profile, tally, view.choice, view.origins, limit))
+    else:
+        page = form.of_rows(view)
+    del view, tally
+    form.write(page, text)
+    return text.getvalue()
+
+
+def _time_of_peak(files: Sequence[File], options: argparse.Namespace) -> int:
+    """Of the processes that are asked for, in nanoseconds after the start.  The files
+    are read for it, and a second time for what was alive then: so nothing has to be
+    kept of each sample."""
+    from vmprof_convert import readers
+    from vmprof_convert.analysis.peak import Changes, time_of_peak
+    from vmprof_convert.cli.inputs import STANDARD
+    from vmprof_convert.errors import ProfileError, about
+    from vmprof_convert.profile import merging
+
+    if any(file.path == STANDARD for file in files):
+        raise ProfileError("--at peak reads a profile twice, and standard input can be "
+                           "read once: name a file")
+    changes = [Changes() for _ in files]
+    read = []
+    for file, of_file in zip(files, changes):
+        with about(file.name):
+            read.append(merging.Read(
+                readers.read_into(file.sources, of_file,
+                                  salvage=options.salvage or file.is_found),
+                file.path, file.begin))
+    chosen = merging.chosen(read, selection(options).processes)
+    if not any(part.profile.has_lifetimes for part in chosen):
+        raise ProfileError("nothing in this profile says what became of the objects, "
+                           "which --at peak needs: it was taken without lifetimes")
+    at = time_of_peak((of_file.of_times, part.begin) for part, of_file in zip(
+        read, changes) if part in chosen)
+    if at is None:
+        raise ProfileError("there is no --at peak: no sampled object survived a minor "
+                           "collection")
+    return at
+
+
+def _view(files: Sequence[File], options: argparse.Namespace,
+          limit: int | None) -> tuple[View, Tally]:
+    from vmprof_convert.analysis.by_part import Part, summarize_parts
+    from vmprof_convert.analysis.selection import Selected, chosen_threads
+    from vmprof_convert.analysis.summary import PARTS, THREAD, Choice, Tally, summarize
+    from vmprof_convert.meaning.missing_callers import missing
+    from vmprof_convert.meaning.origins import Origins
+    from vmprof_convert.meaning.user_code import only_own
+    from vmprof_convert.profile import merging
+    from vmprof_convert.report.tables import View
+
+    asked = selection(options)
+    # added up while they are read: a table of the samples takes more memory
+    read = [_read(file, options, asked) for file in files]
+    chosen = merging.chosen([part.read for part in read], asked.processes)
+    read = [part for part in read if part.read in chosen]
+    whole = merging.merge([part.read for part in read])
+    profile = whole.profile
+    origins = Origins(profile)
+    selected = None if asked.is_everything else Selected(profile, asked, origins)
+    threads = merging.numbered(profile, [part.read for part in read])
+    keep = chosen_threads(profile, asked, set().union(*threads))
+    of_processes: list[Figures] = []
+    is_by_thread = THREAD in (options.by or ())
+    parts: list[Part] = []
+    tally = Tally(options.at) if profile.processes else read[0].tally
+    for number, part in enumerate(read):
+
+        def in_whole(tally: Tally, number: int = number) -> Tally:
+            """With the whole's stacks and types, as far as they are asked for."""
+            result = tally
+            if profile.processes:
+                result = Tally(options.at)
+                result.begin(profile.settings)
+                result.add_tally(tally, whole.stacks[number], whole.types[number])
+            if selected is not None:
+                result.keep(selected)
+            return result
+
+        if asked.threads or is_by_thread:
+            tids = {tid for number, tid in threads[number].items() if number in keep}
+            part.by_thread.keep(tids if asked.threads else {0, *tids})
+        of_process = in_whole(part.tally)
+        if is_by_thread:
+            parts += [Part(_thread_name(part.read, tid, bool(profile.processes)),
+                           in_whole(of_thread))
+                      for tid, of_thread in part.by_thread.parts().items()]
+        else:
+            parts.append(Part(part.read.name, of_process))
+        if profile.processes:
+            of_processes.append(of_process.figures())
+            tally.add_tally(of_process)
+    del read
+    gaps = missing(profile)
+    chosen_by_us = _is_ours_to_choose(profile, options, origins, asked)
+    asked, by = _by(profile, options, origins, asked)
+    choice = Choice(by=by, sort=options.sort or "self", at=options.at,
+                    group_storage=options.group_storage,
+                    hide_internal=options.hide_internal, survived=options.survived)
+
+    def view_of(asked: Selection) -> View:
+        shown = only_own(profile, origins) if asked.mine else profile
+        summary = summarize_parts(shown, parts, choice) if by[0] in PARTS else (
+            summarize(shown, tally, choice, origins=origins, gaps=gaps))
+        return View(shown, summary, choice, origins, asked, limit, of_processes,
+                    options.remarks)
+
+    view = view_of(asked)
+    if chosen_by_us:
+        view = _that_says_most(view, view_of(asked._replace(mine=False)))
+    return view, tally
+
+
+def _thread_name(process: Read, tid: int, are_several: bool) -> str:
+    """Of the thread with this number in the kernel, for people."""
+    from vmprof_convert.analysis.by_part import NO_THREAD
+    from vmprof_convert.profile.thread_names import names
+    name = " ".join(filter(None, (names(process.profile).get(tid, ""), str(tid)))) if (
+        tid) else NO_THREAD
+    return "%s in %s" % (name, process.name) if are_several else name
+
+
+def _is_ours_to_choose(profile: Profile, options: argparse.Namespace, origins: Origins,
+                       asked: Selection) -> bool:
+    """Between the program's own code and all code: nothing is asked for, there is some
+    of both, and it is for people; programs get the same rows in each run."""
+    from vmprof_convert.meaning.user_code import has_own_code
+    return not (options.by or options.tree or options.focus or asked.mine
+                or options.form == JSON) and has_own_code(profile, origins)
+
+
+#: of all bytes, a row with more of them in itself says hardly anything ...
+_MOST = 2 / 3
+#: ... if as many are in it and in what it calls, or it is no function
+_NEARLY_ALL = 0.95
+
+
+class _Largest(NamedTuple):
+    """The row that allocated most itself."""
+
+    says_something: bool
+    text: str
+
+
+def _that_says_most(own: View, all_: View) -> View:
+    """The program's own code, unless most of it is in one row that everything goes
+    through (`main`), or that is no function; with what is most in the other view."""
+    largest, largest_of_all = _largest(own), _largest(all_)
+    if largest is None or largest_of_all is None or (
+            largest.text == largest_of_all.text):
+        return own
+    if largest.says_something:
+        return own._replace(other="--by function is all code: %s" % largest_of_all.text)
+    return all_._replace(other="--mine is the program's own: %s" % largest.text)
+
+
+def _largest(view: View) -> _Largest | None:
+    """None: there is no row."""
+    from vmprof_convert.profile.model import LABEL
+    from vmprof_convert.text.escape import shortened
+    row = max(view.summary.rows, key=lambda row: row.own.sum().value_bytes,
+              default=None)
+    whole = view.summary.figures.sum().value_bytes
+    if row is None or not whole:
+        return None
+    share = row.own.sum().value_bytes / whole
+    says_something = share <= _MOST or (
+        row.function.kind != LABEL
+        and row.total.sum().value_bytes <= _NEARLY_ALL * whole)
+    return _Largest(says_something, "%.0f %% in %s" % (
+        100 * share, shortened(row.function.name)))
+
+
+def _by(profile: Profile, options: argparse.Namespace, origins: Origins,
+        asked: Selection) -> tuple[Selection, tuple[str, ...]]:
+    """What rows are of: if nothing is asked for, of the program's own code."""
+    from vmprof_convert.analysis.summary import has_lines
+    from vmprof_convert.meaning.user_code import has_own_code
+
+    if not (options.by or options.tree or options.focus) and has_own_code(
+            profile, origins):
+        asked = asked._replace(mine=True)
+    return asked, options.by or (
+        ("line",) if has_lines(profile) and asked.mine and not options.tree
+        else ("function",))
+
+
+def _time(view: View, tally: Tally) -> AmountsView:
+    from vmprof_convert.analysis import cpu_and_rss
+    from vmprof_convert.errors import ProfileError
+    from vmprof_convert.report.tables import AmountsView
+
+    if not tally.ticks:
+        raise ProfileError("there are no time samples here, which --of time needs: "
+                           "--period takes some")
+    amounts_ = cpu_and_rss.time(view.profile, tally.ticks, view.choice, view.origins)
+    return AmountsView(view.profile, amounts_, view.choice, view.origins,
+                       view.selection, view.limit)
+
+
+def _resident(files: Sequence[File], options: argparse.Namespace,
+              limit: int | None) -> AmountsView:
+    from vmprof_convert import readers
+    from vmprof_convert.analysis import cpu_and_rss, process_memory
+    from vmprof_convert.analysis.summary import Choice
+    from vmprof_convert.errors import ProfileError, about
+    from vmprof_convert.meaning.origins import Origins
+    from vmprof_convert.meaning.user_code import only_own
+    from vmprof_convert.profile import merging
+    from vmprof_convert.report.tables import AmountsView
+
+    asked = selection(options)
+    if not asked.is_everything:
+        raise ProfileError("resident memory is the whole process's: of the filters, "
+                           "--process and --mine are for --of rss")
+    parts = []
+    for file in files:
+        with about(file.name):
+            parts.append(merging.Read(readers.read(
+                file.sources, salvage=options.salvage or file.is_found), file.path,
+                file.begin))
+    parts = merging.chosen(parts, asked.processes)
+    whole = merging.merge(parts)
+    profile = whole.profile
+    origins = Origins(profile)
+    growths = []
+    shares: dict[tuple[int, int], float] = {}
+    for part, stacks, types in zip(parts, whole.stacks, whole.types):
+        growth = process_memory.growth(part.profile)
+        growths.append(growth)
+        for (stack, type_), bytes_ in growth.parts.items():
+            shares[stack + stacks if stack >= 0 else stack,
+                   type_ + types if type_ >= 0 else type_] = bytes_
+    asked, by = _by(profile, options, origins, asked)
+    choice = Choice(by=by, sort=options.sort or "self",
+                    group_storage=options.group_storage)
+    shown = only_own(profile, origins) if asked.mine else profile
+    return AmountsView(
+        shown, cpu_and_rss.resident(shown, growths, shares, choice, origins),
+        choice, origins, asked, limit)
+
+
+class _Part(NamedTuple):
+    """Of one process."""
+
+    read: Read
+    tally: Tally
+    by_thread: ByThread
+
+
+def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
+    from vmprof_convert import readers
+    from vmprof_convert.analysis.selection import SelectedRows
+    from vmprof_convert.analysis.summary import THREAD, ByThread, Tally
+    from vmprof_convert.errors import about
+    from vmprof_convert.profile.merging import Read
+
+    tally = Tally(None if options.at is None else options.at - file.begin,
+                  options.survived)
+    by_thread = ByThread(tally)
+    adding = by_thread if asked.threads or THREAD in (options.by or ()) else tally
+    rows = SelectedRows(adding, asked.after(file.begin))
+    with about(file.name):
+        profile = readers.read_into(
+            file.sources, tally if asked.is_everything and adding is tally else rows,
+            salvage=options.salvage or file.is_found)
+    # of several processes, each has collections of its own
+    adding.count_majors(profile)
+    return _Part(Read(profile, file.path, file.begin, frozenset(rows.threads)),
+                 tally, by_thread)
+
+
+#: of the options, those that --leaks has, beside the filters
+_OF_LEAKS = ("--limit", "--group-storage", "--leaks", "--json", "--focus")
+
+
+def _make_leaks(files: Sequence[File], options: argparse.Namespace,
+                on: Terminal | None) -> str:
+    from vmprof_convert.analysis import leaks
+    from vmprof_convert.analysis.leak_windows import TooFewCollections
+    from vmprof_convert.errors import NotThere, ProfileError
+    from vmprof_convert.profile import merging
+    from vmprof_convert.report import leaks as writer
+    from vmprof_convert.report import leaks_json
+
+    for given in are_given(options):
+        if given not in _OF_LEAKS:
+            raise ProfileError("--leaks is another report: %s is not for it" % given)
+    asked = selection(options)
+    if asked.fates:
+        raise ProfileError("--leaks compares what came with what went: leave out "
+                           "--fate, which leaves one of them out")
+    if options.focus:
+        asked = asked._replace(functions=(*asked.functions, options.focus))
+    read = [_read_old(file, options.salvage) for file in files]
+    chosen = merging.chosen([part for part, _ in read], asked.processes)
+    read = [(part, objects) for part, objects in read if part in chosen]
+    able, found, parts, absent = [], [], [], []
+    why, blamed = "", 0
+    for part, objects in read:
+        alone: Leaks | str
+        try:
+            process = _process(part, objects, asked)
+            alone = leaks.find([process], group_storage=options.group_storage)
+            able.append(process)
+            found.append(alone)
+        except NotThere as error:
+            absent.append(error)
+            if len(absent) == len(read):
+                raise
+            alone = error.short
+        except ProfileError as error:
+            if len(read) == 1:
+                raise
+            why, blamed = str(error), part.profile.pid
+            # its advice is for who has no other process to look at
+            alone = error.short if isinstance(error, TooFewCollections) else why
+        parts.append(writer.Part(part.name, part.profile, alone))
+    if not able:
+        raise ProfileError("of none of its %d processes this can be told; of process "
+                           "%d: %s" % (len(parts), blamed, why))
+    together = leaks.find(able, group_storage=options.group_storage) if (
+        len(able) > 1) else found[0]
+    text = io.StringIO()
+    if options.form == JSON:
+        leaks_json.write(
+            leaks_json.of_processes([part[1:] for part in parts], together,
+                                    options.limit) if len(parts) > 1
+            else leaks_json.of_process(able[0].profile, together, options.limit), text)
+        return text.getvalue()
+    writer.write(able[0].profile, together, text, options.limit or DEFAULT_LIMIT,
+                 parts=parts if len(parts) > 1 else (), terminal=on or terminal(),
+                 only=str(asked))
+    return text.getvalue()
+
+
+def _read_old(file: File, salvage: bool) -> tuple[Read, OldObjects]:
+    from vmprof_convert import readers
+    from vmprof_convert.analysis.leaks import OldObjects
+    from vmprof_convert.errors import about
+    from vmprof_convert.profile.merging import Read
+
+    objects = OldObjects()
+    with about(file.name):
+        profile = readers.read_into(file.sources, objects,
+                                    salvage=salvage or file.is_found)
+    return Read(profile, file.path, file.begin, frozenset(objects.thread)), objects
+
+
+def _process(part: Read, objects: OldObjects, asked: Selection) -> Process:
+    from vmprof_convert.analysis.leaks import Process
+    from vmprof_convert.analysis.selection import Selected, chosen_threads
+    from vmprof_convert.meaning.lifetimes import NOT_RECORDED
+    from vmprof_convert.meaning.origins import Origins
+    from vmprof_convert.meaning.user_code import has_own_code, only_own
+
+    profile = part.profile
+    origins = Origins(profile)
+    own = only_own(profile, origins) if has_own_code(profile, origins) else None
+    asked = asked.after(part.begin)
+    includes = None
+    if not asked._replace(time=None).is_everything:
+        selected = Selected(profile, asked, origins)
+        threads = chosen_threads(profile, asked, part.threads)
+
+        def includes(stack: int, type_: int, thread: int) -> bool:
+            return thread in threads and selected.includes(stack, type_, NOT_RECORDED)
+
+    return Process(profile, objects, own, asked.time, includes)

@@ -1,0 +1,1 @@
+"""What samples stand for: estimates, fates, and whose code a frame is."""

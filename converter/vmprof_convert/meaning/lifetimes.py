@@ -1,0 +1,73 @@
+"""What had become of an object at a given moment, and who says so."""
+from __future__ import annotations
+
+from vmprof_convert.profile.model import (
+    ALIVE,
+    DIED,
+    FREED,
+    LOST,
+    PENDING,
+    UNKNOWN,
+    UNTOLD,
+    Collection,
+    Profile,
+)
+
+#: It died before its first minor collection; a major collection found it dead
+#: later; none did, as far as that is known.
+DIED_YOUNG, FREED_LATER, STILL_ALIVE = "died young", "freed later", "alive"
+#: Likewise, and it was sampled in an earlier part of the profile, which is not here:
+#: not allocated in this one
+CARRIED = "alive, from an earlier part"
+#: of STILL_ALIVE, and of CARRIED: the last major collection found it alive.  The rest
+#: may be garbage, which nobody has looked for since
+JUDGED, CARRIED_JUDGED = "alive, judged", "alive, from an earlier part, judged"
+#: as users write them; all objects are allocated
+FATES = {"allocated": None, "died-young": DIED_YOUNG, "freed-later": FREED_LATER,
+         "alive": STILL_ALIVE}
+#: Nobody knows: it was old, and lost; the objects of its piece could not be told
+#: apart; no such thing was recorded.
+WAS_LOST, NOT_TOLD, NOT_RECORDED = "lost", "not told apart", "not recorded"
+
+_AT_THE_END = {UNTOLD: NOT_RECORDED, PENDING: STILL_ALIVE, DIED: DIED_YOUNG,
+               FREED: FREED_LATER, ALIVE: STILL_ALIVE, LOST: WAS_LOST,
+               UNKNOWN: NOT_TOLD}
+
+
+def state(fate: int, collected: int, ended: int, at: int | None = None) -> str:
+    """Of an object that was born, at the end of the profile, or `at` so many
+    nanoseconds after the start: the columns of model.Samples."""
+    if at is not None and fate != UNTOLD and (
+            # what happened later had not happened
+            collected > at or (fate in (FREED, LOST) and ended > at)):
+        return STILL_ALIVE
+    return _AT_THE_END[fate]
+
+
+class Judged:
+    """Which of the objects that count as alive, at the end of the profile, its last
+    major collection found alive: those that were old before its marking ended."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._last = _last_major(profile.collections)
+        #: of several processes, each has collections of its own
+        self._of_thread: dict[int, int] = {}
+        for process in profile.processes:
+            last = _last_major(process.profile.collections)
+            # these are on the clock of their process
+            self._of_thread.update(dict.fromkeys(
+                process.threads, last + process.begin if last >= 0 else last))
+        #: of which thread what was carried over is, nobody knows
+        self._least = min(self._of_thread.values(), default=self._last)
+
+    def includes(self, fate: int, collected: int, thread: int) -> bool:
+        """An object that is alive: columns of model.Samples."""
+        return fate == ALIVE and collected < self._of_thread.get(thread, self._last)
+
+    def includes_carried(self, fate: int, collected: int) -> bool:
+        return fate == ALIVE and collected < self._least
+
+
+def _last_major(collections: list[Collection]) -> int:
+    """When its marking ended; -1: there was none."""
+    return max((one.time for one in collections if one.is_major), default=-1)

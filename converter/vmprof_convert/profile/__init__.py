@@ -1,0 +1,1 @@
+"""A profile in memory: samples, stacks, types, and those of several processes."""

@@ -1,0 +1,509 @@
+"""What a profile is, whoever wrote it: functions, stacks, samples.
+
+Readers fill it, writers get it; it knows neither.
+"""
+from __future__ import annotations
+
+import array
+import dataclasses
+import operator
+import re
+import sys
+from collections.abc import Sequence
+from itertools import compress
+from typing import NamedTuple, Protocol
+
+from vmprof_convert.profile.long_columns import Long, made
+from vmprof_convert.profile.stacks import StackTable
+from vmprof_convert.profile.store import Store, is_one
+
+#: of unknown kinds, so many are named
+MAX_KINDS = 10
+#: in PyPy, compress() takes three times as long as a loop
+_HAS_COMPRESS = sys.implementation.name == "cpython"
+#: rows go into their columns so many at a time
+_TOGETHER = 1024
+#: what is read of the whole process: resident memory, what of it is no other
+#: process's, processor time, page faults without and with reading
+RESIDENT, PRIVATE, PROCESSOR = "resident", "private", "processor"
+MINOR_FAULTS, MAJOR_FAULTS = "minor-faults", "major-faults"
+#: and of the GC's heap: what is in use, what the GC has of the system, and its nursery,
+#: which is part of both
+HEAP, HEAP_HAS, NURSERY = "heap", "heap-has", "nursery"
+#: what a function can be
+PYTHON, NATIVE = "python", "native"
+#: it is none, but stands for something: see program.py
+LABEL = "label"
+
+#: What became of an object.  The profile doesn't say; it was in the nursery
+#: when the profile ended; it died before its first minor collection.
+UNTOLD, PENDING, DIED = -1, 0, 1
+#: It became old, and a major collection found it dead; or none did.
+FREED, ALIVE = 2, 3
+#: Nobody followed it: it became old, and then was lost; or the objects of its piece
+#: could not be told apart.
+LOST, UNKNOWN = 4, 5
+
+
+def _words(text: str) -> list[str]:
+    return text.split(",")
+
+
+class Function(NamedTuple):
+    name: str
+    #: line of the definition; 0: not known
+    line: int
+    #: "" for functions that have none
+    file: str
+    #: PYTHON, also if it is another interpreter's; NATIVE or LABEL
+    kind: str
+
+
+class Type(NamedTuple):
+    """The names of a type of objects; empty: it has none of this kind.
+    type_names.py says which of them is shown."""
+
+    #: how the object is laid out, as the GC's own list has it
+    layout: str = ""
+    #: its class
+    python: str = ""
+    #: the Python type that it belongs to, whose storage it is
+    owner: str = ""
+    #: of what only the interpreter knows
+    internal: str = ""
+    #: the GC's number, an index into its list; -1: none
+    number: int = -1
+
+
+class Columns(NamedTuple):
+    """Rows of Samples, which says what they are; all of one length."""
+
+    time: Sequence[int]
+    thread: Sequence[int]
+    stack: Sequence[int]
+    size: Sequence[int]
+    interval: Sequence[int]
+    memory: Sequence[int]
+    type: Sequence[int]
+    fate: Sequence[int]
+    collected: Sequence[int]
+    ended: Sequence[int]
+    live_size: Sequence[int]
+
+    def chosen(self, which: Sequence[int]) -> Columns:
+        """Those of which it is true."""
+        number = sum(map(bool, which))
+        if number in (0, len(which)):
+            return self if number else Columns(*[()] * len(self))
+        if _HAS_COMPRESS:
+            return Columns(*[
+                column[:1] * number
+                if isinstance(column, array.array) and is_one(column)
+                else list(compress(column, which)) for column in self])
+        rows = [row for row, is_chosen in enumerate(which) if is_chosen]
+        return Columns(*[[column[row] for row in rows] for column in self])
+
+
+class Row(NamedTuple):
+    """One of them."""
+
+    time: int
+    thread: int
+    stack: int
+    size: int
+    interval: int
+    memory: int
+    type: int = -1
+    fate: int = UNTOLD
+    collected: int = -1
+    ended: int = -1
+    live_size: int = 0
+
+
+class Carried(NamedTuple):
+    """An object that was sampled in an earlier part, and that was alive when this
+    part began: columns of Samples.  It counts as alive, and not as allocated."""
+
+    stack: int
+    size: int
+    interval: int
+    type: int
+    fate: int
+    #: -1: it was old when this part began
+    collected: int
+    ended: int
+    live_size: int = 0
+
+
+class Rows(Protocol):
+    """What becomes of the samples while a profile is read."""
+
+    def begin(self, settings: dict[str, str]) -> None:
+        """What was added before doesn't count; `settings` is filled before
+        the first sample of ours."""
+
+    def extend(self, rows: Columns) -> None:
+        """Some samples.  Where facts are recorded, they come when these have: not
+        in the order of the file."""
+
+    def carry(self, object_: Carried) -> None:
+        """The sample is in an earlier part of the profile, which is not read."""
+
+    def add_object(self, key: int, type_: int, survived: int) -> None:
+        """In older profiles: what became of the object of sample number `key`,
+        from 1 on, which may come later, or never."""
+
+
+class Samples:
+    """A table with one row per sample; all columns have the same length.
+
+    Where types or lifetimes are recorded, a sample is one object, and of a
+    piece that held several sampled ones each has a row.
+    """
+
+    def __init__(self, store: Store | None = None) -> None:
+        #: where the columns are, and what is made of them
+        self.store = store or Store()
+        # of older profiles' objects: key, type, survived
+        self._objects = array.array("q")
+        self._clear()
+
+    def _clear(self) -> None:
+        #: nanoseconds since the start; -1 where the log has no times
+        self.time = self._column("q")
+        #: kernel's number of the thread; 0: not known
+        self.thread = self._column("q")
+        #: index in Profile.stacks; -1: lost
+        self.stack = self._column("i")
+        #: bytes; 0: a time sample
+        self.size = self._column("q")
+        #: mean interval in bytes at that moment; 0: a time sample
+        self.interval = self._column("q")
+        #: resident memory in KiB; 0: not known
+        self.memory = self._column("q")
+        #: index in Profile.types; -1: not known
+        self.type = self._column("i")
+        #: UNTOLD to UNKNOWN
+        self.fate = self._column("b")
+        #: time of the first minor collection after its birth; -1: not known
+        self.collected = self._column("q")
+        #: when it was FREED, or LOST; -1: it was not, or not known
+        self.ended = self._column("q")
+        #: bytes that the object takes while it is alive, if the program has shrunk it
+        #: since it was allocated (its probability is still that of `size`); 0: it has
+        #: not
+        self.live_size = self._column("q")
+        self._counted = self.size, 0, 0
+        # rows that are not in the columns yet
+        self._waiting: list[tuple[int, ...]] = []
+        #: of earlier parts (Rows.carry()): no rows of this table
+        self.carried: list[Carried] = []
+
+    def _column(self, typecode: str) -> Long:
+        return Long(typecode, self.store)
+
+    def __len__(self) -> int:
+        return len(self.stack) + len(self._waiting)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Samples) and self.carried == other.carried and all(
+            len(mine) == len(others) and all(map(operator.eq, mine, others))
+            for mine, others in zip(self.columns(), other.columns()))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def ticks(self) -> int:
+        """How many are time samples."""
+        column, length, ticks = self._counted
+        if column is not self.size or length != len(column):
+            # a pass over all of them
+            ticks = self.size.count(0)
+            self._counted = self.size, len(self.size), ticks
+        return ticks
+
+    def columns(self) -> list[Long]:
+        """As in Columns."""
+        return [getattr(self, name) for name in Row._fields]
+
+    def begin(self, settings: dict[str, str]) -> None:
+        self._clear()
+
+    def extend(self, rows: Columns) -> None:
+        self._settle()
+        for column, values in zip(self.columns(), rows):
+            column.extend(values)
+
+    def add(self, stack: int, time: int, thread: int, size: int,
+            interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
+            collected: int = -1, ended: int = -1, live_size: int = 0) -> None:
+        self.add_row((time, thread, stack, size, interval, memory,
+                      type_, fate, collected, ended, live_size))
+
+    def add_row(self, row: tuple[int, ...]) -> None:
+        """As in Row."""
+        # ten times append() takes three times as long
+        self._waiting.append(row)
+        if len(self._waiting) == _TOGETHER:
+            self._settle()
+
+    def _settle(self) -> None:
+        for column, values in zip(self.columns(), zip(*self._waiting)):
+            column.extend(values)
+        self._waiting.clear()
+
+    def carry(self, object_: Carried) -> None:
+        self.carried.append(object_)
+
+    def add_object(self, key: int, type_: int, survived: int) -> None:
+        self._objects.extend((key, type_, survived))
+
+    def finish(self, *, own_clock: bool = False) -> None:
+        """All rows were added: now they are in the columns.  Fill in what became
+        of older profiles' objects; `own_clock`: the times are of a clock that
+        starts anywhere."""
+        self._settle()
+        count = len(self)
+        if own_clock and count:
+            first = min(self.time)
+            self.time = made("q", self.store, (
+                [min(time - first, 2**63 - 1) for time in piece]
+                for piece in self.time.pieces()))
+        keys, types, survived = (self._objects[start::3] for start in range(3))
+        # a process may be killed between an object and its sample
+        found = sorted((at for at, key in enumerate(keys) if 1 <= key <= count),
+                       key=keys.__getitem__)
+        if found:
+            rows = [keys[at] - 1 for at in found]
+            self.type = self.type.changed(rows, [types[at] for at in found])
+            self.fate = self.fate.changed(rows, [
+                LOST if survived[at] else DIED for at in found])
+        del self._objects[:]
+
+
+class Moment(NamedTuple):
+    """What was true of the run at one moment: the head of a block of
+    samples."""
+
+    time: int
+    allocated: int
+    lost: int
+    dropped: int
+    collections: int
+    pressures: int
+    surprises: int
+
+
+class Collection(NamedTuple):
+    """A collection of the GC."""
+
+    #: of everything, when marking ended; otherwise a minor one
+    is_major: bool
+    #: when it began, and how long it took, in nanoseconds
+    time: int
+    duration: int
+    #: minor: bytes allocated before; major: how many there were
+    number: int
+
+
+class Swept(NamedTuple):
+    """What the GC counted when a major collection had swept, and what was estimated of
+    the same objects: bytes."""
+
+    #: nanoseconds since the start
+    time: int
+    #: of all old objects; and what they were when sampling began, -1: not known
+    heap: int
+    heap_at_begin: int
+    #: of the sampled objects that are alive, and the standard deviation
+    alive: int
+    deviation: int
+    #: estimated, of the objects of which it is not known what became of them
+    not_known: int
+
+
+class Mark(NamedTuple):
+    """A moment that the program named."""
+
+    time: int
+    name: str
+
+
+class Figure(NamedTuple):
+    """A reading of the whole process."""
+
+    #: one of RESIDENT to NURSERY
+    kind: str
+    #: nanoseconds since the start
+    time: int
+    #: bytes, nanoseconds, or how many
+    value: int
+
+
+class Process(NamedTuple):
+    """One of the processes that a profile is of."""
+
+    #: its own profile as it was read, but without the samples
+    profile: Profile
+    #: the file's name
+    source: str
+    #: nanoseconds after the start of the whole
+    begin: int
+    #: its threads' numbers in the whole, and the kernel's: two processes' may be
+    #: the same, one after the other
+    threads: dict[int, int]
+
+
+@dataclasses.dataclass
+class Profile:
+    interpreter: str
+    #: seconds between two time samples
+    period: float
+    #: seconds since 1970; 0.0: not known
+    start_time: float
+    #: 0.0: not known; None: the log has no end (the process was killed, or
+    #: still runs: is_written)
+    end_time: float | None
+    meta: dict[str, str]
+    #: settings of the allocation sampling; empty: there was none
+    settings: dict[str, str]
+    #: what the profile holds beside, which the reader didn't know: kinds, and
+    #: how many blocks of each were passed over
+    unknown: dict[str, int]
+    #: of the frames, by their addresses
+    functions: dict[int, Function]
+    stacks: StackTable
+    #: empty if they went elsewhere: see read_into()
+    samples: Samples
+    moments: list[Moment]
+    #: of the objects
+    types: list[Type]
+    #: by time
+    collections: list[Collection]
+    marks: list[Mark]
+    #: by time
+    figures: list[Figure]
+    #: facts that fit no sample
+    misfits: int
+    #: samples without a stack
+    lost_stacks: int
+    #: stacks that filled vmprof's record, outer frames are missing; and how often
+    #: each was sampled
+    cut_off: dict[int, int]
+    #: bytes at the end that make no whole record (only with salvage=True)
+    torn: int = 0
+    #: what the program called its threads, by the kernel's numbers, as far as it
+    #: is known
+    threads: dict[int, str] = dataclasses.field(default_factory=dict)
+    #: the script and its arguments; empty: not known
+    command: str = ""
+    #: if there are several, which: the first one began the run (merging.py)
+    processes: list[Process] = dataclasses.field(default_factory=list)
+    #: sets of what the program said of its work (vmprof_allocation.labels), the
+    #: first of them empty; and of each stack the index of its own, if there are some:
+    #: stacks of the same frames may differ in this alone
+    labels: list[dict[str, str]] = dataclasses.field(default_factory=lambda: [{}])
+    stack_labels: Sequence[int] = ()
+    #: it has no end, as its process goes on writing it: readers/writing.py
+    is_written: bool = False
+    #: functions of the interpreter's own that have no names, and are in no stack:
+    #: readers/nameless.py
+    nameless: int = 0
+    #: by time
+    swept: list[Swept] = dataclasses.field(default_factory=list)
+
+    def labels_of(self, stack: int) -> dict[str, str]:
+        """Those of its samples."""
+        if stack < 0 or len(self.labels) < 2:
+            return self.labels[0]
+        return self.labels[self.stack_labels[stack]]
+
+    @property
+    def label_keys(self) -> list[str]:
+        return sorted({key for labels in self.labels for key in labels})
+
+    @property
+    def cut_stacks(self) -> int:
+        """Samples of stacks that are cut off."""
+        return sum(self.cut_off.values())
+
+    @property
+    def interval(self) -> int:
+        """Mean bytes between two samples when sampling started; 0: not
+        known."""
+        return self._setting("interval")
+
+    def _setting(self, name: str) -> int:
+        """A number; 0: not known."""
+        text = self.settings.get(name, "")
+        # of a damaged profile it may be anything
+        return int(text) if re.fullmatch("[0-9]{1,19}", text, re.ASCII) else 0
+
+    @property
+    def pid(self) -> int:
+        """The kernel's number of the process; 0: not known."""
+        return self._setting("pid")
+
+    @property
+    def parent(self) -> int:
+        """Of the process that began this one, if that is of the run; or 0."""
+        return self._setting("parent")
+
+    @property
+    def run(self) -> str:
+        """The same in all profiles of a run; empty: not known."""
+        return self.settings.get("run", "")
+
+    @property
+    def engine(self) -> str:
+        """How the sampler got at the allocations: "hook" or "builtin"; empty:
+        not known."""
+        return self.settings.get("engine", "")
+
+    @property
+    def gaps(self) -> str:
+        return self.settings.get("gaps", "exponential")
+
+    @property
+    def has_types(self) -> bool:
+        """Whether the types of all sampled objects are recorded."""
+        return "types" in _words(self.settings.get("facts", ""))
+
+    @property
+    def has_lifetimes(self) -> bool:
+        """Whether it is recorded what became of them."""
+        return "lifetimes" in _words(self.settings.get("facts", ""))
+
+    @property
+    def end(self) -> int:
+        """Nanoseconds from the start to the last of what is known; 0: there
+        are no times."""
+        return self.moments[-1].time if self.moments else 0
+
+    @property
+    def children(self) -> int:
+        """Processes that the program forked, and that were not sampled."""
+        return self._setting("children")
+
+    @property
+    def bookkeeping(self) -> int:
+        """Bytes that the sampler took at most, in the program's process, to know what
+        becomes of the objects; 0: not known."""
+        return self._setting("bookkeeping")
+
+    @property
+    def passed_over(self) -> str:
+        """What of `unknown` there is, for people."""
+        kinds = ["%s (%d)" % pair for pair in sorted(self.unknown.items())]
+        if len(kinds) > MAX_KINDS:
+            kinds[MAX_KINDS:] = ["%d kinds more" % (len(kinds) - MAX_KINDS)]
+        return ", ".join(kinds)
+
+    @property
+    def ended(self) -> str:
+        """Why the profile ends before the program did; empty: it does not."""
+        return "".join(c if c.isprintable() else "?"
+                       for c in self.settings.get("ended", ""))
+
+    def function(self, address: int) -> Function:
+        return self.functions[address]

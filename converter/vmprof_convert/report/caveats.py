@@ -1,0 +1,385 @@
+"""What a profile doesn't tell, and what its figures are worth: one line each.
+
+All reports ask here, so that they agree.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
+
+from vmprof_convert.analysis.heap_check import contradiction
+from vmprof_convert.analysis.process_memory import in_brief as memory_in_brief
+from vmprof_convert.analysis.process_memory import of_process
+from vmprof_convert.analysis.summary import LINE, TYPE, Choice, Figures, Summary
+from vmprof_convert.meaning.lifetimes import (
+    CARRIED,
+    JUDGED,
+    NOT_TOLD,
+    STILL_ALIVE,
+    WAS_LOST,
+)
+from vmprof_convert.meaning.visible_stacks import LOST
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.text.escape import printable, shortened
+from vmprof_convert.text.units import (
+    format_bytes,
+    format_ends,
+    format_moment,
+    format_number,
+)
+
+#: so many processes are named
+_LISTED = 3
+#: of what is alive, a smaller share changes no figure
+_LEAST = 0.01
+#: of what was allocated, so small a share is not worth a line
+_NOTHING = 0.001
+
+
+def title(profile: Profile, summary: Summary, choice: Choice) -> str:
+    """The first line."""
+    if not (profile.settings or profile.moments):
+        return ("no allocation samples: the profile was taken without "
+                "--allocation-sampling")
+    return "allocated in %s%s (%s samples, %s):" % (
+        _seconds(profile, choice), " by %d processes" % len(profile.processes)
+        if profile.processes else "", summary.samples, _intervals(profile, summary))
+
+
+def sums(profile: Profile, summary: Summary, choice: Choice, *,
+         is_all: bool = True) -> str:
+    """All together, beside what the GC counted if that can be compared.  `is_all`:
+    no samples were left out."""
+    value, low, high = summary.bytes
+    if profile.gaps == "fixed":
+        estimate = "estimated total: %s" % format_bytes(value)
+    else:
+        estimate = "estimated total: %s (95 %%: %s .. %s)" % format_ends(
+            low, value, high)
+    if not profile.moments or choice.at is not None or not is_all:
+        return estimate
+    last = profile.moments[-1]
+    counted = "the %s counted: %s" % (
+        "processes' GCs" if profile.processes else "GC itself",
+        format_bytes(last.allocated))
+    if last.pressures:
+        counted += (" (and what was allocated shortly before %d memory "
+                    "pressures)" % last.pressures)
+    if last.surprises:
+        counted += (" (and what was allocated before %d collections that "
+                    "were not seen)" % last.surprises)
+    return "%s; %s" % (estimate, counted)
+
+
+def _intervals(profile: Profile, summary: Summary) -> str:
+    """How far samples were apart; under a limit, how far they came to be."""
+    limit = profile.settings.get("limit", "")
+    interval: float = profile.interval
+    if summary.samples and (limit or summary.varied):
+        interval = summary.bytes.value / summary.samples
+    text = "one per %s on average" % format_bytes(interval)
+    return "auto: " + text if limit else text
+
+
+def _seconds(profile: Profile, choice: Choice) -> str:
+    if choice.at is not None:
+        return format_moment(choice.at)
+    if profile.moments:
+        return "%.2f s" % (profile.end / 1e9)
+    return "?"
+
+
+#: as Linux on x86-64 numbers those that PROFILE.rst names
+_SIGNALS = {"9": "SIGKILL", "15": "SIGTERM"}
+#: of a run and a pid: the pid of who told it to end, and how
+_Told = dict[tuple[str, Optional[str]], tuple[str, str]]
+
+
+def of_run(profile: Profile) -> list[str]:
+    """What of the run is not in the profile."""
+    return of_runs([(str(process.profile.pid or process.source), process.profile)
+                    for process in profile.processes] or [("", profile)])
+
+
+def of_runs(named: Sequence[tuple[str, Profile]]) -> list[str]:
+    """Likewise, of one process or several; what is true of several is said once."""
+    about: dict[str, list[str]] = {}
+    told = _told([profile for _, profile in named])
+    for name, profile in named:
+        for line in _of_process(profile, told):
+            about.setdefault(line, []).append(name)
+    lines = []
+    for line, names in about.items():
+        of_which = ""
+        if len(named) > 1:
+            of_which = "process%s %s%s: " % (
+                "" if len(names) == 1 else "es", ", ".join(names[:_LISTED]),
+                " and %d more" % (len(names) - _LISTED) if names[_LISTED:] else "")
+        lines.append(of_which + line)
+    return lines
+
+
+def of_labels(*profiles: Profile) -> list[str]:
+    """Which ones there are, for who can ask for them."""
+    keys = sorted({key for profile in profiles for key in profile.label_keys})
+    return ["labels: %s (--by label:KEY, --label KEY=VALUE)" % ", ".join(
+        map(shortened, keys))] if keys else []
+
+
+def _told(profiles: Sequence[Profile]) -> _Told:
+    """Which processes were told to end by others that are here, too."""
+    found: _Told = {}
+    for profile in profiles:
+        for word in profile.settings.get("told", "").split(","):
+            pid, _, number = word.partition(" ")
+            if pid and number:
+                found[profile.settings.get("run", ""), pid] = (
+                    profile.settings.get("pid", "?"), _SIGNALS.get(number, number))
+    return found
+
+
+def _of_process(profile: Profile, told: _Told) -> list[str]:
+    lines = []
+    if wrong := contradiction(profile):
+        lines.append(wrong)
+    if profile.end_time is None:
+        by = told.get((profile.settings.get("run", ""), profile.settings.get("pid")))
+        if profile.is_written:
+            lines.append("the process still runs; this is what it has written so far")
+        elif by is not None:
+            lines.append("told to end by process %s (%s), as workers of "
+                         "multiprocessing's pools are; this is what was written until "
+                         "then"
+                         % tuple(map(printable, by)))
+        else:
+            lines.append("the run did not end normally, or goes on elsewhere; this is "
+                         "what it had written")
+    if profile.ended:
+        lines.append("the profile ends before the program did: %s"
+                     % profile.ended)
+    if profile.unknown:
+        lines.append(
+            "blocks of kinds that are not known here were passed over: %s; a "
+            "newer vmprof-convert may show what is in them"
+            % profile.passed_over)
+    if profile.children:
+        lines.append(
+            "%d child process%s not sampled: what %s allocated is not in here"
+            % (profile.children, *(
+                ("es were", "they") if profile.children > 1 else
+                (" was", "it"))))
+    if programs := profile.settings.get("programs"):
+        lines.append("other programs that it ran are not in here: %s"
+                     % printable(programs.replace(",", ", ")))
+    return lines
+
+
+class Remark(NamedTuple):
+    text: str
+    #: it changes what somebody makes of the figures
+    is_essential: bool = False
+
+
+#: lines below a table, unless all remarks are asked for
+MOST_LINES = 5
+
+
+def brief(profile: Profile, summary: Summary, choice: Choice, *,
+          is_all: bool = True) -> list[str]:
+    """What changes what somebody makes of the figures, in MOST_LINES lines at most;
+    `is_all`: see sums()."""
+    lines = [sums(profile, summary, choice, is_all=is_all)]
+    everything = _of_figures(profile, summary, choice)
+    essential = [remark.text for remark in everything if remark.is_essential]
+    if summary.figures.sum(STILL_ALIVE).samples:
+        essential.insert(0, _alive_in_brief(profile, choice))
+    if memory := memory_in_brief(profile):
+        essential.insert(0, memory)
+    lines += essential[:MOST_LINES - 2]
+    left = len(everything) - max(len(lines) - 1, 0)
+    if left > 0:
+        lines.append("(more about these figures: --remarks)")
+    return lines
+
+
+def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
+    """What is missing from the figures, and from which ones: what changes most first,
+    and nothing that changes none."""
+    return [remark.text for remark in _of_figures(profile, summary, choice)]
+
+
+def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Remark]:
+    found = []
+    if summary.figures.sum(STILL_ALIVE).samples:
+        found.append(Remark(_alive(profile, choice)))
+    if summary.missing:
+        names = ", ".join(sorted({f.name for f in summary.missing})[:3])
+        if len(summary.missing) > 3:
+            names += " and %d more" % (len(summary.missing) - 3)
+        found.append(Remark(
+            "missing: up to %s are missing from \"total\" of %s, as compiled code does "
+            "not show who waits in \"yield from\" or \"await\"" % (
+                format_bytes(summary.missing_bytes), names),
+            summary.missing_bytes > _LEAST * summary.bytes.value))
+    if _lacks_callers(profile):
+        found.append(Remark(
+            "callers: where compiled code calls compiled code, stacks are vmprof's, "
+            "and lack some functions, or have them twice", True))
+    if profile.cut_stacks:
+        found.append(Remark(
+            "cut: the stacks of %d samples were deeper than vmprof records; \"total\" "
+            "lacks their outermost callers" % profile.cut_stacks,
+            profile.cut_stacks > _LEAST * summary.samples))
+    if profile.lost_stacks:
+        samples = summary.samples + summary.time_samples
+        found.append(Remark(
+            "lost: the stacks of %d of %d samples; their bytes are in %s" % (
+                profile.lost_stacks, samples, LOST.name),
+            profile.lost_stacks > _LEAST * samples))
+    for state, of, text in (
+            (CARRIED, STILL_ALIVE,
+             "carried over: %s of earlier parts of the profile are alive, and count as "
+             "that, not as allocated"),
+            (WAS_LOST, STILL_ALIVE,
+             "lost: what became of %s is not known: there was more than "
+             "can be remembered"),
+            (NOT_TOLD, None, "not told apart: %s allocated in one piece with others, "
+                             "of which neither type nor fate is known")):
+        if _counts(summary.figures, state, of):
+            found.append(Remark(text % _samples(summary, state),
+                                _counts(summary.figures, state, of, _LEAST)))
+    untyped = summary.untyped.sum()
+    if profile.has_types and TYPE in choice.by and (
+            untyped.value_bytes > _NOTHING * summary.bytes.value):
+        found.append(Remark(
+            "type not known: %s (%s), what was made since the last minor "
+            "collection included" % (
+                format_number(untyped.samples, "sampled object"),
+                format_bytes(untyped.value_bytes)),
+            untyped.value_bytes > _LEAST * summary.bytes.value))
+    if profile.misfits:
+        found.append(Remark(
+            "passed over: %s that fit no sample; the profile may be damaged"
+            % format_number(profile.misfits, "fact"), True))
+    if summary.hidden.sum().samples:
+        found.append(Remark("hidden: %s of what only the interpreter knows"
+                            % format_bytes(summary.hidden.bytes().value)))
+    if LINE in choice.by and not summary.has_lines and summary.samples:
+        found.append(Remark(
+            "lines: which ones were executed is not recorded in this profile; these "
+            "are where the functions begin", True))
+    if choice.survived:
+        found.append(Remark(
+            "freed after, alive after: so many major collections an object had "
+            "survived, on average, before one found it dead, or until now" + (
+                "; what was carried over is not in it"
+                if summary.figures.sum(CARRIED).samples else ""), True))
+    if profile.nameless:
+        found.append(Remark(
+            "native: this PyPy has no names for %s of its own; what they allocate is "
+            "their callers'" % format_number(profile.nameless, "function"), True))
+    found += map(Remark, [*of_process(profile), *_collections(profile),
+                          *_bookkeeping(profile)])
+    if summary.time_samples:
+        found.append(Remark("time samples: %d; --of time adds them up, and --view "
+                            "shows them" % summary.time_samples, True))
+    return found
+
+
+def _lacks_callers(profile: Profile) -> bool:
+    """Whether its engine could not tell who calls whom in compiled code."""
+    known = profile.settings.get("capabilities")
+    return (known is not None and "callers" not in known.split(",")
+            and profile.stacks.has_compiled())
+
+
+def _collections(profile: Profile) -> list[str]:
+    if not profile.moments or not profile.collections:
+        return []
+    return ["collections: %d minor, %d major" % (
+        profile.moments[-1].collections,
+        sum(collection.is_major for collection in profile.collections))]
+
+
+def _counts(figures: Figures, state: str, of: str | None,
+            share: float = _NOTHING) -> bool:
+    """Whether what is in this state is more than this share of what is in the other."""
+    return figures.sum(state).value_bytes > share * figures.sum(of).value_bytes
+
+
+_ALIVE_OF_EACH = ("alive: what each process's own last major collection found alive, "
+                  "and what became old since, of which some may be garbage")
+
+
+def not_judged(*named: tuple[str, Figures]) -> list[str]:
+    """How much of what counts as alive may be garbage, for who compares or judges it:
+    nothing, if hardly any.  Of each its name, empty if there is but one, and figures of
+    summary.Choice.judged."""
+    parts = []
+    for name, figures in named:
+        alive = figures.sum(STILL_ALIVE).value_bytes
+        new = alive - figures.sum(JUDGED).value_bytes
+        if new > _LEAST * alive:
+            parts.append("%s of %s%s" % (format_bytes(new), format_bytes(alive),
+                                         " in %s" % name if name else ""))
+    if not parts:
+        return []
+    return ["alive: %s may be garbage, as no major collection has met it, and is "
+            "allowed for; gc.collect() at the end of the program, or at a mark, leaves "
+            "none" % ", ".join(parts)]
+
+
+def bookkeeping_of(profile: Profile) -> int | None:
+    """Bytes, of all its processes; None: of none it is known."""
+    return sum(part.bookkeeping for part in (
+        [process.profile for process in profile.processes] or [profile])) or None
+
+
+def _bookkeeping(profile: Profile) -> list[str]:
+    bytes_ = bookkeeping_of(profile)
+    return [] if bytes_ is None else [
+        "bookkeeping: to follow objects took at most %s of the process%s memory" % (
+            format_bytes(bytes_), "es'" if profile.processes else "'s")]
+
+
+def _samples(summary: Summary, state: str) -> str:
+    return "%s (%s)" % (
+        format_number(summary.figures.sum(state).samples, "sampled object"),
+        format_bytes(summary.figures.bytes(state).value))
+
+
+def _last_major(profile: Profile, choice: Choice) -> tuple[int, float]:
+    """How many major collections there were, and when the last one was, in seconds."""
+    end = profile.end if choice.at is None else choice.at
+    majors = [collection.time for collection in profile.collections
+              if collection.is_major and collection.time <= end]
+    return len(majors), majors[-1] / 1e9 if majors else 0.0
+
+
+_NO_MAJOR = ("alive: no major collection had ended by then, so that all counts that "
+             "survived a minor one, garbage included")
+
+
+def _alive_in_brief(profile: Profile, choice: Choice) -> str:
+    """As of when."""
+    if profile.processes:
+        return _ALIVE_OF_EACH
+    count, last = _last_major(profile, choice)
+    if not count:
+        return _NO_MAJOR
+    return ("alive: what the last major collection (at %.2f s) found alive, and what "
+            "became old since" % last)
+
+
+def _alive(profile: Profile, choice: Choice) -> str:
+    """Likewise, and how to have less of what may be garbage."""
+    if profile.processes:
+        return _ALIVE_OF_EACH + " (--process says more of one)"
+    count, last = _last_major(profile, choice)
+    if not count:
+        return _NO_MAJOR
+    return ("alive: what the last of %s found alive, at %.2f s, and what became old "
+            "since, of which some may be garbage (--at %.2f leaves most of that "
+            "out)" % (format_number(count, "major collection"), last,
+                      math.ceil(last * 100) / 100))

@@ -1,0 +1,87 @@
+"""A difference for programs."""
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from vmprof_convert.analysis import diff
+from vmprof_convert.analysis.diff import Change, Difference, verdict
+from vmprof_convert.analysis.summary import Figures, Subject, Summary
+from vmprof_convert.analysis.thresholds import Verdict
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.report import caveats
+
+#: the name of this layout: what it means is in README.rst
+SCHEMA = "vmprof-allocation-diff-1"
+
+_Json = dict[str, Any]
+
+
+def write(difference: Difference, verdicts: list[Verdict], out: TextIO,
+          limit: int | None = None, is_own: bool = False) -> None:
+    """The `limit` largest changes; `is_own`: of the program's own code."""
+    measure = difference.measure
+    json.dump({
+        "schema": SCHEMA, "by": list(difference.choice.by), "measure": measure,
+        "mine": is_own,
+        "one_run": difference.sides.is_one_run,
+        "runs": [len(difference.before), len(difference.after)],
+        "everything": _change(difference.everything, measure),
+        "changes": [{**_subject(change.subject), **_change(change, measure)}
+                    for change in difference.changes[:limit]],
+        "changes_left_out": max(len(difference.changes) - limit, 0)
+        if limit is not None else 0,
+        "remarks": {"before": _remarks(difference.sides.before, difference.before),
+                    "after": _remarks(difference.sides.after, difference.after)},
+        "verdicts": [{
+            "condition": one.condition.text, "failed": one.failed,
+            "limit": one.limit, **one.estimate._asdict(),
+            "may_be_garbage": one.garbage} for one in verdicts],
+    }, out, indent=1)
+    out.write("\n")
+
+
+def _remarks(runs: Sequence[Profile], summaries: Sequence[Summary]) -> list[str]:
+    """Of a side."""
+    return list(dict.fromkeys(
+        line for profile, summary in zip(runs, summaries)
+        for line in (*caveats.of_run(profile),
+                     *caveats.not_judged(("", summary.figures)))))
+
+
+def _change(change: Change, measure: str) -> _Json:
+    return {"is": verdict(change, measure), "p": change.p,
+            "change": change.estimate(measure)._asdict(),
+            "before": _figure(change.before, change.after, measure),
+            "after": _figure(change.after, change.before, measure)}
+
+
+def _figure(runs: Sequence[Figures], others: Sequence[Figures],
+            measure: str) -> _Json:
+    amount = diff.amount(runs, measure, others=others)
+    result: _Json = amount.estimate._asdict()
+    if measure == diff.ALIVE_BYTES:
+        result["may_be_garbage"] = amount.garbage
+    return result
+
+
+def _subject(subject: Subject | None) -> _Json:
+    result: _Json = {}
+    if subject is None:
+        return result
+    if subject.function is not None:
+        function = subject.function
+        result["function"] = {"name": function.name, "file": function.file or None,
+                              "line": function.line or None, "kind": function.kind}
+    if subject.line:
+        result["line"] = subject.line
+    if subject.type is not None:
+        result["type"] = {"name": subject.type.name, "kind": subject.type.kind}
+    if subject.file:
+        result["file"] = subject.file
+    if subject.module:
+        result["module"] = subject.module
+    if subject.label:
+        result["label"] = subject.label
+    return result

@@ -1,0 +1,222 @@
+"""What a difference shows: lines and tables of text, whoever draws them."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vmprof_convert.analysis import diff
+from vmprof_convert.analysis.diff import (
+    DIFFERS,
+    NOISE,
+    UNCLEAR,
+    Change,
+    Difference,
+    verdict,
+)
+from vmprof_convert.analysis.summary import (
+    FILE,
+    FUNCTION,
+    LINE,
+    MODULE,
+    TYPE,
+    Figures,
+    Subject,
+    key_of,
+)
+from vmprof_convert.analysis.thresholds import SEVERAL
+from vmprof_convert.meaning.lifetimes import STILL_ALIVE
+from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.report import caveats
+from vmprof_convert.report.tables import (
+    FIGURE,
+    NAME,
+    OWN,
+    PLACE,
+    Column,
+    Sheet,
+    Table,
+    noun_of,
+    place_of,
+)
+from vmprof_convert.text.escape import printable, shortened
+from vmprof_convert.text.units import (
+    format_bytes,
+    format_count,
+    format_difference,
+    format_number,
+)
+
+WHAT_DIFFERS = (
+    "differs: by more than sampling; but equal runs do, too, as compiled code decides "
+    "in which function an object is born, and whether it is: several runs a side tell "
+    "(%s)" % SEVERAL)
+#: what is compared
+_WHAT = {diff.ALLOCATED: "allocated", diff.TOTAL: "allocated, with what it calls",
+         diff.OBJECTS: "objects", diff.ALIVE_BYTES: "alive"}
+#: of a path so many characters are kept
+_MAX_PATH = 1000
+
+
+#: names of the runs before and after, or of two moments of one run
+Names = tuple[Sequence[str], Sequence[str]]
+
+
+def title(names: Names) -> str:
+    """From what to what."""
+    return "from %s to %s" % tuple(
+        side[0] if len(side) == 1 else "%d runs (%s)" % (len(side), ", ".join(side))
+        for side in names)
+
+
+def of_runs(difference: Difference, names: Names) -> list[str]:
+    """What is not in the profiles; of each line, in which."""
+    sides = difference.sides
+    if sides.is_one_run:
+        return caveats.of_run(sides.after[0])
+    about: dict[str, list[str]] = {}
+    for name, profile in zip((*names[0], *names[1]), sides.runs):
+        for line in caveats.of_run(profile):
+            about.setdefault(line, []).append(name)
+    return ["%s: %s" % ("each of them" if len(those) == len(sides.runs)
+                        else ", ".join(those), line)
+            for line, those in about.items()]
+
+
+def not_judged(difference: Difference, names: Names) -> list[str]:
+    """What of all runs of a side may be garbage."""
+    parts = []
+    for word, side, summaries in (("before", names[0], difference.before),
+                                  ("after", names[1], difference.after)):
+        figures = Figures(0)
+        for summary in summaries:
+            figures.add_figures(summary.figures)
+        parts.append((side[0] if len(side) == 1 else "the runs " + word, figures))
+    return caveats.not_judged(*parts)
+
+
+def of(difference: Difference, limit: int | None, names: Names,
+       is_own: bool = False) -> Sheet:
+    """The `limit` largest changes; `is_own`: of the program's own code."""
+    measure, sides = difference.measure, difference.sides
+    is_several = len(sides.runs) > 2
+    head = ["what %s: %s%s" % (
+        "became of the run" if sides.is_one_run else "changed", title(names),
+        ", on average" if is_several else "")]
+    counts = [[summary.samples for summary in summaries]
+              for summaries in (difference.before, difference.after)]
+    if is_several:
+        head.append("samples: %s before, %s after" % tuple(
+            ", ".join(map(str, of_side)) for of_side in counts))
+    else:
+        head += ["%s: %s" % (name, format_number(count, "sample"))
+                 for (name,), (count,) in zip(names, counts)]
+    head += of_runs(difference, names)
+    head += caveats.of_labels(*sides.runs)
+    shown = difference.changes[:limit]
+    rest = difference.changes[len(shown):]
+    more = ""
+    if rest:
+        noise = sum(verdict(change, measure) == NOISE for change in rest)
+        more = "... and %d more%s" % (
+            len(rest), ", all of them noise" if noise == len(rest) else "")
+    columns = _columns(difference)
+    origins = Origins(sides.after[-1])
+    tables = [_everything(difference)]
+    if shown:
+        tables.append(Table(
+            "%sby %s, %s:" % (OWN + ", " if is_own else "",
+                              " and ".join(difference.choice.by), _WHAT[measure]),
+            columns, [(*_figures(change, measure), *_labels(
+                change.subject, difference.choice.by, origins))
+                      for change in shown if change.subject is not None], more))
+    notes = not_judged(difference, names)
+    changed = sum(change.has_changed for change in difference.changes)
+    is_spread_unknown = sides.is_spread_unknown(measure, difference.choice.by)
+    notes.append("%s of %s %s" % (
+        changed or "none", _count(difference),
+        "differ by more than sampling" if is_spread_unknown else "changed"))
+    said = {row[1] for table in tables for row in table.rows}
+    # what no row says needs no word
+    if DIFFERS in said:
+        notes.append(WHAT_DIFFERS)
+    if NOISE in said:
+        notes.append("noise: " + (
+            "sampling alone makes as large a difference" if is_spread_unknown else
+            "equal runs differ as much (of 100 such %s, %.0f have no row that "
+            "changed)" % ("comparisons" if is_several else "pairs",
+                          100 * diff.CONFIDENCE)))
+    if UNCLEAR in said:
+        notes.append("unclear: more than chance, but not more than what may be garbage")
+    return Sheet([printable(line) for line in head], tables,
+                 [printable(line) for line in notes])
+
+
+def _count(difference: Difference) -> str:
+    return format_number(len(difference.changes), noun_of(difference.choice))
+
+
+def _columns(difference: Difference) -> list[Column]:
+    columns = [Column("change", FIGURE, 0), Column("is", FIGURE, 0),
+               Column("before", FIGURE, 2), Column("after", FIGURE, 1)]
+    by = difference.choice.by
+    if TYPE in by:
+        columns.append(Column(TYPE, NAME))
+    if FUNCTION in by or LINE in by:
+        columns += [Column(FUNCTION, NAME), Column("where", PLACE)]
+    elif FILE in by:
+        columns.append(Column(FILE, PLACE))
+    elif MODULE in by:
+        columns.append(Column(MODULE, NAME))
+    elif (key := key_of(by)) is not None:
+        columns.append(Column(shortened(key), NAME))
+    return columns
+
+
+def _everything(difference: Difference) -> Table:
+    rows = [(*_figures(change, measure), _WHAT[measure])
+            for measure, change in difference.in_all.items()]
+    return Table("", [Column("change", FIGURE, 0), Column("is", FIGURE, 0),
+                      Column("before", FIGURE, 2), Column("after", FIGURE, 1),
+                      Column("in all", NAME)], rows)
+
+
+def in_all(difference: Difference) -> str:
+    """In a line."""
+    parts = []
+    for measure, change in difference.in_all.items():
+        text, said, before, after = _figures(change, measure)
+        parts.append("%s %s (%s; %s, then %s)" % (text, _WHAT[measure], said, before,
+                                                   after))
+    return ", ".join(parts)
+
+
+def _figures(change: Change, measure: str) -> tuple[str, ...]:
+    is_bytes = measure != diff.OBJECTS
+    estimate = change.estimate(measure)
+    return (format_difference(estimate.low, estimate.value, estimate.high, is_bytes),
+            verdict(change, measure), _value(change.before, measure),
+            _value(change.after, measure))
+
+
+def _value(runs: Sequence[Figures], measure: str) -> str:
+    """On average."""
+    sums = [figures.sum(STILL_ALIVE if measure == diff.ALIVE_BYTES else None)
+            for figures in runs]
+    if not any(sum_.samples for sum_ in sums):
+        return "-"
+    if measure == diff.OBJECTS:
+        return format_count(sum(sum_.value_objects for sum_ in sums) / len(sums))
+    return format_bytes(sum(sum_.value_bytes for sum_ in sums) / len(sums))
+
+
+def _labels(subject: Subject, by: tuple[str, ...],
+            origins: Origins) -> tuple[str, ...]:
+    labels = []
+    if TYPE in by:
+        labels.append("" if subject.type is None else subject.type.name)
+    if subject.function is not None:
+        labels += [shortened(subject.function.name),
+                   place_of(subject.function, subject.line, origins)]
+    elif subject.file or subject.module or subject.label:
+        labels.append(shortened(
+            subject.label or subject.module or subject.file, _MAX_PATH))
+    return tuple(labels)

@@ -1,0 +1,201 @@
+"""The report for programs: the same rows, with every figure and bound."""
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from vmprof_convert.analysis import process_memory
+from vmprof_convert.analysis.call_tree import Branch
+from vmprof_convert.analysis.callers import Focus
+from vmprof_convert.analysis.selection import Selection
+from vmprof_convert.analysis.summary import PARTS, Figures, Row, Subject
+from vmprof_convert.meaning import lifetimes
+from vmprof_convert.meaning.estimator import Estimate, Mean
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.report import caveats
+from vmprof_convert.report.tables import AmountsView, View
+
+#: the name of this layout: what it means is in README.rst, and another one has
+#: another name.  New keys may come without
+SCHEMA = "vmprof-allocation-report-1"
+AMOUNTS = "vmprof-allocation-amounts-1"
+
+_Json = dict[str, Any]
+
+_STATES = {"died_young": lifetimes.DIED_YOUNG,
+           "freed_later": lifetimes.FREED_LATER,
+           "alive": lifetimes.STILL_ALIVE,
+           "lost": lifetimes.WAS_LOST,
+           "not_told_apart": lifetimes.NOT_TOLD}
+
+
+#: of these it is known how many major collections they survived
+_OLD = {"freed_later": lifetimes.FREED_LATER, "alive": lifetimes.STILL_ALIVE}
+
+
+def write(content: _Json, out: TextIO) -> None:
+    json.dump(content, out, indent=1)
+    out.write("\n")
+
+
+def of_rows(view: View) -> _Json:
+    """The rows of the table, view.limit at most."""
+    rows = view.summary.rows
+    figures = _Figures(view)
+    return {**_head(view),
+            "rows_left_out": _left_out(rows, view.limit),
+            "rows": [figures.row(row) for row in rows[:view.limit]]}
+
+
+def of_focus(view: View, focus: Focus) -> _Json:
+    """One function, with who calls it and what it calls."""
+    figures = _Figures(view)
+
+    def parts(rows: list[Row]) -> list[_Json]:
+        return [{**_subject(row.subject), "total": figures.of(row.total)}
+                for row in rows]
+
+    return {**_head(view),
+            "functions": list(map(figures.row, focus.functions)),
+            "self": figures.of(focus.row.own), "total": figures.of(focus.row.total),
+            "callers": parts(focus.callers), "callees": parts(focus.callees),
+            "lines": parts(focus.lines), "types": parts(focus.types)}
+
+
+def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> _Json:
+    """The branches as a list, each behind the one that it is on: a tree of objects
+    may be too deep for who reads it."""
+    figures = _Figures(view)
+    return {**_head(view), "branches_left_out": left_out,
+            "branches": [{
+                "depth": branch.depth,
+                "parent": None if branch.parent < 0 else branch.parent,
+                "chain": list(map(_subject, branch.chain)),
+                "self": figures.of(branch.row.own),
+                "total": figures.of(branch.row.total)} for branch in branches]}
+
+
+def of_amounts(view: AmountsView) -> _Json:
+    """What is no allocation, but processor time or resident memory."""
+    amounts = view.amounts
+    return {
+        "schema": AMOUNTS, "of": amounts.of, "unit": amounts.unit, "sum": amounts.sum,
+        "by": list(view.choice.by), "sort": view.choice.sort,
+        **_only(view.selection), "settings": view.profile.settings,
+        "rows_left_out": max(0, len(amounts.rows) - (view.limit or len(amounts.rows))),
+        "rows": [{**_subject(row.subject), "self": row.own, "total": row.total}
+                 for row in amounts.rows[:view.limit]],
+        "remarks": [amounts.title, *caveats.of_run(view.profile),
+                    *caveats.of_labels(view.profile), *amounts.notes]}
+
+
+def _left_out(rows: list[Row], limit: int | None) -> int:
+    return 0 if limit is None else max(len(rows) - limit, 0)
+
+
+def _head(view: View) -> _Json:
+    profile, summary, choice = view.profile, view.summary, view.choice
+    last = profile.moments[-1] if profile.moments else None
+    figures = _Figures(view)
+    return {
+        "schema": SCHEMA,
+        "seconds": profile.end / 1e9,
+        "at": None if choice.at is None else choice.at / 1e9,
+        "by": list(choice.by),
+        "sort": choice.sort,
+        **_only(view.selection),
+        "settings": profile.settings,
+        "samples": summary.samples,
+        "time_samples": summary.time_samples,
+        "allocated_counted_by_gc": _counted(profile),
+        "minor_collections": last.collections if last else None,
+        "major_collections": [c.time / 1e9 for c in profile.collections
+                              if c.is_major],
+        "has_types": profile.has_types,
+        "has_lifetimes": profile.has_lifetimes,
+        "bookkeeping": caveats.bookkeeping_of(profile),
+        "memory": process_memory.in_numbers(profile),
+        "processes": [{
+            "pid": process.profile.pid or None,
+            "parent": process.profile.parent or None,
+            "source": process.source, "command": process.profile.command,
+            "begin": process.begin / 1e9, "seconds": process.profile.end / 1e9,
+            "bookkeeping": caveats.bookkeeping_of(process.profile),
+            "memory": process_memory.in_numbers(process.profile),
+            "allocated_counted_by_gc": _counted(process.profile),
+            "sum": figures.of(of_process)}
+            for process, of_process in zip(profile.processes, view.of_processes)],
+        "sum": figures.of(summary.figures),
+        "hidden": figures.of(summary.hidden),
+        "type_not_known": figures.of(summary.untyped),
+        "remarks": [*caveats.of_run(profile), *caveats.of_labels(profile),
+                    *caveats.of_figures(profile, summary, choice)],
+    }
+
+
+def _only(chosen: Selection) -> _Json:
+    return {"mine": chosen.mine, "only": {
+        "time": None if chosen.time is None else [
+            None if time is None else time / 1e9 for time in chosen.time],
+        "process": list(chosen.processes), "thread": list(chosen.threads),
+        "function": list(chosen.functions), "file": list(chosen.files),
+        "type": list(chosen.types), "fate": list(chosen.fates),
+        "label": list(chosen.labels)}}
+
+
+def _counted(profile: Profile) -> int | None:
+    return profile.moments[-1].allocated if profile.moments else None
+
+
+def _subject(subject: Subject, by: tuple[str, ...] = ()) -> _Json:
+    function, line, type_, file, module, label = subject
+    result: _Json = {}
+    if function is not None:
+        result["function"] = {
+            "name": function.name, "file": function.file or None,
+            "line": function.line or None, "kind": function.kind}
+    if line:
+        result["line"] = line
+    if type_ is not None:
+        result["type"] = {"name": type_.name, "kind": type_.kind}
+    if file:
+        result["file"] = file
+    if module:
+        result["module"] = module
+    if label:
+        result[by[0] if by and by[0] in PARTS else "label"] = label
+    return result
+
+
+class _Figures:
+    def __init__(self, view: View) -> None:
+        self._has_lifetimes = view.profile.has_lifetimes
+        self._survived = view.choice.survived
+        self._by = view.choice.by
+        # of fixed gaps nobody knows
+        self._has_bounds = view.profile.gaps != "fixed"
+
+    def row(self, row: Row) -> _Json:
+        return {**_subject(row.subject, self._by), "self": self.of(row.own),
+                "total": self.of(row.total)}
+
+    def of(self, figures: Figures) -> _Json:
+        """Of all objects, and of those in each state."""
+        states: dict[str, str | None] = {"allocated": None}
+        if self._has_lifetimes:
+            states.update(_STATES)
+        result: _Json = {
+            key: {"samples": figures.sum(state).samples,
+                  "bytes": self._estimate(figures.bytes(state)),
+                  "objects": self._estimate(figures.objects(state))}
+            for key, state in states.items()}
+        for key, state in _OLD.items() if self._survived else ():
+            mean = figures.survived(state)
+            result[key]["survived"] = None if mean is None else self._estimate(mean)
+        return result
+
+    def _estimate(self, estimate: Estimate | Mean) -> _Json:
+        return {"value": estimate.value,
+                "low": estimate.low if self._has_bounds else None,
+                "high": estimate.high if self._has_bounds else None}

@@ -1,0 +1,345 @@
+"""The report of leaks, for the terminal: the first two lines tell the largest."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TextIO
+
+from vmprof_convert.analysis.leak_memory import Memory, Moments
+from vmprof_convert.analysis.leak_sites import Place
+from vmprof_convert.analysis.leak_statistics import CONFIDENCE
+from vmprof_convert.analysis.leak_windows import MIN_TREND, count_snapshots
+from vmprof_convert.analysis.leaks import Leak, Leaks
+from vmprof_convert.meaning.estimator import Estimate
+from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.meaning.type_names import INTERNAL
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.report import caveats
+from vmprof_convert.report.tables import place_of
+from vmprof_convert.text.escape import printable, shortened
+from vmprof_convert.text.terminal import DOTS, NO_TERMINAL, Terminal, plain, print_prose
+from vmprof_convert.text.units import format_bytes, format_change, format_number
+
+MEBIBYTE = 2.0**20
+#: a leak that is more probable by chance is named with how often that happens
+_SURE = 0.001
+#: of a leak so many types are named, callers, and processes
+MAX_TYPES, MAX_CALLERS, MAX_PROCESSES = 4, 3, 4
+#: of the rest so many places are named
+MAX_PLACES = 3
+
+
+class Part(NamedTuple):
+    """One of several processes."""
+
+    name: str
+    profile: Profile
+    #: by itself; or why that can't be told, and it is not in what was found
+    leaks: Leaks | str
+
+
+def write(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25, *,
+          parts: Sequence[Part] = (), terminal: Terminal = NO_TERMINAL,
+          only: str = "") -> None:
+    """Write what leaks.find() found, the `limit` largest of each kind; `profile`: the
+    first process's; `parts`: of several processes each; `only`: of which objects."""
+    if only:
+        print_prose("only " + printable(only), out, terminal)
+    _Writer(leaks, out, Origins(profile), terminal).write(profile, limit, parts)
+
+
+class _Writer:
+    def __init__(self, leaks: Leaks, out: TextIO, origins: Origins,
+                 terminal: Terminal) -> None:
+        self._leaks = leaks
+        self._out = out
+        self._origins = origins
+        self._terminal = terminal
+        #: of the processes that are looked at, if they are several
+        self._names: list[str] = []
+
+    def write(self, profile: Profile, limit: int, parts: Sequence[Part]) -> None:
+        leaks = self._leaks
+        looked_at = [part for part in parts if not isinstance(part.leaks, str)]
+        self._names = [str(part.profile.pid) for part in looked_at]
+        if len(set(self._names)) < len(looked_at):
+            self._names = [part.name for part in looked_at]
+        is_far = leaks.memory is not None and leaks.memory.is_far is True
+        is_most = is_far and leaks.memory is not None and all(
+            leak.growth.value < leaks.memory.outside for leak in leaks.leaks)
+        if is_most:
+            self._write_outside()
+        self._write_all(leaks.leaks, limit, "leak", "grows")
+        if not leaks.leaks:
+            self._write_none()
+        if is_far and not is_most:
+            self._write_outside()
+        if leaks.slowing:
+            self._say("")
+        self._write_all(leaks.slowing, limit, "slows down, like a cache that fills",
+                        "grew")
+        self._say("")
+        if leaks.leaks or leaks.slowing:
+            self._write_rest("the rest: what is held at other places " + _total(
+                leaks, leaks.rest.growth, leaks.rest.windows))
+        self._say("all together: what is held " + _total(
+            leaks, leaks.growth, leaks.windows_growth, is_all=True))
+        self._write_memory()
+        if leaks.apart.low > 0:
+            self._say("not in it: what the JIT keeps, and what importing keeps: %s/s"
+                      % _change(leaks, leaks.apart))
+        if len(leaks.windows) == 1:
+            windows, = leaks.windows
+            self._say("what major collections found alive at %.2f, %.2f and %.2f s: "
+                      "two windows of %.2f and %.2f s" % (
+                          *(windows.times[number] / 1e9 for number in (
+                              windows.first, windows.middle, windows.last)),
+                          *leaks.seconds))
+        else:
+            self._say("what three major collections of each of %d processes found "
+                      "alive: two windows of %.2f and %.2f s on average" % (
+                          len(leaks.windows), *leaks.seconds))
+        snapshots = count_snapshots(leaks.windows)
+        if leaks.leaks and snapshots < MIN_TREND:
+            self._say("only %d major collections are looked at: what warms up, or goes "
+                      "up and down, may still look like a leak; with %d or more, in a "
+                      "longer run, much of that is told apart" % (snapshots, MIN_TREND))
+        if any(leak.p > _SURE for leak in leaks.leaks):
+            # who is told nothing else need not wonder how sure that is
+            self._say("looked at were %s; where nothing leaks, a leak is named in "
+                      "%.0f of 100 runs, if objects come and go one by one" % (
+                          format_number(leaks.tested, "place"),
+                          100 - 100 * CONFIDENCE))
+        if leaks.lost:
+            self._say("lost: what became of %s is not known"
+                      % format_number(leaks.lost, "sampled object"))
+        if parts:
+            self._say("")
+        for part in parts:
+            self._say("%s: %s" % (shortened(part.name), (
+                "not in it: %s" % part.leaks if isinstance(part.leaks, str)
+                else "what is held %s%s" % (_total(
+                    part.leaks, part.leaks.growth, part.leaks.windows_growth),
+                    _outside(part.leaks.memory)))))
+        named = [(str(part.profile.pid or part.name), part.profile)
+                 for part in parts] or [("", profile)]
+        for line in caveats.of_runs(named) + caveats.of_labels(
+                *(one for _, one in named)):
+            self._say(printable(line))
+
+    def _write_none(self) -> None:
+        leaks = self._leaks
+        self._say("no leak was found in the GC's heap: %s" % (
+            "no place where objects are allocated held more and more of them"
+            if leaks.tested else
+            "nothing that is kept has enough samples to show one"))
+        enough = ("%s had enough samples; what one place adds shows from about %s/s "
+                  "on, and less with a smaller interval or in a longer run" % (
+                      format_number(leaks.tested, "place"),
+                      format_bytes(leaks.limit)))
+        if leaks.growth.low > 0:
+            # what the total says, and no place
+            self._write_rest("but what is held, all together, grew: many places may "
+                             "add too little each, or a few large objects much (%s)"
+                             % enough)
+        else:
+            self._write_rest("(%s)" % enough)
+
+    def _write_outside(self) -> None:
+        """What no leak is about, and may be the largest one."""
+        memory = self._leaks.memory
+        if memory is None:
+            return
+        grew = "the process%s grew by %s/s, %s in all" % (
+            "" if len(self._leaks.windows) == 1 else "es",
+            format_bytes(memory.outside / sum(self._leaks.seconds)),
+            format_bytes(memory.outside))
+        if memory.heap:
+            self._say("outside of the GC's heap, %s" % grew)
+        else:
+            self._say("%s; how much of that is the GC's heap was not read" % grew)
+        self._say("      nothing tells who allocates there: look at C extensions, "
+                  "ctypes and cffi, array, mmap, and what malloc keeps of what was "
+                  "freed")
+
+    def _write_memory(self) -> None:
+        """What the processes did meanwhile, and how much of it the heap explains."""
+        memory = self._leaks.memory
+        if memory is None:
+            return self._say(
+                "memory: resident memory was not read%s: what is kept outside of the "
+                "GC's heap (ctypes, cffi, array, mmap, C extensions) is not known" % (
+                    "" if len(self._leaks.windows) == 1 else " in each process"))
+        first, middle, last = memory.resident
+        parts = ["memory: meanwhile resident memory %s (%s in the first window, %s in "
+                 "the second)" % (_did(memory.resident), _signed(middle - first),
+                                  _signed(last - middle))]
+        if memory.private:
+            parts.append("private memory (USS) %s" % _did(memory.private))
+        if memory.heap:
+            parts.append("what the GC has of the system %s" % _did(memory.heap))
+            if memory.grown > 0:
+                parts.append("that explains %.0f %%; %s came outside of the GC's heap, "
+                             "where nothing is sampled" % (
+                                 100 * memory.explained / memory.grown,
+                                 format_bytes(memory.outside)))
+        else:
+            parts.append("how much of that is the GC's heap was not read")
+        if memory.is_far is None:
+            parts.append("resident memory says that more came outside of the GC's "
+                         "heap, private memory doesn't: so that is not known; a forked "
+                         "process, or mapped files, can be the reason")
+        return self._say("; ".join(parts))
+
+    def _write_rest(self, text: str) -> None:
+        """With the places that grew most, or shrank."""
+        rest = self._leaks.rest
+        places = rest.largest[:MAX_PLACES]
+        self._say(text + ("" if not places else "; most of it:" if (
+            rest.growth.low > 0 or rest.shrank) else "; what grew of it:"))
+        for leak in places:
+            self._first_line("      %s/s  %s" % (
+                _change(self._leaks, leak.growth), _types(leak)), leak.places)
+
+    def _say(self, line: str) -> None:
+        print_prose(line, self._out, self._terminal)
+
+    def _write_all(self, leaks: list[Leak], limit: int, what: str,
+                   verb: str) -> None:
+        for leak in leaks[:limit]:
+            self._first_line("%s: %s" % (what, _types(leak)), leak.places)
+            self._say("      %s by %s" % (verb, _rate(
+                self._leaks, leak.growth, leak.windows)))
+            self._write_types(leak)
+            if leak.is_replaced:
+                self._say("      it comes and goes, as in a queue: of what came in the "
+                          "first window, %.0f %% was there at the end of the second"
+                          % (100 * (leak.stayed or 0.0)))
+            if leak.callers:
+                self._say("      called by %s" % _list([
+                    "%s (%.0f %%)" % (self._place(place), 100 * share)
+                    for place, share in leak.callers], MAX_CALLERS))
+            if leak.innermost != leak.places[0]:
+                self._say("      most of it in %s" % self._place(leak.innermost))
+            if self._names:
+                self._say("      " + self._processes(leak))
+        if len(leaks) > limit:
+            self._say("... and %d more" % (len(leaks) - limit))
+
+    def _write_types(self, leak: Leak) -> None:
+        if len(leak.types) < 2:
+            return
+        seconds = sum(self._leaks.seconds)
+        largest = sorted(leak.types, key=lambda one: -one.growth.value)[:MAX_TYPES]
+        growing = [one for one in largest if one.growth.value > 0]
+        shown = ["%s %s/s" % (one.type.name, _signed(one.growth.value / seconds))
+                 for one in growing]
+        left = leak.growth.value - sum(one.growth.value for one in growing)
+        # as many digits as are shown
+        if abs(left) > 0.005 * abs(leak.growth.value):
+            shown.append("other types %s/s" % _signed(left / seconds))
+        if len(shown) > 1:
+            self._say("      of which %s" % ", ".join(shown))
+
+    def _processes(self, leak: Leak) -> str:
+        """In which it grows."""
+        seconds = sum(self._leaks.seconds)
+        growing = sorted(((growth.value, name) for growth, name in zip(
+            leak.processes, self._names) if growth.low > 0), reverse=True)
+        count = len(self._names)
+        if len(growing) == count:
+            return "in each of the %d processes" % count
+        if not growing:
+            return "in which of the %d processes, is too little to tell" % count
+        return "in process %s, of %d processes" % (_list([
+            "%s (%s/s)" % (shortened(name), format_bytes(value / seconds))
+            for value, name in growing], MAX_PROCESSES), count)
+
+    def _first_line(self, text: str, places: tuple[Place, ...]) -> None:
+        """With as many callers as there is room for."""
+        from rich.cells import cell_len, set_cell_size
+        width = max(self._terminal.width, 8)
+        for number, place in enumerate(map(self._place, places)):
+            longer = "%s  %s%s" % (text, "<- " if number else "", place)
+            if cell_len(longer) > width:
+                if number:
+                    break
+                # the place tells more than the rest of the types
+                room = width - cell_len(place) - 3
+                if room < 12:
+                    print(plain(set_cell_size(text, min(width, cell_len(text))),
+                                self._terminal), file=self._out)
+                    return self._say("      " + place)
+                longer = "%s%s  %s" % (set_cell_size(text, room).rstrip(), DOTS, place)
+            text = longer
+        print(plain(text, self._terminal), file=self._out)
+        return None
+
+    def _place(self, place: Place) -> str:
+        name = shortened(place.function.name)
+        where = place_of(place.function, place.line, self._origins)
+        return "%s  %s" % (name, where) if where else name
+
+
+def _total(leaks: Leaks, growth: Estimate, windows: tuple[float, float],
+           is_all: bool = False) -> str:
+    """What many places do: it may do nothing that is more than chance."""
+    rate = _rate(leaks, growth, windows, is_all)
+    if growth.low > 0:
+        return "grew by %s" % rate
+    if growth.high < 0:
+        return "shrank: %s" % rate
+    return "neither grew nor shrank more than by chance: %s" % rate
+
+
+def _outside(memory: Memory | None) -> str:
+    """Of one of several processes."""
+    return "" if memory is None or not memory.is_far or not memory.heap else (
+        "; outside of the GC's heap, it grew by %s" % format_bytes(memory.outside))
+
+
+def _did(moments: Moments) -> str:
+    first, _, last = moments
+    if first == last:
+        return "stayed at %s" % format_bytes(last)
+    return "%s by %s, from %s to %s" % (
+        "grew" if last > first else "shrank", format_bytes(abs(last - first)),
+        format_bytes(first), format_bytes(last))
+
+
+def _change(leaks: Leaks, growth: Estimate) -> str:
+    """In a second."""
+    seconds = sum(leaks.seconds)
+    return format_change(growth.value / seconds, max(
+        growth.high - growth.value, growth.value - growth.low) / seconds)
+
+
+def _rate(leaks: Leaks, growth: Estimate, windows: tuple[float, float],
+          is_per_mebibyte: bool = True) -> str:
+    rate = "%s/s" % _change(leaks, growth)
+    if is_per_mebibyte and leaks.allocated > 0:
+        rate += ", %s for each MiB allocated" % _signed(
+            growth.value / leaks.allocated * MEBIBYTE)
+    return "%s: %s in the first window, %s in the second" % (
+        rate, _signed(windows[0]), _signed(windows[1]))
+
+
+def _types(leak: Leak) -> str:
+    """Those that clearly grew, or shrank if the whole did; or else the largest."""
+    if leak.growth.high < 0:
+        types = sorted((one for one in leak.types if one.growth.value < 0),
+                       key=lambda one: one.growth.value)
+    else:
+        types = [one for one in leak.types if one.is_clear] or leak.types
+    # a class says more than what the interpreter has beside it
+    types = [one for one in types if one.type.kind != INTERNAL] or types
+    return _list([one.type.name for one in types], MAX_TYPES)
+
+
+def _list(texts: list[str], limit: int) -> str:
+    if len(texts) > limit:
+        texts = [*texts[:limit], "and %d more" % (len(texts) - limit)]
+    return ", ".join(texts)
+
+
+def _signed(bytes_: float) -> str:
+    return ("-" if bytes_ < 0 else "") + format_bytes(abs(bytes_))

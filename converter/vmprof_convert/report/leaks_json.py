@@ -1,0 +1,92 @@
+"""The report of leaks for programs."""
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from vmprof_convert.analysis.leak_sites import Place
+from vmprof_convert.analysis.leaks import Leak, Leaks, OfType
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.report import caveats
+
+#: the name of this layout: what it means is in README.rst
+SCHEMA = "vmprof-allocation-leaks-2"
+
+_Json = dict[str, Any]
+
+
+def write(content: _Json, out: TextIO) -> None:
+    json.dump(content, out, indent=1)
+    out.write("\n")
+
+
+def of_process(profile: Profile, leaks: Leaks, limit: int | None = None) -> _Json:
+    """What leaks.find() found, the `limit` largest of each kind."""
+    windows, = leaks.windows
+    return {
+        "schema": SCHEMA,
+        "collections": [windows.times[number] / 1e9 for number in (
+            windows.first, windows.middle, windows.last)],
+        "seconds": list(windows.seconds), "allocated": list(windows.allocated),
+        **_content(leaks, limit), "remarks": [
+            *caveats.of_run(profile), *caveats.of_labels(profile)],
+    }
+
+
+def _content(leaks: Leaks, limit: int | None, pids: Sequence[int] = ()) -> _Json:
+    def shown(all_: Sequence[Leak]) -> list[_Json]:
+        return [_leak(leak, pids) for leak in all_[:limit]]
+
+    return {
+        "growth": leaks.growth._asdict(), "windows": list(leaks.windows_growth),
+        "leaks": shown(leaks.leaks), "slowing": shown(leaks.slowing),
+        "rest": {"growth": leaks.rest.growth._asdict(),
+                 "windows": list(leaks.rest.windows),
+                 "places": shown(leaks.rest.places)},
+        "apart": leaks.apart._asdict(),
+        "places_tested": leaks.tested, "objects_lost": leaks.lost,
+        "seen_from_bytes_per_second": leaks.limit,
+        "memory": None if leaks.memory is None else {
+            **leaks.memory._asdict(), "grown": leaks.memory.grown,
+            "explained_by_heap": leaks.memory.explained,
+            "outside_heap": leaks.memory.outside, "is_far": leaks.memory.is_far},
+    }
+
+
+def of_processes(found: Sequence[tuple[Profile, Leaks | str]],
+                 together: Leaks | None, limit: int | None = None) -> _Json:
+    """Of all `together` that can tell, and of each by itself; or why it can't be
+    told."""
+    content = None if together is None else {
+        "seconds": list(together.seconds), "allocated": together.allocated,
+        **_content(together, limit, [
+            profile.pid for profile, leaks in found if not isinstance(leaks, str)])}
+    return {"schema": SCHEMA, "together": content, "processes": [{
+        "pid": profile.pid or None, "command": profile.command,
+        **({"error": leaks} if isinstance(leaks, str)
+           else of_process(profile, leaks, limit))} for profile, leaks in found]}
+
+
+def _leak(leak: Leak, pids: Sequence[int] = ()) -> _Json:
+    return {"growth": leak.growth._asdict(), "windows": list(leak.windows),
+            "p": leak.p, "stayed": leak.stayed,
+            "places": list(map(_place, leak.places)),
+            "callers": [{"place": _place(place), "share": share}
+                        for place, share in leak.callers],
+            "innermost": _place(leak.innermost),
+            "types": list(map(_type, leak.types)),
+            "processes": [{"pid": pid or None, "growth": growth._asdict()}
+                          for pid, growth in zip(pids, leak.processes)]}
+
+
+def _type(of: OfType) -> _Json:
+    return {"name": of.type.name, "kind": of.type.kind, "growth": of.growth._asdict(),
+            "windows": list(of.windows), "p": of.p}
+
+
+def _place(place: Place) -> _Json:
+    function = place.function
+    return {"function": {"name": function.name, "file": function.file or None,
+                         "line": function.line or None, "kind": function.kind},
+            "line": place.line or None}

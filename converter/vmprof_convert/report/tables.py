@@ -1,0 +1,450 @@
+"""What a report shows: lines and tables of text, whoever draws them.
+
+All that comes from the profile is made printable here.
+"""
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from vmprof_convert.analysis.call_tree import Branch
+from vmprof_convert.analysis.callers import Focus
+from vmprof_convert.analysis.cpu_and_rss import BYTES, SAMPLES, SECONDS, Amounts
+from vmprof_convert.analysis.process_memory import peak, readings
+from vmprof_convert.analysis.selection import Selection
+from vmprof_convert.analysis.summary import (
+    ALIVE,
+    BY_FUNCTION,
+    FILE,
+    FUNCTION,
+    LINE,
+    MODULE,
+    OBJECTS,
+    PARTS,
+    SELF,
+    TOTAL,
+    TYPE,
+    Choice,
+    Figures,
+    Row,
+    Subject,
+    Summary,
+    Tally,
+    has_totals,
+    key_of,
+    summarize,
+)
+from vmprof_convert.meaning.estimator import Estimate, Mean
+from vmprof_convert.meaning.lifetimes import DIED_YOUNG, FREED_LATER, STILL_ALIVE
+from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.profile.model import HEAP, RESIDENT, Function, Profile
+from vmprof_convert.profile.thread_names import process_name
+from vmprof_convert.report import caveats
+from vmprof_convert.text.escape import printable, shortened
+from vmprof_convert.text.units import (
+    format_bytes,
+    format_count,
+    format_estimate,
+    format_moment,
+    format_seconds,
+)
+
+#: what is in a column: figures; names, of which the beginning tells most; places,
+#: of which the end does
+FIGURE, NAME, PLACE = "figure", "name", "place"
+
+#: of a path so many characters are kept
+_MAX_PATH = 1000
+#: above tables of it
+#: the title of what is of all code
+ALL = "all code"
+OWN = "the program's own code, with what it calls of libraries"
+#: how amounts are written
+_FORMATS: dict[str, Callable[[float], str]] = {
+    SECONDS: format_seconds, BYTES: format_bytes,
+    SAMPLES: lambda number: "%d" % number}
+#: titles of what objects survived, and of which state they are
+_SURVIVED = {"freed after": FREED_LATER, "alive after": STILL_ALIVE}
+#: so many processes have rows
+MAX_PROCESSES = 12
+
+
+class Column(NamedTuple):
+    title: str
+    kind: str
+    #: columns of figures: the larger it is, the sooner one is left out where there
+    #: is no room; 0: never
+    rank: int = 0
+
+
+class Table(NamedTuple):
+    #: above it; empty: nothing
+    title: str
+    columns: list[Column]
+    rows: list[tuple[str, ...]]
+    #: below it: what was left out; empty: nothing
+    rest: str = ""
+
+
+class Sheet(NamedTuple):
+    #: the first line, and what to know before reading on
+    head: list[str]
+    tables: list[Table]
+    #: what to know about the figures
+    notes: list[str]
+
+
+class AmountsView(NamedTuple):
+    """Likewise, of what is no allocation."""
+
+    profile: Profile
+    amounts: Amounts
+    choice: Choice
+    origins: Origins
+    selection: Selection = Selection()
+    limit: int | None = None
+
+
+class View(NamedTuple):
+    """What is shown of which profile, and how."""
+
+    profile: Profile
+    summary: Summary
+    choice: Choice
+    origins: Origins
+    selection: Selection = Selection()
+    #: rows of a table, at most
+    limit: int | None = None
+    #: what each of the profile's processes allocated
+    of_processes: Sequence[Figures] = ()
+    #: not only those remarks that change what somebody makes of the figures
+    all_remarks: bool = False
+    #: which other view there is, and what is most in it; empty: nothing to say
+    other: str = ""
+
+
+def of(profile: Profile, choice: Choice = BY_FUNCTION, limit: int | None = 25, *,
+       tally: Tally | None = None) -> Sheet:
+    """The `limit` largest rows of `profile`; `tally`: of the samples, if they went
+    there.  Raises ProfileError if the profile can't tell what is asked."""
+    origins = Origins(profile)
+    summary = summarize(profile, tally, choice, origins=origins)
+    return of_rows(View(profile, summary, choice, origins, limit=limit))
+
+
+def of_rows(view: View) -> Sheet:
+    """The rows of the summary."""
+    choice, summary = view.choice, view.summary
+    rows = summary.rows[:view.limit]
+    title = OWN if view.selection.mine else ""
+    if view.other:
+        title = "%s (%s)" % (title or ALL, view.other)
+    title += ":" if title else ""
+    left_out = len(summary.rows) - len(rows)
+    table = _Columns(view).table(title, rows, rest=_more(left_out, noun_of(choice)))
+    return _sheet(view, [table] if rows else [])
+
+
+def of_focus(view: View, focus: Focus) -> Sheet:
+    columns = _Columns(view)
+    several = len(focus.functions) > 1
+    tables = [columns.table(
+        "%d functions are called %s; below, they are as one:" % (
+            len(focus.functions), shortened(focus.name)) if several else "",
+        focus.functions[:view.limit],
+        rest=_more(_beyond(focus.functions, view.limit)))]
+    for title, rows, by in (("called by:", focus.callers, FUNCTION),
+                            ("calls:", focus.callees, FUNCTION),
+                            ("its lines, with what they call:", focus.lines, LINE),
+                            ("types, with what it calls:", focus.types, TYPE)):
+        if rows:
+            part = _Columns(view._replace(choice=view.choice._replace(by=(by,))),
+                            is_split=True)
+            tables.append(part.table(title, rows[:view.limit],
+                                     rest=_more(_beyond(rows, view.limit))))
+    return _sheet(view, tables)
+
+
+def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> Sheet:
+    columns = _Columns(view._replace(choice=view.choice._replace(
+        sort=TOTAL if view.choice.sort not in (OBJECTS, ALIVE)
+        else view.choice.sort)), is_total=True)
+    table = columns.table(
+        "", [branch.row for branch in branches],
+        names=["%s%s" % (indent, _chain(branch.chain, view.origins))
+               for indent, branch in zip(_indents(branches), branches)],
+        rest=_more(left_out, "branch", "branches"))
+    return _sheet(view, [table] if branches else [])
+
+
+def of_amounts(view: AmountsView) -> Sheet:
+    """One number for each row, of which nobody knows how far off it is."""
+    profile, choice, amounts = view.profile, view.choice, view.amounts
+    is_total = choice.sort == TOTAL
+    labels = _Labels(choice.by, view.origins)
+    format_ = _FORMATS[amounts.unit]
+    has_two = has_totals(choice.by)
+    columns = [Column("total" if is_total else "self" if not view.selection.mine
+                      and has_two else amounts.of, FIGURE, 0), Column("%", FIGURE, 1)]
+    if has_two:
+        columns.append(Column("self" if is_total else "total", FIGURE, 3))
+    rows = []
+    for row in amounts.rows[:view.limit]:
+        first, other = ((row.total, row.own) if is_total else (row.own, row.total))
+        cells = [format_(first) if first else "-",
+                 "%.1f" % (100 * first / amounts.sum) if amounts.sum else ""]
+        if has_two:
+            cells.append(format_(other) if other else "-")
+        rows.append((*cells, *labels.of(row.subject)))
+    left_out = len(amounts.rows) - len(rows)
+    title = OWN + ":" if view.selection.mine else ""
+    head = [amounts.title]
+    if str(view.selection):
+        head.append("only %s" % str(view.selection))
+    head += caveats.of_run(profile) + caveats.of_labels(profile)
+    table = Table(title, [*columns, *labels.columns], rows,
+                  _more(left_out, noun_of(choice)))
+    return Sheet(list(map(printable, head)), [table] if rows else [],
+                 list(map(printable, amounts.notes)))
+
+
+def _sheet(view: View, tables: list[Table]) -> Sheet:
+    profile, summary, choice = view.profile, view.summary, view.choice
+    head = [caveats.title(profile, summary, choice)]
+    if str(view.selection):
+        head.append("only %s" % printable(str(view.selection)))
+    head += caveats.of_run(profile) + caveats.of_labels(profile)
+    is_all = view.selection.is_everything
+    notes = []
+    if not (profile.settings or profile.moments):
+        notes = caveats.of_figures(profile, summary, choice)
+    elif view.all_remarks:
+        notes = [caveats.sums(profile, summary, choice, is_all=is_all),
+                 *caveats.of_figures(profile, summary, choice)]
+    else:
+        notes = caveats.brief(profile, summary, choice, is_all=is_all)
+    if profile.processes:
+        tables = [_processes(view), *tables]
+    return Sheet([printable(line) for line in head], tables,
+                 [printable(line) for line in notes])
+
+
+def _processes(view: View) -> Table:
+    """What each allocated, the most first."""
+    of_each = sorted(zip(view.of_processes, view.profile.processes),
+                     key=lambda pair: -pair[0].sum().value_bytes)
+    shown = of_each[:MAX_PROCESSES]
+    choice = view.choice._replace(by=(FUNCTION,), sort=SELF)
+    # objects need no column: how much, and whose, is the question
+    columns = _Columns(view._replace(choice=choice), is_split=True)
+    peaks = [(title, found) for title, kind in (("peak resident", RESIDENT),
+                                                ("peak heap", HEAP))
+             if any(found := [_peak(process.profile, kind) for _, process in shown])]
+    rows = []
+    for i, (figures, process) in enumerate(shown):
+        rows.append((*columns.of(Row(Subject(None, 0), figures, figures)),
+                     *(found[i] for _, found in peaks),
+                     shortened(process_name(process.profile, process.source)),
+                     shortened(process.source, _MAX_PATH)))
+    return Table("by process:", [
+        *columns.figures, *[Column(title, FIGURE, 4) for title, _ in peaks],
+        Column("process", NAME), Column("file", PLACE)], rows,
+        _more(len(of_each) - len(shown), "process"))
+
+
+def _peak(profile: Profile, kind: str) -> str:
+    """Empty if it was not read."""
+    read = readings(profile, kind)
+    return format_bytes(peak(read).value) if read else ""
+
+
+def noun_of(choice: Choice) -> str:
+    return ("row" if len(choice.by) > 1 else "value" if key_of(choice.by)
+            else choice.by[0])
+
+
+def _plural(noun: str) -> str:
+    return noun + ("es" if noun.endswith("s") else "s")
+
+
+def _beyond(rows: Sequence[Row], limit: int | None) -> int:
+    return 0 if limit is None else max(len(rows) - limit, 0)
+
+
+def _more(left_out: int, noun: str = "", plural: str = "") -> str:
+    """Below a table; empty `noun`: what they are is said above it."""
+    if not left_out:
+        return ""
+    if noun and left_out > 1:
+        noun = plural or _plural(noun)
+    return "... and %d%s more" % (left_out, " " + noun if noun else "")
+
+
+def _indents(branches: Sequence[Branch]) -> Iterable[str]:
+    """What is shown alone on its branch stands below it, in the same column; what
+    isn't, is indented, with a hyphen."""
+    shown = collections.Counter(branch.parent for branch in branches)
+    depths: list[int] = []
+    for branch in branches:
+        is_alone = shown[branch.parent] == 1 or branch.parent < 0
+        depths.append((depths[branch.parent] if branch.parent >= 0 else 0)
+                      + (not is_alone))
+        yield "  " * (depths[-1] - (not is_alone)) + "- " * (not is_alone)
+
+
+def _chain(chain: list[Subject], origins: Origins) -> str:
+    """Those of a branch, in one cell."""
+    names = [_name(subject, origins) for subject in chain]
+    if len(names) > 3:
+        names[1:-1] = ["%d more" % (len(names) - 2)]
+    return " > ".join(names)
+
+
+def _name(subject: Subject, origins: Origins) -> str:
+    """Of its function, file or module."""
+    if subject.function is not None:
+        return shortened(subject.function.name)
+    return shortened(subject.label or subject.module or origins.path(subject.file),
+                     _MAX_PATH)
+
+
+class _Labels:
+    """What says of what a row is."""
+
+    def __init__(self, by: tuple[str, ...], origins: Origins) -> None:
+        self._origins = origins
+        self._has_types = TYPE in by
+        self._place = next((place for place in (FUNCTION, LINE, FILE, MODULE, *PARTS)
+                            if place in by), None) or key_of(by)
+        self.columns = [Column(TYPE, NAME)] if self._has_types else []
+        if self._place in (FUNCTION, LINE):
+            self.columns += [Column(FUNCTION, NAME), Column("where", PLACE)]
+        elif self._place is not None:
+            self.columns.append(Column(
+                self._place, PLACE if self._place == FILE else NAME))
+
+    def of(self, subject: Subject) -> Iterable[str]:
+        function = subject.function
+        if self._has_types:
+            # of what has no type, what it is
+            yield (subject.type.name if subject.type else function.name
+                   if function and self._place is None else "")
+        if self._place is not None:
+            yield _name(subject, self._origins)
+        if self._place in (FUNCTION, LINE):
+            yield place_of(function, subject.line, self._origins) if function else ""
+
+
+class _Columns:
+    """Which columns a table has."""
+
+    def __init__(self, view: View, *, is_split: bool = False,
+                 is_total: bool = False) -> None:
+        """`is_split`: each row has but one kind of figures."""
+        self._view = view
+        choice = view.choice
+        self._by = choice.by
+        # fixed gaps are not independent of what the program does: nobody knows
+        self._has_intervals = view.profile.gaps != "fixed"
+        self._all = view.summary.bytes.value
+        self._is_total = is_total or choice.sort == TOTAL
+        # those of a type or a label are all its own
+        has_two = has_totals(choice.by) and not is_split
+        shown = ("total" if self._is_total else "self") if has_two else "allocated"
+        if view.selection.mine and shown == "self":
+            shown = "allocated"
+        self.figures: list[Column] = [Column(shown, FIGURE, 0),
+                                       Column("%", FIGURE, 1)]
+        self._kinds = ["bytes", "%"]
+        if choice.sort == OBJECTS:
+            self._add("objects", "objects", 2)
+        if choice.sort == ALIVE:
+            self._add("alive", _then(choice), 2)
+        if has_two:
+            self._add("other", "self" if self._is_total else "total", 3)
+        if view.profile.has_lifetimes and choice.sort != ALIVE:
+            # what is asked about stays beside what was asked for
+            self._add("alive", _then(choice), 2 if choice.survived else 4)
+        if choice.sort != OBJECTS:
+            self._add("objects", "objects", 5)
+        if view.profile.has_lifetimes:
+            self._add("died young", "died young", 6)
+        if choice.survived:
+            for title in _SURVIVED:
+                self._add(title, title, 1)
+
+    def _add(self, kind: str, title: str, rank: int) -> None:
+        self._kinds.append(kind)
+        self.figures.append(Column(title, FIGURE, rank))
+
+    def table(self, title: str, rows: Sequence[Row], *, rest: str = "",
+              names: Sequence[str] = ()) -> Table:
+        """`names`: instead of the subjects' own."""
+        labels = _Labels(self._by, self._view.origins)
+        cells = []
+        for number, row in enumerate(rows):
+            of_row = list(labels.of(row.subject))
+            if names:
+                of_row[0] = names[number]
+            cells.append((*self.of(row), *of_row))
+        return Table(title, [*self.figures, *labels.columns], cells, rest)
+
+    def of(self, row: Row) -> Iterable[str]:
+        shown, other = ((row.total, row.own) if self._is_total
+                        else (row.own, row.total))
+        for kind in self._kinds:
+            if kind == "bytes":
+                yield self._bytes(shown, None)
+            elif kind == "%":
+                yield self._share(shown.bytes()) if shown.sum().samples else ""
+            elif kind == "objects":
+                yield self._objects(shown)
+            elif kind in _SURVIVED:
+                yield self._mean(shown.survived(_SURVIVED[kind]))
+            elif kind == "other":
+                yield (format_bytes(other.bytes().value) if other.sum().samples
+                       else "-")
+            else:
+                yield self._bytes(shown, STILL_ALIVE if kind == "alive"
+                                  else DIED_YOUNG)
+
+    def _bytes(self, figures: Figures, state: str | None) -> str:
+        if not figures.sum(state).samples:
+            return "-"
+        return self._estimate(figures.bytes(state), True)
+
+    def _objects(self, figures: Figures) -> str:
+        if not figures.sum().samples:
+            return "-"
+        return self._estimate(figures.objects(), False)
+
+    def _estimate(self, estimate: Estimate, bytes_: bool) -> str:
+        if self._has_intervals:
+            return format_estimate(estimate.low, estimate.value, estimate.high,
+                                   bytes_)
+        return (format_bytes if bytes_ else format_count)(estimate.value)
+
+    def _mean(self, mean: Mean | None) -> str:
+        if mean is None:
+            return "-"
+        text = "%.2f" % mean.value
+        if mean.high is None or not self._has_intervals:
+            return text
+        return text + " \u00b1%.2f" % (mean.high - mean.value)
+
+    def _share(self, estimate: Estimate) -> str:
+        return "%.1f" % (100 * estimate.value / self._all)
+
+
+def _then(choice: Choice) -> str:
+    return "alive" if choice.at is None else "alive at %s" % format_moment(choice.at)
+
+
+def place_of(function: Function, line: int, origins: Origins) -> str:
+    """app.py:12; `line` 0: that of its definition."""
+    if not function.file:
+        return ""
+    path = shortened(origins.path(function.file), _MAX_PATH)
+    line = line or function.line
+    return "%s:%d" % (path, line) if line else path

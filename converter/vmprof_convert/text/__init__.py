@@ -1,0 +1,1 @@
+"""How numbers, names and moments are written for people."""
