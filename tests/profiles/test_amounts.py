@@ -11,7 +11,7 @@ from made_heap import Heap
 from made_profiles import Log, packed
 from report_runs import as_json, lines, refused, report
 from vmprof_convert import readers
-from vmprof_convert.analysis import process_memory as resident
+from vmprof_convert.analysis import process_memory
 from vmprof_convert.analysis.by_stack import tick_seconds
 from vmprof_convert.meaning.estimator import weight_bytes
 from vmprof_convert.profile.model import Profile
@@ -221,8 +221,8 @@ def test_what_died_young_is_not_what_grew(tmp_path: Path) -> None:
     heap.collect()
     profile = readers.read_bytes(heap.data())
 
-    def growth(bytes_: float) -> resident.Growth:
-        return resident.growth(with_figures(profile, round(bytes_)))
+    def growth(bytes_: float) -> process_memory.Growth:
+        return process_memory.growth(with_figures(profile, round(bytes_)))
 
     names = {number: type_.python for number, type_ in enumerate(profile.types)}
     bytes_ = dict.fromkeys(names.values(), 0.0)

@@ -275,7 +275,8 @@ def test_no_file_before_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> Non
 
 SCRIPT = """
 import resource, sys
-from vmprof_convert import cli, store
+from vmprof_convert import cli
+from vmprof_convert.profile import store
 store.ROOM = 0
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 sys.exit(cli.main(sys.argv[1:]))
@@ -322,7 +323,8 @@ def test_nothing_is_left_of_a_process_that_is_killed(tmp_path: Path) -> None:
     folder.mkdir()
     path.write_bytes(made_profiles.large(50_000, 6, 50, facts=True))
     done = subprocess.run([sys.executable, "-c", (
-        "import os, sys\nfrom vmprof_convert import readers, store\nstore.ROOM = 0\n"
+        "import os, sys\nfrom vmprof_convert import readers\n"
+        "from vmprof_convert.profile import store\nstore.ROOM = 0\n"
         "assert readers.read(sys.argv[1]).samples.store.size > 10**6\n"
         "os.kill(os.getpid(), 9)"), path], env={**os.environ, "TMPDIR": str(folder)})
     assert done.returncode == -9 and not os.listdir(folder)

@@ -346,8 +346,7 @@ def _failure(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> s
 
     from vmprof_convert.analysis.summary import summarize
     from vmprof_convert.analysis.thresholds import CONFIDENCE
-    from vmprof_convert.report import tables
-    from vmprof_convert.report import terminal_table as table
+    from vmprof_convert.report import tables, terminal_table
     from vmprof_convert.text.terminal import Terminal
     from vmprof_convert.text.units import format_bytes, format_ends
     estimate = verdict.estimate
@@ -360,7 +359,7 @@ def _failure(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> s
     if state is not None:
         page = page._replace(tables=[_without_allocated(one) for one in page.tables])
     text = io.StringIO()
-    table.write(page._replace(head=["%s %s (%s .. %s, %.4g %%), and may %s" % (
+    terminal_table.write(page._replace(head=["%s %s (%s .. %s, %.4g %%), and may %s" % (
         what, *format_ends(estimate.low, estimate.value, estimate.high),
         100 * CONFIDENCE, format_bytes(verdict.limit))],
         notes=[]), text, Terminal(100))

@@ -268,8 +268,8 @@ class Process(NamedTuple):
 
     profile: Profile
     objects: OldObjects
-    #: with the program's own code only (user_code.py): then a place is where that allocates,
-    #: itself or in what it calls
+    #: with the program's own code only (user_code.py): then a place is where that
+    #: allocates, itself or in what it calls
     own: Profile | None = None
     #: see find_windows()
     part: tuple[int, int | None] | None = None

@@ -39,8 +39,8 @@ EMPTY = Function("[no frames]", 0, "", LABEL)
 LOST = Function("[stack lost]", 0, "", LABEL)
 #: the root of stacks whose outermost frames are missing, where stacks are shown
 CUT = "[callers cut off]"
-#: stand for what is none of the program's code, where only that is shown (user_code.py):
-#: what importing costs; and what no function of the program's called
+#: stand for what is none of the program's code, where only that is shown
+#: (user_code.py): what importing costs; and what no function of the program's called
 IMPORT = Function("[import]", 0, "", LABEL)
 OUTSIDE = Function("[libraries alone]", 0, "", LABEL)
 
