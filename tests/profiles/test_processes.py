@@ -84,6 +84,12 @@ def test_the_others_are_found_beside_the_first_one(run: Path) -> None:
     assert any("the processes' GCs counted: 89.8 KiB" in line for line in found)
 
 
+def test_processes_that_are_asked_for_stand_there_once(run: Path) -> None:
+    found = lines(run, "--by", "process")
+    assert "by process:" not in found
+    assert sum("12 other.py" in line for line in found) == 1
+
+
 def test_all_named_are_the_same(run: Path) -> None:
     two, three = run.with_name("app.11.vmprof"), run.with_name("app.12-2.vmprof")
     assert as_json(run, str(two), str(three))["rows"] == as_json(run)["rows"]

@@ -22,6 +22,7 @@ from vmprof_convert.analysis.summary import (
     MODULE,
     OBJECTS,
     PARTS,
+    PROCESS,
     SELF,
     TOTAL,
     TYPE,
@@ -224,7 +225,7 @@ def _sheet(view: View, tables: list[Table]) -> Sheet:
                  *caveats.of_figures(profile, summary, choice)]
     else:
         notes = caveats.brief(profile, summary, choice, is_all=is_all)
-    if profile.processes:
+    if profile.processes and choice.by != (PROCESS,):
         tables = [_processes(view), *tables]
     return Sheet([printable(line) for line in head], tables,
                  [printable(line) for line in notes])
