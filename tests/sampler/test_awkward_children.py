@@ -24,7 +24,7 @@ def test_limit_of_a_child_and_of_its_child(stock_pypy: PyPy) -> None:
     """The interval follows it, as in the first process."""
     run = stock_pypy.sample(WORK + """
     def work():
-        for i in range(60):
+        for i in range(200):    # until there are samples by which it can move
             in_child()
     if os.fork() == 0:
         work()
