@@ -225,8 +225,8 @@ def test_seed_makes_a_run_repeatable(pypy: PyPy) -> None:
 
 
 def test_small_programs_count_from_the_first_allocation(pypy: PyPy) -> None:
-    """Far less than a nursery is allocated, and no collection happens after those that
-    put us away (resting.py) and before the end, when the builtin engine has its own."""
+    """Far less than a nursery is allocated, and no collection happens between ours at
+    the start (begin.py) and the end, when the builtin engine has its own."""
     profile = pypy.sample("""
         def f():
             return [filler[:10000] for i in range(100)]

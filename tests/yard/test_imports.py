@@ -145,7 +145,7 @@ PLANTED = {
         for number, name in enumerate((SAMPLER, *(
             SAMPLER + "." + name for name in (
                 "__main__", "api", "begin", "cli", "command", "parsing", "session",
-                "startup", "watcher"))))],
+                "startup", "parent"))))],
     "a program that is sampled does not push": [
         (SAMPLER + ".pushing", PUSHER + ".sending")],
     "what starts the pusher is loaded when it is started": [
@@ -160,7 +160,7 @@ PLANTED = {
     "a program that is sampled loads no reader": [
         (SAMPLER + ".begin", READERS), (SAMPLER + ".__main__", CONVERT)],
     "only who shows a report asks for one": [
-        (SAMPLER + ".watcher", REPORT)],
+        (SAMPLER + ".parent", REPORT)],
 }
 
 

@@ -2,23 +2,25 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
+import resource
 import stat
 import sys
-import tempfile
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from vmprof_allocation import parent, temporary
 from vmprof_allocation.begin import VARIABLE, refuse
 from vmprof_allocation.command import find, interpreter, read_log_request
 from vmprof_allocation.control.prepared import VARIABLE as CONTROL
 from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.choose import choose
-from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.errors import AllocationSamplingError, say
 from vmprof_allocation.parsing import make_settings, parse_rotate
-from vmprof_allocation.resting import say
 from vmprof_allocation.settings import Limit, Settings
 
+_HIGH = 1000
 SEARCHING = ("looking for the garbage collector in this build of PyPy, once; that "
              "takes a second or more")
 
@@ -273,34 +275,30 @@ def main(args: Any, original: list[str],
                 "file, or leave it out" % args.output)
         jitlog = _open_jitlog(args)
         output = (_start_pusher(args) if args.push is not None
-                  else args.output or _make_temporary())
+                  else args.output or temporary.make())
     except AllocationSamplingError as e:
         refuse(str(e))
     if args.lines:
         note("--lines: PyPy has no statistics of lines; the profile is written "
              "without")
-    watcher = -1
-    if args.output is None and not args.view and args.push is None:
-        from vmprof_allocation.watcher import start
-        watcher = start(output)
     log = read_log_request()
     if log is not None:
         os.environ["PYPYLOG"] = log
 
     def become() -> NoReturn:
         os.environ[VARIABLE] = pack(
-            settings, output, knowledge=knowledge, held=held, jitlog=jitlog,
-            watcher=watcher)
+            settings, output, knowledge=knowledge, held=held, jitlog=jitlog)
         try:
             _become(target, command)
         except AllocationSamplingError as e:
-            if args.output is None and not args.view and args.push is None:
-                os.unlink(output)
             refuse(str(e))
 
-    if args.view:
-        from vmprof_allocation import viewing
-        viewing.run(become, output, is_temporary=args.output is None)
+    if args.push is None and (args.output is None or args.view):
+        try:
+            parent.run(become, output, parent.view if args.view else parent.report,
+                       is_temporary=args.output is None)
+        except AllocationSamplingError as e:
+            refuse(str(e))
     become()
 
 
@@ -323,13 +321,12 @@ def _check_report() -> None:
 
 
 def pack(settings: Settings, output: str, *, knowledge: str, held: int,
-         jitlog: int, watcher: int) -> str:
+         jitlog: int) -> str:
     """The value of the variable, for this process after its exec.
 
     `knowledge`: what the engine found out.  Descriptors that are inherited,
     or -1: `held`, of `output` if that must not be closed before it is opened
-    again; `jitlog`; and `watcher`, which makes the report of a run whose
-    `output` is a temporary file; or NO_WATCHER.
+    again; and `jitlog`.
     """
     limit = settings.limit or Limit()
     return "\t".join((
@@ -338,7 +335,7 @@ def pack(settings: Settings, output: str, *, knowledge: str, held: int,
         str(int(settings.memory)), str(int(settings.lifetimes)),
         str(limit.per_second), str(limit.share), str(int(settings.follow)),
         repr(settings.rotate), str(int(settings.native)), str(held), str(jitlog),
-        str(watcher), knowledge, output))
+        knowledge, output))
 
 
 def _check_output(path: str | None, command: list[str]) -> int:
@@ -357,8 +354,7 @@ def _check_output(path: str | None, command: list[str]) -> int:
             os.unlink(path)
         except FileExistsError:
             if stat.S_ISFIFO(os.stat(path).st_mode):
-                from vmprof_allocation.watcher import move_up
-                return move_up(os.open(path, os.O_WRONLY))
+                return _move_up(os.open(path, os.O_WRONLY))
             for word in command:
                 if os.path.exists(word) and os.path.samefile(path, word):
                     raise AllocationSamplingError(
@@ -373,6 +369,18 @@ def _check_output(path: str | None, command: list[str]) -> int:
     return -1
 
 
+def _move_up(fd: int) -> int:
+    """Another descriptor of the same file, which exec keeps, under a number in which
+    no program takes an interest: it finds the low ones free, as it would without us.
+    Never 0 to 2, even if those are closed: they would be its stdin, stdout and
+    stderr."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    is_high = limit == resource.RLIM_INFINITY or limit > _HIGH
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD, _HIGH if is_high else 3)
+    os.close(fd)
+    return moved
+
+
 def _start_pusher(args: Any) -> str:
     """What profiles that are to be pushed are named after.  If none is begun, the
     pusher tidies up."""
@@ -381,17 +389,6 @@ def _start_pusher(args: Any) -> str:
     return processes_of(start.start(
         args.push, target.DEFAULT_EVERY if args.push_every is None
         else args.push_every)).first
-
-
-def _make_temporary() -> str:
-    try:
-        fd, path = tempfile.mkstemp(suffix=".vmprof")
-    except OSError as e:
-        raise AllocationSamplingError(
-            "can't write the profile to a temporary file: %s; name another "
-            "one with -o, or another folder with TMPDIR" % e.strerror) from None
-    os.close(fd)
-    return path
 
 
 def _choose() -> Engine:
@@ -418,10 +415,9 @@ def _open_jitlog(args: Any) -> int:
     is no profile to stand beside."""
     if not args.jitlog:
         return -1
-    from vmprof_allocation.watcher import move_up
     path = "%s.jit" % args.output if args.output is not None else os.devnull
     try:
-        return move_up(os.open(
+        return _move_up(os.open(
             path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, 0o666))
     except OSError as e:
         raise AllocationSamplingError(

@@ -1,6 +1,8 @@
 """The errors that a user may meet, each with a message that is complete."""
 from __future__ import annotations
 
+import sys
+
 
 class AllocationSamplingError(Exception):
     """Sampling can't be started, or the request makes no sense.
@@ -54,3 +56,13 @@ class Evidence:
 
 #: what was looked for, what was found, whether it is good
 Finding = tuple[str, str, bool]
+
+
+def say(message: str) -> None:
+    """One line for the user.  sys.stderr may be something of the program's."""
+    if sys.__stderr__ is not None:
+        try:
+            sys.__stderr__.write("vmprof: %s\n" % message)
+            sys.__stderr__.flush()
+        except (OSError, ValueError):
+            pass        # it is closed

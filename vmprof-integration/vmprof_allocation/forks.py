@@ -17,7 +17,7 @@ anywhere, may do so; therefore a fork waits for PATIENCE seconds at most, and th
 happens.
 
 This module imports nothing that is not there at the start of any Python.  It stays in
-the process when what imported it is put away (resting.py).
+the process when what imported it goes (resident.py).
 """
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def _watch() -> None:
 
 def _find_engine() -> None:
     """Sampling began before this was imported."""
-    if "vmprof_allocation.resting" in sys.modules:
+    if "vmprof_allocation.resident" in sys.modules:
         from vmprof_allocation.session import current
         running = current()
         if running is not None and running.engine is not None:

@@ -6,10 +6,21 @@ import os
 import stat
 
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.resting import GZIP, close_profile, file_id
 
 #: Linux's; it has no name in PyPy
 F_DUPFD_CLOEXEC = 1030
+#: how a profile begins
+GZIP = b"\x1f\x8b"
+
+
+def file_id(fd: int) -> tuple[int, int] | None:
+    """Device and inode of an open file; None if `fd` is closed.  The program may
+    have closed ours, and have opened one of its own under the same number."""
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def move_up(fd: int) -> int:
@@ -43,17 +54,17 @@ class ProfileFile:
         self._file: tuple[int, int] | None = None
         self._is_new = False
 
-    def rest(self) -> tuple[object, ...]:
-        """What wake() needs, of plain values."""
+    def state(self) -> tuple[object, ...]:
+        """For restore()."""
         return self.path, self.fd, self._file, self._is_new
 
     @classmethod
-    def wake(cls, path: str | None, fd: int, file: tuple[int, int] | None,
-             is_new: bool) -> ProfileFile:
+    def restore(cls, path: str | None, fd: int, file: tuple[int, int] | None,
+                is_new: bool) -> ProfileFile:
         """Another one, of the same open file."""
-        woken = cls(path)
-        woken.fd, woken._file, woken._is_new = fd, file, is_new
-        return woken
+        restored = cls(path)
+        restored.fd, restored._file, restored._is_new = fd, file, is_new
+        return restored
 
     def where(self) -> str:
         """Its path for other processes, wherever the program has gone meanwhile."""
@@ -144,8 +155,14 @@ class ProfileFile:
                 % self.path)
 
     def close(self) -> None:
-        if self.is_ours():
-            close_profile(self.fd)
+        if not self.is_ours():
+            return
+        try:
+            # a child that was forked meanwhile has it open, and would hold the lock
+            fcntl.flock(self.fd, fcntl.LOCK_UN)
+        except OSError:
+            pass            # not all file systems can, nor what is no file
+        os.close(self.fd)
 
     def discard(self, *, always: bool = False) -> None:
         """Remove the file of a run that did not begin, if it is new."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from time import monotonic, sleep
 
-from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
+from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy, say
 from vmprof_allocation.processes import MAX_SEED, PUSH_EVERY, Processes
 from vmprof_allocation.push_folder import (
     DROPPED,
@@ -19,7 +19,7 @@ from vmprof_allocation.push_folder import (
     remove,
 )
 from vmprof_allocation.session import Session
-from vmprof_allocation.windows import Windows, say
+from vmprof_allocation.windows import Windows
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False

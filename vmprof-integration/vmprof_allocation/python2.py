@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> None:
                 gaps,  # type: ignore[arg-type,unused-ignore]
                 float(period) if period else None,
                 lifetimes=lifetimes != "False")
-            print(cli.pack(settings, "", held=-1, jitlog=-1, watcher=-1,
+            print(cli.pack(settings, "", held=-1, jitlog=-1,
                            knowledge=Python2(library, "").knowledge()), end="")
         except (AllocationSamplingError, ValueError) as e:
             refuse(str(e))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
-from vmprof_allocation.windows import Windows, say
+from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy, say
+from vmprof_allocation.windows import Windows
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False

@@ -6,8 +6,7 @@ import stat
 
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.parsing import check_output
-from vmprof_allocation.profile_file import ProfileFile
-from vmprof_allocation.resting import file_id
+from vmprof_allocation.profile_file import ProfileFile, file_id
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False

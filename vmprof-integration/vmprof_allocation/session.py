@@ -4,19 +4,18 @@ from __future__ import annotations
 import os
 import sys
 
-from vmprof_allocation import resting
+from vmprof_allocation import resident
 from vmprof_allocation.engines.choose import choose, find
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 from vmprof_allocation.forks import Undivided
 from vmprof_allocation.interrupts import Lock, Section, Uninterrupted
 from vmprof_allocation.processes import Processes
 from vmprof_allocation.profile_file import ProfileFile, lost
-from vmprof_allocation.resting import file_id
+from vmprof_allocation.resident import Suspended
 from vmprof_allocation.settings import Limit, Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any, Union
 
     from vmprof_allocation.engines.base import Engine, Statistics
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
 _running: list[Session] = []
 #: one thread at a time starts or stops
 _lock = Lock()
-
-
-#: the one that this module found resting
-woken: Session | None = None
 
 
 #: stop_all() was called
@@ -53,32 +48,12 @@ def go_on() -> None:
         session.go_on()
 
 
-def rest() -> tuple[object, ...] | None:
-    """What wake() needs, of plain values; None: it is not like that."""
-    return _running[0].rest() if len(_running) == 1 else None
-
-
-def file() -> tuple[int, tuple[int, int] | None]:
-    """The profile of the one that rest() told of: its descriptor, and which it is."""
-    file = _running[0]._file
-    assert file is not None
-    return file.fd, file_id(file.fd)
-
-
-def bare() -> tuple[Callable[[bool], object], tuple[Callable[..., Any], ...]]:
-    """Engine.bare() of the one that rest() told of."""
-    engine = _running[0].engine
-    assert engine is not None
-    return engine.bare()
-
-
-def wake(known: tuple[Any, ...], pids: list[int]) -> None:
-    """The session that rest() told of is on, as it was.  `pids`: of the process then,
-    and of those that were forked from it, one from the other, down to this one."""
-    global woken
-    session = Session.wake(*known)
+def restore(state: tuple[Any, ...], pids: list[int]) -> None:
+    """The session that was suspended with this `state` is on, as it was.  `pids`: of
+    the process then, and of those that were forked from it, one from the other, down
+    to this one."""
+    session = Session.restore(*state)
     _running.append(session)
-    woken = session
     for parent in pids[:-1]:
         session.go_on(parent)
 
@@ -244,27 +219,29 @@ class Session:
         """Nobody asked for it in this process, which was followed."""
         return self.is_inherited or self._processes is not None
 
-    def rest(self) -> tuple[object, ...] | None:
-        """What wake() needs, of plain values; None: its engine has none."""
+    def suspend(self) -> Suspended | None:
+        """What resident.py needs while it samples without our modules; None: its
+        engine can't do that."""
         engine, file, run = self._engine, self._file, self._run
-        known = None if engine is None else engine.rest()
-        if known is None or file is None:
+        state = None if engine is None else engine.state()
+        if engine is None or file is None or state is None:
             return None
-        return (known, self.settings.values(), self.output, file.rest(),
-                None if run is None else (run.first, run.run, run.parent),
-                self._processes is not None, self._pid)
+        return Suspended((
+            state, self.settings.values(), self.output, file.state(),
+            None if run is None else (run.first, run.run, run.parent),
+            self._processes is not None, self._pid), engine.ending(), file)
 
     @classmethod
-    def wake(cls, known: tuple[Any, ...], settings: tuple[Any, ...], output: str | None,
-             file: tuple[Any, ...], run: tuple[Any, ...] | None, is_child: bool,
-             pid: int) -> Session:
-        """Another one that goes on where rest() left it, or in a forked child of that
-        process, where go_on() is then to be called."""
+    def restore(cls, engine_state: tuple[Any, ...], settings: tuple[Any, ...],
+                output: str | None, file: tuple[Any, ...],
+                run: tuple[Any, ...] | None, is_child: bool, pid: int) -> Session:
+        """Another one that goes on where suspend() left it, or in a forked child of
+        that process, where go_on() is then to be called."""
         session = cls(Settings.of_values(settings), output)
         engine = find()
-        engine.wake(known)
+        engine.restore(engine_state)
         session._engine = engine
-        session._file = ProfileFile.wake(*file)
+        session._file = ProfileFile.restore(*file)
         session._run = None if run is None else Processes(*run)
         session._processes = session._run if is_child else None
         session._pid = pid
@@ -389,4 +366,4 @@ class Session:
 
 
 with Uninterrupted():
-    resting.awake(sys.modules[__name__])
+    resident.imported(sys.modules[__name__])

@@ -1,16 +1,28 @@
-"""python -m vmprof_allocation.temporary PROFILE
-
-Remove the profiles of a run without -o, which has been shown.
-"""
+"""The profiles of a run without -o."""
 from __future__ import annotations
 
 import fcntl
 import os
 import re
-import sys
+import tempfile
+
+from vmprof_allocation.errors import AllocationSamplingError, say
 
 #: between the first process's name and its suffix, in a child's
 _CHILD = re.compile(r"\.(\d+)(?:-\d+)?", re.ASCII)
+
+
+def make() -> str:
+    """The path of the first process's, which is there, and empty.  Raises
+    AllocationSamplingError."""
+    try:
+        fd, path = tempfile.mkstemp(suffix=".vmprof")
+    except OSError as e:
+        raise AllocationSamplingError(
+            "can't write the profile to a temporary file: %s; name another "
+            "one with -o, or another folder with TMPDIR" % e.strerror) from None
+    os.close(fd)
+    return path
 
 
 def remove(first: str) -> None:
@@ -26,8 +38,8 @@ def remove(first: str) -> None:
         if not (other.startswith(name) and other.endswith(suffix) and match):
             continue
         if _is_held(child):
-            print("vmprof: process %s was still running; it writes on into %s"
-                  % (match[1], child), file=sys.stderr)
+            say("process %s was still running; it writes on into %s"
+                % (match[1], child))
         else:
             _unlink(child)
 
@@ -54,7 +66,3 @@ def _is_held(path: str) -> bool:
     finally:
         os.close(fd)
     return False
-
-
-if __name__ == "__main__":
-    remove(sys.argv[1])

@@ -119,8 +119,3 @@ def _say_that_it_is_ours() -> None:
             os.close(fd)
     except OSError:
         pass            # there is no /proc
-
-
-def say(message: str) -> None:
-    from vmprof_allocation.resting import say
-    say(message)

@@ -25,8 +25,7 @@ from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.forks import Undivided
 from vmprof_allocation.peers import pid_and_user
 from vmprof_allocation.processes import Processes
-from vmprof_allocation.profile_file import move_up
-from vmprof_allocation.resting import file_id
+from vmprof_allocation.profile_file import file_id, move_up
 from vmprof_allocation.session import Session, current
 from vmprof_allocation.settings import Limit, Settings
 

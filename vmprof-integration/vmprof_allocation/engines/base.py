@@ -6,8 +6,8 @@ with our patches has one of its own, the *builtin* engine (:mod:`.builtin`).
 Everything else in this package only knows the interface below.
 
 What is imported here, and by all that the start needs, is in the program's process:
-it takes time, and what can't rest (resting.py) stays on the program's heap and is
-walked by its collector.  So: no dataclasses, no typing.
+it takes time, and what stays there (resident.py) is on the program's heap, and visited
+by each major collection.  So: no dataclasses, no typing.
 """
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ from vmprof_allocation.errors import AllocationSamplingError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from vmprof_allocation.processes import Processes
     from vmprof_allocation.settings import Settings
 
@@ -86,6 +83,27 @@ class Alive:
         self.interval = interval
         #: number of the type in the profile; 0: not known
         self.type = type_
+
+
+class Ending:
+    """Ends a run of an engine whose modules may be gone."""
+
+    __slots__ = ()
+
+    def ignore(self, ignored: bool) -> bool:
+        """Engine.ignore()"""
+        raise NotImplementedError
+
+    def end(self) -> bool:
+        """The profile ends.  Returns False if it is not complete; Engine.stop() of a
+        restored engine then says why.  Or raises AllocationSamplingError."""
+        raise NotImplementedError
+
+    def forked(self) -> None:
+        """This process is a forked child."""
+
+    def end_child(self) -> None:
+        """end() there; nobody hears of problems."""
 
 
 class Engine:
@@ -197,28 +215,19 @@ class Engine:
         """Write what waits: stacks, types and names."""
         raise NotImplementedError
 
-    def wait_at_exit(self, fd: int) -> bool:
-        """At the very end of this process, when the interpreter has gone, write
-        a byte to the socket `fd` and wait until the other side closes it.
-        Returns False if this engine can't do that."""
-        return False
-
-    def rest(self) -> tuple[object, ...] | None:
-        """While it samples: what another one in this process needs to go on in its
-        place (wake()), of plain values; None: that can't be."""
+    def state(self) -> tuple[object, ...] | None:
+        """While it samples: for restore() of another engine of this process, which
+        then goes on in its place; None: that can't be."""
         return None
 
-    def wake(self, known: tuple[object, ...]) -> None:
-        """Go on with what rest() told of; also in a forked child, as if this were its
+    def restore(self, state: tuple[object, ...]) -> None:
+        """Go on with what state() returned; also in a forked child, as if this were its
         parent's."""
         raise NotImplementedError
 
-    def bare(self) -> tuple[Callable[[bool], object], tuple[Callable[..., Any], ...]]:
-        """Functions that need nothing else of ours: ignore(); and, if the engine can,
-        for resting.py: what ends the profile in a forked child, and what ends the
-        sampling, and not the profile, with the next large object; and then hook_end(),
-        hook_end_error(), hook_named() and hook_wait_at_exit()."""
-        return self.ignore, ()
+    def ending(self) -> Ending:
+        """Of the run that is on."""
+        raise NotImplementedError
 
     def followed(self) -> bool:
         """In a forked child: it is sampled, as its parent was; stop() ends it."""

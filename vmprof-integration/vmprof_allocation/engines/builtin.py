@@ -12,6 +12,7 @@ from _thread import RLock
 from vmprof_allocation.engines.base import (
     INCOMPLETE,
     Alive,
+    Ending,
     Engine,
     Statistics,
     empty,
@@ -23,7 +24,6 @@ from vmprof_allocation.settings import Limit
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from vmprof_allocation.processes import Processes
@@ -148,14 +148,14 @@ class BuiltinEngine(Engine):
                         (text for error, text in INCOMPLETE.items()
                          if os.strerror(error) == problem), problem))
 
-    def rest(self) -> tuple[object, ...] | None:
+    def state(self) -> tuple[object, ...] | None:
         return self._pid, self._fd
 
-    def bare(self) -> tuple[Callable[[bool], object], tuple[Callable[..., Any], ...]]:
-        return self._vmprof.ignore_allocations, ()
+    def restore(self, state: tuple[Any, ...]) -> None:
+        self._pid, self._fd = state
 
-    def wake(self, known: tuple[Any, ...]) -> None:
-        self._pid, self._fd = known
+    def ending(self) -> Ending:
+        return BuiltinEnding(self)
 
     def alive(self) -> list[Alive]:
         with self._lock:
@@ -201,6 +201,22 @@ class BuiltinEngine(Engine):
             # and nothing can surprise it
             setattr(result, name, counted.get(name, 0))
         return result
+
+
+class BuiltinEnding(Ending):
+    """Of this engine there is little, so that it stays."""
+
+    __slots__ = ("_engine",)
+
+    def __init__(self, engine: BuiltinEngine) -> None:
+        self._engine = engine
+
+    def ignore(self, ignored: bool) -> bool:
+        return self._engine.ignore(ignored)
+
+    def end(self) -> bool:
+        self._engine.stop()
+        return True
 
 
 def _describe(processes: Processes | None, part: int = 1) -> str:

@@ -6,11 +6,10 @@ import json
 import os
 import tempfile
 
-from vmprof_allocation import detached
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.processes import PUSH_EVERY
 from vmprof_allocation.push_folder import SETTINGS, remove
-from vmprof_allocation.pusher import credentials
+from vmprof_allocation.pusher import credentials, detached
 from vmprof_allocation.pusher.target import Target, parse_every
 
 #: variables
@@ -65,8 +64,7 @@ def start(url: object, every: object, service: str = "", version: str = "") -> s
             "ended; name another folder with TMPDIR" % os.path.dirname(folder))
     connection = detached.start(_SCRIPT % {
         "packages": detached.packages(), "interpreter": detached.interpreter(),
-        "folder": detached.quote(folder), "memory": _MEMORY, "files": _files()},
-        adopted=True)
+        "folder": detached.quote(folder), "memory": _MEMORY, "files": _files()})
     if connection is None:
         remove(folder)
         raise AllocationSamplingError(

@@ -29,7 +29,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from vmprof_allocation import resting
+from vmprof_allocation import resident
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.forks import Undivided
 from vmprof_allocation.tracemalloc.frames import Frame, Traceback
@@ -194,7 +194,7 @@ def install(sample_interval: int | str | None = None) -> None:
 def begin() -> None:
     """What VARIABLE asks for, while `site` is imported: a program that was to be
     traced does not run unnoticed without."""
-    if resting.is_of_command_line():
+    if resident.is_of_command_line:
         return          # this process is sampled for a profile
     nframe, _, interval = os.environ[VARIABLE].partition(",")
     try:

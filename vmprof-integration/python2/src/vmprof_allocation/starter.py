@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 from vmprof_allocation.process import Process, Refused
-from vmprof_allocation.sampler import Run, file_id
+from vmprof_allocation.sampler import Run
 
 VARIABLE = "VMPROF_ALLOCATION"
 #: names a Python 3 that has vmprof-allocation
@@ -23,7 +23,7 @@ EXIT_BAD_INPUT = 2
 #: begin.py's, in this order; the last two are free text
 FIELDS = ("pid", "interval", "seed", "gaps", "period", "memory", "lifetimes",
           "per_second", "share", "follow", "rotate", "native", "held", "jitlog",
-          "watcher", "knowledge", "output")
+          "knowledge", "output")
 
 
 def say(message):
@@ -118,13 +118,7 @@ class _Program(object):
     """From its beginning to its end."""
 
     def __init__(self, fields):
-        import fcntl
-        self.output, self.watcher = fields["output"], int(fields["watcher"])
-        self.is_watched = self.watcher != -1
-        if self.watcher >= 0:
-            fcntl.fcntl(self.watcher, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
-            self.watcher_id = file_id(self.watcher)
-        self.run = Run(fields, self.output)
+        self.run = Run(fields, fields["output"])
         if int(fields["held"]) >= 0:
             os.close(int(fields["held"]))
         if int(fields["jitlog"]) >= 0:
@@ -140,16 +134,6 @@ class _Program(object):
             self.run.stop()
         except Refused as e:
             say(str(e))
-        if self.watcher >= 0:
-            if file_id(self.watcher) == self.watcher_id:
-                try:
-                    sys.stdout.flush()      # before the report
-                except (EnvironmentError, ValueError, AttributeError):
-                    pass                    # it is the interpreter who says so
-                self.run.lib.hook_wait_at_exit(self.watcher)
-        elif self.is_watched:
-            say("the report could not be made; the profile is in %r"
-                % self.output)
 
 
 def _refuse(message):

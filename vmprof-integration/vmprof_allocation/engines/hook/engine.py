@@ -14,12 +14,15 @@ import sys
 from vmprof_allocation.engines.base import (
     INCOMPLETE,
     Alive,
+    Ending,
     Engine,
     Statistics,
     empty,
     refuse_second,
 )
 from vmprof_allocation.engines.hook import names
+from vmprof_allocation.engines.hook.ending import HookEnding
+from vmprof_allocation.engines.hook.safepoint import reach_safepoint, sink
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.interrupts import Lock, Section, Uninterrupted
 from vmprof_allocation.processes import VARIABLE
@@ -35,9 +38,6 @@ if TYPE_CHECKING:
     from vmprof_allocation.processes import Processes
     from vmprof_allocation.settings import Settings
 
-#: bytes of an object that PyPy makes with external_malloc(), whatever its
-#: version: more than fit into any nursery's share for one object
-KNOCK = 2**18
 #: native/hook/hook.h: what is recorded of objects, and what is asked for
 TYPES, LIFETIMES, IN_MEMORY = 1, 2, 4
 SNAPSHOT, CLEAR, RESET_PEAK = 1, 2, 3
@@ -204,7 +204,7 @@ class HookEngine(Engine):
             "%s=%s" % (VARIABLE, processes.pack(settings, self.knowledge())),
             sys.executable)), processes.parent, settings.seed)
 
-    def rest(self) -> tuple[object, ...] | None:
+    def state(self) -> tuple[object, ...] | None:
         place = self._place
         if place is None or not self._is_on:
             return None
@@ -216,23 +216,15 @@ class HookEngine(Engine):
                 int(place.ffi.cast("uintptr_t", place.types)), handle, self._pid,
                 self.follow_errno)
 
-    def bare(self) -> tuple[Callable[[bool], object], tuple[Callable[..., Any], ...]]:
+    def ending(self) -> Ending:
         assert self._place is not None
-        ffi = self._place.ffi
-        return self._lib.hook_ignore, tuple(
-            ffi.cast(kind, ffi.addressof(self._lib, name)) for name, kind in (
-                ("hook_finish", "void (*)(void)"),
-                ("hook_end_samples", "void (*)(void)"),
-                ("hook_end", "void (*)(int)"),
-                ("hook_end_error", "int (*)(void)"),
-                ("hook_named", "void (*)(int64_t, const char *)"),
-                ("hook_wait_at_exit", "int (*)(int)")))
+        return HookEnding(self._place.ffi, self._lib)
 
-    def wake(self, known: tuple[Any, ...]) -> None:
+    def restore(self, state: tuple[Any, ...]) -> None:
         from vmprof_allocation.engines.hook import library
         from vmprof_allocation.engines.hook.layout import Layout
         from vmprof_allocation.engines.hook.place import Place
-        path, base, layout, types, handle, self._pid, self.follow_errno = known
+        path, base, layout, types, handle, self._pid, self.follow_errno = state
         ffi, self._lib = library.load(handle)
         place = Place(ffi, self._lib, path, base)
         place.layout = Layout.parse(layout)
@@ -266,7 +258,7 @@ class HookEngine(Engine):
                 self._facts_wanted(settings)),
                 "hooking the garbage collector")
             door[0] = opened
-            _knock()
+            reach_safepoint()
             if self._lib.hook_is_sampling():
                 self._is_on = True
                 return
@@ -277,9 +269,7 @@ class HookEngine(Engine):
             "nothing is being sampled")
 
     def _name(self, thread: int, name: str) -> None:
-        # it ends with its first zero
-        text = name.replace("\0", "?").encode("utf-8", "replace")
-        self._lib.hook_named(thread, text)
+        self._lib.hook_named(thread, names.for_native(name))
 
     def _unhook(self) -> int:
         """Returns 0 or an errno."""
@@ -288,7 +278,7 @@ class HookEngine(Engine):
             if not self._lib.hook_is_hooked():
                 return 0
             try:
-                _knock()
+                reach_safepoint()
             except MemoryError:
                 pass        # whatever else enters the GC will do
         return errno.EPERM
@@ -360,7 +350,7 @@ class HookEngine(Engine):
         with self._section():
             if self._pid == os.getpid() and self._lib.hook_is_sampling():
                 self._lib.hook_set_interval(interval)
-                _knock()
+                reach_safepoint()
 
     def rotate(self, fd: int, settings: Settings, processes: Processes | None,
                part: int) -> str:
@@ -373,7 +363,7 @@ class HookEngine(Engine):
                 self._name(thread, name)
             assert self._place is not None
             return rotation.rotate(
-                self._lib, self._place.ffi.new("int *"), _knock, fd, settings,
+                self._lib, self._place.ffi.new("int *"), reach_safepoint, fd, settings,
                 self._describe(settings, processes, part))
 
     def writes_to(self, fd: int) -> bool:
@@ -477,7 +467,7 @@ class HookEngine(Engine):
 
     def _ask(self, what: int, address: int = 0) -> None:
         self._lib.hook_ask(what, address)
-        _knock()
+        reach_safepoint()
 
     def _collect_nursery(self) -> None:
         """What is young is not known to be alive: let a minor collection come.
@@ -486,11 +476,8 @@ class HookEngine(Engine):
         # until another thread disables vmprof
         while self.statistics().collections == before and self._is_followed():
             for _ in range(16):
-                _sink[0] = bytearray(2**14)
-        _sink[0] = None
-
-    def wait_at_exit(self, fd: int) -> bool:
-        return bool(self._lib.hook_wait_at_exit(fd) == 0)
+                sink[0] = bytearray(2**14)
+        sink[0] = None
 
     def statistics(self) -> Statistics:
         result = Statistics()
@@ -501,19 +488,6 @@ class HookEngine(Engine):
         for name in Statistics.__slots__:
             setattr(result, name, int(getattr(counted, name, 0)))
         return result
-
-
-_zero = b"\0"
-#: what is stored here was really allocated, whatever the JIT thinks
-_sink: list[Any] = [None, 0]
-
-
-def _knock() -> None:
-    """Allocate what native/hook/hook.h says: one object, and each time of
-    another size, as the JIT would work the same out beforehand."""
-    _sink[1] = size = (_sink[1] + 1) % 1024
-    _sink[0] = _zero * (KNOCK + size)
-    _sink[0] = None
 
 
 _engine = HookEngine()

@@ -34,6 +34,11 @@ def of_threads() -> list[tuple[int, str]]:
             if type(number) is int and number > 0 and type(name) is str]
 
 
+def for_native(name: str) -> bytes:
+    """A name for C, where it ends with its first zero."""
+    return name.replace("\0", "?").encode("utf-8", "replace")
+
+
 def of_command() -> str:
     """The script and its arguments, as the system has them; empty: not known."""
     try:

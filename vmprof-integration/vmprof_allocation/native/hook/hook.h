@@ -153,8 +153,6 @@ int64_t hook_started(void);
 int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts);
 void hook_set_interval(int64_t interval);
 void hook_unhook(void);
-/* The same, and no time samples from now on: what comes is not the program's. */
-void hook_end_samples(void);
 /* The program has ended, and sampling does; or, at the next knock, the 'profile', too.
    All that takes time is done inside of the knock, as other threads, which may compute,
    would have the GIL meanwhile, and keep it. */
@@ -233,16 +231,11 @@ int hook_close(void);
 void hook_await_end(void);
 
 /* The profile ends, as it does when the process exits: for a forked child that has
-   next to nothing of ours on its heap (resting.py).  The hooks stay, and do nothing. */
+   next to nothing of ours on its heap (resident.py).  The hooks stay, and do nothing. */
 void hook_finish(void);
 
 /* Why the profile ends before its time; or an empty string */
 const char *hook_ended(void);
-
-/* When this process exits, after the interpreter: write a byte to the socket
-   'fd', and wait until the other side closes it.  No signal is taken any more
-   then.  Returns 0 or an errno. */
-int hook_wait_at_exit(int fd);
 
 void hook_get_statistics(struct hook_statistics *statistics);
 

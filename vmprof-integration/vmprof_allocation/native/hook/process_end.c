@@ -2,7 +2,6 @@
 #include "process_end.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,37 +192,4 @@ int process_end_execve(const char *path, char *const arguments[],
     if (is_other)
         programs_count(path, -1);
     return result;
-}
-
-/* ____________________________________________________________ */
-/* the process's end in due time */
-
-static int socket_at_exit = -1;
-static pid_t exiting_process;
-
-static void wait_at_exit(void)
-{
-    sigset_t all;
-    char byte = '\n';
-
-    if (getpid() != exiting_process)
-        return;                 /* a forked child */
-    /* they are for a program that has ended */
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, NULL);
-    if (write(socket_at_exit, &byte, 1) == 1)
-        while (read(socket_at_exit, &byte, 1) < 0 && errno == EINTR)
-            ;
-}
-
-int hook_wait_at_exit(int fd)
-{
-    static int is_registered;
-
-    socket_at_exit = fd;
-    exiting_process = getpid();
-    if (!is_registered && atexit(wait_at_exit) != 0)
-        return ENOMEM;
-    is_registered = 1;
-    return 0;
 }

@@ -280,12 +280,6 @@ void hook_flush(void)
     recorder_flush();
 }
 
-void hook_end_samples(void)
-{
-    signals_end_time_samples();
-    hook_unhook();
-}
-
 void hook_end(int profile)
 {
     signals_end_time_samples();

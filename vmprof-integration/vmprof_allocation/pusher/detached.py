@@ -20,10 +20,9 @@ _SHELL = "/bin/sh"
 HELD = 3
 
 
-def start(script: str, *, adopted: bool = False) -> socket.socket | None:
+def start(script: str) -> socket.socket | None:
     """Have a shell run `script`.  Returns the other end of its socket, or None where
-    that is not possible.  `adopted`: it may be the child of a program that adopts
-    orphans, as process 1 of a container has to."""
+    that is not possible."""
     try:
         ours, theirs = socket.socketpair()
     except OSError:
@@ -37,7 +36,7 @@ def start(script: str, *, adopted: bool = False) -> socket.socket | None:
         if child == 0:
             try:
                 ours.close()
-                _detach(theirs, script, adopted)
+                _detach(theirs, script)
             finally:
                 os._exit(1)
         try:
@@ -61,17 +60,14 @@ def start(script: str, *, adopted: bool = False) -> socket.socket | None:
     return None
 
 
-def _detach(connection: socket.socket, script: str, adopted: bool) -> None:
+def _detach(connection: socket.socket, script: str) -> None:
     """Become the shell; returns if that can't be."""
-    program = os.getppid()
     os.setsid()
     child = os.fork()
     if child != 0:
         connection.sendall(b"%d" % child)
         os._exit(0)
     connection.recv(1)      # the one between us and the program is gone
-    if os.getppid() == program and not adopted:
-        return
     if not os.access(_SHELL, os.X_OK):
         return
     for number in signal.SIGHUP, signal.SIGINT, signal.SIGTERM:
@@ -106,7 +102,8 @@ def interpreter() -> str:
 
 def packages() -> str:
     """The folder to be in: modules of the program's may have any name."""
-    return quote(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return quote(os.path.dirname(package))
 
 
 def quote(text: str) -> str:

@@ -1,12 +1,11 @@
-"""Without -o: the report is made by a process of its own, however the program
-ends, and nobody notices the one that waits for that."""
+"""Without -o: a parent of the program's shows the report, however the program ends, and
+then ends as it did."""
 from __future__ import annotations
 
 import os
 import re
 import signal
 import subprocess
-import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,25 +98,6 @@ def test_interrupt_of_the_group_shows_a_report(
     assert "did not end normally" not in err
 
 
-def test_files_of_the_program_are_written_before_the_report(
-        stock_pypy: PyPy, temporary: Path) -> None:
-    """The interpreter has ended by then: no signal or timer can come in
-    between."""
-    path = script(stock_pypy, textwrap.dedent("""\
-        unclosed = open("result.txt", "w")
-        unclosed.write("result: 42\\n")
-    """))
-    process = subprocess.Popen(
-        [PYPY, *arguments(path)], cwd=stock_pypy.folder,
-        env=stock_pypy.environment, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    assert process.stderr.readline().startswith("allocated in")
-    assert (stock_pypy.folder / "result.txt").read_text() == "result: 42\n"
-    process.communicate()
-    assert process.returncode == 0
-
-
 def test_who_ignores_dead_children(pypy: PyPy, temporary: Path) -> None:
     """SIGCHLD ignored, as some supervisors do: nobody can be waited for."""
     path = script(pypy, "print('ran')\n")
@@ -167,8 +147,7 @@ NOTICED = """
 """
 
 
-def test_program_does_not_see_the_watcher(
-        pypy: PyPy, temporary: Path) -> None:
+def test_program_has_no_child_of_ours(pypy: PyPy, temporary: Path) -> None:
     path = pypy.script(NOTICED)
     out, err = run_in(pypy, [PYPY, *arguments(path)], 0)
     assert out.startswith("no child\n\n")
@@ -183,13 +162,21 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-def test_process_that_adopts_orphans_gets_no_child_of_ours(
+def test_parent_that_adopts_orphans_waits_for_the_program(
         pypy: PyPy, temporary: Path) -> None:
-    """As process 1 of a container: the report is made at the end."""
-    path = pypy.script(NOTICED)
+    """As process 1 of a container: orphans end, and one outlives the program."""
+    path = script(pypy, """
+for seconds in "0", "60":
+    subprocess.run(["sh", "-c", "sleep %s >/dev/null 2>&1 & echo $!" % seconds])
+time.sleep(1)
+sys.exit(3)
+""")
     out, err = run_in(
-        pypy, [PYPY, "-c", SUBREAPER, PYPY, *arguments(path)], 0)
-    assert out.startswith("no child\n\n")
+        pypy, [PYPY, "-c", SUBREAPER, PYPY, *arguments(path)], 3)
+    ended, sleeps = map(int, out.split())
+    os.kill(sleeps, signal.SIGKILL)
+    with pytest.raises(ProcessLookupError):
+        os.kill(ended, 0)
     assert "the GC itself counted" in err
 
 
@@ -217,25 +204,6 @@ os._exit(6)
     assert time.monotonic() - start < 60
 
 
-def test_daemon_that_holds_the_socket_does_not_delay_a_normal_end(
-        pypy: PyPy, temporary: Path) -> None:
-    """A fork that Python doesn't know of."""
-    path = script(pypy, """
-if ctypes.CDLL(None).fork() == 0:
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in range(3):
-        os.dup2(null, fd)
-    time.sleep(20)
-    os._exit(0)
-sys.exit(3)
-""")
-    start = time.monotonic()
-    _, err = run_in(pypy, [PYPY, *arguments(path)], 3)
-    remove_held(err)
-    assert "<listcomp>  " in err
-    assert time.monotonic() - start < 20
-
-
 def test_program_that_closes_all_files_and_opens_its_own(
         pypy: PyPy, temporary: Path) -> None:
     """Its files get our numbers: nothing of ours ends up there."""
@@ -254,41 +222,23 @@ sys.exit(4)
     assert err.count("allocated in") == 1
 
 
-def test_watcher_that_was_killed_harms_nobody(
-        pypy: PyPy, temporary: Path) -> None:
-    """The program gets no SIGPIPE, and the report is made at the end."""
+@pytest.mark.parametrize("number", [
+    signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
+def test_signals_to_the_command_are_the_programs(
+        pypy: PyPy, temporary: Path, number: signal.Signals) -> None:
     path = script(pypy, """
-signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-for name in os.listdir("/proc"):
-    try:
-        if (name.isdigit() and os.environ["TMPDIR"]
-                in open("/proc/%s/cmdline" % name).read()):
-            os.kill(int(name), signal.SIGKILL)
-            print("killed", flush=True)
-    except (OSError, ValueError):
-        pass
-time.sleep(0.2)
-""")
-    out, err = run_in(pypy, [PYPY, *arguments(path)], 0)
-    assert out == "killed\n"
-    assert "<listcomp>  " in err
-
-
-def test_watcher_ignores_the_signal_that_ends_the_program(
-        pypy: PyPy, temporary: Path) -> None:
-    """As systemd sends it, to all processes of a service."""
-    path = script(pypy, """
-time.sleep(2.5)
-for name in os.listdir("/proc"):
-    try:
-        if (name.isdigit() and os.environ["TMPDIR"]
-                in open("/proc/%s/cmdline" % name).read()):
-            os.kill(int(name), signal.SIGTERM)
-    except OSError:
-        pass
-os.kill(os.getpid(), signal.SIGTERM)
-""")
-    _, err = run_in(pypy, [PYPY, *arguments(path)], -15)
+signal.signal(%d, lambda number, frame: sys.exit(number))
+print("ready", flush=True)
+time.sleep(60)
+""" % number)
+    with subprocess.Popen(
+            [PYPY, *arguments(path)], cwd=pypy.folder, env=pypy.environment,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == number, err
     assert "<listcomp>  " in err
 
 
@@ -311,7 +261,7 @@ def test_log_of_the_program_is_its_own(pypy: PyPy, temporary: Path) -> None:
         out, _ = run_in(pypy, [PYPY, *command], 0)
         assert out == "None\n"
         logs.append((pypy.folder / name).read_text().count("{gc-collect-done"))
-    # and what puts us away (resting.py) asks for one
+    # and begin.py asks for one, when our modules go
     assert logs[0] + 1 == logs[1] > 1
 
 

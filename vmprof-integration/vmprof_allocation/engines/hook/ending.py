@@ -1,0 +1,58 @@
+"""The end of a run, when the engine's modules are gone: resident.py.
+
+All is done inside of two safepoints, and nothing is imported: threads of the program
+that compute would take the GIL each time that we let go of it, for a second and more.
+"""
+from __future__ import annotations
+
+from vmprof_allocation.engines.base import Ending
+from vmprof_allocation.engines.hook import names
+from vmprof_allocation.engines.hook.safepoint import reach_safepoint
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+#: what of native/hook/hook.h is called here
+_FUNCTIONS = {"hook_finish": "void (*)(void)", "hook_end": "void (*)(int)",
+              "hook_end_error": "int (*)(void)", "hook_ignore": "int (*)(int)",
+              "hook_named": "void (*)(int64_t, const char *)"}
+
+
+class HookEnding(Ending):
+    """See :class:`vmprof_allocation.engines.base.Ending`."""
+
+    __slots__ = ("_end", "_error", "_finish", "_ignore", "_inherited", "_named")
+
+    def __init__(self, ffi: Any, lib: Any) -> None:
+        # the library's own functions would keep all of cffi's description of it
+        self._finish, self._end, self._error, self._ignore, self._named = (
+            ffi.cast(kind, ffi.addressof(lib, name))
+            for name, kind in _FUNCTIONS.items())
+        #: the kernel's numbers of threads that are those of a parent
+        self._inherited: set[int] = set()
+
+    def ignore(self, ignored: bool) -> bool:
+        return bool(self._ignore(ignored))
+
+    def end(self) -> bool:
+        if self._error() < 0:
+            self._end(0)
+            reach_safepoint()
+            self._name_threads()
+            self._end(1)
+            reach_safepoint()
+        return bool(self._error() == 0)
+
+    def forked(self) -> None:
+        self._inherited = {thread for thread, _ in names.of_threads()}
+
+    def end_child(self) -> None:
+        self._name_threads()
+        self._finish()
+
+    def _name_threads(self) -> None:
+        for thread, name in names.of_threads():
+            if thread not in self._inherited:
+                self._named(thread, names.for_native(name))
