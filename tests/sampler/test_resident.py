@@ -35,7 +35,7 @@ def test_next_to_nothing_of_ours_is_there(stock_pypy: PyPy) -> None:
                 and str(f.__module__).startswith("vmprof_allocation")})
     """, "1M")
     assert set(run.out.split()) <= {"vmprof_allocation." + name for name in (
-        "engines.base", "engines.hook.ending", "engines.hook.names",
+        "engines.ending", "engines.hook.ending", "engines.hook.names",
         "engines.hook.safepoint", "errors", "forks", "interrupts", "profile_file",
         "resident")}
 

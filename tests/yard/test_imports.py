@@ -48,7 +48,8 @@ HOOK, BUILTIN = ENGINES + ".hook", ENGINES + ".builtin"
 #: a process of its own; of it, a program may load what starts it
 PUSHER = SAMPLER + ".pusher"
 CONTROL = SAMPLER + ".control"
-STARTS = tuple(PUSHER + "." + name for name in ("start", "target", "credentials"))
+STARTS = tuple(PUSHER + "." + name for name in (
+    "start", "target", "credentials", "detached"))
 
 RULES = {
     "profiles know nothing of the sampler": Rule((CONVERT,), (SAMPLER,)),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from vmprof_allocation.engines.base import Ending
+    from vmprof_allocation.engines.ending import Ending
     from vmprof_allocation.profile_file import ProfileFile
 
 #: the part of PyPy that runs a program

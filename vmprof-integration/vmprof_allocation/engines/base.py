@@ -19,6 +19,7 @@ from vmprof_allocation.errors import AllocationSamplingError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from vmprof_allocation.engines.ending import Ending
     from vmprof_allocation.processes import Processes
     from vmprof_allocation.settings import Settings
 
@@ -83,27 +84,6 @@ class Alive:
         self.interval = interval
         #: number of the type in the profile; 0: not known
         self.type = type_
-
-
-class Ending:
-    """Ends a run of an engine whose modules may be gone."""
-
-    __slots__ = ()
-
-    def ignore(self, ignored: bool) -> bool:
-        """Engine.ignore()"""
-        raise NotImplementedError
-
-    def end(self) -> bool:
-        """The profile ends.  Returns False if it is not complete; Engine.stop() of a
-        restored engine then says why.  Or raises AllocationSamplingError."""
-        raise NotImplementedError
-
-    def forked(self) -> None:
-        """This process is a forked child."""
-
-    def end_child(self) -> None:
-        """end() there; nobody hears of problems."""
 
 
 class Engine:

@@ -12,12 +12,12 @@ from _thread import RLock
 from vmprof_allocation.engines.base import (
     INCOMPLETE,
     Alive,
-    Ending,
     Engine,
     Statistics,
     empty,
     refuse_second,
 )
+from vmprof_allocation.engines.ending import Ending
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.settings import Limit
 

@@ -5,7 +5,7 @@ that compute would take the GIL each time that we let go of it, for a second and
 """
 from __future__ import annotations
 
-from vmprof_allocation.engines.base import Ending
+from vmprof_allocation.engines.ending import Ending
 from vmprof_allocation.engines.hook import names
 from vmprof_allocation.engines.hook.safepoint import reach_safepoint
 
@@ -21,7 +21,7 @@ _FUNCTIONS = {"hook_finish": "void (*)(void)", "hook_end": "void (*)(int)",
 
 
 class HookEnding(Ending):
-    """See :class:`vmprof_allocation.engines.base.Ending`."""
+    """See :class:`vmprof_allocation.engines.ending.Ending`."""
 
     __slots__ = ("_end", "_error", "_finish", "_ignore", "_inherited", "_named")
 

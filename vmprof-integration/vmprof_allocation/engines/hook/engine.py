@@ -14,7 +14,6 @@ import sys
 from vmprof_allocation.engines.base import (
     INCOMPLETE,
     Alive,
-    Ending,
     Engine,
     Statistics,
     empty,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from vmprof_allocation.engines.ending import Ending
     from vmprof_allocation.engines.hook.place import Place
     from vmprof_allocation.errors import Finding
     from vmprof_allocation.processes import Processes
