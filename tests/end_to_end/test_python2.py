@@ -113,7 +113,7 @@ def library() -> str:
 def layout(library: str) -> str:
     done = asked("settings", library, "16k", "", "exponential", "", "True")
     assert done.returncode == 0, done.stderr
-    return done.stdout.split("\t", 16)[15]
+    return done.stdout.split("\t", 5)[4]
 
 
 class Starter:

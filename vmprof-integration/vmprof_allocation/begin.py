@@ -16,9 +16,9 @@ from vmprof_allocation import resident
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError, say
 from vmprof_allocation.interrupts import Uninterrupted
-from vmprof_allocation.processes import PUSH_EVERY, Processes
+from vmprof_allocation.processes import PUSH_EVERY, Processes, make_own, unpack
 from vmprof_allocation.session import Session
-from vmprof_allocation.settings import Limit, Settings
+from vmprof_allocation.settings import Settings
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ _STAY = tuple(_PACKAGE + "." + name for name in ("errors", "forks", "resident"))
 def begin() -> None:
     """Start what the variable asks this process for.  Does not return if that
     fails: the program must not run unnoticed without."""
-    fields = os.environ.pop(VARIABLE).split("\t", 15)
+    fields = os.environ.pop(VARIABLE).split("\t", 5)
     if fields[0] != str(os.getpid()):
         return
     resident.is_of_command_line = True
@@ -56,7 +56,6 @@ def follow(run: str) -> None:
     path = None
     resident.is_of_command_line = True
     try:
-        from vmprof_allocation.children import make_own, unpack
         processes, settings, knowledge = unpack(run)
         engine = choose(knowledge)
         path = make_own(processes)
@@ -79,15 +78,8 @@ def _is_pushed(profile: str) -> bool:
 
 def _run(fields: list[str]) -> None:
     """The program that the command line samples."""
-    (_, interval, seed, gaps, period, memory, lifetimes, per_second, share,
-     follow, rotate, native, held, jitlog, knowledge, output) = fields
-    limit = Limit(int(per_second), int(share))
-    settings = Settings(
-        int(interval), int(seed), gaps,  # type: ignore[arg-type,unused-ignore]
-        float(period) if period else None, memory == "1",
-        limit if limit.per_second or limit.share else None,
-        lifetimes == "1", follow=follow == "1", rotate=float(rotate),
-        native=native == "1")
+    _, held, jitlog, text, knowledge, output = fields
+    settings = Settings.parse(text)
     engine = choose(knowledge)
     if _is_pushed(output):
         from vmprof_allocation import pushing

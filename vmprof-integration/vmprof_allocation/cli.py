@@ -18,7 +18,7 @@ from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError, say
 from vmprof_allocation.parsing import make_settings, parse_rotate
-from vmprof_allocation.settings import Limit, Settings
+from vmprof_allocation.settings import Settings
 
 _HIGH = 1000
 SEARCHING = ("looking for the garbage collector in this build of PyPy, once; that "
@@ -328,14 +328,8 @@ def pack(settings: Settings, output: str, *, knowledge: str, held: int,
     or -1: `held`, of `output` if that must not be closed before it is opened
     again; and `jitlog`.
     """
-    limit = settings.limit or Limit()
-    return "\t".join((
-        str(os.getpid()), str(settings.interval), str(settings.seed),
-        settings.gaps, "" if settings.period is None else repr(settings.period),
-        str(int(settings.memory)), str(int(settings.lifetimes)),
-        str(limit.per_second), str(limit.share), str(int(settings.follow)),
-        repr(settings.rotate), str(int(settings.native)), str(held), str(jitlog),
-        knowledge, output))
+    return "\t".join((str(os.getpid()), str(held), str(jitlog), settings.text(),
+                      knowledge, output))
 
 
 def _check_output(path: str | None, command: list[str]) -> int:

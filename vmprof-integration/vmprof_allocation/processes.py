@@ -3,22 +3,21 @@ followed into profiles of their own.
 
 ``app.vmprof`` is that of the first, ``app.123.vmprof`` that of process 123. Forked
 ones go on natively (native/hook/follow.h), and session.py hears of it; one that
-becomes this interpreter anew, by exec, finds VARIABLE (children.py).
+becomes this interpreter anew, by exec, finds VARIABLE (begin.py).
 """
 from __future__ import annotations
 
 import os
 
-from vmprof_allocation.settings import Limit
+from vmprof_allocation.settings import Settings
 
 # nothing that is not needed: see engines/base.py
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vmprof_allocation.settings import Settings
 
 #: of the environment of a program that runs in this same interpreter
 VARIABLE = "VMPROF_ALLOCATION_RUN"
 MAX_SEED = 2**64 - 1
+#: of another process there may be a file, if the system has begun to count anew
+_TRIES = 100
 #: a file beside the profiles, if they are pushed (push_folder.py has the others):
 #: seconds between two windows, as text, which children find there
 PUSH_EVERY = ".vmprof-push-every"
@@ -50,12 +49,34 @@ class Processes:
 
     def pack(self, settings: Settings, knowledge: str) -> str:
         """VARIABLE's value for the children."""
-        limit = settings.limit or Limit()
-        return "\t".join((
-            self.run, str(settings.interval), str(settings.seed), settings.gaps,
-            str(int(settings.lifetimes)), str(limit.per_second),
-            str(limit.share), repr(settings.rotate), str(int(settings.native)),
-            knowledge, self.first))
+        return "\t".join((self.run, settings.text(), knowledge, self.first))
+
+
+def unpack(value: str) -> tuple[Processes, Settings, str]:
+    """The opposite of pack(), in a child, behind its parent's pid; 0: it is the
+    first process, once more.  Its seed is another one, and it takes no time samples,
+    as a forked child does."""
+    parent, run, text, knowledge, first = value.split("\t", 4)
+    settings = Settings.parse(text)
+    settings.seed = (settings.seed + (os.getpid() << 32)) & MAX_SEED
+    settings.period = None
+    return Processes(first, run, int(parent)), settings, knowledge
+
+
+def make_own(processes: Processes) -> str | None:
+    """Make this child's file, one that was not there, as native/hook/follow.c does;
+    None: nobody waits for more, or there are too many."""
+    if not os.path.exists(processes.first):
+        return None
+    for i in range(1, _TRIES + 1):
+        path = "%s.%d%s%s" % (processes.path, os.getpid(), "-%d" % i * (i > 1),
+                              processes.suffix)
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        except FileExistsError:
+            continue
+        return path
+    return None
 
 
 def _random() -> int:

@@ -227,17 +227,17 @@ class Session:
         if engine is None or file is None or state is None:
             return None
         return Suspended((
-            state, self.settings.values(), self.output, file.state(),
+            state, self.settings.text(), self.output, file.state(),
             None if run is None else (run.first, run.run, run.parent),
             self._processes is not None, self._pid), engine.ending(), file)
 
     @classmethod
-    def restore(cls, engine_state: tuple[Any, ...], settings: tuple[Any, ...],
+    def restore(cls, engine_state: tuple[Any, ...], settings: str,
                 output: str | None, file: tuple[Any, ...],
                 run: tuple[Any, ...] | None, is_child: bool, pid: int) -> Session:
         """Another one that goes on where suspend() left it, or in a forked child of
         that process, where go_on() is then to be called."""
-        session = cls(Settings.of_values(settings), output)
+        session = cls(Settings.parse(settings), output)
         engine = find()
         engine.restore(engine_state)
         session._engine = engine

@@ -4,7 +4,8 @@ from __future__ import annotations
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Literal
+    from collections.abc import Callable
+    from typing import Literal
     Gaps = Literal["exponential", "fixed"]
 
 
@@ -23,6 +24,13 @@ class Limit:
         if self.per_second:
             return "%d/s" % self.per_second
         return "%dppm" % self.share
+
+    @classmethod
+    def parse(cls, text: str) -> Limit | None:
+        """The opposite of str(); empty text: None."""
+        if text.endswith("/s"):
+            return cls(per_second=int(text[:-2]))
+        return cls(share=int(text[:-3])) if text else None
 
 
 class Settings:
@@ -59,23 +67,41 @@ class Settings:
         #: native frames, inside of the innermost Python frame
         self.native = native
 
-    def values(self) -> tuple[object, ...]:
-        """Plain ones, for of_values()."""
-        limit = self.limit
-        return (self.interval, self.seed, self.gaps, self.period, self.memory,
-                None if limit is None else (limit.per_second, limit.share),
-                self.lifetimes, self.in_memory, self.follow, self.rotate, self.native)
+    def text(self) -> str:
+        """``interval=131072;limit=;seed=...``: all of them, in the words of
+        PROFILE.rst where the profile has them, too.  For parse(), in whatever
+        process."""
+        return ";".join(
+            "%s=%s" % (name, _text(getattr(self, name))) for name in self.__slots__)
 
     @classmethod
-    def of_values(cls, values: tuple[Any, ...]) -> Settings:
-        """The opposite of values()."""
-        settings = cls(*values)
-        if settings.limit is not None:
-            settings.limit = Limit(*values[5])
+    def parse(cls, text: str) -> Settings:
+        """The opposite of text().  Raises ValueError."""
+        settings = cls(0, 0)
+        for pair in text.split(";"):
+            name, _, value = pair.partition("=")
+            setattr(settings, name, _PARSERS[name](value))
         return settings
 
     def with_seed(self, seed: int) -> Settings:
         """The same, for another run."""
-        return Settings(self.interval, seed, self.gaps, self.period, self.memory,
-                        self.limit, self.lifetimes, self.in_memory, self.follow,
-                        self.rotate, self.native)
+        settings = Settings.parse(self.text())
+        settings.seed = seed
+        return settings
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _flag(text: str) -> bool:
+    return text == "1"
+
+
+#: by Settings.__slots__
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "follow": _flag, "gaps": str, "in_memory": _flag, "interval": int,
+    "lifetimes": _flag, "limit": Limit.parse, "memory": _flag, "native": _flag,
+    "period": lambda text: float(text) if text else None, "rotate": float, "seed": int}

@@ -36,7 +36,7 @@ from vmprof_allocation.other_process import (
     family,
 )
 from vmprof_allocation.parsing import check_output, make_settings, seconds
-from vmprof_allocation.settings import Limit, Settings
+from vmprof_allocation.settings import Settings
 
 #: of a thread, before another one is tried
 _MILLISECONDS = 100
@@ -232,9 +232,7 @@ class _Run:
               first: tuple[object, ...]) -> None:
         """Have the thread made, and give it its job.  `first`: of a process that began
         before, its profile, the run's name, and its number."""
-        limit = settings.limit or Limit()
-        arguments = (self.output, knowledge, settings.interval, settings.seed,
-                     limit.per_second, limit.share, settings.lifetimes, *first)
+        arguments = (self.output, knowledge, settings.text(), *first)
         self._stop_one()
         try:
             if not self._target.allocate[0]:

@@ -9,25 +9,21 @@ from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.forks import Undivided
 from vmprof_allocation.processes import Processes
 from vmprof_allocation.session import Session
-from vmprof_allocation.settings import Limit, Settings
+from vmprof_allocation.settings import Settings
 
 # nothing that is not needed: see engines/base.py
 
 _session: Session | None = None
 
 
-def begin(fd: int, output: str, knowledge: str, interval: int, seed: int,
-          per_second: int, share: int, lifetimes: bool, first: str = "",
+def begin(fd: int, output: str, knowledge: str, settings: str, first: str = "",
           run: str = "", parent: int = 0) -> None:
     """Start, and tell the attaching command how that went.  `run`: of a process that
     began before, whose number is `parent`, and whose profile is `first`."""
     global _session
-    limit = Limit(per_second, share)
     try:
-        session = Session(Settings(
-            interval, seed, limit=limit if per_second or share else None,
-            lifetimes=lifetimes, follow=False), output,
-            Processes(first, run, parent) if run else None)
+        session = Session(Settings.parse(settings), output,
+                          Processes(first, run, parent) if run else None)
         with Undivided():
             engine = choose(knowledge)
             _let_go()

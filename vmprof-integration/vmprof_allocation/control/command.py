@@ -24,7 +24,7 @@ from vmprof_allocation.parsing import (
     make_settings,
     seconds,
 )
-from vmprof_allocation.settings import Limit, Settings
+from vmprof_allocation.settings import Settings
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
@@ -52,11 +52,8 @@ def wanted(prepared: Prepared, settings: Settings, output: str, folder: str = ""
     """What follows START, and HOLD.  `folder`, of command_folder.own(), is for what
     that process has to know.  `run`: there is one already, whose first process writes
     to `output`; this is a child of process `parent`."""
-    limit = settings.limit or Limit()
     knowledge = cli.Target().knowledge(folder) if prepared.runs_this() else ""
-    return [output, knowledge, *map(str, (
-        settings.interval, settings.seed, limit.per_second, limit.share,
-        int(settings.lifetimes), int(settings.follow), run, parent))]
+    return [output, knowledge, settings.text(), run, str(parent)]
 
 
 def _parser() -> argparse.ArgumentParser:

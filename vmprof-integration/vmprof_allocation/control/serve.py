@@ -5,7 +5,6 @@ import _socket
 import os
 
 from vmprof_allocation import session as sessions
-from vmprof_allocation.children import make_own
 from vmprof_allocation.control.meeting import (
     BETWEEN,
     DONE,
@@ -24,10 +23,10 @@ from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.forks import Undivided
 from vmprof_allocation.peers import pid_and_user
-from vmprof_allocation.processes import Processes
+from vmprof_allocation.processes import Processes, make_own
 from vmprof_allocation.profile_file import file_id, move_up
 from vmprof_allocation.session import Session, current
-from vmprof_allocation.settings import Limit, Settings
+from vmprof_allocation.settings import Settings
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -152,17 +151,13 @@ def _problem(session: Session) -> str:
     return ""
 
 
-def _start(output: str, knowledge: str, interval: str, seed: str, per_second: str,
-           share: str, lifetimes: str, follow: str, run: str, parent: str) -> list[str]:
+def _start(output: str, knowledge: str, text: str, run: str, parent: str) -> list[str]:
     on = current()
     if on is not None:
         raise AllocationSamplingError(
             "allocation sampling is already on, into %r: `report` reads that while it "
             "is written; or stop it first" % on.where)
-    limit = Limit(int(per_second), int(share))
-    settings = Settings(
-        int(interval), int(seed), limit=limit if limit.per_second or limit.share
-        else None, lifetimes=lifetimes == "1", follow=follow == "1")
+    settings = Settings.parse(text)
     if run:
         session = _as_child(settings, Processes(output, run, int(parent)), knowledge)
     else:

@@ -81,13 +81,13 @@ def open_output(path):
 
 
 class Run(object):
-    """Of `settings`: those of Python 3's package (begin.py), as text."""
+    """As `fields` say, those of Python 3's package (begin.py)."""
 
-    def __init__(self, settings, output):
+    def __init__(self, fields, output):
         if _running:
             raise Refused("allocations are being sampled already")
         self.pid = os.getpid()
-        self.process, layout = Process(), Layout(settings["knowledge"])
+        self.process, layout = Process(), Layout(fields["knowledge"])
         layout.check(self.process)
         self.lib = self.process.ffi.dlopen(os.path.join(PACKAGE, "_hook.so"))
         for name in dir(self.lib):
@@ -97,7 +97,8 @@ class Run(object):
               "preparing the hooks")
         fd = open_output(output)
         try:
-            self._start(fd, settings, layout)
+            self._start(fd, dict(pair.split("=", 1)
+                                 for pair in fields["settings"].split(";")), layout)
         except BaseException:
             self._undo()
             os.close(fd)
@@ -108,14 +109,13 @@ class Run(object):
     def _start(self, fd, settings, layout):
         import _vmprof
         interval, seed = int(settings["interval"]), int(settings["seed"])
-        per_second, share = int(settings["per_second"]), int(settings["share"])
+        limit = settings["limit"]       # "1000/s", "5000ppm" or ""
         period = float(settings["period"]) if settings["period"] else None
         described = ";".join("%s=%s" % pair for pair in (
             ("engine", "hook"), ("interval", interval),
             ("gaps", settings["gaps"]), ("seed", seed),
             ("period", settings["period"]), ("pid", self.pid),
-            ("limit", "%d/s" % per_second if per_second
-             else "%dppm" % share if share else ""),
+            ("limit", limit),
             ("capabilities", CAPABILITIES), ("facts", "")))
         decoy = self.lib.hook_open(fd, 0)     # its children are counted
         check(-min(decoy, 0), "taking vmprof's output over")
@@ -128,8 +128,10 @@ class Run(object):
         check(self.lib.hook_enabled(described.encode("ascii"),
                                     period is not None),
               "beginning the profile")
-        if per_second or share:
-            self.lib.hook_limit(per_second, share)
+        if limit:
+            is_rate = limit.endswith("/s")
+            self.lib.hook_limit(int(limit[:-2]) if is_rate else 0,
+                                0 if is_rate else int(limit[:-3]))
         opened = self.lib.hook_door()
         for _ in range(10):
             check(self.lib.hook_hook(interval, seed,

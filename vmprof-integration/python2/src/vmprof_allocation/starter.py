@@ -21,9 +21,7 @@ PYTHON3 = "VMPROF_ALLOCATION_PYTHON3"
 MODULE = "vmprof_allocation.python2"
 EXIT_BAD_INPUT = 2
 #: begin.py's, in this order; the last two are free text
-FIELDS = ("pid", "interval", "seed", "gaps", "period", "memory", "lifetimes",
-          "per_second", "share", "follow", "rotate", "native", "held", "jitlog",
-          "knowledge", "output")
+FIELDS = "pid", "held", "jitlog", "settings", "knowledge", "output"
 
 
 def say(message):
