@@ -17,6 +17,7 @@ from conftest import PYPY, ROOT
 from rpython_tree import PYTHON2
 from truth import bytes_by_function
 from vmprof_allocation.begin import VARIABLE
+from vmprof_allocation.settings import Settings
 from vmprof_convert import readers
 
 pytestmark = pytest.mark.python2
@@ -134,8 +135,7 @@ class Starter:
 
     def told(self, source: str) -> subprocess.CompletedProcess[str]:
         """With self.layout, whatever that is."""
-        fields = "\t".join(("%d", "16384", "1", "exponential", "", "0", "1",
-                            "0", "0", "0", "0", "0", "-1", "-1", "-1",
+        fields = "\t".join(("%d", "-1", "-1", Settings(16384, 1).text(),
                             self.layout.replace("%", "%%"), str(self.profile)))
         script = 'value=$(printf %s "$$"); export %s="$value"; exec %s %s' % (
             shlex.quote(fields), VARIABLE, SAMPLED, self.script(source))
