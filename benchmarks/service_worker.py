@@ -138,8 +138,7 @@ class Pushed:
     """Windows of one process, again and again, for one pusher."""
 
     def __init__(self, url: str) -> None:
-        from vmprof_allocation import pushing
-        from vmprof_allocation.pusher import start
+        from vmprof_allocation.pusher import pushing, start
         self._processes = pushing.processes_of(start.start(url, EVERY))
         self._number = 0
         self._stay()
@@ -150,14 +149,14 @@ class Pushed:
             pass
 
     def _next(self) -> str:
-        from vmprof_allocation.pushing import window
+        from vmprof_allocation.pusher.pushing import window
         self._number += 1
         return window(self._processes, self._number)
 
     def block(self, server: Any, requests: int) -> Json:
-        from vmprof_allocation.parsing import make_settings
-        from vmprof_allocation.pushing import push
-        from vmprof_allocation.session import Session
+        from vmprof_allocation.pusher.pushing import push
+        from vmprof_allocation.session.session import Session
+        from vmprof_allocation.settings.parsing import make_settings
         session = Session(make_settings("auto"), self._next(), self._processes)
         session.start()
         with push(session, self._processes, self._number):

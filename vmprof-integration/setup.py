@@ -96,9 +96,9 @@ setup(
     ext_modules=[
         library("engines.hook._hook", "hook/*.c", "shared/*.c"),
         # what attach does, and what it loads into another process
-        library("attach._tracer", "attach/tracer.c", "attach/stub.c",
+        library("remote.attach._tracer", "attach/tracer.c", "attach/stub.c",
                 "attach/safe_place.c"),
-        library("attach._agent", "attach/agent.c"),
+        library("remote.attach._agent", "attach/agent.c"),
     ] if SUPPORTED else [],
     cmdclass={"build_ext": BuildLibrary, "build_py": BuildPackage,
               "bdist_wheel": AnyPythonWheel},

@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import measuring
 from experiments import Context, Json
 from measuring import table
-from vmprof_allocation.parsing import parse_interval
+from vmprof_allocation.settings.parsing import parse_interval
 from vmprof_convert import readers
 from vmprof_convert.analysis import summary
 

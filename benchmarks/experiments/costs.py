@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 import measuring
 from experiments import Context, Json, short
 from measuring import Estimate, estimate, table
-from vmprof_allocation.parsing import parse_interval
+from vmprof_allocation.settings.parsing import parse_interval
 
 NAME = "costs"
 

@@ -19,10 +19,10 @@ from native_build import HERE
 from run_profiles import functions
 from running import Running, running, wait_until
 from truth import SIGMAS, sigmas
-from vmprof_allocation.attach import maps, target
-from vmprof_allocation.attach.maps import Mapping
-from vmprof_allocation.attach.target import Target, refusal
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.remote.attach import maps, target
+from vmprof_allocation.remote.attach.maps import Mapping
+from vmprof_allocation.remote.attach.target import Target, refusal
 from vmprof_convert import readers
 from vmprof_convert.profile.model import Profile
 

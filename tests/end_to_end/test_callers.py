@@ -46,7 +46,8 @@ def test_a_recursion_stays_one(stock_pypy: PyPy, jit: str) -> None:
     """Calls of itself, with and without a loop, of each other, and of the same function
     that is made thrice: what looks like what vmprof has twice."""
     profile = stock_pypy.sample("""
-        from vmprof_allocation import labelling, labels
+        from vmprof_allocation.session.session import labelling
+        from vmprof_allocation import labels
         numbers = []
         for i in range(20):
             with labels(f=i):

@@ -16,8 +16,8 @@ import pytest
 from conftest import PYPY, ROOT
 from rpython_tree import PYTHON2
 from truth import bytes_by_function
-from vmprof_allocation.begin import VARIABLE
-from vmprof_allocation.settings import Settings
+from vmprof_allocation.launch.begin import VARIABLE
+from vmprof_allocation.settings.settings import Settings
 from vmprof_convert import readers
 
 pytestmark = pytest.mark.python2
@@ -100,7 +100,7 @@ def run(folder: Path, *command: str | Path, **environment: str
 
 def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
     """What the Python 3 says that is asked."""
-    return run(ROOT, PYPY, "-I", "-m", "vmprof_allocation.python2", *arguments)
+    return run(ROOT, PYPY, "-I", "-m", "vmprof_allocation.launch.python2", *arguments)
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ import vmprof_allocation
 from vmprof_allocation.engines.choose import sampling_vmprof
 from vmprof_allocation.engines.hook import engine as hook
 from vmprof_allocation.engines.hook import process
-from vmprof_allocation.parsing import make_settings
+from vmprof_allocation.settings.parsing import make_settings
 from vmprof_convert import readers
 
 Random = random.Random

@@ -20,7 +20,7 @@ import otlp_request
 from collector import Collector, free_port
 from conftest import PYPY, PyPy
 from engine_stand_in import Answer, Request, StandIn, cut, status
-from vmprof_allocation.push_folder import MAX_WINDOWS
+from vmprof_allocation.pusher.folder import MAX_WINDOWS
 
 pytestmark = pytest.mark.hard
 

@@ -485,7 +485,7 @@ def test_summary_hides_what_attach_runs_in_a_program() -> None:
         found = summary.summarize(readers.read_bytes(log.data())).rows
         return {row.function.name: row.own.objects().value for row in found}
 
-    attached = rows("/x/vmprof_allocation/attach/inside.py")
+    attached = rows("/x/vmprof_allocation/remote/attach/inside.py")
     assert set(attached) == {"serve", "<module>", "[starting and ending the run]"}
     assert attached["<module>"] == 0
     assert attached["[starting and ending the run]"] == pytest.approx(

@@ -172,7 +172,7 @@ def test_a_child_that_is_forked_amidst_holds_no_window(stock_pypy: PyPy) -> None
     """What is locked is not sent."""
     run = stock_pypy.run("""
         import fcntl, os, vmprof_allocation
-        from vmprof_allocation import rotation
+        from vmprof_allocation.session.session import rotation
         read, write = os.pipe()
         class Forked(rotation.ProfileFile):
             def open(self):
@@ -201,7 +201,8 @@ def test_sampling_ends_if_pushing_can_t_begin(pypy: PyPy, spools: Path) -> None:
     with StandIn() as engine:
         run = pypy.run("""
             import vmprof_allocation
-            from vmprof_allocation import pushing, session
+            from vmprof_allocation.pusher import pushing
+            from vmprof_allocation.session.session import session
             def fail(*_):
                 raise RuntimeError("no")
             for owner, name in (pushing, "_read_every"), (pushing.Pushing, "_start"):
@@ -324,7 +325,7 @@ def test_nobody_pushes_any_more(pypy: PyPy, spools: Path) -> None:
     with StandIn() as engine:
         run = pypy.run("""
             import os, time, vmprof_allocation
-            from vmprof_allocation import pushing
+            from vmprof_allocation.pusher import pushing
             pushing._AWAY = 0.0
             push = vmprof_allocation.push("otlp+http://127.0.0.1:%d", every=0.1)
             os.rename(push.folder + "/settings.json", push.folder + "/gone")

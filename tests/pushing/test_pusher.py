@@ -33,7 +33,7 @@ from engine_stand_in import (
     status,
 )
 from made_profiles import Log
-from vmprof_allocation.push_folder import LOCK, MAX_BYTES, MAX_WINDOWS, SETTINGS
+from vmprof_allocation.pusher.folder import LOCK, MAX_BYTES, MAX_WINDOWS, SETTINGS
 
 SECRET = "Bearer s3cr3t-t0k3n"
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.push_folder import DROPPED
 from vmprof_allocation.pusher import __main__ as pusher
 from vmprof_allocation.pusher import sending, start
+from vmprof_allocation.pusher.folder import DROPPED
 from vmprof_allocation.pusher.protocols import Body
 from vmprof_allocation.pusher.spool import Spool, Window
 from vmprof_allocation.pusher.target import Target

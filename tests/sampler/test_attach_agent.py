@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from vmprof_allocation.attach.agent import HERE, Agent
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.remote.attach.agent import HERE, Agent
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from vmprof_allocation.attach import command
-from vmprof_allocation.attach.agent import Agent
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.settings import Settings
+from vmprof_allocation.remote.attach import command
+from vmprof_allocation.remote.attach.agent import Agent
+from vmprof_allocation.settings.settings import Settings
 
 #: it has no lock yet, so that its thread is to stand still until we have it
 TARGET = SimpleNamespace(pid=7, uid=0, allocate=(1, 1), threads=lambda: [7],

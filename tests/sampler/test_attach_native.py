@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from native_build import MEMORY, THREADS, build
-from vmprof_allocation.attach import gil
-from vmprof_allocation.attach.gil import Gil
-from vmprof_allocation.attach.maps import Mapping, base, holding, read
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.remote.attach import gil
+from vmprof_allocation.remote.attach.gil import Gil
+from vmprof_allocation.remote.attach.maps import Mapping, base, holding, read
 
 CALLED = """
     void was_called(void);

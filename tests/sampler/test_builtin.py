@@ -17,8 +17,8 @@ import pytest
 from vmprof_allocation.engines import builtin, choose
 from vmprof_allocation.engines.builtin import BuiltinEngine
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.processes import Processes
-from vmprof_allocation.settings import Limit, Settings
+from vmprof_allocation.settings.processes import Processes
+from vmprof_allocation.settings.settings import Limit, Settings
 
 
 class VMProfError(Exception):

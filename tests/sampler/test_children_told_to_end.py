@@ -128,7 +128,7 @@ def test_what_a_child_begins_is_as_without_us(stock_pypy: PyPy) -> None:
     """Other programs, and children that are not sampled."""
     stock_pypy.sample(WORK + """
     import subprocess
-    from vmprof_allocation.session import current
+    from vmprof_allocation.session.session import current
     if os.fork() == 0:
         work(0.02)
         with open("/proc/self/status") as file:

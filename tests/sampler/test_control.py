@@ -26,9 +26,9 @@ from controlled import (
     status,
 )
 from running import running
-from vmprof_allocation.control import client, meeting
-from vmprof_allocation.control.prepared import SIGNAL, number_of
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.remote.control import client, meeting
+from vmprof_allocation.remote.control.prepared import SIGNAL, number_of
 
 
 def test_a_prepared_process_has_a_handler_and_nothing_else(pypy: PyPy) -> None:
@@ -49,10 +49,11 @@ def test_a_prepared_process_has_a_handler_and_nothing_else(pypy: PyPy) -> None:
             1 << SIGNAL - 1)
         assert plain.end() == "\n"
         assert program.end().split() == [
-            "vmprof_allocation", "vmprof_allocation.control",
-            "vmprof_allocation.control.prepared", "vmprof_allocation.errors",
-            "vmprof_allocation.forks",
-            "vmprof_allocation.interrupts"]
+            "vmprof_allocation", "vmprof_allocation.critical",
+            "vmprof_allocation.critical.forks",
+            "vmprof_allocation.critical.interrupts", "vmprof_allocation.errors",
+            "vmprof_allocation.remote", "vmprof_allocation.remote.control",
+            "vmprof_allocation.remote.control.prepared"]
 
 
 def test_start_status_rate_and_stop(pypy: PyPy) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from conftest import PyPy
 from controlled import check_estimate, ctl, done, profile, refused, status
-from vmprof_allocation import other_process
-from vmprof_allocation.other_process import children
+from vmprof_allocation.remote import process_info
+from vmprof_allocation.remote.process_info import children
 from vmprof_convert.cli import inputs
 from workers import workers
 
@@ -142,7 +142,7 @@ def test_children_are_found_while_threads_of_their_parent_end(
             there = glob.glob("/proc/%d/task/*/children" % os.getpid())
             gone = tmp_path / "children"
             monkeypatch.setattr(glob, "glob", lambda _: [str(gone), *there])
-            monkeypatch.setattr(other_process, "executable", lambda _: "the same")
-            assert child.pid in other_process.children(os.getpid())
+            monkeypatch.setattr(process_info, "executable", lambda _: "the same")
+            assert child.pid in process_info.children(os.getpid())
         finally:
             child.kill()

@@ -155,7 +155,7 @@ def test_a_fork_does_not_wait_for_ever(pypy: PyPy) -> None:
     of the thread that forks: the fork happens."""
     run = pypy.run("""
         import os, threading, time
-        from vmprof_allocation import forks
+        from vmprof_allocation.critical import forks
         forks.PATIENCE = 0.5
         lock, inside = threading.Lock(), threading.Event()
         def ours():
@@ -187,7 +187,7 @@ def test_a_fork_in_the_middle_of_our_own_thread(pypy: PyPy) -> None:
     """As a signal's handler may: parent and child leave what they were in."""
     run = pypy.run("""
         import os
-        from vmprof_allocation import forks
+        from vmprof_allocation.critical import forks
         with forks.Undivided():
             pid = os.fork()
         with forks.Undivided():

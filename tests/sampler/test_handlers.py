@@ -9,7 +9,7 @@ def test_handler_that_stops_and_starts_before_start_returns(pypy: PyPy) -> None:
     """The first one, which was over, hid the second one from stop()."""
     script = pypy.script("""
         import vmprof_allocation
-        from vmprof_allocation.session import Session
+        from vmprof_allocation.session.session import Session
         start = Session.start
         def start_and_be_interrupted(self, engine=None):
             start(self, engine)

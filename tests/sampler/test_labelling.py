@@ -173,7 +173,7 @@ def test_everything_is_put_back(stock_pypy: PyPy) -> None:
 def test_a_program_without_labels_loads_nothing_of_it(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample("""
         import sys, _contextvars
-        assert "vmprof_allocation.labelling" not in sys.modules
+        assert "vmprof_allocation.session.labelling" not in sys.modules
         assert _contextvars.set_contextvar_context.__module__ == "__pypy__", (
             _contextvars.set_contextvar_context)
         """, "1k")
@@ -285,7 +285,7 @@ def test_without_sampling_it_does_nothing(stock_pypy: PyPy) -> None:
     with labels(k="a") as here:
         here.update(k="b")
         make(1)
-    assert "vmprof_allocation.session" not in sys.modules
+    assert "vmprof_allocation.session.session" not in sys.modules
     """)
     assert (run.code, run.err) == (0, "")
     assert not Path(run.path).exists()

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from vmprof_allocation import parsing
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.parsing import (
+from vmprof_allocation.settings import parsing
+from vmprof_allocation.settings.parsing import (
     check_interval,
     check_output,
     make_settings,

@@ -314,8 +314,8 @@ def test_program_begins_with_next_to_nothing_of_ours(pypy: PyPy) -> None:
     new = set(run[0].split()) - set(plain[0].split())
     # and what test_resident.py has
     assert new <= {"__future__", "_cffi_backend", "_vmprof", "atexit", "fcntl", "gc",
-                   "vmprof_allocation.errors", "vmprof_allocation.forks",
-                   "vmprof_allocation.resident", "zlib"}
+                   "vmprof_allocation.errors", "vmprof_allocation.critical.forks",
+                   "vmprof_allocation.session.resident", "zlib"}
     assert int(run[1]) - int(plain[1]) < 300 * 1024
 
 
@@ -444,8 +444,8 @@ def test_pth_leaves_nothing_in_the_program(pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("trouble", [
     "os.open = None",                                       # no /proc
-    "sys.modules['vmprof_allocation.begin'] = None; "       # half removed
-    "sys.modules['vmprof_allocation.startup'] = None",
+    "sys.modules['vmprof_allocation.launch.begin'] = None; "       # half removed
+    "sys.modules['vmprof_allocation.launch.startup'] = None",
     "sys.argv = []", "del sys.argv",
 ])
 @pytest.mark.parametrize("variable", ["", "1\t2", "x"])

@@ -35,9 +35,9 @@ def test_next_to_nothing_of_ours_is_there(stock_pypy: PyPy) -> None:
                 and str(f.__module__).startswith("vmprof_allocation")})
     """, "1M")
     assert set(run.out.split()) <= {"vmprof_allocation." + name for name in (
-        "engines.ending", "engines.hook.ending", "engines.hook.names",
-        "engines.hook.safepoint", "errors", "forks", "interrupts", "profile_file",
-        "resident")}
+        "critical.forks", "critical.interrupts", "engines.ending",
+        "engines.hook.ending", "engines.hook.names", "engines.hook.safepoint",
+        "errors", "session.profile_file", "session.resident")}
 
 
 @pytest.mark.parametrize("gone", [
@@ -51,7 +51,7 @@ def test_next_to_nothing_of_ours_is_there(stock_pypy: PyPy) -> None:
     "sys.setrecursionlimit(15)",
     # which is not told what is on then, and must not stand in its way
     "[sys.modules.pop(name) for name in list(sys.modules) if 'vmprof_all' in name]\n"
-    "import vmprof_allocation, vmprof_allocation.session",
+    "import vmprof_allocation, vmprof_allocation.session.session",
 ])
 def test_profile_ends_wherever_the_program_has_gone(pypy: PyPy, gone: str) -> None:
     run = pypy.sample(program("import os, sys\n", work(), gone), "16k", jit="off")
@@ -228,7 +228,7 @@ def test_labels_reach_what_was_suspended(pypy: PyPy) -> None:
     assert "inside" in labelled and not labelled & {"before", "after"}
 
 
-@pytest.mark.parametrize("imports", ["", "import vmprof_allocation.session"])
+@pytest.mark.parametrize("imports", ["", "import vmprof_allocation.session.session"])
 def test_forked_children_and_theirs(stock_pypy: PyPy, imports: str) -> None:
     run = stock_pypy.sample(program("import os\n", work("before"), """
         def child():
@@ -237,7 +237,7 @@ def test_forked_children_and_theirs(stock_pypy: PyPy, imports: str) -> None:
         def grandchild():
             generation("grandchild")
             if IMPORTS:
-                from vmprof_allocation.session import current
+                from vmprof_allocation.session.session import current
                 print(current().is_inherited,
                       current().path.endswith("out.%d.vmprof" % os.getpid()))
         def fork(then):
@@ -303,7 +303,7 @@ def test_threads_that_import_it_at_once(pypy: PyPy) -> None:
         barrier, found = threading.Barrier(8), []
         def find():
             barrier.wait()
-            from vmprof_allocation.session import current
+            from vmprof_allocation.session.session import current
             found.append(current())
         threads = [threading.Thread(target=find) for i in range(8)]
         for thread in threads: thread.start()

@@ -529,7 +529,7 @@ def test_what_cannot_rotate(stock_pypy: PyPy) -> None:
     reader.join()
     from vmprof_allocation import tracemalloc
     from vmprof_allocation.engines.hook.engine import engine
-    from vmprof_allocation.settings import Settings
+    from vmprof_allocation.settings.settings import Settings
     tracemalloc.start()
     print(refused(vmprof_allocation.rotate, window(2)))
     print(refused(engine().rotate, 0, Settings(1, 1, in_memory=True), None, 2))

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from vmprof_allocation.settings import Limit, Settings
+from vmprof_allocation.settings.settings import Limit, Settings
 
 LIMITS = None, Limit(per_second=1000), Limit(share=5000)
 

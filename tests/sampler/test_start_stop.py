@@ -326,7 +326,7 @@ def test_fork_in_the_middle_of_start_and_stop(stock_pypy: PyPy) -> None:
     first needed, and it can sample itself."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
     import threading
-    from vmprof_allocation import forks
+    from vmprof_allocation.critical import forks
     # who forks while we wait for it would wait so long at each call
     forks.PATIENCE = 0.1
     codes = []

@@ -11,9 +11,9 @@ import pytest
 from conftest import PYPY, PyPy, Run
 from controlled import BUSY, WAITS, done, prepared, profile, refused, status
 from running import Running, wait_until
-from vmprof_allocation.control import client, meeting
-from vmprof_allocation.control.command import wanted
-from vmprof_allocation.parsing import make_settings
+from vmprof_allocation.remote.control import client, meeting
+from vmprof_allocation.remote.control.command import wanted
+from vmprof_allocation.settings.parsing import make_settings
 
 
 def top(pypy: PyPy, program: Running, *arguments: str) -> Run:
@@ -85,7 +85,7 @@ def test_top_ends_nothing_that_it_did_not_begin(stock_pypy: PyPy) -> None:
         while not select.select([sys.stdin], [], [], 0)[0]:
             [bytes(i) for i in range(100)]
         sys.stdin.readline()
-        from vmprof_allocation import session
+        from vmprof_allocation.session.session import session
         session.current().stop()
         vmprof_allocation.start("own.vmprof", "16k")
         print("begun")

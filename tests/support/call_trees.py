@@ -9,7 +9,8 @@ from vmprof_convert.profile.model import Profile
 
 HEAD = """
 import sys
-from vmprof_allocation import labelling, labels
+from vmprof_allocation.session.session import labelling
+from vmprof_allocation import labels
 numbers = []
 for i in range(%d):
     with labels(f=i):

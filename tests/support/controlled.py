@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from conftest import PYPY, PyPy, Run
 from running import Running, running
 from truth import SIGMAS, sigmas
-from vmprof_allocation.control import meeting
+from vmprof_allocation.remote.control import meeting
 from vmprof_convert import readers
 from vmprof_convert.profile.model import Profile
 

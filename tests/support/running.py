@@ -28,8 +28,8 @@ def allow_tracing() -> None:
 #: attach, many times, without what a command line has around it
 _OFTEN = """
 import contextlib, os, sys, tempfile
-from vmprof_allocation.attach import command, target
-from vmprof_allocation.parsing import make_settings
+from vmprof_allocation.remote.attach import command, target
+from vmprof_allocation.settings.parsing import make_settings
 command._say = lambda message: None
 for i in range(int(sys.argv[2])):
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:

@@ -43,13 +43,16 @@ FORMAT = FIREFOX + ".format"
 PROTOBUF = (WRITERS + ".protobuf", WRITERS + ".pprof_values")
 SAMPLER = "vmprof_allocation"
 ENGINES = SAMPLER + ".engines"
-ATTACH = SAMPLER + ".attach"
+ATTACH = SAMPLER + ".remote.attach"
 HOOK, BUILTIN = ENGINES + ".hook", ENGINES + ".builtin"
 #: a process of its own; of it, a program may load what starts it
 PUSHER = SAMPLER + ".pusher"
-CONTROL = SAMPLER + ".control"
+CONTROL = SAMPLER + ".remote.control"
 STARTS = tuple(PUSHER + "." + name for name in (
-    "start", "target", "credentials", "detached"))
+    "pushing", "folder", "start", "target", "credentials", "detached"))
+#: the rooms of the sampler, each above those before it
+SAMPLER_ROOMS = ("errors", "critical", "settings", "engines", "session", "pusher",
+                 "remote", "launch", "tracemalloc")
 
 RULES = {
     "profiles know nothing of the sampler": Rule((CONVERT,), (SAMPLER,)),
@@ -66,6 +69,10 @@ RULES = {
     "the Firefox builder knows the format, and no profile": Rule(
         (FORMAT,), (CONVERT,), allowed=(FORMAT, *COLUMNS)),
     "the viewer gets bytes": Rule((VIEW,), (CONVERT,), allowed=(VIEW,)),
+    **{"%s of the sampler is above what it imports" % room: Rule(
+        (SAMPLER + "." + room,), (SAMPLER,),
+        allowed=tuple(SAMPLER + "." + name for name in SAMPLER_ROOMS[:number + 1]))
+       for number, room in enumerate(SAMPLER_ROOMS)},
     "engines do not know each other": Rule((HOOK,), (BUILTIN,)),
     "nor the other way round": Rule((BUILTIN,), (HOOK,)),
     "who samples asks for an engine, and gets one": Rule(
@@ -74,26 +81,24 @@ RULES = {
         (ATTACH + ".inside",), (SAMPLER,), allowed=(
             ATTACH + ".inside", ENGINES + ".choose", *(
                 SAMPLER + "." + name for name in (
-                    "errors", "forks", "processes", "session", "settings")))),
+                    "errors", "critical.forks", "settings.processes",
+                    "session.session", "settings.settings")))),
     # `doctor` is in __main__
     "only who chooses or tells asks for one by its name": Rule(
         (SAMPLER,), (HOOK, BUILTIN),
-        excepted=(HOOK, BUILTIN, ENGINES + ".choose", SAMPLER + ".__main__",
-                  SAMPLER + ".cli", SAMPLER + ".python2")),
-    # nor whatever else uses engines: what is not named here
-    "no engine knows the session": Rule(
-        (ENGINES,), (SAMPLER,),
-        allowed=(ENGINES, *(SAMPLER + "." + name for name in (
-            "errors", "interrupts", "processes", "settings")))),
+        excepted=(HOOK, BUILTIN, ENGINES + ".choose", ENGINES + ".searching",
+                  SAMPLER + ".__main__", SAMPLER + ".launch.python2")),
     "a program that is sampled does not push": Rule(
         (SAMPLER,), (PUSHER,), excepted=(PUSHER,), allowed=STARTS),
     "what starts the pusher is loaded when it is started": Rule(
-        (SAMPLER,), (PUSHER,), excepted=(PUSHER,), is_lazy=True),
+        (SAMPLER,), (PUSHER,), excepted=(PUSHER,), is_lazy=True,
+        # for a type alone
+        allowed=(PUSHER + ".pushing",)),
     "and loads nothing of what it sends": Rule(
         STARTS, (PUSHER, CONVERT), allowed=STARTS),
     "a prepared process has a handler": Rule(
         (CONTROL + ".prepared",), (SAMPLER,),
-        allowed=(SAMPLER + ".errors", SAMPLER + ".forks"),
+        allowed=(SAMPLER + ".errors", SAMPLER + ".critical.forks"),
         is_lazy=True),
     "and answers without what asks": Rule(
         (CONTROL + ".serve", CONTROL + ".meeting"), (CONTROL,),
@@ -110,15 +115,15 @@ RULES = {
             # a test has ended when it is judged
             SAMPLER + ".pytest_plugin",
             # of windows of another process
-            SAMPLER + ".control.top",
+            CONTROL + ".top",
             # the command line: whether it is there, before the program runs
-            SAMPLER + ".__main__", SAMPLER + ".cli")),
+            SAMPLER + ".__main__", SAMPLER + ".launch.cli")),
 }
 
 #: for each rule what it is there to find: who imports, and what.  One for each
 #: module that a rule names, where the others are not alike
 PLANTED = {
-    "profiles know nothing of the sampler": [(MODEL, SAMPLER + ".settings")],
+    "profiles know nothing of the sampler": [(MODEL, SAMPLER + ".settings.settings")],
     **{"%s is above what it imports" % room: [
         (CONVERT + "." + {"errors": "errors"}.get(room, room + ".__init__"),
          CONVERT + "." + (ROOMS[number + 1:] + ("__main__",))[0])]
@@ -131,24 +136,23 @@ PLANTED = {
         (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".text.units"),
         (FORMAT + ".threads", FIREFOX + ".convert")],
     "the viewer gets bytes": [(VIEW + ".output", ERRORS), (VIEW + ".serve", MODEL)],
+    **{"%s of the sampler is above what it imports" % room: [
+        (SAMPLER + "." + {"errors": "errors"}.get(room, room + ".__init__"),
+         SAMPLER + "." + (SAMPLER_ROOMS[number + 1:] + ("api",))[0])]
+       for number, room in enumerate(SAMPLER_ROOMS)},
     "engines do not know each other": [(HOOK + ".engine", BUILTIN)],
     "nor the other way round": [(BUILTIN, HOOK + ".cache")],
     "who samples asks for an engine, and gets one": [
-        (SAMPLER + ".session", BUILTIN), (ENGINES + ".choose", HOOK + ".engine"),
-        (ENGINES + ".base", HOOK)],
+        (SAMPLER + ".session.session", BUILTIN),
+        (ENGINES + ".choose", HOOK + ".engine"), (ENGINES + ".base", HOOK)],
     "a program that is attached to loads nothing of who attaches": [
         (ATTACH + ".inside", ATTACH + ".agent"),
-        (ATTACH + ".inside", SAMPLER + ".parsing")],
+        (ATTACH + ".inside", SAMPLER + ".settings.parsing")],
     "only who chooses or tells asks for one by its name": [
-        (SAMPLER + ".session", HOOK + ".cache"), (SAMPLER + ".begin", BUILTIN)],
-    "no engine knows the session": [
-        (HOOK + ".engine" if number % 2 else BUILTIN, name)
-        for number, name in enumerate((SAMPLER, *(
-            SAMPLER + "." + name for name in (
-                "__main__", "api", "begin", "cli", "command", "parsing", "session",
-                "startup", "parent"))))],
+        (SAMPLER + ".session.session", HOOK + ".cache"),
+        (SAMPLER + ".launch.begin", BUILTIN)],
     "a program that is sampled does not push": [
-        (SAMPLER + ".pushing", PUSHER + ".sending")],
+        (SAMPLER + ".launch.begin", PUSHER + ".sending")],
     "what starts the pusher is loaded when it is started": [
         (SAMPLER + ".api", PUSHER + ".start")],
     "and loads nothing of what it sends": [
@@ -159,9 +163,9 @@ PLANTED = {
         (CONTROL + ".serve", CONTROL + ".client"),
         (CONTROL + ".meeting", CONTROL + ".command")],
     "a program that is sampled loads no reader": [
-        (SAMPLER + ".begin", READERS), (SAMPLER + ".__main__", CONVERT)],
+        (SAMPLER + ".launch.begin", READERS), (SAMPLER + ".__main__", CONVERT)],
     "only who shows a report asks for one": [
-        (SAMPLER + ".parent", REPORT)],
+        (SAMPLER + ".launch.parent", REPORT)],
 }
 
 

@@ -22,8 +22,8 @@ To pytest, which would warn that this is imported already: PYTEST_DONT_REWRITE.
 """
 from __future__ import annotations
 
-from vmprof_allocation.forks import Undivided as _Undivided
-from vmprof_allocation.interrupts import Uninterrupted as _Uninterrupted
+from vmprof_allocation.critical.forks import Undivided as _Undivided
+from vmprof_allocation.critical.interrupts import Uninterrupted as _Uninterrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         start,
         stop,
     )
-    from vmprof_allocation.labelling import labels
+    from vmprof_allocation.session.labelling import labels
 
 __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
            "labels", "mark", "prepare", "push", "rotate", "sample", "start", "stop"]
@@ -54,7 +54,7 @@ def __getattr__(name: str) -> object:
     with _Uninterrupted(), _Undivided():
         module: object
         if name == "labels":
-            from vmprof_allocation import labelling as module
+            from vmprof_allocation.session import labelling as module
         else:
             from vmprof_allocation import api as module
     value: object = getattr(module, name)

@@ -13,12 +13,8 @@ from collections.abc import Callable
 from typing import NoReturn, TextIO
 
 from vmprof_allocation.engines.choose import sampling_vmprof
-from vmprof_allocation.errors import (
-    AllocationSamplingError,
-    Finding,
-    UnknownBuild,
-)
-from vmprof_allocation.other_process import Parser
+from vmprof_allocation.errors import AllocationSamplingError, Finding, UnknownBuild
+from vmprof_allocation.remote.process_info import Parser
 
 
 def doctor(out: TextIO) -> int:
@@ -32,7 +28,7 @@ def doctor(out: TextIO) -> int:
               file=out)
         return 0
     # if this process is sampled, the engine that does it wakes, and is that one
-    from vmprof_allocation import session
+    from vmprof_allocation.session import session
     if (on := session.current()) is not None:
         print("allocations can be sampled here: they are, into %r" % on.where, file=out)
         return 0
@@ -62,8 +58,8 @@ def _children() -> Finding:
     import tempfile
 
     from vmprof_allocation.engines.hook import engine as hook
-    from vmprof_allocation.session import Session
-    from vmprof_allocation.settings import Settings
+    from vmprof_allocation.session.session import Session
+    from vmprof_allocation.settings.settings import Settings
     with tempfile.TemporaryDirectory() as folder, Session(
             Settings(2**40, 1), os.path.join(folder, "doctor.vmprof")):
         error = hook.engine().follow_errno
@@ -157,12 +153,12 @@ def main() -> int:
 def _of_others(command: str) -> Callable[[list[str]], int]:
     """The commands about a program that runs."""
     if command == "attach":
-        from vmprof_allocation.attach import command as module
+        from vmprof_allocation.remote.attach import command as module
         return module.main
     if command == "ctl":
-        from vmprof_allocation.control import command as ctl
+        from vmprof_allocation.remote.control import command as ctl
         return ctl.main
-    from vmprof_allocation.control import top
+    from vmprof_allocation.remote.control import top
     return top.main
 
 

@@ -1,20 +1,20 @@
 """What the package offers to programs: see there."""
 from __future__ import annotations
 
-from vmprof_allocation.control.prepared import prepare
+from vmprof_allocation.critical.forks import Undivided
 from vmprof_allocation.engines.base import Statistics
 from vmprof_allocation.errors import AllocationSamplingError, UnknownBuild
-from vmprof_allocation.forks import Undivided
-from vmprof_allocation.parsing import check_output, make_settings
-from vmprof_allocation.session import Session, mark_all
+from vmprof_allocation.remote.control.prepared import prepare
+from vmprof_allocation.session.session import Session, mark_all
+from vmprof_allocation.settings.parsing import check_output, make_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vmprof_allocation.engines.base import Engine
-    from vmprof_allocation.profile_file import ProfileFile
-    from vmprof_allocation.pushing import Pushing
-    from vmprof_allocation.session import Path
-    from vmprof_allocation.settings import Gaps
+    from vmprof_allocation.pusher.pushing import Pushing
+    from vmprof_allocation.session.profile_file import ProfileFile
+    from vmprof_allocation.session.session import Path
+    from vmprof_allocation.settings.settings import Gaps
 
 __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
            "mark", "prepare", "push", "rotate", "sample", "start", "stop"]
@@ -98,9 +98,9 @@ def push(url: str, interval: int | str = "auto", *, every: float | None = None,
 
 def _push(url: str, interval: int | str, every: float | None, service: str,
           version: str, lifetimes: bool, follow: bool) -> Pushing:
-    from vmprof_allocation import pushing
-    from vmprof_allocation.push_folder import remove
+    from vmprof_allocation.pusher import pushing
     from vmprof_allocation.pusher import start as pusher
+    from vmprof_allocation.pusher.folder import remove
     from vmprof_allocation.pusher.target import DEFAULT_EVERY
     settings = make_settings(interval, lifetimes=lifetimes, follow=follow)
     folder = pusher.start(url, DEFAULT_EVERY if every is None else every, service,

@@ -16,7 +16,7 @@ Each sets ``endpoint``, the pattern of the route, and ``method``.
 """
 from __future__ import annotations
 
-from vmprof_allocation.labelling import labels
+from vmprof_allocation.session.labelling import labels
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

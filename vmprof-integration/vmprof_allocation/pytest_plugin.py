@@ -66,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
             LEAKS, WARM_UP, REPEAT))
     if config.getoption(OPTION):
         from vmprof_allocation import AllocationSamplingError
-        from vmprof_allocation.parsing import make_settings
+        from vmprof_allocation.settings.parsing import make_settings
         try:
             make_settings(config.getoption(INTERVAL))
         except AllocationSamplingError as error:

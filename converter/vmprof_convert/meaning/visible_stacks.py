@@ -17,7 +17,7 @@ _RUNNERS = ("<vmprof-allocation>", "/vmprof/__main__.py", "/runpy.py",
 _OURS = "/vmprof_allocation/"
 #: of a process that ran already: what begins and ends the sampling there, as functions
 #: of C have it run; and what that calls itself
-_ATTACHED = "/vmprof_allocation/attach/inside.py"
+_ATTACHED = "/vmprof_allocation/remote/attach/inside.py"
 _RUN_STRING = ("<string>", "<module>")
 _CALLED_THERE = (_ATTACHED, "<vmprof-allocation>", "<frozen importlib._bootstrap>")
 #: PyPy's own, "<builtin>/...": it starts and ends a run; and the functions that

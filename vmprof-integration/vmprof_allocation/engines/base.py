@@ -20,8 +20,8 @@ from vmprof_allocation.errors import AllocationSamplingError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vmprof_allocation.engines.ending import Ending
-    from vmprof_allocation.processes import Processes
-    from vmprof_allocation.settings import Settings
+    from vmprof_allocation.settings.processes import Processes
+    from vmprof_allocation.settings.settings import Settings
 
 
 #: why a profile could not be written to its end

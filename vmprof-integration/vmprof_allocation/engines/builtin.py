@@ -19,15 +19,15 @@ from vmprof_allocation.engines.base import (
 )
 from vmprof_allocation.engines.ending import Ending
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.settings import Limit
+from vmprof_allocation.settings.settings import Limit
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from vmprof_allocation.processes import Processes
-    from vmprof_allocation.settings import Settings
+    from vmprof_allocation.settings.processes import Processes
+    from vmprof_allocation.settings.settings import Settings
 
 
 #: numbers of each object, in what _vmprof.alive_allocations() returns

@@ -1,8 +1,8 @@
 """The choice of an engine."""
 from __future__ import annotations
 
+from vmprof_allocation.critical.interrupts import Uninterrupted
 from vmprof_allocation.engines.base import Engine
-from vmprof_allocation.interrupts import Uninterrupted
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False

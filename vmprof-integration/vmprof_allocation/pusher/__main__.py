@@ -13,9 +13,9 @@ import time
 from typing import Any
 
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.push_folder import LOCK, SETTINGS, remove
 from vmprof_allocation.pusher import credentials, service
 from vmprof_allocation.pusher.backoff import Backoff
+from vmprof_allocation.pusher.folder import LOCK, SETTINGS, remove
 from vmprof_allocation.pusher.protocols import MAKE, Body
 from vmprof_allocation.pusher.sending import Outcome, send
 from vmprof_allocation.pusher.spool import MAX_WINDOW, Spool, Window, is_there

@@ -15,12 +15,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from vmprof_allocation.push_folder import (
-    DROPPED,
-    MAX_BYTES,
-    MAX_WINDOWS,
-    SUFFIX,
-)
+from vmprof_allocation.pusher.folder import DROPPED, MAX_BYTES, MAX_WINDOWS, SUFFIX
 
 #: a larger one is not read, as that takes memory
 MAX_WINDOW = 8 * 2**20

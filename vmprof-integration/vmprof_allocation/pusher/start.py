@@ -7,10 +7,10 @@ import os
 import tempfile
 
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.processes import PUSH_EVERY
-from vmprof_allocation.push_folder import SETTINGS, remove
 from vmprof_allocation.pusher import credentials, detached
+from vmprof_allocation.pusher.folder import SETTINGS, remove
 from vmprof_allocation.pusher.target import Target, parse_every
+from vmprof_allocation.settings.processes import PUSH_EVERY
 
 #: variables
 _FILES = credentials.FILE_VARIABLE, "SSL_CERT_FILE", "SSL_CERT_DIR"

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from vmprof_allocation.errors import WrongType, WrongValue
-from vmprof_allocation.parsing import parse_seconds
+from vmprof_allocation.settings.parsing import parse_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

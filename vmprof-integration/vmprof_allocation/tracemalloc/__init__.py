@@ -29,9 +29,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from vmprof_allocation import resident
+from vmprof_allocation.critical.forks import Undivided
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.forks import Undivided
+from vmprof_allocation.session import resident
 from vmprof_allocation.tracemalloc.frames import Frame, Traceback
 from vmprof_allocation.tracemalloc.snapshot import (
     BaseFilter,

@@ -15,11 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Union, overload
 
-from vmprof_allocation.tracemalloc.frames import (
-    RawFrame,
-    RawTraceback,
-    Traceback,
-)
+from vmprof_allocation.tracemalloc.frames import RawFrame, RawTraceback, Traceback
 
 #: standard deviations to each side that make 95 %
 Z = 1.959964

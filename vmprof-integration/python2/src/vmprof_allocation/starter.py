@@ -18,7 +18,7 @@ from vmprof_allocation.sampler import Run
 VARIABLE = "VMPROF_ALLOCATION"
 #: names a Python 3 that has vmprof-allocation
 PYTHON3 = "VMPROF_ALLOCATION_PYTHON3"
-MODULE = "vmprof_allocation.python2"
+MODULE = "vmprof_allocation.launch.python2"
 EXIT_BAD_INPUT = 2
 #: begin.py's, in this order; the last two are free text
 FIELDS = "pid", "held", "jitlog", "settings", "knowledge", "output"

@@ -11,6 +11,7 @@ import errno
 import os
 import sys
 
+from vmprof_allocation.critical.interrupts import Lock, Section, Uninterrupted
 from vmprof_allocation.engines.base import (
     INCOMPLETE,
     Alive,
@@ -23,8 +24,7 @@ from vmprof_allocation.engines.hook import names
 from vmprof_allocation.engines.hook.ending import HookEnding
 from vmprof_allocation.engines.hook.safepoint import reach_safepoint, sink
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.interrupts import Lock, Section, Uninterrupted
-from vmprof_allocation.processes import VARIABLE
+from vmprof_allocation.settings.processes import VARIABLE
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from vmprof_allocation.engines.ending import Ending
     from vmprof_allocation.engines.hook.place import Place
     from vmprof_allocation.errors import Finding
-    from vmprof_allocation.processes import Processes
-    from vmprof_allocation.settings import Settings
+    from vmprof_allocation.settings.processes import Processes
+    from vmprof_allocation.settings.settings import Settings
 
 #: native/hook/hook.h: what is recorded of objects, and what is asked for
 TYPES, LIFETIMES, IN_MEMORY = 1, 2, 4

@@ -50,12 +50,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from vmprof_allocation.engines.hook import cache, flow, symbols
-from vmprof_allocation.engines.hook.layout import (
-    ENTRIES,
-    IMPORTS,
-    Layout,
-    pack,
-)
+from vmprof_allocation.engines.hook.layout import ENTRIES, IMPORTS, Layout, pack
 from vmprof_allocation.errors import Evidence, UnknownBuild
 
 #: how many arguments those of ENTRIES have

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import os
 
+from vmprof_allocation.critical.interrupts import Uninterrupted
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.interrupts import Uninterrupted
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from vmprof_allocation.settings import Settings
+    from vmprof_allocation.settings.settings import Settings
 
 #: a thread may be inside the GC, and leaves it when another one comes by
 MOST_KNOCKS = 100

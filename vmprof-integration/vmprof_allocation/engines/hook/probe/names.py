@@ -15,11 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from vmprof_allocation.engines.hook.probe.classes import HEAP
-from vmprof_allocation.engines.hook.probe.memory import (
-    NotCertain,
-    Types,
-    gc,
-)
+from vmprof_allocation.engines.hook.probe.memory import NotCertain, Types, gc
 
 #: kinds of names, as in PROFILE.rst
 PYTHON, STORAGE, INTERNAL = 2, 3, 4

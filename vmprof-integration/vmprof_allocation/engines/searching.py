@@ -1,0 +1,29 @@
+"""The choice of an engine by a command, which says why it takes long if it does."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from vmprof_allocation.engines.base import Engine
+from vmprof_allocation.engines.choose import choose
+
+SEARCHING = ("looking for the garbage collector in this build of PyPy, once; that "
+             "takes a second or more")
+
+
+def choose_aloud(tell: Callable[[str], None]) -> Engine:
+    """choose(); `tell` gets what the user may want to know."""
+    from vmprof_allocation.engines.hook import cache, knowledge
+    searched: list[str | None] = []
+
+    def searching(cached: str | None) -> None:
+        searched.append(cached)
+        tell(SEARCHING)
+
+    knowledge.searching = searching
+    engine = choose()
+    for cached in searched:
+        if cached is None or cache.load(cached) is None:
+            tell("what was found can't be kept in %s, and will be looked for "
+                 "again each time; XDG_CACHE_HOME names another folder"
+                 % (repr(cached) if cached else "the user's home, as there is none"))
+    return engine

@@ -1,0 +1,1 @@
+"""From the command line to the program, and to its report."""

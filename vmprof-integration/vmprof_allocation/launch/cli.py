@@ -1,0 +1,395 @@
+"""The flags that `python -m vmprof` gains; see startup.py for how."""
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import resource
+import stat
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from vmprof_allocation.engines.searching import choose_aloud
+from vmprof_allocation.errors import AllocationSamplingError, say
+from vmprof_allocation.launch import parent, temporary
+from vmprof_allocation.launch.begin import VARIABLE, refuse
+from vmprof_allocation.launch.program import find, interpreter, read_log_request
+from vmprof_allocation.remote.control.prepared import VARIABLE as CONTROL
+from vmprof_allocation.settings.parsing import make_settings, parse_rotate
+from vmprof_allocation.settings.settings import Settings
+
+_HIGH = 1000
+
+
+#: what is no error is not said
+_is_quiet = False
+
+
+def note(message: str) -> None:
+    if not _is_quiet:
+        say(message)
+
+
+class Target:
+    """The interpreter that is to run the program: this one."""
+
+    executable = sys.executable
+    is_python_3 = True
+
+    def find(self, program: str, is_module: bool) -> list[str]:
+        """See command.find()."""
+        return find(program, is_module)
+
+    def knowledge(self) -> str:
+        """What the engine found out.  Raises AllocationSamplingError."""
+        return choose_aloud(note).knowledge()
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "allocation sampling (vmprof-allocation)")
+    group.add_argument(
+        "--allocation-sampling", metavar="BYTES",
+        help="Sample allocations, one per so many bytes on average, for "
+             "example 128k or 1.5MiB (powers of 1024); or as many as a limit "
+             "allows: auto, auto:1000/s, auto:0.5%%. Takes no time samples "
+             "unless --period is given too")
+    group.add_argument(
+        "--allocation-seed", metavar="NUMBER",
+        help="Makes a run repeatable")
+    group.add_argument(
+        "--allocation-gaps", choices=("exponential", "fixed"),
+        help="How the gaps between samples are distributed; fixed ones alias "
+             "with loops (default: exponential)")
+    group.add_argument(
+        "--no-lifetimes", action="store_true",
+        help="Do not find out what becomes of the sampled objects")
+    group.add_argument(
+        "--no-follow", action="store_true",
+        help="Do not sample the processes that the program makes")
+    group.add_argument(
+        "--native", action="store_true",
+        help="With the functions of C code that are between the innermost Python "
+             "function and the allocation")
+    group.add_argument(
+        "--rotate", metavar="SECONDS",
+        help="End the profile each so many seconds, and begin the next one beside it, "
+             "without a gap: app.vmprof, app.w2.vmprof and so on. Needs -o")
+    group.add_argument(
+        "--control", action="store_true",
+        help="Let python -m vmprof_allocation ctl and top reach the program; sampling "
+             "need not be on")
+    group.add_argument(
+        "--push", metavar="URL",
+        help="Send profiles to an engine while the program runs, instead of writing "
+             "one: otlp+http://HOST:4318 (the OpenTelemetry collector), "
+             "pyroscope+https://HOST or parca+http://HOST:7070. Samples as many as "
+             "auto allows, unless --allocation-sampling says otherwise")
+    group.add_argument(
+        "--push-every", metavar="SECONDS",
+        help="How often (default: 15)")
+    group.add_argument(
+        "--view", action="store_true",
+        help="When the program has ended, open the profile in the Firefox Profiler; "
+             "with -o it stays")
+    group.add_argument(
+        "--quiet", action="store_true",
+        help="Say nothing on stderr that is neither an error nor the report")
+
+
+def _build_parser(build: Callable[[], argparse.ArgumentParser], *,
+                  sampling: bool) -> argparse.ArgumentParser:
+    """vmprof's parser with our flags.
+
+    When `sampling`, opening the output is left to us: vmprof's parser of some
+    versions empties the file before the other arguments are known to be good.
+    And a period that was not given means no time samples.
+    """
+    parser = build()
+    add_flags(parser)
+    if sampling:
+        for action in parser._actions:
+            if action.dest == "output":
+                action.type = str
+            elif action.dest == "period":
+                action.default = None
+    return parser
+
+
+def parse(arguments: list[str]) -> Any | None:
+    """The arguments of a run that samples allocations, or None if `arguments`
+    ask for none: then vmprof's own main does the rest, with a parser that
+    shows our flags.  Exits with code 2 if they are wrong."""
+    import vmprof.cli
+    build = vmprof.cli.build_argparser
+    vmprof.cli.build_argparser = lambda: _build_parser(build, sampling=True)
+    try:
+        if _asks_for_us(arguments):
+            return vmprof.cli.parse_args(arguments)
+    finally:
+        vmprof.cli.build_argparser = lambda: _build_parser(build, sampling=False)
+    return None
+
+
+class _WrongArguments(Exception):
+    pass
+
+
+class _Probe(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _WrongArguments
+
+
+def _asks_for_us(arguments: list[str]) -> bool:
+    """Whether one of our flags stands before the program's name: what comes
+    behind it is the program's.  Opens no file and reports no error; the
+    parser that is chosen then does."""
+    import vmprof.cli
+    probe = _Probe(add_help=False)
+    for action in vmprof.cli.build_argparser()._actions:
+        if not action.option_strings:
+            probe.add_argument(action.dest, nargs=action.nargs)
+        elif action.nargs == 0:
+            probe.add_argument(*action.option_strings, dest=action.dest,
+                               action="store_true")
+        else:
+            probe.add_argument(*action.option_strings, dest=action.dest)
+    try:
+        found = probe.parse_args(arguments)
+    except _WrongArguments:
+        return any(a.startswith(("--allocation-", "--no-lifetimes", "--no-follow",
+                                 "--native", "--rotate", "--view", "--push",
+                                 "--control", "--quiet"))
+                   for a in arguments)
+    return (found.no_lifetimes or found.no_follow or found.native or found.view
+            or found.control or found.quiet) or any(
+        value is not None for name, value in vars(found).items()
+        if name.startswith(("allocation_", "push", "rotate")))
+
+
+def seed(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise AllocationSamplingError(
+            "the seed %r is not a whole number" % text) from None
+
+
+def _check(args: Any) -> Settings:
+    if args.push is not None:
+        _check_push(args)
+    elif args.push_every is not None:
+        raise AllocationSamplingError("--push-every needs --push, which says where to")
+    if args.allocation_sampling is None:
+        raise AllocationSamplingError(
+            "--allocation-seed, --allocation-gaps, --no-lifetimes, --no-follow, "
+            "--native, --rotate, --view and --quiet need --allocation-sampling")
+    if args.web or args.web_auth:
+        raise AllocationSamplingError(
+            "--allocation-sampling can't be used with --web or --web-auth: "
+            "the server knows no allocations; write a file with -o")
+    if args.native and args.no_native:
+        raise AllocationSamplingError(
+            "--native and --no-native are opposites; leave one of them out")
+    return make_settings(
+        args.allocation_sampling, seed(args.allocation_seed),
+        args.allocation_gaps or "exponential", args.period, bool(args.mem),
+        not args.no_lifetimes, not args.no_follow, _check_rotate(args),
+        bool(args.native))
+
+
+def _check_rotate(args: Any) -> float:
+    """Seconds; 0.0: there is one profile."""
+    if args.rotate is None:
+        return 0.0
+    if args.output is None:
+        raise AllocationSamplingError(
+            "--rotate keeps a profile of each so many seconds: name the first one with "
+            "-o, and a file")
+    return parse_rotate(args.rotate)
+
+
+def _check_push(args: Any) -> None:
+    if args.output is not None or args.view or args.jitlog or args.rotate is not None:
+        raise AllocationSamplingError(
+            "--push sends profiles, and keeps none: leave it out, or -o, --rotate, "
+            "--view and --jitlog")
+    if args.allocation_sampling is None:
+        args.allocation_sampling = "auto"
+
+
+def _is_only_prepared(args: Any) -> bool:
+    """The program is not sampled, until somebody says so."""
+    if (not args.control or args.allocation_sampling is not None
+            or args.push is not None):
+        return False
+    for name, value in vars(args).items():
+        if value and name not in ("control", "quiet", "program", "args", "module",
+                                  "web_url", "web_auth", "no_native"):
+            raise AllocationSamplingError(
+                "--control alone takes no profile, and has no use for --%s: leave it "
+                "out, or add --allocation-sampling" % name.replace("_", "-"))
+    return True
+
+
+def main(args: Any, original: list[str],
+         target: Target | None = None) -> NoReturn:
+    """Check everything that can be checked before anything is touched, and
+    become the interpreter that runs the program, as its user would start it;
+    begin.py goes on there.  `original`: this process's command line."""
+    global _is_quiet
+    _is_quiet = bool(args.quiet)
+    target = target or Target()
+    try:
+        is_only_prepared = _is_only_prepared(args)
+        settings = None if is_only_prepared else _check(args)
+        if (args.push is not None or args.control or args.rotate is not None
+                or args.native) and not target.is_python_3:
+            raise AllocationSamplingError(
+                "--push, --control, --rotate and --native are for Python 3: write one "
+                "profile with -o, and leave them out")
+        if not is_only_prepared and (args.output is None or args.view):
+            _check_report()
+        command = [*interpreter(original, len(sys.argv) - 1),
+                   *target.find(args.program, args.module), *args.args]
+        if args.control:
+            os.environ[CONTROL] = "1"
+        if settings is None:
+            _become(target, command)
+        knowledge = target.knowledge()
+        held = _check_output(args.output, command)
+        if args.rotate is not None and held != -1:
+            raise AllocationSamplingError(
+                "--rotate can't begin a second profile in the pipe %r: write -o and a "
+                "file, or leave it out" % args.output)
+        if args.view and held != -1:
+            raise AllocationSamplingError(
+                "--view can't show what is written into the pipe %r: write -o and a "
+                "file, or leave it out" % args.output)
+        jitlog = _open_jitlog(args)
+        output = (_start_pusher(args) if args.push is not None
+                  else args.output or temporary.make())
+    except AllocationSamplingError as e:
+        refuse(str(e))
+    if args.lines:
+        note("--lines: PyPy has no statistics of lines; the profile is written "
+             "without")
+    log = read_log_request()
+    if log is not None:
+        os.environ["PYPYLOG"] = log
+
+    def become() -> NoReturn:
+        os.environ[VARIABLE] = pack(
+            settings, output, knowledge=knowledge, held=held, jitlog=jitlog)
+        try:
+            _become(target, command)
+        except AllocationSamplingError as e:
+            refuse(str(e))
+
+    if args.push is None and (args.output is None or args.view):
+        try:
+            parent.run(become, output, parent.view if args.view else parent.report,
+                       is_temporary=args.output is None)
+        except AllocationSamplingError as e:
+            refuse(str(e))
+    become()
+
+
+def _become(target: Target, command: list[str]) -> NoReturn:
+    try:
+        os.execv(target.executable, command)
+    except OSError as e:
+        raise AllocationSamplingError(
+            "can't start %s: %s" % (target.executable, e.strerror)) from None
+
+
+def _check_report() -> None:
+    try:
+        import vmprof_convert  # noqa: F401
+    except ImportError:
+        raise AllocationSamplingError(
+            "the report is made by vmprof-convert, which is not in this "
+            "environment: install it, or write the profile to a file with -o"
+        ) from None
+
+
+def pack(settings: Settings, output: str, *, knowledge: str, held: int,
+         jitlog: int) -> str:
+    """The value of the variable, for this process after its exec.
+
+    `knowledge`: what the engine found out.  Descriptors that are inherited,
+    or -1: `held`, of `output` if that must not be closed before it is opened
+    again; and `jitlog`.
+    """
+    return "\t".join((str(os.getpid()), str(held), str(jitlog), settings.text(),
+                      knowledge, output))
+
+
+def _check_output(path: str | None, command: list[str]) -> int:
+    """Raise AllocationSamplingError if the profile can't be written there.
+    Returns a descriptor that has to stay open, or -1: the reader of a pipe
+    takes its closing for the end."""
+    if path is None:
+        return -1
+    if path == "-":
+        raise AllocationSamplingError(
+            "-o -: standard output is the program's; name a file (./- is one), and "
+            "write that with vmprof-convert --to vmprof -o -")
+    try:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            os.unlink(path)
+        except FileExistsError:
+            if stat.S_ISFIFO(os.stat(path).st_mode):
+                return _move_up(os.open(path, os.O_WRONLY))
+            for word in command:
+                if os.path.exists(word) and os.path.samefile(path, word):
+                    raise AllocationSamplingError(
+                        "the profile would replace %r, which is part of the "
+                        "command; write -o and another file before the "
+                        "program" % path) from None
+            fd = os.open(path, os.O_RDWR)
+    except OSError as e:
+        raise AllocationSamplingError(
+            "can't write the profile to %r: %s" % (path, e.strerror)) from None
+    os.close(fd)
+    return -1
+
+
+def _move_up(fd: int) -> int:
+    """Another descriptor of the same file, which exec keeps, under a number in which
+    no program takes an interest: it finds the low ones free, as it would without us.
+    Never 0 to 2, even if those are closed: they would be its stdin, stdout and
+    stderr."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    is_high = limit == resource.RLIM_INFINITY or limit > _HIGH
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD, _HIGH if is_high else 3)
+    os.close(fd)
+    return moved
+
+
+def _start_pusher(args: Any) -> str:
+    """What profiles that are to be pushed are named after.  If none is begun, the
+    pusher tidies up."""
+    from vmprof_allocation.pusher import start, target
+    from vmprof_allocation.pusher.pushing import processes_of
+    return processes_of(start.start(
+        args.push, target.DEFAULT_EVERY if args.push_every is None
+        else args.push_every)).first
+
+
+def _open_jitlog(args: Any) -> int:
+    """The file beside the profile; -1: none was asked for.  Without -o there
+    is no profile to stand beside."""
+    if not args.jitlog:
+        return -1
+    path = "%s.jit" % args.output if args.output is not None else os.devnull
+    try:
+        return _move_up(os.open(
+            path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, 0o666))
+    except OSError as e:
+        raise AllocationSamplingError(
+            "can't write the JIT log to %r: %s" % (path, e.strerror)) from None

@@ -1,0 +1,1 @@
+"""Processes that run already: attach, and ctl and top for those that are prepared."""

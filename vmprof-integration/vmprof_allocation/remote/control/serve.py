@@ -1,0 +1,209 @@
+"""In the program's process: who asks is answered, and then it is as before."""
+from __future__ import annotations
+
+import _socket
+import os
+
+from vmprof_allocation.critical.forks import Undivided
+from vmprof_allocation.engines.choose import choose
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.remote.control.meeting import (
+    BETWEEN,
+    DONE,
+    HOLD,
+    MAX_MESSAGE,
+    RATE,
+    REFUSED,
+    SNAPSHOT,
+    START,
+    STATUS,
+    STOP,
+    is_safe,
+    socket_of,
+)
+from vmprof_allocation.remote.peers import pid_and_user
+from vmprof_allocation.session import session as sessions
+from vmprof_allocation.session.profile_file import file_id, move_up
+from vmprof_allocation.session.session import Session, current
+from vmprof_allocation.settings.processes import Processes, make_own
+from vmprof_allocation.settings.settings import Settings
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+#: for who has just sent a signal
+_SECONDS = 10.0
+#: who asks, and which file that is
+_peers: dict[Any, tuple[int, int] | None] = {}
+#: what ends with a connection
+_held: Session | None = None
+
+
+def answer() -> None:
+    """If somebody waits for it."""
+    uid = os.geteuid()
+    path = socket_of(os.getpid(), uid)
+    if not is_safe(path, uid):
+        return
+    found = _socket.socket(_socket.AF_UNIX,
+                           _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
+    # out of the way of the program's own descriptors
+    peer = _socket.socket(fileno=move_up(found.detach()))
+    _peers[peer] = file_id(peer.fileno())
+    try:
+        peer.settimeout(_SECONDS)
+        peer.connect(path)
+        if pid_and_user(peer)[1] in (0, uid):
+            _converse(peer)
+    finally:
+        _close(peer)
+
+
+def _close(peer: Any) -> None:
+    """Unless the program has closed it, and has another file under its number."""
+    identity = _peers.pop(peer, None)
+    fd = peer.detach()
+    if fd >= 0 and file_id(fd) == identity:
+        os.close(fd)
+
+
+def _forget() -> None:
+    """In a forked child: these are the parent's."""
+    global _held
+    _held = None
+    for peer in [*_peers]:
+        _close(peer)
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _converse(peer: Any) -> None:
+    """As long as the other side stays."""
+    global _held
+    pid = os.getpid()
+    held: Session | None = None
+    try:
+        while request := peer.recv(MAX_MESSAGE).decode("utf-8", "surrogateescape"):
+            words = request.split(BETWEEN)
+            if words[0] == HOLD:
+                peer.settimeout(float(words.pop(1)))
+            with Undivided():
+                on = current()
+                if words[0] != STATUS and on is not None and on is _held is not held:
+                    answer = [REFUSED, "top shows it; end that first"]
+                else:
+                    answer = _done(words) if held in (None, on) else [REFUSED]
+                    # or meanwhile
+                    if (answer[0] == REFUSED and held is not None
+                            and current() is not held):
+                        if sessions.is_ending:
+                            return      # who asks sees that the process is gone
+                        answer = [REFUSED, "another command has ended the sampling"]
+                if words[0] == HOLD and answer[0] == DONE:
+                    _held = held = current()
+            peer.send(BETWEEN.join(answer).encode("utf-8", "surrogateescape"))
+    except OSError:
+        pass            # it is gone, or stands still
+    finally:
+        if held is not None and pid == os.getpid():
+            if _held is held:
+                _held = None
+            held.stop()
+
+
+def _done(request: list[str]) -> list[str]:
+    """The answer."""
+    try:
+        return [DONE, *_DO[request[0]](*request[1:])]
+    except AllocationSamplingError as e:
+        return [REFUSED, str(e)]
+    except Exception as e:
+        return [REFUSED, "that can't be done: %r" % e]
+
+
+def _needed() -> Session:
+    session = current()
+    if session is None:
+        raise AllocationSamplingError("allocation sampling is not on; start it first")
+    return session
+
+
+def _status() -> list[str]:
+    session = current()
+    if session is None:
+        return []
+    counted = session.statistics()
+    interval, limit = session.pace
+    return [session.where, str(interval), str(limit or ""), str(counted.samples),
+            str(counted.allocated), str(counted.collections), _problem(session)]
+
+
+def _problem(session: Session) -> str:
+    """Why what is written is lost; empty: it isn't."""
+    try:
+        session.check()
+    except AllocationSamplingError as e:
+        return str(e)
+    return ""
+
+
+def _start(output: str, knowledge: str, text: str, run: str, parent: str) -> list[str]:
+    on = current()
+    if on is not None:
+        raise AllocationSamplingError(
+            "allocation sampling is already on, into %r: `report` reads that while it "
+            "is written; or stop it first" % on.where)
+    settings = Settings.parse(text)
+    if run:
+        session = _as_child(settings, Processes(output, run, int(parent)), knowledge)
+    else:
+        session = Session(settings, output)
+        session.start(choose(knowledge))
+    return [session.path, session.run]
+
+
+def _as_child(settings: Settings, processes: Processes, knowledge: str) -> Session:
+    """Of a process that was told so before."""
+    path = make_own(processes)
+    if path is None:
+        raise AllocationSamplingError(
+            "can't write a profile beside %r" % processes.first)
+    session = Session(settings, path, processes)
+    try:
+        session.start(choose(knowledge))
+    except BaseException:
+        os.unlink(path)
+        raise
+    return session
+
+
+def _stop() -> list[str]:
+    session = _needed()
+    path, problem = session.where, _problem(session)
+    was_there = os.path.exists(path)        # a pipe may not be, for us
+    session.stop()
+    if problem:
+        raise AllocationSamplingError(problem)
+    # that of a child that made no sample is gone
+    return ["" if was_there and not os.path.exists(path) else path]
+
+
+def _rate(interval: str) -> list[str]:
+    _needed().set_interval(int(interval))
+    return []
+
+
+def _snapshot(output: str) -> list[str]:
+    session = _needed()
+    path = session.where
+    session.rotate(output)
+    return [path]
+
+
+_DO: dict[str, Callable[..., list[str]]] = {
+    STATUS: _status, START: _start, HOLD: _start, STOP: _stop, RATE: _rate,
+    SNAPSHOT: _snapshot}

@@ -1,0 +1,224 @@
+"""Settings from what the user writes: intervals, limits and the rest, checked."""
+from __future__ import annotations
+
+import os
+import time
+
+from vmprof_allocation.errors import WrongType, WrongValue
+from vmprof_allocation.settings.settings import Limit, Settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vmprof_allocation.settings.settings import Gaps
+
+#: as everybody writes them: k, kB and KiB are the same
+_UNITS = {"": 1, "b": 1, **{
+    letter + rest: 2**(10 * power) for power, letter in enumerate("kmgt", 1)
+    for rest in ("", "b", "ib")}}
+#: of a number that makes sense
+_MAX_DIGITS = 40
+#: native/hook/sampler.h: SAMPLER_MAX_INTERVAL
+MAX_INTERVAL = 2**62
+#: native/shared/pace.h: PACE_FIRST_INTERVAL
+FIRST_INTERVAL = 65536
+MAX_PER_SECOND = 10**6
+MAX_SEED = 2**64 - 1
+#: seconds between two profiles
+MIN_ROTATE, MAX_ROTATE = 0.1, 10**7
+#: by unit
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+#: what a limit looks like
+LIMIT_FORMS = ("write auto, or for example auto:1000/s (samples a second) or "
+               "auto:0.5% (of the time)")
+#: of the time, in millionths: what auto alone stands for
+DEFAULT_SHARE = 5000
+
+
+def _are_digits(text: str) -> bool:
+    # isdigit() alone would take other scripts' digits, and int() underscores
+    return text.isascii() and text.isdigit()
+
+
+def parse_limit(text: str) -> Limit | None:
+    """What ``auto``, ``auto:1000/s`` or ``auto:0.5%`` asks for; None if
+    `text` is nothing of the kind.  Raises AllocationSamplingError for a limit
+    that makes no sense: a second has 1 to 1000000 samples, and the share is
+    0.001% to 50%."""
+    name, colon, value = text.strip().lower().partition(":")
+    if name != "auto":
+        return None
+    if not colon:
+        return Limit(share=DEFAULT_SHARE)
+    number = value[:-2] if value.endswith("/s") else value[:-1]
+    whole, point, fraction = number.partition(".")
+    if not (_are_digits(whole + fraction)
+            and (value.endswith("%") or (value.endswith("/s") and not point))):
+        raise WrongValue(
+            "the limit %r is not understood; %s" % (text, LIMIT_FORMS))
+    if len(number) > _MAX_DIGITS:
+        raise _limit_out_of_range(text)
+    if value.endswith("/s"):
+        limit = Limit(per_second=int(number))
+        good = 1 <= limit.per_second <= MAX_PER_SECOND
+    else:
+        # in a float it would not be what the user wrote
+        limit = Limit(share=int(whole + (fraction + "0000")[:4]))
+        good = 10 <= limit.share <= 500000 and not fraction[4:].strip("0")
+    if not good:
+        raise _limit_out_of_range(text)
+    return limit
+
+
+def _limit_out_of_range(text: str) -> WrongValue:
+    return WrongValue(
+        "the limit %r is out of range; it must be 1 to %d samples a second, "
+        "or 0.001%% to 50%% of the time in steps of 0.0001%%"
+        % (text, MAX_PER_SECOND))
+
+
+def parse_interval(text: str) -> int:
+    """The sample interval in bytes.  `text` is a number of bytes, or one with
+    a unit: k, K, kB and KiB are the same, likewise M, G and T, all of them
+    powers of 1024.  With a unit, 1.5 is a number, too.
+
+    Raises AllocationSamplingError unless it is in 1 to 2**62.
+    """
+    stripped = text.strip().lower()
+    number = stripped.rstrip("kmgtib ")
+    unit = _UNITS.get(stripped[len(number):].lstrip(), 0)
+    digits = number[1:] if number[:1] in ("+", "-") else number
+    whole, point, fraction = digits.partition(".")
+    if not (unit and _are_digits(whole + fraction)
+            and (unit > 1 or not point)):
+        raise WrongValue(
+            "the sample interval %r is not a number of bytes; write for "
+            "example 131072, 128k, 128KiB or 1.5M (all powers of 1024), or "
+            "auto" % text)
+    # int() refuses thousands of digits
+    whole, fraction = whole.lstrip("0"), fraction[:_MAX_DIGITS]
+    if len(whole) > _MAX_DIGITS:
+        return check_interval(MAX_INTERVAL + 1, text)
+    scale = 10 ** len(fraction)
+    size = int("0" + whole + fraction) * unit
+    size = (2 * size + scale) // (2 * scale)
+    return check_interval(-size if number[0] == "-" else size, text)
+
+
+def make_interval(interval: int | str) -> int:
+    """The sample interval in bytes, given as such or as text; raises
+    AllocationSamplingError."""
+    if type(interval) not in (int, str):
+        raise WrongType(
+            "the sample interval %r is neither an integer nor text; write for "
+            "example 131072 or \"128k\"" % (interval,))
+    return (parse_interval(interval) if isinstance(interval, str)
+            else check_interval(interval))
+
+
+def check_interval(interval: int, text: str | None = None) -> int:
+    """`interval` if it is one, else AllocationSamplingError."""
+    if not 1 <= interval <= MAX_INTERVAL:
+        raise WrongValue(
+            "the sample interval %s is too %s; it must be between 1 byte and "
+            "2**62 bytes" % (interval if text is None else repr(text),
+                             "small" if interval < 1 else "large"))
+    return interval
+
+
+def make_settings(interval: int | str, seed: int | None = None,
+                  gaps: Gaps = "exponential", period: float | None = None,
+                  memory: bool = False, lifetimes: bool = True,
+                  follow: bool = True, rotate: float = 0.0,
+                  native: bool = False) -> Settings:
+    """Check what the user asks for; see :class:`settings.Settings`.
+
+    `interval` may be text such as ``128k``, or a limit such as ``auto``, which
+    it then follows.  Without `seed` each run gets a new one; the profile tells
+    which.  Raises AllocationSamplingError.
+    """
+    limit = parse_limit(interval) if isinstance(interval, str) else None
+    interval = FIRST_INTERVAL if limit else make_interval(interval)
+    if seed is None:
+        try:
+            seed = int.from_bytes(os.urandom(8), "little")
+        except NotImplementedError:     # there is no /dev: any other will do
+            seed = (os.getpid() << 40 ^ time.time_ns()) & MAX_SEED
+    elif not isinstance(seed, int):
+        raise WrongType(
+            "the seed %r is no integer; write for example 1, or leave it out"
+            % (seed,))
+    elif not 0 <= seed <= MAX_SEED:
+        raise WrongValue(
+            "the seed %d is out of range; it must be between 0 and 2**64 - 1"
+            % seed)
+    if gaps not in ("exponential", "fixed"):
+        raise WrongValue(
+            "the gaps %r are not known; they are exponential or fixed" % (gaps,))
+    if period is not None and not isinstance(period, (int, float)):
+        raise WrongType(
+            "the period %r is no number; write the seconds between two time "
+            "samples, for example 0.001, or leave it out" % (period,))
+    # vmprof's own limits
+    if period is not None and not 1e-6 <= period < 1.0:
+        raise WrongValue(
+            "the period %r is out of range; it must be at least 0.000001 and "
+            "less than 1.0 seconds" % period)
+    if limit is not None and gaps == "fixed":
+        raise WrongValue(
+            "fixed gaps can't follow a limit: choosing every n-th byte while n "
+            "changes is not fair to all bytes; leave --allocation-gaps out")
+    if native and limit is not None and limit.share:
+        raise WrongValue(
+            "a share of the time can't be kept with native frames, whose time is not "
+            "counted; write for example auto:1000/s (samples a second), or a number "
+            "of bytes")
+    return Settings(interval, seed, gaps, period, memory, limit, lifetimes,
+                    follow=follow, rotate=rotate, native=native)
+
+
+def parse_rotate(text: str) -> float:
+    """Seconds between two profiles; raises AllocationSamplingError."""
+    return parse_seconds(text, "the time between two profiles", MIN_ROTATE, MAX_ROTATE,
+                         "write for example --rotate 3600")
+
+
+def seconds(value: object) -> float:
+    """Of a number, or of text such as 90, 90s, 15m, 1h or 1d.  Raises ValueError,
+    TypeError."""
+    if isinstance(value, str) and value[-1:] in SECONDS:
+        return float(value[:-1]) * SECONDS[value[-1]]
+    return float(value)     # type: ignore[arg-type]
+
+
+def parse_seconds(value: object, what: str, least: float, most: float,
+                  advice: str) -> float:
+    """Raises AllocationSamplingError, which says `what` it is, and the `advice`."""
+    try:
+        found = seconds(value)
+    except (TypeError, ValueError):
+        found = -1.0
+    if not least <= found <= most:
+        raise WrongValue("%s, %.40r, is not %.9g to %.9g seconds; %s"
+                         % (what, value, least, most, advice))
+    return found
+
+
+def check_output(output: object) -> str:
+    """The profile's path if it is one; raises AllocationSamplingError."""
+    try:
+        path = os.fspath(output)  # type: ignore[call-overload]
+    except TypeError:
+        raise WrongType(
+            "the output %r is no file's name; write for example \"app.vmprof\""
+            % (output,)) from None
+    zero = b"\0" if isinstance(path, bytes) else "\0"
+    if not path or zero in path:
+        raise WrongValue(
+            "the output %r %s; write for example \"app.vmprof\"" % (
+                output, "contains a zero byte" if path else "is empty"))
+    if path in ("-", b"-"):
+        raise WrongValue(
+            "the output %r is no file's name, and standard output is the program's; "
+            "write for example \"app.vmprof\"" % (output,))
+    return os.fsdecode(path)
