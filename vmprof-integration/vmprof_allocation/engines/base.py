@@ -11,7 +11,6 @@ by each major collection.  So: no dataclasses, no typing.
 """
 from __future__ import annotations
 
-import errno
 import os
 import stat
 
@@ -22,13 +21,6 @@ if TYPE_CHECKING:
     from vmprof_allocation.engines.ending import Ending
     from vmprof_allocation.settings.processes import Processes
     from vmprof_allocation.settings.settings import Settings
-
-
-#: why a profile could not be written to its end
-INCOMPLETE = {errno.EFBIG: "files of this process may not be larger (ulimit -f)",
-              errno.EBADF: "the program closed its file",
-              errno.EPIPE: "its reader has left",
-              errno.ETIMEDOUT: "its reader reads no more"}
 
 
 class Statistics:

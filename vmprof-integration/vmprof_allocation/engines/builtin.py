@@ -10,14 +10,13 @@ import os
 from _thread import RLock
 
 from vmprof_allocation.engines.base import (
-    INCOMPLETE,
     Alive,
     Engine,
     Statistics,
     empty,
     refuse_second,
 )
-from vmprof_allocation.engines.ending import Ending
+from vmprof_allocation.engines.ending import INCOMPLETE, Ending
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.settings.settings import Limit
 

@@ -1,7 +1,15 @@
 """How a run ends whose engine is gone: all that stays of it in the process."""
 from __future__ import annotations
 
+import errno
+
 # nothing that is not needed: see base.py
+
+#: why a profile could not be written to its end
+INCOMPLETE = {errno.EFBIG: "files of this process may not be larger (ulimit -f)",
+              errno.EBADF: "the program closed its file",
+              errno.EPIPE: "its reader has left",
+              errno.ETIMEDOUT: "its reader reads no more"}
 
 
 class Ending:
@@ -14,8 +22,8 @@ class Ending:
         raise NotImplementedError
 
     def end(self) -> bool:
-        """The profile ends.  Returns False if it is not complete; Engine.stop() of a
-        restored engine then says why.  Or raises AllocationSamplingError."""
+        """The profile ends; returns False if only the end of the process can do that.
+        Raises AllocationSamplingError if it is not complete."""
         raise NotImplementedError
 
     def forked(self) -> None:

@@ -6,7 +6,7 @@ state of the session here, a few values, and takes our other modules out of
 sys.modules.  Who imports `session` later gets a Session with that state.
 
 The interpreter tells this module of a fork, of the end, and of a KeyboardInterrupt
-that nobody catches.  The end imports nothing, unless something went wrong.
+that nobody catches.  It imports nothing then: the program may be anywhere.
 """
 from __future__ import annotations
 
@@ -97,25 +97,19 @@ def _end() -> None:
 
 
 def _end_sampling() -> None:
-    if _suspended is not None and _session is None:
-        if len(_suspended.pids) > 1:
-            _suspended.ending.end_child()
-            return
-        if _suspended.ending.end():
-            _close(_suspended.file)
-            return
-        # what went wrong is said there
-        from vmprof_allocation.session import session  # noqa: F401
     if _session is not None:
         _session.stop_all()
-
-
-def _close(file: ProfileFile) -> None:
-    if file.is_ours():
+    elif _suspended is not None and len(_suspended.pids) > 1:
+        _suspended.ending.end_child()
+    elif _suspended is not None:
+        file, is_ended = _suspended.file, True
         try:
-            file.check()
+            is_ended = _suspended.ending.end()
+            if is_ended and file.is_ours():
+                file.check()
         finally:
-            file.close()
+            if is_ended:
+                file.close()
 
 
 def _forked() -> None:

@@ -5,9 +5,13 @@ that compute would take the GIL each time that we let go of it, for a second and
 """
 from __future__ import annotations
 
-from vmprof_allocation.engines.ending import Ending
+import errno
+import os
+
+from vmprof_allocation.engines.ending import INCOMPLETE, Ending
 from vmprof_allocation.engines.hook import names
 from vmprof_allocation.engines.hook.safepoint import reach_safepoint
+from vmprof_allocation.errors import AllocationSamplingError
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -17,19 +21,23 @@ if TYPE_CHECKING:
 #: what of native/hook/hook.h is called here
 _FUNCTIONS = {"hook_finish": "void (*)(void)", "hook_end": "void (*)(int)",
               "hook_end_error": "int (*)(void)", "hook_ignore": "int (*)(int)",
+              "hook_ended": "const char *(*)(void)",
               "hook_named": "void (*)(int64_t, const char *)"}
 
 
 class HookEnding(Ending):
     """See :class:`vmprof_allocation.engines.ending.Ending`."""
 
-    __slots__ = ("_end", "_error", "_finish", "_ignore", "_inherited", "_named")
+    __slots__ = ("_end", "_ended", "_error", "_finish", "_ignore", "_inherited",
+                 "_named", "_string")
 
     def __init__(self, ffi: Any, lib: Any) -> None:
         # the library's own functions would keep all of cffi's description of it
-        self._finish, self._end, self._error, self._ignore, self._named = (
+        (self._finish, self._end, self._error, self._ignore, self._ended,
+         self._named) = (
             ffi.cast(kind, ffi.addressof(lib, name))
             for name, kind in _FUNCTIONS.items())
+        self._string = ffi.string
         #: the kernel's numbers of threads that are those of a parent
         self._inherited: set[int] = set()
 
@@ -43,7 +51,10 @@ class HookEnding(Ending):
             self._name_threads()
             self._end(1)
             reach_safepoint()
-        return bool(self._error() == 0)
+        error = self._error()
+        if error >= 0:
+            check_complete(error, self._string(self._ended()))
+        return bool(error >= 0)
 
     def forked(self) -> None:
         self._inherited = {thread for thread, _ in names.of_threads()}
@@ -56,3 +67,15 @@ class HookEnding(Ending):
         for thread, name in names.of_threads():
             if thread not in self._inherited:
                 self._named(thread, names.for_native(name))
+
+
+def check_complete(error: int, ended: bytes) -> None:
+    """Raise AllocationSamplingError if a profile ended with this errno, or, as
+    hook_ended() has it, before the program."""
+    if error:
+        raise AllocationSamplingError("the profile is not complete: " + (
+            "a thread is in vmprof and does not come back, so that vmprof stays enabled"
+            if error == errno.EBUSY else INCOMPLETE.get(error) or os.strerror(error)))
+    if ended:
+        raise AllocationSamplingError(
+            "the profile ends before the program does: " + ended.decode("ascii"))

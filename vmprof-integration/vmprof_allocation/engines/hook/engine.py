@@ -13,15 +13,15 @@ import sys
 
 from vmprof_allocation.critical.interrupts import Lock, Section, Uninterrupted
 from vmprof_allocation.engines.base import (
-    INCOMPLETE,
     Alive,
     Engine,
     Statistics,
     empty,
     refuse_second,
 )
+from vmprof_allocation.engines.ending import INCOMPLETE
 from vmprof_allocation.engines.hook import names
-from vmprof_allocation.engines.hook.ending import HookEnding
+from vmprof_allocation.engines.hook.ending import HookEnding, check_complete
 from vmprof_allocation.engines.hook.safepoint import reach_safepoint, sink
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.settings.processes import VARIABLE
@@ -382,21 +382,11 @@ class HookEngine(Engine):
             is_followed = self._lib.hook_is_followed()
             error = self._undo(bool(is_followed)
                                and is_followed != WITH_PROFILE)
-            if error:
+            if error and self._lib.hook_is_hooked():
                 raise AllocationSamplingError(
-                    "PyPy's code can't be put back, and does what it did"
-                    if self._lib.hook_is_hooked() else
-                    "the profile is not complete: " + (
-                        "a thread is in vmprof and does not come back, so that "
-                        "vmprof stays enabled"
-                        if error == errno.EBUSY else
-                        INCOMPLETE.get(error) or os.strerror(error)))
+                    "PyPy's code can't be put back, and does what it did")
             assert self._place is not None
-            ended = self._place.ffi.string(self._lib.hook_ended())
-            if ended:
-                raise AllocationSamplingError(
-                    "the profile ends before the program does: "
-                    + ended.decode("ascii"))
+            check_complete(error, self._place.ffi.string(self._lib.hook_ended()))
 
     def mark(self, name: str) -> None:
         with self._section():

@@ -4,7 +4,7 @@ from __future__ import annotations
 import errno
 import os
 
-from vmprof_allocation.engines.base import INCOMPLETE
+from vmprof_allocation.engines.ending import INCOMPLETE
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 
 # nothing that is not needed: see engines/base.py
