@@ -51,9 +51,8 @@ class HookEnding(Ending):
             self._name_threads()
             self._end(1)
             reach_safepoint()
-        error = self._error()
-        if error >= 0:
-            check_complete(error, self._string(self._ended()))
+        error = self._error()       # still negative: the program has ended it
+        check_complete(max(error, 0), self._string(self._ended()))
         return bool(error >= 0)
 
     def forked(self) -> None:
