@@ -27,6 +27,7 @@ from made_leaks import (
 from vmprof_convert.analysis import leaks
 from vmprof_convert.analysis.leaks import Leak, Leaks, Rest
 from vmprof_convert.meaning.estimator import Estimate
+from vmprof_convert.readers.pypy_stacks import COMPILER
 from vmprof_convert.report import leaks as writer
 from vmprof_convert.report import leaks_json
 from vmprof_convert.text.terminal import Terminal
@@ -356,6 +357,20 @@ def test_the_jit_is_told_apart() -> None:
     assert text[0].startswith("leak: app.Node  keep")
     assert any(line.startswith("not in it: what the JIT keeps, and what importing ")
                for line in text)
+
+
+def test_what_the_jit_allocates_is_no_leak() -> None:
+    """Most of it has types that programs use, too."""
+    rng = random.Random(13)
+    process = process_of(of(leak(rng, 20), "main keep", "app.Node")
+                         + of(leak(rng, 20), "main hot compiles", "int (storage)"))
+    functions = process.profile.functions
+    compiles, = (address for address, function in functions.items()
+                 if function.name == "compiles")
+    functions[compiles] = COMPILER
+    result = leaks.find([process])
+    assert [one.places[0].function.name for one in result.leaks] == ["keep"]
+    assert result.apart.value > 0
 
 
 # ________________________________________

@@ -222,24 +222,51 @@ sys.exit(4)
     assert err.count("allocated in") == 1
 
 
+@pytest.mark.parametrize("to_all", [False, True])
 @pytest.mark.parametrize("number", [
-    signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
-def test_signals_to_the_command_are_the_programs(
-        pypy: PyPy, temporary: Path, number: signal.Signals) -> None:
+    signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1,
+    signal.SIGUSR2])
+def test_signal_reaches_the_program_once(
+        pypy: PyPy, temporary: Path, number: signal.Signals, to_all: bool) -> None:
+    """Whether it is for the command or, as Ctrl-C, for all of its group."""
     path = script(pypy, """
-signal.signal(%d, lambda number, frame: sys.exit(number))
+came = []
+signal.signal(%d, lambda number, frame: came.append(number))
 print("ready", flush=True)
-time.sleep(60)
+while not came:
+    time.sleep(0.01)
+time.sleep(0.5)
+print(len(came), flush=True)
 """ % number)
     with subprocess.Popen(
             [PYPY, *arguments(path)], cwd=pypy.folder, env=pypy.environment,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        process.send_signal(number)
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == number, err
+        (os.killpg if to_all else os.kill)(process.pid, number)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "1\n"), err
     assert "<listcomp>  " in err
+
+
+def test_command_that_is_killed_takes_the_program_with_it(
+        pypy: PyPy, temporary: Path) -> None:
+    """As it would be killed itself, without us."""
+    path = script(pypy, """
+print("ready", flush=True)
+time.sleep(60)
+print("still there")
+""")
+    with subprocess.Popen(
+            [PYPY, *arguments(path)], cwd=pypy.folder, env=pypy.environment,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.kill()
+        assert process.stdout.read() == ""      # until nobody has it
+    profile, = temporary.iterdir()              # nobody is there to show it
+    profile.unlink()
 
 
 def test_program_that_fails_to_start_leaves_no_report(

@@ -107,12 +107,16 @@ from vmprof_convert.profile.model import (
     Profile,
     Row,
 )
+from vmprof_convert.readers.pypy_stacks import COMPILER
 
 #: a caller is shown as the only one if so much of what came is from there
 _SAME = 0.9
 #: in this order types are named
 _KINDS = (CLASS, STORAGE, LAYOUT, INTERNAL, NOT_KNOWN)
 #: an object that was not freed, as a number of a major collection
+#: innermost functions that stand for the interpreter: what they keep is kept once, or,
+#: of the JIT, as long as it compiles
+_NOT_THE_PROGRAMS = IMPORT, UNCAUGHT, COMPILER
 _NEVER = 2**62
 
 
@@ -308,7 +312,7 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
             # it was sampled with the size that it had when it was allocated
             p = probability(size, mean, profile.gaps)
             size = live_size or size
-            if is_the_jits(shown) or place.function in (IMPORT, UNCAUGHT):
+            if is_the_jits(shown) or place.function in _NOT_THE_PROGRAMS:
                 apart.add(windows, since, until, (number, stack), size, p)
                 continue
             tally = tallies.get((place, shown))

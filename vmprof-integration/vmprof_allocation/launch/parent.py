@@ -2,14 +2,23 @@
 its end, shows the profile, and then ends as the program did.
 
 With -o and no --view there is no such process: the command becomes the program.
+
+A signal that is sent to the command alone is for the program, which gets it from here.
+One that is sent to all of us, the program has got already: a witness tells the two
+apart.
 """
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import resource
+import select
 import signal
+import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
@@ -17,12 +26,16 @@ from typing import NoReturn
 from vmprof_allocation.errors import AllocationSamplingError, say
 from vmprof_allocation.launch.temporary import remove
 
-#: what the terminal sends to both of us, and is for the program
-_OF_TERMINAL = signal.SIGINT, signal.SIGQUIT
 #: what somebody may send to the command, and means for the program
-_FORWARDED = signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2
-#: of these, what ends this process while it shows the profile
-_ENDING = signal.SIGTERM, signal.SIGHUP
+_OF_TERMINAL = signal.SIGINT, signal.SIGQUIT
+_RELAYED = (*_OF_TERMINAL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1,
+            signal.SIGUSR2)
+#: seconds within which a signal for all of us reaches all of us
+_TOGETHER = 0.1
+#: what the witness writes: a signal's number, and when it came
+_SEEN = struct.Struct("@id")
+#: <sys/prctl.h>
+_PR_SET_PDEATHSIG = 1
 #: the program's settings of PyPy, which are not for what shows its profile
 _PROGRAMS = "PYPY_GC_NURSERY", "PYPY_GC_MAX", "PYPYLOG"
 
@@ -32,31 +45,40 @@ def run(start: Callable[[], NoReturn], output: str,
     """Have a child `start` the program.  When it has ended, `show` the profile
     `output`, if there is one: report() or view().  Unless that fails, a temporary one
     is removed then.  Raises AllocationSamplingError if there can be no child."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in _OF_TERMINAL}
     # of a process that ignores it nobody learns how its children ended
-    before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    of_children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # nohup's children outlive the terminal
+    relayed = [number for number in _RELAYED
+               if signal.getsignal(number) != signal.SIG_IGN]
+    dies_with_parent = _dies_with_parent()
     try:
+        witness = _Witness(relayed, dies_with_parent)
         child = os.fork()
     except OSError as e:
         raise AllocationSamplingError(
             "can't start a process for the program: %s" % e.strerror) from None
     if child == 0:
         try:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            dies_with_parent()
+            os.close(witness.fd)
+            signal.signal(signal.SIGCHLD, of_children)
             start()
         finally:
             os._exit(127)
 
-    def forward(number: int, _: FrameType | None) -> None:
-        try:
-            os.kill(child, number)
-        except ProcessLookupError:
-            pass
+    def relay(number: int, _: FrameType | None) -> None:
+        if not witness.has_seen(number):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, number)
 
-    _handle(_FORWARDED, forward)
+    for number in relayed:
+        signal.signal(number, relay)
     status = _wait(child)
-    _handle(_ENDING, lambda number, _: sys.exit(128 + number))
+    for number in relayed:
+        # Ctrl-C is for what shows the profile
+        signal.signal(number, signal.SIG_IGN if number in _OF_TERMINAL
+                      else lambda number, _: sys.exit(128 + number))
+    witness.end()
     is_shown = True
     try:
         if os.path.exists(output) and os.path.getsize(output):
@@ -67,12 +89,68 @@ def run(start: Callable[[], NoReturn], output: str,
     _end_with(status)
 
 
-def _handle(signals: tuple[signal.Signals, ...],
-            handler: Callable[[int, FrameType | None], None]) -> None:
-    for number in signals:
-        # nohup's children outlive the terminal
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, handler)
+class _Witness:
+    """A process that gets what is sent to all of our process group, or by name, or to
+    all of a container or a service, and nothing that is sent to the command alone.
+    What it gets, the program got, too."""
+
+    def __init__(self, relayed: list[signal.Signals],
+                 dies_with_parent: Callable[[], None]) -> None:
+        self.fd, write_end = os.pipe()
+
+        def tell(number: int) -> None:
+            os.write(write_end, _SEEN.pack(number, time.monotonic()))
+
+        os.set_blocking(self.fd, False)
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                dies_with_parent()
+                for number in relayed:
+                    signal.signal(number, lambda number, _: tell(number))
+                for fd in range(3):
+                    with contextlib.suppress(OSError):
+                        os.close(fd)    # who reads until their end waits for us, too
+                while True:
+                    signal.pause()
+            finally:
+                os._exit(1)
+        os.close(write_end)
+
+    def has_seen(self, number: int) -> bool:
+        """Just now."""
+        now = time.monotonic()
+        while time.monotonic() < now + _TOGETHER:
+            select.select([self.fd], [], [], _TOGETHER)
+            try:
+                seen = os.read(self.fd, _SEEN.size)
+            except BlockingIOError:
+                continue
+            if not seen:
+                return False            # it was killed
+            which, when = _SEEN.unpack(seen)
+            if which == number and when > now - _TOGETHER:
+                return True
+        return False
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        os.close(self.fd)
+
+
+def _dies_with_parent() -> Callable[[], None]:
+    """What a child calls to be killed when this process is."""
+    prctl = ctypes.CDLL(None).prctl
+    pid = os.getpid()
+
+    def dies_with_parent() -> None:
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != pid:
+            os._exit(1)                 # it was, already
+
+    return dies_with_parent
 
 
 def _wait(child: int) -> int:
