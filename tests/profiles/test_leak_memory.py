@@ -77,7 +77,23 @@ def test_what_grows_outside_of_the_heap_is_the_headline() -> None:
         "heap": (8 * MIB,) * 3, "grown": pytest.approx(300 * MIB),
         "explained_by_heap": 0.0, "outside_heap": pytest.approx(300 * MIB),
         "surely_outside": pytest.approx(296 * MIB),
+        "rates": pytest.approx((20 * MIB, 20 * MIB)),
         "is_far": True}
+
+
+def test_what_grows_once_is_no_headline() -> None:
+    """A program that warms up, or malloc that keeps what was freed; the line about the
+    memory has it."""
+    made = process((50 * MIB, 0), (8 * MIB, 0))
+    made.profile.figures[:] = [
+        figure._replace(value=figure.value + 40 * MIB)
+        if figure.kind == RESIDENT and figure.time > 8 * SECOND else figure
+        for figure in made.profile.figures]
+    result = leaks.find([made])
+    assert result.memory is not None and result.memory.surely_outside > 30 * MIB
+    text = said(result)
+    assert text[0].startswith("no leak was found in the GC's heap: ")
+    assert "40 MiB came outside of the GC's heap" in memory_line(text)
 
 
 def test_what_the_heap_explains_is_no_headline() -> None:

@@ -38,6 +38,8 @@ _PART = 32
 #: bytes: malloc, the JIT's machine code and the sampler's own tables grow by as much in
 #: a second of a program that warms up
 _LEAST = 2**21
+#: in one window, a process grows at most so many times as fast as in the other
+_STEADY = 3
 #: nanoseconds from one reading to the next, about
 _PAUSE = 10**8
 
@@ -55,6 +57,8 @@ class Memory(NamedTuple):
     #: readings after the first moment to one before the last: when memory between two
     #: readings came, nothing tells, so it may have come outside of the windows
     surely_outside: float
+    #: bytes a second that it grew by outside of the GC's heap in each of the windows
+    rates: tuple[float, float]
 
     @property
     def grown(self) -> float:
@@ -78,12 +82,14 @@ class Memory(NamedTuple):
     @property
     def is_far(self) -> bool | None:
         """Whether it grew outside of the GC's heap by more than the readings' errors,
-        and than what a program that keeps nothing grows by.  None: resident memory did,
-        and private memory did not, which also shrinks when a process is forked, or
-        another one starts that has the same files mapped."""
+        and than what a program that keeps nothing grows by; and in both windows, as
+        only a program that warms up, or malloc that keeps what was freed, does it in
+        one.  None: resident memory did, and private memory did not, which also shrinks
+        when a process is forked, or another one starts that has the same files
+        mapped."""
         least = max(_LEAST, self.resident[0] / _PART)
         if self.surely_outside > least:
-            return True
+            return min(self.rates) > max(self.rates) / _STEADY
         if self.private is None or _change(self.resident) == self.grown:
             return False
         of_heap = max(_change(self.heap), 0.0) if self.heap else 0.0
@@ -97,6 +103,7 @@ def of(profile: Profile, windows: Windows) -> Memory | None:
     found = _between(profile, [first, middle, last])
     if found is None or last - first <= 2 * _PAUSE:
         return found
+    found = found._replace(rates=_rates(found, (middle - first, last - middle)))
     inner = _between(profile, [first + _PAUSE, middle, last - _PAUSE])
     return found._replace(surely_outside=inner.outside if inner else 0.0)
 
@@ -107,7 +114,20 @@ def _between(profile: Profile, times: Sequence[int]) -> Memory | None:
         return None
     heap = _at(readings(profile, HEAP_HAS), times)
     return Memory(resident, _at_seldom(readings(profile, PRIVATE), times),
-                  heap or _at(readings(profile, HEAP), times), 0.0)
+                  heap or _at(readings(profile, HEAP), times), 0.0, (0.0, 0.0))
+
+
+def _rates(memory: Memory, nanoseconds: tuple[int, int]) -> tuple[float, float]:
+    """Memory.rates"""
+    process = memory.resident
+    if memory.private is not None and _change(memory.private) < _change(process):
+        process = memory.private
+    heap = memory.heap or (0.0, 0.0, 0.0)
+    first, second = (
+        1e9 * (process[number + 1] - process[number]
+               - max(heap[number + 1] - heap[number], 0.0)) / max(time, 1)
+        for number, time in enumerate(nanoseconds))
+    return first, second
 
 
 def of_all(memories: Sequence[Memory | None]) -> Memory | None:
@@ -120,7 +140,9 @@ def of_all(memories: Sequence[Memory | None]) -> Memory | None:
         for column in ([memory.private for memory in known],
                        [memory.heap for memory in known]))
     return Memory(_sum([memory.resident for memory in known]), private, heap,
-                  sum(memory.surely_outside for memory in known))
+                  sum(memory.surely_outside for memory in known),
+                  (sum(memory.rates[0] for memory in known),
+                   sum(memory.rates[1] for memory in known)))
 
 
 def _change(moments: Moments) -> float:
