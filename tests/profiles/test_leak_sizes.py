@@ -373,6 +373,21 @@ def test_what_the_jit_allocates_is_no_leak() -> None:
     assert result.apart.value > 0
 
 
+def test_a_large_object_that_grows_is_not_called_none() -> None:
+    """A list that is made anew when it is full: few samples, and most of the heap."""
+    rng = random.Random(3)
+    objects = of(churn(rng), "main f0", "str")
+    for second in range(20):
+        objects.append(Kept("main fill", "int array (storage)", (second + 1) << 20,
+                            second, second + 1 if second < 19 else 30))
+    result = leaks.find([process_of(objects)])
+    assert result.leaks == []
+    text = said(result)
+    assert text[0].startswith("what is held grew by 1.")
+    assert "no place has enough samples to be named a leak" in text[0]
+    assert "int array (storage)  fill" in text[1]
+
+
 # ________________________________________
 # several processes
 

@@ -128,21 +128,22 @@ class _Writer:
 
     def _write_none(self) -> None:
         leaks = self._leaks
-        self._say("no leak was found in the GC's heap: %s" % (
-            "no place where objects are allocated held more and more of them"
-            if leaks.tested else
-            "nothing that is kept has enough samples to show one"))
         enough = ("%s had enough samples; what one place adds shows from about %s/s "
                   "on, and less with a smaller interval or in a longer run" % (
                       format_number(leaks.tested, "place"),
                       format_bytes(leaks.limit)))
-        if leaks.growth.low > 0:
+        if leaks.growth.low > 0 and min(leaks.windows_growth) > 0:
             # what the total says, and no place
-            self._write_rest("but what is held, all together, grew: many places may "
-                             "add too little each, or a few large objects much (%s)"
-                             % enough)
-        else:
-            self._write_rest("(%s)" % enough)
+            self._write_rest(
+                "what is held grew by %s/s, and no place has enough samples to be "
+                "named a leak: a few large objects may add much, or many places too "
+                "little each (%s)" % (_change(leaks, leaks.growth), enough))
+            return
+        self._say("no leak was found in the GC's heap: %s" % (
+            "no place where objects are allocated held more and more of them"
+            if leaks.tested else
+            "nothing that is kept has enough samples to show one"))
+        self._write_rest("(%s)" % enough)
 
     def _write_outside(self) -> None:
         """What no leak is about, and may be the largest one."""
