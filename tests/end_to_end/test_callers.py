@@ -46,7 +46,7 @@ def test_a_recursion_stays_one(stock_pypy: PyPy, jit: str) -> None:
     """Calls of itself, with and without a loop, of each other, and of the same function
     that is made thrice: what looks like what vmprof has twice."""
     profile = stock_pypy.sample("""
-        from vmprof_allocation.session.session import labelling
+        from vmprof_allocation.session import labelling
         from vmprof_allocation import labels
         numbers = []
         for i in range(20):

@@ -172,7 +172,7 @@ def test_a_child_that_is_forked_amidst_holds_no_window(stock_pypy: PyPy) -> None
     """What is locked is not sent."""
     run = stock_pypy.run("""
         import fcntl, os, vmprof_allocation
-        from vmprof_allocation.session.session import rotation
+        from vmprof_allocation.session import rotation
         read, write = os.pipe()
         class Forked(rotation.ProfileFile):
             def open(self):
@@ -202,7 +202,7 @@ def test_sampling_ends_if_pushing_can_t_begin(pypy: PyPy, spools: Path) -> None:
         run = pypy.run("""
             import vmprof_allocation
             from vmprof_allocation.pusher import pushing
-            from vmprof_allocation.session.session import session
+            from vmprof_allocation.session import session
             def fail(*_):
                 raise RuntimeError("no")
             for owner, name in (pushing, "_read_every"), (pushing.Pushing, "_start"):

@@ -152,7 +152,7 @@ def test_they_are_shown_as_one_run(stock_pypy: PyPy) -> None:
 
 def test_what_ends_the_sampling_ends_that(stock_pypy: PyPy) -> None:
     script = stock_pypy.script(THING + """
-    from vmprof_allocation.session.session import session
+    from vmprof_allocation.session import session
     work(0.5)
     session.current().stop()
     there = parts()
@@ -164,7 +164,7 @@ def test_what_ends_the_sampling_ends_that(stock_pypy: PyPy) -> None:
 
 def test_a_part_that_the_program_makes_counts(stock_pypy: PyPy) -> None:
     script = stock_pypy.script(THING + """
-    from vmprof_allocation.session.session import session
+    from vmprof_allocation.session import session
     part = session.current().part
     session.current().rotate("own.vmprof")
     work(2.5)

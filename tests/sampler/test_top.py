@@ -85,7 +85,7 @@ def test_top_ends_nothing_that_it_did_not_begin(stock_pypy: PyPy) -> None:
         while not select.select([sys.stdin], [], [], 0)[0]:
             [bytes(i) for i in range(100)]
         sys.stdin.readline()
-        from vmprof_allocation.session.session import session
+        from vmprof_allocation.session import session
         session.current().stop()
         vmprof_allocation.start("own.vmprof", "16k")
         print("begun")

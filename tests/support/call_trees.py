@@ -9,7 +9,7 @@ from vmprof_convert.profile.model import Profile
 
 HEAD = """
 import sys
-from vmprof_allocation.session.session import labelling
+from vmprof_allocation.session import labelling
 from vmprof_allocation import labels
 numbers = []
 for i in range(%d):

@@ -8,7 +8,7 @@ ever.  So our code that runs in a program's process takes a lock, and who forks 
 until nobody has it:
 
     with Undivided():
-        from vmprof_allocation.session.session import rotation
+        from vmprof_allocation.session import rotation
         rotation.rotate(...)
 
 Code in there must not wait for the program's other threads: one of them may be the
