@@ -73,7 +73,7 @@ def run(start: Callable[[], NoReturn], output: str,
 
     for number in relayed:
         signal.signal(number, relay)
-    status = _wait(child)
+    status = _wait(child, witness)
     for number in relayed:
         # Ctrl-C is for what shows the profile
         signal.signal(number, signal.SIG_IGN if number in _OF_TERMINAL
@@ -102,8 +102,9 @@ class _Witness:
             os.write(write_end, _SEEN.pack(number, time.monotonic()))
 
         os.set_blocking(self.fd, False)
-        self._pid = os.fork()
-        if self._pid == 0:
+        #: 0: it is gone
+        self.pid = os.fork()
+        if self.pid == 0:
             try:
                 dies_with_parent()
                 for number in relayed:
@@ -134,9 +135,9 @@ class _Witness:
         return False
 
     def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError, ChildProcessError):
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
         os.close(self.fd)
 
 
@@ -153,12 +154,14 @@ def _dies_with_parent() -> Callable[[], None]:
     return dies_with_parent
 
 
-def _wait(child: int) -> int:
-    """Returns its status.  Process 1 of a container also gets orphans."""
+def _wait(child: int, witness: _Witness) -> int:
+    """Returns the child's status.  Process 1 of a container also gets orphans."""
     while True:
         pid, status = os.wait()
         if pid == child:
             return status
+        if pid == witness.pid:
+            witness.pid = 0         # somebody killed it: the number may be another's
 
 
 def _end_with(status: int) -> NoReturn:
