@@ -53,6 +53,6 @@ def test_cpython_tests(stock_pypy: PyPy) -> None:
     assert failed == set(FAILS), run.err
     # (a line may have several names: that of a case whose parts failed has no end)
     ran, = re.findall(r"^Ran (\d+) tests", run.err, re.MULTILINE)
-    # README says so
+    # tracemalloc.rst says so
     assert (int(ran), run.err.count("skipped"), len(failed)) == (
         47, 7 + 1, 24), run.err
