@@ -91,7 +91,7 @@ test:
 
 lint: .build/test
 	.venv/bin/ruff check .
-	.venv/bin/mypy vmprof-integration/vmprof_allocation \
+	.venv/bin/mypy vmprof-integration/vmprof_allocation vmprof-integration/vmprof_push \
 		vmprof-integration/python2 converter/vmprof_convert \
 		rpython/*.py pypy-branch/*.py benchmarks tests
 

@@ -15,6 +15,7 @@ requests come before all others.
 """
 from __future__ import annotations
 
+import fcntl
 import gc
 import http.client
 import itertools
@@ -138,28 +139,28 @@ class Pushed:
     """Windows of one process, again and again, for one pusher."""
 
     def __init__(self, url: str) -> None:
-        from vmprof_allocation.pusher import pushing, start
-        self._processes = pushing.processes_of(start.start(url, EVERY))
+        from vmprof_allocation.settings.parsing import make_settings
+        from vmprof_push import start
+        self._settings = make_settings("auto")
+        self._first = start.start(self._settings, url, EVERY)
         self._number = 0
-        self._stay()
-
-    def _stay(self) -> None:
-        """The pusher does, too."""
-        with open(self._processes.first, "wb"):
-            pass
+        # as long as somebody writes there, the pusher stays
+        self._held = os.open(self._first, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
+        fcntl.flock(self._held, fcntl.LOCK_EX)
 
     def _next(self) -> str:
-        from vmprof_allocation.pusher.pushing import window
         self._number += 1
-        return window(self._processes, self._number)
+        path, suffix = os.path.splitext(self._first)
+        return "%s.%d%s" % (path, self._number, suffix)
 
     def block(self, server: Any, requests: int) -> Json:
-        from vmprof_allocation.pusher.pushing import push
+        from vmprof_allocation.session.rotating import Rotating
         from vmprof_allocation.session.session import Session
-        from vmprof_allocation.settings.parsing import make_settings
-        session = Session(make_settings("auto"), self._next(), self._processes)
+        session = Session(self._settings, self._next())
         session.start()
-        with push(session, self._processes, self._number):
+        rotating = Rotating(session)
+        rotating.begin()
+        with rotating:
             settle(server)
             session.rotate(self._next())
             before = session.statistics()
@@ -168,12 +169,11 @@ class Pushed:
             after = session.statistics()
             session.rotate(self._next())
             cpu = time.process_time() - start
-        self._stay()
         return {"cpu": cpu, "samples": after.samples - before.samples,
                 "allocated": after.allocated - before.allocated}
 
     def end(self) -> None:
-        os.unlink(self._processes.first)
+        os.close(self._held)
 
 
 def plain(server: Any, requests: int) -> Json:

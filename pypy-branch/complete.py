@@ -10,8 +10,9 @@ out what is the same there:
   others are counted.
 
 A file that isn't named isn't changed.  So what both have is said, and changed,
-in ../rpython/patches alone.  After such a change only git's hashes of PyPy's
-files are others: apply.py says which they are.
+in ../rpython/patches alone.  After such a change the hashes of PyPy's files behind it
+are others, which a later patch names: apply.py says which they are.  Those of the last
+one are not checked, and zeros where nobody has seen PyPy's file since.
 """
 from __future__ import annotations
 

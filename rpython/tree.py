@@ -165,14 +165,14 @@ def unzip(wheel: Path, folder: Path) -> None:
                 path.chmod(path.stat().st_mode | 0o111)
 
 
-def git_hashes(patch: Patch) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """For each file of a patch: the name, and the beginnings of git's hashes
-    of the file before and after; several of them, one an index line, if the
-    patch is for several versions of the file."""
+def git_hashes(patch: Patch) -> Iterator[tuple[str, list[str]]]:
+    """For each file of a patch: the name, and the beginning of git's hash of the file
+    before; several of them, one an index line, if the patch is for several versions of
+    the file.  (What it is after the patch follows from that.)"""
     for match in re.finditer(r"((?:^index .*\n)+)--- .*\n\+\+\+ b/(\S+)$",
                              patch.text, re.MULTILINE):
         yield match.group(2), re.findall(
-            r"^index ([0-9a-f]{7,40})\.\.([0-9a-f]{7,40})\b", match.group(1),
+            r"^index ([0-9a-f]{7,40})\.\.[0-9a-f]{7,40}\b", match.group(1),
             re.MULTILINE)
 
 
@@ -185,19 +185,14 @@ def git_hash(path: Path) -> str:
 
 
 def apply(patch: Patch, folder: Path) -> None:
-    """Apply one patch, exactly."""
-    def check(name: str, expected: list[str], when: str) -> None:
+    """Apply one patch, exactly: to the files that it was made of."""
+    for name, expected in git_hashes(patch):
         found = git_hash(folder / name)
         if not found.startswith(tuple(expected)):
-            raise Problem("%s does not apply exactly: %s it, %s is not the file "
+            raise Problem("%s does not apply exactly: before it, %s is not the file "
                           "%s, but %s: make it anew from the tree with the "
                           "patches before it" % (
-                              patch.path, when, name, " or ".join(expected),
-                              found[:11]))
-
-    hashes = list(git_hashes(patch))
-    for name, pairs in hashes:
-        check(name, [before for before, _ in pairs], "before")
+                              patch.path, name, " or ".join(expected), found[:11]))
     try:
         done = subprocess.run(
             ["patch", "-p1", "-F0", "--forward", "--unified",
@@ -217,8 +212,6 @@ def apply(patch: Patch, folder: Path) -> None:
                       "with the patches before it\n%s" % (
                           patch.path, "\n".join("    " + line for line in
                                                 done.stdout.splitlines())))
-    for name, pairs in hashes:
-        check(name, [after for _, after in pairs], "after")
 
 
 def lay_out(folder: Path, wheel: Path, ours: Ours | None) -> None:

@@ -35,35 +35,6 @@ CACHE = os.environ.get("XDG_CACHE_HOME", str(ROOT / ".build" / "cache"))
 MARKERS = {"pypy": "pypy", "pprof": "go", "speedscope_schema": "node",
            "opened": "node", "page": "node", "wheels": "slow",
            "pushers": "slow"}
-#: tests that take a second or more of a core, or wait so long, for the marker `slow`
-SLOW = {
-    "test_a_stack_that_is_deeper_than_json_allows",
-    "test_a_thread_keeps_its_registers_when_mmap_is_slow",
-    "test_any_address_in_any_memory", "test_converter_needs_no_compiler_and_no_sampler",
-    "test_cut_off_at_every_byte", "test_cut_off_at_every_byte_and_salvaged",
-    "test_deep_stacks_in_turn_are_defined_once", "test_estimates_are_not_biased",
-    "test_false_alarms_come_at_most_at_the_rate_that_is_stated",
-    "test_half_a_million_samples_of_depth_30", "test_lists_that_only_grow_are_no_queue",
-    "test_memory_does_not_grow_with_the_samples",
-    "test_memory_of_the_report_of_a_million_objects_with_facts",
-    "test_memory_of_the_report_of_a_million_samples",
-    "test_more_classes_than_there_is_room_for", "test_more_stacks_than_the_table_holds",
-    "test_of_1000_planted_leaks_the_intervals_hold_93_to_97_of_100",
-    "test_of_each_object_it_is_counted", "test_of_samples_it_is_estimated",
-    "test_of_many_types_without_a_leak_false_alarms_are_as_rare",
-    "test_of_a_hundred_pairs_that_are_alike_95_have_no_row_that_changed",
-    "test_one_stack_very_often", "test_one_wheel_serves_every_interpreter",
-    "test_random_traces_are_sampled_as_the_oracle_says",
-    "test_random_traces_are_told_as_the_oracle_says",
-    "test_random_traces_with_collections_around_the_hook",
-    "test_runs_that_are_alike_have_hardly_ever_a_colour", "test_same_as_cpython",
-    "test_seeds_differ", "test_the_interval_of_the_growth_holds_the_truth",
-    "test_threads_take_samples",
-    "test_together_false_alarms_come_at_most_at_the_same_rate",
-    "test_what_comes_and_goes_in_heaps_is_no_leak", "test_what_goes_in_comes_out",
-    "test_what_is_named_by_luck_does_not_seem_larger",
-    "test_what_runs_there", "test_wheel_of_the_converter",
-}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -88,8 +59,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture in getattr(item, "fixturenames", ()):
             if fixture in MARKERS:
                 item.add_marker(MARKERS[fixture])
-        if getattr(item, "originalname", None) in SLOW:
-            item.add_marker("slow")
     items.sort(key=order)
 
 

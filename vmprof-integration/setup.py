@@ -87,18 +87,15 @@ def library(name, *sources):
         extra_compile_args=["-std=gnu99", "-O2", "-Wall", "-Wextra",
                             "-fvisibility=hidden"],
         libraries=["dl", "m", "pthread"],
-        # the hooks lead into it, and a thread is in the agent: they must stay,
-        # whoever forgets the handle
+        # the hooks lead into it: it must stay, whoever forgets the handle
         extra_link_args=["-Wl,-z,nodelete"])
 
 
 setup(
     ext_modules=[
         library("engines.hook._hook", "hook/*.c", "shared/*.c"),
-        # what attach does, and what it loads into another process
-        library("remote.attach._tracer", "attach/tracer.c", "attach/stub.c",
-                "attach/safe_place.c"),
-        library("remote.attach._agent", "attach/agent.c"),
+        # how one gets into another process
+        library("remote.entry._tracer", "attach/*.c"),
     ] if SUPPORTED else [],
     cmdclass={"build_ext": BuildLibrary, "build_py": BuildPackage,
               "bdist_wheel": AnyPythonWheel},

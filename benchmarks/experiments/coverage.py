@@ -25,8 +25,9 @@ import measuring
 from experiments import Context, Json
 from measuring import table
 from vmprof_convert import readers
-from vmprof_convert.meaning.estimator import Sum, Z, probability
+from vmprof_convert.meaning.estimator import Sum, Z
 from vmprof_convert.meaning.visible_stacks import Program
+from vmprof_convert.profile.sampling import probability
 
 NAME = "coverage"
 RUNS = 1000

@@ -20,6 +20,7 @@ import stock_profile
 from experiments import Context, Json
 from measuring import Process, table
 from vmprof_convert import readers
+from vmprof_convert.analysis.summary import Tally
 from vmprof_convert.cli.formats import FORMATS
 
 NAME = "formats"
@@ -54,7 +55,8 @@ def _formats(context: Context, folder: Path) -> Json:
     del read
     for name in FORMATS:
         out = folder / "out"
-        done = [_convert(profile, name, out) for _ in range(_runs(context))]
+        options = ("--samples", "0") if FORMATS[name].write else ()
+        done = [_convert(profile, name, out, *options) for _ in range(_runs(context))]
         found["formats"][name] = {**_taken(done), "size": out.stat().st_size}
     return found
 
@@ -66,8 +68,10 @@ def _growth(context: Context, folder: Path) -> list[Json]:
         profile = folder / "gcbench.vmprof"
         _record(context, profile, QUICK_GROWTH_INTERVAL if context.quick
                 else GROWTH_INTERVAL, str(rounds), "gcbench")
+        tally = Tally()
+        readers.read_into(profile, tally)
         found.append({
-            "objects": len(readers.read(profile).samples),
+            "objects": tally.figures().sum().samples,
             "formats": {name: _taken([
                 _convert(profile, name, folder / "out")
                 for _ in range(_runs(context))]) for name in GROWTH_FORMATS}})
@@ -97,9 +101,9 @@ def _record(context: Context, profile: Path, *arguments: str) -> None:
                    profile, *arguments])
 
 
-def _convert(profile: Path, name: str, out: Path) -> Process:
+def _convert(profile: Path, name: str, out: Path, *options: str) -> Process:
     return measuring.run([sys.executable, "-m", "vmprof_convert", profile, "--to", name,
-                          "-o", out])
+                          "-o", out, *options])
 
 
 def _taken(done: list[Process]) -> Json:

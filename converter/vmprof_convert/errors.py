@@ -17,7 +17,7 @@ class NotThere(ProfileError):
 
 
 class FileError(Exception):
-    """Likewise, and the message begins with the file."""
+    """A ProfileError of a named file: the message begins with its name."""
 
 
 @contextlib.contextmanager

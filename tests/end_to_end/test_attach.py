@@ -15,34 +15,20 @@ import pytest
 
 from conftest import PYPY, PyPy, Run
 from controlled import BUSY as BUSY_ALONE
+from controlled import THREADS as BUSY
 from native_build import HERE
 from run_profiles import functions
 from running import Running, running, wait_until
 from truth import SIGMAS, sigmas
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.remote.attach import maps, target
-from vmprof_allocation.remote.attach.maps import Mapping
-from vmprof_allocation.remote.attach.target import Target, refusal
+from vmprof_allocation.remote.control.client import Process
+from vmprof_allocation.remote.entry import maps, target
+from vmprof_allocation.remote.entry.maps import Mapping
+from vmprof_allocation.remote.entry.target import Target, refusal
 from vmprof_convert import readers
 from vmprof_convert.profile.model import Profile
 
 NATIVE = HERE / "native"
-
-#: one thread computes and allocates, until another one has read a line
-BUSY = """
-    import sys, threading
-    def allocate():
-        return [bytes(i) for i in range(100)]
-    def wait():
-        sys.stdin.readline()
-    thread = threading.Thread(target=wait)
-    thread.start()
-    print("ready")
-    while thread.is_alive():
-        allocate()
-    print("ended")
-"""
-
 
 def profile(pypy: PyPy, name: str) -> Profile:
     return readers.read(pypy.folder / name)
@@ -211,7 +197,8 @@ def test_what_is_left_behind(stock_pypy: PyPy) -> None:
         program.attach()
         assert things(program) == before
         assert answer == program.ask()
-        assert len(program.mappings()) <= len(mappings) + 2
+        # a stack and a heap of libc's, if two threads of ours were there at once
+        assert len(program.mappings()) <= len(mappings) + 4
         program.end()
     loaded, _, rest = answer.partition("]")
     assert rest.split() == ["True", "work", "2"]
@@ -302,7 +289,7 @@ def test_a_second_one_is_refused(stock_pypy: PyPy) -> None:
     with running(stock_pypy, BUSY) as program:
         first = program.begin("-d", "600")
         refused(program.command(), "process %d" % program.pid,
-                "another command is attached")
+                "another command (attach or top) samples it")
         first.send_signal(signal.SIGINT)
         out, _ = first.communicate(timeout=60)
         assert "allocate" in out
@@ -322,7 +309,7 @@ def test_refused_ones_leave_no_memory_behind(stock_pypy: PyPy) -> None:
         first = program.begin("-d", "600")
         before = program.code()
         for _ in range(5):
-            refused(program.command(), "another command is attached")
+            refused(program.command(), "another command (attach or top) samples it")
         wait_until(lambda: program.code() <= before)
         first.send_signal(signal.SIGINT)
         first.communicate(timeout=60)
@@ -353,7 +340,6 @@ def test_a_program_that_only_computes_is_not_touched(stock_pypy: PyPy) -> None:
             "system call at which it could be stopped; it only computes. Try again "
             "with a longer --timeout, or start it with vmprof" % program.pid]
         assert program.threads() == 1
-        assert not [line for line in program.mappings() if "_agent.so" in line]
 
 
 def test_what_is_no_program_of_pypys_is_refused(pypy: PyPy) -> None:
@@ -362,8 +348,8 @@ def test_what_is_no_program_of_pypys_is_refused(pypy: PyPy) -> None:
     refused(attach(os.getpid()), "is not a PyPy, it runs",
             os.readlink("/proc/self/exe"))
     refused(attach(2**22 + 1), "does not exist")
-    refused(attach(0), "does not exist")
-    refused(attach(-1), "does not exist")
+    refused(attach(0), "no process's number")
+    refused(attach(-1), "no process's number")
     refused(attach(os.getpid(), "-d", "0"), "duration")
     refused(attach(os.getpid(), "-d", "nan"), "duration")
     refused(attach(os.getpid(), "--timeout", "-1"), "timeout")
@@ -388,7 +374,7 @@ def test_what_has_ended_or_is_stopped_is_refused(stock_pypy: PyPy) -> None:
 def test_a_file_that_the_program_can_not_write(stock_pypy: PyPy) -> None:
     with running(stock_pypy, BUSY) as program:
         before = program.threads(), set(program.descriptors())
-        refused(program.command("-o", "no/such/folder.vmprof"), "can't be sampled",
+        refused(program.command("-o", "no/such/folder.vmprof"),
                 "can't write the profile to", "folder.vmprof")
         wait_until(lambda: (program.threads(), set(program.descriptors())) == before)
         assert program.end() == "ended\n"
@@ -398,9 +384,21 @@ def test_what_is_another_users_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(AllocationSamplingError, match=r"belongs to user \d+; run this "
                        "as that user, or as root"):
+        Process(1, 10)
+
+
+def test_only_its_own_pypy_gets_into_a_program() -> None:
+    """This is a CPython."""
+    with pytest.raises(AllocationSamplingError, match="its own PyPy, on Linux"):
         Target(1)
 
 
+@pytest.fixture
+def any_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "_check_here", lambda: None)
+
+
+@pytest.mark.usefixtures("any_python")
 def test_what_may_not_be_traced_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(pid: int | str) -> list[Mapping]:
         if pid == "self":
@@ -427,15 +425,15 @@ def test_what_to_do_without_a_permission(
     assert words in refusal(7, errno.EPERM)
 
 
-STATUS = {"State": "R (running)", "TracerPid": "0", "Tgid": "7", "Uid": "0\t0\t0\t0",
-          "Gid": "0\t0\t0\t0", "Seccomp": "0", "Seccomp_filters": "0"}
+STATUS = {"State": "R (running)", "TracerPid": "0", "Seccomp": "0",
+          "Seccomp_filters": "0"}
 FILTERED = {"Seccomp": "2", "Seccomp_filters": "1"}
 MORE = {"Seccomp": "2", "Seccomp_filters": "2"}
 
 
+@pytest.mark.usefixtures("any_python")
 @pytest.mark.parametrize("theirs, ours, flag, words", [
     ({"TracerPid": "12"}, {}, False, "is traced by process 12"),
-    ({"Tgid": "6"}, {}, False, "is a thread; the process's number is 6"),
     ({"x86_Thread_features": "shstk"}, {}, False, "shadow stack"),
     ({"Seccomp": "1"}, {}, True, "seccomp"),
     (FILTERED, {}, False, "--despite-seccomp"),
@@ -449,7 +447,6 @@ def test_what_the_process_says_of_itself(
         flag: bool, words: str) -> None:
     monkeypatch.setattr(target, "read_status", lambda pid: {
         **STATUS, **(ours if pid == "self" else theirs)})
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(maps, "of", lambda pid: [])
     # where nothing is to be said against it, it has no memory: the next thing looked at
     with pytest.raises(AllocationSamplingError, match=words or "is no program"):

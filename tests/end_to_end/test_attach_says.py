@@ -60,7 +60,7 @@ def test_a_program_that_has_no_descriptors_left(pypy: PyPy) -> None:
         sys.stdin.readline()
         print("ended")
     """) as program:
-        for run in program.command("-d", "1"), ctl(
+        for run in program.command("--timeout", "1"), ctl(
                 pypy, program, "--timeout", "1", "status"):
             assert (run.code, run.out) == (2, "")
             assert run.err.count("\n") == 1

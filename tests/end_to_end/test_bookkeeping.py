@@ -106,17 +106,16 @@ def test_10000_starts_and_stops_without_growth(stock_pypy: PyPy) -> None:
 
 
 def test_a_snapshot_walks_what_is_sampled_and_not_the_heap(stock_pypy: PyPy) -> None:
-    """Only a major collection walks the heap; what a snapshot itself allocates, and so
-    how many minor ones it takes, depends on what is alive among the samples."""
+    """Only a major collection walks the heap.  (How many minor ones come, which what
+    the snapshot itself allocates decides, is up to the JIT, too.)"""
     script = stock_pypy.script("""
         import gc, json, sys
         from vmprof_allocation import tracemalloc
-        counts = {"minor": 0, "step": 0, "major": 0}
+        counts = {"step": 0, "major": 0}
         def count(what):
             def hook(stats):
                 counts[what] += getattr(stats, "count", 1)
             return hook
-        gc.hooks.on_gc_minor = count("minor")
         gc.hooks.on_gc_collect_step = count("step")
         gc.hooks.on_gc_collect = count("major")
 
@@ -143,7 +142,6 @@ def test_a_snapshot_walks_what_is_sampled_and_not_the_heap(stock_pypy: PyPy) -> 
         assert during["step"] == during["major"] == 0 < after
         # 10,000 lists of one number, of 64 bytes or so, in what is alive
         assert 300 < traces < 2000
-        found.append((traces, during["minor"]))
-    (few, minors), (many, more) = found
+        found.append(traces)
+    few, many = found
     assert abs(many - few) < few / 2
-    assert 1 <= more <= 1.5 * minors + 2

@@ -114,3 +114,44 @@ def test_a_recursion_stays_one(stock_pypy: PyPy, jit: str) -> None:
     # who is called, says so a moment later
     assert found[0] + found[1] >= (1 - (0 if jit else WRONG)) * sum(
         found.values()), found
+
+
+ENDS = """
+    from functools import partial
+    class Items:
+        def __init__(self, items):
+            self.next = partial(next, iter(items))
+        def __iter__(self):
+            return self
+        def __next__(self):
+            return self.next()
+    def encoded(items):
+        for item in items:
+            if isinstance(item, bytes):
+                yield item
+            else:
+                yield item.encode()
+    kept = [None]
+    def execute(items):
+        total = 0
+        for item in Items(encoded(items)):
+            total += len(item)
+        kept[0] = bytearray(5000)
+        return total
+    for i in range(50_000):
+        execute(["abc"])
+"""
+
+
+def test_what_comes_behind_a_generators_end_is_not_its_resumers(
+        stock_pypy: PyPy) -> None:
+    """What PyPy's table says is wrong behind a call of compiled code that raised an
+    exception (inlined.h), as werkzeug's servers show: nearly all that was allocated was
+    __next__'s."""
+    profile = stock_pypy.sample(ENDS, "16k").profile()
+    found: Counter[str] = Counter()
+    for stack, size in zip(profile.samples.stack, profile.samples.size):
+        if stack >= 0 and 5000 <= size < 5100:
+            found[profile.function(profile.stacks[stack][-1].address).name] += 1
+    assert sum(found.values()) > 5000
+    assert found["execute"] > 0.98 * sum(found.values()), found

@@ -1,4 +1,5 @@
-"""vmprof's own tools of today read our profiles as if nothing were new."""
+"""vmprof's own tools of today: what `--to vmprof` writes for them, and their profiles
+beside ours."""
 from __future__ import annotations
 
 import json
@@ -7,8 +8,8 @@ import re
 import pytest
 
 from conftest import PYPY, PyPy
-from truth import innermost
-from vmprof_convert import readers
+from vmprof_convert import cli, readers
+from vmprof_convert.analysis.summary import summarize
 
 APP = """
     filler = b"x" * 5000
@@ -25,38 +26,41 @@ APP = """
 """
 
 
+def for_vmprof(pypy: PyPy) -> str:
+    """What `--to vmprof` makes of out.vmprof."""
+    assert cli.main([str(pypy.folder / "out.vmprof"), "--to", "vmprof", "-o",
+                     str(pypy.folder / "stock.vmprof")]) in (0, None)
+    return "stock.vmprof"
+
+
 @pytest.mark.parametrize("jit", ["off", ""])
-def test_vmprof_reader_counts_the_same_samples(pypy: PyPy, jit: str) -> None:
+def test_vmprof_reader_counts_bytes(pypy: PyPy, jit: str) -> None:
+    """Its samples stand for equally many bytes each: of each function as many as ours
+    say."""
     profile = pypy.sample(APP, "4k", jit=jit).profile()
+    stock = for_vmprof(pypy)
     script = pypy.script("""
         import json, vmprof
-        stats = vmprof.read_profile("out.vmprof")
+        stats = vmprof.read_profile(%r)
         print(json.dumps([len(stats.profiles), {
             name: count for name, count in stats.top_profile()}]))
-    """, "stock.py")
+    """ % stock, "stock.py")
     total, counts = json.loads(pypy.command(str(script)).out)
-    # between the program's end and its exit functions no function runs: what is sampled
-    # there has no stack
-    assert profile.lost_stacks <= 1
-    assert total == len(profile.samples) - profile.lost_stacks
-    app = str(pypy.folder / "app.py")
+    rows = {row.function.name: row.total.bytes().value
+            for row in summarize(profile).rows}
+    bytes_ = summarize(profile).bytes.value
     for function in "one", "two", "main":
-        ours = sum(
-            any(profile.function(f.address)[::2] == (function, app)
-                for f in profile.stacks[stack])
-            for stack in profile.samples.stack)
         (theirs,) = [count for name, count in counts.items()
                      if name.startswith("py:%s:" % function)
                      and name.endswith("app.py")]
-        assert theirs == ours > 0
+        assert theirs / total == pytest.approx(rows[function] / bytes_, rel=0.01)
     # nothing that stands in a stack is unknown to it, but for the JIT's code
     assert jit == "" or not any("unknown" in name for name in counts)
 
 
 def test_vmprofshow_shows_the_right_functions(pypy: PyPy) -> None:
     profile = pypy.sample(APP, "4k", jit="off").profile()
-    shown = pypy.command(PYPY.replace("pypy3", "vmprofshow"), "out.vmprof",
-                         "tree")
+    shown = pypy.command(PYPY.replace("pypy3", "vmprofshow"), for_vmprof(pypy), "tree")
     text = re.sub(r"\x1b\[[0-9;]*m", "", shown.out)
     share: dict[str, float] = {}
     for line in text.splitlines():
@@ -64,14 +68,11 @@ def test_vmprofshow_shows_the_right_functions(pypy: PyPy) -> None:
         if match:
             share.setdefault(match.group(2), float(match.group(1)))
     # the root of its tree is what nearly all samples share
-    main = [s for s in profile.samples.stack
-            if any(profile.function(f.address).file.endswith("app.py")
-                   for f in profile.stacks[s])]
-    assert len(main) > 0.9 * len(profile.samples)
+    rows = {row.function.name: row for row in summarize(profile).rows}
+    main = rows["<module>"].total.bytes().value
     for function in "one", "two":
-        ours = 100 * sum(innermost(profile, s) == function
-                         for s in main) / len(main)
-        assert share[function] == pytest.approx(ours, abs=0.11)
+        ours = 100 * rows[function].total.bytes().value / main
+        assert share[function] == pytest.approx(ours, abs=1)
     assert 60 < share["two"] < 70
 
 

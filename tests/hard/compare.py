@@ -152,9 +152,6 @@ class Count:
     def carry(self, object_: Carried) -> None:
         pass
 
-    def add_object(self, *facts: int) -> None:
-        pass
-
 
 def read_profile(path: Path) -> tuple[str, int]:
     """What is wrong with it, or "whole"; and its number of samples."""

@@ -20,7 +20,7 @@ import otlp_request
 from collector import Collector, free_port
 from conftest import PYPY, PyPy
 from engine_stand_in import Answer, Request, StandIn, cut, status
-from vmprof_allocation.pusher.folder import MAX_WINDOWS
+from vmprof_push.folder import MAX_WINDOWS
 
 pytestmark = pytest.mark.hard
 
@@ -40,9 +40,9 @@ SERVICE = """
             kept.append(Thing())
     def until(number):
         # of each iteration, between which windows it ended
-        while pushing.number < number:
+        while pushing.session.part < number:
             work([])
-            journal.write("%%d\\n" %% pushing.number)
+            journal.write("%%d\\n" %% pushing.session.part)
             time.sleep(0.005)
     journal = open(sys.argv[2], "w", buffering=1)
     # with lifetimes, each window would carry all that is alive, each object a sample
@@ -163,7 +163,7 @@ class Service:
 
     def _waiting(self) -> int:
         """Windows."""
-        return len(list(self._spools.glob("*/*-*.vmprof")))
+        return len(list(self._spools.glob("*/*.vmprof")))
 
 
 def pusher_of(spools: Path) -> int:

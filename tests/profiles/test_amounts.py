@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from made_heap import Heap
-from made_profiles import Log, packed
+from made_profiles import Log
 from report_runs import as_json, lines, refused, report
 from vmprof_convert import readers
 from vmprof_convert.analysis import process_memory
@@ -22,7 +22,7 @@ SECOND = 10**9
 
 
 def write(path: Path, log: Log | bytes) -> Path:
-    path.write_bytes(packed(log if isinstance(log, bytes) else log.data()))
+    path.write_bytes(log if isinstance(log, bytes) else log.data())
     return path
 
 

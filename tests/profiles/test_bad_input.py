@@ -36,13 +36,6 @@ def log_with(tail: bytes) -> bytes:
     return bytes(log.bytes) + tail
 
 
-def samples(payload: str, *head: int) -> bytes:
-    log = rich_log()
-    log.flush()
-    log.block("samples", made_profiles.digits(*head, log.keys) + payload)
-    return log.data()
-
-
 def damaged_gzip() -> bytes:
     data = bytearray(gzip.compress(rich_log().data() * 50))
     data[20:40] = bytes(b ^ 0x55 for b in data[20:40])
@@ -74,21 +67,14 @@ HOSTILE = {
     "second header": log_with(b"\x05\x00\x06\x08\x04pypy"),
     "sample before the header": rich_log().data()[:40] + b"\x01" + bytes(99),
     "version 99": rich_log().data().replace(b"\x05\x00\x06", b"\x05\x00\x63"),
-    "samples no digits": samples("hello", *range(7)),
-    "samples too few": samples("", 1, 2),
-    "samples cut off": samples(made_profiles.digits(1, 1), *range(7)),
-    "sample too large": samples(
-        made_profiles.digits(1 + 3, 1, 2**63, 1, 1), *range(7)),
-    "sample too late": samples(
-        made_profiles.digits(1 + 3, 2**63, 1, 1, 1), *range(7)),
-    "sample without an interval": samples(
-        made_profiles.digits(1 + 1, 1, 18, 1), *range(7)),
-    "sample of no stack": samples(
-        made_profiles.digits(1 + 3 + 8 * 99, 1, 18, 1, 1), *range(7)),
-    "moment too large to write": samples("", 1, 2**5000, 3, 4, 5, 6, 7),
-    "member cut off": made_profiles.member(rich_log().data())[:-9],
-    "member damaged": made_profiles.member(rich_log().data())[:-9] + bytes(9),
-    "member of nothing": made_profiles.member(b""),
+    "record of no size": log_with(b"A" + struct.pack("<q", -1) + bytes(9)),
+    "record of nothing": log_with(b"A" + bytes(8)),
+    "record that is too long": log_with(b"A" + struct.pack("<q", 2**40)),
+    "record without columns": log_with(made_profiles.record(7, [], 5)),
+    "stack that is none": log_with(made_profiles.table(
+        7, [(9, 0, 1, 1, 99, 0, 0, 16, 1, 0, 0, 0, 0)])),
+    "sample of no interval": log_with(made_profiles.table(
+        7, [(9, 0, 1, 1, -1, 0, 0, 16, 0, 0, 0, 0, 0)])),
     "gzip of nothing": gzip.compress(b""),
     "gzip cut off": gzip.compress(rich_log().data())[:-9],
     "gzip damaged": damaged_gzip(),
@@ -115,18 +101,6 @@ def test_a_gzip_bomb_is_no_meal(
     assert "unpacks to more than" in run_and_fail(folder, capsys, "bomb")
     (folder / "fits").write_bytes(gzip.compress(head))
     assert cli.main(["fits"]) == 0
-
-
-def test_first_part_that_is_not_whole(
-        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A killed program may leave no more: nothing of it is a profile."""
-    part = made_profiles.member(rich_log().data())
-    for size in range(2, len(part)):
-        (folder / "bad").write_bytes(part[:size])
-        for options in ["--salvage"], []:
-            assert run_and_fail(folder, capsys, "bad", *options) == (
-                "vmprof-convert: bad: the profile is cut off in its first part: there "
-                "is nothing in it to be read\n")
 
 
 def test_what_somebody_packed_and_cut(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from made_heap import Heap
-from made_profiles import Log, entry, packed
+from made_profiles import Log
 from report_runs import as_json, lines, refused
 
 
@@ -23,7 +23,7 @@ def two_threads(folder: Path) -> Path:
     for key, outcome, type_ in (1, 0, text), (2, 1, text), (3, 1, number), (4, 1, text):
         log.young(key, outcome, type_)
     path = folder / "threads.vmprof"
-    path.write_bytes(packed(log.data()))
+    path.write_bytes(log.data())
     return path
 
 
@@ -66,14 +66,12 @@ def test_threads(tmp_path: Path) -> None:
 def test_what_was_carried_over_is_of_no_known_thread(tmp_path: Path) -> None:
     log = Log()
     work = log.function("work")
-    stack = log.define(log.pairs([work]))
-    log.settings(interval=1, pid=7, part=2, facts="types,lifetimes")
-    log.written = log.keys = 1
+    log.settings(interval=1, pid=7, part=2, first=2, facts="types,lifetimes")
+    log.keys = 1
     log.allocation([work], size=30, interval=1, thread=7)
-    log.flush()
-    log.block("carried", entry(2, 1, stack, 40, 1))
+    log.earlier(1, [work], size=40, interval=1)
     path = tmp_path / "later.vmprof"
-    path.write_bytes(packed(log.data()))
+    path.write_bytes(log.data())
     assert rows(path, "thread", "--by", "thread") == {
         "MainThread 7": (30, 30), "[thread not known]": (0, 40)}
 
@@ -87,7 +85,7 @@ def test_processes(tmp_path: Path) -> None:
         log.thread(pid, "MainThread")
         log.allocation([log.function("f")], size=size, interval=1, thread=pid)
         name = "app.vmprof" if pid == 10 else "app.11.vmprof"
-        (tmp_path / name).write_bytes(packed(log.data()))
+        (tmp_path / name).write_bytes(log.data())
     path = tmp_path / "app.vmprof"
     assert rows(path, "process", "--by", "process") == {
         "10 serve": (500, 500), "11 serve": (700, 700)}
@@ -103,7 +101,7 @@ def test_one_process_has_one_row(tmp_path: Path) -> None:
     heap.allocate("main", ("a", 50, 0), ("b", 70, 10**6))
     heap.collect()
     path = tmp_path / "one.vmprof"
-    path.write_bytes(packed(heap.data()))
+    path.write_bytes(heap.data())
     ((name, (allocated, alive)),) = rows(path, "process", "--by", "process").items()
     assert str(name).startswith("5") and (allocated, alive) == (120, 70)
 
@@ -121,6 +119,6 @@ def test_refusals(tmp_path: Path, options: list[str], said: str) -> None:
         log.figure(1, 0, 2**20)
         log.figure(1, 10**9, 2**21)
         log.allocation([log.function("f")], size=16)
-        path.write_bytes(packed(log.data()))
+        path.write_bytes(log.data())
     assert said in refused(path, "--by", "thread", *options)
     assert "is nothing that a row can be of" in refused(path, "--by", "thread,line")

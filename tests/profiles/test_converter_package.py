@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PYPY, ROOT, PyPy
-from made_profiles import Log, packed
+from made_profiles import Log
 
 
 def source(folder: Path) -> Path:
@@ -19,6 +19,7 @@ def source(folder: Path) -> Path:
     return Path(shutil.copytree(ROOT / "converter", folder / "converter"))
 
 
+@pytest.mark.slow
 def test_wheel_of_the_converter(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps",
                     "-w", str(tmp_path), str(source(tmp_path))], check=True)
@@ -30,6 +31,7 @@ def test_wheel_of_the_converter(tmp_path: Path) -> None:
         assert str(module.relative_to(ROOT / "converter")) in built
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", [sys.executable, PYPY],
                          ids=["cpython", "pypy"])
 def test_converter_needs_no_compiler_and_no_sampler(tmp_path: Path,
@@ -56,7 +58,7 @@ def test_converter_needs_no_compiler_and_no_sampler(tmp_path: Path,
     log = Log()
     log.settings()
     log.allocation([log.function("f")], size=24)
-    (tmp_path / "app.vmprof").write_bytes(packed(log.data()))
+    (tmp_path / "app.vmprof").write_bytes(log.data())
     done = subprocess.run([str(scripts / "vmprof-convert"), "app.vmprof", "--to",
                            "firefox"],
                           cwd=tmp_path, capture_output=True, text=True)

@@ -105,7 +105,8 @@ def test_what_was_sampled_as_a_whole_is_certain() -> None:
 
 def estimate_of(count: int, interval: int = 1000) -> Estimate:
     """Of so many samples of small objects."""
-    from vmprof_convert.meaning.estimator import Sum, probability
+    from vmprof_convert.meaning.estimator import Sum
+    from vmprof_convert.profile.sampling import probability
     sum_ = Sum()
     sum_.add(64, probability(64, interval, "exponential"), count)
     return sum_.bytes(interval)
@@ -134,6 +135,7 @@ def _poisson(rng: random.Random, mean: float) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_of_a_hundred_pairs_that_are_alike_95_have_no_row_that_changed() -> None:
     """Here of 200, with 30 functions each."""
     wrong = 0

@@ -9,10 +9,10 @@ import pytest
 from vmprof_convert.meaning.estimator import (
     Sum,
     interval_of,
-    probability,
     weight_bytes,
     weight_objects,
 )
+from vmprof_convert.profile.sampling import probability
 
 
 @pytest.mark.parametrize("size", [1, 64, 4096, 131072, 10**6, 2**40])

@@ -1,4 +1,4 @@
-"""What the garbage collector found out: blocks of facts, types, events, marks."""
+"""What the garbage collector found out: records of objects, types, events, marks."""
 from __future__ import annotations
 
 import random
@@ -6,7 +6,20 @@ import random
 import pytest
 
 import report_runs
-from made_profiles import Log, digits, entry, text
+from made_profiles import (
+    ENDED,
+    FIGURES,
+    LABELS,
+    MARKS,
+    NAMES,
+    OBJECTS,
+    TOTALS,
+    TYPES,
+    Log,
+    column,
+    record,
+    table,
+)
 from vmprof_allocation.engines.hook.probe import names as probed
 from vmprof_convert import readers
 from vmprof_convert.analysis import summary
@@ -94,7 +107,7 @@ def test_each_fate() -> None:
     assert read(log).misfits == 0
 
 
-def test_keys_go_up_and_down_and_begin_anew_in_each_block() -> None:
+def test_keys_go_up_and_down() -> None:
     log = sampled(16, 17, 18)
     a, b, c = (log.type(name) for name in "abc")
     log.collection(100)
@@ -143,19 +156,17 @@ def test_each_object_of_a_piece_is_one_that_has_no_stack_or_a_cut_one() -> None:
     for key in 1, 2:
         log.young(key, 0, 0, 100)
         log.young(key, 0, 0, 100)
-        log.young(key, 0, 0, 200)       # for this one there is no room
     profile = read(log)
     assert (profile.lost_stacks, profile.cut_stacks) == (2, 2)
     assert len(profile.samples) == 4
 
 
-def test_objects_of_a_piece_in_two_blocks() -> None:
+def test_objects_of_a_piece_in_two_records() -> None:
     log = sampled(300)
     a = log.type("a")
     log.collection(100)
     log.young(1, 0, a, 100)
     log.flush()
-    log.collection(100, 1)
     log.young(1, 0, a, 120)
     assert [row[1] for row in rows(log)] == [100, 120]
     assert read(log).misfits == 0
@@ -204,38 +215,28 @@ def test_what_changes_most_is_said_first() -> None:
     assert [word for word in found if word in wanted] == wanted
 
 
-def test_facts_that_fit_no_sample_are_passed_over_and_counted() -> None:
-    log = sampled(16, 32, 64)
-    log.tick([log.function("g")], time=90)
+def test_ends_that_fit_no_object_are_passed_over_and_counted() -> None:
+    log = sampled(16, 32)
     a = log.type("a")
     log.collection(100)
     log.young(1, 1, a)
-    for key in 0, 4, 5, -3, 2**61:  # 4 is a time sample
-        log.young(key, 0, a)
-    log.young(1, 0, a)              # there is no room for another object
-    log.young(2, 0, a, 33)          # larger than its piece
-    log.young(3, 0, a, 0)
-    log.freed(2)                    # it was never old
-    log.freed(1, 7)
+    log.young(2, 0, a)
     log.collection(200)
-    log.young(3, 0, a)              # its first collection was before
     log.freed(1)
-    log.freed(1)
-    log.lose(1)
-    assert read(log).misfits == 13
-    assert "passed over: 13 facts that fit no sample; " in said(log)
-    assert rows(log) == [
-        (10, 16, "a", FREED, 100, 200), (20, 32, NONE, UNKNOWN, 100, -1),
-        (30, 64, NONE, UNKNOWN, 100, -1), (90, 0, NONE, UNTOLD, -1, -1)]
+    log.freed(1, 7)                 # there is no such object in its piece
+    log.freed(2)                    # it was never old
+    for key in 0, 3, -3, 2**40:
+        log.freed(key)
+    assert read(log).misfits == 6
+    assert "passed over: 6 facts that fit no sample; " in said(log)
+    assert rows(log) == [(10, 16, "a", FREED, 100, 200), (20, 32, "a", DIED, 100, -1)]
 
 
 def test_facts_that_the_settings_do_not_announce() -> None:
-    """Then their absence means nothing, and nobody waits for them."""
+    """Then their absence means nothing."""
     log = sampled(16, facts="")
-    log.collection(100)
-    log.young(1, 1)
     profile = read(log)
-    assert list(profile.samples.fate) == [UNTOLD] and profile.misfits == 1
+    assert list(profile.samples.fate) == [UNTOLD]
     assert not profile.has_types and not profile.has_lifetimes
 
 
@@ -252,13 +253,13 @@ def test_types_without_lifetimes() -> None:
 def test_facts_about_an_earlier_part_are_not_here() -> None:
     """PROFILE.rst, `part`."""
     log = Log()
-    log.settings(part=2, facts="types,lifetimes")
-    log.written = log.keys = 1000
+    log.settings(part=2, first=1001, facts="types,lifetimes")
+    log.keys = 1000
+    log.earlier(1000, [], size=16)
     log.allocation([log.function("f")], size=24, time=10)
     log.collection(50)
     log.young(1000, 0)
     log.young(1001, 0)
-    log.freed(7)
     profile = read(log)
     assert (list(profile.samples.fate), profile.misfits) == ([DIED], 0)
 
@@ -304,7 +305,7 @@ def test_how_a_type_is_shown(names: dict[str, str], name: str,
     log = sampled(16)
     number = log.type(gc=77, **names) if any(names.values()) else 1
     if not any(names.values()):
-        log.types += entry(1, 1, 77, *text(""))
+        log.row(TYPES, 1, 1, 76, text="")
     log.collection(50)
     log.young(1, 0, number)
     profile = read(log)
@@ -342,20 +343,20 @@ def test_a_type_that_nothing_names_is_not_known() -> None:
 
 def test_names_come_in_parts_and_the_first_of_a_kind_counts() -> None:
     log = sampled(16)
-    log.types += entry(1, 5, 0, *text("GcStruct a { }"))
-    log.types += entry(2, 5, 8, *text("b"), 99, 98)      # what comes behind it
-    log.types += entry(2, 5, 0, *text("c"))
-    log.types += entry(7, 5, 0, *text("of a kind to be invented"))
+    log.row(TYPES, 5, 1, -1, text="GcStruct a { }")
+    log.row(TYPES, 5, 2, 7, text="b")
+    log.row(TYPES, 5, 2, -1, text="c")
+    log.row(TYPES, 5, 7, -1, text="of a kind to be invented")
     log.collection(50)
     log.young(1, 0, 5)
     profile = read(log)
     assert profile.types == [Type("GcStruct a { }", "b", "", "", 7)]
-    assert profile.unknown == {"types/7": 1}
+    assert profile.unknown == {"name of a type 7": 1}
 
 
 def test_a_name_may_be_no_utf_8() -> None:
     log = sampled(16)
-    log.types += entry(2, 1, 0, 2, 0xff, 0x41)
+    log.row(TYPES, 1, 2, -1, text=b"\xff\x41")
     log.collection(50)
     log.young(1, 0, 1)
     assert [row[2] for row in rows(log)] == ["\ufffdA"]
@@ -369,53 +370,63 @@ def test_events_and_marks_are_kept_by_time() -> None:
     log = sampled(16)
     log.event(3, 700, 0, 1)
     log.event(1, 600, 55, 4096)
-    log.event(2, 650, 1, 1)
     log.mark(900, "warm")
     log.mark(100, "begin \u00e4")
     profile = read(log)
     assert profile.collections == [Collection(False, 600, 55, 4096),
                                    Collection(True, 700, 0, 1)]
     assert profile.marks == [Mark(100, "begin \u00e4"), Mark(900, "warm")]
-    assert profile.unknown == {"gc/2": 1}
 
 
-def test_entries_of_times_to_come() -> None:
+def test_columns_and_kinds_of_times_to_come() -> None:
     log = sampled(16)
     log.collection(100)
-    log.facts += entry(7, 1, 2, 3) + entry(7) + entry(8, 99)
-    log.facts += entry(1, 2, 0, 0, 16, 5, 6, 7)     # numbers at the end
-    log.marks += entry(2, 5)
+    log.young(1, 0)
+    log.flush()
+    # a column more than there are
+    log.bytes += table(ENDED, [(9, 0, 0, 100, 12345)])
+    log.bytes += table(40, [(1, 2, 3)]) + table(40, [(1,)]) + table(17, [])
+    log.row(FIGURES, 77, 1, 2)
+    log.row(NAMES, 9, 1, text="?")
     profile = read(log)
-    assert profile.unknown == {"facts/7": 2, "facts/8": 1, "marks/2": 1}
-    assert list(profile.samples.fate) == [DIED]
-    assert "facts/7 (2), facts/8 (1), marks/2 (1)" in said(log)
+    assert profile.unknown == {"record 40": 2, "record 17": 1, "figure 77": 1,
+                               "name 9": 1}
+    assert (list(profile.samples.fate), profile.misfits) == ([DIED], 1)
+    assert "record 40 (2)" in said(log)
 
 
 # ________________________________________
 # damaged ones
 
+_OBJECT = (1, 0, 5, 4321, -1, 0, 0, 16, 1000, 0, 0, 0, 0)
 
-@pytest.mark.parametrize("kind,payload", [
-    *((kind, payload) for kind in ("facts", "types", "gc", "marks", "figures")
-      for payload in ("x", "hello", digits(0), digits(3, 1), digits(2**62, 1),
-                      digits(1, 2**63), "~" * 10**6 + "A")),
-    ("facts", digits(2, 1, 2)), ("facts", digits(1, 0)), ("facts", digits(1, 2)),
-    ("facts", digits(2, 0, 5)), ("facts", digits(3, 1, 2, 0)),
-    ("facts", digits(3, 0, 2**62, 1) * 2),
-    ("types", digits(3, 1, 1, 0)), ("types", digits(4, 1, 1, 0, 1)),
-    ("types", digits(4, 1, 0, 0, 0)), ("types", digits(5, 1, 1, 0, 1, 256)),
-    ("types", digits(5, 1, 1, 0, 2**62, 65)),
-    ("gc", digits(1, 1)), ("gc", digits(3, 1, 2, 3)),
-    ("marks", digits(1, 1)), ("marks", digits(2, 1, 1)),
-    ("marks", digits(4, 1, 1, 2, 65)),
-    ("figures", digits(1, 1)), ("figures", digits(2, 1, 5)),
+
+def _object(**changes: int) -> bytes:
+    names = ("key", "which", "time", "thread", "stack", "label", "memory", "size",
+             "interval", "type", "outcome", "collection", "live_size")
+    return table(OBJECTS, [tuple(
+        changes.get(name, value) for name, value in zip(names, _OBJECT))])
+
+
+@pytest.mark.parametrize("data", [
+    record(kind, columns, rows)
+    for kind in (TOTALS, TYPES, ENDED, OBJECTS, MARKS, LABELS)
+    for columns, rows in (
+        ([], 1), ([column([1, 2])], 2), ([b"\7"] * 13, 1), ([b"\x08"] * 13, 1),
+        ([b"\x10"] * 13, 1), ([b"\x20"] * 13, 1), ([b"\0"] * 13, 2**20 + 1),
+        ([b"\x01"] * 13, 9))
+] + [
+    table(TYPES, [(1, 2, -1, 5)], b"abcd"), table(TYPES, [(1, 2, -1, -1)], b"abcd"),
+    table(TYPES, [(0, 2, -1, 1)], b"a"), table(ENDED, [(1, -1, 0, 5)]),
+    table(ENDED, [(1, 2**16, 0, 5)]), table(ENDED, [(2**62, 0, 0, 5)]),
+    _object(key=0), _object(size=0), _object(size=-8), _object(interval=0),
+    _object(stack=9), _object(label=9), _object(live_size=16), _object(live_size=-1),
 ])
-def test_hostile_entries(kind: str, payload: str) -> None:
+def test_hostile_records(data: bytes) -> None:
     log = sampled(16)
     log.flush()
-    log.block(kind, payload)
-    with pytest.raises(ProfileError, match="damaged profile: a block of %s that "
-                                           "are none" % kind):
+    log.bytes += data
+    with pytest.raises(ProfileError, match=r"damaged profile: .* at byte"):
         read(log)
 
 
@@ -438,12 +449,12 @@ def rich() -> Log:
 def test_random_damage_never_ends_in_another_error() -> None:
     rng = random.Random(1)
     good = rich().data()
-    start = good.index(b"alloc:", good.index(b":samples") - 1000)
+    start = good.index(b"A", 60)
     refused = 0
     for _ in range(3000):
         data = bytearray(good)
         for _ in range(rng.randint(1, 4)):
-            data[rng.randrange(start, len(data))] = rng.randrange(0x40, 0x80)
+            data[rng.randrange(start, len(data))] = rng.randrange(256)
         try:
             profile = readers.read_bytes(bytes(data))
             for by in (summary.FUNCTION,), (summary.TYPE,):

@@ -5,7 +5,7 @@ import io
 import json
 
 import report_runs
-from made_profiles import Log, entry
+from made_profiles import Log
 from vmprof_convert import readers
 from vmprof_convert.analysis.process_memory import of_process
 from vmprof_convert.analysis.summary import Choice, summarize
@@ -71,10 +71,11 @@ def test_figures_are_kept_by_time() -> None:
 
 def test_figures_of_times_to_come() -> None:
     log = sampled()
-    log.figures += entry(5, 5, 6) + entry(10) + entry(1, 7, 8, 9)
+    for kind in 5, 10, 1:
+        log.figure(kind, 7, 8)
     profile = read(log)
     assert profile.figures == [Figure(RESIDENT, 7, 8)]
-    assert profile.unknown == {"figures/5": 1, "figures/10": 1}
+    assert profile.unknown == {"figure 5": 1, "figure 10": 1}
 
 
 def test_the_peak_and_when() -> None:

@@ -15,13 +15,10 @@ from made_profiles import Log
 from vmprof_convert import readers
 from vmprof_convert.writers import firefox
 from vmprof_convert.writers.firefox import BYTES
-from vmprof_convert.writers.firefox.format.columns import (
-    PIECE,
-    Column,
-    Milliseconds,
-    Same,
-)
-from vmprof_convert.writers.firefox.format.encoding import encoded
+from vmprof_convert.writers.firefox.format import encoding
+from vmprof_convert.writers.firefox.format.columns import Milliseconds, Same, Texts
+from vmprof_convert.writers.firefox.format.encoding import PIECE, Known, encoded
+from vmprof_convert.writers.firefox.format.encoding import text as text_of
 
 
 def text(value: object) -> str:
@@ -47,18 +44,26 @@ def test_columns_of_any_length(length: int) -> None:
 
 
 def test_a_column_that_comes_in_pieces() -> None:
-    def pieces() -> Iterator[array.array[int]]:
-        yield array.array("i", [1, 2])
-        yield array.array("i")
-        yield array.array("i", [3])
-    assert text({"a": Column(3, pieces)}) == '{"a":[1,2,3]}'
-    assert text(Column(3, pieces, are_microseconds=True)) == "[0.001,0.002,0.003]"
-    assert text(Column(0, lambda: iter(()))) == "[]"
+    def pieces() -> Iterator[str]:
+        yield ""
+        yield text_of(array.array("i", [1, 2]))
+        yield ""
+        yield text_of(Milliseconds([3]))
+        yield Known()[-7]
+    assert text({"a": Texts(pieces)}) == '{"a":[1,2,0.003,-7]}'
+    assert text(Texts(lambda: iter(()))) == text(Texts(lambda: iter([""]))) == "[]"
+
+
+def test_texts_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "_MOST", 3)
+    known = Known()
+    assert [known[number] for number in range(10)] == ["%d," % n for n in range(10)]
+    assert len(known) <= 3
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_what_json_has_not_is_refused(number: float) -> None:
-    for value in number, [number], array.array("d", [0.5, number]):
+    for value in number, [number]:
         with pytest.raises(ValueError):
             text({"a": value})
 
@@ -98,11 +103,11 @@ def test_columns_of_time_samples_are_apart() -> None:
 
 def test_what_is_written_is_not_in_memory_twice(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each object, births and deaths are ten numbers, of 66 bytes as arrays.  What
-    of an end is as in its birth stands beside it, too: nine bytes, which are not looked
-    up in the whole table, as that may be in a file."""
+    """Of each object, births and deaths are ten numbers, of 66 bytes as arrays."""
     # what does not grow with the samples is little
     monkeypatch.setattr("vmprof_convert.analysis.summary._TOGETHER", 1000)
+    monkeypatch.setattr("vmprof_convert.writers.firefox.activity.MOST", 1000)
+    monkeypatch.setattr("vmprof_convert.profile.columns._BATCH", 1000)
 
     def peak(samples: int) -> int:
         profile = readers.read_bytes(made_profiles.large(samples, 6, 50, facts=True))
@@ -113,8 +118,8 @@ def test_what_is_written_is_not_in_memory_twice(
         finally:
             tracemalloc.stop()
     peak(1000)                      # what is imported, and remembered
-    small, large = peak(20_000), peak(40_000)
-    assert large - small < 20_000 * 90
+    small, large = peak(20_000), peak(60_000)
+    assert large - small < 40_000 * 66
 
 
 class Nowhere(io.BytesIO):

@@ -54,6 +54,7 @@ def test_many_threads_are_no_more_work_than_one() -> None:
     assert work(400) - work(1) < 400 * 200
 
 
+@pytest.mark.slow
 def test_half_a_million_samples_of_depth_30() -> None:
     profile = readers.read_bytes(made_profiles.large(500_000, 30, 5000))
     result = convert(profile)

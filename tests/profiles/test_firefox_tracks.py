@@ -118,7 +118,8 @@ def test_the_axis_may_be_bytes_allocated() -> None:
     assert list(zip(table["time"], table["weight"])) == [
         (1000, 1000), (4000, 3000), (4000, -1000), (6000, 2000)]
     markers = profile["threads"][0]["markers"]
-    assert markers["startTime"] == [4000]
+    # the collection, and the mark
+    assert markers["startTime"] == [4000, 4000]
     # bytes per byte are no rate
     assert [c["name"] for c in profile["counters"]] == ["held-memory"]
     # but for a bin

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import calls
-from made_profiles import Log, packed
+from made_profiles import Log
 from report_runs import as_json, lines
 
 TITLE = "the program's own code, with what it calls of libraries"
@@ -26,7 +26,7 @@ def profile(folder: Path, stacks: dict[str, int]) -> Path:
         log.allocation([functions[word] for word in stack.split()], size=size,
                        interval=1)
     path = folder / "service.vmprof"
-    path.write_bytes(packed(log.data()))
+    path.write_bytes(log.data())
     return path
 
 
@@ -88,7 +88,7 @@ def full(folder: Path) -> Path:
     log.collection(200)
     log.tick([deep], time=300)
     path = folder / "full.vmprof"
-    path.write_bytes(packed(log.data()))
+    path.write_bytes(log.data())
     return path
 
 

@@ -1,13 +1,14 @@
 """One function's callers and callees, and the tree of calls."""
 from __future__ import annotations
 
+import array
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import calls
-from made_profiles import LINES, Log, packed
+from made_profiles import LINES, Log
 from report_runs import as_json, lines, refused, report
 from vmprof_convert import readers
 from vmprof_convert.analysis.callers import focus
@@ -113,9 +114,9 @@ def test_lines_of_a_function() -> None:
         log.raw_stack(stack, 1)
     profile = readers.read_bytes(log.data())
     # no profile of allocations has them yet: made here
-    samples, rows = profile.samples, range(3)
-    samples.size = samples.size.changed(rows, [16 * 10**row for row in rows])
-    samples.interval = samples.interval.changed(rows, [1, 1, 1])
+    samples = profile.samples
+    samples.size = array.array("q", [16, 160, 1600])
+    samples.interval = array.array("q", [1, 1, 1])
     found = focus(profile, tally_of(profile, None), "f", Choice(), Origins(profile))
     assert [(row.subject.line, round(row.total.bytes().value))
             for row in found.lines] == [(12, 1760), (11, 16)]
@@ -202,7 +203,7 @@ def test_a_deep_recursion(tmp_path: Path) -> None:
     for stack in [f] * 500, [f, g] * 250, [g] * 3 + [f]:
         log.allocation(stack, size=100, interval=1)
     path = tmp_path / "deep.vmprof"
-    path.write_bytes(packed(log.data()))
+    path.write_bytes(log.data())
     found = as_json(path, "--tree")["branches"]
     assert [(len(branch["chain"]), size(branch["total"])) for branch in found] == [
         (1, 200), (499, 100), (2, 100)]
@@ -227,7 +228,7 @@ def test_without_samples(tmp_path: Path) -> None:
     log.settings()
     log.flush()
     path = tmp_path / "empty.vmprof"
-    path.write_bytes(packed(log.data()))
+    path.write_bytes(log.data())
     assert lines(path, "--tree") == lines(path)
     assert as_json(path, "--tree")["branches"] == []
     done = report(path, "--focus", "f")

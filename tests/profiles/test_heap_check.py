@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import report_runs
-from made_profiles import Log, entry
+from made_profiles import SWEPT, Log
 from vmprof_convert import readers
 from vmprof_convert.analysis import heap_check
 from vmprof_convert.profile.model import Swept
@@ -22,7 +22,7 @@ def log(*swept: tuple[int, int, int, int, int]) -> Log:
     made.settings(facts="types,lifetimes")
     made.allocation([made.function("main")], size=100, time=10)
     for time, (heap, begin, *estimated) in enumerate(swept, 1):
-        made.events += entry(5, time * 10**9, 0, heap, begin + 1, *estimated)
+        made.row(SWEPT, time * 10**9, heap, begin, *estimated)
     return made
 
 

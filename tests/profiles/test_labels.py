@@ -9,11 +9,10 @@ import pytest
 
 import hostile_names
 from firefox_profiles import MS, converted
-from made_profiles import Log, packed
+from made_profiles import Log
 from report_runs import lines, refused, report
-from vmprof_convert import cli, readers
+from vmprof_convert import cli
 from vmprof_convert.cli.formats import FORMATS
-from vmprof_convert.errors import ProfileError
 from vmprof_convert.writers.firefox import label_markers
 
 
@@ -43,7 +42,7 @@ def a_log(**settings: object) -> Log:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     found = tmp_path / "app.vmprof"
-    found.write_bytes(packed(a_log().data()))
+    found.write_bytes(a_log().data())
     return found
 
 
@@ -150,7 +149,7 @@ def test_a_profile_without_labels_says_where_they_come_from(tmp_path: Path) -> N
 
 def test_with_types(path: Path) -> None:
     log = a_log(facts="types")
-    path.write_bytes(packed(log.data()))
+    path.write_bytes(log.data())
     rows = as_json(path, "--by", "label:endpoint,type")["rows"]
     assert {(row["label"], row["type"]["name"]) for row in rows} == {
         (name, "[type not known]")
@@ -169,7 +168,7 @@ def test_two_processes_have_one_set_of_labels(tmp_path: Path) -> None:
             log.label(label)
             log.allocation([log.function("f")], size=size * number, interval=1)
         paths.append(tmp_path / ("%d.vmprof" % number))
-        paths[-1].write_bytes(packed(log.data()))
+        paths[-1].write_bytes(log.data())
     assert sums(paths[0], str(paths[1]), "--by", "label:endpoint") == {
         "/a": 30, "/b": 300, "[without endpoint]": 3000}
 
@@ -182,7 +181,7 @@ def test_which_labels_there_are_is_said_once_of_all_processes(tmp_path: Path) ->
         log.label_set(1, **dict.fromkeys(keys, "x"))
         log.allocation([log.function("f")], size=100, interval=1)
         paths.append(tmp_path / ("%d.vmprof" % number))
-        paths[-1].write_bytes(packed(log.data()))
+        paths[-1].write_bytes(log.data())
     said = lines(paths[0], *map(str, paths[1:]))
     assert [line for line in said if "labels: " in line] == [
         "  labels: a, b, c (--by label:KEY, --label KEY=VALUE)"]
@@ -192,8 +191,8 @@ def test_labels_of_the_other_only(tmp_path: Path) -> None:
     plain = Log()
     plain.settings(pid=1, run="r", clock=0)
     plain.allocation([plain.function("f")], size=10, interval=1)
-    (tmp_path / "1.vmprof").write_bytes(packed(plain.data()))
-    (tmp_path / "2.vmprof").write_bytes(packed(a_log(pid=2, run="r", clock=0).data()))
+    (tmp_path / "1.vmprof").write_bytes(plain.data())
+    (tmp_path / "2.vmprof").write_bytes(a_log(pid=2, run="r", clock=0).data())
     for order in ("1", "2"), ("2", "1"):
         first, second = (tmp_path / (name + ".vmprof") for name in order)
         assert sums(first, str(second), "--by", "label:tenant") == {
@@ -207,7 +206,7 @@ def test_a_difference_by_label(path: Path, tmp_path: Path,
     for _ in range(50):
         log.allocation([log.function("main")], size=100, interval=1)
     after = tmp_path / "after.vmprof"
-    after.write_bytes(packed(log.data()))
+    after.write_bytes(log.data())
     assert cli.main(["diff", str(path), str(after), "--by", "label:endpoint",
                      "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -227,20 +226,3 @@ def test_values_are_data(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(log.data())
     for options in (["--by", "label:k"], ["--by", "label:k", "--markdown"]):
         assert all(line.isprintable() for line in lines(tmp_path / "x", *options))
-
-
-@pytest.mark.parametrize("entries", [[(2, 1, 9)], [(1,)], [(2, 1)]])
-def test_labels_that_are_none(entries: list[tuple[int, ...]]) -> None:
-    from made_profiles import entry
-    log = Log()
-    log.settings()
-    log.block("labels", "".join(entry(*numbers) for numbers in entries))
-    with pytest.raises(ProfileError, match="a block of labels that are none"):
-        readers.read_bytes(log.data())
-
-
-def test_an_entry_of_a_kind_that_comes_is_passed_over() -> None:
-    from made_profiles import entry
-    log = a_log()
-    log.labels += entry(9, 1, 2)
-    assert readers.read_bytes(log.data()).unknown == {"labels/9": 1}

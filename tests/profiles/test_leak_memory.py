@@ -43,7 +43,7 @@ def process(resident: Line | None, heap: Line | None = None,
     return made
 
 
-def said(result: Leaks, parts: list[writer.Part] | None = None) -> list[str]:
+def said(result: Leaks, parts: list[writer.ProcessLeaks] | None = None) -> list[str]:
     text = io.StringIO()
     writer.write(process_of([]).profile, result, text, terminal=Terminal(1000),
                  parts=parts or ())
@@ -117,6 +117,31 @@ def test_beside_a_leak_the_larger_one_is_first() -> None:
     assert text[0].startswith("leak: app.Node  keep")
     assert any(line.startswith("outside of the GC's heap, the process grew")
                for line in text)
+
+
+def test_where_the_heap_grew_more_its_leak_is_first() -> None:
+    """However large the leak itself is: a service that warms up grows outside, too."""
+    for heap, first in ((0.5, "outside of the GC's heap"), (1.5, "leak: app.Node")):
+        made = process((50 * MIB, 2 * MIB), (8 * MIB, heap * MIB), rate=20)
+        text = said(leaks.find([made]))
+        assert text[0].startswith(first)
+        assert any(line.startswith("outside of the GC's heap, the process grew")
+                   for line in text)
+    # and without one, nothing in the heap is worth the first line
+    text = said(leaks.find([process((50 * MIB, 2 * MIB), (8 * MIB, 1.5 * MIB))]))
+    assert text[0].startswith("outside of the GC's heap")
+
+
+def test_what_surely_came_outside_is_no_more_than_all() -> None:
+    """The heap may grow just before the last moment."""
+    made = process((50 * MIB, 2 * MIB), (8 * MIB, 0))
+    made.profile.figures[:] = [
+        figure._replace(value=28 * MIB)
+        if figure.kind == HEAP_HAS and figure.time > 19.95 * SECOND else figure
+        for figure in made.profile.figures]
+    memory = leaks.find([made]).memory
+    assert memory is not None and 0 < memory.outside < 15 * MIB
+    assert memory.surely_outside <= memory.outside
 
 
 def test_errors_of_the_readings_are_no_headline() -> None:
@@ -230,7 +255,7 @@ def test_several_processes_are_added_up() -> None:
     assert result.memory.outside == pytest.approx(600 * MIB)
     assert said(result)[0] == ("outside of the GC's heap, the processes grew by 40 "
                                "MiB/s, 600 MiB in all")
-    parts = [writer.Part(str(number), one.profile, leaks.find([one]))
+    parts = [writer.ProcessLeaks(str(number), one.profile, leaks.find([one]))
              for number, one in enumerate(processes)]
     text = said(result, parts)
     for number, outside in enumerate((150, 450)):

@@ -17,12 +17,15 @@ from made_leaks import (
     Kept,
     Life,
     brief,
+    cache,
     churn,
     leak,
     probability,
     process_of,
     queue,
     settled,
+    times,
+    types,
 )
 from vmprof_convert.analysis import leaks
 from vmprof_convert.analysis.leaks import Leak, Leaks, Rest
@@ -99,6 +102,7 @@ def of(lives: list[Life], stack: str, type_: str, size: int = 16) -> list[Kept]:
     return [Kept(stack, type_, size, *life) for life in lives]
 
 
+@pytest.mark.slow
 def test_of_1000_planted_leaks_the_intervals_hold_93_to_97_of_100() -> None:
     """Also of those that can hardly be told, and of many types."""
     found = named_leaks(random.Random(1), 1000, 1, (1.5, 30), 8)
@@ -107,6 +111,7 @@ def test_of_1000_planted_leaks_the_intervals_hold_93_to_97_of_100() -> None:
     assert 0.98 <= found.ratio <= 1.02
 
 
+@pytest.mark.slow
 def test_what_is_named_by_luck_does_not_seem_larger() -> None:
     """Thirty leaks that are small: of each six, chance names one.  Without the word on
     that in growth.py, they seem larger by a quarter."""
@@ -152,6 +157,7 @@ def test_types_that_are_too_little_each_are_a_leak_together() -> None:
     assert one.growth.value == pytest.approx(held_from(objects, 5, 20))
 
 
+@pytest.mark.slow
 def test_of_many_types_without_a_leak_false_alarms_are_as_rare() -> None:
     rng = random.Random(5)
     runs, alarms = 200, 0
@@ -253,6 +259,7 @@ def exactly(objects: list[Kept], first: float, last: float) -> int:
                            - (one.born <= first < one.dropped)) for one in objects)
 
 
+@pytest.mark.slow
 def test_lists_that_only_grow_are_no_queue() -> None:
     """Their storage is replaced again and again, so that none of it stays."""
     rng = random.Random(8)
@@ -384,8 +391,26 @@ def test_a_large_object_that_grows_is_not_called_none() -> None:
     assert result.leaks == []
     text = said(result)
     assert text[0].startswith("what is held grew by 1.")
-    assert "no place has enough samples to be named a leak" in text[0]
+    assert "no place clearly grew in both windows" in text[0]
     assert "int array (storage)  fill" in text[1]
+
+
+def test_one_type_that_slows_down_is_not_its_place() -> None:
+    """A constructor's table fills, and its objects begin to be kept later."""
+    rng = random.Random(1)
+    late = [(t, math.inf) for t in times(rng, lambda t: 100 if t > 12 else 0, 100)]
+    result = leaks.find([process_of([
+        *of(cache(rng, 20), "main keep", "table"), *of(late, "main keep", "Node"),
+        *of(cache(rng), "main fill", "table"), *of(churn(rng), "main fill", "Node")])])
+    slowing = {leak.places[0].function.name: types([leak])[0]
+               for leak in result.slowing}
+    assert slowing["keep"] == ["table"]
+    # all of a place that slows down as a whole
+    assert sorted(slowing["fill"]) == ["Node", "table"]
+    assert [(leak.places[0].function.name, types([leak])[0])
+            for leak in result.rest.places] == [("keep", ["Node"])]
+    named = sum(leak.growth.value for leak in result.leaks + result.slowing)
+    assert named + result.rest.growth.value == pytest.approx(result.growth.value)
 
 
 # ________________________________________
@@ -410,7 +435,7 @@ def test_in_which_processes_a_leak_grows(rates: tuple[float, ...],
         one.growth.value, rel=0.1)
     alone = [leaks.find([process]) for process in processes]
     line, = (line for line in said(result, [
-        writer.Part(str(number), process.profile, found)
+        writer.ProcessLeaks(str(number), process.profile, found)
         for number, (process, found) in enumerate(zip(processes, alone))])
         if line.startswith("      in "))
     assert re.fullmatch("      " + expected, line.replace("KiB", "B"))
@@ -428,11 +453,11 @@ def test_in_which_process_may_be_too_little_to_tell() -> None:
     result = result._replace(leaks=[
         one._replace(processes=[unclear, unclear]) for one in result.leaks])
     assert "      in which of the 2 processes, is too little to tell" in said(result, [
-        writer.Part(str(number), process.profile, leaks.find([process]))
+        writer.ProcessLeaks(str(number), process.profile, leaks.find([process]))
         for number, process in enumerate(processes)])
 
 
-def said(result: Leaks, parts: list[writer.Part] | None = None) -> list[str]:
+def said(result: Leaks, parts: list[writer.ProcessLeaks] | None = None) -> list[str]:
     text = io.StringIO()
     writer.write(process_of([]).profile, result, text, terminal=WIDE,
                  parts=parts or ())

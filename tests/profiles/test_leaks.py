@@ -26,7 +26,7 @@ from made_leaks import (
     times,
     types,
 )
-from made_profiles import Log, packed
+from made_profiles import Log
 from report_runs import lines, refused, report
 from vmprof_convert import readers
 from vmprof_convert.analysis import leaks
@@ -64,6 +64,7 @@ def test_a_cache_that_fills_is_told_from_a_leak() -> None:
         assert types(result.slowing) == [["t0"]]
 
 
+@pytest.mark.slow
 def test_false_alarms_come_at_most_at_the_rate_that_is_stated() -> None:
     """Of runs in which objects come and go one by one."""
     rng = random.Random(1)
@@ -75,6 +76,7 @@ def test_false_alarms_come_at_most_at_the_rate_that_is_stated() -> None:
     assert alarms <= runs * 0.05 + 4 * math.sqrt(runs * 0.05 * 0.95)
 
 
+@pytest.mark.slow
 def test_what_comes_and_goes_in_heaps_is_no_leak() -> None:
     """The sign test alone takes every eighth one for a leak."""
     rng = random.Random(3)
@@ -112,6 +114,7 @@ def test_what_stays_is_named_before_what_comes_and_goes() -> None:
         run_of(range(2, 21)), result)["leaks"]] == [1.0, replaced.stayed]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [3, 10, 40])
 def test_the_interval_of_the_growth_holds_the_truth(rate: float) -> None:
     """Of what a leak grows by, with churn in the same place."""
@@ -180,6 +183,7 @@ def test_what_no_process_shows_alone_all_of_them_show() -> None:
     assert together > 16 and alone < 40
 
 
+@pytest.mark.slow
 def test_together_false_alarms_come_at_most_at_the_same_rate() -> None:
     rng = random.Random(10)
     runs = 60
@@ -305,7 +309,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
             heap.allocate("<module> warm", ("app.Table", 256, math.inf))
     heap.collect()
     path = tmp_path_factory.mktemp("planted") / "app.vmprof"
-    path.write_bytes(packed(heap.data()))
+    path.write_bytes(heap.data())
     return path
 
 
@@ -318,7 +322,7 @@ def test_four_collections_tell_little(tmp_path: Path) -> None:
             heap.allocate("main keep", ("app.Leaf", 90, math.inf))
     heap.collect()
     path = tmp_path / "app.vmprof"
-    path.write_bytes(packed(heap.data()))
+    path.write_bytes(heap.data())
     said = " ".join(" ".join(lines(path, "--leaks")).split())
     assert said.startswith("leak: app.Leaf")
     assert "only 4 major collections are looked at" in said
@@ -344,6 +348,23 @@ def test_the_first_two_lines_tell_the_leak(planted: Path) -> None:
     assert "app.Table" not in one + two
 
 
+def test_one_large_object_of_the_last_moment_is_named(tmp_path: Path) -> None:
+    """A buffer that is in use then, and not at the first one, is no growth."""
+    heap = Heap(interval=500, seed=2, nursery=50_000)
+    for number in range(20_000):
+        heap.allocate("<module> handle make", ("app.Session", 64, (
+            math.inf if number % 50 == 0 else 100)))
+    heap.allocate("<module> read", ("bytearray", 600_000, math.inf))
+    for _ in range(3):
+        heap.collect()
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(heap.data())
+    said = " ".join(" ".join(lines(path, "--leaks")).split())
+    one = "586 KiB of it is one object, which was there at the last moment"
+    assert re.search(r"bytearray read app.py:\d <- <module> app.py:\d " + one, said)
+    assert re.search(r"all together: .*; " + one, said)
+
+
 def test_how_often_chance_looks_so_is_said_where_it_may_be(planted: Path) -> None:
     """And of a leak beyond doubt, it is not."""
     profile = readers.read(planted)
@@ -365,7 +386,7 @@ def test_without_a_leak_it_says_so(tmp_path: Path) -> None:
     for _ in range(20_000):
         heap.allocate("main work", ("a", 64, 100))
     path = tmp_path / "app.vmprof"
-    path.write_bytes(packed(heap.data()))
+    path.write_bytes(heap.data())
     one, two, *_ = lines(path, "--leaks")
     assert one == ("no leak was found in the GC's heap: nothing that is kept has "
                    "enough samples to show one")
@@ -386,7 +407,7 @@ def test_profile_without_lifetimes(tmp_path: Path) -> None:
     log.settings()
     log.allocation([log.function("f")], size=24)
     path = tmp_path / "app.vmprof"
-    path.write_bytes(packed(log.data()))
+    path.write_bytes(log.data())
     assert refused(path, "--leaks").endswith(
         "which --leaks needs: it was taken without lifetimes")
 
@@ -454,7 +475,7 @@ def test_what_libraries_keep_counts_for_the_programs_own_code(tmp_path: Path) ->
         heap.allocate("view f%d" % (number % 9), ("str", 120, math.inf))
         heap.allocate("view", ("short", 400, 100))
     path = tmp_path / "app.vmprof"
-    path.write_bytes(packed(heap.data()))
+    path.write_bytes(heap.data())
     one, _, three, *_ = lines(path, "--leaks")
     assert one == "leak: str  view  /srv/app.py:7"
     assert re.fullmatch(r"      most of it in f\d  lib.py:7", three)

@@ -101,6 +101,7 @@ def test_of_one_run_what_was_there_before_is_no_difference() -> None:
     assert verdicts(all_of_it)["main"] == "grew"
 
 
+@pytest.mark.slow
 def test_runs_that_are_alike_have_hardly_ever_a_colour() -> None:
     """Promised: 95 of 100 pairs have none; that 17 of 100 have, has a probability of
     1e-5."""

@@ -6,16 +6,16 @@ import pathlib
 
 import pytest
 
-from made_profiles import Log, entry, text
+from made_profiles import TYPES, Log
 from vmprof_convert import cli, readers
 from vmprof_convert.analysis import diff, leaks
 from vmprof_convert.analysis.by_stack import values
 from vmprof_convert.analysis.selection import Selection, select
 from vmprof_convert.cli import inputs
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.meaning.estimator import probability
 from vmprof_convert.profile import merging
 from vmprof_convert.profile.model import ALIVE, DIED, FREED, PENDING, Carried, Profile
+from vmprof_convert.profile.sampling import probability
 
 SETTINGS = {"run": "abc", "pid": 4321, "facts": "types,lifetimes"}
 
@@ -43,8 +43,9 @@ def second(number: int = 2, clock: int = 1100) -> Log:
     log = Log()
     log.addresses = 0x2000
     g = log.function("g")
-    log.settings(**SETTINGS, clock=clock, part=number)
-    log.written = log.keys = 3
+    log.settings(**SETTINGS, clock=clock, part=number, first=4)
+    log.keys = 3
+    log.earlier(3, [log.function("f")], size=16)
     log.allocation([g], size=24, time=5)
     log.collection(40)
     log.freed(2)
@@ -61,15 +62,15 @@ def third() -> Log:
     second object of sample 1, and the young sample 3, live on."""
     log = Log()
     log.addresses = 0x3000
-    h = log.define(log.pairs([log.function("h")]))
-    log.settings(**SETTINGS, clock=1200, part=3)
-    log.written = log.keys = 3
+    h = log.function("h")
+    log.settings(**SETTINGS, clock=1200, part=3, first=4)
+    log.keys = 3
     log.allocated = 64
     log.allocation([log.function("g")], size=64, time=5)
-    log.types += entry(2, 8, 0, *text("b"))
-    log.flush()
-    log.block("carried", entry(1, 2, h, 24, 1000, 0, 8)
-              + entry(1, 1, h, 48, 1000, 1, 8) + entry(2, 3, 0, 16, 1000))
+    log.row(TYPES, 8, 2, -1, text="b")
+    log.inherited(2, [h], size=24, type_=8)
+    log.inherited(1, [h], size=48, which=1, type_=8)
+    log.earlier(3, None, size=16)
     log.collection(40)
     log.freed(2)
     log.young(3, 1, 8)
@@ -116,18 +117,25 @@ def test_each_part_alone(tmp_path: pathlib.Path) -> None:
     one, two = map(readers.read, write(tmp_path, app=first(), app_w2=second()))
     assert [row[3] for row in rows(one)] == [DIED, ALIVE, PENDING]
     assert rows(two) == [("g", 5, "d", ALIVE, 40, -1)]
-    assert two.misfits == 0 and two.moments[-1].allocated == 24
+    assert [c.fate for c in two.samples.carried] == [ALIVE]
+    assert two.moments[-1].allocated == 24
 
 
 def test_a_part_behind_one_whose_end_was_never_written(tmp_path: pathlib.Path) -> None:
-    """As on a disk that was full: what its samples are called, nobody knows then."""
+    """As on a disk that was full: samples that no file has, and whose objects live on,
+    are alive, and not allocated."""
     behind = Log()
-    behind.settings(**SETTINGS, clock=1100, part=2)
-    behind.written = behind.keys = 7
-    behind.allocation([behind.function("g")], size=24, time=5)
+    behind.settings(**SETTINGS, clock=1100, part=2, first=8)
+    behind.keys = 7
+    g = behind.function("g")
+    behind.inherited(2, [g], size=16)
+    behind.inherited(6, [g], size=24)
+    behind.allocation([g], size=24, time=5)
     paths = write(tmp_path, app=first(), app_w2=behind)
-    with pytest.raises(ProfileError, match="behind one whose end was never written"):
-        readers.read(paths)
+    profile = readers.read(paths)
+    assert [row[1:4] for row in rows(profile)] == [
+        (10, "a", DIED), (20, "b", ALIVE), (90, "c", PENDING), (105, "", PENDING)]
+    assert [c.size for c in profile.samples.carried] == [24]
     assert [len(readers.read(path).samples) for path in paths] == [3, 1]
 
 
@@ -135,16 +143,16 @@ def test_a_later_part_begins(tmp_path: pathlib.Path) -> None:
     """Others before it may be gone."""
     third = Log()
     third.addresses = 0x3000
-    third.settings(**SETTINGS, clock=1200, part=3)
-    third.written = third.keys = 4
+    third.settings(**SETTINGS, clock=1200, part=3, first=5)
+    third.keys = 4
     third.allocation([third.function("h")], size=8, time=1)
     third.collection(7)
     third.freed(4)
-    third.freed(2)
     profile = readers.read(write(tmp_path, a=second(), b=third))
     assert rows(profile) == [("g", 5, "d", FREED, 40, 107),
                              ("h", 101, "", PENDING, -1, -1)]
-    assert profile.misfits == 0
+    # of the part before both
+    assert [(c.size, c.fate) for c in profile.samples.carried] == [(16, ALIVE)]
 
 
 @pytest.mark.parametrize("named", [1, 2])
@@ -243,24 +251,6 @@ def test_processes_with_what_they_carry(tmp_path: pathlib.Path) -> None:
     assert {c.ended for c in carried} == {-1, 40, 1040}
     assert {merged.function(merged.stacks[c.stack][-1].address).name
             for c in carried if c.stack >= 0} == {"h"}
-
-
-@pytest.mark.parametrize("payload", [
-    entry(1, 4, 1, 16, 1000, 0, 0), entry(1, 0, 1, 16, 1000, 0, 0),
-    entry(1, 2, 9, 16, 1000, 0, 0), entry(1, 2, 1, 0, 1000, 0, 0),
-    entry(1, 2, 1, 16, 0, 0, 0), entry(1, 2, 1, 16), entry(2, 2), "@"])
-def test_damaged_carried(tmp_path: pathlib.Path, payload: str) -> None:
-    log = third()
-    log.block("carried", payload)
-    with pytest.raises(ProfileError, match="a block of carried that are none"):
-        readers.read(*write(tmp_path, app=log))
-
-
-def test_something_unknown_that_is_carried(tmp_path: pathlib.Path) -> None:
-    log = third()
-    log.block("carried", entry(7, 1, 2, 3, 4))
-    profile = readers.read(*write(tmp_path, app=log))
-    assert profile.unknown == {"carried/7": 1}
 
 
 def test_diff_of_the_first_part_and_a_later_one(

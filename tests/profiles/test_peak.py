@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from made_heap import Heap
-from made_profiles import Log, packed
+from made_profiles import Log
 from report_runs import as_json, refused, report
 from vmprof_convert import readers
 from vmprof_convert.analysis.peak import Changes, time_of_peak
@@ -16,7 +16,7 @@ from vmprof_convert.analysis.peak import Changes, time_of_peak
 
 def found(heap: Heap, folder: Path) -> int | None:
     path = folder / "heap.vmprof"
-    path.write_bytes(packed(heap.data()))
+    path.write_bytes(heap.data())
     changes = Changes()
     readers.read_into(path, changes)
     return time_of_peak([(changes.of_times, 0)])
@@ -65,7 +65,7 @@ def test_what_is_left_at_the_end_is_less_than_at_the_peak(tmp_path: Path) -> Non
     heap.allocate("serve", ("kept", 70, math.inf))
     heap.collect()
     path = tmp_path / "load.vmprof"
-    path.write_bytes(packed(heap.data()))
+    path.write_bytes(heap.data())
     at_end = as_json(path, "--by", "type")
     at_peak = as_json(path, "--by", "type", "--at", "peak")
     assert at_end["at"] is None and at_peak["at"] * 1e9 == pytest.approx(peak, abs=1)
@@ -98,13 +98,13 @@ def test_refusals(tmp_path: Path) -> None:
     log.settings(facts="types,lifetimes")
     log.allocation([log.function("f")], size=16)
     path = tmp_path / "young.vmprof"
-    path.write_bytes(packed(log.data()))
+    path.write_bytes(log.data())
     assert refused(path, "--at", "peak").endswith(
         "there is no --at peak: no sampled object survived a minor collection")
     log = Log()
     log.settings()
     log.allocation([log.function("f")], size=16)
-    path.write_bytes(packed(log.data()))
+    path.write_bytes(log.data())
     assert "which --at peak needs: it was taken without lifetimes" in refused(
         path, "--at", "peak")
     assert "'top' is no number of seconds: write 0 or more, such as 2.5, or peak" in (

@@ -2,25 +2,25 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import struct
+import threading
 from pathlib import Path
 
 import pytest
 
 from made_profiles import (
     LINES,
-    MEMORY,
+    MARKED,
     PID,
-    PYPY,
     FrameSpec,
     Log,
-    digits,
+    column,
     jit,
     large,
     machine_code,
-    member,
-    packed,
+    record,
     string,
     word,
 )
@@ -28,9 +28,9 @@ from report_runs import text
 from vmprof_convert import readers
 from vmprof_convert.analysis import summary
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.profile.model import DIED, LOST, UNTOLD, Samples
+from vmprof_convert.profile.model import DIED, PENDING, Samples
 from vmprof_convert.profile.stacks import Frame
-from vmprof_convert.readers import container
+from vmprof_convert.readers import container, records
 
 
 @pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025])
@@ -43,8 +43,8 @@ def test_rows_count_as_soon_as_they_are_added(count: int) -> None:
     assert len(samples) == len(samples.time) == count
 
 
-def small(blocks: int = 3) -> Log:
-    log = Log(blocks=blocks)
+def small() -> Log:
+    log = Log()
     main, leaf = log.function("main", 1), log.function("leaf", 5)
     log.settings()
     log.allocation([main, leaf], size=24, time=10)
@@ -77,11 +77,10 @@ def test_lost_stack_costs_that_sample_alone() -> None:
     assert "[stack lost]" in said
 
 
-def test_vmprofs_copy_of_the_samples_is_not_counted() -> None:
-    """A log that somebody unpacked has both."""
+def test_vmprofs_samples_beside_records_are_not_counted() -> None:
     log = small()
-    for frames in log.defined:
-        log.raw_stack(log.words(frames), 0)
+    log.flush()
+    log.raw_stack([1, 0x1008], 0)
     profile = readers.read_bytes(log.data())
     assert list(profile.samples.size) == [24, 48]
     assert len(profile.stacks) == 2
@@ -148,31 +147,32 @@ def test_gzipped_profile(tmp_path: Path) -> None:
     assert len(readers.read(path).samples) == 2
 
 
-def test_members_are_joined_and_those_for_vmprof_passed_over() -> None:
+def test_members_of_gzip_are_joined() -> None:
     data = small().data()
     parts = [data[:77], data[77:300], b"", data[300:]]
-    packed = member(parts[0]) + member(b"no record at all", b"s") + b"".join(
-        map(member, parts[1:]))
-    assert readers.read_bytes(packed) == readers.read_bytes(data)
-    assert gzip.decompress(member(data)) == data
+    assert readers.read_bytes(b"".join(map(gzip.compress, parts))) == (
+        readers.read_bytes(data))
 
 
-def test_file_that_ends_within_a_member() -> None:
-    log = small()
-    log.flush()
-    first, second = bytes(log.bytes), log.data()[len(log.bytes):]
-    packed = member(first) + member(second)
-    for size in range(len(member(first)) + 1, len(packed)):
-        with pytest.raises(ProfileError, match="cut off"):
-            readers.read_bytes(packed[:size])
-        profile = readers.read_bytes(packed[:size], salvage=True)
-        assert profile.torn == size - len(member(first))
-        assert len(profile.samples) == 2
+def test_a_pipe_is_read_twice(tmp_path: Path) -> None:
+    """As all objects are handed on when all else is known."""
+    data = large(20000, 10, 50, facts=True)
+    out, into = os.pipe()
+
+    def write() -> None:
+        with open(into, "wb") as file:
+            file.write(data)
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    profile = readers.read(out)
+    writing.join()
+    assert profile == readers.read_bytes(data)
 
 
 @pytest.mark.parametrize("at", range(20, 60))
-def test_damaged_member_is_refused(at: int) -> None:
-    packed = bytearray(member(small().data()))
+def test_damaged_gzip_is_refused(at: int) -> None:
+    packed = bytearray(gzip.compress(small().data()))
     packed[at] ^= 16
     with pytest.raises(ProfileError, match="damaged"):
         readers.read_bytes(bytes(packed))
@@ -225,7 +225,7 @@ def test_settings_come_again_at_the_end() -> None:
     log.flush()
     profile = readers.read_bytes(bytes(log.bytes))
     assert (profile.children, profile.ended) == (0, "")
-    log.block("settings", "children=2;ended=the program disabled vmprof")
+    log.settings_text("children=2;ended=the program disabled vmprof")
     profile = readers.read_bytes(log.data())
     assert (profile.children, profile.ended) == (
         2, "the program disabled vmprof")
@@ -256,12 +256,13 @@ def test_pieces_may_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(container, "PIECE", piece)
         assert readers.read_bytes(data) == whole
         assert readers.read_bytes(gzip.compress(data)) == whole
-        assert readers.read_bytes(member(data[:99]) + member(data[99:])) == whole
+        assert readers.read_bytes(gzip.compress(data[:99]) + gzip.compress(data[99:])
+                                  ) == whole
 
 
 def test_progress_is_told_in_bytes_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "p.vmprof"
-    path.write_bytes(packed(large(20000, 10, 50)))
+    path.write_bytes(large(200_000, 10, 50))
     told: list[tuple[int, int]] = []
     readers.read(path, progress=lambda done, total: told.append((done, total)))
     assert told == sorted(told) and len(told) > 2
@@ -286,18 +287,40 @@ def test_stacks_are_defined_by_what_is_new_in_them() -> None:
     assert len(profile.stacks) == len(stacks) - 1
 
 
-def test_columns_are_carried_over_within_a_block_and_no_further() -> None:
-    log = Log(flags=PYPY | MEMORY)
+@pytest.mark.parametrize("values", [
+    [], [5], [0] * 9, [7] * 9, [0, 1, 1, 0, 1] * 5, [3, 2, 1, 0] * 3, [9, 15, 0],
+    [100, 355], [100, 356], [8, 800, 16, 80], [1, 2**16], [-5, 2**31], [0, 2**32],
+    [-2**63, 2**63 - 1, 0], list(range(5, 500, 5)), list(range(500, 5, -5)),
+    [10, 10, 11, 12, 12, 13, 20, 21], [2**62 + i // 3 for i in range(99)],
+    [1_000_000 * i + 5000 * (i % 3) for i in range(50)]])
+@pytest.mark.parametrize("unit", [1, 8, 1000])
+def test_columns_are_what_they_were(values: list[int], unit: int) -> None:
+    """Of each width, with steps, a base, a unit."""
+    data = record(
+        MARKED, [column(values, unit), column([1] * len(values)),
+                 column(values, unit)], len(values))
+    size, = struct.unpack_from("<q", data, 1)
+    assert size == len(data) - 9
+    parsed = records.parse(data[9:])
+    assert list(parsed.decoded()[0]) == list(parsed.column(0)) == values
+
+
+def test_what_waits_counts_unless_more_was_said() -> None:
+    """Only what the last batch says of it."""
+    log = Log()
     f = log.function("f")
-    log.settings()
-    rows = [(10, 1, 8, 100, 5), (10, 2, 8, 100, 5), (30, 2, 16, 200, 6),
-            (31, 2, 0, 0, 6), (32, 2, 8, 200, 0), (33, 1, 8, 2**62, 7)]
-    for time, thread, size, interval, memory in 2 * rows:
-        log.allocation([f], size=size, interval=interval, time=time,
-                       thread=thread, memory=memory)
-    samples = readers.read_bytes(log.data()).samples
-    assert 2 * rows == list(zip(samples.time, samples.thread, samples.size,
-                                samples.interval, samples.memory))
+    log.settings(facts="types,lifetimes")
+    log.allocation([f], size=16, time=1)
+    log.flush()
+    log.allocation([f], size=24, time=2)
+    log.flush()
+    log.collection(5)
+    log.young(1, 0)
+    log.allocation([f], size=32, time=6)
+    log.flush()
+    samples = readers.read_bytes(bytes(log.bytes)).samples
+    assert sorted(zip(samples.size, samples.fate)) == [
+        (16, DIED), (24, PENDING), (32, PENDING)]
 
 
 def test_log_without_a_trailer_is_a_killed_run() -> None:
@@ -358,62 +381,9 @@ def test_hostile_records(record: bytes, said: str) -> None:
         readers.read_bytes(bytes(log.bytes) + record)
 
 
-HEAD = [0] * 7 + [2]
-
-
-@pytest.mark.parametrize("payload", [
-    "", digits(*HEAD[1:]),              # a head that is too short
-    digits(*HEAD[:7], 3),               # not as many samples before
-    "hello", digits(*HEAD) + "`",       # no digits
-    digits(*HEAD, 1), digits(*HEAD, 1, 0),      # half a sample
-    digits(*HEAD, 1 + 8 + 3, 0, 8, 1),
-    digits(*HEAD, 1 + 8, 0, 8),         # no interval
-    digits(*HEAD, 1 + 8 * 9, 0, 0),     # a stack that was not defined
-    digits(*HEAD, 0, 99, 0),            # goes on from a node that isn't there
-    digits(*HEAD, 0, 2**63, 0),
-    digits(*HEAD, 0, 0, 1, 99),         # a frame that isn't there
-    digits(*HEAD, 0, 0, 1, 0, 1), digits(*HEAD, 0, 0, 2**62),
-    digits(*HEAD, 0, 0, 1, 0, 1, 2**64),
-    digits(*HEAD, 1, 2**63, 8, 1, 1),
-])
-def test_hostile_samples(payload: str) -> None:
-    log = small()
-    log.flush()
-    log.block("samples", payload)
-    with pytest.raises(ProfileError, match="damaged"):
-        readers.read_bytes(log.data())
-
-
-@pytest.mark.parametrize("payload", [
-    "1", "x,1,1;", digits(1), digits(1, 2**64), digits(2**64, 1)])
-def test_hostile_objects(payload: str) -> None:
-    log = small()
-    log.block("objects", payload)
-    with pytest.raises(ProfileError, match="damaged"):
-        readers.read_bytes(log.data())
-
-
-def test_objects_are_tied_to_their_samples_by_key() -> None:
-    log = Log()
-    f = log.function("f")
-    log.settings()
-    for size in (8, 16, 24):
-        log.allocation([f], size=size)
-    log.tick([f])
-    # before their samples; the fourth was not written in time
-    log.block("objects", digits(3, 42 * 2 + 1, 1, 7 * 2, 99, 3, 0, 1))
-    profile = readers.read_bytes(log.data())
-    rows = [(size, profile.types[type_].number if type_ >= 0 else -1, fate)
-            for size, type_, fate in zip(
-                profile.samples.size, profile.samples.type, profile.samples.fate)]
-    assert rows == [(8, 7, DIED), (16, -1, UNTOLD), (24, 42, LOST),
-                    (0, -1, UNTOLD)]
-
-
-@pytest.mark.parametrize("blocks", [2, 3])
-def test_random_damage_never_ends_in_another_error(blocks: int) -> None:
+def test_random_damage_never_ends_in_another_error() -> None:
     rng = random.Random(1)
-    good = small(blocks).data()
+    good = small().data()
     refused = 0
     for _ in range(3000):
         data = bytearray(good)
@@ -471,27 +441,42 @@ def test_summary_hides_the_command_that_ran_the_program() -> None:
     assert names == {"<module>", "[starting and ending the run]"}
 
 
-def test_summary_hides_what_attach_runs_in_a_program() -> None:
-    """And nothing of a program that was not attached to and looks like that."""
+def test_summary_hides_what_we_run_in_a_program() -> None:
+    """And nothing of a program that looks like that, and that nobody got into."""
     def rows(inside: str) -> dict[str, float]:
         log = Log()
         ours = log.function("<module>", 1, "<string>")
-        end = log.function("end", 1, inside)
+        begin = log.function("begin", 1, inside)
         load = log.function("_find_and_load", 1, "<frozen importlib._bootstrap>")
+        exists = log.function("exists", 1, "/usr/lib/pypy3.9/genericpath.py")
         mine = log.function("serve", 1, "/home/me/server.py")
         log.settings()
-        for stack in [ours], [ours, end], [ours, end, load], [ours, load], [ours, mine]:
+        for stack in ([ours], [ours, begin], [ours, begin, load], [ours, load],
+                      [ours, mine], [begin, exists]):
             log.allocation(stack, size=16)
         found = summary.summarize(readers.read_bytes(log.data())).rows
         return {row.function.name: row.own.objects().value for row in found}
 
-    attached = rows("/x/vmprof_allocation/remote/attach/inside.py")
-    assert set(attached) == {"serve", "<module>", "[starting and ending the run]"}
-    assert attached["<module>"] == 0
-    assert attached["[starting and ending the run]"] == pytest.approx(
-        4 * attached["serve"])
+    found = rows("<vmprof-allocation>")
+    assert set(found) == {"serve", "<module>", "[starting and ending the run]"}
+    assert found["<module>"] == 0
+    assert found["[starting and ending the run]"] == pytest.approx(
+        5 * found["serve"])
     assert set(rows("/home/me/inside.py")) == {
-        "serve", "<module>", "end", "_find_and_load"}
+        "serve", "<module>", "begin", "_find_and_load", "exists"}
+
+
+def test_summary_hides_threads_that_begin_in_our_code() -> None:
+    log = Log()
+    answer = log.function("_answer", 1, "/x/vmprof_allocation/remote/serve.py")
+    exists = log.function("exists", 1, "/usr/lib/pypy3.9/genericpath.py")
+    main = log.function("main", 1, "/home/me/app.py")
+    log.settings()
+    for stack in [answer], [answer, exists], [main, answer, exists]:
+        log.allocation(stack, size=16)
+    names = {row.function.name for row in
+             summary.summarize(readers.read_bytes(log.data())).rows}
+    assert names == {"main", "_answer", "exists", "[starting and ending the run]"}
 
 
 def test_machine_code_alone_has_a_label_of_its_own() -> None:

@@ -12,14 +12,14 @@ import pytest
 
 import report_runs
 from conftest import PYPY, PyPy
-from made_profiles import Log, large, packed
+from made_profiles import Log, large
 from report_runs import report, text
 from vmprof_convert import readers
 
 
 def write(folder: Path, log: Log | bytes) -> Path:
     path = folder / "app.vmprof"
-    path.write_bytes(packed(log if isinstance(log, bytes) else log.data()))
+    path.write_bytes(log if isinstance(log, bytes) else log.data())
     return path
 
 
@@ -70,6 +70,7 @@ def million_facts(tmp_path_factory: pytest.TempPathFactory) -> Path:
                  large(1_000_000, depth=40, distinct=5000, facts=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python,mib", [(sys.executable, 40), (PYPY, 95)],
                          ids=["cpython", "pypy"])
 def test_memory_of_the_report_of_a_million_samples(
@@ -79,6 +80,7 @@ def test_memory_of_the_report_of_a_million_samples(
                      str(million)]) < mib
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python,mib", [(sys.executable, 40), (PYPY, 100)],
                          ids=["cpython", "pypy"])
 def test_memory_of_the_report_of_a_million_objects_with_facts(
@@ -88,6 +90,7 @@ def test_memory_of_the_report_of_a_million_objects_with_facts(
                      str(million_facts), "--by", "function,type"]) < mib
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_samples(
         million: Path, tmp_path: Path) -> None:
     few = write(tmp_path, large(20_000, depth=40, distinct=5000))

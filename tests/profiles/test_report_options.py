@@ -1,6 +1,7 @@
 """The report's options: both commands have the same."""
 from __future__ import annotations
 
+import array
 import json
 import math
 import re
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from made_heap import Heap
-from made_profiles import LINES, Log, packed
+from made_profiles import LINES, Log
 from report_runs import COMMANDS, lines, refused, report
 from vmprof_convert import readers
 from vmprof_convert.analysis.summary import Choice, summarize
@@ -32,7 +33,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     heap.run(20_000)
     heap.collect()
     path = tmp_path_factory.mktemp("made") / "app.vmprof"
-    path.write_bytes(packed(heap.data()))
+    path.write_bytes(heap.data())
     return path
 
 
@@ -44,7 +45,7 @@ def plain(tmp_path: Path) -> Path:
     for name, size in ("one", 16), ("two", 32):
         log.allocation([log.function(name)], size=size, time=10**9)
     path = tmp_path / "plain.vmprof"
-    path.write_bytes(packed(log.data()))
+    path.write_bytes(log.data())
     return path
 
 
@@ -148,7 +149,7 @@ def test_lines_that_are_known() -> None:
     profile = readers.read_bytes(log.data())
     # no profile of allocations has them yet: made here
     samples = profile.samples
-    samples.size = samples.interval = samples.size.changed(range(3), [1000] * 3)
+    samples.size = samples.interval = array.array("q", [1000] * 3)
     summary = summarize(profile, None, Choice(("line",)))
     assert summary.has_lines
     assert [(row.function.name, row.subject.line) for row in summary.rows] == [
@@ -289,7 +290,7 @@ def test_bounds_of_fixed_gaps_are_not_known(tmp_path: Path) -> None:
     heap = Heap(interval=500, gaps="fixed")
     heap.allocate("main", ("a", 9000, 5))
     path = tmp_path / "fixed.vmprof"
-    path.write_bytes(packed(heap.data()))
+    path.write_bytes(heap.data())
     estimate = as_json(path)["sum"]["allocated"]["bytes"]
     assert estimate["value"] == 9000
     assert estimate["low"] is None and estimate["high"] is None
@@ -319,7 +320,7 @@ def test_a_name_of_any_characters_stays_in_its_line(tmp_path: Path) -> None:
         heap.allocate("main", (name, 5000, 5))
     heap.collect()
     path = tmp_path / "names.vmprof"
-    path.write_bytes(packed(heap.data()))
+    path.write_bytes(heap.data())
     found = lines(path, "--by", "type")
     # what looks alike is one row
     assert len(rows(found)) == 5
@@ -337,7 +338,7 @@ def test_what_it_took_to_know(path: Path, tmp_path: Path) -> None:
     for name, pid in (profile.name, 1), ("app.2.vmprof", 2):
         heap = Heap(bookkeeping=381_000, run="abc", pid=pid, clock=1000)
         heap.allocate("main", ("a", 5000, math.inf))
-        (tmp_path / name).write_bytes(packed(heap.data()))
+        (tmp_path / name).write_bytes(heap.data())
     # of several processes, all together
     both = as_json(profile)
     assert both["bookkeeping"] == 762_000

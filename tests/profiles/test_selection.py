@@ -10,7 +10,7 @@ import pytest
 import calls
 import firefox_rules
 from made_heap import Heap
-from made_profiles import Log, packed
+from made_profiles import Log
 from report_runs import COMMANDS, as_json, lines, refused
 from vmprof_convert import cli, readers
 from vmprof_convert.analysis.selection import Selection, select
@@ -37,7 +37,7 @@ def heap(tmp_path_factory: pytest.TempPathFactory) -> Path:
                       ("list", 40, 9000))
     made.collect()
     path = tmp_path_factory.mktemp("heap") / "heap.vmprof"
-    path.write_bytes(packed(made.data()))
+    path.write_bytes(made.data())
     return path
 
 
@@ -171,7 +171,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log.thread(2000, "pool-1")
     log.thread(3000, "idle")
     path = tmp_path_factory.mktemp("named") / "named.vmprof"
-    path.write_bytes(packed(log.data()))
+    path.write_bytes(log.data())
     return path
 
 
@@ -208,7 +208,7 @@ def test_so_many_threads_that_not_all_are_named(tmp_path: Path) -> None:
     for number in range(1, 21):
         log.allocation([function], size=24, thread=number)
     path = tmp_path / "many.vmprof"
-    path.write_bytes(packed(log.data()))
+    path.write_bytes(log.data())
     assert refused(path, "--thread", "x").endswith(
         "of one: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, and 10 more")
 
@@ -281,7 +281,7 @@ def test_a_program_that_is_a_package_is_shown_whole(tmp_path: Path) -> None:
     made.allocation([made.function("main", 3, calls.PACKAGES + "tool/__main__.py")],
                     size=24)
     path = tmp_path / "tool.vmprof"
-    path.write_bytes(packed(made.data()))
+    path.write_bytes(made.data())
     found = as_json(path)
     assert found["mine"] is False
     assert [row["function"]["name"] for row in found["rows"]] == ["main"]
@@ -325,7 +325,7 @@ def test_what_shows_an_exception_is_no_import_of_the_programs(tmp_path: Path) ->
     # one that the program has for it
     made.allocation([excepthook, work], size=80)
     path = tmp_path / "app.vmprof"
-    path.write_bytes(packed(made.data()))
+    path.write_bytes(made.data())
     found = {name: own_ for name, (own_, _) in own(path).items()}
     assert found == pytest.approx({
         "work": weight(10) + weight(80), "app.py": 0,

@@ -237,6 +237,37 @@ def test_what_is_alive_is_judged_by_type_and_in_all(
     assert verdict(places.everything, "alive") == DIFFERS
 
 
+def test_what_the_jit_keeps_is_not_judged_with_one_run_a_side(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """How much it is depends on when it compiles.  What the program keeps stands
+    first, however little it is."""
+    runs = []
+    for count in 100, 400:
+        heap = Heap(interval=1)
+        heap._functions["main"] = heap.log.function("main")
+        heap.log.allocation([jit(heap._functions["main"])], size=64, interval=1)
+        for type_, more in (("<RPython Numbering>", 10), ("<JIT frame>", 10),
+                            ("list", 1)):
+            for _ in range(count * more):
+                heap.allocate("main f", (type_, 64, math.inf))
+        heap.collect()
+        runs.append(tmp_path / ("%d.vmprof" % count))
+        runs[-1].write_bytes(heap.data())
+    assert cli.main(["diff", *map(str, runs), "--by", "type", "--sort", "alive"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    begin = next(number for number, line in enumerate(lines) if "by type" in line)
+    rows = [line.split() for line in lines[begin + 2:begin + 5]]
+    assert [(row[-1] if ">" not in row[-1] else " ".join(row[-2:]),
+             {GREW, DIFFERS, "same"} & set(row)) for row in rows] == [
+        ("list", {GREW}), ("<JIT frame>", {DIFFERS}),
+        ("<RPython Numbering>", {DIFFERS})]
+    assert "1 of 4 types changed" in lines
+    profiles = [readers.read_bytes(path.read_bytes()) for path in runs]
+    of_several = compare(of_runs(profiles[:1] * 2, profiles[1:] * 2),
+                         Choice(by=("type",), sort="alive"))
+    assert {verdict(change, "alive") for change in of_several.changes} == {GREW, "same"}
+
+
 # ____________________________________________________________
 # the command
 

@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 
 import report_runs
-from made_profiles import Log, entry
+from made_profiles import Log
 from vmprof_convert import readers
 from vmprof_convert.analysis import diff, leaks
 from vmprof_convert.analysis.by_stack import values
 from vmprof_convert.analysis.process_memory import growth
 from vmprof_convert.analysis.summary import FUNCTION, TYPE, Choice, Tally, summarize
-from vmprof_convert.meaning.estimator import Sum, probability
-from vmprof_convert.meaning.lifetimes import NOT_TOLD, STILL_ALIVE
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.meaning.estimator import Sum
+from vmprof_convert.meaning.lifetimes import STILL_ALIVE
 from vmprof_convert.profile.model import Profile
+from vmprof_convert.profile.sampling import probability
 from vmprof_convert.writers import firefox
 
 RESERVED, TAKEN = 65536, 128
@@ -94,8 +96,11 @@ def test_values_of_stacks(tmp_path: Path) -> None:
 def test_the_firefox_profiler(tmp_path: Path) -> None:
     """Retained are the rows of which no end follows.  What was taken off ends at the
     first collection; so the track of what is alive ends with what is alive."""
-    converted = json.loads(firefox.encode(firefox.convert(
-        readers.read(in_file(received(), tmp_path)))))
+    profile = readers.read(in_file(received(), tmp_path))
+    before = sorted(zip(*profile.samples.columns()))
+    converted = json.loads(firefox.encode(firefox.convert(profile)))
+    # who has the profile has the same samples as before
+    assert sorted(zip(*profile.samples.columns())) == before
     table = converted["threads"][0]["nativeAllocations"]
     born = {address: weight for address, weight in zip(
         table["memoryAddress"], table["weight"]) if weight > 0}
@@ -124,15 +129,12 @@ def test_parts_of_a_profile(tmp_path: Path) -> None:
     """What an earlier part leaves behind, too, and what the later one finds out."""
     log = Log()
     main = log.function("main")
-    log.settings(interval=1, facts="types,lifetimes", part=2)
+    log.settings(interval=1, facts="types,lifetimes", part=2, first=4)
     text = log.type("bytes")
-    stack = log.define(log.pairs([main]))
-    log.written = log.keys = 3
-    log.flush()
     # old, with what it takes; old as it was; and young, of which it comes to be known
-    log.block("carried", log_entries(
-        (1, 1, stack, RESERVED, 1, 0, text, TAKEN), (1, 2, stack, RESERVED, 1, 0, text),
-        (2, 3, stack, RESERVED, 1)))
+    log.inherited(1, [main], size=RESERVED, interval=1, type_=text, live_size=TAKEN)
+    log.inherited(2, [main], size=RESERVED, interval=1, type_=text)
+    log.earlier(3, [main], size=RESERVED, interval=1)
     log.collection(100)
     log.young(3, 1, text, live_size=TAKEN)
     for profile, tally in both(in_file(log, tmp_path)):
@@ -142,10 +144,6 @@ def test_parts_of_a_profile(tmp_path: Path) -> None:
         assert profile.misfits == 0
 
 
-def log_entries(*entries: tuple[int, ...]) -> str:
-    return "".join(entry(*numbers) for numbers in entries)
-
-
 def both(path: Path) -> list[tuple[Profile, Tally | None]]:
     tally = Tally()
     return [(readers.read_into(path, tally), tally), (readers.read(path), None)]
@@ -153,18 +151,15 @@ def both(path: Path) -> list[tuple[Profile, Tally | None]]:
 
 @pytest.mark.parametrize("size", [RESERVED, RESERVED + 1, 2**62])
 def test_a_size_that_can_not_be(tmp_path: Path, size: int) -> None:
-    """Nothing is known of the object then, and that is counted."""
+    """No sampler says so: what else the file says is not believed either."""
     log = Log()
     main = log.function("main")
     log.settings(interval=1, facts="types,lifetimes")
     log.allocation([main], size=RESERVED, interval=1, time=1)
     log.collection(500)
     log.young(1, 1, live_size=size)
-    for profile, tally in both(in_file(log, tmp_path)):
-        figures = summarize(profile, tally).figures
-        assert figures.bytes(STILL_ALIVE).value == 0
-        assert figures.bytes(NOT_TOLD).value == RESERVED
-        assert profile.misfits == 1
+    with pytest.raises(ProfileError, match="takes more than it was allocated"):
+        readers.read(in_file(log, tmp_path))
 
 
 def test_in_a_piece_of_several_objects(tmp_path: Path) -> None:

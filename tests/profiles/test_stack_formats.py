@@ -99,6 +99,7 @@ def test_stacks_that_lost_their_callers_have_a_root_of_their_own() -> None:
                          (CUT, *["deep (app.py:2)"] * 100): 20_000}
 
 
+@pytest.mark.slow
 def test_a_stack_that_is_deeper_than_json_allows() -> None:
     log = Log()
     f = log.function("f")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PYPY, PyPy
-from made_profiles import Log, packed
+from made_profiles import Log
 from report_runs import text
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
@@ -25,7 +25,7 @@ def profile_of(pid: int) -> bytes:
     log.settings(pid=pid)
     log.allocation([log.function("f")], size=24)
     log.flush()
-    return packed(bytes(log.bytes))
+    return bytes(log.bytes)
 
 
 def said(path: Path) -> str:
@@ -81,7 +81,7 @@ def test_numbers_that_are_no_process(tmp_path: Path, pid: str) -> None:
     log.allocation([log.function("f")], size=24)
     log.flush()
     path = tmp_path / "app.vmprof"
-    path.write_bytes(packed(bytes(log.bytes)))
+    path.write_bytes(bytes(log.bytes))
     with open(path, "ab"):
         assert IS_OVER in said(path)
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from made_heap import FOREVER, Heap
-from made_profiles import packed
 from report_runs import lines, refused, report
 from vmprof_convert import readers
 from vmprof_convert.analysis.summary import FUNCTION, Choice, Figures, summarize
@@ -72,6 +71,7 @@ def pairs(heap: Heap, at: int | None = None) -> Iterator[tuple[float, Mean]]:
         yield sum(numbers) / len(numbers), mean
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [None, 0.2, 0.6, 1.0])
 def test_of_each_object_it_is_counted(share: float | None) -> None:
     heap = made(EACH)
@@ -86,6 +86,7 @@ def test_of_each_object_it_is_counted(share: float | None) -> None:
     assert min(numbers["short", FREED_LATER]) == 0
 
 
+@pytest.mark.slow
 def test_of_samples_it_is_estimated() -> None:
     off = []
     for seed in range(30):
@@ -111,7 +112,7 @@ def test_what_nobody_asked_for_is_not_there() -> None:
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("made") / "app.vmprof"
-    path.write_bytes(packed(made(500).data()))
+    path.write_bytes(made(500).data())
     return path
 
 
@@ -135,7 +136,7 @@ def test_alive_stands_beside_in_100_columns(tmp_path: Path) -> None:
         heap.allocate("main a_function_with_quite_a_long_name_that_says_all",
                       ("a.Class", 64, 1e12 if number % 10 == 0 else 20_000))
     path = tmp_path / "app.vmprof"
-    path.write_bytes(packed(heap.data()))
+    path.write_bytes(heap.data())
     found = report(path, "--survived", width=100).stdout.splitlines()
     title, = [line for line in found if re.match(" *allocated +%", line)]
     assert re.search("  alive  (.*  )?freed after  alive after  function", title)
@@ -171,7 +172,7 @@ def test_where_it_is_not_known(tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
     heap = Heap(facts="types")
     heap.allocate("main", ("a", 5000, 0))
-    path.write_bytes(packed(heap.data()))
+    path.write_bytes(heap.data())
     assert refused(path, "--survived").endswith(
         "nothing in this profile says what became of the objects, which --survived "
         "needs: it was taken without lifetimes")

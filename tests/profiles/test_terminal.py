@@ -19,7 +19,7 @@ import calls
 import hostile_names
 from hostile_names import HOSTILE
 from made_heap import Heap
-from made_profiles import Log, packed
+from made_profiles import Log
 from report_runs import COMMANDS, report
 from vmprof_convert import readers
 from vmprof_convert.analysis.summary import Choice
@@ -39,7 +39,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         heap.allocate("main " + "long_name_" * 9, ("list", 3200 + number, 1e9))
     heap.collect()
     path = tmp_path_factory.mktemp("looks") / "looks.vmprof"
-    path.write_bytes(packed(heap.data()))
+    path.write_bytes(heap.data())
     return path
 
 
@@ -47,7 +47,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Functions, files, types and settings of all kinds of names."""
     path = tmp_path_factory.mktemp("hostile") / "hostile.vmprof"
-    path.write_bytes(packed(hostile_names.log().data()))
+    path.write_bytes(hostile_names.log().data())
     return path
 
 
@@ -124,11 +124,11 @@ def test_one_row_and_no_samples(tmp_path: Path) -> None:
     log.settings()
     log.allocation([log.function("f")], size=24)
     path = tmp_path / "one.vmprof"
-    path.write_bytes(packed(log.data()))
+    path.write_bytes(log.data())
     found = report(path).stdout.splitlines()
     assert [line for line in found if line.endswith("app.py:1")] == [
         "1012 B <4.57K  100.0  1012 B  42.2 <231  f         app.py:1"]
-    path.write_bytes(packed(empty))
+    path.write_bytes(empty)
     text = report(path).stdout
     assert "(0 samples" in text and "function" not in text
 

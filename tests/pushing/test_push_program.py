@@ -2,12 +2,16 @@
 from __future__ import annotations
 
 import glob
+import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,6 +19,8 @@ import otlp_request
 from conftest import PYPY, PyPy
 from engine_stand_in import StandIn, status
 from otlp_request import Request
+from vmprof_allocation.session import rotating
+from vmprof_allocation.settings.parsing import make_settings
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
 
@@ -101,7 +107,7 @@ def test_a_program_that_is_killed(pypy: PyPy, spools: Path) -> None:
         program = subprocess.Popen([PYPY, *push(engine, 60), *EACH, script, "1000"],
                                    cwd=pypy.folder, env=pypy.environment)
         until = time.monotonic() + 60
-        while not any(map(has_samples, spools.glob("*/*-1.vmprof"))):
+        while not any(map(has_samples, spools.glob("*/*.vmprof"))):
             assert time.monotonic() < until
             time.sleep(0.05)
         program.send_signal(signal.SIGKILL)
@@ -137,37 +143,6 @@ def test_forked_children_have_windows_of_their_own(pypy: PyPy, spools: Path) -> 
         assert len(windows) >= 3
 
 
-def test_no_two_windows_begin_with_the_same_gaps(pypy: PyPy, spools: Path) -> None:
-    """But those that go on from one another."""
-    with StandIn() as engine:
-        run = pypy.run("""
-            import os, time, vmprof_allocation
-            push = vmprof_allocation.push("otlp+http://127.0.0.1:%d", every=0.1)
-            seeds = [push._session.settings.seed]
-            def seed():
-                while push.number < 1:
-                    kept = [bytearray(1000) for i in range(1000)]
-                    time.sleep(0.01)
-                return push._session.settings.seed
-            for i in range(2):
-                read, write = os.pipe()
-                child = os.fork()
-                if child == 0:
-                    os.write(write, b"%%d" %% seed())
-                    push.stop()
-                    os._exit(0)
-                os.close(write)
-                assert os.waitpid(child, 0)[1] == 0
-                seeds.append(int(os.read(read, 100)))
-                os.close(read)
-            push.stop()
-            assert len(set(seeds)) == 3, seeds
-            assert all(0 <= seed < 2 ** 64 for seed in seeds), seeds
-        """ % engine.port)
-        assert (run.code, run.out, run.err) == (0, "", "")
-        arrived(engine, spools)
-
-
 def test_a_child_that_is_forked_amidst_holds_no_window(stock_pypy: PyPy) -> None:
     """What is locked is not sent."""
     run = stock_pypy.run("""
@@ -201,11 +176,11 @@ def test_sampling_ends_if_pushing_can_t_begin(pypy: PyPy, spools: Path) -> None:
     with StandIn() as engine:
         run = pypy.run("""
             import vmprof_allocation
-            from vmprof_allocation.pusher import pushing
-            from vmprof_allocation.session import session
+            from vmprof_allocation.session import rotating, session
             def fail(*_):
                 raise RuntimeError("no")
-            for owner, name in (pushing, "_read_every"), (pushing.Pushing, "_start"):
+            for owner, name in (session.Session, "_start"), (
+                    rotating.Rotating, "_start"):
                 kept = getattr(owner, name)
                 setattr(owner, name, fail)
                 try:
@@ -295,7 +270,7 @@ def test_from_code(pypy: PyPy, spools: Path) -> None:
             import sys, _thread, time
             before = _thread._count()
             import vmprof_allocation
-            assert "vmprof_allocation.pusher.sending" not in sys.modules
+            assert "vmprof_push" not in sys.modules
             assert "vmprof_convert" not in sys.modules
             assert _thread._count() == before
             pushing = vmprof_allocation.push(
@@ -305,6 +280,7 @@ def test_from_code(pypy: PyPy, spools: Path) -> None:
             class Thing:
                 pass
             kept = [Thing() for i in range(100_000)]
+            assert "vmprof_push.sending" not in sys.modules
             pushing.stop()
             pushing.stop()
             while _thread._count() > before:
@@ -319,26 +295,106 @@ def test_from_code(pypy: PyPy, spools: Path) -> None:
     assert things == 100_000
 
 
-def test_nobody_pushes_any_more(pypy: PyPy, spools: Path) -> None:
-    """The pusher can't be held by what the program does, and the program notices when
-    it is gone: here at once."""
-    with StandIn() as engine:
-        run = pypy.run("""
-            import os, time, vmprof_allocation
-            from vmprof_allocation.pusher import pushing
-            pushing._AWAY = 0.0
-            push = vmprof_allocation.push("otlp+http://127.0.0.1:%d", every=0.1)
-            os.rename(push.folder + "/settings.json", push.folder + "/gone")
-            while push._is_on:
+@pytest.mark.parametrize("settings", ["{}", "[", '{"url": "ftp://nowhere"}'])
+def test_nobody_pushes_any_more(pypy: PyPy, spools: Path, settings: str) -> None:
+    """The pusher ends, whyever: it removes its folder, and the program notices that."""
+    run = pypy.run("""
+        import os, time, vmprof_allocation
+        from vmprof_push import start
+        run = start._run
+        def spoil(script):
+            with open(start.folder + "/settings.json", "w") as file:
+                file.write(%r)
+            run(script)
+        def make(**_):
+            start.folder = mkdtemp()
+            return start.folder
+        mkdtemp, start.tempfile.mkdtemp, start._run = (
+            start.tempfile.mkdtemp, make, spoil)
+        push = vmprof_allocation.push("otlp+http://127.0.0.1:1", every=0.1)
+        while push.session.is_on:
+            kept = [bytearray(1000) for i in range(1000)]
+            time.sleep(0.01)
+        assert not os.path.exists(start.folder)
+        vmprof_allocation.start("later.vmprof")
+        vmprof_allocation.stop()
+    """ % settings)
+    assert (run.code, run.out) == (0, "")
+    lines = run.err.splitlines()
+    assert "vmprof: nobody takes the profiles any more: sampling ends" in lines
+    assert len(lines) == 2 and any("push" in line for line in lines), lines
+
+
+def test_a_pusher_that_can_not_even_run(pypy: PyPy, spools: Path) -> None:
+    """Its shell says so to the program, in the same way."""
+    run = pypy.run("""
+        import os, sys, time, vmprof_allocation
+        with open("no-interpreter", "w") as file:
+            file.write("#!/bin/sh\\nsleep 1; exit 1\\n")
+        os.chmod("no-interpreter", 0o700)
+        sys.executable = os.path.abspath("no-interpreter")
+        push = vmprof_allocation.push("otlp+http://127.0.0.1:1", every=0.1)
+        while push.session.is_on:
+            kept = [bytearray(1000) for i in range(1000)]
+            time.sleep(0.01)
+    """)
+    assert (run.code, run.out, run.err) == (
+        0, "", "vmprof: nobody takes the profiles any more: sampling ends\n")
+
+
+def test_what_nobody_takes_is_bounded(stock_pypy: PyPy) -> None:
+    """As if the pusher hung, and its shell, too: the first profile stays, and of the
+    later ones the last few."""
+    run = stock_pypy.run("""
+        import os, time
+        from vmprof_allocation.session.rotating import Rotating
+        from vmprof_allocation.session.session import Session
+        from vmprof_allocation.settings.parsing import make_settings
+        for files, size, stay in (3, 10**9, 3), (10**9, 1, 0):
+            settings = make_settings("64k", rotate=0.1)
+            settings.max_files, settings.max_bytes = files, size
+            session = Session(settings, "%d.vmprof" % files)
+            session.start()
+            rotating = Rotating(session)
+            rotating.begin()
+            while session.part < 8:
                 kept = [bytearray(1000) for i in range(1000)]
                 time.sleep(0.01)
-            while os.path.exists(push.folder):
-                time.sleep(0.01)
-            vmprof_allocation.start("later.vmprof")
-            vmprof_allocation.stop()
-        """ % engine.port)
-        assert (run.code, run.out) == (0, "")
-        assert run.err == ("vmprof: the process that pushes is gone: sampling ends\n")
+            rotating.stop()
+            there = sorted(int(name.split(".")[1][1:]) for name in os.listdir()
+                           if name.startswith("%d.w" % files))
+            assert os.path.exists("%d.vmprof" % files)
+            assert there == [*range(session.part - stay, session.part + 1)], there
+    """)
+    assert (run.code, run.out, run.err) == (0, "", "")
+
+
+@pytest.mark.parametrize("seconds, is_taken", [(600.0, True), (0.2, False)])
+def test_process_1_of_a_container_waits_for_the_pusher(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float,
+        is_taken: bool) -> None:
+    """Which ends with it."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    monkeypatch.setattr(rotating, "_LAST", seconds)
+    first, later = tmp_path / "1.vmprof", tmp_path / "1.w2.vmprof"
+    for path in first, later, tmp_path / "settings.json":
+        path.write_bytes(b"data")
+    stopped: list[bool] = []
+    settings = make_settings("64k", rotate=3600.0)
+    settings.max_files = 1
+    session: Any = SimpleNamespace(settings=settings, path=str(first),
+                                   stop=lambda: stopped.append(True))
+
+    def take() -> None:
+        later.unlink()
+        first.write_bytes(b"")
+
+    taking = threading.Timer(0.5, take)
+    if is_taken:
+        taking.start()
+    rotating.Rotating(session).stop()
+    assert stopped == [True]
+    assert later.exists() is not is_taken
 
 
 @pytest.mark.parametrize("flags, said", [

@@ -6,9 +6,9 @@ import random
 import pytest
 
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.pusher import credentials
-from vmprof_allocation.pusher.backoff import FIRST, LONGEST, Backoff
-from vmprof_allocation.pusher.target import Target, parse_every
+from vmprof_push import credentials
+from vmprof_push.backoff import FIRST, LONGEST, Backoff
+from vmprof_push.target import Target, parse_every
 
 
 @pytest.mark.parametrize("url, path, shown", [

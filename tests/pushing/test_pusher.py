@@ -33,16 +33,15 @@ from engine_stand_in import (
     status,
 )
 from made_profiles import Log
-from vmprof_allocation.pusher.folder import LOCK, MAX_BYTES, MAX_WINDOWS, SETTINGS
+from vmprof_push.folder import LOCK, MAX_BYTES, MAX_WINDOWS, SETTINGS
 
 SECRET = "Bearer s3cr3t-t0k3n"
 
 
-def a_window(size: int = 5000, *, pid: int = 11, run: str = "r",
-             command: str = "/srv/shop.py --password=hidden") -> bytes:
+def a_window(size: int = 5000, *, part: int = 1) -> bytes:
     log = Log()
-    log.settings(pid=pid, run=run)
-    log.command(command)
+    log.settings(pid=11, run="r", part=part)
+    log.command("/srv/shop.py --password=hidden")
     # of each allocated byte a sample: it is exact
     log.allocation([log.function("main"), log.function("work")], size=size, interval=1)
     return log.data()
@@ -61,7 +60,7 @@ class Pusher:
             "owner": os.getpid()}))
         self._held = os.open(folder / "1.vmprof", os.O_RDWR | os.O_CREAT)
         fcntl.flock(self._held, fcntl.LOCK_EX)
-        self._command = [sys.executable, "-m", "vmprof_allocation.pusher", str(folder)]
+        self._command = [sys.executable, "-m", "vmprof_push", str(folder)]
         self._environment = {**os.environ, **environment}
         self.said: list[str] = []
         self.count = 0
@@ -72,7 +71,7 @@ class Pusher:
         new.write_bytes(data)
         # one after the other
         os.utime(new, ns=(0, self.count * 1000))
-        new.rename(self.folder / ("11-%d.vmprof" % self.count))
+        new.rename(self.folder / ("11.w%d.vmprof" % self.count))
 
     def start(self) -> None:
         self.process = subprocess.Popen(
@@ -90,7 +89,7 @@ class Pusher:
 
     def wait_until_empty(self) -> None:
         until = time.monotonic() + 120
-        while any(name.startswith("11-") for name in os.listdir(self.folder)):
+        while any(name.startswith("11.w") for name in os.listdir(self.folder)):
             assert time.monotonic() < until, os.listdir(self.folder)
             time.sleep(0.02)
 
@@ -146,10 +145,11 @@ def space(body: bytes) -> int:
 
 def test_windows_arrive_in_order_and_are_removed(pushers: Pushers) -> None:
     with StandIn() as engine:
-        pusher = pushers(engine, *map(a_window, (5000, 6000, 7000)))
+        pusher = pushers(engine, *[a_window(1000 * (4 + part), part=part)
+                                   for part in (1, 2, 3)])
         engine.wait(3)
         pusher.wait_until_empty()
-        pusher.add(a_window(8000))
+        pusher.add(a_window(8000, part=4))
         engine.wait()
         assert pusher.finish() == ""
     assert [space(request.body) for request in engine.requests] == [
@@ -416,7 +416,7 @@ def test_there_is_one_pusher_of_a_folder(pushers: Pushers) -> None:
         pusher = pushers(engine, a_window())
         engine.wait()
         pusher.wait_until_empty()
-        assert subprocess.run([sys.executable, "-m", "vmprof_allocation.pusher",
+        assert subprocess.run([sys.executable, "-m", "vmprof_push",
                                str(pusher.folder)], timeout=60).returncode == 0
         assert (pusher.folder / LOCK).exists()
         pusher.finish()

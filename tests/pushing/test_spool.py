@@ -6,19 +6,18 @@ import fcntl
 import os
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.pusher import __main__ as pusher
-from vmprof_allocation.pusher import sending, start
-from vmprof_allocation.pusher.folder import DROPPED
-from vmprof_allocation.pusher.protocols import Body
-from vmprof_allocation.pusher.spool import Spool, Window
-from vmprof_allocation.pusher.target import Target
+from vmprof_allocation.settings.parsing import make_settings
+from vmprof_push import __main__ as pusher
+from vmprof_push import sending, start
+from vmprof_push.protocols import Body
+from vmprof_push.spool import DROPPED, Spool, Window
+from vmprof_push.target import Target
 
 
 def add(folder: Path, name: str, data: bytes = b"data") -> Path:
@@ -29,32 +28,35 @@ def add(folder: Path, name: str, data: bytes = b"data") -> Path:
 
 def test_a_full_disk_does_not_end_it(tmp_path: Path) -> None:
     """A counter that can't be written counts all the same."""
-    (tmp_path / ("pusher" + DROPPED)).mkdir()
-    add(tmp_path, "11" + DROPPED, b"3")
-    add(tmp_path, "11-1.vmprof")
-    add(tmp_path, "11-2.vmprof")
+    (tmp_path / DROPPED).mkdir()
+    add(tmp_path, "11.w2.vmprof")
+    add(tmp_path, "11.w3.vmprof")
     spool = Spool(str(tmp_path))
     for window in spool.scan():
         spool.drop(window)
-    assert spool.dropped == 5
+    assert spool.dropped == 2
     assert spool.scan() == []
 
 
 def test_the_next_pusher_counts_on(tmp_path: Path) -> None:
     for number in range(2):
-        add(tmp_path, "11-%d.vmprof" % number)
+        add(tmp_path, "11.w%d.vmprof" % number)
         spool = Spool(str(tmp_path))
         for window in spool.scan():
             spool.drop(window)
     assert Spool(str(tmp_path)).dropped == 2
 
 
-def test_a_process_between_two_windows_is_waited_for(tmp_path: Path) -> None:
-    path = add(tmp_path, "%d.vmprof" % os.getpid(), b"")
+def test_the_first_profile_stays_as_long_as_somebody_writes(tmp_path: Path) -> None:
+    """Children look for it; emptied, it is no window, and nobody waits for it."""
+    first, later = add(tmp_path, "11.vmprof"), add(tmp_path, "11.12.vmprof")
     spool = Spool(str(tmp_path))
-    assert spool.scan() == [] and spool.is_used
-    path.unlink()
-    assert spool.scan() == [] and not spool.is_used
+    windows = spool.scan()
+    assert {window.path for window in windows} == {str(first), str(later)}
+    for window in windows:
+        spool.take(window)
+    assert first.read_bytes() == b"" and not later.exists()
+    assert spool.scan() == [] and not spool.is_used and first.exists()
 
 
 def test_a_window_that_is_being_begun_is_not_locked(
@@ -62,7 +64,7 @@ def test_a_window_that_is_being_begun_is_not_locked(
     """Its process is about to lock it, and does not wait for us: it would say that
     another process writes there, or, as a forked child, go on without, and have the
     rest of its window removed."""
-    begun = add(tmp_path, "11-1.vmprof", b"")
+    begun = add(tmp_path, "11.w1.vmprof", b"")
     locked: list[int] = []
     monkeypatch.setattr(fcntl, "flock", lambda fd, how: locked.append(fd))
     spool = Spool(str(tmp_path))
@@ -77,20 +79,9 @@ def test_a_window_that_is_being_begun_is_not_locked(
     assert not begun.exists()
 
 
-def test_nobody_waits_for_a_process_that_has_ended(tmp_path: Path) -> None:
-    """Also if its parent never asks what became of it."""
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    path = add(tmp_path, "%d.vmprof" % child.pid, b"")
-    spool = Spool(str(tmp_path))
-    assert spool.scan() == [] and not spool.is_used
-    assert not path.exists()
-    child.wait()
-
-
 def test_a_window_that_two_pushers_did_not_survive_is_dropped(tmp_path: Path) -> None:
-    path = add(tmp_path, "11-1.vmprof")
-    kept = add(tmp_path, "11-2.vmprof")
+    path = add(tmp_path, "11.w1.vmprof")
+    kept = add(tmp_path, "11.w2.vmprof")
     for _ in range(2):
         spool = Spool(str(tmp_path))
         assert not spool.drop_fatal()
@@ -124,7 +115,7 @@ def test_a_window_that_our_own_code_fails_at(
         raise RuntimeError("s3cr3t")
 
     monkeypatch.setattr(pusher.Pusher, "_body_of", fail)
-    path = add(tmp_path, "11-1.vmprof")
+    path = add(tmp_path, "11.w1.vmprof")
     one = pusher.Pusher(str(tmp_path), {
         "url": "otlp+http://localhost", "every": 1, "timeout": 1, "quiet": 1,
         "drain": 1, "owner": os.getpid(), "service": "", "version": ""})
@@ -141,7 +132,7 @@ def test_an_engine_that_takes_all_gets_all(
     folder = tmp_path / "folder"
     folder.mkdir()
     for number in range(12):
-        add(folder, "11-%d.vmprof" % number)
+        add(folder, "11.w%d.vmprof" % number)
     sent = []
 
     def send(*_: object) -> sending.Outcome:
@@ -155,7 +146,7 @@ def test_an_engine_that_takes_all_gets_all(
         "url": "otlp+http://localhost", "every": 1, "timeout": 1, "quiet": 0,
         "drain": 1, "owner": 2**30, "service": "", "version": ""}).run()
     assert len(sent) == 12 and capsys.readouterr().err == ""
-    assert not folder.exists()
+    assert list(folder.iterdir()) == []
 
 
 def test_a_timeout_of_python_3_9(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +185,7 @@ def test_files_of_a_folder_that_was_removed(
     monkeypatch.delenv("VMPROF_PUSH_HEADERS_FILE", raising=False)
     monkeypatch.delenv("SSL_CERT_DIR", raising=False)
     monkeypatch.setenv("SSL_CERT_FILE", "ca.pem")
-    assert start._files() == "export SSL_CERT_FILE='ca.pem'"
+    assert start._files() == "export SSL_CERT_FILE=ca.pem"
 
 
 def test_no_folder_stays_if_it_can_t_be_filled(
@@ -205,5 +196,5 @@ def test_no_folder_stays_if_it_can_t_be_filled(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(start, "_write", fail)
     with pytest.raises(AllocationSamplingError, match="No space left"):
-        start.start("otlp+http://localhost", 15)
+        start.start(make_settings("auto"), "otlp+http://localhost")
     assert list(tmp_path.iterdir()) == []

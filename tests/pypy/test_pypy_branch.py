@@ -216,9 +216,9 @@ def test_later_version_of_other_files_is_fine(checkout: Checkout) -> None:
 
 
 def test_second_patch_that_fails_leaves_nothing(checkout: Checkout) -> None:
-    patch = apply.OURS[1].series()[1].path
-    patch.write_text(patch.read_text().replace("+last", "+lost"))
-    checkout.refuses("after it, gc.py is not the file")
+    patch = apply.OURS[1].series()[0].path
+    patch.write_text(patch.read_text().replace("+new", "+now"))
+    checkout.refuses("before it, gc.py is not the file")
 
 
 def test_changed_checkout_is_refused(checkout: Checkout) -> None:

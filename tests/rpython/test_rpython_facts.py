@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from fact_blocks import DIED, GCS, NOT_KNOWN, PROMOTED, PYTHON, FactBlocks
+from fact_records import DIED, GCS, NOT_KNOWN, PROMOTED, PYTHON, YOUNG, FactRecords
 from rpython_tree import built
 from vmprof_convert import readers
-from vmprof_convert.meaning.estimator import probability
+from vmprof_convert.profile.sampling import probability
 
 pytestmark = pytest.mark.translated
 
@@ -77,11 +77,10 @@ func main(arguments) {
 """
 
 
-class Facts(FactBlocks):
+class Facts(FactRecords):
     def objects_of(self, type_name: str, size: int) -> set[tuple[int, int]]:
         return {(key, which) for key, which, (_, type_, own) in self.objects()
-                if self.type_name(type_) == type_name
-                and self.size(key, own) == size}
+                if self.type_name(type_) == type_name and own == size}
 
     def instances_of(self, class_name: str) -> set[tuple[int, int]]:
         found = {(key, which) for key, which, (_, type_, own) in self.objects()
@@ -92,10 +91,11 @@ class Facts(FactBlocks):
     def check_conservation(self) -> None:
         """What is sampled died young, was promoted, is not known, or is in the
         nursery; and what was promoted is dead or alive."""
-        keys = set(self.young)
-        pending = set(range(1, len(self.sizes) + 1)) - keys
+        assert set(self.young) == set(range(1, len(self.young) + 1))
+        young = {key for key, _, (outcome, _, _) in self.objects() if outcome == YOUNG}
         # the newest ones
-        assert not keys or not pending or min(pending) > max(keys)
+        assert young == set(range(min(young, default=0), len(self.young) + 1)) or (
+            not young)
         outcomes = collections.Counter(
             outcome for _, _, (outcome, _, _) in self.objects())
         assert sum(outcomes.values()) == sum(map(len, self.young.values()))
@@ -103,11 +103,9 @@ class Facts(FactBlocks):
                                       + len(self.alive()))
         assert self.lost == set()
         assert self.collections == sorted(self.collections)
-        minors = [value for kind, value in self.events if kind == 1]
-        assert len(minors) == self.head[4]
-        assert minors == sorted(minors)
-        majors = [value for kind, value in self.events if kind == 3]
-        assert majors == list(range(1, len(majors) + 1))
+        assert len(self.minors) == self.head[4]
+        assert self.minors == sorted(self.minors)
+        assert self.majors == list(range(1, len(self.majors) + 1))
 
 
 def near(found: int, count: float, size: int, more: int = 0) -> bool:
@@ -143,8 +141,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
 def seen(facts: Facts) -> float:
     """Of the bytes, the share that was allocated before the last minor
     collection: of what is in the nursery, nothing is known."""
-    last = [value for kind, value in facts.events if kind == 1][-1]
-    return last / facts.head[1]
+    return facts.minors[-1] / facts.head[1]
 
 
 @pytest.mark.parametrize("rate", [0, 2, 10, 50, 100])
@@ -190,7 +187,7 @@ def test_churn(run: Run) -> None:
 def test_all_types_are_named(run: Run) -> None:
     facts = run(KEEP, 100000, 50, 2, expected=50000)
     known = [type_ for _, _, (outcome, type_, _) in facts.objects()
-             if outcome != NOT_KNOWN]
+             if outcome not in (NOT_KNOWN, YOUNG)]
     assert 0 not in known
     names = {facts.type_name(type_) for type_ in known}
     assert {OBJECT, FIELDS} <= names
@@ -229,7 +226,7 @@ def test_what_is_not_known_was_never_made(
     outcomes = collections.Counter(
         outcome for _, _, (outcome, _, _) in facts.objects())
     for _, _, (outcome, type_, _) in facts.objects():
-        assert (outcome == NOT_KNOWN) == (type_ == 0)
+        assert (outcome in (NOT_KNOWN, YOUNG)) == (type_ == 0)
     assert outcomes[DIED] > 10000
     if request.node.callspec.params["run"] == "guest-jit":
         assert outcomes[NOT_KNOWN] > 1000

@@ -167,6 +167,7 @@ def all_results() -> list[dict[str, Any]]:
                   for seed in range(TRACES)])
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("traces")
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_random_traces_are_sampled_as_the_oracle_says(name: str) -> None:

@@ -16,7 +16,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import vmprof
 
 import firefox_rules
 from rpython_tree import built
@@ -214,20 +213,6 @@ def test_time_samples_and_memory_beside_allocations(guest: Guest) -> None:
     assert min(profile.samples.memory) > 1000       # KiB
     # lines are not recorded, and no reader may think so
     assert profile.function(profile.stacks[0][-1].address).name
-
-
-def test_vmprofs_own_reader(guest: Guest) -> None:
-    run = guest.sample("16k", "richards.guest", "10")
-    profile = run.profile()
-    stats = vmprof.read_profile(str(run.path))
-    assert len(stats.profiles) == len(profile.samples)
-    functions = Program(profile).functions
-    counts = {name.split(":")[1]: count for name, count in stats.top_profile()
-              if name.startswith("guest:")}
-    for function in "Task.step", "System.run", "main":
-        ours = sum(function in {f.name for f in functions(stack)}
-                   for stack in profile.samples.stack)
-        assert counts[function] == ours > 0
 
 
 def test_functions_in_the_firefox_profiler(guest: Guest) -> None:

@@ -1,4 +1,4 @@
-"""ctl: programs that were prepared for it."""
+"""ctl: programs that were prepared for it, and such that were not."""
 from __future__ import annotations
 
 import os
@@ -15,14 +15,17 @@ import pytest
 from conftest import PYPY, PyPy
 from controlled import (
     BUSY,
+    THREADS,
     WAITS,
+    WAYS,
+    Way,
     check_estimate,
+    ctl,
     done,
     prepared,
     profile,
     refused,
     socket_of,
-    sockets,
     status,
 )
 from running import running
@@ -56,8 +59,10 @@ def test_a_prepared_process_has_a_handler_and_nothing_else(pypy: PyPy) -> None:
             "vmprof_allocation.remote.control.prepared"]
 
 
-def test_start_status_rate_and_stop(pypy: PyPy) -> None:
-    with prepared(pypy, BUSY) as program:
+@WAYS
+@pytest.mark.parametrize("source", [BUSY, THREADS], ids=["one thread", "threads"])
+def test_start_status_rate_and_stop(pypy: PyPy, begun: Way, source: str) -> None:
+    with begun(pypy, source) as program:
         assert status(pypy, program) == {"pid": program.pid, "is_on": False}
         out = done(pypy, program, "start", "--allocation-sampling", "16k",
                    "-o", "out.vmprof")
@@ -76,11 +81,12 @@ def test_start_status_rate_and_stop(pypy: PyPy) -> None:
         assert found_profile.end_time is not None
         assert {16384, 8192} == set(found_profile.samples.interval)
         assert program.end() == "ended\n"
-    assert sockets() == []
+        assert not os.path.lexists(socket_of(program))
 
 
-def test_status_after_rate_is_that_of_now(pypy: PyPy) -> None:
-    with prepared(pypy, WAITS) as program:
+@WAYS
+def test_status_after_rate_is_that_of_now(pypy: PyPy, begun: Way) -> None:
+    with begun(pypy, WAITS) as program:
         done(pypy, program, "start", "-o", "out.vmprof")
         assert status(pypy, program)["limit"] is not None
         done(pypy, program, "rate", "64k")
@@ -89,8 +95,9 @@ def test_status_after_rate_is_that_of_now(pypy: PyPy) -> None:
         program.end()
 
 
-def test_start_and_stop_often(pypy: PyPy) -> None:
-    with prepared(pypy, BUSY) as program:
+@WAYS
+def test_start_and_stop_often(pypy: PyPy, begun: Way) -> None:
+    with begun(pypy, BUSY) as program:
         for _ in range(3):
             done(pypy, program, "start", "--allocation-sampling", "16k")
             done(pypy, program, "stop")
@@ -100,9 +107,11 @@ def test_start_and_stop_often(pypy: PyPy) -> None:
         assert program.end() == "ended\n"
 
 
-def test_a_snapshot_ends_the_profile_and_begins_the_next(stock_pypy: PyPy) -> None:
+@WAYS
+def test_a_snapshot_ends_the_profile_and_begins_the_next(
+        stock_pypy: PyPy, begun: Way) -> None:
     pypy = stock_pypy
-    with prepared(pypy, BUSY) as program:
+    with begun(pypy, BUSY) as program:
         done(pypy, program, "start", "--allocation-sampling", "16k", "-o", "a.vmprof")
         out = done(pypy, program, "snapshot", "-o", "b.vmprof")
         assert str(pypy.folder / "a.vmprof") in out
@@ -115,13 +124,14 @@ def test_a_snapshot_ends_the_profile_and_begins_the_next(stock_pypy: PyPy) -> No
         check_estimate(profile(pypy, name))
 
 
+@WAYS
 @pytest.mark.parametrize("wait", [
     "time.sleep(600)", "select.select([sys.stdin], [], [])", "sys.stdin.readline()",
     "threading.Event().wait()", "lock.acquire()", "poll()", "thread.join()",
     "asyncio.run(asyncio.sleep(600))", "listener.accept()"])
 def test_a_program_that_waits_answers_and_goes_on_waiting(
-        pypy: PyPy, wait: str) -> None:
-    with prepared(pypy, """
+        pypy: PyPy, begun: Way, wait: str) -> None:
+    with begun(pypy, """
         import asyncio, select, signal, socket, sys, threading, time
         class Ended(BaseException):
             pass
@@ -251,6 +261,8 @@ def test_prepared_from_code(pypy: PyPy) -> None:
         print("ready")
         sys.stdin.readline()
     """, interpreter=PYPY) as program:
+        # whoever can't get into it sends the signal
+        assert ask_here(program.pid) == []
         assert status(pypy, program)["is_on"] is False
         program.end()
 
@@ -281,7 +293,9 @@ def test_another_signal(pypy: PyPy) -> None:
         print("ready")
         sys.stdin.readline()
     """, interpreter=PYPY) as program:
-        assert "is not prepared" in refused(pypy, program, "status")
+        with pytest.raises(AllocationSamplingError, match="its own PyPy"):
+            ask_here(program.pid)
+        assert client.Process(program.pid, 10, "USR2").ask(meeting.STATUS) == []
         done(pypy, program, "--signal", "USR2", "status")
         program.end()
 
@@ -313,26 +327,102 @@ def test_a_variable_that_makes_no_sense_is_said(pypy: PyPy) -> None:
         assert program.end() == "ended\n"
 
 
-def test_a_program_that_is_not_prepared(pypy: PyPy) -> None:
-    """It is not even sent a signal."""
-    with running(pypy, WAITS, interpreter=PYPY) as program:
-        line = refused(pypy, program, "status")
-        assert "is not prepared; start it with VMPROF_CONTROL=1" in line
+def test_a_program_that_is_not_prepared_gets_no_signal(pypy: PyPy) -> None:
+    """Also if it has a handler for it, which is its own; nor one that is in C code."""
+    with running(pypy, CAUGHT) as program:
+        assert status(pypy, program)["is_on"] is False
         assert program.end() == "ended\n"
 
 
+CAUGHT = """
+    import signal, sys
+    def caught(number, frame):
+        print("caught")
+    signal.signal(signal.SIGURG, caught)
+    print("ready")
+    sys.stdin.readline()
+    print("ended")
+"""
+
+
 def test_a_program_that_caught_the_signal_itself(pypy: PyPy) -> None:
-    with prepared(pypy, """
-        import signal, sys
-        def caught(number, frame):
-            print("caught")
-        signal.signal(signal.SIGURG, caught)
+    """It was prepared before, as far as its environment says: it gets the signal."""
+    with prepared(pypy, CAUGHT) as program:
+        assert status(pypy, program)["is_on"] is False
+        assert program.end() == "caught\nended\n"
+
+
+def test_a_program_whose_threads_are_none(pypy: PyPy) -> None:
+    """As with gevent, where they would have to be switched to."""
+    with running(pypy, """
+        import _thread, select, sys
+        def start(*arguments):
+            print("a greenlet")
+        _thread.start_new_thread = start
+        print("ready")
+        select.select([sys.stdin], [], [])
+        print("ended")
+    """) as program:
+        assert status(pypy, program)["is_on"] is False
+        done(pypy, program, "start", "-o", "out.vmprof")
+        done(pypy, program, "stop")
+        assert program.end() == "ended\n"
+
+
+def test_a_program_that_has_another_one_of_our_package(pypy: PyPy) -> None:
+    """It is told why it is refused."""
+    with running(pypy, """
+        import sys, types
+        sys.modules["vmprof_allocation"] = types.ModuleType("vmprof_allocation")
+        sys.modules["vmprof_allocation"].__file__ = "/elsewhere/__init__.py"
         print("ready")
         sys.stdin.readline()
+        print("ended")
     """) as program:
-        line = refused(pypy, program, "--timeout", "1", "status")
-        assert "does not answer" in line and "is not our signal" in line
-        assert program.end() == "caught\n"
+        assert ("can't be loaded: it has loaded another one, from /elsewhere/"
+                in refused(pypy, program, "status"))
+        assert program.end() == "ended\n"
+
+
+def test_a_program_in_another_container_that_sees_our_files(pypy: PyPy) -> None:
+    """A prepared one, too: where it would look for the socket by itself, is not known;
+    it is told."""
+    with prepared(pypy, """
+        import select, os, sys
+        os.getpid = lambda: 1
+        print("ready")
+        select.select([sys.stdin], [], [])
+        print("ended")
+    """) as program:
+        run = pypy.command("-c", """
+import sys
+from vmprof_allocation.remote.control import client, meeting
+client.Process._is_here = lambda self: False
+print(client.Process(int(sys.argv[1]), 30).ask(meeting.STATUS))
+""", str(program.pid))
+        assert (run.code, run.out, run.err) == (0, "[]\n", "")
+        assert program.end() == "ended\n"
+
+
+def test_a_prepared_program_whose_main_thread_is_in_c_code(pypy: PyPy) -> None:
+    """The signal waits until it is not; another thread answers."""
+    with prepared(pypy, """
+        import ctypes, signal, sys, threading
+        libc = ctypes.CDLL(None)
+        def end():
+            sys.stdin.readline()
+            print("ended")
+            sys.stdout.flush()
+            libc._exit(0)
+        threading.Thread(target=end).start()
+        print("ready")
+        while True:
+            libc.usleep(3600 * 10**6)
+    """) as program:
+        assert status(pypy, program)["is_on"] is False
+        done(pypy, program, "start", "-o", "out.vmprof")
+        done(pypy, program, "stop")
+        assert program.end() == "ended\n"
 
 
 def test_a_handler_of_the_programs_is_not_replaced(pypy: PyPy) -> None:
@@ -350,12 +440,19 @@ def test_a_handler_of_the_programs_is_not_replaced(pypy: PyPy) -> None:
         "the program has a handler for signal 23; name another one", "True"], run.err
 
 
+def ask_here(pid: int, timeout: float = 1) -> list[str]:
+    """From this process, a CPython, which gets into none that does not answer."""
+    return client.Process(pid, timeout).ask(meeting.STATUS)
+
+
 def test_a_program_that_is_stopped(pypy: PyPy) -> None:
     with prepared(pypy, WAITS) as program:
         program.process.send_signal(signal.SIGSTOP)
         while "T (stopped)" not in Path(
                 "/proc/%d/status" % program.pid).read_text():
             time.sleep(0.01)
+        with pytest.raises(AllocationSamplingError, match="kill -CONT"):
+            ask_here(program.pid)
         assert "kill -CONT" in refused(pypy, program, "--timeout", "1", "status")
         program.process.send_signal(signal.SIGCONT)
         # nobody waits for it any more
@@ -363,16 +460,30 @@ def test_a_program_that_is_stopped(pypy: PyPy) -> None:
         assert program.end() == "ended\n"
 
 
+BLOCKS = """
+    import select, signal, sys
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
+    print("ready")
+    select.select([sys.stdin], [], [])
+    print("ended")
+"""
+
+
+def test_why_a_program_does_not_answer(pypy: PyPy) -> None:
+    with prepared(pypy, BLOCKS) as program:
+        with pytest.raises(AllocationSamplingError,
+                           match="its main thread blocks signal 23"):
+            ask_here(program.pid)
+        assert program.end() == "ended\n"
+    with prepared(pypy, CAUGHT) as program:
+        with pytest.raises(AllocationSamplingError, match="is not our signal"):
+            ask_here(program.pid)
+        assert program.end() == "caught\nended\n"
+
+
 def test_a_program_that_blocks_the_signal(pypy: PyPy) -> None:
-    with prepared(pypy, """
-        import signal, sys
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
-        print("ready")
-        sys.stdin.readline()
-        print("ended")
-    """) as program:
-        line = refused(pypy, program, "--timeout", "1", "status")
-        assert "its main thread blocks signal 23" in line
+    with prepared(pypy, BLOCKS) as program:
+        assert status(pypy, program)["is_on"] is False
         assert program.end() == "ended\n"
 
 
@@ -384,13 +495,25 @@ def test_a_program_that_ends_meanwhile(pypy: PyPy) -> None:
         print("ready")
         while not signal.sigpending():
             pass
+    """) as program, pytest.raises(AllocationSamplingError, match="has ended"):
+        ask_here(program.pid, 600)
+
+
+def test_a_program_that_ends_while_one_gets_into_it(pypy: PyPy) -> None:
+    with running(pypy, """
+        import sys, time
+        print("ready")
+        end = time.time() + 1
+        while time.time() < end:
+            pass
     """) as program:
-        line = refused(pypy, program, "--timeout", "600", "status")
-        assert "has ended" in line
+        run = ctl(pypy, program, "--timeout", "600", "status")
+        assert "has ended" in run.err, run
 
 
-def test_a_path_with_a_tab_and_a_newline(pypy: PyPy) -> None:
-    with prepared(pypy, WAITS) as program:
+@WAYS
+def test_a_path_with_a_tab_and_a_newline(pypy: PyPy, begun: Way) -> None:
+    with begun(pypy, WAITS) as program:
         out = done(pypy, program, "start", "-o", "a\tb\nc.vmprof")
         assert "a\\tb\\nc.vmprof" in out
         done(pypy, program, "stop")
@@ -436,6 +559,17 @@ def test_a_signal_that_nobody_waits_for(pypy: PyPy) -> None:
         assert program.end() == "ended\n"
 
 
+def test_a_request_that_is_too_long_is_not_sent() -> None:
+    """The other side would take the beginning of it for all."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        with pytest.raises(AllocationSamplingError, match="at most 65536 are possible"):
+            client.Connection(7, ours).ask(meeting.START, "x" * 65536)
+        theirs.send(b"done\0yes")
+        assert client.Connection(7, ours).ask(meeting.START, "x") == ["yes"]
+        assert theirs.recv(65536) == b"start\0x"
+
+
 def test_no_process_of_that_number(pypy: PyPy) -> None:
     assert "does not exist" in refused(pypy, 2**22 + 1, "status")
     assert "no process's number" in refused(pypy, 0, "status")
@@ -455,8 +589,9 @@ def test_what_makes_no_sense(pypy: PyPy, arguments: tuple[str, ...], why: str) -
         assert program.end() == "ended\n"
 
 
-def test_it_is_on_already(pypy: PyPy) -> None:
-    with prepared(pypy, WAITS) as program:
+@WAYS
+def test_it_is_on_already(pypy: PyPy, begun: Way) -> None:
+    with begun(pypy, WAITS) as program:
         done(pypy, program, "start", "-o", "a.vmprof")
         assert "already on, into" in refused(pypy, program, "start", "-o", "b.vmprof")
         assert not (pypy.folder / "b.vmprof").exists()
@@ -464,8 +599,9 @@ def test_it_is_on_already(pypy: PyPy) -> None:
     assert profile(pypy, "a.vmprof").end_time is not None
 
 
-def test_the_socket_of_a_killed_command_is_replaced(pypy: PyPy) -> None:
-    with prepared(pypy, WAITS) as program:
+@WAYS
+def test_the_socket_of_a_killed_command_is_replaced(pypy: PyPy, begun: Way) -> None:
+    with begun(pypy, WAITS) as program:
         path = socket_of(program)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as old:
             old.bind(path)
@@ -474,8 +610,9 @@ def test_the_socket_of_a_killed_command_is_replaced(pypy: PyPy) -> None:
     assert not os.path.exists(path)
 
 
-def test_two_commands_at_once(pypy: PyPy) -> None:
-    with prepared(pypy, WAITS) as program:
+@WAYS
+def test_two_commands_at_once(pypy: PyPy, begun: Way) -> None:
+    with begun(pypy, WAITS) as program:
         path = socket_of(program)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
             other.bind(path)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import glob
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from conftest import PyPy
 from controlled import check_estimate, ctl, done, profile, refused, status
+from run_profiles import functions
+from running import running
 from vmprof_allocation.remote import process_info
 from vmprof_allocation.remote.process_info import children
 from vmprof_convert.cli import inputs
@@ -28,8 +31,15 @@ def wait_for_samples(pypy: PyPy, pid: int) -> None:
 START = "start", "--allocation-sampling", "16k", "-o", "shop.vmprof"
 
 
-def test_the_workers_are_sampled_with_their_master(pypy: PyPy) -> None:
-    with workers(pypy) as (master, pids):
+#: workers that were prepared, and such that were not
+ARE_PREPARED = pytest.mark.parametrize("are_prepared", [True, False],
+                                       ids=["prepared", "plain"])
+
+
+@ARE_PREPARED
+def test_the_workers_are_sampled_with_their_master(
+        pypy: PyPy, are_prepared: bool) -> None:
+    with workers(pypy, are_prepared=are_prepared) as (master, pids):
         out = done(pypy, master, "--children", *START)
         assert [int(line.split()[1]) for line in out.splitlines()] == [
             master.pid, *pids]
@@ -52,6 +62,30 @@ def test_the_workers_are_sampled_with_their_master(pypy: PyPy) -> None:
         check_estimate(one)
 
 
+def test_a_pool_of_multiprocessing(stock_pypy: PyPy) -> None:
+    """Its master has threads, and the workers wait for work."""
+    pypy = stock_pypy
+    with running(pypy, """
+        import multiprocessing, os, sys
+        def allocate(number):
+            return len([bytes(i) for i in range(number)])
+        with multiprocessing.Pool(2) as pool:
+            print("ready")
+            for line in sys.stdin:
+                pool.map(allocate, [1000] * 400)
+                print("done")
+    """) as program:
+        done(pypy, program, "--children", *START)
+        assert program.ask() == "done"
+        done(pypy, program, "--children", "stop")
+        pids = children(program.pid)
+        assert len(pids) == 2
+        program.end()
+    for pid in pids:
+        check_estimate(profile(pypy, "shop.%d.vmprof" % pid))
+        assert "allocate" in functions(profile(pypy, "shop.%d.vmprof" % pid))
+
+
 def test_status_and_rate_of_the_workers(pypy: PyPy) -> None:
     with workers(pypy) as (master, pids):
         done(pypy, master, "--children", *START)
@@ -65,10 +99,12 @@ def test_status_and_rate_of_the_workers(pypy: PyPy) -> None:
         done(pypy, master, "--children", "stop")
 
 
-def test_a_worker_that_comes_later_is_followed(stock_pypy: PyPy) -> None:
+@ARE_PREPARED
+def test_a_worker_that_comes_later_is_followed(
+        stock_pypy: PyPy, are_prepared: bool) -> None:
     pypy = stock_pypy
-    with workers(pypy, told="os.fork() or (os.close(mouth), worker(ear))") as (
-            master, pids):
+    with workers(pypy, told="os.fork() or (os.close(mouth), worker(ear))",
+                 are_prepared=are_prepared) as (master, pids):
         done(pypy, master, "--children", *START)
         new = int(master.ask())
         wait_for_samples(pypy, new)
@@ -95,19 +131,16 @@ def test_a_worker_that_is_sampled_already_goes_on(pypy: PyPy) -> None:
 
 def test_a_worker_that_does_not_answer_is_named_and_the_others_are_sampled(
         pypy: PyPy) -> None:
-    with workers(pypy, before="""if not os.fork():
-        signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
-        select.select([0], [], [])
-        os._exit(0)""") as (master, _):
-        # the order in which they came
-        blocked, *others = children(master.pid)
+    with workers(pypy) as (master, (stopped, other)):
+        os.kill(stopped, signal.SIGSTOP)
         run = ctl(pypy, master, "--timeout", "0.5", "--children", *START)
+        os.kill(stopped, signal.SIGCONT)
         assert run.code == 2
         assert run.err.count("\n") == 1 and (
-            "process %d does not answer; its main thread blocks" % blocked) in run.err
+            "process %d does not answer; it is stopped" % stopped) in run.err
         assert [int(line.split()[1]) for line in run.out.splitlines()] == [
-            master.pid, *others]
-        done(pypy, others[0], "stop")
+            master.pid, other]
+        done(pypy, other, "stop")
 
 
 def test_a_child_that_is_another_program_is_left_alone(pypy: PyPy) -> None:

@@ -2,13 +2,11 @@
 behaviour, and everything put back when it stops."""
 from __future__ import annotations
 
-import struct
 import subprocess
 
 import pytest
 
 from conftest import PYPY, PyPy, has_builtin
-from made_profiles import BLOCK_ADDRESS
 from peek import NOTHING, PEEK
 from truth import innermost
 
@@ -220,8 +218,6 @@ def test_sampling_off_writes_what_vmprof_writes(pypy: PyPy) -> None:
     """)
     run = pypy.command("-m", "vmprof", "-o", "out.vmprof", str(script))
     assert (run.code, run.out) == (0, "[]\n")
-    data = (pypy.folder / "out.vmprof").read_bytes()
-    assert struct.pack("<q", BLOCK_ADDRESS) not in data
     profile = run.profile()
     assert set(profile.samples.thread) == {0}
     assert set(profile.samples.size) == {0}

@@ -106,6 +106,7 @@ def test_code_in_the_place_of_other_code(harness: pathlib.Path) -> None:
     assert answers == ["1000"] * USES + ["2000"] * (USES + 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, derandomize=True,
           suppress_health_check=list(HealthCheck))
 @given(st.binary(min_size=1, max_size=300), st.integers(0, SIZE - 300),

@@ -8,8 +8,8 @@ import pytest
 from conftest import PyPy
 from truth import SIGMAS
 from vmprof_convert import readers
-from vmprof_convert.meaning.estimator import probability
 from vmprof_convert.profile.model import Profile
+from vmprof_convert.profile.sampling import probability
 
 #: bytes: what is made is larger by its head
 SIZE = 4000

@@ -11,6 +11,7 @@ import pytest
 
 from conftest import PyPy
 from log_lines import START, build_harness, new_log
+from made_profiles import NAMES
 from vmprof_allocation.engines.hook import names
 from vmprof_convert import readers
 
@@ -109,8 +110,9 @@ def test_names_of_any_number_and_length(tmp_path: Path) -> None:
     given = {0: "app.py 'a;b:c'", 7: "\u00e4" * 700, 8: "x" * 1024, 9: "again",
              **{thread: "thread %d" % thread for thread in range(10, 1000)}}
     for thread, text in [(9, "worker\n"), *given.items()]:
-        log.lines.append("named %d %d %s" % (START, thread, text.encode().hex()))
-    log.lines += ["finish %d" % (START + 30), "close"]
+        log.lines.append("text %d %d %s %d %d" % (
+            NAMES, START, text.encode().hex(), 1 if thread else 2, thread))
+    log.lines += ["flush %d" % (START + 30), "close"]
     log.answers.append(0)
     log.run(build_harness())
     profile = readers.read_bytes(file.read_bytes())

@@ -105,6 +105,7 @@ def traces(draw: st.DrawFn, unseen: bool = False) -> str:
     return "".join(line + "\n" for line in lines)
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, deadline=None, derandomize=True,
           suppress_health_check=list(HealthCheck))
 @given(traces())
@@ -113,6 +114,7 @@ def test_random_traces_are_sampled_as_the_oracle_says(
     assert check(harness, trace).totals.phase == OFF
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True,
           suppress_health_check=list(HealthCheck))
 @given(traces(unseen=True))

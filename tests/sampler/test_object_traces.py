@@ -206,6 +206,7 @@ def run(harness: pathlib.Path, lines: list[str]) -> list[str]:
 TRACES = 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", range(5))
 def test_random_traces_are_told_as_the_oracle_says(
         harness: pathlib.Path, group: int) -> None:

@@ -139,6 +139,7 @@ def test_interval_follows_within_some_windows(pace: ctypes.CDLL) -> None:
     assert 0.5 * 10**7 <= after[64].interval <= 4 * 10**7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RATES)
 def test_estimates_are_not_biased(pace: ctypes.CDLL, name: str) -> None:
     """Over many runs, the sum of what the samples stand for is what was

@@ -26,6 +26,7 @@ def wheel(tmp_path: Path, folder: str) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
+@pytest.mark.slow
 def test_one_wheel_serves_every_interpreter(tmp_path: Path) -> None:
     built = wheel(tmp_path, "vmprof-integration")
     assert re.search(r"-py3-none-manylinux_2_\d+_x86_64\.whl$", str(built.filename))

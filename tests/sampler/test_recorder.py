@@ -18,13 +18,15 @@ from vmprof_convert import readers
 TRAILER = b"\x03" + struct.pack("<qq8x", made_profiles.START + 1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitizer", [MEMORY, THREADS])
 def test_threads_take_samples(tmp_path: pathlib.Path, sanitizer: str) -> None:
     harness = build(
         "recorder_harness", "shared/recorder.c", "shared/profile_log.c",
-        "shared/file_sink.c", "shared/stack_table.c", "shared/gzip_member.c",
-        "shared/facts.c", "shared/figures.c", "shared/pace.c", "shared/flusher.c",
-        sanitizer=sanitizer)
+        "shared/records.c", "shared/pending.c", "shared/children.c",
+        "shared/file_sink.c",
+        "shared/stack_tree.c", "shared/code_names.c", "shared/figures.c",
+        "shared/pace.c", "shared/flusher.c", sanitizer=sanitizer)
     file = tmp_path / "profile"
     done = subprocess.run(
         [harness, file, bytes(made_profiles.Log().bytes).hex(), TRAILER.hex()],
@@ -36,7 +38,9 @@ def test_threads_take_samples(tmp_path: pathlib.Path, sanitizer: str) -> None:
         profile = readers.read(path)
         assert profile.end_time is not None
         assert profile.settings["engine"] == "harness"
-        assert profile.settings["ended"] == ""
+        # The thread that notes them goes on while the profile stops: the second of
+        # its two notes may come too late.
+        assert profile.settings["ended"] in ("", "perhaps")
         assert "children" not in profile.settings
         assert len(profile.samples) == samples + time_samples
         sizes = profile.samples.size

@@ -142,6 +142,7 @@ def test_gaps_are_independent(sampler: pathlib.Path) -> None:
         assert is_binomial(same, count - distance, 0.5)
 
 
+@pytest.mark.slow
 def test_seeds_differ(sampler: pathlib.Path) -> None:
     first = {tuple(drawn_gaps(sampler, 2**40, seed, False, 3))
              for seed in range(200)}

@@ -47,6 +47,7 @@ def told(statistics: list[Any]) -> list[Any]:
             for s in statistics]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(TRACES, TRACES, FILTERS, HOW)
 def test_same_as_cpython(new: list[Any], old: list[Any],

@@ -357,7 +357,7 @@ def test_fork_in_the_middle_of_start_and_stop(stock_pypy: PyPy) -> None:
         def __getattr__(self, name):
             function = getattr(lib, name)
             def call(*arguments):
-                if (name in ("hook_open", "hook_is_followed")
+                if (name in ("hook_open", "hook_is_sampled_child")
                         or not name.startswith("hook_")):
                     return function(*arguments)
                 thread = threading.Thread(target=fork_and_check)

@@ -1,4 +1,4 @@
-"""top: what prepared programs allocate, live."""
+"""top: what programs allocate, live."""
 from __future__ import annotations
 
 import subprocess
@@ -9,10 +9,21 @@ from contextlib import contextmanager
 import pytest
 
 from conftest import PYPY, PyPy, Run
-from controlled import BUSY, WAITS, done, prepared, profile, refused, status
-from running import Running, wait_until
+from controlled import (
+    BUSY,
+    THREADS,
+    WAITS,
+    WAYS,
+    Way,
+    done,
+    prepared,
+    profile,
+    refused,
+    status,
+)
+from running import Running, running, wait_until
+from vmprof_allocation.remote.asking import wanted
 from vmprof_allocation.remote.control import client, meeting
-from vmprof_allocation.remote.control.command import wanted
 from vmprof_allocation.settings.parsing import make_settings
 
 
@@ -20,8 +31,9 @@ def top(pypy: PyPy, program: Running, *arguments: str) -> Run:
     return pypy.command("-m", "vmprof_allocation", "top", str(program.pid), *arguments)
 
 
-def test_top_shows_who_allocates(stock_pypy: PyPy) -> None:
-    with prepared(stock_pypy, BUSY) as program:
+@WAYS
+def test_top_shows_who_allocates(stock_pypy: PyPy, begun: Way) -> None:
+    with begun(stock_pypy, BUSY) as program:
         run = top(stock_pypy, program, "-d", "0.5", "--pictures", "3",
                   "--allocation-sampling", "16k", "--by", "function")
         assert run.code == 0, run.err
@@ -33,8 +45,9 @@ def test_top_shows_who_allocates(stock_pypy: PyPy) -> None:
         assert program.end() == "ended\n"
 
 
-def test_sampling_ends_with_a_top_that_is_killed(stock_pypy: PyPy) -> None:
-    with prepared(stock_pypy, BUSY) as program:
+@WAYS
+def test_sampling_ends_with_a_top_that_is_killed(stock_pypy: PyPy, begun: Way) -> None:
+    with begun(stock_pypy, BUSY) as program:
         process = subprocess.Popen(
             [PYPY, "-m", "vmprof_allocation", "top", str(program.pid), "-d", "0.2"],
             cwd=stock_pypy.folder, env=stock_pypy.environment, text=True,
@@ -46,6 +59,19 @@ def test_sampling_ends_with_a_top_that_is_killed(stock_pypy: PyPy) -> None:
         process.communicate()
         while status(stock_pypy, program)["is_on"]:
             time.sleep(0.01)
+        assert program.end() == "ended\n"
+
+
+def test_top_of_a_program_that_was_just_attached_to(stock_pypy: PyPy) -> None:
+    """Each command gets into it anew; what is left behind is the same."""
+    with running(stock_pypy, THREADS) as program:
+        program.attach()
+        before = program.threads(), set(program.descriptors())
+        for _ in range(2):
+            run = top(stock_pypy, program, "-d", "0.2", "--pictures", "1",
+                      "--allocation-sampling", "16k")
+            assert (run.code, run.err) == (0, "")
+        wait_until(lambda: (program.threads(), set(program.descriptors())) == before)
         assert program.end() == "ended\n"
 
 
@@ -72,7 +98,8 @@ def test_what_top_shows_is_no_others(stock_pypy: PyPy,
                                      arguments: tuple[str, ...]) -> None:
     with prepared(stock_pypy, BUSY) as program:
         with topped(stock_pypy, program):
-            assert "top shows it" in refused(stock_pypy, program, *arguments)
+            assert "another command (attach or top) samples it" in refused(
+                stock_pypy, program, *arguments)
             assert status(stock_pypy, program)["is_on"] is True
         assert program.end() == "ended\n"
 
@@ -104,8 +131,10 @@ def test_top_ends_nothing_that_it_did_not_begin(stock_pypy: PyPy) -> None:
     assert profile(stock_pypy, "own.vmprof").end_time is not None
 
 
-def test_a_child_that_is_forked_while_top_shows_its_parent(stock_pypy: PyPy) -> None:
-    with prepared(stock_pypy, """
+@WAYS
+def test_a_child_that_is_forked_while_top_shows_its_parent(
+        stock_pypy: PyPy, begun: Way) -> None:
+    with begun(stock_pypy, """
         import os, sys
         print("ready")
         sys.stdin.readline()
@@ -131,7 +160,7 @@ def test_a_child_that_is_forked_while_top_shows_its_parent(stock_pypy: PyPy) -> 
 def test_a_top_that_stands_still(stock_pypy: PyPy) -> None:
     """Its patience is a request's field, in seconds."""
     with prepared(stock_pypy, BUSY) as program:
-        target = client.Prepared(program.pid)
+        target = client.Process(program.pid, 10)
         with target.connected() as connection:
             connection.ask(meeting.HOLD, "4", *wanted(
                 target, make_settings("64k", follow=False),
@@ -143,8 +172,9 @@ def test_a_top_that_stands_still(stock_pypy: PyPy) -> None:
     assert profile(stock_pypy, "held.vmprof").end_time is not None
 
 
-def test_top_of_a_program_that_ends(stock_pypy: PyPy) -> None:
-    with prepared(stock_pypy, BUSY) as program:
+@WAYS
+def test_top_of_a_program_that_ends(stock_pypy: PyPy, begun: Way) -> None:
+    with begun(stock_pypy, BUSY) as program:
         process = subprocess.Popen(
             [PYPY, "-m", "vmprof_allocation", "top", str(program.pid), "-d", "0.2"],
             cwd=stock_pypy.folder, env=stock_pypy.environment, text=True,
@@ -157,8 +187,9 @@ def test_top_of_a_program_that_ends(stock_pypy: PyPy) -> None:
         assert "process %d has ended" % program.pid in err
 
 
-def test_top_of_what_is_sampled_already(stock_pypy: PyPy) -> None:
-    with prepared(stock_pypy, WAITS) as program:
+@WAYS
+def test_top_of_what_is_sampled_already(stock_pypy: PyPy, begun: Way) -> None:
+    with begun(stock_pypy, WAITS) as program:
         done(stock_pypy, program, "start", "-o", "a.vmprof")
         run = top(stock_pypy, program)
         assert (run.code, run.out) == (2, "")

@@ -299,6 +299,7 @@ def test_ten_thousand_classes_of_one_name_share_a_number(heap: Heap) -> None:
     assert set(answers) == {1} and class_names(names) == [b"N"]
 
 
+@pytest.mark.slow
 def test_more_classes_than_there_is_room_for(heap: Heap) -> None:
     """The others have the GC's type alone."""
     for i in range(NAMES + 3):

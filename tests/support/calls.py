@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from made_profiles import Log, packed
+from made_profiles import Log
 
 APP = "/srv/shop/app.py"
 VIEWS = "/srv/shop/views.py"
@@ -56,5 +56,5 @@ def log(**settings: object) -> Log:
 
 def write(folder: Path) -> Path:
     path = folder / "calls.vmprof"
-    path.write_bytes(packed(log().data()))
+    path.write_bytes(log().data())
     return path

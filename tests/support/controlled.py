@@ -1,10 +1,13 @@
-"""Programs that are prepared for ctl and top."""
+"""Programs that ctl and top are used on: prepared for it, or not."""
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+import pytest
 
 from conftest import PYPY, PyPy, Run
 from running import Running, running
@@ -37,6 +40,29 @@ def prepared(pypy: PyPy, source: str, word: str = "1") -> Iterator[Running]:
     with running(pypy, source, interpreter=PYPY) as program:
         del pypy.environment["VMPROF_CONTROL"]
         yield program
+
+
+class Way(Protocol):
+    def __call__(self, pypy: PyPy, source: str) -> AbstractContextManager[Running]:
+        ...
+
+
+#: prepared, or so that our package can't even be imported
+WAYS = pytest.mark.parametrize("begun", [prepared, running], ids=["prepared", "plain"])
+#: a program of several threads, the first of which may wait for ever
+THREADS = """
+    import sys, threading
+    def allocate():
+        return [bytes(i) for i in range(100)]
+    def wait():
+        sys.stdin.readline()
+    thread = threading.Thread(target=wait)
+    thread.start()
+    print("ready")
+    while thread.is_alive():
+        allocate()
+    print("ended")
+"""
 
 
 def ctl(pypy: PyPy, program: Running | int, *arguments: str) -> Run:
@@ -76,8 +102,3 @@ def socket_of(program: Running) -> str:
     """Where it would connect to; the folder is there."""
     meeting.make_folder(os.geteuid())
     return meeting.socket_of(program.pid, os.geteuid())
-
-
-def sockets() -> list[str]:
-    folder = meeting.folder(os.geteuid())
-    return os.listdir(folder) if os.path.exists(folder) else []

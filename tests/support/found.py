@@ -6,10 +6,10 @@ import math
 from typing import NamedTuple
 
 from truth import SIGMAS
-from vmprof_convert.meaning.estimator import probability
 from vmprof_convert.meaning.type_names import TypeNames
 from vmprof_convert.profile import model
 from vmprof_convert.profile.model import Profile
+from vmprof_convert.profile.sampling import probability
 
 FATES = {
     model.PENDING: "young", model.DIED: "died", model.FREED: "freed",

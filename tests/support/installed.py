@@ -9,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {"vmprof_allocation": ROOT / "vmprof-integration",
+           "vmprof_push": ROOT / "vmprof-integration",
            "vmprof_convert": ROOT / "converter"}
 
 WHERE = """

@@ -11,23 +11,28 @@ top down::
 
 Stacks are lists of frames, outermost first: an address, for an interpreted
 frame, or `jit(address)`, or `native(address)`.
-
-What is written is the log that the file unpacks to; `member()` packs.
 """
 from __future__ import annotations
 
+import dataclasses
 import struct
-import zlib
 from collections.abc import Iterable, Sequence
 from typing import Union
 
 MEMORY, LINES, NATIVE, PYPY, REAL_TIME = 1, 2, 4, 8, 16
-BLOCK_ADDRESS = -0x616C6C6F63
 #: the thread of samples unless a test says otherwise; as it is the pid, this
 #: is the main thread
 PID = 4321
 #: the start of the log, seconds since 1970
 START = 1_700_000_000
+
+(SETTINGS, TOTALS, FRAMES, NODES, TYPES, LABELS, OBJECTS, WAITING, ENDED, TICKS,
+ COLLECTIONS, MARKED, SWEPT, MARKS, FIGURES, NAMES) = range(1, 17)
+#: what became of an object
+DIED, PROMOTED, NOT_RECORDED, NOT_KNOWN, YOUNG, YOUNG_NOT_KNOWN = range(6)
+
+#: in place of a stack's node
+LOST = -1
 
 #: (kind, address)
 Pair = tuple[int, int]
@@ -57,75 +62,113 @@ def string(text: str | bytes) -> bytes:
     return word(len(data)) + data
 
 
-def digits(*numbers: int) -> str:
-    """Five bits each, the lowest first; all but a number's last with 32."""
-    text = ""
-    for number in numbers:
-        while number >= 32:
-            text += chr(0x60 + number % 32)
-            number //= 32
-        text += chr(0x40 + number)
-    return text
+# ________________________________________
+# records
 
 
-def entry(*numbers: int) -> str:
-    """Of a block of entries."""
-    return digits(len(numbers), *numbers)
+def _numbers(values: Sequence[int], bits: int) -> bytes:
+    if bits >= 8:
+        return struct.pack("<%d%s" % (len(values), {
+            8: "B", 16: "H", 32: "I", 64: "q"}[bits]), *values)
+    packed = bytearray()
+    for start in range(0, len(values), 8 // bits):
+        packed.append(sum(value << at * bits for at, value in enumerate(
+            values[start:start + 8 // bits])))
+    return bytes(packed)
 
 
-def text(name: str) -> tuple[int, ...]:
-    """As in entries."""
-    data = name.encode()
-    return (len(data), *data)
+def _width(most: int) -> int:
+    """0, or the logarithm of the bits that it takes, plus 1."""
+    return next(width for width in range(8)
+                if most < 2**(2**(width - 1) if width else 0))
 
 
-def member(records: bytes, kind: bytes = b"r") -> bytes:
-    """A part of the file; kind "s" is for vmprof's readers only."""
-    deflate = zlib.compressobj(wbits=-15)
-    packed = deflate.compress(records) + deflate.flush()
-    tail = struct.pack("<II", zlib.crc32(records), len(records) % 2**32)
-    return (b"\x1f\x8b\x08\x04" + bytes(4) + b"\0\xff"
-            + struct.pack("<H2sHI", 8, b"V" + kind, 4,
-                          20 + len(packed) + len(tail)) + packed + tail)
+def column(values: Sequence[int], unit: int = 1) -> bytes:
+    """In whichever way takes least."""
+    if not values:
+        return b"\0"
+    steps = [after - before for before, after in zip(values, values[1:])]
+    # beyond that, differences may not fit
+    with_step = bool(steps) and max(values) - min(values) < 2**62 and (
+        _width(max(steps) - min(steps)) < _width(max(values) - min(values)))
+    if with_step:
+        base, step = values[0], min(steps)
+        numbers = [0, *(one - step for one in steps)]
+    else:
+        base, step = min(values), 0
+        numbers = [value - base for value in values]
+    if not any(numbers) or any(number % unit for number in numbers):
+        unit = 1
+    numbers = [number // unit for number in numbers]
+    width = _width(max(numbers))
+    if width == 7:
+        return b"\7" + _numbers(values, 64)
+    first = (width | 0x08 * (base != 0) | 0x10 * with_step | 0x20 * (unit != 1))
+    return (bytes([first]) + word(base) * (base != 0) + word(step) * with_step
+            + struct.pack("<H", unit) * (unit != 1)
+            + (_numbers(numbers, 2**(width - 1)) if width else b""))
+
+
+def record(kind: int, columns: Sequence[bytes], rows: int, texts: bytes = b"",
+           version: int = 1) -> bytes:
+    payload = struct.pack("<BBBBI", version, kind, len(columns), 0, rows)
+    payload += b"".join(columns) + texts
+    return b"A" + word(len(payload)) + payload
+
+
+def table(kind: int, rows: Sequence[Sequence[int]], texts: bytes = b"") -> bytes:
+    """A record of these rows."""
+    return record(kind, [column(values) for values in zip(*rows)], len(rows), texts)
+
+
+@dataclasses.dataclass
+class _Sample:
+    key: int
+    time: int
+    thread: int
+    stack: int
+    label: int
+    memory: int
+    size: int
+    interval: int
+    told: int = 0
+
+
+#: no object of it is told of any more
+_Row = tuple[int, ...]
 
 
 class Log:
     """A log in the making; `self.bytes` is what was written so far."""
 
     def __init__(self, *, interpreter: str = "pypy", version: int = 6,
-                 flags: int | None = None, period: int = 10_000,
-                 blocks: int = 3):
-        """`version` is that of vmprof's layout, and `blocks` that of ours.
-        `flags` None: those of the interpreter; `period` in microseconds."""
+                 flags: int | None = None, period: int = 10_000):
+        """`version` is that of vmprof's layout.  `flags` None: those of the
+        interpreter; `period` in microseconds."""
         self.pypy = interpreter == "pypy"
         self.version = version
-        self.blocks = blocks
         self.flags = (PYPY if self.pypy else 0) if flags is None else flags
         self.keys = 0
         self.addresses = 0x1000
-        #: digits of the next block of samples
-        self.pending = ""
-        #: number 2 to 7 of the block's head
+        #: numbers 2 to 7 of the totals
         self.allocated = self.lost = self.dropped = 0
         self.collections = self.pressures = self.surprises = 0
         self.last_time = 0
-        #: in this block: time, thread, interval and memory of the last sample
-        self.last = [0, 0, 0, 0]
-        #: samples before it
-        self.written = 0
-        #: digits of the next blocks of facts, types, events, marks, figures, names
-        self.facts = self.types = self.events = self.marks = ""
-        self.figures = self.names = self.labels = ""
-        #: in this block of facts: time of the last collection, and last key
-        self.last_fact = [0, 0]
+        #: rows of the next records, by kind, and their texts
+        self.rows: dict[int, list[_Row]] = {kind: [] for kind in range(1, 17)}
+        self.texts: dict[int, bytes] = {}
+        #: samples of whose object nothing was told
+        self.waiting: dict[int, _Sample] = {}
+        #: of which the first object was told
+        self._told: dict[int, _Sample] = {}
+        #: number of the last collection that was named, and its time
+        self.collected = 0, 0
+        self._collections: dict[int, tuple[int, int, int]] = {}
         self.last_type = 0
-        #: number of each stack
-        self.defined: dict[tuple[Pair, ...], int] = {}
-        #: number of the node that these frames lead to
+        self._label = 0
+        self.facts: list[str] = []
+        #: number of the node that these frames lead to; and of each frame
         self.nodes: dict[tuple[Pair, ...], int] = {(): 0}
-        #: what was defined last
-        self.before: tuple[Pair, ...] = ()
-        #: number of each frame
         self.frames: dict[Pair, int] = {}
         name = interpreter.encode()
         self.bytes = bytearray(struct.pack("<5q", 0, 3, 0, period, 0))
@@ -154,18 +197,31 @@ class Log:
         self.bytes += b"\x08" + word(address) + string("n:%s:0:-" % name)
         return address
 
-    def block(self, kind: str, payload: str,
-              version: int | str | None = None) -> None:
-        self.name(BLOCK_ADDRESS, "alloc:%s:%s:%s" % (
-            payload, self.blocks if version is None else version, kind))
+    def record(self, kind: int, columns: Sequence[bytes] = (), rows: int = 0,
+               texts: bytes = b"", version: int = 1) -> None:
+        """At once, whatever it is."""
+        self.bytes += record(kind, columns, rows, texts, version)
+
+    def row(self, kind: int, *numbers: int, text: str | bytes | None = None) -> None:
+        """Of the next record of this kind."""
+        if text is not None:
+            data = text.encode() if isinstance(text, str) else text
+            self.texts[kind] = self.texts.get(kind, b"") + data
+            numbers = (*numbers, len(data))
+        self.rows[kind].append(numbers)
 
     def settings(self, **changes: object) -> None:
-        """The block of settings; `changes` replace the values below."""
+        """The record of settings; `changes` replace the values below."""
         values: dict[str, object] = {
             "engine": "hook", "interval": 1000, "gaps": "exponential",
             "seed": 1, "period": "", "pid": PID, **changes}
-        self.block("settings", ";".join("%s=%s" % pair
-                                        for pair in values.items()))
+        if "facts" in changes:
+            self.facts = str(changes["facts"]).split(",")
+        self.settings_text(";".join("%s=%s" % pair for pair in values.items()))
+
+    def settings_text(self, text: str) -> None:
+        data = text.encode()
+        self.record(SETTINGS, [column([len(data)])], 1, data)
 
     def pairs(self, frames: Sequence[FrameSpec]) -> tuple[Pair, ...]:
         return tuple((1, frame) if isinstance(frame, int) else frame
@@ -187,165 +243,180 @@ class Log:
         if self.version == 7:
             self.bytes += word(stamp)
 
-    def define(self, frames: tuple[Pair, ...]) -> int:
-        """The number of this stack, which is defined if it is new."""
-        if frames not in self.defined and self.blocks == 2:
-            kept = 0
-            while frames[:kept + 1] == self.before[:kept + 1] and (
-                    kept < min(len(frames), len(self.before))):
-                kept += 1
-            self.pending += digits(
-                0, kept, len(frames) - kept,
-                *(number % 2**64 for pair in frames[kept:] for number in pair))
-            self.before = frames
-            self.defined[frames] = len(self.defined) + 1
-        if frames not in self.defined:
-            kept = len(frames)
-            while frames[:kept] not in self.nodes:
-                kept -= 1
-            self.pending += digits(0, self.nodes[frames[:kept]],
-                                   len(frames) - kept)
-            for pair in frames[kept:]:
-                if pair in self.frames:
-                    self.pending += digits(self.frames[pair])
-                else:
-                    self.pending += digits(0, *(number % 2**64
-                                                for number in pair))
-                    self.frames[pair] = len(self.frames) + 1
-            for depth in range(kept + 1, len(frames) + 1):
-                self.nodes[frames[:depth]] = len(self.nodes)
-            self.defined[frames] = len(self.defined) + 1
-        return self.defined[frames]
+    def define(self, frames: Sequence[FrameSpec]) -> int:
+        """The number of this stack's node, which is defined if it is new."""
+        pairs = self.pairs(frames)
+        for depth in range(1, len(pairs) + 1):
+            if pairs[:depth] in self.nodes:
+                continue
+            pair = pairs[depth - 1]
+            if pair not in self.frames:
+                self.frames[pair] = len(self.frames) + 1
+                self.row(FRAMES, *pair)
+            self.nodes[pairs[:depth]] = len(self.nodes)
+            self.row(NODES, self.nodes[pairs[:depth - 1]], self.frames[pair])
+        return self.nodes[pairs]
 
     def allocation(self, frames: Sequence[FrameSpec] | None, *, size: int,
                    interval: int = 1000, time: int = 0, thread: int = PID,
                    memory: int = 0) -> None:
         """An allocation sample, `time` in nanoseconds; frames None: its stack
         got lost."""
-        if time < self.last[0]:
-            self.flush()        # the next block begins at 0
-        stack = 0 if frames is None else self.define(self.pairs(frames))
+        stack = LOST if frames is None else self.define(frames)
         self.sample(stack, size, interval, time, thread, memory)
 
     def sample(self, stack: int, size: int, interval: int, time: int,
                thread: int, memory: int = 0) -> None:
-        """A sample with a number of define()'s, or 0."""
-        if not size:
-            interval = self.last[2]
-        new = [thread, interval, memory]
-        flags = sum(1 << i for i in range(3) if new[i] != self.last[i + 1])
-        self.pending += digits(
-            stack * 8 + flags + 1, time - self.last[0], size,
-            *(new[i] for i in range(3) if flags & 1 << i))
-        self.last = [time, *new]
-        self.last_time = max(self.last_time, time)
+        """A sample with a number of define()'s, or LOST."""
         self.keys += 1
+        self.last_time = max(self.last_time, time)
+        self.waiting[self.keys] = _Sample(
+            self.keys, time, thread, stack, self._label, memory, size, interval)
+
+    def earlier(self, key: int, frames: Sequence[FrameSpec] | None, *, size: int,
+                interval: int = 1000) -> None:
+        """A sample of an earlier part, which no collection has met."""
+        stack = LOST if frames is None else self.define(frames)
+        self.waiting[key] = _Sample(key, -10, PID, stack, 0, 0, size,
+                                    interval)
+
+    def inherited(self, key: int, frames: Sequence[FrameSpec] | None, *, size: int,
+                  interval: int = 1000, which: int = 0, type_: int = 0,
+                  live_size: int = 0) -> None:
+        """A sampled object of an earlier part, which is old."""
+        stack = LOST if frames is None else self.define(frames)
+        self.row(OBJECTS, key, which, 0, 0, stack, 0, 0, size, interval, type_,
+                 PROMOTED, 0, live_size)
 
     def type(self, python: str = "", *, layout: str = "", owner: str = "",
              internal: str = "", gc: int = 0) -> int:
-        """Name a type; returns its number, a new one.  `gc`: the GC's."""
+        """Name a type; returns its number, a new one.  `gc`: the GC's, plus 1."""
         self.last_type += 1
         for kind, name in ((1, layout), (2, python), (3, owner), (4, internal)):
             if name:
-                self.types += entry(kind, self.last_type, gc, *text(name))
+                self.row(TYPES, self.last_type, kind, gc - 1, text=name)
         return self.last_type
 
     def collection(self, time: int, number: int | None = None) -> None:
         """What is said from now on was true after this minor collection."""
-        if time < self.last_fact[0]:
-            self.flush()
         if number is None:
             self.collections += 1
             number = self.collections
-        self.facts += entry(0, time - self.last_fact[0], number)
-        self.last_fact[0] = time
+        for known, (start, duration, _) in self._collections.items():
+            if start + duration == time:
+                number = known      # event() has said more of it
+        self.collected = number, time
+        self._told.clear()
         self.last_time = max(self.last_time, time)
-
-    def _fact(self, kind: int, key: int, *more: int) -> None:
-        difference = key - self.last_fact[1]
-        self.last_fact[1] = key
-        self.facts += entry(kind, 2 * difference if difference >= 0
-                            else -2 * difference - 1, *more)
 
     def young(self, key: int, outcome: int, type_: int = 0,
               size: int | None = None, live_size: int | None = None) -> None:
-        self._fact(1, key, outcome, type_, *(
-            (size or 0, live_size) if live_size is not None
-            else () if size is None else (size,)))
+        sample = self.waiting.pop(key, None)
+        if sample is not None:
+            self._told[key] = sample
+        self._object(self._told[key], outcome, type_, size or 0, live_size or 0)
+
+    def _object(self, sample: _Sample, outcome: int, type_: int = 0, size: int = 0,
+                live_size: int = 0) -> None:
+        if "lifetimes" not in self.facts:
+            outcome = NOT_RECORDED
+        elif outcome not in (YOUNG, YOUNG_NOT_KNOWN):
+            # there was one, whether more is said of it or not
+            self._collections.setdefault(self.collected[0], (self.collected[1], 0, 0))
+        self.row(OBJECTS, sample.key, sample.told, *_of(sample),
+                 size or sample.size, sample.interval, type_, outcome,
+                 0 if outcome in (YOUNG, YOUNG_NOT_KNOWN) else self.collected[0],
+                 live_size)
+        sample.told += 1
 
     def freed(self, key: int, which: int = 0) -> None:
-        self._fact(2, key, *((which,) if which else ()))
+        self.row(ENDED, key, which, 0, self.collected[1])
 
     def lose(self, key: int, which: int = 0) -> None:
-        self._fact(3, key, *((which,) if which else ()))
+        self.row(ENDED, key, which, 1, self.collected[1])
 
     def event(self, kind: int, time: int, duration: int, number: int) -> None:
-        """Kind 1: a minor collection; 3: a major one."""
-        self.events += entry(kind, time, duration, number)
+        """Kind 1: a minor collection, before which so many bytes were allocated; 3: a
+        major one."""
+        if kind == 1:
+            which = 10**6 + len(self._collections)
+            if time <= self.collected[1] <= time + duration:
+                # objects were met when it ended
+                which, duration = self.collected[0], self.collected[1] - time
+            self._collections[which] = time, duration, number
+        else:
+            self.row(MARKED, time, number, time - duration)
 
     def mark(self, time: int, name: str) -> None:
-        self.marks += entry(1, time, *text(name))
+        self.row(MARKS, time, text=name)
         self.last_time = max(self.last_time, time)
 
     def figure(self, kind: int, time: int, value: int) -> None:
         """Kind 1: resident bytes; 2, 3: of the GC's heap; 4: processor time; 6, 7:
         page faults; 8: private bytes; 9: the nursery's."""
-        self.figures += entry(kind, time, value)
+        self.row(FIGURES, kind, time, value)
         self.last_time = max(self.last_time, time)
 
     def thread(self, tid: int, name: str) -> None:
-        self.names += entry(1, tid, *text(name))
+        self.row(NAMES, 1, tid, text=name)
 
     def command(self, line: str) -> None:
-        self.names += entry(2, *text(line))
+        self.row(NAMES, 2, 0, text=line)
 
     def label_set(self, number: int, **pairs: str) -> None:
-        self.labels += entry(1, number, *text("\x1f".join(
-            "%s=%s" % pair for pair in pairs.items())))
+        self.row(LABELS, number, text="\x1f".join(
+            "%s=%s" % pair for pair in pairs.items()))
 
     def label(self, number: int) -> None:
         """Of the samples that come; 0: none."""
-        self.labels += entry(2, self.keys + 1, number)
+        self._label = number
 
     def tick(self, frames: Sequence[FrameSpec] | None, *, time: int = 0,
-             thread: int = PID) -> None:
+             thread: int = PID, memory: int = 0) -> None:
         """A time sample in an allocation profile."""
-        self.allocation(frames, size=0, interval=0, time=time, thread=thread)
+        stack = LOST if frames is None else self.define(frames)
+        self.last_time = max(self.last_time, time)
+        self.row(TICKS, time, thread, stack, self._label, memory)
 
     def flush(self) -> None:
-        """A block with the samples that were not written yet."""
-        if self.labels:
-            self.block("labels", self.labels)
-        self.labels = ""
-        self.block("samples", digits(
+        """A batch with the rows that were not written yet."""
+        if not {"types", "lifetimes"} & set(self.facts):
+            for sample in self.waiting.values():
+                self._object(sample, NOT_RECORDED)
+            self.waiting.clear()
+        for number, values in self._collections.items():
+            self.row(COLLECTIONS, number, *values)
+        self._collections.clear()
+        self.bytes += table(TOTALS, [(
             self.last_time, self.allocated, self.lost, self.dropped,
-            self.collections, self.pressures, self.surprises, self.written)
-            + self.pending)
-        self.pending = ""
-        self.last = [0, 0, 0, 0]
-        self.written = self.keys
-        for kind, payload in (("types", self.types), ("facts", self.facts),
-                              ("gc", self.events), ("marks", self.marks),
-                              ("figures", self.figures), ("names", self.names)):
-            if payload:
-                self.block(kind, payload)
-        self.types = self.facts = self.events = self.marks = ""
-        self.figures = self.names = ""
-        self.last_fact = [0, 0]
+            self.collections, self.pressures, self.surprises)])
+        for kind, rows in self.rows.items():
+            if rows:
+                self.bytes += table(kind, rows, self.texts.get(kind, b""))
+            rows.clear()
+        self.texts.clear()
+        if self.waiting:
+            self.bytes += table(WAITING, [
+                (sample.key, 0, *_of(sample), sample.size, sample.interval, 0,
+                 YOUNG, 0, 0) for sample in self.waiting.values()])
+
+    def end(self) -> None:
+        """Of what waits, nothing will be told."""
+        for sample in self.waiting.values():
+            self._object(sample, YOUNG)
+        self.waiting.clear()
 
     def data(self) -> bytes:
         """The finished log, with its trailer."""
-        if (self.pending or self.facts or self.types or self.events
-                or self.marks or self.figures or self.names or self.labels):
+        self.end()
+        if any(self.rows.values()) or self._collections:
             self.flush()
         self._time(0x03, START + 1)
         return bytes(self.bytes)
 
 
-def packed(log: bytes) -> bytes:
-    """A file of members as long as they are in the writer's."""
-    return b"".join(member(log[at:at + 2**16])
-                    for at in range(0, len(log), 2**16))
+def _of(sample: _Sample) -> tuple[int, ...]:
+    return (sample.time, sample.thread, sample.stack, sample.label, sample.memory)
 
 
 def large(samples: int, depth: int, distinct: int, *,
@@ -360,31 +431,32 @@ def large(samples: int, depth: int, distinct: int, *,
     log.settings(facts="types,lifetimes" if facts else "")
     for name in "one", "two", "three":
         log.type(name)
-    young = [entry(1, 2, int(not i), i % 3 + 1) for i in range(10)]
-    stacks = []
-    # a block is no longer than the writer's
-    for number in range(distinct):
-        path = [inner[(number >> 8 * (i % 3)) + i & 255]
-                for i in range(depth - len(outer))]
-        stacks.append(log.define(log.pairs(outer + path)))
-        if len(log.pending) > 30000:
-            log.flush()
+    stacks = [log.define(outer + [inner[(number >> 8 * (i % 3)) + i & 255]
+                                  for i in range(depth - len(outer))])
+              for number in range(distinct)]
+    log.flush()
+    fields: list[list[int]] = [[] for _ in range(13)]
     for start in range(0, samples, 1000):
-        entries = [log.pending]
-        for key in range(start + 1, min(start + 1000, samples) + 1):
-            number, size = stacks[key % distinct] * 8 + 1, 16 + key % 7 * 8
-            entries.append(
-                digits(number, 1000, size) if key > start + 1 else
-                digits(number + 3, key * 1000, size, PID, 1000))
-        log.pending = "".join(entries)
-        log.keys, log.last_time = key, key * 1000
+        keys = range(start + 1, min(start + 1000, samples) + 1)
+        log.last_time = keys[-1] * 1000
+        log.collection(log.last_time)
         if facts:
-            log.collection(log.last_time)
-            log.young(start + 1, 1, 1)
-            log.facts += "".join(young[i % 10] for i in range(1, key - start))
-            log.last_fact[1] = key
+            log.event(1, log.last_time, 0, 0)
+        count = len(keys)
+        fields = [
+            list(keys), [0] * count, [key * 1000 for key in keys], [PID] * count,
+            [stacks[key % distinct] for key in keys], [0] * count, [0] * count,
+            [16 + key % 7 * 8 for key in keys], [1000] * count,
+            [i % 3 + 1 if facts else 0 for i in range(count)],
+            [int(i % 10 == 0) if facts else NOT_RECORDED for i in range(count)],
+            [log.collected[0]] * count, [0] * count]
+        log.keys = keys[-1]
+        if facts:
             for old in range(start - 1999, start - 999, 10):
                 if old > 0:
                     log.freed(old)
         log.flush()
+        log.bytes += record(OBJECTS, [
+            column(values, {2: 1000, 7: 8}.get(number, 1))
+            for number, values in enumerate(fields)], count)
     return log.data()

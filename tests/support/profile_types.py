@@ -3,30 +3,12 @@ the reader."""
 from __future__ import annotations
 
 import collections
-import gzip
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
-BLOCK = re.compile(rb"alloc:([^:]*):3:(types|facts)")
+from made_profiles import OBJECTS, TYPES
+from record_rows import records
+
 GCS, PYTHON, STORAGE, INTERNAL = 1, 2, 3, 4
-
-
-def numbers(payload: bytes) -> Iterator[int]:
-    number = shift = 0
-    for character in payload:
-        digit = character - 0x40
-        number |= (digit & 31) << shift
-        shift += 5
-        if not digit & 32:
-            yield number
-            number = shift = 0
-
-
-def entries(payload: bytes) -> Iterator[list[int]]:
-    words = numbers(payload)
-    for count in words:
-        yield [next(words) for _ in range(count)]
 
 
 class Types:
@@ -35,23 +17,16 @@ class Types:
     def __init__(self, path: Path) -> None:
         #: for each number, its names by their kinds
         self.names: dict[int, dict[int, str]] = {}
-        #: and the GC's number of the type, plus 1
-        self.gcs: dict[int, int] = {}
         #: how many objects were looked at, by number; 0: not known
         self.sampled: collections.Counter[int] = collections.Counter()
-        for payload, kind in BLOCK.findall(gzip.decompress(path.read_bytes())):
-            for entry in entries(payload):
-                if kind == b"types":
-                    self._named(*entry[:4], text=bytes(entry[4:]))
-                elif entry[0] == 1:
-                    self.sampled[entry[3]] += 1
-
-    def _named(self, kind: int, number: int, gcs: int, size: int, *,
-               text: bytes) -> None:
-        names = self.names.setdefault(number, {})
-        assert len(text) == size and kind not in names
-        names[kind] = text.decode()
-        self.gcs[number] = gcs
+        for record in records(path.read_bytes()):
+            if record.kind == OBJECTS:
+                self.sampled.update(row[9] for row in record.rows)
+            elif record.kind == TYPES:
+                for (number, kind, _, _), text in zip(record.rows, record.texts):
+                    names = self.names.setdefault(number, {})
+                    assert kind not in names
+                    names[kind] = text.decode()
 
     def counts(self, kind: int = PYTHON) -> collections.Counter[str]:
         """Objects by the name of this kind."""

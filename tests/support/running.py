@@ -27,16 +27,20 @@ def allow_tracing() -> None:
 
 #: attach, many times, without what a command line has around it
 _OFTEN = """
-import contextlib, os, sys, tempfile
-from vmprof_allocation.remote.attach import command, target
+import os, sys, tempfile, time
+from vmprof_allocation.remote import asking, process_info
+from vmprof_allocation.remote.control import client, meeting
 from vmprof_allocation.settings.parsing import make_settings
-command._say = lambda message: None
+client.note = lambda message: None
 for i in range(int(sys.argv[2])):
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        ended = command.wait_for_ends([command.begin(
-            target.Target(int(sys.argv[1])), folder, make_settings("64k", follow=False),
-            os.path.abspath("out.vmprof"), 0.005, 60, stack)])
-    assert not ended, ended
+    process = client.Process(int(sys.argv[1]), 60)
+    with tempfile.TemporaryDirectory() as folder:
+        request = asking.wanted(process, make_settings("64k", follow=False),
+                                os.path.abspath("out.vmprof"), folder)
+        with process.connected() as connection:
+            connection.ask(meeting.HOLD, "60", *request)
+            time.sleep(0.005)
+            connection.ask(meeting.STOP)
 """
 
 
@@ -56,9 +60,10 @@ class Running:
         self.pid = process.pid
         self._pypy = pypy
 
-    def command(self, *arguments: str, timeout: float = 120) -> Run:
-        """attach, with these arguments."""
-        return self._pypy.command("-m", "vmprof_allocation", "attach", str(self.pid),
+    def command(self, *arguments: str, what: str = "attach",
+                timeout: float = 120) -> Run:
+        """attach, or `what` else, with these arguments."""
+        return self._pypy.command("-m", "vmprof_allocation", what, str(self.pid),
                                   *arguments, timeout=timeout)
 
     def attach(self, *arguments: str, duration: float = 0.5,

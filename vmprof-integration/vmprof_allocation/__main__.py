@@ -141,9 +141,9 @@ def main() -> int:
     commands.add_parser(
         "attach", help="sample a program that runs already")
     commands.add_parser(
-        "ctl", help="begin and end to sample a program that was prepared for it")
+        "ctl", help="begin and end to sample a program that runs")
     commands.add_parser(
-        "top", help="what such a program allocates, live")
+        "top", help="what a program that runs allocates, live")
     parser.parse_args()
     text = io.StringIO()
     code = doctor(text)
@@ -153,12 +153,12 @@ def main() -> int:
 def _of_others(command: str) -> Callable[[list[str]], int]:
     """The commands about a program that runs."""
     if command == "attach":
-        from vmprof_allocation.remote.attach import command as module
-        return module.main
+        from vmprof_allocation.remote import attach
+        return attach.main
     if command == "ctl":
-        from vmprof_allocation.remote.control import command as ctl
+        from vmprof_allocation.remote import ctl
         return ctl.main
-    from vmprof_allocation.remote.control import top
+    from vmprof_allocation.remote import top
     return top.main
 
 

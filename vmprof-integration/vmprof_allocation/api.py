@@ -1,6 +1,8 @@
 """What the package offers to programs: see there."""
 from __future__ import annotations
 
+import os
+
 from vmprof_allocation.critical.forks import Undivided
 from vmprof_allocation.engines.base import Statistics
 from vmprof_allocation.errors import AllocationSamplingError, UnknownBuild
@@ -11,8 +13,8 @@ from vmprof_allocation.settings.parsing import check_output, make_settings
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vmprof_allocation.engines.base import Engine
-    from vmprof_allocation.pusher.pushing import Pushing
     from vmprof_allocation.session.profile_file import ProfileFile
+    from vmprof_allocation.session.rotating import Rotating
     from vmprof_allocation.session.session import Path
     from vmprof_allocation.settings.settings import Gaps
 
@@ -76,7 +78,7 @@ def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
 
 def push(url: str, interval: int | str = "auto", *, every: float | None = None,
          service: str = "", version: str = "", lifetimes: bool = True,
-         follow: bool = True) -> Pushing:
+         follow: bool = True) -> Rotating:
     """Sample until the end, or the stop() of what is returned, and send a profile to
     an engine `every` so many seconds (15, if nothing is said).
 
@@ -93,23 +95,20 @@ def push(url: str, interval: int | str = "auto", *, every: float | None = None,
     Raises AllocationSamplingError; nothing was changed then.
     """
     with Undivided():
-        return _push(url, interval, every, service, version, lifetimes, follow)
-
-
-def _push(url: str, interval: int | str, every: float | None, service: str,
-          version: str, lifetimes: bool, follow: bool) -> Pushing:
-    from vmprof_allocation.pusher import pushing
-    from vmprof_allocation.pusher import start as pusher
-    from vmprof_allocation.pusher.folder import remove
-    from vmprof_allocation.pusher.target import DEFAULT_EVERY
-    settings = make_settings(interval, lifetimes=lifetimes, follow=follow)
-    folder = pusher.start(url, DEFAULT_EVERY if every is None else every, service,
-                          version)
-    try:
-        return pushing.begin(settings, pushing.processes_of(folder))
-    except BaseException:
-        remove(folder)
-        raise
+        from vmprof_allocation.session.rotating import Rotating
+        from vmprof_push import folder, start
+        settings = make_settings(interval, lifetimes=lifetimes, follow=follow)
+        first = start.start(settings, url, every, service, version)
+        session = Session(settings, first)
+        try:
+            session.start()
+            rotating = Rotating(session)
+            rotating.begin()
+        except BaseException:
+            session.stop()
+            folder.remove(os.path.dirname(first))
+            raise
+        return rotating
 
 
 def mark(name: str) -> None:

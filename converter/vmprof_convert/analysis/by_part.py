@@ -23,7 +23,7 @@ from vmprof_convert.profile.model import Profile
 NO_THREAD = "[thread not known]"
 
 
-class Part(NamedTuple):
+class Group(NamedTuple):
     """A thread, or a process."""
 
     name: str
@@ -31,7 +31,8 @@ class Part(NamedTuple):
     tally: Tally
 
 
-def summarize_parts(profile: Profile, parts: Sequence[Part], choice: Choice) -> Summary:
+def summarize_parts(profile: Profile, parts: Sequence[Group],
+                    choice: Choice) -> Summary:
     """One row for each part, or with TYPE in `choice.by` for each type in a part.
     `profile`: of all of them.  Raises ProfileError if it can't tell what is asked."""
     by = (TYPE,) if TYPE in choice.by else ()

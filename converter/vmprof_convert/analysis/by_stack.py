@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.meaning.estimator import probability
 from vmprof_convert.meaning.lifetimes import STILL_ALIVE, Judged, state
 from vmprof_convert.meaning.origins import NOWHERE, Origins
 from vmprof_convert.meaning.visible_stacks import CUT, Program
 from vmprof_convert.profile.model import LABEL, UNKNOWN, UNTOLD, Profile
+from vmprof_convert.profile.sampling import probability
 from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.profile.thread_names import names, process_name
 from vmprof_convert.text.escape import printable, shortened
@@ -33,7 +33,7 @@ THREADS, PROCESSES, TYPES, FATES, TICKS, OBJECTS, LABELS = (
 NONE = -2
 
 
-class Part(NamedTuple):
+class SampleKey(NamedTuple):
     """Samples that are counted together."""
 
     #: -1: lost
@@ -68,7 +68,7 @@ class Value:
 
 def values(profile: Profile, *, types: bool = False, threads: bool = False,
            steps: Iterable[int] = itertools.repeat(0),
-           garbage: bool = False) -> dict[Part, Value]:
+           garbage: bool = False) -> dict[SampleKey, Value]:
     """Of all samples, in the order of their stacks; `types`, `threads`: each by
     itself; `steps`: of each sample one of some steps in time, likewise; `garbage`: with
     what of it may be some."""
@@ -82,10 +82,10 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
         map(judged.includes, samples.fate, samples.collected, samples.thread)
         if garbage else itertools.repeat(True)))
     states = {fate: state(fate, -1, -1) for fate in range(UNTOLD, UNKNOWN + 1)}
-    result: dict[Part, Value] = {}
+    result: dict[SampleKey, Value] = {}
     for (stack, type_, thread, fate, size, interval, live_size, step,
          is_judged), count in groups.items():
-        part = Part(stack, type_ if size or not types else NONE, thread, step)
+        part = SampleKey(stack, type_ if size or not types else NONE, thread, step)
         value = result.get(part)
         if value is None:
             value = result[part] = Value()
@@ -107,7 +107,7 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
             value.garbage += 0.0 if is_judged else objects * size
     for carried in samples.carried:
         if states[carried.fate] == STILL_ALIVE:
-            part = Part(carried.stack, carried.type if types else -1)
+            part = SampleKey(carried.stack, carried.type if types else -1)
             value = result.setdefault(part, Value())
             p = probability(carried.size, carried.interval, profile.gaps)
             weight = (carried.live_size or carried.size) / p

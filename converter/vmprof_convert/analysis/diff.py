@@ -12,7 +12,8 @@ function an object is born, and whether it is born at all.  With several runs a 
 how much equal runs differ is measured (spread.py), a side's figure is the mean of its
 runs, and a row has changed that differs by more.  With one run a side, nobody knows
 how much of a difference is the program's: if there is compiled code, nothing can be
-judged but what is alive, by type and in all (Sides.is_spread_unknown).
+judged but what is alive, in all and by type, and of types not the JIT's own
+(Sides.is_spread_unknown).
 
 What is alive is not known by sampling alone: of what became old since the last major
 collection, or is young, nobody knows what is garbage.  So a side's bytes are between
@@ -57,15 +58,20 @@ from vmprof_convert.meaning.estimator import (
 )
 from vmprof_convert.meaning.lifetimes import JUDGED, STILL_ALIVE, state
 from vmprof_convert.meaning.origins import Origins
-from vmprof_convert.meaning.type_names import INTERNAL, TypeNames
+from vmprof_convert.meaning.type_names import (
+    INTERNAL,
+    Shown,
+    TypeNames,
+    is_the_jits,
+)
 from vmprof_convert.meaning.user_code import has_own_code, only_own
+from vmprof_convert.profile import columns
 from vmprof_convert.profile.model import (
     ALIVE,
     FREED,
     PENDING,
     Collection,
     Profile,
-    Samples,
 )
 from vmprof_convert.text.escape import shortened
 
@@ -102,16 +108,19 @@ class Sides(NamedTuple):
     def runs(self) -> tuple[Profile, ...]:
         return self.before + self.after
 
-    def is_spread_unknown(self, measure: str, by: tuple[str, ...] = ()) -> bool:
+    def is_spread_unknown(self, measure: str, by: tuple[str, ...] = (),
+                          type_: Shown | None = None) -> bool:
         """Whether equal runs may differ by more than sampling, and nobody knows by how
-        much, as there is one of each; `by`: what a row is of (summary.Choice)."""
+        much, as there is one of each; `by`: what a row is of (summary.Choice);
+        `type_`: the row's, if it is of one."""
         if self.is_one_run or len(self.runs) > 2 or not any(
                 profile.stacks.has_compiled() for profile in self.runs):
             return False
         # what is alive in the end does not depend on where it was born, or on what was
-        # never born in compiled code
+        # never born in compiled code; what the JIT keeps depends on when it compiles
         return (measure != ALIVE_BYTES or self.is_of_places
-                or by not in ((), (TYPE,)))
+                or by not in ((), (TYPE,))
+                or (type_ is not None and is_the_jits(type_)))
 
 
 def of_runs(before: Sequence[Profile], after: Sequence[Profile],
@@ -178,22 +187,20 @@ def without_interpreter(profile: Profile) -> Profile:
 def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
     """Some of the samples, as they were at that time."""
     old = profile.samples
-    samples = Samples(old.store)
+    which = [chosen(row) for row in zip(
+        old.stack, old.time, old.thread, old.size, old.interval, old.memory, old.type,
+        old.fate, old.collected, old.ended, old.live_size)]
+    samples = old.mapped(lambda column: columns.chosen(column, which))
     dropped = _Dropped(profile, at)
-    for row in zip(old.stack, old.time, old.thread, old.size, old.interval,
-                   old.memory, old.type, old.fate, old.collected, old.ended,
-                   old.live_size):
-        if chosen(row):
-            (stack, time, thread, size, interval, memory, type_, fate, collected,
-             ended, live_size) = row
-            # (what is PENDING is not known to be met by a collection, ever)
-            if size and fate != PENDING and state(
-                    fate, collected, ended, at) == STILL_ALIVE:
-                if dropped.includes(fate, ended, thread):
-                    collected = max(collected, at)
-                fate = ALIVE
-            samples.add(stack, time, thread, size, interval, memory, type_, fate,
-                        collected, ended, live_size)
+    for row, (size, thread, fate, collected, ended) in enumerate(zip(
+            samples.size, samples.thread, samples.fate, samples.collected,
+            samples.ended)):
+        # (what is PENDING is not known to be met by a collection, ever)
+        if size and fate != PENDING and state(
+                fate, collected, ended, at) == STILL_ALIVE:
+            samples.fate[row] = ALIVE
+            if dropped.includes(fate, ended, thread):
+                samples.collected[row] = max(collected, at)
     for carried in old.carried:
         stack, size, interval, type_, fate, collected, ended, live_size = carried
         # it was made before the first moment
@@ -203,7 +210,6 @@ def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
                 carried = carried._replace(fate=ALIVE, collected=max(
                     collected, at) if dropped.includes(fate, ended) else collected)
             samples.carry(carried)
-    samples.finish()
     return dataclasses.replace(
         profile, samples=samples, collections=_until(at, profile.collections),
         processes=[process._replace(profile=dataclasses.replace(
@@ -506,13 +512,13 @@ def compare(sides: Sides, choice: Choice) -> Difference:
             subject, old, new, came, went if counts_lost else (nothing,),
             is_spread_unknown=is_spread_unknown), what)
 
-    is_spread_unknown = sides.is_spread_unknown(measure, choice.by)
     changes = []
     for subject in {subject: None for _, rows in before + after for subject in rows}:
         of_row = [tuple(rows.get(subject, nothing) for _, rows in side)
                   for side in (before, after, gained, lost)]
         if any(figures.sum().samples for side in of_row for figures in side):
-            changes.append(change_of(subject, measure, is_spread_unknown, *of_row))
+            changes.append(change_of(subject, measure, sides.is_spread_unknown(
+                measure, choice.by, subject.type), *of_row))
     weights = None
     if len(sides.runs) > 2:
         weights = [max(sum(amount([figures], measure).most.value
@@ -520,8 +526,8 @@ def compare(sides: Sides, choice: Choice) -> Difference:
                    for change in changes]
     changes = _corrected(changes, weights)
     changes.sort(key=lambda change: (
-        not change.has_changed, -abs(change.estimate(measure).value),
-        change.subject or ()))
+        not change.has_changed, change.has_changed and change.is_spread_unknown,
+        -abs(change.estimate(measure).value), change.subject or ()))
     measures = [ALLOCATED, OBJECTS]
     if all(profile.has_lifetimes for profile in sides.runs):
         measures.append(ALIVE_BYTES)

@@ -105,7 +105,8 @@ def of(profile: Profile, windows: Windows) -> Memory | None:
         return found
     found = found._replace(rates=_rates(found, (middle - first, last - middle)))
     inner = _between(profile, [first + _PAUSE, middle, last - _PAUSE])
-    return found._replace(surely_outside=inner.outside if inner else 0.0)
+    return found._replace(
+        surely_outside=min(inner.outside, found.outside) if inner else 0.0)
 
 
 def _between(profile: Profile, times: Sequence[int]) -> Memory | None:
@@ -155,9 +156,9 @@ def _sum(all_: Sequence[Moments]) -> Moments:
 
 
 def _at(read: Sequence[Figure], times: Sequence[int]) -> Moments | None:
-    """At each of these times.  A reading in which hardly anything changed is not in the
-    profile: so a value holds until shortly before the next one.  None: there is none
-    before the last of these times."""
+    """The figure at each of these times.  The profile omits readings in which hardly
+    anything changed, so that a value holds until shortly before the next one.  None if
+    the first reading is later than the last of these times."""
     if not read or read[0].time >= times[-1]:
         return None
     first, middle, last = (_value(read, time, _PAUSE) for time in times)
@@ -165,9 +166,9 @@ def _at(read: Sequence[Figure], times: Sequence[int]) -> Moments | None:
 
 
 def _at_seldom(read: Sequence[Figure], times: Sequence[int]) -> Moments | None:
-    """Likewise of what is read seldom, so that nobody knows when it changed: between
-    two readings in proportion.  None: they begin after the first of these times, or end
-    before the last one."""
+    """The figure at each of these times, if it is read seldom: interpolated between two
+    readings, as it may have changed at any moment between them.  None if the readings
+    do not reach from the first of these times to the last one."""
     if not read or read[0].time > times[0] or read[-1].time < times[-1]:
         return None
     first, middle, last = (_value(read, time, None) for time in times)

@@ -22,9 +22,6 @@ STAYS = 0.5
 MAX_FRAMES = 3
 #: functions that run as part of an expression of their caller's
 _PARTS = ("__init__", "__new__", "<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
-#: the JIT's own, as type_names.py shows it
-_OF_THE_JIT = ("<JIT compiler>", "<JIT frame>", "<RPython Numbering>",
-               "<RPython GCREFTRACER>")
 #: the type of objects of several types
 _SEVERAL = Shown("[several types]", NOT_KNOWN)
 
@@ -89,6 +86,8 @@ class Tally:
         self.changes: dict[int, Change] = {}
         #: what the bytes that are held changed by, at each snapshot
         self.steps = [0.0] * snapshots
+        #: bytes of the largest sampled object that came, in both windows
+        self.largest = 0
         #: bytes that came in both windows, by process and stack
         self.stacks: dict[tuple[int, int], float] = {}
 
@@ -110,6 +109,7 @@ class Tally:
         if first < since <= last < until:
             self._change(stack[0]).came.add(size, p)
             self.objects[0] += 1.0 / p
+            self.largest = max(self.largest, size)
             self.stayed += since <= middle
             self.stacks[stack] = self.stacks.get(stack, 0.0) + weight
         elif since <= first < until <= last:
@@ -124,6 +124,7 @@ class Tally:
                             (self.objects, other.objects)):
             sums[:] = map(sum, zip(sums, added))
         self.stayed += other.stayed
+        self.largest = max(self.largest, other.largest)
         for process, change in other.changes.items():
             self._change(process).add_change(change)
         for stack, bytes_ in other.stacks.items():
@@ -213,8 +214,3 @@ def all_that_stays(sites: Sequence[Site], seconds: Sequence[float],
     for tally in chosen:
         result.add_tally(tally)
     return Site(_SEVERAL, result)
-
-
-def is_the_jits(type_: Shown) -> bool:
-    """What it keeps grows as long as a program warms up."""
-    return type_.name in _OF_THE_JIT

@@ -70,7 +70,6 @@ from vmprof_convert.analysis.leak_sites import (
     Site,
     Tally,
     all_that_stays,
-    is_the_jits,
 )
 from vmprof_convert.analysis.leak_statistics import (
     ALPHA,
@@ -87,7 +86,7 @@ from vmprof_convert.analysis.leak_windows import (
     nearest,
     snapshots,
 )
-from vmprof_convert.meaning.estimator import Estimate, Z, probability
+from vmprof_convert.meaning.estimator import Estimate, Z
 from vmprof_convert.meaning.type_names import (
     CLASS,
     INTERNAL,
@@ -96,6 +95,7 @@ from vmprof_convert.meaning.type_names import (
     STORAGE,
     Shown,
     TypeNames,
+    is_the_jits,
 )
 from vmprof_convert.meaning.visible_stacks import IMPORT, UNCAUGHT
 from vmprof_convert.profile.model import (
@@ -107,16 +107,17 @@ from vmprof_convert.profile.model import (
     Profile,
     Row,
 )
+from vmprof_convert.profile.sampling import probability
 from vmprof_convert.readers.pypy_stacks import COMPILER
 
 #: a caller is shown as the only one if so much of what came is from there
 _SAME = 0.9
 #: in this order types are named
 _KINDS = (CLASS, STORAGE, LAYOUT, INTERNAL, NOT_KNOWN)
-#: an object that was not freed, as a number of a major collection
 #: innermost functions that stand for the interpreter: what they keep is kept once, or,
 #: of the JIT, as long as it compiles
 _NOT_THE_PROGRAMS = IMPORT, UNCAUGHT, COMPILER
+#: an object that was not freed, as a number of a major collection
 _NEVER = 2**62
 
 
@@ -155,9 +156,6 @@ class OldObjects:
     def carry(self, object_: Carried) -> None:
         self.extend(Columns(*((value,) for value in Row(
             time=0, thread=0, memory=0, **object_._asdict()))))
-
-    def add_object(self, key: int, type_: int, survived: int) -> None:
-        pass
 
 
 class OfType(NamedTuple):
@@ -200,6 +198,9 @@ class Leak(NamedTuple):
     #: the end of the second; None: it was not found, or it is storage that is replaced
     #: by larger one
     stayed: float | None
+    #: bytes of its largest object: one buffer that is in use at the last moment, and
+    #: not at the first, looks like growth
+    largest: int
 
     @property
     def is_replaced(self) -> bool:
@@ -246,6 +247,8 @@ class Leaks(NamedTuple):
     #: of all together, in both windows and in each
     growth: Estimate
     windows_growth: tuple[float, float]
+    #: bytes of the largest object that came
+    largest: int
     #: of what is not looked at: the JIT's own, and what importing keeps, which is kept
     #: once
     apart: Estimate
@@ -380,7 +383,7 @@ class _Judge:
             len({place for place, site in tests
                  if site.tally.counts.least_p <= ALPHA / significant.tests}),
             sum(process.objects.lost for process in self._processes),
-            growth, (everything.bytes[0], everything.bytes[1]),
+            growth, (everything.bytes[0], everything.bytes[1]), everything.largest,
             apart.change.growth(self._interval),
             # by two deviations more
             (samples + 2 * math.sqrt(samples)) * interval / min(self._seconds),
@@ -409,8 +412,16 @@ class _Judge:
         if any(site.p < 1.0 or (site.tally.stacks and sign_test(
                 site.tally.came[0], site.tally.went[0]) * tests <= ALPHA)
                for site in slow):
-            self._slowing.append(self._leak(place, sites, None))
-            return []
+            # (one type may slow down at a place that goes on growing)
+            whole = Tally(0)
+            for site in sites:
+                whole.add_tally(site.tally)
+            if whole.slows_down(self._seconds):
+                slow = sites
+            self._slowing.append(self._leak(place, slow, None))
+            sites = [site for site in sites if site not in slow]
+            if not sites:
+                return []
         self._others.append(self._leak(place, sites, None))
         return sites
 
@@ -437,7 +448,7 @@ class _Judge:
             [tally.changes.get(number, Change()).growth(self._interval)
              for number in range(len(self._processes))],
             min([site.p for site in found], default=1.0),
-            sum(one.stayed for one in judged) / came if came else None)
+            sum(one.stayed for one in judged) / came if came else None, tally.largest)
 
     def _types(self, sites: list[Site], luck: float) -> list[OfType]:
         """As in a Leak.  `luck`: so many bytes are taken off what was found, as off the

@@ -34,9 +34,6 @@ class Changes:
         self._add(1, fate, collected, object_.ended, object_.size, object_.live_size,
                   object_.interval)
 
-    def add_object(self, key: int, type_: int, survived: int) -> None:
-        pass
-
     def _add(self, count: int, fate: int, collected: int, ended: int, size: int,
              live_size: int, interval: int) -> None:
         if fate not in (ALIVE, FREED, LOST) or not size:

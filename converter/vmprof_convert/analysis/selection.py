@@ -15,13 +15,13 @@ from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import TypeNames
 from vmprof_convert.meaning.user_code import only_own
 from vmprof_convert.meaning.visible_stacks import Program
+from vmprof_convert.profile.columns import chosen
 from vmprof_convert.profile.model import (
     Carried,
     Columns,
     Function,
     Profile,
     Rows,
-    Samples,
 )
 from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.profile.thread_names import names
@@ -114,10 +114,6 @@ class SelectedRows:
         if self._matches(0):
             self._rows.carry(object_)
 
-    def add_object(self, key: int, type_: int, survived: int) -> None:
-        # a number among all rows of the file
-        pass
-
 
 def _time_filter(selection: Selection) -> Callable[[int], bool]:
     start, end = selection.time or (0, None)
@@ -134,7 +130,7 @@ def chosen_threads(profile: Profile, selection: Selection,
         return sampled
     named = names(profile)
     known = {number: named.get(number, "") for number in {*sampled, *profile.threads}}
-    chosen = set()
+    matching = set()
     for pattern in selection.threads:
         found = {number for number, name in known.items()
                  if str(number) == pattern or (name and _matches(name, pattern))}
@@ -142,8 +138,8 @@ def chosen_threads(profile: Profile, selection: Selection,
             raise NotThere("no thread of this profile is called %s: write "
                            "--thread with the number or the name of one%s"
                            % (_quoted(pattern), _listed(known)))
-        chosen |= found
-    return chosen
+        matching |= found
+    return matching
 
 
 def _listed(threads: dict[int, str]) -> str:
@@ -222,20 +218,20 @@ class Selected:
         return found
 
     def _has_stack(self, number: int) -> bool:
-        chosen = self._selection
-        if not (chosen.functions or chosen.files or chosen.labels):
+        asked = self._selection
+        if not (asked.functions or asked.files or asked.labels):
             return True
         found = self._stacks.get(number)
         if found is None:
             functions = set(self._program.functions(number))
             found = self._stacks[number] = (
-                (not chosen.labels or self._has_label(number))
-                and (not chosen.functions or any(
+                (not asked.labels or self._has_label(number))
+                and (not asked.functions or any(
                     is_called(function, pattern, self._origins)
-                    for function in functions for pattern in chosen.functions))
-                and (not chosen.files or any(
+                    for function in functions for pattern in asked.functions))
+                and (not asked.files or any(
                     is_in(function, pattern, self._origins)
-                    for function in functions for pattern in chosen.files)))
+                    for function in functions for pattern in asked.files)))
         return found
 
     def _has_label(self, stack: int) -> bool:
@@ -261,23 +257,20 @@ def select(profile: Profile, selection: Selection) -> Profile:
     if that is asked.  Raises ProfileError."""
     if not (selection.is_everything or not len(profile.samples)):
         matches = _time_filter(selection)
-        chosen = Selected(profile, selection, Origins(profile))
+        selected = Selected(profile, selection, Origins(profile))
         old = profile.samples
-        samples = Samples(old.store)
         threads = chosen_threads(profile, selection, set(old.thread))
-        for row in zip(old.stack, old.time, old.thread, old.size, old.interval,
-                       old.memory, old.type, old.fate, old.collected, old.ended,
-                       old.live_size):
-            stack, time, thread, size, _, _, type_, fate, collected, ended, _ = row
-            if matches(time) and thread in threads and chosen.includes(
-                    stack, type_ if size else -1, state(fate, collected, ended)):
-                samples.add(*row)
+        which = [matches(time) and thread in threads and selected.includes(
+            stack, type_ if size else -1, state(fate, collected, ended))
+            for stack, time, thread, size, type_, fate, collected, ended in zip(
+                old.stack, old.time, old.thread, old.size, old.type, old.fate,
+                old.collected, old.ended)]
+        samples = old.mapped(lambda column: chosen(column, which))
         for carried in old.carried:
-            if matches(0) and not selection.threads and chosen.includes(
+            if matches(0) and not selection.threads and selected.includes(
                     carried.stack, carried.type, state(
                         carried.fate, carried.collected, carried.ended)):
                 samples.carry(carried)
-        samples.finish()
         if not (len(samples) or samples.carried):
             raise ProfileError("none of the %d samples is of what was asked for: %s"
                                % (len(old), selection))

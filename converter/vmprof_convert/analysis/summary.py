@@ -8,14 +8,7 @@ from typing import NamedTuple
 
 from vmprof_convert.analysis.selection import Selected
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.meaning.estimator import (
-    Estimate,
-    Mean,
-    Sampled,
-    Sum,
-    Z,
-    probability,
-)
+from vmprof_convert.meaning.estimator import Estimate, Mean, Sampled, Sum, Z
 from vmprof_convert.meaning.lifetimes import (
     CARRIED,
     CARRIED_JUDGED,
@@ -40,6 +33,7 @@ from vmprof_convert.profile.model import (
     Function,
     Profile,
 )
+from vmprof_convert.profile.sampling import probability
 from vmprof_convert.profile.stacks import Frame, Stacks
 from vmprof_convert.text.escape import shortened
 
@@ -286,9 +280,6 @@ class Tally:
         if len(self._groups) >= _MAX_GROUPS:
             self._add_up()
 
-    def add_object(self, key: int, type_: int, survived: int) -> None:
-        pass
-
     @property
     def time_samples(self) -> int:
         return sum(self.ticks.values())
@@ -374,9 +365,6 @@ class ByThread:
     def carry(self, object_: Carried) -> None:
         # nobody knows of which thread it is
         self._part(0).carry(object_)
-
-    def add_object(self, key: int, type_: int, survived: int) -> None:
-        pass
 
     def _part(self, thread: int) -> Tally:
         part = self._parts.get(thread)

@@ -99,8 +99,9 @@ class Verdict(NamedTuple):
         if not self.failed and high > self.limit:
             text += "; that it is less than the limit is not certain"
             if low + self.garbage > self.limit:
-                text += (", as up to %s may be garbage that no major collection has "
-                         "met: call gc.collect() at the end of the program"
+                text += (", as up to %s may be garbage, as no major collection has "
+                         "begun since it became old: call gc.collect() at the end of "
+                         "the program"
                          % format_bytes(self.garbage))
         if self.failed and self.is_spread_unknown:
             text += ("; there is one run a side, and equal runs differ, too: whether "

@@ -233,11 +233,15 @@ def _report(found: inputs.Found, asked: argparse.Namespace, target: str | None,
 
 def _convert(profile: Profile, asked: argparse.Namespace, format_: Format,
              out: BinaryIO) -> Sequence[str]:
-    """Returns what the format could not hold."""
+    """Returns what is not in there."""
     from vmprof_convert.view.progress import progress_bar
     assert format_.write is not None
     with progress_bar("converting", " stacks") as progress:
-        return format_.write(profile, out, asked, progress)
+        not_held = format_.write(profile, out, asked, progress)
+    if profile.thinned is None:
+        return not_held
+    from vmprof_convert.report import caveats
+    return [*caveats.thinned(profile), *not_held]
 
 
 @contextlib.contextmanager

@@ -221,7 +221,7 @@ def _check(options: argparse.Namespace) -> bool:
     _check_conditions(options, [path], [profile])
     figures = summarize(profile, choice=Choice(judged=True)).figures
     found = thresholds.of_run(options.fail_if, profile, figures)
-    lines = [*map(str, found)]
+    lines = [*map(str, found), *caveats.thinned(profile)]
     if any(condition.measure == thresholds.ALIVE for condition in options.fail_if):
         lines += caveats.not_judged(("", figures))
     streams.say("\n".join(lines))
@@ -302,6 +302,8 @@ def _diff(options: argparse.Namespace) -> bool:
             terminal_table.write(sheet, text,
                         report.file_() if options.output else report.terminal())
     _write(options, text.getvalue(), data.getvalue())
+    if data.getvalue():
+        left_out = [*caveats.thinned(*sides.runs), *left_out]
     _complain(left_out)
     return any(verdict.failed for verdict in found)
 

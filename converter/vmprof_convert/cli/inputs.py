@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError, about
 from vmprof_convert.profile import merging
-from vmprof_convert.profile.store import Store
 from vmprof_convert.readers import Head
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def find(paths: Sequence[str], beside: str | None = None) -> Found:
         if not head.settings.get("run"):
             with about(path):
                 raise ProfileError("does not say of which run it is (nor do stock "
-                                   "vmprof's and older profiles): look at it alone")
+                                   "vmprof's profiles): look at it alone")
     runs = {head.settings["run"] for head in heads}
     if len(runs) > 1:
         raise ProfileError("the %d profiles are of %d runs: look at each run alone"
@@ -114,15 +113,16 @@ def read(files: Sequence[File], asked: argparse.Namespace) -> Profile:
     from vmprof_convert.cli import options
     from vmprof_convert.view.progress import progress_bar
     parts = []
-    store = Store()
+    limit = options.limit_of(asked)
     for file in files:
         with about(file.name), progress_bar("reading", "B") as progress:
             parts.append(merging.Read(readers.read(
                 file.sources, salvage=asked.salvage or file.is_found,
-                progress=progress, store=store), file.path, file.begin))
+                progress=progress, samples=limit.table()), file.path, file.begin))
     selection = options.selection(asked)
-    return select(merging.merge(merging.chosen(
-        parts, selection.processes)).profile, selection)
+    profile = merging.merge(merging.chosen(parts, selection.processes)).profile
+    profile.thinned = limit.thinned()
+    return select(profile, selection)
 
 
 def _parts(paths: Sequence[str],

@@ -3,12 +3,14 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from vmprof_convert.errors import ProfileError
 
 if TYPE_CHECKING:
     from vmprof_convert.analysis.selection import Selection
+    from vmprof_convert.profile.thin import Limit
 
 _PLACES = ("function", "line", "file", "module")
 _PARTS = ("thread", "process")
@@ -23,6 +25,9 @@ _SORT = ("self", "total", "objects", "alive")
 
 #: rows, of tables and of the parts of one function's
 DEFAULT_LIMIT, DEFAULT_PART = 25, 8
+
+#: allocation samples in a table of them
+DEFAULT_SAMPLES = 1_000_000
 
 #: the forms of a report
 TABLE, JSON, MARKDOWN = "table", "json", "markdown"
@@ -72,6 +77,14 @@ def add_filters(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--fate", type=_fates, metavar="WHAT", action="append",
         help="what became of the objects: %s" % ", ".join(FATES))
+
+
+    parser.add_argument(
+        "--samples", type=_samples, metavar="N",
+        help="of the allocation samples of a run, at most so many (default: %d; 0: "
+             "all). Of more, some are left out, and the others stand for them, as "
+             "though there had been fewer from the beginning. Time samples are all "
+             "there; and a report adds up all samples" % DEFAULT_SAMPLES)
 
 
 def add_options(parser: argparse._ActionsContainer, **helps: str) -> None:
@@ -158,8 +171,17 @@ def selection(options: argparse.Namespace) -> Selection:
         options.mine, tuple(options.label or ()), tuple(options.process or ()))
 
 
+def limit_of(options: argparse.Namespace) -> Limit:
+    """How many samples a table may have."""
+    from vmprof_convert.profile.thin import Limit
+    return Limit(DEFAULT_SAMPLES if options.samples is None else options.samples)
+
+
 def check(options: argparse.Namespace) -> None:
     """Raises ProfileError if the options don't go together."""
+    if options.samples is not None and options.of != RESIDENT:
+        raise ProfileError("--samples is for what holds each sample, and a report adds "
+                           "up all of them: leave it out")
     if options.of in (TIME, RESIDENT):
         for given in ("focus", "tree", "at", "hide_internal", "survived",
                       "leaks"):
@@ -198,6 +220,13 @@ def _positive(text: str) -> int:
         raise argparse.ArgumentTypeError(
             "%r is no number of rows: write 1 or more" % text)
     return number
+
+
+def _samples(text: str) -> int:
+    if re.fullmatch("[0-9]{1,18}", text, re.ASCII):
+        return int(text)
+    raise argparse.ArgumentTypeError(
+        "%r is no number of samples: write 1 or more, or 0 for all" % text)
 
 
 def _by(text: str) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from vmprof_convert.cli.options import (
     TIME,
     are_given,
     check,
+    limit_of,
     selection,
 )
 
@@ -162,7 +163,7 @@ def _time_of_peak(files: Sequence[File], options: argparse.Namespace) -> int:
 
 def _view(files: Sequence[File], options: argparse.Namespace,
           limit: int | None) -> tuple[View, Tally]:
-    from vmprof_convert.analysis.by_part import Part, summarize_parts
+    from vmprof_convert.analysis.by_part import Group, summarize_parts
     from vmprof_convert.analysis.selection import Selected, chosen_threads
     from vmprof_convert.analysis.summary import PARTS, THREAD, Choice, Tally, summarize
     from vmprof_convert.meaning.missing_callers import missing
@@ -184,7 +185,7 @@ def _view(files: Sequence[File], options: argparse.Namespace,
     keep = chosen_threads(profile, asked, set().union(*threads))
     of_processes: list[Figures] = []
     is_by_thread = THREAD in (options.by or ())
-    parts: list[Part] = []
+    parts: list[Group] = []
     tally = Tally(options.at) if profile.processes else read[0].tally
     for number, part in enumerate(read):
 
@@ -204,11 +205,11 @@ def _view(files: Sequence[File], options: argparse.Namespace,
             part.by_thread.keep(tids if asked.threads else {0, *tids})
         of_process = in_whole(part.tally)
         if is_by_thread:
-            parts += [Part(_thread_name(part.read, tid, bool(profile.processes)),
+            parts += [Group(_thread_name(part.read, tid, bool(profile.processes)),
                            in_whole(of_thread))
                       for tid, of_thread in part.by_thread.parts().items()]
         else:
-            parts.append(Part(part.read.name, of_process))
+            parts.append(Group(part.read.name, of_process))
         if profile.processes:
             of_processes.append(of_process.figures())
             tally.add_tally(of_process)
@@ -336,14 +337,16 @@ def _resident(files: Sequence[File], options: argparse.Namespace,
         raise ProfileError("resident memory is the whole process's: of the filters, "
                            "--process and --mine are for --of rss")
     parts = []
+    samples = limit_of(options)
     for file in files:
         with about(file.name):
             parts.append(merging.Read(readers.read(
-                file.sources, salvage=options.salvage or file.is_found), file.path,
-                file.begin))
+                file.sources, salvage=options.salvage or file.is_found,
+                samples=samples.table()), file.path, file.begin))
     parts = merging.chosen(parts, asked.processes)
     whole = merging.merge(parts)
     profile = whole.profile
+    profile.thinned = samples.thinned()
     origins = Origins(profile)
     growths = []
     shares: dict[tuple[int, int], float] = {}
@@ -437,7 +440,7 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
             why, blamed = str(error), part.profile.pid
             # its advice is for who has no other process to look at
             alone = error.short if isinstance(error, TooFewCollections) else why
-        parts.append(writer.Part(part.name, part.profile, alone))
+        parts.append(writer.ProcessLeaks(part.name, part.profile, alone))
     if not able:
         raise ProfileError("of none of its %d processes this can be told; of process "
                            "%d: %s" % (len(parts), blamed, why))

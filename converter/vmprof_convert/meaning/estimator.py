@@ -13,22 +13,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from vmprof_convert.profile.sampling import probability
+
 #: quantile of the normal distribution for 95 %, two-sided
 Z = 1.959964
 #: bytes, with the GC's header
 SMALLEST_OBJECT = 16
-
-
-def probability(size: int, interval: int, gaps: str) -> float:
-    """The probability that an object of `size` bytes is sampled at a mean
-    `interval` of so many bytes; both positive.
-
-    exponential: 1 - exp(-size/interval), see native/hook/sampler.h.
-    fixed: the phase of the stride counts as random: min(1, size/interval).
-    """
-    if gaps == "fixed":
-        return min(1.0, size / interval)
-    return -math.expm1(-size / interval)
 
 
 def weight_objects(size: int, interval: int, gaps: str) -> float:
@@ -267,14 +257,16 @@ class Sum:
     # objects, the many small ones may not have been met at all.
 
     def bytes(self, interval: int, z: float = Z) -> Estimate:
-        """`interval` is the largest one that was in force in the run."""
+        """The sum of the bytes.  `interval` is the largest one that was in force in the
+        run."""
         return interval_of(
             self._observed, max(self._bytes - self._observed, 0.0),
             self._bytes_variance, interval, z)
 
     def objects(self, interval: int,
                 smallest: int = SMALLEST_OBJECT, z: float = Z) -> Estimate:
-        """Likewise; no object can have been smaller than `smallest` bytes."""
+        """The number of objects; none was smaller than `smallest` bytes.  `interval` is
+        the largest one that was in force in the run."""
         return interval_of(
             self.samples, max(self._objects - self.samples, 0.0),
             self._objects_variance, interval / smallest, z)

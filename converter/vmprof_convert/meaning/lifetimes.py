@@ -16,8 +16,8 @@ from vmprof_convert.profile.model import (
 #: It died before its first minor collection; a major collection found it dead
 #: later; none did, as far as that is known.
 DIED_YOUNG, FREED_LATER, STILL_ALIVE = "died young", "freed later", "alive"
-#: Likewise, and it was sampled in an earlier part of the profile, which is not here:
-#: not allocated in this one
+#: It was sampled in an earlier part of the profile, which is not here, and is alive:
+#: not allocated in this part
 CARRIED = "alive, from an earlier part"
 #: of STILL_ALIVE, and of CARRIED: the last major collection found it alive.  The rest
 #: may be garbage, which nobody has looked for since
@@ -46,7 +46,9 @@ def state(fate: int, collected: int, ended: int, at: int | None = None) -> str:
 
 class Judged:
     """Which of the objects that count as alive, at the end of the profile, its last
-    major collection found alive: those that were old before its marking ended."""
+    major collection found alive: those that were old before its marking began.  That is
+    done in steps, between which the program runs, and what becomes old meanwhile is
+    kept for this time, garbage or not."""
 
     def __init__(self, profile: Profile) -> None:
         self._last = _last_major(profile.collections)
@@ -69,5 +71,6 @@ class Judged:
 
 
 def _last_major(collections: list[Collection]) -> int:
-    """When its marking ended; -1: there was none."""
-    return max((one.time for one in collections if one.is_major), default=-1)
+    """When its marking began; -1: there was none."""
+    return max((one.time - one.marking for one in collections if one.is_major),
+               default=-1)

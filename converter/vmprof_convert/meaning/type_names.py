@@ -20,6 +20,10 @@ SHARED = frozenset((
     "object array", "string array", "hash table", "int array", "byte array",
     "character array", "float array", "characters"))
 
+#: the JIT's own
+_OF_THE_JIT = ("<JIT compiler>", "<JIT frame>", "<RPython Numbering>",
+               "<RPython GCREFTRACER>")
+
 # pypy.objspace.std.listobject.W_ListObject { super, ... }
 _STRUCT = re.compile(r"(?:varsize )?(?:Gc)?(?:Struct|Array|Opaque)? ?([^\s{]+)")
 _ARRAY = re.compile(r"(?:varsize )?(?:Gc)?Array of (.*)", re.DOTALL)
@@ -31,6 +35,12 @@ class Shown(NamedTuple):
     name: str
     #: CLASS to NOT_KNOWN
     kind: str
+
+
+def is_the_jits(type_: Shown) -> bool:
+    """What it keeps grows as long as a program warms up; and how much that is depends
+    on when it compiles, which differs between equal runs."""
+    return type_.name in _OF_THE_JIT
 
 
 #: stands for objects of which the type is not known

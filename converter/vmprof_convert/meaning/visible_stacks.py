@@ -15,11 +15,10 @@ from vmprof_convert.profile.stacks import Frame, Stacks, Tree
 _RUNNERS = ("<vmprof-allocation>", "/vmprof/__main__.py", "/runpy.py",
             "<frozen runpy>")
 _OURS = "/vmprof_allocation/"
-#: of a process that ran already: what begins and ends the sampling there, as functions
-#: of C have it run; and what that calls itself
-_ATTACHED = "/vmprof_allocation/remote/attach/inside.py"
+#: in a process that nobody prepared: what a function of C runs, and what that calls
 _RUN_STRING = ("<string>", "<module>")
-_CALLED_THERE = (_ATTACHED, "<vmprof-allocation>", "<frozen importlib._bootstrap>")
+_ENTERED = "<vmprof-allocation>"
+_CALLED_THERE = (_ENTERED, "<frozen importlib._bootstrap>")
 #: PyPy's own, "<builtin>/...": it starts and ends a run; and the functions that
 #: run what is the program's
 _START_UP = ("/app_main.py", "/app_atexit.py")
@@ -62,8 +61,8 @@ class Program:
         self._profile = profile
         #: address: whether its function is of those that ran the program
         self._known: dict[int, bool] = {}
-        self._was_attached = any(function.file.endswith(_ATTACHED)
-                                 for function in profile.functions.values())
+        self._was_entered = any(function.file == _ENTERED
+                                for function in profile.functions.values())
 
     def stack(self, number: int) -> tuple[Frame, ...]:
         """The frames of the stack of this number (-1: lost), outermost first,
@@ -98,6 +97,8 @@ class Program:
             if place == _STRING:
                 place = (_STARTS if self._is_called_there(frame) else result.child(
                     0, *whole.frames[parent]))
+            elif parent == 0 and self._is_ours(frame):
+                place = _STARTS
             elif parent == 0 and self._may_be_ours(frame):
                 place = _STRING
             elif place == _RUNS and frame.kind == LABEL:
@@ -131,7 +132,7 @@ class Program:
     def frames(self, stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
         """`stack` without the frames of PyPy's start-up, and of the command
         that ran the program; perhaps nothing."""
-        if self._is_attached(stack):
+        if self._is_of_ours(stack):
             return ()
         for i, frame in enumerate(stack):
             if frame.kind == LABEL:
@@ -140,13 +141,21 @@ class Program:
                 return () if self._is_start(stack[:i + 1]) else stack[i:]
         return ()
 
-    def _is_attached(self, stack: tuple[Frame, ...]) -> bool:
+    def _is_of_ours(self, stack: tuple[Frame, ...]) -> bool:
         """Whether it is of a thread that is ours, with all that is called there."""
-        return (bool(stack) and self._may_be_ours(stack[0])
-                and all(map(self._is_called_there, stack[1:2])))
+        return bool(stack) and (self._is_ours(stack[0]) or (
+            self._may_be_ours(stack[0])
+            and all(map(self._is_called_there, stack[1:2]))))
+
+    def _is_ours(self, outermost: Frame) -> bool:
+        """A thread that begins in our code."""
+        if outermost.kind == LABEL:
+            return False
+        file = self._profile.function(outermost.address).file
+        return file == _ENTERED or _OURS in file
 
     def _may_be_ours(self, outermost: Frame) -> bool:
-        if not self._was_attached or outermost.kind == LABEL:
+        if not self._was_entered or outermost.kind == LABEL:
             return False
         function = self._profile.function(outermost.address)
         return (function.file, function.name) == _RUN_STRING

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile.model import (
     Collection,
+    Columns,
     Figure,
     Function,
     Mark,
@@ -255,7 +256,7 @@ def _processes(parts: Sequence[Read]) -> list[Process]:
     for part in parts:
         threads = {}
         for tid in sorted(part.threads | part.profile.threads.keys() | (
-                part.profile.samples.thread.different())):
+                set(part.profile.samples.thread))):
             number = tid
             if number in taken:
                 number = new
@@ -311,33 +312,27 @@ def _shifted(parts: Sequence[Read],
 
 def _samples(parts: Sequence[Read], processes: Sequence[Process],
              stacks: list[int], types: list[int]) -> Samples:
-    merged = Samples(parts[0].profile.samples.store)
+    merged = Samples()
     for part, process, stack, type_ in zip(parts, processes, stacks, types):
         samples, begin = part.profile.samples, part.begin
         number = {tid: number for number, tid in process.threads.items()}
-        for piece in samples.thread.pieces():
-            merged.thread.extend(list(map(number.__getitem__, piece)))
-        for column, whole, start in (
-                (samples.stack, merged.stack, stack),
-                (samples.type, merged.type, type_),
-                (samples.time, merged.time, begin),
-                (samples.collected, merged.collected, begin),
-                (samples.ended, merged.ended, begin)):
-            for piece in column.pieces():
-                whole.extend(piece if not start and min(piece) >= -1 else [
-                    _shift(value, start) for value in piece])
+        merged.extend(Columns(*samples.columns())._replace(
+            thread=list(map(number.__getitem__, samples.thread)),
+            stack=_shifted_column(samples.stack, stack),
+            type=_shifted_column(samples.type, type_),
+            time=_shifted_column(samples.time, begin),
+            collected=_shifted_column(samples.collected, begin),
+            ended=_shifted_column(samples.ended, begin)))
         for row in samples.carried:
             merged.carry(row._replace(
                 stack=_shift(row.stack, stack), type=_shift(row.type, type_),
                 collected=_shift(row.collected, begin),
                 ended=_shift(row.ended, begin)))
-        for column, whole in ((samples.size, merged.size),
-                              (samples.interval, merged.interval),
-                              (samples.memory, merged.memory),
-                              (samples.live_size, merged.live_size),
-                              (samples.fate, merged.fate)):
-            whole.extend(column)
     return merged
+
+
+def _shifted_column(column: Sequence[int], start: int) -> Sequence[int]:
+    return [_shift(value, start) for value in column] if start else column
 
 
 def _shift(value: int, start: int) -> int:

@@ -6,23 +6,15 @@ from __future__ import annotations
 
 import array
 import dataclasses
-import operator
 import re
-import sys
-from collections.abc import Sequence
-from itertools import compress
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from vmprof_convert.profile.long_columns import Long, made
+from vmprof_convert.profile.columns import by_key, gathered, is_one, those
 from vmprof_convert.profile.stacks import StackTable
-from vmprof_convert.profile.store import Store, is_one
 
 #: of unknown kinds, so many are named
 MAX_KINDS = 10
-#: in PyPy, compress() takes three times as long as a loop
-_HAS_COMPRESS = sys.implementation.name == "cpython"
-#: rows go into their columns so many at a time
-_TOGETHER = 1024
 #: what is read of the whole process: resident memory, what of it is no other
 #: process's, processor time, page faults without and with reading
 RESIDENT, PRIVATE, PROCESSOR = "resident", "private", "processor"
@@ -90,18 +82,26 @@ class Columns(NamedTuple):
     ended: Sequence[int]
     live_size: Sequence[int]
 
+    @classmethod
+    def of_ticks(cls, time: array.array[int], thread: Sequence[int],
+                 stack: array.array[int], memory: Sequence[int]) -> Columns:
+        """Rows of time samples."""
+        def same(typecode: str, number: int) -> array.array[int]:
+            return array.array(typecode, [number]) * len(stack)
+
+        # (no array twice: see Samples.extend())
+        return cls(time, thread, stack, same("q", 0), same("q", 0), memory,
+                   same("i", -1), same("b", -1), same("q", -1), same("q", -1),
+                   same("q", 0))
+
     def chosen(self, which: Sequence[int]) -> Columns:
         """Those of which it is true."""
-        number = sum(map(bool, which))
+        number = len(which) - which.count(0)
         if number in (0, len(which)):
             return self if number else Columns(*[()] * len(self))
-        if _HAS_COMPRESS:
-            return Columns(*[
-                column[:1] * number
-                if isinstance(column, array.array) and is_one(column)
-                else list(compress(column, which)) for column in self])
-        rows = [row for row, is_chosen in enumerate(which) if is_chosen]
-        return Columns(*[[column[row] for row in rows] for column in self])
+        return Columns(*[
+            column[:1] * number if isinstance(column, array.array) and is_one(column)
+            else list(those(column, which)) for column in self])
 
 
 class Row(NamedTuple):
@@ -149,10 +149,6 @@ class Rows(Protocol):
     def carry(self, object_: Carried) -> None:
         """The sample is in an earlier part of the profile, which is not read."""
 
-    def add_object(self, key: int, type_: int, survived: int) -> None:
-        """In older profiles: what became of the object of sample number `key`,
-        from 1 on, which may come later, or never."""
-
 
 class Samples:
     """A table with one row per sample; all columns have the same length.
@@ -161,68 +157,52 @@ class Samples:
     piece that held several sampled ones each has a row.
     """
 
-    def __init__(self, store: Store | None = None) -> None:
-        #: where the columns are, and what is made of them
-        self.store = store or Store()
-        # of older profiles' objects: key, type, survived
-        self._objects = array.array("q")
+    def __init__(self) -> None:
         self._clear()
 
     def _clear(self) -> None:
         #: nanoseconds since the start; -1 where the log has no times
-        self.time = self._column("q")
+        self.time = array.array("q")
         #: kernel's number of the thread; 0: not known
-        self.thread = self._column("q")
+        self.thread = array.array("q")
         #: index in Profile.stacks; -1: lost
-        self.stack = self._column("i")
+        self.stack = array.array("i")
         #: bytes; 0: a time sample
-        self.size = self._column("q")
+        self.size = array.array("q")
         #: mean interval in bytes at that moment; 0: a time sample
-        self.interval = self._column("q")
+        self.interval = array.array("q")
         #: resident memory in KiB; 0: not known
-        self.memory = self._column("q")
+        self.memory = array.array("q")
         #: index in Profile.types; -1: not known
-        self.type = self._column("i")
+        self.type = array.array("i")
         #: UNTOLD to UNKNOWN
-        self.fate = self._column("b")
+        self.fate = array.array("b")
         #: time of the first minor collection after its birth; -1: not known
-        self.collected = self._column("q")
+        self.collected = array.array("q")
         #: when it was FREED, or LOST; -1: it was not, or not known
-        self.ended = self._column("q")
+        self.ended = array.array("q")
         #: bytes that the object takes while it is alive, if the program has shrunk it
         #: since it was allocated (its probability is still that of `size`); 0: it has
         #: not
-        self.live_size = self._column("q")
-        self._counted = self.size, 0, 0
-        # rows that are not in the columns yet
-        self._waiting: list[tuple[int, ...]] = []
+        self.live_size = array.array("q")
         #: of earlier parts (Rows.carry()): no rows of this table
         self.carried: list[Carried] = []
 
-    def _column(self, typecode: str) -> Long:
-        return Long(typecode, self.store)
-
     def __len__(self) -> int:
-        return len(self.stack) + len(self._waiting)
+        return len(self.stack)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Samples) and self.carried == other.carried and all(
-            len(mine) == len(others) and all(map(operator.eq, mine, others))
-            for mine, others in zip(self.columns(), other.columns()))
+        return isinstance(other, Samples) and (
+            self.carried == other.carried and self.columns() == other.columns())
 
     __hash__ = None  # type: ignore[assignment]
 
     @property
     def ticks(self) -> int:
-        """How many are time samples."""
-        column, length, ticks = self._counted
-        if column is not self.size or length != len(column):
-            # a pass over all of them
-            ticks = self.size.count(0)
-            self._counted = self.size, len(self.size), ticks
-        return ticks
+        """How many are time samples: a pass over all of them."""
+        return self.size.count(0)
 
-    def columns(self) -> list[Long]:
+    def columns(self) -> list[array.array[int]]:
         """As in Columns."""
         return [getattr(self, name) for name in Row._fields]
 
@@ -230,9 +210,16 @@ class Samples:
         self._clear()
 
     def extend(self, rows: Columns) -> None:
-        self._settle()
-        for column, values in zip(self.columns(), rows):
-            column.extend(values)
+        """What is an array may become a column, and is nobody else's then."""
+        first: list[Any] = self.columns()
+        second: list[Any] = list(rows)
+        if len(rows.time) > len(self) and all(
+                isinstance(column, array.array) for column in rows):
+            # nothing large is copied
+            first, second = second, first
+        for name, column in zip(Row._fields, first):
+            column.extend(second.pop(0))
+            setattr(self, name, column)
 
     def add(self, stack: int, time: int, thread: int, size: int,
             interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
@@ -242,43 +229,46 @@ class Samples:
 
     def add_row(self, row: tuple[int, ...]) -> None:
         """As in Row."""
-        # ten times append() takes three times as long
-        self._waiting.append(row)
-        if len(self._waiting) == _TOGETHER:
-            self._settle()
-
-    def _settle(self) -> None:
-        for column, values in zip(self.columns(), zip(*self._waiting)):
-            column.extend(values)
-        self._waiting.clear()
+        for column, number in zip(self.columns(), row):
+            column.append(number)
 
     def carry(self, object_: Carried) -> None:
         self.carried.append(object_)
 
-    def add_object(self, key: int, type_: int, survived: int) -> None:
-        self._objects.extend((key, type_, survived))
-
     def finish(self, *, own_clock: bool = False) -> None:
-        """All rows were added: now they are in the columns.  Fill in what became
-        of older profiles' objects; `own_clock`: the times are of a clock that
-        starts anywhere."""
-        self._settle()
-        count = len(self)
-        if own_clock and count:
+        """All rows were added.  `own_clock`: their times are of a clock that starts
+        anywhere; now they start at 0."""
+        if own_clock and self.time:
             first = min(self.time)
-            self.time = made("q", self.store, (
-                [min(time - first, 2**63 - 1) for time in piece]
-                for piece in self.time.pieces()))
-        keys, types, survived = (self._objects[start::3] for start in range(3))
-        # a process may be killed between an object and its sample
-        found = sorted((at for at, key in enumerate(keys) if 1 <= key <= count),
-                       key=keys.__getitem__)
-        if found:
-            rows = [keys[at] - 1 for at in found]
-            self.type = self.type.changed(rows, [types[at] for at in found])
-            self.fate = self.fate.changed(rows, [
-                LOST if survived[at] else DIED for at in found])
-        del self._objects[:]
+            self.time = array.array("q", [min(time - first, 2**63 - 1)
+                                          for time in self.time])
+
+    def change(self, new: Callable[[array.array[int]], array.array[int]]) -> None:
+        """Each column becomes what `new` makes of it."""
+        for name in Row._fields:
+            setattr(self, name, new(getattr(self, name)))
+
+    def mapped(self, new: Callable[[array.array[int]], array.array[int]]) -> Samples:
+        """Another table with these columns, and no `carried`."""
+        result = Samples()
+        for name in Row._fields:
+            setattr(result, name, new(getattr(self, name)))
+        return result
+
+    def sort(self) -> None:
+        """By time; those of one time stay as they are."""
+        rows = by_key(self.time)
+        if not isinstance(rows, range):
+            self.change(lambda column: column if is_one(column)
+                        else gathered(column, rows))
+
+
+class Thinned(NamedTuple):
+    """Of a table with a limit (thin.py), allocation samples: how many stayed, of how
+    many that there were."""
+
+    stayed: int
+    came: int
 
 
 class Moment(NamedTuple):
@@ -304,6 +294,9 @@ class Collection(NamedTuple):
     duration: int
     #: minor: bytes allocated before; major: how many there were
     number: int
+    #: major: for how long it had been marking, as far as that is known, in nanoseconds.
+    #: What became old meanwhile counted as alive, whether it was or not
+    marking: int = 0
 
 
 class Swept(NamedTuple):
@@ -368,7 +361,7 @@ class Profile:
     #: settings of the allocation sampling; empty: there was none
     settings: dict[str, str]
     #: what the profile holds beside, which the reader didn't know: kinds, and
-    #: how many blocks of each were passed over
+    #: how many records of each were passed over
     unknown: dict[str, int]
     #: of the frames, by their addresses
     functions: dict[int, Function]
@@ -404,13 +397,15 @@ class Profile:
     #: stacks of the same frames may differ in this alone
     labels: list[dict[str, str]] = dataclasses.field(default_factory=lambda: [{}])
     stack_labels: Sequence[int] = ()
-    #: it has no end, as its process goes on writing it: readers/writing.py
+    #: it has no end, as its process goes on writing it: readers/still_written.py
     is_written: bool = False
     #: functions of the interpreter's own that have no names, and are in no stack:
     #: readers/nameless.py
     nameless: int = 0
     #: by time
     swept: list[Swept] = dataclasses.field(default_factory=list)
+    #: None: all samples were read
+    thinned: Thinned | None = None
 
     def labels_of(self, stack: int) -> dict[str, str]:
         """Those of its samples."""

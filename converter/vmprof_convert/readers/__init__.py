@@ -1,11 +1,16 @@
 """From files to the model: vmprof's logs, with or without allocation samples,
-of any size."""
+of any size.
+
+A log is read twice.  The first pass learns everything except the sampled objects:
+above all when each of them ended.  The second pass can then hand on each object's row
+complete."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import BinaryIO, NamedTuple, Union
 
 from vmprof_convert.profile.model import (
@@ -17,11 +22,14 @@ from vmprof_convert.profile.model import (
     Samples,
     Swept,
 )
-from vmprof_convert.profile.store import Store
-from vmprof_convert.readers.container import Pieces
+from vmprof_convert.readers import records
+from vmprof_convert.readers.container import Container
+from vmprof_convert.readers.contents import Contents, Part
 from vmprof_convert.readers.nameless import of_interpreter
-from vmprof_convert.readers.vmprof import Log
-from vmprof_convert.readers.writing import is_written
+from vmprof_convert.readers.objects import Objects
+from vmprof_convert.readers.records import Damaged, Record
+from vmprof_convert.readers.still_written import is_written
+from vmprof_convert.readers.vmprof_log import Log, functions
 
 __all__ = ["Head", "read", "read_bytes", "read_head", "read_into", "read_stacks"]
 
@@ -36,60 +44,82 @@ class Head(NamedTuple):
 
 #: a path, or a descriptor, which is closed
 Source = Union[str, "os.PathLike[str]", int]
+_Progress = Callable[[int], None]
 
 
-class _Whole(NamedTuple):
-    """A profile that was read, of one file or of several."""
+class _Reading:
+    """Of the files of one profile: one, or the parts of several."""
 
-    first: Log
-    last: Log
-    #: bytes at the end that are not whole
-    torn: int
+    def __init__(self, files: Sequence[BinaryIO], rows: Rows, salvage: bool,
+                 progress: _Progress | None = None) -> None:
+        self._containers = list(map(Container, files))
+        self._rows = rows
+        self._salvage = salvage
+        self._progress = progress
+        self.contents = Contents(rows)
+        self.names: dict[int, str] = {}
+        self.logs: list[Log] = []
+        #: bytes at the end that are not whole
+        self.torn = 0
+        self.misfits = 0
+        self._learn(files)
+        if self.contents.are_there:
+            self._read_objects()
 
+    def _learn(self, files: Sequence[BinaryIO]) -> None:
+        done = 0
 
-def _read(files: Sequence[BinaryIO], rows: Rows, salvage: bool,
-          progress: Callable[[int], None] | None = None) -> _Whole:
-    logs: list[Log] = []
-    torn = done = 0
+        def told(of_file: int) -> None:
+            if self._progress is not None:
+                self._progress(done + of_file)
 
-    def told(of_file: int) -> None:
-        if progress is not None:
-            progress(done + of_file)
+        for container, file in zip(self._containers, files):
+            self.contents.begin_part()
+            log = Log(container.pieces(told), self.contents, self._rows, self.names)
+            self.logs.append(log)
+            self.torn += log.read(self.contents.read, self._salvage)
+            done += os.fstat(file.fileno()).st_size if len(files) > 1 else 0
 
-    for file in files:
-        pieces = Pieces(file, salvage, told)
-        log = Log(pieces, rows, logs[-1] if logs else None)
-        logs.append(log)
-        log.collector.goes_on = len(logs) < len(files)
-        torn += log.read(salvage) + pieces.torn
-        done += os.fstat(file.fileno()).st_size if len(files) > 1 else 0
-    logs[-1].collector.finish()
-    return _Whole(logs[0], logs[-1], torn)
+    def _read_objects(self) -> None:
+        objects = Objects(self.contents, self._rows)
+        for container, part in zip(self._containers, self.contents.parts):
+            log = Log(container.pieces(), self.contents, None, {})
+            log.read(functools.partial(_hand_on, objects, part), True)
+            for record in part.waiting:
+                try:
+                    objects.read(record, part)
+                except Damaged as e:
+                    raise log.damaged(str(e)) from None
+        self.misfits = objects.misfits
 
-
-def _profile(whole: _Whole, samples: Samples) -> Profile:
-    log, torn = whole.last, whole.torn
-    stacks, functions = log.collector.stacks, log.functions()
-    nameless = of_interpreter(functions, log.blocks.settings)
-    if nameless:
-        stacks = stacks.without(nameless)
-        functions = {address: function for address, function in functions.items()
+    def profile(self, samples: Samples) -> Profile:
+        contents, last = self.contents, self.logs[-1]
+        stacks, found = contents.stacks, functions(contents, self.names)
+        nameless = of_interpreter(found, contents.settings)
+        if nameless:
+            stacks = stacks.without(nameless)
+            found = {address: function for address, function in found.items()
                      if address not in nameless}
-    return Profile(
-        interpreter=log.interpreter, period=log.period,
-        start_time=whole.first.start_time, end_time=log.end_time, meta=log.meta,
-        settings=log.blocks.settings, unknown=log.blocks.unknown,
-        functions=functions, nameless=len(nameless),
-        stacks=stacks, samples=samples,
-        labels=log.blocks.facts.labels, stack_labels=stacks.labels,
-        moments=log.blocks.moments, types=log.blocks.facts.types,
-        collections=sorted(log.blocks.facts.collections, key=_time),
-        marks=sorted(log.blocks.facts.marks, key=_time),
-        swept=sorted(log.blocks.facts.swept, key=_time),
-        figures=sorted(log.blocks.facts.figures, key=_time),
-        misfits=log.collector.misfits, lost_stacks=log.collector.lost,
-        cut_off=log.collector.stacks.cut(), torn=torn,
-        threads=log.blocks.facts.threads, command=log.blocks.facts.command)
+        return Profile(
+            interpreter=last.interpreter, period=last.period,
+            start_time=self.logs[0].start_time, end_time=last.end_time, meta=last.meta,
+            settings=contents.settings, unknown=contents.unknown,
+            functions=found, nameless=len(nameless),
+            stacks=stacks, samples=samples,
+            labels=contents.labels, stack_labels=stacks.labels,
+            moments=contents.moments, types=contents.types,
+            collections=sorted(contents.collections, key=_time),
+            marks=sorted(contents.marks, key=_time),
+            swept=sorted(contents.swept, key=_time),
+            figures=sorted(contents.figures, key=_time),
+            misfits=self.misfits, lost_stacks=contents.lost_stacks,
+            cut_off=contents.stacks.cut(), torn=self.torn,
+            threads=contents.threads, command=contents.command)
+
+
+def _hand_on(objects: Objects, part: Part, record: Record) -> None:
+    if record.kind == records.OBJECTS:
+        objects.read(record, part)
 
 
 def _time(event: Collection | Mark | Figure | Swept) -> int:
@@ -98,16 +128,15 @@ def _time(event: Collection | Mark | Figure | Swept) -> int:
 
 def _read_table(files: Sequence[BinaryIO], size: int, salvage: bool,
                 progress: Callable[[int, int], None] | None,
-                store: Store | None = None) -> Profile:
+                samples: Samples) -> Profile:
     def told(done: int) -> None:
         if progress is not None:
             # of a pipe nobody knows how much it holds
             progress(done, max(done, size))
 
-    samples = Samples(store)
-    whole = _read(files, samples, salvage, told)
-    samples.finish(own_clock=whole.first.has_own_clock)
-    return _profile(whole, samples)
+    reading = _Reading(files, samples, salvage, told)
+    samples.finish(own_clock=reading.logs[0].has_own_clock)
+    return reading.profile(samples)
 
 
 def _open(sources: Source | Sequence[Source], files: contextlib.ExitStack) -> (
@@ -124,7 +153,7 @@ def read_into(sources: Source | Sequence[Source], rows: Rows, *,
     with contextlib.ExitStack() as stack:
         files = _open(sources, stack)
         return _looked_after(
-            _profile(_read(files, rows, salvage), Samples()), files[-1])
+            _Reading(files, rows, salvage).profile(Samples()), files[-1])
 
 
 def _looked_after(profile: Profile, file: BinaryIO) -> Profile:
@@ -137,47 +166,51 @@ def read_head(path: str | os.PathLike[str]) -> Head:
     """As much of the profile at `path` as it takes.  Raises ProfileError and
     OSError."""
     with open(path, "rb") as file:
-        def first() -> Iterator[bytes]:
-            for piece in Pieces(file, True, None):
-                yield piece
-                if log.blocks.settings or log.collector.count:
-                    break
+        contents = Contents(Samples())
+        contents.begin_part()
+        log = Log(Container(file).pieces(), contents, None, {})
 
-        log = Log(first(), Samples())
-        # what follows is no part of it
-        log.read(True)
-        return Head(log.blocks.settings, log.start_time)
+        def on_record(record: Record) -> None:
+            contents.read(record)
+            log.is_enough = True
+
+        log.read(on_record, True)
+        return Head(contents.settings, log.start_time)
 
 
-def read_stacks(data: bytes) -> tuple[Profile, Sequence[int]]:
-    """What a profile that is still being written says of stacks: the profile,
-    and for each stack as it is numbered in there, from 1 on, its index in
-    Profile.stacks.  Raises ProfileError."""
+def read_stacks(data: bytes, nodes: Iterable[int]) -> tuple[Profile, dict[int, int]]:
+    """What a profile that is still being written says of the stacks that end with these
+    nodes: the profile, and for each node the stack's index in Profile.stacks.  Nodes of
+    which it says nothing are left out.  Raises ProfileError."""
     samples = Samples()
-    whole = _read([io.BytesIO(data)], samples, False)
+    reading = _Reading([io.BytesIO(data)], samples, False)
+    contents = reading.contents
+    stacks = {node: contents.stack(node, contents.part)
+              for node in nodes if node < len(contents.part.nodes)}
     samples.finish()
-    return _profile(whole, samples), whole.last.blocks.defined
+    return reading.profile(samples), stacks
 
 
 def read_bytes(data: bytes, *, salvage: bool = False,
                progress: Callable[[int, int], None] | None = None) -> Profile:
     """Decode a profile; see read()."""
-    return _read_table([io.BytesIO(data)], len(data), salvage, progress)
+    return _read_table([io.BytesIO(data)], len(data), salvage, progress, Samples())
 
 
 def read(sources: Source | Sequence[Source], *, salvage: bool = False,
          progress: Callable[[int, int], None] | None = None,
-         store: Store | None = None) -> Profile:
+         samples: Samples | None = None) -> Profile:
     """Read the profile at a path, or from a descriptor, which is closed; or the parts
-    of one (PROFILE.rst), one after the other and none left out, as one profile.
+    of one (PROFILE.rst), one after the other, as one profile.
 
     `salvage` drops what is incomplete at the end, which otherwise is an
     error.  `progress(done, total)` is called now and then, with bytes of the
-    file.  `store`: where the samples are to be, if others are there, too.  Raises
-    ProfileError for anything that is not a profile, and OSError.
+    file.  `samples`: the table that is filled, if not a new one.  Raises ProfileError
+    for anything that is not a profile, and OSError.
     """
     with contextlib.ExitStack() as stack:
         files = _open(sources, stack)
         size = sum(os.fstat(file.fileno()).st_size for file in files)
         return _looked_after(_read_table(
-            files, size, salvage, progress, store), files[-1])
+            files, size, salvage, progress,
+            Samples() if samples is None else samples), files[-1])

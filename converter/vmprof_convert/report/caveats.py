@@ -76,7 +76,7 @@ def _intervals(profile: Profile, summary: Summary) -> str:
     """How far samples were apart; under a limit, how far they came to be."""
     limit = profile.settings.get("limit", "")
     interval: float = profile.interval
-    if summary.samples and (limit or summary.varied):
+    if summary.samples and (limit or summary.varied or profile.thinned):
         interval = summary.bytes.value / summary.samples
     text = "one per %s on average" % format_bytes(interval)
     return "auto: " + text if limit else text
@@ -98,12 +98,29 @@ _Told = dict[tuple[str, Optional[str]], tuple[str, str]]
 
 def of_run(profile: Profile) -> list[str]:
     """What of the run is not in the profile."""
-    return of_runs([(str(process.profile.pid or process.source), process.profile)
-                    for process in profile.processes] or [("", profile)])
+    return thinned(profile) + lost(profile)
+
+
+def lost(profile: Profile) -> list[str]:
+    """What of the run was never written."""
+    return of_runs([
+        (str(process.profile.pid or process.source), process.profile)
+        for process in profile.processes] or [("", profile)])
+
+
+def thinned(*profiles: Profile) -> list[str]:
+    """Whether samples were left out of these, as there are many."""
+    left_out = [profile.thinned for profile in profiles if profile.thinned]
+    return [
+        "thinned: %d of %d allocation samples are in here, each of which stands for as "
+        "much more (--samples 0: all)" % (
+            sum(samples.stayed for samples in left_out),
+            sum(samples.came for samples in left_out))] if left_out else []
 
 
 def of_runs(named: Sequence[tuple[str, Profile]]) -> list[str]:
-    """Likewise, of one process or several; what is true of several is said once."""
+    """What of the run is not in the profiles of these processes, each with its name;
+    what is true of several is said once."""
     about: dict[str, list[str]] = {}
     told = _told([profile for _, profile in named])
     for name, profile in named:
@@ -160,7 +177,7 @@ def _of_process(profile: Profile, told: _Told) -> list[str]:
                      % profile.ended)
     if profile.unknown:
         lines.append(
-            "blocks of kinds that are not known here were passed over: %s; a "
+            "records of kinds that are not known here were passed over: %s; a "
             "newer vmprof-convert may show what is in them"
             % profile.passed_over)
     if profile.children:
@@ -232,7 +249,8 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
             "lacks their outermost callers" % profile.cut_stacks,
             profile.cut_stacks > _LEAST * summary.samples))
     if profile.lost_stacks:
-        samples = summary.samples + summary.time_samples
+        samples = summary.time_samples + (
+            profile.thinned.came if profile.thinned else summary.samples)
         found.append(Remark(
             "lost: the stacks of %d of %d samples; their bytes are in %s" % (
                 profile.lost_stacks, samples, LOST.name),
@@ -325,9 +343,9 @@ def not_judged(*named: tuple[str, Figures]) -> list[str]:
                                          " in %s" % name if name else ""))
     if not parts:
         return []
-    return ["alive: %s may be garbage, as no major collection has met it, and is "
-            "allowed for; gc.collect() at the end of the program, or at a mark, leaves "
-            "none" % ", ".join(parts)]
+    return ["alive: %s may be garbage, as no major collection has begun since it "
+            "became old, and is allowed for; gc.collect() at the end of the program, "
+            "or at a mark, leaves none" % ", ".join(parts)]
 
 
 def bookkeeping_of(profile: Profile) -> int | None:
@@ -362,7 +380,7 @@ _NO_MAJOR = ("alive: no major collection had ended by then, so that all counts t
 
 
 def _alive_in_brief(profile: Profile, choice: Choice) -> str:
-    """As of when."""
+    """At which moment what counts as alive was alive."""
     if profile.processes:
         return _ALIVE_OF_EACH
     count, last = _last_major(profile, choice)
@@ -373,7 +391,8 @@ def _alive_in_brief(profile: Profile, choice: Choice) -> str:
 
 
 def _alive(profile: Profile, choice: Choice) -> str:
-    """Likewise, and how to have less of what may be garbage."""
+    """At which moment what counts as alive was alive, how much of it may be garbage,
+    and how to have less of that."""
     if profile.processes:
         return _ALIVE_OF_EACH + " (--process says more of one)"
     count, last = _last_major(profile, choice)

@@ -47,7 +47,8 @@ from vmprof_convert.text.units import (
 
 WHAT_DIFFERS = (
     "differs: by more than sampling; but equal runs do, too, as compiled code decides "
-    "in which function an object is born, and whether it is: several runs a side tell "
+    "in which function an object is born, and whether it is, and what the JIT keeps "
+    "depends on when it compiles: several runs a side tell "
     "(%s)" % SEVERAL)
 #: what is compared
 _WHAT = {diff.ALLOCATED: "allocated", diff.TOTAL: "allocated, with what it calls",
@@ -74,11 +75,12 @@ def of_runs(difference: Difference, names: Names) -> list[str]:
         return caveats.of_run(sides.after[0])
     about: dict[str, list[str]] = {}
     for name, profile in zip((*names[0], *names[1]), sides.runs):
-        for line in caveats.of_run(profile):
+        for line in caveats.lost(profile):
             about.setdefault(line, []).append(name)
-    return ["%s: %s" % ("each of them" if len(those) == len(sides.runs)
-                        else ", ".join(those), line)
-            for line, those in about.items()]
+    return caveats.thinned(*sides.runs) + [
+        "%s: %s" % ("each of them" if len(those) == len(sides.runs)
+                    else ", ".join(those), line)
+        for line, those in about.items()]
 
 
 def not_judged(difference: Difference, names: Names) -> list[str]:
@@ -129,8 +131,9 @@ def of(difference: Difference, limit: int | None, names: Names,
                 change.subject, difference.choice.by, origins))
                       for change in shown if change.subject is not None], more))
     notes = not_judged(difference, names)
-    changed = sum(change.has_changed for change in difference.changes)
     is_spread_unknown = sides.is_spread_unknown(measure, difference.choice.by)
+    changed = sum(change.has_changed for change in difference.changes
+                  if change.is_spread_unknown == is_spread_unknown)
     notes.append("%s of %s %s" % (
         changed or "none", _count(difference),
         "differ by more than sampling" if is_spread_unknown else "changed"))

@@ -24,11 +24,13 @@ MEBIBYTE = 2.0**20
 _SURE = 0.001
 #: of a leak so many types are named, callers, and processes
 MAX_TYPES, MAX_CALLERS, MAX_PROCESSES = 4, 3, 4
+#: one object is named that is such a share of all growth, or of that at one place
+_LARGE, _MOST = 0.1, 0.5
 #: of the rest so many places are named
 MAX_PLACES = 3
 
 
-class Part(NamedTuple):
+class ProcessLeaks(NamedTuple):
     """One of several processes."""
 
     name: str
@@ -38,7 +40,7 @@ class Part(NamedTuple):
 
 
 def write(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25, *,
-          parts: Sequence[Part] = (), terminal: Terminal = NO_TERMINAL,
+          parts: Sequence[ProcessLeaks] = (), terminal: Terminal = NO_TERMINAL,
           only: str = "") -> None:
     """Write what leaks.find() found, the `limit` largest of each kind; `profile`: the
     first process's; `parts`: of several processes each; `only`: of which objects."""
@@ -57,15 +59,18 @@ class _Writer:
         #: of the processes that are looked at, if they are several
         self._names: list[str] = []
 
-    def write(self, profile: Profile, limit: int, parts: Sequence[Part]) -> None:
+    def write(self, profile: Profile, limit: int,
+              parts: Sequence[ProcessLeaks]) -> None:
         leaks = self._leaks
         looked_at = [part for part in parts if not isinstance(part.leaks, str)]
         self._names = [str(part.profile.pid) for part in looked_at]
         if len(set(self._names)) < len(looked_at):
             self._names = [part.name for part in looked_at]
         is_far = leaks.memory is not None and leaks.memory.is_far is True
-        is_most = is_far and leaks.memory is not None and all(
-            leak.growth.value < leaks.memory.outside for leak in leaks.leaks)
+        # beside a leak, it has to be most of what the process grew by
+        is_most = is_far and leaks.memory is not None and (
+            not leaks.leaks or leaks.memory.outside > max(leaks.memory.explained, *(
+                leak.growth.value for leak in leaks.leaks)))
         if is_most:
             self._write_outside()
         self._write_all(leaks.leaks, limit, "leak", "grows")
@@ -81,8 +86,10 @@ class _Writer:
         if leaks.leaks or leaks.slowing:
             self._write_rest("the rest: what is held at other places " + _total(
                 leaks, leaks.rest.growth, leaks.rest.windows))
-        self._say("all together: what is held " + _total(
-            leaks, leaks.growth, leaks.windows_growth, is_all=True))
+        one = _one_object(leaks.largest, _LARGE * leaks.growth.value)
+        self._say("all together: what is held %s%s" % (_total(
+            leaks, leaks.growth, leaks.windows_growth, is_all=True),
+            "; " + one if one else ""))
         self._write_memory()
         if leaks.apart.low > 0:
             self._say("not in it: what the JIT keeps, and what importing keeps: %s/s"
@@ -135,9 +142,10 @@ class _Writer:
         if leaks.growth.low > 0 and min(leaks.windows_growth) > 0:
             # what the total says, and no place
             self._write_rest(
-                "what is held grew by %s/s, and no place has enough samples to be "
-                "named a leak: a few large objects may add much, or many places too "
-                "little each (%s)" % (_change(leaks, leaks.growth), enough))
+                "what is held grew by %s/s, and no place clearly grew in both windows, "
+                "as what is named a leak does: a few large objects may add much, many "
+                "places too little each, or it began late (%s)" % (
+                    _change(leaks, leaks.growth), enough))
             return
         self._say("no leak was found in the GC's heap: %s" % (
             "no place where objects are allocated held more and more of them"
@@ -200,6 +208,8 @@ class _Writer:
         for leak in places:
             self._first_line("      %s/s  %s" % (
                 _change(self._leaks, leak.growth), _types(leak)), leak.places)
+            if one := _one_object(leak.largest, _MOST * leak.growth.value):
+                self._say("            " + one)
 
     def _say(self, line: str) -> None:
         print_prose(line, self._out, self._terminal)
@@ -290,6 +300,13 @@ def _total(leaks: Leaks, growth: Estimate, windows: tuple[float, float],
     if growth.high < 0:
         return "shrank: %s" % rate
     return "neither grew nor shrank more than by chance: %s" % rate
+
+
+def _one_object(size: int, enough: float) -> str:
+    """That one object is so much of what grew: it may be in use at the last moment by
+    chance."""
+    return ("%s of it is one object, which was there at the last moment"
+            % format_bytes(size)) if 0 < enough <= size else ""
 
 
 def _outside(memory: Memory | None) -> str:

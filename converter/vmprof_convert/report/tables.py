@@ -97,7 +97,7 @@ class Sheet(NamedTuple):
 
 
 class AmountsView(NamedTuple):
-    """Likewise, of what is no allocation."""
+    """A view of samples that are no allocations: of time, or of resident memory."""
 
     profile: Profile
     amounts: Amounts

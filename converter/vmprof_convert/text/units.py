@@ -124,6 +124,9 @@ def format_change(number: float, deviation: float) -> str:
     """Bytes, more or fewer, and how far off that may be: -36.3 ±4.4 MiB."""
     scale, unit = _scale(max(abs(number), deviation), _BYTES)
     digits = 0 if max(abs(number), deviation) / scale >= 99.95 else 1
+    # of what is very certain, one digit more
+    while deviation and digits < 4 and not float("%.*f" % (digits, deviation / scale)):
+        digits += 1
     return "%s%s \u00b1%s %s" % (
         "-" if number < 0 else "", _three_digits(abs(number) / scale),
         "%.*f" % (digits, deviation / scale), unit)

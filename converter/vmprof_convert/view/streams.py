@@ -18,7 +18,7 @@ def say(text: str) -> None:
 
 
 def write(data: BinaryIO) -> None:
-    """Likewise, from where it stands to its end."""
+    """Copy `data` to stdout, from its position to its end, if anybody reads there."""
     try:
         shutil.copyfileobj(data, sys.stdout.buffer)
         sys.stdout.buffer.flush()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from vmprof_convert.analysis import by_stack
-from vmprof_convert.analysis.by_stack import Part, Value, tick_seconds
+from vmprof_convert.analysis.by_stack import SampleKey, Value, tick_seconds
 from vmprof_convert.meaning.type_names import TypeNames
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.text.escape import shortened
@@ -76,7 +76,7 @@ class Labels:
         return (self._profile.stack_labels[stack]
                 if stack >= 0 and len(self._profile.labels) > 1 else 0)
 
-    def of(self, part: Part) -> dict[str, str]:
+    def of(self, part: SampleKey) -> dict[str, str]:
         """thread, process and type, as far as they are known; and what the program
         said, where that is not one of these."""
         labels = {shortened(key): shortened(text) for key, text

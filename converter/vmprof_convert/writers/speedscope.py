@@ -73,7 +73,8 @@ def _write(profile: Profile, frames: _Frames, shown: list[dict[str, Any]],
            out: BinaryIO) -> None:
     out.write(json.dumps({
         "$schema": SCHEMA, "exporter": "vmprof-convert", "activeProfileIndex": 0,
-        "name": shortened(profile.command) or "allocations",
+        "name": (shortened(profile.command) or "allocations") + (
+            " (%d of %d samples)" % profile.thinned if profile.thinned else ""),
         "shared": {"frames": frames.json}, "profiles": shown,
     }, separators=(",", ":")).encode("ascii"))
 

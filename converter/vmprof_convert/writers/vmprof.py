@@ -44,7 +44,9 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
     out.write(b"pypy")
     _write_time(out, _TIME, profile.start_time)
     for key, text in (("interpreter", "pypy"),
-                      ("bytes per sample", "%d" % unit if total else "")):
+                      ("bytes per sample", "%d" % unit if total else ""),
+                      ("thinned from", "%d of %d samples" % profile.thinned
+                       if profile.thinned else "")):
         if text:
             out.write(struct.pack("<B", _META) + _string(key) + _string(text))
     records: dict[int, bytes] = {}

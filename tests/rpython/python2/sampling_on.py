@@ -23,7 +23,7 @@ class Remembered(object):
     """
     most = 64
     waiting = 0
-    followed = 0
+    tracked = 0
 
 
 remembered = Remembered()
@@ -40,21 +40,21 @@ def fact(what, key, which, type, size, class_):
     if which == 0 and FACT_DIED <= what <= FACT_NOT_KNOWN:
         remembered.waiting -= 1
     if what == FACT_PROMOTED:
-        if remembered.followed == remembered.most:
+        if remembered.tracked == remembered.most:
             return 0
-        remembered.followed += 1
+        remembered.tracked += 1
     elif what == FACT_FREED:
-        remembered.followed -= 1
+        remembered.tracked -= 1
     return 1
 
 
 def setup(self):
-    remembered.waiting = remembered.followed = 0
+    remembered.waiting = remembered.tracked = 0
     # the tests of one class set the same GC up again and again
     self.sample_point.interval = 0
     self.sample_point.real_top = llmemory.NULL
     self.sample_point.objects.waiting.length = 0
-    self.sample_point.objects.followed.length = 0
+    self.sample_point.objects.tracked.length = 0
     original_setup(self)
     self.start_allocation_sampling(
         100, 1, False, llhelper(rgc.ALLOCATION_SAMPLED, sampled),

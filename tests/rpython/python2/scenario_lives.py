@@ -99,7 +99,7 @@ def print_size(what):
 
 
 def starts_and_stops(files):
-    """10,000 profiles, each with objects that are followed and judged."""
+    """10,000 profiles, each with objects that are tracked and judged."""
     code = new_code("work")
     for i in range(10000):
         fd = open_profile(files[0])

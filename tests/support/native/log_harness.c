@@ -4,22 +4,18 @@
  *   open PATH NOW         open a new file, and the log; prints the errno
  *   openfd FD NOW         the log writes to this descriptor
  *   bytes HEX
- *   stack HEX             prints the stack's number
- *   remember KEY STACK
+ *   names HEX
+ *   stack HEX             prints the stack's number in the profile
+ *   remember KEY          the stack that came last
  *   known KEY NOW         prints the number of the stack with this key
- *   sample STACK NOW THREAD SIZE INTERVAL      prints the key
- *   collection NOW COLLECTIONS
- *   young KEY OUTCOME TYPE SIZE LIVE_SIZE
- *   freed KEY WHICH
- *   lost KEY WHICH
- *   type NUMBER KIND GCS NAME
- *   event KIND NOW DURATION VALUE
- *   named NOW THREAD HEX  a name in UTF-8
+ *   row KIND NOW NUMBER...
+ *   text KIND NOW HEX NUMBER...    HEX may be -, for no bytes
+ *   waits NOW             a row of RECORD_WAITING is there with each flush
  *   due NOW               prints 0 or 1
  *   settings TEXT
  *   totals ALLOCATED LOST DROPPED COLLECTIONS PRESSURES SURPRISES
  *   flush NOW
- *   finish NOW
+ *   rotate PATH NOW       prints the errno of each
  *   forget
  *   close                 prints the errno
  *
@@ -39,7 +35,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "facts.h"
+#include "code_names.h"
 #include "file_sink.h"
 #include "profile_log.h"
 
@@ -53,7 +49,8 @@ static void required(const char *what, int where)
 }
 
 static int profile_fd = -1;
-static int64_t collected;       /* when the last collection was */
+static int64_t last_node = STACK_LOST;
+static int has_waiting;
 
 /* In a block of its own size, so that reading beyond it is noticed */
 static unsigned char *from_hex(const char *hex, size_t *size)
@@ -79,15 +76,46 @@ static void get_totals(struct profile_totals *t)
     *t = totals;
 }
 
+static void put_waiting(void)
+{
+    int64_t row[RECORD_MOST_COLUMNS] = { 1, 0, 5, 1, STACK_LOST, 0, 0, 16, 10, 0, 4 };
+
+    if (has_waiting)
+        profile_log_row(RECORD_WAITING, 0, row);
+}
+
+static const struct profile_source source = { get_totals, put_waiting };
+static struct file_sink files[2], *file = files;
+
 static void open_log(int fd, int64_t now)
 {
-    static struct file_sink file;
-    int error = file_sink_open(&file, fd);
+    int error = file_sink_open(file, fd);
 
     profile_fd = fd;
+    code_names_begin();
     if (error == 0)
-        profile_log_open(&file.sink, now, get_totals);
+        profile_log_open(&file->sink, now, &source);
     printf("%d\n", error);
+}
+
+static void rotate(const char *path, int64_t now)
+{
+    struct file_sink *other = file == files ? files + 1 : files;
+    struct profile_log_next next;
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0666);
+
+    memset(&next, 0, sizeof next);
+    REQUIRE(file_sink_open(other, fd) == 0);
+    next.sink = &other->sink;
+    next.head = code_names_head(&next.head_size);
+    next.settings = "part=2";
+    next.first_key = 9;
+    next.trailer = "trailer";
+    next.trailer_size = 7;
+    printf("%d\n", profile_log_begin_next(&next, now));
+    profile_log_rotate(&next);
+    printf("%d\n", next.ended);
+    file = other;
 }
 
 static void records(const char *command, const char *hex)
@@ -95,21 +123,51 @@ static void records(const char *command, const char *hex)
     size_t size;
     unsigned char *bytes = from_hex(hex, &size);
 
-    if (strcmp(command, "stack") == 0)
-        printf("%" PRIu64 "\n", profile_log_stack(bytes, size));
-    else
+    if (strcmp(command, "stack") == 0) {
+        last_node = profile_log_stack(bytes, size);
+        printf("%" PRId64 "\n", profile_log_needs_stack(last_node));
+    }
+    else if (strcmp(command, "names") == 0)
+        profile_log_names((const char *)bytes, size);
+    else {
         profile_log_bytes(bytes, size);
+        code_names_keep_head(bytes, size);
+    }
     free(bytes);
 }
 
-static void named(int64_t now, int64_t thread, const char *hex)
+static int64_t next_number(const char **p)
 {
-    size_t size;
-    char *name = (char *)from_hex(hex, &size);
+    char *end;
+    int64_t number = strtoll(*p, &end, 10);
 
-    if (profile_log_name(now))
-        facts_named(thread, name, size);
-    free(name);
+    REQUIRE(end != *p);
+    *p = end;
+    return number;
+}
+
+static void row(const char *p, int with_text)
+{
+    int64_t numbers[RECORD_MOST_COLUMNS] = { 0 }, kind, now;
+    static char hex[200000];
+    size_t columns, i, size = 0;
+    unsigned char *text = NULL;
+
+    kind = next_number(&p);
+    now = next_number(&p);
+    columns = record_of((enum record_kind)kind)->columns - (size_t)with_text;
+    if (with_text) {
+        REQUIRE(sscanf(p, " %199999s", hex) == 1);
+        p += 1 + strlen(hex);
+        text = from_hex(strcmp(hex, "-") == 0 ? "" : hex, &size);
+    }
+    for (i = 0; i < columns; i++)
+        numbers[i] = next_number(&p);
+    if (with_text)
+        profile_log_text((enum record_kind)kind, now, numbers, (char *)text, size);
+    else
+        profile_log_row((enum record_kind)kind, now, numbers);
+    free(text);
 }
 
 static void change_file(const char *command, const char *rest)
@@ -131,8 +189,8 @@ static void call(const char *command, const char *rest)
 {
     struct profile_totals t;
     char path[4096];
-    int64_t n[5];
-    uint64_t key, stack;
+    int64_t n[1];
+    uint64_t key;
     int fd;
 
     if (sscanf(rest, "%4095s %" SCNd64, path, n) == 2 &&
@@ -141,57 +199,24 @@ static void call(const char *command, const char *rest)
     else if (strcmp(command, "openfd") == 0 &&
              sscanf(rest, "%d %" SCNd64, &fd, n) == 2)
         open_log(fd, n[0]);
-    else if (strcmp(command, "bytes") == 0 || strcmp(command, "stack") == 0)
+    else if (strcmp(command, "rotate") == 0 &&
+             sscanf(rest, "%4095s %" SCNd64, path, n) == 2)
+        rotate(path, n[0]);
+    else if (strcmp(command, "bytes") == 0 || strcmp(command, "stack") == 0 ||
+             strcmp(command, "names") == 0)
         records(command, rest);
-    else if (strcmp(command, "remember") == 0 &&
-             sscanf(rest, "%" SCNu64 " %" SCNu64, &key, &stack) == 2)
-        profile_log_remember(key, stack);
+    else if (strcmp(command, "remember") == 0)
+        profile_log_remember(strtoull(rest, NULL, 10), last_node);
     else if (strcmp(command, "known") == 0 &&
              sscanf(rest, "%" SCNu64 " %" SCNd64, &key, n) == 2)
-        printf("%" PRIu64 "\n", profile_log_known_stack(key, n[0]));
-    else if (strcmp(command, "sample") == 0 &&
-             sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
-                    " %" SCNd64, n, n + 1, n + 2, n + 3, n + 4) == 5)
-        printf("%" PRId64 "\n", profile_log_sample((uint64_t)n[0], n[1], n[2],
-                                                   n[3], n[4]));
-    else if (strcmp(command, "collection") == 0 &&
-             sscanf(rest, "%" SCNd64 " %" SCNd64, n, n + 1) == 2) {
-        facts_collection(profile_log_time(n[0]), n[1]);
-        collected = n[0];
+        printf("%" PRId64 "\n", profile_log_needs_stack(
+            profile_log_known_stack(key, n[0])));
+    else if (strcmp(command, "row") == 0 || strcmp(command, "text") == 0)
+        row(rest, *command == 't');
+    else if (strcmp(command, "waits") == 0) {
+        has_waiting = 1;
+        profile_log_waits(strtoll(rest, NULL, 10));
     }
-    else if (strcmp(command, "young") == 0 &&
-             sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64,
-                    n, n + 1, n + 2, n + 3, n + 4) == 5) {
-        if (profile_log_fact(collected))
-            facts_young(n[0], (enum facts_outcome)n[1], n[2], n[3], n[4]);
-    }
-    else if (strcmp(command, "freed") == 0 &&
-             sscanf(rest, "%" SCNd64 " %" SCNd64, n, n + 1) == 2) {
-        if (profile_log_fact(collected))
-            facts_freed(n[0], (int)n[1]);
-    }
-    else if (strcmp(command, "lost") == 0 &&
-             sscanf(rest, "%" SCNd64 " %" SCNd64, n, n + 1) == 2) {
-        if (profile_log_fact(collected))
-            facts_lost(n[0], (int)n[1]);
-    }
-    else if (strcmp(command, "type") == 0 &&
-             sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %4095s", n,
-                    n + 1, n + 2, path) == 4) {
-        if (profile_log_fact(n[0]))
-            facts_type(n[0], (enum facts_name)n[1], n[2], path, strlen(path));
-    }
-    else if (strcmp(command, "event") == 0 &&
-             sscanf(rest, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, n,
-                    n + 1, n + 2, n + 3) == 4) {
-        if (profile_log_fact(n[1]))
-            facts_event((enum facts_event)n[0], profile_log_time(n[1]), n[2],
-                        n[3]);
-    }
-    else if (strcmp(command, "named") == 0 &&
-             sscanf(rest, "%" SCNd64 " %" SCNd64 " %4095s", n, n + 1,
-                    path) == 3)
-        named(n[0], n[1], path);
     else if (strcmp(command, "due") == 0)
         printf("%d\n", profile_log_due(strtoll(rest, NULL, 10)));
     else if (strcmp(command, "settings") == 0)
@@ -204,8 +229,6 @@ static void call(const char *command, const char *rest)
         totals = t;
     else if (strcmp(command, "flush") == 0)
         profile_log_flush(strtoll(rest, NULL, 10));
-    else if (strcmp(command, "finish") == 0)
-        profile_log_finish(strtoll(rest, NULL, 10));
     else if (strcmp(command, "forget") == 0)
         profile_log_forget();
     else if (strcmp(command, "close") == 0)

@@ -224,7 +224,7 @@ static void unpin(int i)
 /* ____________________________________________________________ */
 /* the engine: what its Python half does, in its order */
 
-static void obey(void)
+static void run_pending_request(void)
 {
     if (abandoned && !nursery.inside) {
         nursery_stop();
@@ -236,14 +236,14 @@ static void *hooked_collect_and_reserve(void *self, intptr_t size)
 {
     void *object = nursery_collect_and_reserve(self, size);
 
-    obey();
+    run_pending_request();
     return object;
 }
 
 static void hooked_minor_collection(void *self)
 {
     nursery_minor_collection(self);
-    obey();
+    run_pending_request();
 }
 
 static void *hooked_external_malloc(void *self, uintptr_t type,
@@ -251,7 +251,7 @@ static void *hooked_external_malloc(void *self, uintptr_t type,
 {
     void *object = nursery_external_malloc(self, type, length, young);
 
-    obey();
+    run_pending_request();
     return object;
 }
 
@@ -289,7 +289,7 @@ static void stop(int at_once)
         return;
     abandoned = 1;
     if (at_once)
-        obey();
+        run_pending_request();
 }
 
 static int engine_line(const char *line)

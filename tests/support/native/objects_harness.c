@@ -84,7 +84,7 @@ void recorder_end_facts(void)
     has_lock = 0;
 }
 
-void recorder_young(int64_t key, enum facts_outcome outcome, int64_t type,
+void recorder_young(int64_t key, enum outcome outcome, int64_t type,
                     int64_t size, int64_t live_size)
 {
     CHECK(has_lock);
@@ -115,19 +115,38 @@ void recorder_swept(int64_t heap, int64_t heap_at_begin, double alive, double de
                alive, deviation, not_known);
 }
 
-void recorder_event(enum facts_event kind, int64_t start, int64_t value)
+void recorder_collected(int64_t start, int64_t allocated)
 {
-    CHECK(has_lock && start == 1 && value >= 0);
-    if (kind == FACTS_MINOR)
-        printf("minor\n");
+    CHECK(has_lock && start == 1 && allocated >= 0);
+    printf("minor\n");
 }
 
-void profile_log_want(uint64_t number)
+void recorder_marked(int64_t majors, int64_t began)
 {
-    (void)number;
+    CHECK(has_lock && majors > 0 && began == 1);
 }
 
-uint64_t recorder_sampled_stack(void)
+void recorder_inherited(const struct inherited *object)
+{
+    CHECK(has_lock && object->key > 0);
+}
+
+void recorder_expect_outcomes(int expected)
+{
+    (void)expected;
+}
+
+size_t recorder_memory(void)
+{
+    return 0;
+}
+
+int64_t recorder_stack_number(int64_t node)
+{
+    return node;
+}
+
+int64_t recorder_sampled_stack(void)
 {
     return 0;
 }

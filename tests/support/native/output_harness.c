@@ -32,6 +32,7 @@
 
 #include "recorder.h"
 #include "vmprof_file.h"
+#include "code_names.h"
 #include "vmprof_output.h"
 
 /* there is no vmprof to tell it to */
@@ -108,6 +109,12 @@ void profile_log_bytes(const void *records, size_t size)
     CHECK(locked);
     if (size > 0)
         print_bytes("bytes", records, size);
+}
+
+void profile_log_names(const char *records, size_t size)
+{
+    profile_log_bytes(records, size);
+    code_names_keep(records, size);
 }
 
 static void on_disabled(const void *trailer, size_t size)

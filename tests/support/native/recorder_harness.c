@@ -21,12 +21,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "check.h"
+#include "children.h"
 #include "file_sink.h"
 #include "recorder.h"
-#include "stack_table.h"
-
-#define CHECK(condition) \
-    do { if (!(condition)) failed(#condition, __LINE__); } while (0)
 
 #define ALLOCATING      3       /* threads */
 #define TIMED           2
@@ -34,28 +32,11 @@
 #define LOST            100     /* of this many, one has no stack */
 #define PARTS           50
 
-static void failed(const char *what, int where)
-{
-    fprintf(stderr, "recorder_harness.c:%d: not so: %s\n", where, what);
-    exit(3);
-}
-
 static const char *head, *trailer;
 static int stacks = 300;
-static int64_t kept_stacks;
 static int goes_on;
 /* The program's: allocations come one at a time.  Time samples don't ask. */
 static pthread_mutex_t gil = PTHREAD_MUTEX_INITIALIZER;
-
-static size_t from_hex(const char *hex, unsigned char *bytes, size_t room)
-{
-    size_t i, size = strlen(hex) / 2;
-
-    CHECK(size <= room);
-    for (i = 0; i < size; i++)
-        CHECK(sscanf(hex + 2 * i, "%2hhx", bytes + i) == 1);
-    return size;
-}
 
 static void records(const char *hex)
 {
@@ -108,17 +89,12 @@ static void *allocate(void *ignored)
         CHECK(sample > 0);
         CHECK(!recorder_has_lock());
         CHECK(recorder_next_interval() > 0);
-        if (current % 3 == 0) {
-            recorder_lock();
-            profile_log_want(recorder_sampled_stack());
-            recorder_unlock();
-        }
         if (current % 10 == 0) {
             CHECK(recorder_begin_facts(current));
             CHECK(recorder_has_lock());
-            recorder_young(sample, FACTS_PROMOTED, 7, 0, 0);
+            recorder_young(sample, OUTCOME_PROMOTED, 7, 0, 0);
             recorder_freed(sample, 0);
-            recorder_event(FACTS_MINOR, recorder_now(), 1);
+            recorder_collected(recorder_now(), 1);
             recorder_end_facts();
             CHECK(!recorder_has_lock());
         }
@@ -173,8 +149,9 @@ static void run(const char *path)
     CHECK(fd >= 0 && file_sink_open(&file, fd) == 0);
     CHECK(recorder_allocation(16, 1000, 0, walk) == 0);
     recorder_open(&file.sink, totals);
+    recorder_expect_outcomes(1);
     records(head);
-    CHECK(recorder_start("engine=harness") == 0);
+    CHECK(recorder_start("engine=harness;facts=types,lifetimes") == 0);
     for (i = 0; i < ALLOCATING + TIMED; i++)
         CHECK(pthread_create(thread + i, NULL, i < ALLOCATING
                              ? allocate : take_time_samples, NULL) == 0);
@@ -199,28 +176,6 @@ static void run(const char *path)
            recorder_counts.time_samples);
 }
 
-/* Each stack that was wanted is there, once, also if the table was full meanwhile. */
-static int64_t define_kept(void)
-{
-    static struct stack_kept kept;
-    int64_t count = 0;
-
-    memset(&kept, 0, sizeof kept);
-    recorder_lock();
-    while (stack_table_next_kept(&kept)) {
-        const int64_t *words = kept.word + STACK_MAX_WORDS - kept.count;
-        CHECK(kept.count == 4 && words[0] == 1 && words[1] % 8 == 0 &&
-              words[1] > 0 && words[1] <= 8 * stacks && words[2] == 1 &&
-              words[3] == 8);
-        CHECK(kept.number > 0);
-        CHECK(profile_log_define(words, kept.count) > 0);
-        count++;
-    }
-    stack_table_drop();
-    recorder_unlock();
-    return count;
-}
-
 static void rotate(struct file_sink *file, int number, const char *path)
 {
     static const struct timespec pause = { 0, 2000000 };
@@ -232,7 +187,8 @@ static void rotate(struct file_sink *file, int number, const char *path)
     memset(&next, 0, sizeof next);
     nanosleep(&pause, NULL);
     snprintf(name, sizeof name, "%s.part.%d", path, number);
-    snprintf(settings, sizeof settings, "engine=harness;part=%d", number);
+    snprintf(settings, sizeof settings, "engine=harness;facts=types,lifetimes;part=%d",
+             number);
     fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0666);
     CHECK(fd >= 0 && file_sink_open(file, fd) == 0);
     next.sink = &file->sink;
@@ -243,10 +199,10 @@ static void rotate(struct file_sink *file, int number, const char *path)
     next.trailer_size = from_hex(trailer, end, sizeof end);
     pthread_mutex_lock(&gil);
     recorder_lock();
+    next.first_key = recorder_next_key();
     CHECK(profile_log_begin_next(&next, recorder_now()) == 0);
     recorder_rotate(&next);
     recorder_unlock();
-    kept_stacks += define_kept();
     pthread_mutex_unlock(&gil);
     CHECK(next.ended == 0);
 }
@@ -258,13 +214,14 @@ static void run_in_parts(const char *path)
     char name[4200];
     int i, fd;
 
-    stacks = SAMPLES;           /* more than the table holds */
+    stacks = SAMPLES;           /* which have to be told in each part */
     snprintf(name, sizeof name, "%s.part.1", path);
     fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0666);
     CHECK(fd >= 0 && file_sink_open(&files[1], fd) == 0);
     recorder_open(&files[1].sink, totals);
+    recorder_expect_outcomes(1);
     records(head);
-    CHECK(recorder_start("engine=harness;clock=1") == 0);
+    CHECK(recorder_start("engine=harness;clock=1;facts=types,lifetimes") == 0);
     for (i = 0; i < ALLOCATING + TIMED; i++)
         CHECK(pthread_create(thread + i, NULL, i < ALLOCATING
                              ? allocate : take_time_samples, NULL) == 0);
@@ -277,7 +234,6 @@ static void run_in_parts(const char *path)
     recorder_stop();
     records(trailer);
     CHECK(recorder_close() == 0);
-    CHECK(kept_stacks > 0);
     close(files[PARTS].fd);
     printf("%" PRId64 " %" PRId64 " %d %" PRId64 "\n", recorder_counts.samples,
            recorder_counts.lost, ALLOCATING * SAMPLES * 16,
@@ -302,8 +258,8 @@ static void fork_a_child(const char *path)
         CHECK(!recorder_forget());
         CHECK(fcntl(fd, F_GETFD) < 0);
         CHECK(recorder_allocation(16, 1000, 0, walk) == 0);
-        recorder_count_child();
-        recorder_count_child();
+        children_count();
+        children_count();
         recorder_stop();
         CHECK(recorder_close() == 0);
         _exit(0);

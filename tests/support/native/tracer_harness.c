@@ -1,10 +1,8 @@
-/* Attach to a child of this program's, which has its memory: so addresses are the same.
+/* Get into a child of this program's, which has its memory: so addresses are the same.
    Prints "ok", or what was wrong.
 
-   tracer_harness LIBRARY CASE: the library's function `called` is called with the frame;
-   the case is one of those in main(). */
+   tracer_harness CASE: one of those in main(). */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -24,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "frame.h"
 #include "tracer.h"
 
 #define TIMES 50
@@ -32,7 +31,9 @@
 
 /* what both see */
 static struct shared {
-    volatile int allocated, called, woken, is_ending, delayed;
+    volatile int allocated, called, released, woken, is_ending, delayed;
+    /* somebody else has the GIL */
+    volatile int is_locked;
 } *shared;
 
 static void check(bool good, const char *what)
@@ -50,10 +51,24 @@ static void allocate(void)
     shared->allocated++;
 }
 
-/* in the child; the library calls it */
-void was_called(void)
+/* in the child, where PyPy would have them */
+static int ensure(void)
 {
-    __sync_fetch_and_add(&shared->called, 1);
+    while (shared->is_locked)
+        usleep(1000);
+    return 7;
+}
+
+static void run(const char *program)
+{
+    if (strcmp(program, "a program") == 0)
+        __sync_fetch_and_add(&shared->called, 1);
+}
+
+static void give_back(int state)
+{
+    if (state == 7)
+        __sync_fetch_and_add(&shared->released, 1);
 }
 
 static void be_traced(bool is_busy)
@@ -69,18 +84,48 @@ static void be_traced(bool is_busy)
     _exit(0);
 }
 
-static struct tracer_request request_for(pid_t pid, const char *library)
+#define ADDRESS(function) ((uint64_t)(uintptr_t)(function))
+
+static struct tracer_request request_for(pid_t pid)
 {
-    uint64_t create = (uint64_t)(uintptr_t)pthread_create;
-    uint64_t our_allocate = (uint64_t)(uintptr_t)allocate;
     return (struct tracer_request){
         .pid = pid, .tid = pid, .milliseconds = 10000,
-        .create = create, .our_create = create,
-        .open = (uint64_t)(uintptr_t)dlopen, .find = (uint64_t)(uintptr_t)dlsym,
-        .errno_location = (uint64_t)(uintptr_t)__errno_location,
-        .allocate = our_allocate, .our_allocate = our_allocate,
-        .library = library, .function = "called", .socket = "nobody",
+        .create = ADDRESS(pthread_create), .our_create = ADDRESS(pthread_create),
+        .self = ADDRESS(pthread_self), .detach = ADDRESS(pthread_detach),
+        .sleep = ADDRESS(usleep), .unmap = ADDRESS(munmap),
+        .errno_location = ADDRESS(__errno_location),
+        .allocate = ADDRESS(allocate), .our_allocate = ADDRESS(allocate),
+        .ensure = ADDRESS(ensure), .release = ADDRESS(give_back),
+        .run = ADDRESS(run), .program = "a program",
     };
+}
+
+static bool becomes(volatile int *counter, int count)
+{
+    for (int wait = 0; *counter != count && wait < 10000; wait++)
+        usleep(1000);
+    return *counter == count;
+}
+
+/* What it was made to map can be written, and run. */
+static int mapped(pid_t pid)
+{
+    char path[64], line[4096];
+    int found = 0;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    FILE *file = fopen(path, "r");
+    check(file != NULL, "maps");
+    while (fgets(line, sizeof line, file))
+        found += strstr(line, " rwxp ") != NULL;
+    fclose(file);
+    return found;
+}
+
+static bool is_unmapped(pid_t pid)
+{
+    for (int wait = 0; mapped(pid) && wait < 10000; wait++)
+        usleep(1000);
+    return mapped(pid) == 0;
 }
 
 /* Of this thread, and those that it makes: what it answers to the system call `number`
@@ -161,10 +206,10 @@ static void end_waiting(pid_t pid)
 }
 
 /* A kernel, or a sandbox, that does not say what a thread is stopped at. */
-static void trace_without_syscall_info(const char *library)
+static void trace_without_syscall_info(void)
 {
     pid_t pid = begin_waiting(false);
-    struct tracer_request request = request_for(pid, library);
+    struct tracer_request request = request_for(pid);
     filter(SYS_ptrace, 0, PTRACE_GET_SYSCALL_INFO, SECCOMP_RET_ERRNO | EIO, 0);
     int error = tracer_enter(&request);
     end_waiting(pid);
@@ -172,35 +217,66 @@ static void trace_without_syscall_info(const char *library)
     check(shared->called == 0 && shared->allocated == 0, "it was made to run something");
 }
 
-static void trace_slow_mmap(const char *library)
+static void trace_slow_mmap(void)
 {
     pid_t pid = begin_waiting(true);
-    struct tracer_request request = request_for(pid, library);
+    struct tracer_request request = request_for(pid);
     int error = tracer_enter(&request);
     if (error == 0)
         check(tracer_leave() == 0, "tracer_leave");
-    for (int wait = 0; error == 0 && shared->called < 1 && wait < 10000; wait++)
-        usleep(1000);
+    bool is_called = error == 0 && becomes(&shared->called, 1);
     end_waiting(pid);
-    check(error == 0 && shared->called == 1, "the thread");
+    check(is_called, "the thread");
     check(shared->delayed == 1, "it was not slow");
 }
 
-static void trace_what_is_no_library(void)
+/* The stopped thread goes on while the new one waits for the GIL. */
+static void trace_a_lock(void)
 {
     pid_t pid = begin_waiting(false);
-    struct tracer_request request = request_for(pid, "/nowhere/called.so");
+    struct tracer_request request = request_for(pid);
+    shared->is_locked = 1;
     check(tracer_enter(&request) == 0, "tracer_enter");
-    for (int wait = 0; !tracer_has_failed() && wait < 10000; wait++)
-        usleep(1000);
-    check(tracer_has_failed(), "it is not told");
+    check(!tracer_has_gil(), "it has the GIL");
     check(tracer_leave() == 0, "tracer_leave");
-    check(tracer_has_failed(), "it is not told behind its end");
+    usleep(100000);
+    check(!tracer_has_gil() && shared->called == 0, "it went on without the GIL");
+    check(mapped(pid) == 1, "the new thread's code is gone");
+    shared->is_locked = 0;
+    check(becomes(&shared->released, 1) && shared->called == 1, "the thread");
+    check(is_unmapped(pid), "its memory is still there");
+    check(tracer_has_gil(), "it had the GIL");
     end_waiting(pid);
-    check(!tracer_has_failed(), "it is told of a process that is gone");
+    check(tracer_has_gil(), "of a process that is gone nothing is waited for");
 }
 
-static void trace(bool is_busy, const char *library)
+/* The memory stays as long as the stopped thread may be in it. */
+static void trace_while_it_stands_still(void)
+{
+    pid_t pid = begin_waiting(false);
+    struct tracer_request request = request_for(pid);
+    check(tracer_enter(&request) == 0, "tracer_enter");
+    check(becomes(&shared->released, 1) && tracer_has_gil(), "the thread");
+    usleep(100000);
+    check(mapped(pid) == 1, "its memory is gone");
+    check(tracer_leave() == 0, "tracer_leave");
+    check(is_unmapped(pid), "its memory is still there");
+    end_waiting(pid);
+}
+
+static void trace_with_too_long_a_program(void)
+{
+    static char text[FRAME_MAX_PROGRAM + 1];
+    pid_t pid = begin_waiting(false);
+    struct tracer_request request = request_for(pid);
+    memset(text, 'x', FRAME_MAX_PROGRAM);
+    request.program = text;
+    check(tracer_enter(&request) == E2BIG, "it is not said what is wrong");
+    end_waiting(pid);
+    check(shared->allocated == 0, "it was made to run something");
+}
+
+static void trace(bool is_busy)
 {
     int status;
     memset(shared, 0, sizeof *shared);
@@ -208,16 +284,14 @@ static void trace(bool is_busy, const char *library)
     check(pid >= 0, "fork");
     if (pid == 0)
         be_traced(is_busy);
-    struct tracer_request request = request_for(pid, library);
+    struct tracer_request request = request_for(pid);
     for (int i = 1; i <= TIMES; i++) {
         check(tracer_enter(&request) == 0, "tracer_enter");
         check(shared->allocated == i, "what was to be called before");
-        check(!tracer_has_failed(), "what did not fail");
         check(tracer_leave() == 0, "tracer_leave");
-        for (int wait = 0; shared->called < i && wait < 10000; wait++)
-            usleep(1000);
-        check(shared->called == i, "the thread");
+        check(becomes(&shared->released, i) && shared->called == i, "the thread");
     }
+    check(is_unmapped(pid), "its memory is still there");
     check(waitpid(pid, &status, WNOHANG) == 0, "the process ended");
     request.milliseconds = 0;
     request.our_create++;           /* it is not the same code */
@@ -231,19 +305,23 @@ static void trace(bool is_busy, const char *library)
 
 int main(int argc, char **argv)
 {
-    check(argc == 3, "usage: tracer_harness LIBRARY CASE");
+    check(argc == 2, "usage: tracer_harness CASE");
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     check(shared != MAP_FAILED, "mmap");
-    if (strcmp(argv[2], "often") == 0) {
-        trace(true, argv[1]);
-        trace(false, argv[1]);
-    } else if (strcmp(argv[2], "no-syscall-info") == 0)
-        trace_without_syscall_info(argv[1]);
-    else if (strcmp(argv[2], "slow-mmap") == 0)
-        trace_slow_mmap(argv[1]);
-    else if (strcmp(argv[2], "no-library") == 0)
-        trace_what_is_no_library();
+    if (strcmp(argv[1], "often") == 0) {
+        trace(true);
+        trace(false);
+    } else if (strcmp(argv[1], "no-syscall-info") == 0)
+        trace_without_syscall_info();
+    else if (strcmp(argv[1], "slow-mmap") == 0)
+        trace_slow_mmap();
+    else if (strcmp(argv[1], "lock") == 0)
+        trace_a_lock();
+    else if (strcmp(argv[1], "stands-still") == 0)
+        trace_while_it_stands_still();
+    else if (strcmp(argv[1], "too-long") == 0)
+        trace_with_too_long_a_program();
     else
         check(false, "no such case");
     printf("ok\n");

@@ -30,7 +30,7 @@ struct nursery nursery;
 static char *heap;
 static char table[TABLE] __attribute__((aligned(8)));
 
-void recorder_type(int64_t number, enum facts_name kind, int64_t gcs,
+void recorder_type(int64_t number, enum type_name kind, int64_t gcs,
                    const char *name, size_t size)
 {
     size_t i;

@@ -201,11 +201,11 @@ class Engine:
         """Of the run that is on."""
         raise NotImplementedError
 
-    def followed(self) -> bool:
+    def is_sampled_child(self) -> bool:
         """In a forked child: it is sampled, as its parent was; stop() ends it."""
         return False
 
-    def followed_path(self) -> str:
+    def child_path(self) -> str:
         """There, the profile; empty: there is none, as there is no sample."""
         return ""
 

@@ -17,7 +17,7 @@ from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError, say
 from vmprof_allocation.session import resident
 from vmprof_allocation.session.session import Session
-from vmprof_allocation.settings.processes import PUSH_EVERY, Processes, make_own, unpack
+from vmprof_allocation.settings.processes import make_own, unpack
 from vmprof_allocation.settings.settings import Settings
 
 # nothing that is not needed: see engines/base.py
@@ -63,18 +63,10 @@ def follow(run: str) -> None:
         if path is not None:
             session = Session(settings, path, processes)
             session.start(engine)
-            if _is_pushed(path):
-                from vmprof_allocation.pusher.pushing import push
-                push(session, processes)
-            else:
-                _leave(session)
+            _leave(session)
     except Exception:
         if path is not None and os.path.exists(path):
             os.unlink(path)
-
-
-def _is_pushed(profile: str) -> bool:
-    return os.path.exists(os.path.join(os.path.dirname(profile), PUSH_EVERY))
 
 
 def _run(fields: list[str]) -> None:
@@ -82,28 +74,22 @@ def _run(fields: list[str]) -> None:
     _, held, jitlog, text, knowledge, output = fields
     settings = Settings.parse(text)
     engine = choose(knowledge)
-    if _is_pushed(output):
-        from vmprof_allocation.pusher import pushing
-        resident.at_end(pushing.begin(settings, Processes(output), engine).stop)
-        session = None
-    else:
-        session = Session(settings, output)
-        session.start(engine)
+    session = Session(settings, output)
+    session.start(engine)
     if int(held) >= 0:
         os.close(int(held))
     _start_jitlog(int(jitlog))
     # The module was imported before the program: what it does at the end comes after
     # all of the program's, whose threads have ended then.
     resident.end_at_interrupt()
-    if session is not None:
-        _leave(session)
+    _leave(session)
 
 
 def _leave(session: Session) -> None:
     """To the thread that rotates its profile; or to the native half alone."""
     if session.settings.rotate:
         from vmprof_allocation.session.rotating import Rotating
-        Rotating(session, session.settings.rotate).begin()
+        Rotating(session).begin()
         return
     with Uninterrupted():
         suspended = session.suspend()

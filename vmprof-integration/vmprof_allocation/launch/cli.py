@@ -270,8 +270,11 @@ def main(args: Any, original: list[str],
                 "--view can't show what is written into the pipe %r: write -o and a "
                 "file, or leave it out" % args.output)
         jitlog = _open_jitlog(args)
-        output = (_start_pusher(args) if args.push is not None
-                  else args.output or temporary.make())
+        if settings is not None and args.push is not None:
+            from vmprof_push import start
+            output = start.start(settings, args.push, args.push_every)
+        else:
+            output = args.output or temporary.make()
     except AllocationSamplingError as e:
         refuse(str(e))
     if args.lines:
@@ -369,16 +372,6 @@ def _move_up(fd: int) -> int:
     moved = fcntl.fcntl(fd, fcntl.F_DUPFD, _HIGH if is_high else 3)
     os.close(fd)
     return moved
-
-
-def _start_pusher(args: Any) -> str:
-    """What profiles that are to be pushed are named after.  If none is begun, the
-    pusher tidies up."""
-    from vmprof_allocation.pusher import start, target
-    from vmprof_allocation.pusher.pushing import processes_of
-    return processes_of(start.start(
-        args.push, target.DEFAULT_EVERY if args.push_every is None
-        else args.push_every)).first
 
 
 def _open_jitlog(args: Any) -> int:

@@ -5,13 +5,19 @@ import argparse
 import contextlib
 import glob
 import os
+import sys
 from typing import Any, NoReturn
 
 from vmprof_allocation.errors import AllocationSamplingError
 
 #: of --allocation-sampling
 DEFAULT = "auto"
-_MAX_SECONDS = 10**7
+#: poll() counts milliseconds
+_MAX_SECONDS = 2 * 10**6
+
+
+def note(message: str) -> None:
+    print("vmprof_allocation: %s" % message, file=sys.stderr, flush=True)
 
 
 class Parser(argparse.ArgumentParser):

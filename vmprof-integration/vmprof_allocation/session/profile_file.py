@@ -10,7 +10,7 @@ from vmprof_allocation.errors import AllocationSamplingError
 #: Linux's; it has no name in PyPy
 F_DUPFD_CLOEXEC = 1030
 #: how a profile begins
-GZIP = b"\x1f\x8b"
+HEAD = bytes(8) + b"\3" + bytes(7)
 
 
 def file_id(fd: int) -> tuple[int, int] | None:
@@ -148,7 +148,7 @@ class ProfileFile:
         before = os.fstat(self.fd)
         if before.st_nlink == 0:
             raise lost(self.path)
-        if (before.st_size < written or os.pread(self.fd, 2, 0) != GZIP
+        if (before.st_size < written or os.pread(self.fd, 16, 0) != HEAD
                 or before.st_size > os.lseek(self.fd, 0, os.SEEK_CUR)):
             raise AllocationSamplingError(
                 "the profile is damaged: the program, or another, changed %r"

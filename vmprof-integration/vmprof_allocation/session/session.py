@@ -59,8 +59,7 @@ def restore(state: tuple[Any, ...], pids: list[int]) -> None:
 
 
 def end_inherited() -> None:
-    """A forked child that is followed, and that begins to sample by itself: what it
-    began with ends."""
+    """In a sampled child that begins to sample by itself: what it inherited ends."""
     for session in _running[:]:
         if session.is_inherited:
             session.stop()
@@ -177,7 +176,7 @@ class Session:
     def path(self) -> str:
         """The profile that this process writes; empty: there is none as yet."""
         if self.is_inherited and self._part == 1:
-            return "" if self._engine is None else self._engine.followed_path()
+            return "" if self._engine is None else self._engine.child_path()
         return self.output or ""
 
     @property
@@ -210,13 +209,13 @@ class Session:
 
     @property
     def is_parent(self) -> bool:
-        """False in a forked child of the process that called start(), followed
+        """False in a forked child of the process that called start(), sampled
         or not."""
         return self._pid == os.getpid() and not self.is_inherited
 
     @property
     def is_child(self) -> bool:
-        """Nobody asked for it in this process, which was followed."""
+        """Nobody asked for it in this process: it is a sampled child."""
         return self.is_inherited or self._processes is not None
 
     def suspend(self) -> Suspended | None:
@@ -250,7 +249,7 @@ class Session:
     def go_on(self, parent: int | None = None) -> None:
         """In a forked child: if its engine goes on, so does this.  `parent`: a pid;
         None: of the one in which this was last called, or began."""
-        if self._engine is not None and self._engine.followed():
+        if self._engine is not None and self._engine.is_sampled_child():
             parent, self._pid = parent or self._pid, os.getpid()
             self._file = None       # the engine has one of its own
             self._part = 1

@@ -1,8 +1,8 @@
-"""The processes of a run: the one that was asked for, and its children, which are
-followed into profiles of their own.
+"""The processes of a run: the one that was asked for, and its children, which
+have profiles of their own.
 
 ``app.vmprof`` is that of the first, ``app.123.vmprof`` that of process 123. Forked
-ones go on natively (native/hook/follow.h), and session.py hears of it; one that
+ones go on natively (native/hook/sampled_child.h), and session.py hears of it; one that
 becomes this interpreter anew, by exec, finds VARIABLE (begin.py).
 """
 from __future__ import annotations
@@ -18,9 +18,6 @@ VARIABLE = "VMPROF_ALLOCATION_RUN"
 MAX_SEED = 2**64 - 1
 #: of another process there may be a file, if the system has begun to count anew
 _TRIES = 100
-#: a file beside the profiles, if they are pushed (push_folder.py has the others):
-#: seconds between two windows, as text, which children find there
-PUSH_EVERY = ".vmprof-push-every"
 
 
 class Processes:
@@ -64,8 +61,8 @@ def unpack(value: str) -> tuple[Processes, Settings, str]:
 
 
 def make_own(processes: Processes) -> str | None:
-    """Make this child's file, one that was not there, as native/hook/follow.c does;
-    None: nobody waits for more, or there are too many."""
+    """Make this child's file, one that was not there, as native/hook/sampled_child.c
+    does; None: nobody waits for more, or there are too many."""
     if not os.path.exists(processes.first):
         return None
     for i in range(1, _TRIES + 1):

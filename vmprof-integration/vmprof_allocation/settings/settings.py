@@ -37,7 +37,8 @@ class Settings:
     """What the user asks for."""
 
     __slots__ = ("follow", "gaps", "in_memory", "interval", "lifetimes", "limit",
-                 "memory", "native", "period", "rotate", "seed")
+                 "max_bytes", "max_files", "memory", "native", "period", "rotate",
+                 "seed")
 
     def __init__(self, interval: int, seed: int, gaps: Gaps = "exponential",
                  period: float | None = None, memory: bool = False,
@@ -64,6 +65,9 @@ class Settings:
         self.follow = follow
         #: seconds between two profiles; 0.0: there is one
         self.rotate = rotate
+        #: of those that have ended, so many stay of each process beside its first one,
+        #: the newest ones, with so many bytes; 0: all
+        self.max_files = self.max_bytes = 0
         #: native frames, inside of the innermost Python frame
         self.native = native
 
@@ -103,5 +107,6 @@ def _flag(text: str) -> bool:
 #: by Settings.__slots__
 _PARSERS: dict[str, Callable[[str], object]] = {
     "follow": _flag, "gaps": str, "in_memory": _flag, "interval": int,
-    "lifetimes": _flag, "limit": Limit.parse, "memory": _flag, "native": _flag,
+    "lifetimes": _flag, "limit": Limit.parse, "max_bytes": int, "max_files": int,
+    "memory": _flag, "native": _flag,
     "period": lambda text: float(text) if text else None, "rotate": float, "seed": int}

@@ -370,7 +370,8 @@ class Snapshot:
 
     def compare_to(self, old_snapshot: Snapshot, key_type: str,
                    cumulative: bool = False) -> list[StatisticDiff]:
-        """Likewise, with what is more or less than before."""
+        """Statistics of each group, and their differences to `old_snapshot`, the
+        largest difference first.  `key_type` and `cumulative`: as for statistics()."""
         new = self._groups(key_type, cumulative)
         old = old_snapshot._groups(key_type, cumulative)
         result = []

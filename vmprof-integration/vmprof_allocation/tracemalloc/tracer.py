@@ -58,9 +58,9 @@ class Tracer:
         self._fd = move_up(os.memfd_create("tracemalloc", os.MFD_CLOEXEC))
         self._file = file_id(self._fd)
         self._id = time.time_ns(), next(_starts)
-        self._read = -1
         self._lost = 0
-        self._tracebacks: list[tuple[RawTraceback, int] | None] = []
+        #: by the node that a stack ends with; None: it is of our own code
+        self._tracebacks: dict[int, tuple[RawTraceback, int] | None] = {}
         try:
             self._engine.start(self._fd, settings)
         except BaseException:
@@ -133,9 +133,9 @@ class Tracer:
     def traces(self) -> list[RawTrace]:
         """Of all that is alive."""
         self._warn()
-        from vmprof_convert.meaning.estimator import probability
+        from vmprof_convert.profile.sampling import probability
         alive = self._engine.alive()
-        self._learn()
+        self._learn({object_.stack for object_ in alive})
         traces: list[RawTrace] = []
         for object_ in alive:
             found = self._traceback(object_.stack)
@@ -156,33 +156,30 @@ class Tracer:
         found = self._engine.find_alive(id(object_))
         if found is None:
             return None
-        self._learn()
+        self._learn({found.stack})
         return self._traceback(found.stack)
 
     def _traceback(self, stack: int) -> tuple[RawTraceback, int] | None:
-        if stack >= len(self._tracebacks) or stack == 0:
-            return UNKNOWN, 1
-        return self._tracebacks[stack]
+        return self._tracebacks.get(stack, (UNKNOWN, 1))
 
-    def _learn(self) -> None:
-        """Read which stacks there are, if there are new ones."""
+    def _learn(self, stacks: set[int]) -> None:
+        """Read what these are, if there are new ones."""
+        new = stacks - self._tracebacks.keys()
+        if not new:
+            return
         self._engine.flush()
         if not self._is_ours():
             raise RuntimeError(
                 "the program has closed the file in which tracemalloc keeps what "
                 "stacks are: stop() and start() again")
         size = os.fstat(self._fd).st_size
-        if size == self._read:
-            return
         from vmprof_convert import readers
         from vmprof_convert.meaning.visible_stacks import Program
         from vmprof_convert.profile.model import PYTHON
-        profile, numbers = readers.read_stacks(os.pread(self._fd, size, 0))
-        self._read = size
+        profile, numbers = readers.read_stacks(os.pread(self._fd, size, 0), new)
         program = Program(profile)
         known: dict[int, tuple[str, int]] = {}
-        self._tracebacks = [None]
-        for number in numbers[1:]:
+        for stack, number in numbers.items():
             frames: list[Any] = []
             is_ours = False
             for frame in reversed(program.frames(profile.stacks[number])):
@@ -195,7 +192,7 @@ class Tracer:
                 is_ours = is_ours or place[0].startswith(_OURS)
                 if place[0]:
                     frames.append(place)
-            self._tracebacks.append(
+            self._tracebacks[stack] = (
                 None if is_ours else
                 (tuple(frames[:self.nframe]), len(frames)) if frames
                 else (UNKNOWN, 1))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import collections
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, chain, compress, count, repeat
 from typing import NamedTuple
 
-from vmprof_convert.profile.long_columns import until
+from vmprof_convert.analysis.by_stack import whole
+from vmprof_convert.writers.firefox.format.bins import bins_of
 
 #: how many bins there are: a screen shows little more
 BINS = 500
@@ -36,24 +37,35 @@ class Activity(NamedTuple):
     weights: list[int]
 
 
-def summarize(times: Sequence[float], stacks: Sequence[int], weights: Sequence[int],
-              end: float, idle: int, bins_: int = BINS) -> Activity:
+def summarize(times: Sequence[float], stacks: Sequence[int], weights: Iterable[float],
+              end: float, idle: int, bins_: int = BINS,
+              shown: Mapping[int, int] | None = None) -> Activity:
     """`times` ascend; `end` is that of the profile, and `idle` the stack where nothing
-    happened."""
+    happened; `shown`: instead of each of `stacks` another one."""
     # in which bins, and how wide: counting rows is quick
     while True:
         width = end / bins_ or 1.0
-        parts = list(_parts(times, width))
+        parts = list(bins_of(times, width))
         if bins_ <= FEWEST or sum(
                 len(set(stacks[at:after])) for _, at, after in parts) <= MOST:
             break
         bins_ = (bins_ + 1) // 2
-    bins: dict[int, dict[int, int]] = {}
+    bins: dict[int, dict[int, float]] = {}
+    weights = iter(weights)
     for number, at, after in parts:
-        sums = bins.setdefault(number, collections.defaultdict(int))
-        for stack, weight in zip(stacks[at:after], weights[at:after]):
+        sums = bins.setdefault(number, collections.defaultdict(float))
+        for stack, weight in zip(stacks[at:after], weights):
             sums[stack] += weight
+    if shown is not None:
+        bins = {number: _as_shown(sums, shown) for number, sums in bins.items()}
     return _drawn(bins, width, end, idle, bins_)
+
+
+def _as_shown(sums: Mapping[int, float], shown: Mapping[int, int]) -> dict[int, float]:
+    result: dict[int, float] = collections.defaultdict(float)
+    for stack, weight in sums.items():
+        result[shown[stack]] += weight
+    return result
 
 
 def pauses(times: Sequence[float], interval: float, end: float) -> list[int]:
@@ -87,19 +99,7 @@ def with_pauses(times: Sequence[float], stacks: Sequence[int], before: Sequence[
     return drawn
 
 
-def _parts(times: Sequence[float], width: float) -> Iterator[tuple[int, int, int]]:
-    """Of each bin its number, and where it begins and ends; the last moment may have
-    two."""
-    at = 0
-    while at < len(times):
-        number = int(times[at] / width)
-        # there may be fewer rows than bins
-        after = max(at + 1, until(times, (number + 1) * width, at))
-        yield number, at, after
-        at = after
-
-
-def _drawn(bins: dict[int, dict[int, int]], width: float, end: float, idle: int,
+def _drawn(bins: dict[int, dict[int, float]], width: float, end: float, idle: int,
            bins_: int) -> Activity:
     # or the front end says that its buffer was empty before the first sample
     times, stacks, weights = [0.0], [idle], [0]
@@ -110,11 +110,13 @@ def _drawn(bins: dict[int, dict[int, int]], width: float, end: float, idle: int,
             stacks.extend((idle, idle))
             weights.extend((0, 0))
 
+    rounded = iter(whole(chain.from_iterable(sums.values() for sums in bins.values())))
     before = 0
     for number, sums in bins.items():
         pause(before, number)
-        shown = {stack: weight for stack, weight in sums.items() if weight}
-        total = sum(shown.values())
+        shown = {stack: weight for stack, weight in zip(sums, rounded) if weight}
+        # (beside what a damaged profile has, the rest may be nothing)
+        total = sum(shown.values()) or 1
         times += [(number + begun / total) * width
                   for begun in accumulate(shown.values(), initial=0)][:-1]
         stacks += shown

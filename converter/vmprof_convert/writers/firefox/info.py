@@ -1,7 +1,7 @@
 """The panel "Profile info": how much it is all in all, and what is missing."""
 from __future__ import annotations
 
-from vmprof_convert.analysis.summary import TYPE, Choice, sum_up
+from vmprof_convert.analysis.summary import TYPE, Choice, Summary
 from vmprof_convert.meaning.visible_stacks import CUT
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
@@ -21,11 +21,10 @@ _UNSAID = ("pid", "period", "facts", "capabilities", "children", "ended",
            "bookkeeping", "run", "part", "parent", "clock", "programs")
 
 
-def describe(profile: Profile, builder: ProfileBuilder, not_embedded: int,
-             unlabelled: int) -> None:
-    """`not_embedded`: files whose text was wanted, and is not there; `unlabelled`:
-    threads whose labels changed too often."""
-    summary = sum_up(profile)
+def describe(profile: Profile, summary: Summary, builder: ProfileBuilder,
+             not_embedded: int, unlabelled: int) -> None:
+    """`summary`: that of sum_up(); `not_embedded`: files whose text was wanted, and is
+    not there; `unlabelled`: threads whose labels changed too often."""
     ticks = summary.time_samples
     last = profile.moments[-1] if profile.moments else None
     entries = []

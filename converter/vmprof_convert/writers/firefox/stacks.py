@@ -1,21 +1,20 @@
 """The stacks of a profile, as the builder has them."""
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+import array
+from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
 from vmprof_convert.meaning import origins, type_names
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import TypeNames
 from vmprof_convert.meaning.visible_stacks import CUT, Program
-from vmprof_convert.profile.long_columns import made
 from vmprof_convert.profile.model import (
     LABEL,
     NATIVE,
     PYTHON,
     Function,
     Profile,
-    Samples,
 )
 from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.writers.firefox.format import categories
@@ -47,10 +46,10 @@ _TYPES = {type_names.CLASS: categories.CLASS,
 class Stacks(NamedTuple):
     """Rows of the builder's table of stacks."""
 
-    #: of each sample: the function that ran
-    code: Sequence[int]
+    #: of each of the profile's stacks: the function that ran
+    code: dict[int, int]
     #: of each sample: below it the type of the object, where types are recorded
-    typed: Sequence[int]
+    typed: array.array[int]
     #: of each of SITES, if ends are recorded
     sites: dict[str, int]
     #: of IDLE
@@ -71,7 +70,7 @@ def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
             builder.function(name, python=False), category))
 
     # the profile may have stacks of which no sample was chosen; the lost one last
-    sampled = sorted(samples.stack.different(), key=lambda number: (number < 0, number))
+    sampled = sorted(set(samples.stack), key=lambda number: (number < 0, number))
     of_code: dict[int, int] = {}
     step = len(sampled) // 100 + 1
     for done, stack in enumerate(sampled):
@@ -80,25 +79,21 @@ def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
         of_code[stack] = rows.of(stack) if stack >= 0 else rows.lost()
     if progress is not None:
         progress(len(sampled), len(sampled))
-    code = typed = made("i", samples.store, (
-        list(map(of_code.__getitem__, piece)) for piece in samples.stack.pieces()))
     if profile.has_types:
-        of_typed = _Typed(profile, builder).__getitem__
-        # (as lists: to make a number of each place takes long)
-        typed = made("i", samples.store, (
-            list(map(of_typed, zip(piece, types))) for piece, types in zip(
-                code.pieces(), _types(samples))))
+        types: Sequence[int] = samples.type
+        if samples.ticks:
+            # time samples are of nothing
+            types = [type_ if size else _NO_TYPE
+                     for type_, size in zip(types, samples.size)]
+        typed = map(_Typed(profile, builder, of_code).__getitem__,
+                    zip(samples.stack, types))
+    else:
+        typed = map(of_code.__getitem__, samples.stack)
     sites = SITES if profile.has_lifetimes else ()
     return Stacks(
-        code, typed, {site: label(site, categories.COLLECTOR) for site in sites},
+        of_code, array.array("i", typed),
+        {site: label(site, categories.COLLECTOR) for site in sites},
         label(IDLE, categories.IDLE) if has_idle else -1)
-
-
-def _types(samples: Samples) -> Iterator[Sequence[int]]:
-    for types, sizes in zip(samples.type.pieces(), samples.size.pieces()):
-        # time samples are of nothing
-        yield types if not samples.ticks else [
-            type_ if size else _NO_TYPE for type_, size in zip(types, sizes)]
 
 
 class _FrameIndex(dict[Frame, int]):
@@ -174,16 +169,18 @@ class _Rows:
 
 
 class _Typed(dict[tuple[int, int], int]):
-    """For each stack of the builder's and each type of objects that it allocated: the
-    stack that ends with the type."""
+    """For each stack and each type of objects that it allocated: the builder's stack
+    that ends with the type."""
 
-    def __init__(self, profile: Profile, builder: ProfileBuilder):
+    def __init__(self, profile: Profile, builder: ProfileBuilder,
+                 code: dict[int, int]):
         super().__init__()
+        self._code = code
         self._builder = builder
         self._frames = _TypeFrames(profile, builder)
 
     def __missing__(self, key: tuple[int, int]) -> int:
-        stack, type_ = key
+        stack, type_ = self._code[key[0]], key[1]
         row = self[key] = (stack if type_ == _NO_TYPE else self._builder.stack(
             stack, self._frames[type_]))
         return row

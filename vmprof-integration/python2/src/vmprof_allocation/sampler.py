@@ -11,7 +11,7 @@ import stat
 from vmprof_allocation.process import PACKAGE, Layout, Process, Refused
 
 #: bytes of an object that PyPy makes with external_malloc(): native/hook/hook.h
-KNOCK = 2**18
+SAFEPOINT_SIZE = 2**18
 #: Linux's; it has no name in Python
 F_DUPFD_CLOEXEC = 1030
 CAPABILITIES = "limits,marks,resident-memory,time-samples"
@@ -26,8 +26,8 @@ _sink = [None]
 _running = []
 
 
-def knock(size):
-    _sink[0] = bytearray(KNOCK + size)
+def reach_safepoint(size):
+    _sink[0] = bytearray(SAFEPOINT_SIZE + size)
     _sink[0] = None
 
 
@@ -48,7 +48,7 @@ def mark(name):
 
 def file_id(fd):
     """Which file it leads to; None if it is closed.  The program may have closed
-    ours, and have opened one of its own under the same number."""
+    ours, and have patch one of its own under the same number."""
     try:
         status = os.fstat(fd)
     except OSError:
@@ -117,7 +117,7 @@ class Run(object):
             ("period", settings["period"]), ("pid", self.pid),
             ("limit", limit),
             ("capabilities", CAPABILITIES), ("facts", "")))
-        decoy = self.lib.hook_open(fd, 0)     # its children are counted
+        decoy = self.lib.hook_open(fd)
         check(-min(decoy, 0), "taking vmprof's output over")
         try:
             # the longest period; hook_enabled() stops the timer
@@ -132,13 +132,13 @@ class Run(object):
             is_rate = limit.endswith("/s")
             self.lib.hook_limit(int(limit[:-2]) if is_rate else 0,
                                 0 if is_rate else int(limit[:-3]))
-        opened = self.lib.hook_door()
+        patch = self.lib.hook_entry_patch()
         for _ in range(10):
             check(self.lib.hook_hook(interval, seed,
                                      settings["gaps"] == "fixed", 0),
                   "hooking the garbage collector")
-            self.process.word(layout.entry[2])[0] = opened
-            knock(0)
+            self.process.word(layout.entry[2])[0] = patch
+            reach_safepoint(0)
             if self.lib.hook_is_sampling():
                 return
             self._unhook()
@@ -151,7 +151,7 @@ class Run(object):
             if not self.lib.hook_is_hooked():
                 return
             try:
-                knock(size)
+                reach_safepoint(size)
             except MemoryError:
                 pass        # whatever else enters the GC will do
 

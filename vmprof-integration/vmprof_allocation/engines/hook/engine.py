@@ -1,7 +1,7 @@
 """The hook engine: sampling in a stock PyPy.
 
 native/hook does the work.  This side looks at the process (:mod:`.process`),
-and opens the door to the GC (native/hook/hook.h): that is one store through a
+and stores the entry patch (native/hook/hook.h): that is one store through a
 cffi pointer, one machine instruction, made by the interpreter while it holds
 the GIL.  Code that holds no GIL can't be inside the GC.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 #: native/hook/hook.h: what is recorded of objects, and what is asked for
 TYPES, LIFETIMES, IN_MEMORY = 1, 2, 4
 SNAPSHOT, CLEAR, RESET_PEAK = 1, 2, 3
-#: hook_is_followed()
+#: hook_is_sampled_child()
 WITH_PROFILE = 2
 
 
@@ -164,8 +164,7 @@ class HookEngine(Engine):
                 # with memory, vmprof would read this process's, in each child
                 is_to_follow = (processes is not None and settings.follow
                                 and not settings.memory)
-                decoy = int(self._lib.hook_open(
-                    fd, not settings.in_memory))
+                decoy = int(self._lib.hook_open(fd))
                 self._check(-min(decoy, 0), "taking vmprof's output over")
                 # Not vmprof.enable(), which prints to stdout.  It has no "no
                 # time samples": the longest period it takes, and
@@ -197,7 +196,7 @@ class HookEngine(Engine):
 
     def _follow(self, settings: Settings, processes: Processes) -> None:
         """Where that can't be, children are counted, as without."""
-        self.follow_errno = self._lib.hook_follow(*map(os.fsencode, (
+        self.follow_errno = self._lib.hook_sample_children(*map(os.fsencode, (
             processes.path, processes.suffix,
             ";".join("%s=%s" % pair for pair in
                      self._common(settings, None, processes.run)),
@@ -234,30 +233,30 @@ class HookEngine(Engine):
         self._lock.pid = self._pid
         self._is_on = True
 
-    def followed(self) -> bool:
-        if not self._pid or not self._lib.hook_is_followed():
+    def is_sampled_child(self) -> bool:
+        if not self._pid or not self._lib.hook_is_sampled_child():
             return False
         self._pid = os.getpid()
         self._lock = Lock()
         return True
 
-    def followed_path(self) -> str:
-        if self._lib.hook_is_followed() != WITH_PROFILE:
+    def child_path(self) -> str:
+        if self._lib.hook_is_sampled_child() != WITH_PROFILE:
             return ""
         assert self._place is not None
         return os.fsdecode(self._place.ffi.string(
-            self._lib.hook_followed_path()))
+            self._lib.hook_child_path()))
 
     def _hook(self, settings: Settings) -> None:
         assert self._place is not None
-        door = self._place.word(self._place.layout.entry[2])
-        opened = self._lib.hook_door()
+        entry = self._place.word(self._place.layout.entry[2])
+        patch = self._lib.hook_entry_patch()
         for _ in range(10):
             self._check(self._lib.hook_hook(
                 settings.interval, settings.seed, settings.gaps == "fixed",
                 self._facts_wanted(settings)),
                 "hooking the garbage collector")
-            door[0] = opened
+            entry[0] = patch
             reach_safepoint()
             if self._lib.hook_is_sampling():
                 self._is_on = True
@@ -315,7 +314,7 @@ class HookEngine(Engine):
         run = "" if processes is None else processes.run
         own: list[tuple[str, object]] = [("pid", os.getpid())]
         # a forked child's seed is its own, and it takes no time samples
-        is_child = bool(self._lib.hook_is_followed())
+        is_child = bool(self._lib.hook_is_sampled_child())
         if not is_child:
             own.append(("seed", settings.seed))
         if part == 1:
@@ -355,7 +354,7 @@ class HookEngine(Engine):
     def rotate(self, fd: int, settings: Settings, processes: Processes | None,
                part: int) -> str:
         with self._section():
-            if not self._is_followed():
+            if not self._is_sampling():
                 raise AllocationSamplingError("allocation sampling is not on")
             from vmprof_allocation.engines.hook import rotation
             empty(fd)
@@ -379,9 +378,9 @@ class HookEngine(Engine):
         with self._section():
             if self._pid == 0:
                 return
-            is_followed = self._lib.hook_is_followed()
-            error = self._undo(bool(is_followed)
-                               and is_followed != WITH_PROFILE)
+            is_child = self._lib.hook_is_sampled_child()
+            error = self._undo(bool(is_child)
+                               and is_child != WITH_PROFILE)
             if error and self._lib.hook_is_hooked():
                 raise AllocationSamplingError(
                     "PyPy's code can't be put back, and does what it did")
@@ -395,14 +394,14 @@ class HookEngine(Engine):
 
     def alive(self) -> list[Alive]:
         with self._section():
-            if not self._is_followed():
+            if not self._is_sampling():
                 return []
             self._collect_nursery()
             return self._snapshot(0)
 
     def find_alive(self, address: int) -> Alive | None:
         with self._section():
-            if not self._is_followed():
+            if not self._is_sampling():
                 return None
             found = self._snapshot(address)
             if not found:
@@ -426,18 +425,18 @@ class HookEngine(Engine):
 
     def forget_alive(self) -> None:
         with self._section():
-            if self._is_followed():
+            if self._is_sampling():
                 self._collect_nursery()
                 self._ask(CLEAR)
 
     def reset_peak(self) -> None:
         with self._section():
-            if self._is_followed():
+            if self._is_sampling():
                 self._ask(RESET_PEAK)
 
     def alive_bytes(self) -> tuple[float, float]:
         with self._section():
-            if not self._is_followed():
+            if not self._is_sampling():
                 return 0.0, 0.0
             assert self._place is not None
             self._collect_nursery()
@@ -449,10 +448,10 @@ class HookEngine(Engine):
         return bool(self._lib.hook_ignore(ignored))
 
     def flush(self) -> None:
-        if self._is_followed():
+        if self._is_sampling():
             self._lib.hook_flush()
 
-    def _is_followed(self) -> bool:
+    def _is_sampling(self) -> bool:
         return self._pid == os.getpid() and self._lib.hook_is_sampling()
 
     def _ask(self, what: int, address: int = 0) -> None:
@@ -464,7 +463,7 @@ class HookEngine(Engine):
         It would come soon, anyway."""
         before = self.statistics().collections
         # until another thread disables vmprof
-        while self.statistics().collections == before and self._is_followed():
+        while self.statistics().collections == before and self._is_sampling():
             for _ in range(16):
                 sink[0] = bytearray(2**14)
         sink[0] = None

@@ -174,7 +174,8 @@ class Image:
             == callee for match in _CALL.finditer(self.code(address)))
 
     def may_access(self, address: int, offset: int) -> bool:
-        """Likewise for [register + offset]."""
+        """Whether there is any reason to decode a function, to find an access to
+        [register + offset]: these bytes are somewhere in it."""
         return (-128 <= offset < 128
                 or struct.pack("<i", offset) in self.code(address))
 

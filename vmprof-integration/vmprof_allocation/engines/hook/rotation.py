@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from vmprof_allocation.settings.settings import Settings
 
 #: a thread may be inside the GC, and leaves it when another one comes by
-MOST_KNOCKS = 100
+MOST_SAFEPOINTS = 100
 
 
-def rotate(lib: Any, ended: Any, knock: Callable[[], None], fd: int,
+def rotate(lib: Any, ended: Any, reach_safepoint: Callable[[], None], fd: int,
            settings: Settings, description: str) -> str:
     """Engine.rotate(); `ended` is room for an int of C's, `description` the next
     profile's settings."""
@@ -28,10 +28,10 @@ def rotate(lib: Any, ended: Any, knock: Callable[[], None], fd: int,
             "what tracemalloc keeps is in memory, and has one part")
     try:
         error = lib.hook_rotate(fd, description.encode("ascii"))
-        for _ in range(MOST_KNOCKS):
+        for _ in range(MOST_SAFEPOINTS):
             if error or lib.hook_rotated(ended) >= 0:
                 break
-            knock()
+            reach_safepoint()
     finally:
         # or else the next collection would do it; whoever was about to, has
         is_forgotten = lib.hook_forget_rotation()

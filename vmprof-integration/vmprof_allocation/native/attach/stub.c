@@ -3,9 +3,8 @@
 
    rbx is the frame (frame.h), rsp a stack of its own.  The thread was at a system
    call: it holds no lock of malloc's (safe_place.c), which is all that
-   pthread_create() needs.  It is the new thread that calls dlopen(), and waits for
-   whoever is in the loader, as any other does.  All signals are blocked, and stay so
-   in the new thread. */
+   pthread_create() needs.  It is the new thread that takes the GIL, and has Python run
+   a program.  All signals are blocked, and stay so in the new thread. */
 #include "stub.h"
 
 #include "frame.h"
@@ -80,25 +79,33 @@ __asm__(
     "3:\n"
     LINE("push %rbx")
     LINE("mov %rdi, %rbx")
-    LINE("lea " AT(FRAME_LIBRARY) ", %rdi")
-    LINE("mov $2, %esi")        /* RTLD_NOW */
-    LINE("call *" AT(FRAME_OPEN))
-    LINE("test %rax, %rax")
-    LINE("jz 4f")
+    LINE("call *" AT(FRAME_SELF))
     LINE("mov %rax, %rdi")
-    LINE("lea " AT(FRAME_FUNCTION) ", %rsi")
-    LINE("call *" AT(FRAME_FIND))
-    LINE("test %rax, %rax")
-    LINE("jz 4f")
-    LINE("mov %rbx, %rdi")
-    LINE("pop %rbx")
-    /* it does not come back: the page may go */
-    LINE("jmp *%rax")
+    LINE("call *" AT(FRAME_DETACH))
+    LINE("call *" AT(FRAME_ENSURE))
+    LINE("mov %eax, " AT(FRAME_STATE))
+    LINE("movl $1, " AT(FRAME_HAS_GIL))
+    LINE("lea " AT(FRAME_PROGRAM) ", %rdi")
+    LINE("call *" AT(FRAME_RUN))
+    LINE("mov " AT(FRAME_STATE) ", %edi")
+    LINE("call *" AT(FRAME_RELEASE))
     "4:\n"
-    LINE("movl $1, " AT(FRAME_FAILED))
+    LINE("cmpl $0, " AT(FRAME_IS_LEFT))
+    LINE("jne 5f")
+    LINE("mov $10000, %edi")    /* microseconds */
+    LINE("call *" AT(FRAME_SLEEP))
+    LINE("decl " AT(FRAME_LOOKS))
+    LINE("jns 4b")
     LINE("xor %eax, %eax")
     LINE("pop %rbx")
     LINE("ret")
+    "5:\n"
+    LINE("mov " AT(FRAME_MEMORY) ", %rdi")
+    LINE("mov " AT(FRAME_MEMORY_SIZE) ", %rsi")
+    LINE("mov " AT(FRAME_UNMAP) ", %rax")
+    LINE("pop %rbx")
+    /* that returns to who called this, and not to a page that is gone */
+    LINE("jmp *%rax")
     LINE(".balign 8")
     SYMBOL("stub_resume")
     LINE(".quad 0")

@@ -43,6 +43,8 @@
 #define ERESTART_RESTARTBLOCK 516
 /* bytes of a function that are compared */
 #define SAME 16
+/* of the new thread, a hundredth of a second each, at the end of what it does */
+#define LOOKS 1000
 
 /* One at a time. */
 static struct {
@@ -52,6 +54,8 @@ static struct {
     uint64_t mask;
     /* what was mapped there: the code, the frame and its stack; or 0 */
     uint64_t memory;
+    /* /proc/PID/mem, which stays that of the same program; or 0 */
+    int file;
     sigset_t our_mask;
     /* somebody wants the process to stop, while it must not */
     bool is_to_stop;
@@ -277,18 +281,21 @@ static int64_t call(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 
 static int write_memory(uint64_t address, const void *from, size_t size)
 {
+    ssize_t written = pwrite(traced.file, from, size, (off_t)address);
+    if (written < 0)
+        return errno;
+    return (size_t)written == size ? 0 : EIO;
+}
+
+static int open_memory(void)
+{
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/mem", (int)traced.pid);
-    int fd = open(path, O_RDWR | O_CLOEXEC), error = 0;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return errno;
-    ssize_t written = pwrite(fd, from, size, (off_t)address);
-    if (written < 0)
-        error = errno;
-    else if ((size_t)written != size)
-        error = EIO;
-    close(fd);
-    return error;
+    traced.file = fd;
+    return 0;
 }
 
 static bool is_same(uint64_t there, uint64_t here)
@@ -326,14 +333,18 @@ static void fill(struct frame *frame, const struct tracer_request *request)
 {
     const struct user_regs_struct r = traced.resumed;
     frame->create = request->create;
-    frame->open = request->open;
-    frame->find = request->find;
+    frame->self = request->self;
+    frame->detach = request->detach;
+    frame->sleep = request->sleep;
+    frame->unmap = request->unmap;
     frame->errno_location = request->errno_location;
     frame->allocate = request->allocate;
+    frame->ensure = request->ensure;
+    frame->release = request->release;
+    frame->run = request->run;
     frame->mask = traced.mask;
-    snprintf(frame->library, sizeof frame->library, "%s", request->library);
-    snprintf(frame->function, sizeof frame->function, "%s", request->function);
-    snprintf(frame->socket, sizeof frame->socket, "%s", request->socket);
+    frame->looks = LOOKS;
+    snprintf(frame->program, sizeof frame->program, "%s", request->program);
     frame->memory = traced.memory;
     frame->memory_size = MEMORY_SIZE;
     uint64_t registers[] = {r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10,
@@ -383,40 +394,41 @@ static int run_stub(void)
                      now() + STEP_MILLISECONDS);
 }
 
+/* Returns false if it can't be read: it is gone, or the process is. */
+static bool read_frame(size_t at, int32_t *value)
+{
+    return pread(traced.file, value, sizeof *value,
+                 (off_t)(traced.memory + PAGE + at)) == sizeof *value;
+}
+
+int tracer_has_gil(void)
+{
+    int32_t has_gil;
+    return !read_frame(offsetof(struct frame, has_gil), &has_gil) || has_gil;
+}
+
 static int make_thread(const struct tracer_request *wanted)
 {
     if (!is_same(wanted->create, wanted->our_create)
             || (wanted->allocate && !is_same(wanted->allocate, wanted->our_allocate)))
         return ENOEXEC;
-    int error = map();
+    int32_t result;
+    int error = open_memory();
+    if (error == 0)
+        error = map();
     if (error == 0)
         error = write_all(wanted);
     if (error == 0 && (error = run_stub()) == 0) {
-        errno = 0;
-        long word = request(PTRACE_PEEKDATA, traced.memory + PAGE
-                            + offsetof(struct frame, old_errno), 0);
-        error = errno ? errno : (int)(word >> 32);
+        error = read_frame(offsetof(struct frame, result), &result) ? result : EIO;
         if (error == 0)
             return 0;
     }
-    if (traced.memory && error != ETIMEDOUT && error != ESRCH)
+    if (traced.memory && error != ETIMEDOUT && error != ESRCH) {
         call(SYS_munmap, traced.memory, MEMORY_SIZE, 0, 0);
+        traced.memory = 0;
+    }
     /* there is no room for a thread: trying again does not help */
     return error == EAGAIN ? ENOMEM : error;
-}
-
-int tracer_has_failed(void)
-{
-    char path[64];
-    int32_t failed = 0;
-    snprintf(path, sizeof path, "/proc/%d/mem", (int)traced.pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;               /* it is gone: its socket tells */
-    uint64_t at = traced.memory + PAGE + offsetof(struct frame, failed);
-    ssize_t size = pread(fd, &failed, sizeof failed, (off_t)at);
-    close(fd);
-    return size == sizeof failed && failed != 0;
 }
 
 /* Nothing is to come between that can be kept away. */
@@ -429,6 +441,10 @@ static void hold_signals(void)
 
 int tracer_enter(const struct tracer_request *wanted)
 {
+    if (strlen(wanted->program) >= FRAME_MAX_PROGRAM)
+        return E2BIG;
+    if (traced.file)
+        close(traced.file);
     memset(&traced, 0, sizeof traced);
     traced.pid = wanted->pid;
     traced.tid = wanted->tid;
@@ -461,6 +477,7 @@ int tracer_enter(const struct tracer_request *wanted)
 
 int tracer_leave(void)
 {
+    const int32_t yes = 1;
     int status = 0, error = 0;
     /* it stops once more, where the kernel looks whether a system call is to be made
        again: with its own registers, and the signals that have come */
@@ -471,8 +488,12 @@ int tracer_leave(void)
         error = errno;
     if (error == 0)
         error = wait_for_stop(&status, now() + STEP_MILLISECONDS);
-    if (error == 0)
+    if (error == 0) {
         let_go(status, true);
+        if (traced.memory)
+            write_memory(traced.memory + PAGE + offsetof(struct frame, is_left), &yes,
+                         sizeof yes);
+    }
     sigprocmask(SIG_SETMASK, &traced.our_mask, NULL);
     return error;
 }

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <sys/time.h>
 
-#include "follow.h"
+#include "sampled_child.h"
 #include "recorder.h"
 #include "run.h"
 #include "signals.h"
@@ -25,13 +25,13 @@ static void before_fork(void)
 {
     if (is_program_timer())
         (void)getitimer(ITIMER_PROF, &timer_at_fork);
-    /* No thread is in vmprof's handler while this one has the lock: a child would
-       wait for it for ever. */
-    if (signals_take_time_samples() && !recorder_has_lock()) {
+    /* While this thread has the lock, none is in vmprof's handler, for which a child
+       would wait for ever, and none leaves the recorder's tables half changed. */
+    if (!recorder_has_lock()) {
         recorder_lock();
         is_locked = 1;
     }
-    follow_before_fork();
+    child_before_fork();
 }
 
 /* vmprof stops the process's timer, and starts its own again. */
@@ -44,9 +44,11 @@ static void after_fork_in_parent(void)
         (void)setitimer(ITIMER_PROF, &timer_at_fork, NULL);
 }
 
+/* Here a child is told from its parent, for the native half: it may never run Python.
+   The Python half compares the process's number where it is called (session.py). */
 static void after_fork_in_child(void)
 {
-    int is_followed = follow_is_wanted();
+    int is_sampled = child_is_wanted();
 
     is_locked = 0;              /* recorder_forget() unlocks it */
     run_forked();
@@ -54,7 +56,7 @@ static void after_fork_in_child(void)
         vmprof_output_forget();
         signals_forget();
     }
-    if (!is_followed || follow_begin() != 0)
+    if (!is_sampled || child_begin() != 0)
         start_stop_forked();
 }
 

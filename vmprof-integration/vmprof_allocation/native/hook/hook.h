@@ -6,11 +6,11 @@
  *
  * cffi releases the GIL around these calls, so none of them touches the GC.
  * What has to be done with the GIL held and between two allocations is done
- * by the hooks: these calls leave a *request*, and engine.py then *knocks*: it
- * allocates a large object, for which PyPy calls external_malloc(), and with
- * it our hook, in which everything that was requested happens at once.  The
- * one thing that engine.py has to do by itself is one store of eight bytes, at
- * the entry of external_malloc(), which opens that door.
+ * by the hooks: these calls leave a *request*, and engine.py then makes a
+ * *safepoint allocation*: a large object, for which PyPy calls external_malloc(),
+ * and with it our hook, which runs the request.  The one thing that engine.py has
+ * to do by itself is to store the *entry patch*, eight bytes at the entry of
+ * external_malloc(), which lead there.
  *
  * So each step has happened or it has not, and can be taken again, or back,
  * from any state: a hook without a request does nothing but call the GC's own
@@ -88,14 +88,13 @@ char *hook_room(size_t size);
    an errno. */
 int hook_prepare(const struct hook_place *place);
 
-/* The eight bytes that open the door, at entry[2] */
-uint64_t hook_door(void);
+/* The entry patch: eight bytes, to be stored at entry[2] */
+uint64_t hook_entry_patch(void);
 
 /* Open the profile on 'fd', and make a file for vmprof.  vmprof is to be
-   enabled on that by the calling thread; then hook_enabled().  'keep_names': of
-   functions, for hook_follow() and hook_rotate().  Returns the file's descriptor,
-   or -errno. */
-int hook_open(int fd, int keep_names);
+   enabled on that by the calling thread; then hook_enabled().  Returns the file's
+   descriptor, or -errno. */
+int hook_open(int fd);
 
 /* vmprof was enabled.  'settings' goes into the profile; 'take_time_samples'
    keeps vmprof's timer and signal.  Returns 0 or an errno. */
@@ -113,7 +112,7 @@ int hook_native(void);
 
 /* Take no more samples than so many a second, or than a share of the time in
    millionths: the interval follows.  0 and 0, or hook_set_interval(): no
-   limit.  After hook_follow(), for children have the same one. */
+   limit.  After hook_sample_children(), for children have the same one. */
 void hook_limit(int64_t per_second, int64_t share);
 
 /* What is known of this build allows to find out what becomes of objects. */
@@ -127,44 +126,44 @@ int hook_knows_callers(void);
    samples, only what stacks and types are, for who asks what is alive */
 enum { HOOK_TYPES = 1, HOOK_LIFETIMES = 2, HOOK_IN_MEMORY = 4 };
 
-/* Between hook_enabled() and hook_hook(): follow this process's children.  A
+/* Between hook_enabled() and hook_hook(): sample this process's children.  A
    forked one writes 'path', a dot, its pid and 'suffix', with 'settings' to
    which its own are added; one that becomes this same interpreter, which is the
    file 'interpreter', finds 'variable' in its environment ("name=value", in
    front of the value its parent's pid and a tab).  'parent' is this process's, in
    the run; 0: it is the first.  Returns 0 or an errno: its children are not sampled then. */
-int hook_follow(const char *path, const char *suffix, const char *settings,
-                const char *variable, const char *interpreter, int parent,
-                uint64_t seed);
+int hook_sample_children(const char *path, const char *suffix, const char *settings,
+                         const char *variable, const char *interpreter, int parent,
+                         uint64_t seed);
 
 /* This is a forked child that is sampled as its parent was: 1; 2: and it has
    begun its profile, as there were samples.  0: it is not. */
-int hook_is_followed(void);
+int hook_is_sampled_child(void);
 
 /* Its profile, or the first one, if it has several */
-const char *hook_followed_path(void);
+const char *hook_child_path(void);
 
 /* When the profile began, in nanoseconds of CLOCK_MONOTONIC */
 int64_t hook_started(void);
 
-/* Requests, carried out when the calling thread knocks (the last one also
-   when somebody else does, or when the GC is next entered):
-   open the door before the first one.  It returns 0 or an errno. */
+/* Requests, which the next safepoint allocation of the calling thread runs
+   (hook_unhook: of any thread, or the next entry of the GC).  The entry patch is
+   stored between the first one and its safepoint.  It returns 0 or an errno. */
 int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts);
 void hook_set_interval(int64_t interval);
 void hook_unhook(void);
-/* The program has ended, and sampling does; or, at the next knock, the 'profile', too.
-   All that takes time is done inside of the knock, as other threads, which may compute,
-   would have the GIL meanwhile, and keep it. */
+/* The program has ended, and sampling does; or, at the next safepoint
+   allocation, the 'profile', too.  All that takes time is done inside of it: other
+   threads, which may compute, would have the GIL meanwhile, and keep it. */
 void hook_end(int profile);
 /* Returns 0 if it has, and all was written; an errno; -1: it has not. */
 int hook_end_error(void);
 
 /* The profile ends whole, and the next one begins, which goes to 'fd', with these
-   settings, to which the clock is added.  Returns 0 or an errno.  Some knocks later
+   settings, to which the clock is added.  Returns 0 or an errno.  Some safepoint allocations later
    (a thread may be inside the GC), hook_rotated() says how that went: 0, or the
    errno for which the present profile goes on; -1: it did not come about yet.
-   '*ended' is then the errno that ended the one before its time, or 0.  In a followed
+   '*ended' is then the errno that ended the one before its time, or 0.  In a sampled
    child, 'fd' is closed with the profile. */
 int hook_rotate(int fd, const char *next_settings);
 int hook_rotated(int *ended);
@@ -174,13 +173,14 @@ int hook_forget_rotation(void);
 int hook_writes_to(int fd);
 
 /* What is alive, of a program that runs on.  HOOK_SNAPSHOT copies what is
-   followed, or only what is at this 'address', if that is not 0; HOOK_CLEAR forgets it; HOOK_RESET_PEAK forgets the largest sum.
-   A knock later, the first one's copy is there, for hook_free(); NULL: not
+   tracked, or only what is at this 'address', if that is not 0; HOOK_CLEAR forgets it;
+   HOOK_RESET_PEAK forgets the largest sum.
+   After a safepoint allocation, the first one's copy is there, for hook_free(); NULL: not
    yet, or there is no memory for it. */
 struct hook_object {
     uint64_t address;           /* its id(): old objects don't move */
     int64_t key;                /* of its sample */
-    int64_t stack;              /* number in the profile; 0: it got lost */
+    int64_t stack;              /* number in the profile; -1: it got lost */
     int64_t size;               /* bytes that were reserved for it */
     int64_t live_size;          /* bytes that it takes: fewer if it was shrunk */
     int64_t interval;           /* mean bytes between two samples, then */
@@ -191,7 +191,7 @@ void hook_ask(int what, uint64_t address);
 struct hook_object *hook_copy(int64_t *count);
 void hook_free(struct hook_object *copy);
 
-/* Estimated bytes that are followed, now and at most */
+/* Estimated bytes that are tracked, now and at most */
 void hook_traced(double *alive, double *peak);
 
 /* What the calling thread allocates is not the program's, nor is a major collection
@@ -216,7 +216,7 @@ void hook_flush(void);
 int hook_is_sampling(void);
 
 /* 1 until libpypy's code and the GC's fields are what they were without us.
-   0 can become 1 by opening the door only. */
+   0 can become 1 by storing the entry patch only. */
 int hook_is_hooked(void);
 
 /* Write the samples, and get ready for the calling thread to disable vmprof,

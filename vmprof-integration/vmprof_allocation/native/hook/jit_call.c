@@ -122,7 +122,7 @@ static void skip_moves(struct code *code)
 {
     while (comes(code, "4889..") || comes(code, "4c89..") ||
            comes(code, "488b75..") || comes(code, "488bb5........") ||
-           comes(code, "31f6"))
+           comes(code, "31f6") || comes(code, "be00000000"))
         ;
 }
 

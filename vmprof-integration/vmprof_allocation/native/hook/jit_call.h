@@ -34,7 +34,8 @@ struct jit_call {
    not, and on another processor than x86-64. */
 int jit_call_returns_to(uintptr_t address, struct jit_call *call);
 
-/* Likewise of the second one. */
+/* Is 'address', which may be anything, the return address of the second call?  As
+   jit_call_returns_to(). */
 int jit_call_helped_at(uintptr_t address, struct jit_call *call);
 
 #pragma GCC visibility pop

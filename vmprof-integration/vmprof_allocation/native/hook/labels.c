@@ -7,11 +7,23 @@
 #include "hook.h"
 #include "recorder.h"
 
+static __thread __attribute__((tls_model("initial-exec")))
+struct {
+    int number, epoch;
+} thread;
+static int epoch;               /* threads may have labels of an earlier run */
+
 /* by number, from 1 on; never freed: a sample may be about to name them */
-static const char *texts[RECORDER_LABELS];
+static const char *texts[PROFILE_LOG_LABELS];
 static int count = 1;
 
-const char *labels_text(int number)
+static int present_label(void)
+{
+    return thread.epoch == epoch ? thread.number : 0;
+}
+
+/* "key=value" with 0x1f between them; NULL: there is no such set */
+static const char *label_text(int number)
 {
     return number > 0 && number < __atomic_load_n(&count, __ATOMIC_ACQUIRE)
         ? texts[number] : NULL;
@@ -21,7 +33,7 @@ int hook_define_label(const char *text)
 {
     char *copy;
 
-    if (count == RECORDER_LABELS)
+    if (count == PROFILE_LOG_LABELS)
         return 0;
     copy = strdup(text);
     if (copy == NULL)
@@ -33,5 +45,12 @@ int hook_define_label(const char *text)
 
 void hook_label(int number)
 {
-    recorder_label(number);
+    thread.number = number;
+    thread.epoch = epoch;
+}
+
+void labels_begin(void)
+{
+    epoch++;
+    recorder_labels(present_label, label_text);
 }

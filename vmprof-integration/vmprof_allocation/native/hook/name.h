@@ -4,10 +4,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "facts.h"
+#include "records.h"
 
 struct name {
-    char text[FACTS_NAME_MAX];  /* the bytes that fit */
+    char text[RECORD_MOST_TEXT];  /* the bytes that fit */
     size_t size;
     int is_cut;
     uint64_t key;               /* stands for all of them */

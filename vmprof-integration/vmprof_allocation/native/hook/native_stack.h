@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 /* Of one sample; the outer ones are left out.  Each takes a sixth of a microsecond or
-   a bit more, so that all together take five or six.  stack_table.h has room for them and vmprof's. */
+   a bit more, so that all together take five or six.  stack_tree.h has room for them and vmprof's. */
 #define NATIVE_FRAMES   32
 
 /* Can it be had here?  Asks nobody who would have to be loaded. */

@@ -78,18 +78,19 @@ static int gc_state(void)
 
 void objects_end(void)
 {
+    recorder_expect_outcomes(0);
     table_give_back(objects.waiting, objects.waiting_room, sizeof *objects.waiting);
     table_give_back(objects.young, objects.young_room, sizeof *objects.young);
-    table_give_back(objects.followed, objects.followed_room, sizeof *objects.followed);
+    table_give_back(objects.tracked, objects.tracked_room, sizeof *objects.tracked);
     objects.waiting = NULL;
     objects.young = NULL;
-    objects.followed = NULL;
-    objects.waiting_room = objects.young_room = objects.followed_room = 0;
-    objects.waiting_count = objects.young_count = objects.followed_count = 0;
+    objects.tracked = NULL;
+    objects.waiting_room = objects.young_room = objects.tracked_room = 0;
+    objects.waiting_count = objects.young_count = objects.tracked_count = 0;
     objects.pinned_count = 0;
 }
 
-int objects_begin(uint64_t seed, int fixed, int follow)
+int objects_begin(uint64_t seed, int fixed, int track)
 {
     objects_end();
     memset(&objects, 0, sizeof objects);
@@ -97,25 +98,28 @@ int objects_begin(uint64_t seed, int fixed, int follow)
         return 0;
     if (!HAS_ROOM(waiting, OBJECTS_WAITING) ||
         !HAS_ROOM(young, OBJECTS_WAITING) ||
-        !HAS_ROOM(followed, OBJECTS_FOLLOWED)) {
+        !HAS_ROOM(tracked, OBJECTS_TRACKED)) {
         objects_end();
         return ENOMEM;
     }
     /* not the sampler's own: the choice of samples is the same without this */
     sampler_start(&objects.behind, 1, seed + 1, fixed);
     objects.fixed = fixed;
-    objects.follow = follow;
+    objects.tracks = track;
     objects.state = gc_state();
+    objects.marking_began = recorder_now();     /* or earlier, if it goes on */
     objects.heap_at_begin = heap_old_bytes();
     types_begin();
+    recorder_expect_outcomes(1);
     return 0;
 }
 
 int64_t objects_memory(void)
 {
-    return (int64_t)(objects.most_waiting * sizeof *objects.waiting +
+    return (int64_t)(recorder_memory() +
+                     objects.most_waiting * sizeof *objects.waiting +
                      objects.most_young * sizeof *objects.young +
-                     objects.most_followed * sizeof *objects.followed);
+                     objects.most_tracked * sizeof *objects.tracked);
 }
 
 static void note_most(size_t *most, size_t count)
@@ -134,19 +138,19 @@ static double probability(int64_t size, int64_t interval)
 /* Estimated bytes that are alive for this object: those that it takes, divided by
    the probability with which it was sampled, which its size at birth gives
    (converter/.../estimator.py) */
-static double weight(const struct followed *followed)
+static double weight(const struct tracked *tracked)
 {
-    return (double)followed->live_size / probability(followed->size,
-                                                     followed->interval);
+    return (double)tracked->live_size / probability(tracked->size,
+                                                     tracked->interval);
 }
 
-static void add_alive(const struct followed *followed, double sign)
+static void add_alive(const struct tracked *tracked, double sign)
 {
-    double bytes = weight(followed);
+    double bytes = weight(tracked);
 
     objects.alive += sign * bytes;
     objects.variance += sign * bytes * bytes *
-                        (1.0 - probability(followed->size, followed->interval));
+                        (1.0 - probability(tracked->size, tracked->interval));
 }
 
 /* Nobody will know what became of an object of so many bytes. */
@@ -168,7 +172,7 @@ void objects_sampled(int64_t key, const struct nursery_sample *sample)
         objects.lost++;
         count_not_known(sample->size, sample->interval);
         if (recorder_begin_facts(nursery.collections)) {
-            recorder_young(key, FACTS_NOT_KNOWN, 0, 0, 0);
+            recorder_young(key, OUTCOME_NOT_KNOWN, 0, 0, 0);
             recorder_end_facts();
         }
         return;
@@ -176,7 +180,7 @@ void objects_sampled(int64_t key, const struct nursery_sample *sample)
     waiting = &objects.waiting[objects.waiting_count++];
     waiting->start = (uintptr_t)sample->start;
     waiting->key = key;
-    waiting->stack = (int64_t)recorder_sampled_stack();
+    waiting->stack = recorder_sampled_stack();
     waiting->size = sample->size;
     waiting->at = sample->at;
     waiting->interval = sample->interval;
@@ -294,7 +298,7 @@ static void look_at(const struct waiting *waiting)
     else
         (void)new_young(waiting, 0);
     if (objects.young_count == before) {        /* no memory */
-        recorder_young(waiting->key, FACTS_NOT_KNOWN, 0, 0, 0);
+        recorder_young(waiting->key, OUTCOME_NOT_KNOWN, 0, 0, 0);
         count_not_known(waiting->size, waiting->interval);
     }
     for (; before < objects.young_count; before++) {
@@ -306,7 +310,7 @@ static void look_at(const struct waiting *waiting)
 
 static void forget_all(void)
 {
-    objects.waiting_count = objects.young_count = objects.followed_count = 0;
+    objects.waiting_count = objects.young_count = objects.tracked_count = 0;
     objects.pinned_count = 0;
     objects.alive = objects.variance = 0.0;
 }
@@ -317,25 +321,25 @@ static void lose_all(void)
     size_t i;
 
     for (i = 0; i < objects.pinned_count; i++) {
-        recorder_young(objects.young[i].key, FACTS_NOT_KNOWN, 0, 0, 0);
+        recorder_young(objects.young[i].key, OUTCOME_NOT_KNOWN, 0, 0, 0);
         count_not_known(objects.young[i].size, objects.young[i].interval);
     }
     for (i = 0; i < objects.waiting_count; i++) {
-        recorder_young(objects.waiting[i].key, FACTS_NOT_KNOWN, 0, 0, 0);
+        recorder_young(objects.waiting[i].key, OUTCOME_NOT_KNOWN, 0, 0, 0);
         count_not_known(objects.waiting[i].size, objects.waiting[i].interval);
     }
-    for (i = 0; i < objects.followed_count; i++) {
-        recorder_lost(objects.followed[i].key, objects.followed[i].which);
-        count_not_known(objects.followed[i].size, objects.followed[i].interval);
+    for (i = 0; i < objects.tracked_count; i++) {
+        recorder_lost(objects.tracked[i].key, objects.tracked[i].which);
+        count_not_known(objects.tracked[i].size, objects.tracked[i].interval);
     }
     forget_all();
     types_major_collection();           /* there may have been one */
 }
 
-static void forget_dead(const struct followed *followed)
+static void forget_dead(const struct tracked *tracked)
 {
-    recorder_freed(followed->key, followed->which);
-    add_alive(followed, -1.0);
+    recorder_freed(tracked->key, tracked->which);
+    add_alive(tracked, -1.0);
 }
 
 /* All marks are there, and nothing has been swept. */
@@ -343,21 +347,21 @@ static void judge(void)
 {
     size_t i, kept = 0;
 
-    for (i = 0; i < objects.followed_count; i++) {
-        struct followed *followed = &objects.followed[i];
-        if ((uint64_t)word_at(followed->object) & place.visited)
-            objects.followed[kept++] = *followed;
+    for (i = 0; i < objects.tracked_count; i++) {
+        struct tracked *tracked = &objects.tracked[i];
+        if ((uint64_t)word_at(tracked->object) & place.visited)
+            objects.tracked[kept++] = *tracked;
         else
-            forget_dead(followed);
+            forget_dead(tracked);
     }
-    objects.followed_count = kept;
+    objects.tracked_count = kept;
     if (kept == 0)
         objects.alive = objects.variance = 0.0;     /* no rounding errors */
     types_major_collection();
     if (nursery.is_ignored != NULL && nursery.is_ignored())
         return;             /* asked for by us: the program had none */
     objects.majors++;
-    recorder_event(FACTS_MAJOR, recorder_now(), objects.majors);
+    recorder_marked(objects.majors, objects.marking_began);
 }
 
 /* What is pinned may have been shrunk, and its class renamed, since the last minor
@@ -399,9 +403,11 @@ void objects_before_collection(void)
     if (objects.surprises != nursery.surprises)
         lose_all();
     objects.surprises = nursery.surprises;
+    if (state == MARKING && objects.state != MARKING)
+        objects.marking_began = objects.began;
     if (state == SWEEPING && objects.state == MARKING)
         judge();
-    if (state != SWEEPING && objects.state == SWEEPING && objects.follow)
+    if (state != SWEEPING && objects.state == SWEEPING && objects.tracks)
         recorder_swept(heap_old_bytes(), objects.heap_at_begin, objects.alive,
                        sqrt(objects.variance), objects.not_known);
     objects.state = state;
@@ -444,41 +450,40 @@ void objects_free(void *memory)
 /* ____________________________________________________________ */
 /* after one */
 
-static void follow(const struct young *young, uintptr_t object)
+static void track(const struct young *young, uintptr_t object)
 {
-    struct followed *followed;
+    struct tracked *tracked;
 
-    if (!objects.follow)
+    if (!objects.tracks)
         return;
-    if (!HAS_ROOM(followed, OBJECTS_FOLLOWED)) {
+    if (!HAS_ROOM(tracked, OBJECTS_TRACKED)) {
         objects.lost++;
         count_not_known(young->size, young->interval);
         recorder_lost(young->key, young->which);
         return;
     }
-    followed = &objects.followed[objects.followed_count++];
-    followed->object = object;
-    followed->key = young->key;
-    followed->which = young->which;
-    followed->stack = young->stack;
-    followed->interval = young->interval;
-    followed->size = young->size;
-    followed->live_size = young->live_size;
-    followed->type = young->type;
-    profile_log_want((uint64_t)young->stack);
-    add_alive(followed, 1.0);
-    note_most(&objects.most_followed, objects.followed_count);
+    tracked = &objects.tracked[objects.tracked_count++];
+    tracked->object = object;
+    tracked->key = young->key;
+    tracked->which = young->which;
+    tracked->stack = young->stack;
+    tracked->interval = young->interval;
+    tracked->size = young->size;
+    tracked->live_size = young->live_size;
+    tracked->type = young->type;
+    add_alive(tracked, 1.0);
+    note_most(&objects.most_tracked, objects.tracked_count);
 }
 
-static void tell_of(const struct young *young, enum facts_outcome outcome)
+static void tell_of(const struct young *young, enum outcome outcome)
 {
     int is_alive;
 
-    if (!objects.follow && outcome != FACTS_NOT_KNOWN_YET)
-        outcome = FACTS_NOT_KNOWN;
-    if (outcome == FACTS_NOT_KNOWN)
+    if (!objects.tracks && outcome != OUTCOME_YOUNG_NOT_KNOWN)
+        outcome = OUTCOME_NOT_KNOWN;
+    if (outcome == OUTCOME_NOT_KNOWN)
         count_not_known(young->size, young->interval);
-    is_alive = outcome == FACTS_PROMOTED || outcome == FACTS_STILL_YOUNG;
+    is_alive = outcome == OUTCOME_PROMOTED || outcome == OUTCOME_YOUNG;
     recorder_young(young->key, outcome, young->type,
                    young->is_part ? young->size : 0,
                    is_alive && young->live_size != young->size ? young->live_size : 0);
@@ -487,30 +492,30 @@ static void tell_of(const struct young *young, enum facts_outcome outcome)
 /* Returns 1 if it is pinned: the next minor collection decides. */
 static int tell(const struct young *young)
 {
-    enum facts_outcome outcome = FACTS_DIED;
+    enum outcome outcome = OUTCOME_DIED;
     uintptr_t object = young->object;
     int64_t header;
 
     if (object == 0 || (young->is_large && !objects.sees_free))
-        outcome = FACTS_NOT_KNOWN;
+        outcome = OUTCOME_NOT_KNOWN;
     else if (young->is_large || young->is_old)
-        outcome = young->is_freed ? FACTS_DIED : FACTS_PROMOTED;
+        outcome = young->is_freed ? OUTCOME_DIED : OUTCOME_PROMOTED;
     else {
         header = word_at(object);
         if (header == place.forwarded) {
-            outcome = FACTS_PROMOTED;
+            outcome = OUTCOME_PROMOTED;
             object = (uintptr_t)word_at(object + sizeof header);
         }
         else if ((uint64_t)header & place.pinned) {
             /* (the JIT makes none in a piece) */
-            if (!young->is_part && objects.follow)
+            if (!young->is_part && objects.tracks)
                 return 1;
-            outcome = FACTS_NOT_KNOWN;
+            outcome = OUTCOME_NOT_KNOWN;
         }
     }
     tell_of(young, outcome);
-    if (outcome == FACTS_PROMOTED)
-        follow(young, object);
+    if (outcome == OUTCOME_PROMOTED)
+        track(young, object);
     return 0;
 }
 
@@ -531,11 +536,11 @@ void objects_after_collection(void)
     objects.young_count = objects.pinned_count = pinned;
     if (objects.peak < objects.alive)
         objects.peak = objects.alive;
-    recorder_event(FACTS_MINOR, objects.began, nursery.allocated);
+    recorder_collected(objects.began, nursery.allocated);
     recorder_end_facts();
 }
 
-static void tell_waiting(enum facts_outcome otherwise)
+static void tell_waiting(enum outcome otherwise)
 {
     size_t i;
 
@@ -544,8 +549,8 @@ static void tell_waiting(enum facts_outcome otherwise)
         return;
     look_at_waiting();
     for (i = 0; i < objects.young_count; i++)
-        tell_of(&objects.young[i], objects.young[i].object != 0 && objects.follow
-                    ? FACTS_STILL_YOUNG : otherwise);
+        tell_of(&objects.young[i], objects.young[i].object != 0 && objects.tracks
+                    ? OUTCOME_YOUNG : otherwise);
     objects.young_count = objects.pinned_count;
     objects.large = 0;
     recorder_end_facts();
@@ -553,7 +558,7 @@ static void tell_waiting(enum facts_outcome otherwise)
 
 void objects_tell_waiting(void)
 {
-    tell_waiting(FACTS_NOT_KNOWN);
+    tell_waiting(OUTCOME_NOT_KNOWN);
     objects.young_count = objects.pinned_count = 0;
 }
 
@@ -562,10 +567,31 @@ void objects_tell_young(void)
     size_t count = objects.waiting_count;
     struct sampler behind = objects.behind;
 
-    tell_waiting(FACTS_NOT_KNOWN_YET);
+    tell_waiting(OUTCOME_YOUNG_NOT_KNOWN);
     /* the same will be found again: what waits stands where it stood */
     objects.waiting_count = count;
     objects.behind = behind;
+}
+
+void objects_inherit(void)
+{
+    size_t i;
+
+    if (objects.waiting == NULL)
+        return;
+    types_begin();
+    if (!objects.tracks || !recorder_begin_facts(nursery.collections))
+        return;
+    for (i = 0; i < objects.tracked_count; i++) {
+        struct tracked *tracked = &objects.tracked[i];
+        tracked->type = (int32_t)types_number(tracked->object);
+        struct inherited object = {
+            tracked->key, tracked->stack, tracked->size, tracked->live_size,
+            tracked->interval, tracked->type, tracked->which
+        };
+        recorder_inherited(&object);
+    }
+    recorder_end_facts();
 }
 
 /* ____________________________________________________________ */
@@ -590,23 +616,23 @@ void objects_traced(double *alive, double *peak)
 
 struct hook_object *objects_copy(uint64_t address, int64_t *count)
 {
-    size_t most = address != 0 ? 1 : objects.followed_count + 1, i;
+    size_t most = address != 0 ? 1 : objects.tracked_count + 1, i;
     struct hook_object *copy = malloc(most * sizeof *copy), *next = copy;
 
     *count = 0;
     if (copy == NULL)
         return NULL;
-    for (i = 0; i < objects.followed_count; i++) {
-        const struct followed *followed = &objects.followed[i];
-        if (address != 0 && address != followed->object)
+    for (i = 0; i < objects.tracked_count; i++) {
+        const struct tracked *tracked = &objects.tracked[i];
+        if (address != 0 && address != tracked->object)
             continue;
-        next->address = followed->object;
-        next->key = followed->key;
-        next->stack = followed->stack;
-        next->size = followed->size;
-        next->live_size = followed->live_size;
-        next->interval = followed->interval;
-        next->type = followed->type;
+        next->address = tracked->object;
+        next->key = tracked->key;
+        next->stack = recorder_stack_number(tracked->stack);
+        next->size = tracked->size;
+        next->live_size = tracked->live_size;
+        next->interval = tracked->interval;
+        next->type = tracked->type;
         next++;
         if (address != 0)
             break;

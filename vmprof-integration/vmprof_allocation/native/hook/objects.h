@@ -29,7 +29,7 @@
  * Behind the minor collection, an object of the nursery has left a forwarding
  * address there, or it is pinned, or it is dead; a large one was given back to
  * the C library meanwhile, or not.  Pinned ones stay where they are, and the next
- * minor collection is asked again.  Those that live on are *followed*: old
+ * minor collection is asked again.  Those that live on are *tracked*: old
  * objects do not move.  When a major collection has marked all that lives, and
  * before it sweeps, those without a mark are dead.  That moment is the first
  * minor collection of the sweeping phase, as incminimark begins each of its
@@ -45,22 +45,27 @@
 #include "hook.h"
 #include "nursery.h"
 
-/* So many samples wait, or are followed, at most; of more, nothing is known. */
+/* So many samples wait, or are tracked, at most; of more, nothing is known. */
 #define OBJECTS_WAITING     ((size_t)1 << 20)
-#define OBJECTS_FOLLOWED    ((size_t)1 << 22)
+#define OBJECTS_TRACKED    ((size_t)1 << 22)
 
 void objects_prepare(const struct hook_place *place);
 
-/* A profile begins; 'follow': beyond the next minor collection.  Returns 0 or
+/* A profile begins; 'track': beyond the next minor collection.  Returns 0 or
    ENOMEM.  Nothing may be sampled yet; any thread. */
-int objects_begin(uint64_t seed, int fixed, int follow);
+int objects_begin(uint64_t seed, int fixed, int track);
 
-/* Tell the types of those that still wait: no minor collection will.  Between two
+/* Write the types of young objects: no minor collection will.  Between two
    allocations. */
 void objects_tell_waiting(void);
 
-/* Likewise, and go on: the profile ends, and the next one says what becomes of them. */
+/* As objects_tell_waiting(), but they go on being tracked: the profile ends, and the next
+   one says what becomes of them. */
 void objects_tell_young(void);
+
+/* The next profile has begun, with the recorder's pending samples: it is told which
+   promoted objects are alive. */
+void objects_inherit(void);
 
 /* No more is to be known.  Harmless if it was done before. */
 void objects_end(void);
@@ -80,11 +85,11 @@ void objects_free(void *memory);
 void objects_clear(void);
 void objects_reset_peak(void);
 
-/* Estimated bytes of those that are followed, and the most that there were
+/* Estimated bytes of those that are tracked, and the most that there were
    after a minor collection */
 void objects_traced(double *alive, double *peak);
 
-/* Those that are followed, or only the one with this 'address', for free();
+/* Those that are tracked, or only the one with this 'address', for free();
    NULL if there is no memory */
 struct hook_object *objects_copy(uint64_t address, int64_t *count);
 

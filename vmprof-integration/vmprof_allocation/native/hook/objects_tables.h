@@ -25,7 +25,7 @@ struct young {
     int is_part;                /* of a piece of several objects */
 };
 
-struct followed {
+struct tracked {
     uintptr_t object;
     int64_t key, stack, interval;
     int64_t size, live_size;    /* as in struct young */
@@ -36,14 +36,14 @@ struct followed {
 extern struct objects {
     struct waiting *waiting;
     struct young *young;
-    struct followed *followed;
-    size_t waiting_count, young_count, followed_count;
+    struct tracked *tracked;
+    size_t waiting_count, young_count, tracked_count;
     size_t pinned_count;        /* the first of the young ones: the last minor
                                    collection left them where they are */
-    size_t waiting_room, young_room, followed_room;
+    size_t waiting_room, young_room, tracked_room;
     size_t left;                /* of those that wait, while they are looked at */
-    size_t most_waiting, most_young, most_followed;
-    int follow;
+    size_t most_waiting, most_young, most_tracked;
+    int tracks;
     struct sampler behind;      /* for the objects behind a holder */
     int fixed;
     int state;                  /* the GC's, when it was last seen */
@@ -51,9 +51,10 @@ extern struct objects {
     int64_t majors;
     int64_t lost;               /* there was no room for them */
     int64_t began;              /* the minor collection that is at work */
+    int64_t marking_began;      /* the first minor collection that found it so */
     int large;                  /* young objects that it may free */
     int sees_free;              /* it does that through us */
-    double alive, peak;         /* estimated bytes of those that are followed, */
+    double alive, peak;         /* estimated bytes of those that are tracked, */
     double variance;            /*   and the variance of 'alive' */
     double not_known;           /* estimated bytes of which nobody knows */
     int64_t heap_at_begin;      /* heap_old_bytes(), then */

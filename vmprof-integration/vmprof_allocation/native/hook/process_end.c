@@ -9,7 +9,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "follow.h"
+#include "sampled_child.h"
 #include "hook.h"
 #include "programs.h"
 #include "recorder.h"
@@ -19,7 +19,7 @@
 #include "statistics.h"
 
 #define MOST_TOLD       64
-#define MOST_VARIABLES  4000    /* with more, a program is not followed */
+#define MOST_VARIABLES  4000    /* with more, a program is not sampled */
 
 /* the last ones that were told to end, by process 'teller' */
 static struct {
@@ -76,7 +76,7 @@ void process_end_note(const char *why)
 
 void process_end_exit(int code)
 {
-    if (follow_is_child())
+    if (child_is_this())
         (void)run_end();        /* multiprocessing's children end like that */
     else
         process_end_note("the program called os._exit()");
@@ -155,13 +155,13 @@ static int execve_with(const char *path, char *const arguments[],
                        char *const environment[], size_t count, char *variable)
 {
     /* on the stack: another thread may have held malloc()'s lock at the fork */
-    char *followed[count + 2];
+    char *with_ours[count + 2];
 
     if (count > 0)
-        memcpy(followed, environment, count * sizeof *followed);
-    followed[count] = variable;
-    followed[count + 1] = NULL;
-    return execve(path, arguments, followed);
+        memcpy(with_ours, environment, count * sizeof *with_ours);
+    with_ours[count] = variable;
+    with_ours[count + 1] = NULL;
+    return execve(path, arguments, with_ours);
 }
 
 int process_end_execv(const char *path, char *const arguments[])
@@ -180,8 +180,8 @@ int process_end_execve(const char *path, char *const arguments[],
     while (environment != NULL && environment[count] != NULL)
         count++;
     if (count <= MOST_VARIABLES)
-        variable = follow_variable(path, arguments);
-    is_other = variable == NULL && follow_is_child();
+        variable = child_variable(path, arguments);
+    is_other = variable == NULL && child_is_this();
     if (is_other)
         programs_count(path, 1);
     before_exec(&timer);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "follow.h"
+#include "sampled_child.h"
 #include "recorder.h"
 
 #define MOST            16      /* further names are counted as one */
@@ -90,7 +90,7 @@ void programs_note(void)
     size_t used = strlen(text);
     int i, all = 0;
 
-    if (programs == NULL || follow_is_child())
+    if (programs == NULL || child_is_this())
         return;
     for (i = 0; i < MOST; i++) {
         int count = programs[i].state == 2 ? programs[i].count : 0;

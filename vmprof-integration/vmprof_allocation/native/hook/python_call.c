@@ -52,6 +52,11 @@ static int64_t function_called(const struct jit_call *call)
                                           : 0;
 }
 
+int python_call_is_certain(void)
+{
+    return pythons_helper != 0;
+}
+
 struct python_call python_call_at(uintptr_t address, const struct codemap_piece *piece)
 {
     static struct known {
@@ -81,27 +86,33 @@ struct python_call python_call_at(uintptr_t address, const struct codemap_piece 
     }
     known->call.function = function_called(&found);
     known->call.raises = found.raises;
+    known->call.is_others = python_call_is_certain() && found.helper != pythons_helper;
     if (found.end != 0)
         known->call.end = (int64_t)(found.end - piece->start);
-    known->is_certain = pythons_helper != 0;
+    known->is_certain = python_call_is_certain();
     return known->call;
+}
+
+int python_call_may_be_own(int64_t function, const struct codemap_piece *piece,
+                           const int *which, int count)
+{
+    int i, occurs = 0;
+
+    if (count == 0 || piece->entries[which[count - 1]].function != function)
+        return 0;
+    for (i = 0; i < count; i++)
+        occurs += piece->entries[which[i]].function == function;
+    return occurs < MAX_UNROLL_RECURSION;
 }
 
 int python_call_is_inside(const struct python_call *call,
                           const struct codemap_piece *piece, const int *which,
                           int count)
 {
-    int i, occurs = 0;
-
     if (call->function == 0 || call->end == 0 || count == 0 ||
         piece->entries[which[count - 1]].function != call->function)
         return 0;
-    /* it is left when it has returned, ... */
-    if (!call->raises)
-        return piece->entries[which[count - 1]].stop == call->end;
-    /* ... or was not, if it has raised an exception.  What calls itself was inlined before,
-       as often as PyPy does that */
-    for (i = 0; i < count; i++)
-        occurs += piece->entries[which[i]].function == call->function;
-    return occurs < MAX_UNROLL_RECURSION;
+    /* it is left when it has returned; not if it has raised an exception (inlined.h) */
+    return call->raises ? python_call_may_be_own(call->function, piece, which, count)
+                        : piece->entries[which[count - 1]].stop == call->end;
 }

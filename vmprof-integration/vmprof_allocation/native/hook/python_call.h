@@ -12,13 +12,25 @@ struct python_call {
                                    not known which */
     int is_helped;              /* a guard of the callee has failed: the interpreter goes
                                    on with it */
-    int raises;                 /* and ends with an exception */
+    int raises;                 /* it ends with an exception */
+    int is_others;              /* what is called is compiled code, but of no Python
+                                   function: another interpreter's, as of generators */
     int64_t end;                /* offset in the caller's piece at which it has returned;
                                    0: not known */
 };
 
+/* Are calls of Python's functions told from those of other interpreters' code?  Not before
+   the first one of a function that the table tells. */
+int python_call_is_certain(void);
+
 /* Of this return address, which is in 'piece' */
 struct python_call python_call_at(uintptr_t address, const struct codemap_piece *piece);
+
+/* May a call of this function that raises have been made by the innermost of these entries
+   itself, to its own loop?  Or does it call itself?  It was inlined before, as often as PyPy
+   does that. */
+int python_call_may_be_own(int64_t function, const struct codemap_piece *piece,
+                           const int *which, int count);
 
 /* Of these entries, which run there, is the innermost one the callee's?  It was inlined as
    far as its loop, which is what is called.  Or does it call itself? */

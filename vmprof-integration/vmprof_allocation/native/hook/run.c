@@ -10,11 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "carried.h"
 #include "code_names.h"
 #include "divert.h"
 #include "file_sink.h"
-#include "follow.h"
+#include "sampled_child.h"
 #include "forks.h"
 #include "hook.h"
 #include "labels.h"
@@ -64,7 +63,7 @@ static void on_disabled(const void *trailer, size_t size)
     (void)divert_set_all(0);
     signals_end_time_samples();
     signals_restore();
-    /* nobody knocks, but the GC will be entered */
+    /* no safepoint allocation comes, but the GC will be entered */
     start_stop_end();
     pthread_mutex_unlock(&ending);
 }
@@ -120,7 +119,7 @@ static int watch_exit(void)
     return 0;
 }
 
-int hook_open(int fd, int keep_names)
+int hook_open(int fd)
 {
     struct rlimit limit;
     int decoy, error;
@@ -136,10 +135,9 @@ int hook_open(int fd, int keep_names)
     error = file_sink_open(file, fd);
     if (error != 0)
         return -error;
-    if (keep_names)
-        code_names_begin();
+    code_names_begin();
     recorder_open(&file->sink, statistics_totals);
-    recorder_begin_labels(labels_text);
+    labels_begin();
     decoy = vmprof_output_open(on_disabled);
     error = decoy < 0 ? errno : divert_set_all(1);
     if (error != 0) {
@@ -206,7 +204,7 @@ int hook_native(void)
 void hook_limit(int64_t per_second, int64_t share)
 {
     recorder_limit(per_second, share);
-    follow_limit(per_second, share);
+    child_limit(per_second, share);
 }
 
 int hook_disabling(void)
@@ -243,8 +241,8 @@ int hook_close(void)
     int error, is_child;
 
     pthread_mutex_lock(&ending);
-    is_child = follow_is_child();
-    follow_end();
+    is_child = child_is_this();
+    child_end();
     error = recorder_close();
     if (is_child)
         file->sink.forget(&file->sink);   /* who opened it was no Python code */
@@ -265,7 +263,7 @@ int hook_close(void)
 
 int64_t hook_started(void)
 {
-    return -profile_log_time(0);
+    return profile_log_started();
 }
 
 const char *hook_ended(void)
@@ -332,8 +330,8 @@ int run_rotate(int fd, const char *settings, int *error_before)
     recorder_lock();
     vmprof_output_take_names();
     native_names_finish();
-    carried_want_stacks();
     next.head = code_names_head(&next.head_size);
+    next.first_key = recorder_next_key();
     error = profile_log_begin_next(&next, recorder_now());
     recorder_unlock();
     if (error == 0) {
@@ -343,17 +341,16 @@ int run_rotate(int fd, const char *settings, int *error_before)
         next.trailer_size = sizeof trailer;
         recorder_lock();
         recorder_rotate(&next);
-        vmprof_output_begin_next();
         native_names_begin_next();
         recorder_unlock();
-        if (follow_is_child())
+        if (child_is_this())
             file->sink.forget(&file->sink);     /* nobody else closes it */
         file = other;
-        carried_tell();
+        objects_inherit();
         programs_begin_next();
-        follow_rotated(fd);
-        if (follow_known_command() != NULL)
-            recorder_named(0, follow_known_command());
+        child_rotated(fd);
+        if (child_known_command() != NULL)
+            recorder_named(0, child_known_command());
         *error_before = next.ended;
     }
     pthread_mutex_unlock(&ending);

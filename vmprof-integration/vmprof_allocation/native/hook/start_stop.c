@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "follow.h"
+#include "children.h"
+#include "sampled_child.h"
 #include "hook.h"
 #include "nursery.h"
 #include "objects.h"
@@ -15,7 +16,7 @@
 #include "trampoline.h"
 
 /* external_malloc(), in hook_place.entry */
-#define DOOR            2
+#define ENTRY_EXTERNAL_MALLOC   2
 
 enum { NOTHING, HOOK, UPDATE, UNHOOK, ASK, ROTATE, PAUSE, END };
 
@@ -39,12 +40,13 @@ static uint64_t asked_about;
 static struct hook_object *volatile copy;
 static int64_t copied;
 
-/* this thread's next large object is a knock */
-static __thread __attribute__((tls_model("initial-exec"))) int knocks;
+/* This thread's next large object is a safepoint allocation: Python made it so that
+   the pending request runs. */
+static __thread __attribute__((tls_model("initial-exec"))) int is_safepoint;
 
 static volatile int are_pages_writable;
-/* a request is being carried out: who waits for its end has no GIL */
-static volatile int is_obeying;
+/* A thread that waits for the end of a request has no GIL, and sees it here. */
+static volatile int is_running_request;
 static int is_forked_child;
 static int end_error = -1;
 
@@ -53,7 +55,7 @@ static void make_pages(int writable)
     are_pages_writable = trampoline_writable(writable) == 0 && writable;
 }
 
-static void answer(void)
+static void answer_question(void)
 {
     switch (asked) {
     case HOOK_SNAPSHOT:
@@ -87,20 +89,20 @@ static void unhook(void)
         make_pages(0);
     }
     if (is_forked_child)
-        recorder_count_child();
+        children_count();
     is_forked_child = 0;
 }
 
-/* With the GIL, between two allocations.  Only who knocks for it begins to
-   sample: he is not inside one of the GC's functions that nobody hooked yet. */
-static void obey(void)
+/* With the GIL, between two allocations.  Sampling begins only in a safepoint allocation:
+   its thread is not inside one of the GC's functions that is not hooked yet. */
+static void run_pending_request(void)
 {
     int saved_errno = errno;
     int wanted = request;
 
-    if (wanted == NOTHING || nursery.inside || (wanted == HOOK && !knocks))
+    if (wanted == NOTHING || nursery.inside || (wanted == HOOK && !is_safepoint))
         return;
-    is_obeying = 1;
+    is_running_request = 1;
     if (!__sync_bool_compare_and_swap(&request, wanted, NOTHING))
         wanted = NOTHING;       /* it has changed: next time */
     switch (wanted) {
@@ -118,7 +120,7 @@ static void obey(void)
         unhook();
         break;
     case ASK:
-        answer();
+        answer_question();
         break;
     case ROTATE:
         nursery_update();               /* all that was allocated is counted */
@@ -134,7 +136,7 @@ static void obey(void)
         break;
     }
     __sync_synchronize();
-    is_obeying = 0;
+    is_running_request = 0;
     errno = saved_errno;
 }
 
@@ -142,14 +144,14 @@ void *start_stop_collect_and_reserve(void *gc, intptr_t size)
 {
     void *object = nursery_collect_and_reserve(gc, size);
 
-    obey();
+    run_pending_request();
     return object;
 }
 
 void start_stop_minor_collection(void *gc)
 {
     nursery_minor_collection(gc);
-    obey();
+    run_pending_request();
 }
 
 void *start_stop_external_malloc(void *gc, uintptr_t type, intptr_t length,
@@ -157,18 +159,18 @@ void *start_stop_external_malloc(void *gc, uintptr_t type, intptr_t length,
 {
     void *object;
 
-    if (knocks)         /* the program did not ask for this object */
+    if (is_safepoint)         /* the program did not ask for this object */
         object = nursery.original.external_malloc(gc, type, length, young);
     else
         object = nursery_external_malloc(gc, type, length, young);
-    obey();
-    knocks = 0;
+    run_pending_request();
+    is_safepoint = 0;
     return object;
 }
 
-uint64_t hook_door(void)
+uint64_t hook_entry_patch(void)
 {
-    return trampoline_word(DOOR);
+    return trampoline_word(ENTRY_EXTERNAL_MALLOC);
 }
 
 int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts)
@@ -194,17 +196,17 @@ int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts)
     settings.fixed = fixed_gaps;
     settings.facts = facts;
     request = HOOK;
-    knocks = 1;
+    is_safepoint = 1;
     return 0;
 }
 
 void hook_set_interval(int64_t interval)
 {
     recorder_limit(0, 0);
-    follow_limit(0, 0);
+    child_limit(0, 0);
     nursery.new_interval = interval;
     if (__sync_bool_compare_and_swap(&request, NOTHING, UPDATE))
-        knocks = 1;
+        is_safepoint = 1;
 }
 
 void hook_ask(int what, uint64_t address)
@@ -212,7 +214,7 @@ void hook_ask(int what, uint64_t address)
     asked = what;
     asked_about = address;
     if (__sync_bool_compare_and_swap(&request, NOTHING, ASK))
-        knocks = 1;
+        is_safepoint = 1;
 }
 
 int hook_rotate(int fd, const char *next_settings)
@@ -228,7 +230,7 @@ int hook_rotate(int fd, const char *next_settings)
     rotation.ended = 0;
     if (!__sync_bool_compare_and_swap(&request, NOTHING, ROTATE))
         return EBUSY;
-    knocks = 1;
+    is_safepoint = 1;
     return 0;
 }
 
@@ -240,7 +242,7 @@ int hook_rotated(int *ended)
 
 int hook_forget_rotation(void)
 {
-    knocks = 0;
+    is_safepoint = 0;
     return __sync_bool_compare_and_swap(&request, ROTATE, NOTHING);
 }
 
@@ -272,7 +274,7 @@ void hook_named(int64_t thread, const char *name)
 {
     recorder_named(thread, name);
     if (thread == 0)
-        follow_command(name);
+        child_command(name);
 }
 
 void hook_flush(void)
@@ -285,7 +287,7 @@ void hook_end(int profile)
     signals_end_time_samples();
     if (hook_is_hooked()) {
         request = profile ? END : PAUSE;
-        knocks = 1;
+        is_safepoint = 1;
     }
 }
 
@@ -298,11 +300,11 @@ void hook_unhook(void)
 {
     if (hook_is_hooked()) {
         request = UNHOOK;
-        knocks = 1;
+        is_safepoint = 1;
     }
     else {
         request = NOTHING;
-        knocks = 0;
+        is_safepoint = 0;
         if (are_pages_writable)
             make_pages(0);
     }
@@ -310,7 +312,7 @@ void hook_unhook(void)
 
 int hook_is_sampling(void)
 {
-    return nursery.phase == NURSERY_RUNNING && !is_obeying &&
+    return nursery.phase == NURSERY_RUNNING && !is_running_request &&
            request != UNHOOK;
 }
 
@@ -321,7 +323,7 @@ int hook_is_hooked(void)
     for (i = 0; i < TRAMPOLINES; i++)
         if (trampoline_is_set(i))
             return 1;
-    return is_obeying;
+    return is_running_request;
 }
 
 void start_stop_end(void)
@@ -330,13 +332,13 @@ void start_stop_end(void)
         request = UNHOOK;
 }
 
-int start_stop_may_follow(void)
+int start_stop_may_sample_child(void)
 {
     return nursery.phase == NURSERY_RUNNING && !nursery.inside &&
-           !is_obeying && request == NOTHING && !knocks;
+           !is_running_request && request == NOTHING && !is_safepoint;
 }
 
-int start_stop_follow(uint64_t seed)
+int start_stop_sample_child(uint64_t seed)
 {
     int error = 0;
 
@@ -352,8 +354,8 @@ int start_stop_follow(uint64_t seed)
 
 void start_stop_forked(void)
 {
-    knocks = 0;
-    is_obeying = 0;
+    is_safepoint = 0;
+    is_running_request = 0;
     if (hook_is_hooked()) {
         is_forked_child = 1;
         request = UNHOOK;

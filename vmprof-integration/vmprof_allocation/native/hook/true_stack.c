@@ -1,6 +1,7 @@
 #include "true_stack.h"
 
 #include "codemap.h"
+#include "inlined.h"
 #include "jit_stub.h"
 #include "python_call.h"
 
@@ -31,7 +32,7 @@ static int64_t add_piece(const struct codemap_piece *piece, uintptr_t address,
     const struct codemap_entry *entries = piece->entries;
     int which[CODEMAP_DEEPEST];
     int64_t offset = (int64_t)(address - piece->start);
-    int count = codemap_at(piece, offset, which);
+    int count = inlined_at(piece, offset, which);
     int64_t outermost = count > 0 ? entries[which[0]].function : 0;
 
     if (call.function != 0) {

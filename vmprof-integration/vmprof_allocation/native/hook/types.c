@@ -245,7 +245,7 @@ static uint32_t new_number(const struct type *type)
     const char *name = strchr(type->names, '\t') + 1;
 
     last_number++;
-    recorder_type(last_number, FACTS_NAME_GCS, type->row, name,
+    recorder_type(last_number, TYPE_NAME_GCS, type->row, name,
                   strcspn(name, "\n"));
     return last_number;
 }
@@ -257,7 +257,7 @@ static uint32_t type_number(struct type *type)
         type->number = new_number(type);
         type->run = run;
         if (type->kind != 0)
-            recorder_type(type->number, (enum facts_name)type->kind, type->row,
+            recorder_type(type->number, (enum type_name)type->kind, type->row,
                           type->names, strcspn(type->names, "\t"));
     }
     return type->number;
@@ -282,7 +282,7 @@ static uint32_t class_number(const struct type *type, uint64_t key,
     class_numbers[at].key = key;
     class_numbers[at].number = new_number(type);
     class_numbers[at].run = run;
-    recorder_type(last_number, FACTS_NAME_PYTHON, type->row, name, size);
+    recorder_type(last_number, TYPE_NAME_PYTHON, type->row, name, size);
     return last_number;
 }
 

@@ -47,8 +47,6 @@ static volatile int has_failed;                 /* to be disabled */
 static unsigned int names_taken[BUFFERS];       /* bytes of it */
 static int64_t first_name[BUFFERS];             /* to tell a reuse */
 
-static int tells_names;                         /* vmprof told them elsewhere */
-
 static char probe[BUFFER_SIZE];
 static size_t probe_size;
 static enum { NOT_PROBING, PROBING, TAKING } is_probing;
@@ -92,7 +90,7 @@ int vmprof_output_open(void (*on_disabled)(const void *, size_t))
     memset(names_taken, 0, sizeof names_taken);
     memset(first_name, 0, sizeof first_name);
     buffers = NULL;
-    was_enabled = has_failed = tells_names = 0;
+    was_enabled = has_failed = 0;
     disabled = on_disabled;
     return open_decoy();
 }
@@ -167,20 +165,12 @@ int vmprof_output_follow(void)
     fd = open_decoy();
     if (fd < 0)
         return errno;
-    vmprof_output_begin_next();
     return vmprof_file_set(fd);
-}
-
-void vmprof_output_begin_next(void)
-{
-    code_names_begin_next();
-    tells_names = 1;
 }
 
 void vmprof_output_unfollow(void)
 {
     vmprof_file_take_back();
-    tells_names = 0;
     vmprof_output_forget();
 }
 
@@ -200,8 +190,7 @@ static void take_names(int i, unsigned int size)
         first_name[i] = first;
         names_taken[i] = 0;
     }
-    profile_log_bytes(b->data + names_taken[i], size - names_taken[i]);
-    code_names_keep(b->data + names_taken[i], size - names_taken[i]);
+    profile_log_names(b->data + names_taken[i], size - names_taken[i]);
     names_taken[i] = size;
 }
 
@@ -250,8 +239,6 @@ static void take_stack(const char *data, size_t size)
 {
     if (!recorder_stack(data, size))
         profile_log_bytes(data, size);
-    else if (tells_names)
-        code_names_tell(data, size);
 }
 
 static void take_record(int i, const char *data, size_t size)

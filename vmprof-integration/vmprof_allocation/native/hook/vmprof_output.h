@@ -40,12 +40,8 @@ void vmprof_output_control(int on);
 void vmprof_output_close(void);
 
 /* In a forked child, after vmprof_output_forget(): go on, with a decoy of its
-   own.  Stacks come with the names that they need (code_names.h).  Returns 0 or
-   an errno. */
+   own.  Returns 0 or an errno. */
 int vmprof_output_follow(void);
-
-/* The profile ends, and another one begins: likewise. */
-void vmprof_output_begin_next(void);
 
 /* The opposite: it does not go on. */
 void vmprof_output_unfollow(void);
@@ -64,8 +60,9 @@ void vmprof_output_take_names(void);
    Returns its size in bytes; 0 if there was none. */
 size_t vmprof_output_probe(void (*take)(void), const char **record);
 
-/* Likewise, but the recorder gets it, with these words in front of its stack, or, if they
-   are all of it, instead.  No more than VMPROF_OUTPUT_WORDS.  With the recorder's lock. */
+/* Hand vmprof's stack sample that 'take' makes to the recorder, with these words in front
+   of its stack, or, if 'are_all', instead of it.  At most VMPROF_OUTPUT_WORDS.  With the
+   recorder's lock. */
 #define VMPROF_OUTPUT_WORDS 2000
 void vmprof_output_take(void (*take)(void), const int64_t *words, size_t count,
                         int are_all);

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "profile_log.h"
 #include "table.h"
 
 #define MARKER_NAME     '\x02'
@@ -252,15 +251,21 @@ static int has_told(size_t index)
     return names.told[index / 8] & (1u << index % 8);
 }
 
-static void tell(size_t index)
+const void *code_names_record(int64_t number, size_t *size)
 {
     static char record[RECORD_HEAD + 2 * MAX_TEXT];
-    const struct function *function = &names.functions[index];
-    int64_t word[2] = { function->number,
-                        (int64_t)function->text_size + function->file_size };
+    uint32_t index = names.slots_count > 0 ? *find_slot(number) : 0;
+    const struct function *function;
+    int64_t word[2];
     char *p = record;
 
+    if (index == 0 || has_told(index - 1))
+        return NULL;
+    index--;
     names.told[index / 8] |= (unsigned char)(1u << index % 8);
+    function = &names.functions[index];
+    word[0] = function->number;
+    word[1] = (int64_t)function->text_size + function->file_size;
     *p = MARKER_NAME;
     memcpy(p + 1, word, sizeof word);
     p += RECORD_HEAD;
@@ -268,38 +273,6 @@ static void tell(size_t index)
     p += function->text_size;
     memcpy(p, names.text + function->file, function->file_size);
     p += function->file_size;
-    profile_log_bytes(record, (size_t)(p - record));
-}
-
-static void tell_number(int64_t number)
-{
-    uint32_t index = *find_slot(number);
-
-    if (index != 0 && !has_told(index - 1))
-        tell(index - 1);
-}
-
-void code_names_tell_stack(const int64_t *words, size_t count)
-{
-    size_t i;
-
-    for (i = 1; names.slots_count > 0 && i < count; i += 2)
-        tell_number(words[i]);
-}
-
-void code_names_tell(const void *stack_sample, size_t size)
-{
-    const char *p = stack_sample;
-    int64_t depth, number;
-
-    if (names.slots_count == 0 || size < RECORD_HEAD)
-        return;
-    memcpy(&depth, p + 1 + sizeof depth, sizeof depth);
-    if (depth < 0 || RECORD_HEAD + (size_t)depth * sizeof number > size)
-        return;
-    /* pairs: kind, number */
-    for (p += RECORD_HEAD; depth >= 2; depth -= 2, p += 2 * sizeof number) {
-        memcpy(&number, p + sizeof number, sizeof number);
-        tell_number(number);
-    }
+    *size = (size_t)(p - record);
+    return record;
 }

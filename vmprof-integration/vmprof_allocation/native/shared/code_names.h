@@ -1,10 +1,10 @@
 #pragma once
-/* What vmprof writes once, when it is enabled or a function is made, and what
- * the profiles of followed children need, too, and those that follow in this
- * process: the log's head, and which function has which number.
+/* What vmprof writes once, when it is enabled or a function is made: the log's head, and
+ * which function has which number.  The profiles of sampled children need it, too, and
+ * those that follow in this process.
  *
- * Each writes the names that its stacks need, and those of new functions, and no
- * others.  All this belongs to one thread at a time: call it with the recorder's
+ * Each profile has the names that its stacks need, and no others: vmprof writes those of
+ * all functions that there are.  All this belongs to one thread at a time: call it with the recorder's
  * lock.
  *
  * A child may be forked while another thread of its parent's is in here, and finds
@@ -32,10 +32,9 @@ void code_names_keep(const char *records, size_t size);
    that profile begins: code_names_begin_next(). */
 const void *code_names_head(size_t *size);
 void code_names_begin_next(void);
-/* Write the names of this stack's functions which this profile hasn't yet. */
-void code_names_tell(const void *stack_sample, size_t size);
-/* Likewise, of one whose words are these. */
-void code_names_tell_stack(const int64_t *words, size_t count);
+/* vmprof's record with the name of the function of this number, '*size' bytes, until the
+   next call.  NULL: this profile has it already, or nobody knows it. */
+const void *code_names_record(int64_t number, size_t *size);
 
 /* vmprof's last record, with the time that it is now */
 #define CODE_NAMES_TRAILER      25

@@ -67,7 +67,7 @@ static int write_all(int fd, const char *p, size_t size)
             continue;
         if (count <= 0) {
             int error = count < 0 ? errno : EIO;
-            /* leave no half member */
+            /* leave no half batch */
             if (start >= 0 && ftruncate(fd, start) == 0)
                 (void)lseek(fd, start, SEEK_SET);
             return error;
@@ -78,14 +78,14 @@ static int write_all(int fd, const char *p, size_t size)
     return 0;
 }
 
-static int append(struct sink *sink, const void *member, size_t size)
+static int append(struct sink *sink, const void *batch, size_t size)
 {
     const struct file_sink *file = (const struct file_sink *)sink;
 
     /* a child that was made without fork() did not hear of it */
     if (file->pid != getpid())
         return 0;
-    return is_our_file(file) ? write_all(file->fd, member, size) : EBADF;
+    return is_our_file(file) ? write_all(file->fd, batch, size) : EBADF;
 }
 
 /* Who reads from a pipe waits until everybody has closed it. */

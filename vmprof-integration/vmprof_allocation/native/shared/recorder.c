@@ -5,28 +5,33 @@
 #include <math.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "children.h"
 #include "figures.h"
 #include "flusher.h"
 #include "invariant.h"
 #include "pace.h"
+#include "pending.h"
+
+/* In RECORD_NAMES */
+enum { NAME_OF_THREAD = 1, NAME_OF_COMMAND };
 
 struct recorder_counts recorder_counts;
 
 static int is_open, is_stopped;
 static int has_settings;                /* the log's head is before them */
-static volatile int *children;          /* in memory that they share */
-static int children_noted, is_counted;
 static void (*get_totals)(struct profile_totals *);
-static uint64_t last_stack;             /* of the sample now being taken */
-static uint64_t newest_stack, named_stack;
+static int64_t last_stack = STACK_LOST; /* of the sample now being taken */
+static int64_t newest_stack, named_stack;
+static int64_t last_key;                /* of an allocation sample */
+static int holds_samples, expects_outcomes;
 static struct pace pace;
 static int64_t next_interval;
-static uint64_t sampled_stack;
+static int64_t sampled_stack;
+static int (*get_label)(void);
 
 static int64_t now_ns(void)
 {
@@ -43,7 +48,6 @@ static __thread __attribute__((tls_model("initial-exec")))
 struct {
     int holds_lock;
     int64_t id;
-    int label, labels_epoch;
 } thread;
 
 static volatile int locked;
@@ -96,83 +100,52 @@ static void all_totals(struct profile_totals *totals)
 }
 
 /* ____________________________________________________________ */
-/* labels */
-
-static const char *(*get_label_text)(int number);
-static int noted_label;                 /* of the profile's last sample */
-static int labels_epoch;                /* threads may have some of an earlier run */
-static unsigned char told_labels[RECORDER_LABELS / 8 + 1];
-
-void recorder_label(int number)
-{
-    thread.label = number;
-    thread.labels_epoch = labels_epoch;
-}
-
-void recorder_begin_labels(const char *(*text)(int number))
-{
-    get_label_text = text;
-    labels_epoch++;
-}
-
-static int present_label(void)
-{
-    return thread.labels_epoch == labels_epoch ? thread.label : 0;
-}
-
-static void begin_labels(void)
-{
-    noted_label = 0;
-    memset(told_labels, 0, sizeof told_labels);
-}
-
-/* The next sample is this thread's. */
-static void note_label(int64_t now)
-{
-    int label = present_label();
-    const char *text;
-
-    if (label != 0 && !(told_labels[label / 8] & 1 << label % 8)) {
-        text = get_label_text != NULL ? get_label_text(label) : NULL;
-        if (text == NULL || !profile_log_fact(now))
-            label = 0;
-        else {
-            facts_label_set(label, text, strlen(text));
-            told_labels[label / 8] |= (unsigned char)(1 << label % 8);
-        }
-    }
-    if (label == noted_label || !profile_log_fact(now))
-        return;
-    facts_label(profile_log_next_key(), label);
-    noted_label = label;
-}
-
-/* ____________________________________________________________ */
 /* samples */
+
+void recorder_labels(int (*present)(void), const char *(*text)(int number))
+{
+    recorder_lock();
+    get_label = present;
+    profile_log_labels(text);
+    recorder_unlock();
+}
+
+static int present_label(int64_t now)
+{
+    return get_label != NULL ? profile_log_needs_label(get_label(), now) : 0;
+}
 
 static void finish_time_sample(int64_t now)
 {
-    if (last_stack != 0) {
-        if (present_label() != noted_label)
-            note_label(now);
-        (void)profile_log_sample(last_stack, now, thread_id(), 0, 0);
-        recorder_counts.time_samples++;
-        last_stack = 0;
-    }
+    int64_t row[5];
+
+    if (last_stack == STACK_LOST)
+        return;
+    row[0] = profile_log_time(now);
+    row[1] = thread_id();
+    row[2] = profile_log_needs_stack(last_stack);
+    row[3] = present_label(now);
+    row[4] = profile_log_memory();
+    last_stack = STACK_LOST;
+    if (!holds_samples)
+        return;
+    profile_log_row(RECORD_TICKS, now, row);
+    recorder_counts.time_samples++;
 }
+
+static const struct profile_source source = { all_totals, pending_put_waiting };
 
 int recorder_stack(const void *record, size_t size)
 {
-    uint64_t stack;
+    int64_t stack;
 
     INVARIANT(thread.holds_lock);
     stack = profile_log_stack(record, size);
-    if (stack == 0)
+    if (stack == STACK_LOST)
         return 0;
     /* A time sample, until recorder_allocation() knows better.  One that
        could not be written at once comes with the next sample. */
-    if (last_stack != 0)
-        finish_time_sample(now_ns());
+    finish_time_sample(now_ns());
     last_stack = stack;
     if (stack > newest_stack)
         newest_stack = stack;
@@ -192,11 +165,31 @@ static void find_stack(uint64_t key, int64_t now, void (*walk)(void))
 {
     if (key != 0)
         last_stack = profile_log_known_stack(key, now);
-    if (last_stack != 0)
+    if (last_stack != STACK_LOST)
         return;
     walk();
-    if (key != 0 && last_stack != 0)
+    if (key != 0 && last_stack != STACK_LOST)
         profile_log_remember(key, last_stack);
+}
+
+void recorder_expect_outcomes(int expected)
+{
+    expects_outcomes = expected;
+}
+
+static void add_sample(int64_t key, int64_t size, int64_t interval, int64_t now)
+{
+    struct pending sample = {
+        .key = key, .time = profile_log_time(now), .size = size, .interval = interval,
+        .node = last_stack, .stack = profile_log_needs_stack(last_stack),
+        .memory = profile_log_memory(), .thread = (int32_t)thread_id(),
+        .label = present_label(now)
+    };
+
+    if (expects_outcomes)
+        pending_add(&sample, now);
+    else
+        pending_alone(&sample, now, OUTCOME_NOT_RECORDED);
 }
 
 int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
@@ -214,12 +207,14 @@ int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
     finish_time_sample(now);    /* of one that came late */
     find_stack(stack_key, now, walk);
     recorder_counts.samples++;
-    recorder_counts.lost += (last_stack == 0);
-    if (present_label() != noted_label)
-        note_label(now);
-    key = profile_log_sample(last_stack, now, thread_id(), size, interval);
+    recorder_counts.lost += (last_stack == STACK_LOST);
+    key = ++last_key;
+    if (holds_samples)
+        add_sample(key, size, interval, now);
+    else
+        (void)profile_log_needs_stack(last_stack);
     sampled_stack = last_stack;
-    last_stack = 0;
+    last_stack = STACK_LOST;
     if (profile_log_due(now))
         profile_log_flush(now);
     next_interval = interval;
@@ -232,22 +227,25 @@ int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
 
 int recorder_mark(const char *name)
 {
-    int64_t now = now_ns();
+    int64_t now = now_ns(), row[2];
     int is_there;
 
     recorder_lock();
-    is_there = is_open && !is_stopped && profile_log_fact(now);
+    is_there = is_open && !is_stopped && holds_samples;
+    row[0] = profile_log_time(now);
     if (is_there)
-        facts_mark(profile_log_time(now), name, strlen(name));
+        profile_log_text(RECORD_MARKS, now, row, name, strlen(name));
     recorder_unlock();
     return is_there ? 0 : EINVAL;
 }
 
 void recorder_named(int64_t thread, const char *name)
 {
+    int64_t row[] = { thread != 0 ? NAME_OF_THREAD : NAME_OF_COMMAND, thread, 0 };
+
     recorder_lock();
-    if (is_open && !is_stopped && profile_log_name(now_ns()))
-        facts_named(thread, name, strlen(name));
+    if (is_open && !is_stopped)
+        profile_log_text(RECORD_NAMES, now_ns(), row, name, strlen(name));
     recorder_unlock();
 }
 
@@ -263,15 +261,26 @@ void recorder_limit(int64_t per_second, int64_t share)
     recorder_unlock();
 }
 
-uint64_t recorder_sampled_stack(void)
+int64_t recorder_sampled_stack(void)
 {
     return sampled_stack;
+}
+
+int64_t recorder_stack_number(int64_t node)
+{
+    int64_t number;
+
+    recorder_lock();
+    number = profile_log_needs_stack(node);
+    recorder_unlock();
+    return number;
 }
 
 void recorder_without_samples(void)
 {
     recorder_lock();
-    profile_log_without_samples();
+    holds_samples = 0;
+    pending_clear();
     recorder_unlock();
 }
 
@@ -308,8 +317,9 @@ int64_t recorder_next_interval(void)
     return next_interval;
 }
 
-static int facts_errno;              /* with the lock */
-static int64_t facts_began;
+static int facts_errno;                 /* with the lock */
+static int64_t facts_began, facts_collections;
+static int was_told;                    /* of some that were pending */
 
 int recorder_begin_facts(int64_t collections)
 {
@@ -322,66 +332,106 @@ int recorder_begin_facts(int64_t collections)
     }
     facts_errno = saved_errno;
     facts_began = now_ns();
-    facts_collection(profile_log_time(facts_began),
-                     collections - profile_log_before()->collections);
+    facts_collections = collections - profile_log_before()->collections;
     return 1;
 }
 
-/* All facts of one collection have its time. */
-static int has_room_for_fact(void)
+static int is_recorded(void)
 {
     INVARIANT(thread.holds_lock);
-    return profile_log_fact(facts_began);
+    return holds_samples;
 }
 
-void recorder_young(int64_t key, enum facts_outcome outcome, int64_t type,
+void recorder_young(int64_t key, enum outcome outcome, int64_t type,
                     int64_t size, int64_t live_size)
 {
-    if (has_room_for_fact())
-        facts_young(key, outcome, type, size, live_size);
+    struct outcome_of o = {
+        .key = key, .outcome = outcome, .type = type, .size = size,
+        .live_size = live_size, .now = facts_began,
+        .collection = outcome_is_young(outcome) ? 0 : facts_collections
+    };
+
+    if (!is_recorded())
+        return;
+    pending_told(&o);
+    was_told = 1;
+}
+
+static void put_end(int64_t key, int which, int is_lost)
+{
+    int64_t row[] = { key, which, is_lost, profile_log_time(facts_began) };
+
+    if (is_recorded())
+        profile_log_row(RECORD_ENDED, facts_began, row);
 }
 
 void recorder_freed(int64_t key, int which)
 {
-    if (has_room_for_fact())
-        facts_freed(key, which);
+    put_end(key, which, 0);
 }
 
 void recorder_lost(int64_t key, int which)
 {
-    if (has_room_for_fact())
-        facts_lost(key, which);
+    put_end(key, which, 1);
 }
 
-void recorder_type(int64_t number, enum facts_name kind, int64_t gcs,
+void recorder_inherited(const struct inherited *object)
+{
+    int64_t row[RECORD_MOST_COLUMNS] = {
+        object->key, object->which, 0, 0, profile_log_needs_stack(object->stack), 0, 0,
+        object->size, object->interval, object->type, OUTCOME_PROMOTED, 0,
+        object->live_size != object->size ? object->live_size : 0
+    };
+
+    if (is_recorded())
+        profile_log_row(RECORD_OBJECTS, facts_began, row);
+}
+
+void recorder_type(int64_t number, enum type_name kind, int64_t gcs,
                    const char *name, size_t size)
 {
-    if (profile_log_name(facts_began))
-        facts_type(number, kind, gcs, name, size);
+    int64_t row[] = { number, kind, gcs, 0 };
+
+    profile_log_text(RECORD_TYPES, facts_began, row, name, size);
 }
 
-void recorder_event(enum facts_event kind, int64_t start, int64_t value)
+void recorder_collected(int64_t start, int64_t allocated)
 {
-    if (kind == FACTS_MINOR)
-        value -= profile_log_before()->allocated;
-    if (has_room_for_fact())
-        facts_event(kind, profile_log_time(start), now_ns() - start, value);
+    int64_t row[] = { facts_collections, profile_log_time(start),
+                      profile_log_time(now_ns()) - profile_log_time(start),
+                      allocated - profile_log_before()->allocated };
+
+    if (is_recorded())
+        profile_log_row(RECORD_COLLECTIONS, facts_began, row);
+}
+
+void recorder_marked(int64_t majors, int64_t began)
+{
+    int64_t now = now_ns();
+    int64_t row[] = { profile_log_time(now), majors, profile_log_time(
+        began >= 0 ? began : now) };
+
+    if (is_recorded())
+        profile_log_row(RECORD_MARKED, facts_began, row);
 }
 
 void recorder_swept(int64_t heap, int64_t heap_at_begin, double alive, double deviation,
                     double not_known)
 {
-    struct facts_swept swept = { heap, heap_at_begin, llround(alive),
-                                 llround(deviation), llround(not_known) };
+    int64_t row[] = { profile_log_time(facts_began), heap, heap_at_begin, llround(alive),
+                      llround(deviation), llround(not_known) };
 
-    if (heap >= 0 && has_room_for_fact())
-        facts_swept(profile_log_time(facts_began), &swept);
+    if (heap >= 0 && is_recorded())
+        profile_log_row(RECORD_SWEPT, facts_began, row);
 }
 
 void recorder_end_facts(void)
 {
     int64_t now = now_ns();
 
+    if (was_told)
+        pending_sweep();
+    was_told = 0;
     if (profile_log_due(now))
         profile_log_flush(now);
     recorder_unlock();
@@ -424,15 +474,15 @@ static void note(const char *text)
 
 static void note_children(void)
 {
-    char text[32], *end = text + sizeof text, *p = end;
-    int count = children != NULL ? *children : 0, rest;
+    char text[32], *p = text + sizeof text;
+    int count = children_news();
 
-    if (count == children_noted)
+    if (count < 0)
         return;
-    children_noted = count;
     *--p = '\0';
-    for (rest = count; rest > 0; rest /= 10)
-        *--p = (char)('0' + rest % 10);
+    do
+        *--p = (char)('0' + count % 10);
+    while ((count /= 10) > 0);
     p -= strlen("children=");
     memcpy(p, "children=", strlen("children="));
     note(p);
@@ -459,47 +509,19 @@ void recorder_note(const char *text)
     errno = saved_errno;
 }
 
-void recorder_count_child(void)
-{
-    if (children != NULL && !is_counted)
-        __sync_fetch_and_add(children, 1);
-    is_counted = 1;
-}
-
-static void forget_children(void)
-{
-    if (children != NULL)
-        munmap((void *)children, sizeof *children);
-    children = NULL;
-}
-
-static void expect_children(void)
-{
-    void *map = mmap(NULL, sizeof *children, PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-    forget_children();
-    if (map != MAP_FAILED)
-        children = map;
-    children_noted = 0;
-    is_counted = 1;             /* this process is not one of them */
-}
-
 /* ____________________________________________________________ */
 /* figures of the whole process */
 
 /* What was read before: who samples should not wait for the kernel. */
 static void note_figures(const struct figure *figures, int count)
 {
-    int64_t time;
     int i;
 
-    if (count == 0 || !is_open || is_stopped || !profile_log_fact(now_ns()))
-        return;
-    for (i = 0; i < count; i++) {
-        time = profile_log_time(figures[i].time);
-        if (time >= 0)          /* another profile may have begun meanwhile */
-            facts_figure(figures[i].kind, time, figures[i].value);
+    for (i = 0; is_open && !is_stopped && holds_samples && i < count; i++) {
+        int64_t row[] = { figures[i].kind, profile_log_time(figures[i].time),
+                          figures[i].value };
+        if (row[1] >= 0)        /* another profile may have begun meanwhile */
+            profile_log_row(RECORD_FIGURES, figures[i].time, row);
     }
 }
 
@@ -524,11 +546,14 @@ static int look_for_what_waits(int at_once)
 void recorder_open(struct sink *sink, void (*totals)(struct profile_totals *))
 {
     recorder_lock();
-    profile_log_open(sink, now_ns(), all_totals);
-    memset(&recorder_counts, 0, sizeof recorder_counts);
     get_totals = totals;
-    last_stack = newest_stack = named_stack = 0;
-    begin_labels();
+    profile_log_open(sink, now_ns(), &source);
+    memset(&recorder_counts, 0, sizeof recorder_counts);
+    last_stack = STACK_LOST;
+    newest_stack = named_stack = 0;
+    pending_clear();
+    last_key = 0;
+    holds_samples = 1;
     pace_start(&pace, 0, 0, 0);
     is_stopped = has_settings = 0;
     is_open = 1;
@@ -552,9 +577,14 @@ int recorder_start(const char *settings)
         error = flusher_start(look_for_what_waits);    /* which waits for the lock */
     /* until then this process may still become one that its parent counts */
     if (error == 0)
-        expect_children();
+        children_begin();
     recorder_unlock();
     return error;
+}
+
+size_t recorder_memory(void)
+{
+    return pending_memory();
 }
 
 void recorder_stop(void)
@@ -569,25 +599,34 @@ void recorder_stop(void)
         finish_time_sample(now_ns());
         note_children();
         note_figures(figures, count);
-        profile_log_finish(now_ns());
+        pending_put_young(now_ns());
+        pending_clear();
+        profile_log_flush(now_ns());
         is_stopped = 1;
     }
     recorder_unlock();
+}
+
+int64_t recorder_next_key(void)
+{
+    return last_key + 1;
 }
 
 void recorder_rotate(struct profile_log_next *next)
 {
     struct figure figures[FIGURES_MOST];
     int count = figures_read(figures, FIGURES_AT_ONCE);
+    int64_t started;
 
     INVARIANT(thread.holds_lock);
     finish_time_sample(now_ns());
     note_children();
     note_figures(figures, count);
+    pending_put_young(now_ns());
+    started = profile_log_started();
     profile_log_rotate(next);
-    children_noted = 0;
-    newest_stack = named_stack = 0;
-    begin_labels();
+    children_tell_again();
+    pending_take_along(now_ns(), profile_log_started() - started);
     note_figures(figures, figures_read(figures, FIGURES_AT_ONCE));
 }
 
@@ -599,11 +638,12 @@ int recorder_close(void)
     recorder_lock();
     error = profile_log_close();
     if (is_open) {
-        forget_children();
+        children_end();
         figures_close();
+        pending_clear();
     }
-    is_open = 0;
-    last_stack = 0;
+    is_open = expects_outcomes = 0;
+    last_stack = STACK_LOST;
     recorder_unlock();
     return error;
 }
@@ -619,11 +659,11 @@ int recorder_forget(void)
     thread.id = 0;
     if (!was_open)
         return 0;
-    is_counted = 0;
+    children_forked();
     figures_close();
     flusher_forget();
     profile_log_forget();
-    is_open = 0;
-    last_stack = 0;
+    is_open = expects_outcomes = 0;
+    last_stack = STACK_LOST;
     return 1;
 }

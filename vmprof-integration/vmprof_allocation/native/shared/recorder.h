@@ -15,7 +15,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "facts.h"
 #include "profile_log.h"
 
 #pragma GCC visibility push(hidden)
@@ -33,6 +32,9 @@ extern struct recorder_counts recorder_counts;
    in what the GC counts (all but 'lost' and 'dropped'). */
 void recorder_open(struct sink *sink, void (*totals)(struct profile_totals *));
 
+/* Bytes that samples which wait take in memory */
+size_t recorder_memory(void);
+
 /* Write the settings (PROFILE.rst) and, from now on, what waits for more than
    a second, even if no more samples come.  Returns 0 or an errno. */
 int recorder_start(const char *settings);
@@ -45,12 +47,11 @@ void recorder_stop(void);
    process may end right after it.  Keeps errno. */
 void recorder_note(const char *note);
 
-/* In a forked child, which is not sampled: it allocates, and so is none that
-   has become another program at once.  Once is enough. */
-void recorder_count_child(void);
-
 /* Forget the sink.  Returns 0, or the errno that ended the profile. */
 int recorder_close(void);
+
+/* That of the next sample */
+int64_t recorder_next_key(void);
 
 /* profile_log_rotate(), between two samples: none gets lost, or is in both.  With
    the lock, and what keeps the GC's totals as they are. */
@@ -78,6 +79,10 @@ int recorder_stack(const void *record, size_t size);
    be names that are needed. */
 int recorder_has_new_stacks(void);
 
+/* From now on, recorder_young() says what became of the object of each sample, or, if
+   not, nothing does. */
+void recorder_expect_outcomes(int expected);
+
 /* Take an allocation sample of 'size' bytes at a mean interval of 'interval'
    bytes.  'walk' makes vmprof walk this thread's stack, and hands the result
    to recorder_stack(); if it doesn't, then the stack is lost.  It is spared
@@ -94,46 +99,70 @@ void recorder_limit(int64_t per_second, int64_t share);
    thread has just taken.  Draw the gap anew if it is another one. */
 int64_t recorder_next_interval(void);
 
-/* The number of its stack, or 0 */
-uint64_t recorder_sampled_stack(void);
+/* The node of its stack, or STACK_LOST */
+int64_t recorder_sampled_stack(void);
 
-/* See profile_log_without_samples(). */
+/* The number of a node in the profile, which is told what it is; or STACK_LOST */
+int64_t recorder_stack_number(int64_t node);
+
+/* From now on, until it is closed, the profile holds no samples, nor what becomes of
+   them: only what stacks and types are.  The caller keeps the samples that are of use to
+   it, by their keys and the nodes of their stacks. */
 void recorder_without_samples(void);
 
-/* From now on, samples of the calling thread have the set of labels with this number,
-   below RECORDER_LABELS; 0: none. */
-#define RECORDER_LABELS     10000
-void recorder_label(int number);
-/* No thread has any yet; 'text' knows those that come, "key=value" with 0x1f between
-   them. */
-void recorder_begin_labels(const char *(*text)(int number));
+/* From now on, samples have the set of labels whose number 'present' returns, of the
+   calling thread; 'text' knows what it is (profile_log_labels()). */
+void recorder_labels(int (*present)(void), const char *(*text)(int number));
 
 /* Write what waits. */
 void recorder_flush(void);
 
-/* What a collection found out about sampled objects (facts.h), between 'begin',
-   which takes the lock, and 'end'.  'collections' is how many minor collections
-   there were.  Between the two: what a time sample of this thread says is lost.
-   recorder_begin_facts() returns 0 if there is no profile; then there is nothing
-   to end. */
+/* Around what a collection found out, of which there were so many minor ones: 'begin'
+   takes the lock, 'end' gives it back.  What a time sample of this thread says meanwhile
+   is lost.  'begin' returns 0 if there is no profile; then there is nothing to end. */
 int recorder_begin_facts(int64_t collections);
-void recorder_young(int64_t key, enum facts_outcome outcome, int64_t type,
+void recorder_end_facts(void);
+
+/* The object of sample 'key', or one more of the objects of the same piece, in their
+   order.  'type' is a number of recorder_type(), or 0; 'size' in bytes, or 0 if it is the
+   sample's; 'live_size' in bytes: what it takes since the program has shrunk it, or 0 if
+   that was not done. */
+void recorder_young(int64_t key, enum outcome outcome, int64_t type,
                     int64_t size, int64_t live_size);
+/* Object number 'which' of sample 'key', from 0 on, was promoted, and is dead; or will
+   not be heard of again. */
 void recorder_freed(int64_t key, int which);
 void recorder_lost(int64_t key, int which);
-/* As facts_swept() has them; nothing, if 'heap' is -1 */
+
+/* A promoted object that was sampled in an earlier part of the profile, and is alive. */
+struct inherited {
+    int64_t key, stack, size, live_size, interval, type;
+    int which;
+};
+void recorder_inherited(const struct inherited *object);
+
+/* A name of a type.  'gcs' is the GC's number, or -1. */
+void recorder_type(int64_t number, enum type_name kind, int64_t gcs,
+                   const char *name, size_t size);
+
+/* A minor collection, which began at 'start', as recorder_now() gave it; so many bytes
+   had been allocated before.  Or: all that is alive was marked, for so many times, which
+   'began' then; -1: that is not known.  What became old meanwhile counted as alive. */
+void recorder_collected(int64_t start, int64_t allocated);
+void recorder_marked(int64_t majors, int64_t began);
+
+/* A major collection has swept, and all old objects are counted: the GC's 'heap', in
+   bytes, and what that was when sampling began (-1: not known); beside it the estimated
+   bytes of the sampled objects that are 'alive', with the standard deviation, and of
+   those of which it is not known what became of them.  Nothing, if 'heap' is -1. */
 void recorder_swept(int64_t heap, int64_t heap_at_begin, double alive, double deviation,
                     double not_known);
-void recorder_type(int64_t number, enum facts_name kind, int64_t gcs,
-                   const char *name, size_t size);
-/* 'start' as recorder_now() gave it */
-void recorder_event(enum facts_event kind, int64_t start, int64_t value);
-void recorder_end_facts(void);
 
 /* The program names this moment.  Returns 0, or EINVAL if there is no profile. */
 int recorder_mark(const char *name);
 
-/* facts_named(); does nothing if there is no profile. */
+/* What the program calls a thread, as the kernel numbers it; or, if that is 0, itself:
+   its command line.  Does nothing if there is no profile. */
 void recorder_named(int64_t thread, const char *name);
 
 /* Of the clock that times in the profile are of */

@@ -1,9 +1,10 @@
-"""The other side: a prepared process is asked for something."""
+"""The other side: a process is asked for something."""
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -11,29 +12,34 @@ from collections.abc import Iterator
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.remote.control import meeting
 from vmprof_allocation.remote.control.prepared import SIGNAL, VARIABLE, number_of
+from vmprof_allocation.remote.entry.enter import Entry
+from vmprof_allocation.remote.entry.target import Target
 from vmprof_allocation.remote.peers import pid_and_user
-from vmprof_allocation.remote.process_info import has_descriptors, read_status
+from vmprof_allocation.remote.process_info import has_descriptors, note, read_status
 
-#: until the program's main thread has come to it; and then until it is done
-DEFAULT_TIMEOUT = 10.0
 #: between two looks at whether it is still there
 _LOOK_SECONDS = 0.1
-_HOW = ("start it with %s=1 in its environment, or with python -m vmprof --control, "
-        "or attach to it" % VARIABLE)
+#: for an answer to the signal, before we get into it otherwise
+_PATIENCE = 2.0
 
 
 class Connection:
-    """With a prepared process."""
+    """With a process, which ends what is held when this is closed."""
 
     def __init__(self, pid: int, peer: socket.socket):
         self._pid = pid
         self._peer = peer
 
     def ask(self, *request: str) -> list[str]:
-        """As Prepared.ask()."""
+        """As Process.ask()."""
+        message = meeting.BETWEEN.join(request).encode("utf-8", "surrogateescape")
+        if len(message) > meeting.MAX_MESSAGE:
+            raise AllocationSamplingError(
+                "what process %d is asked for has %d bytes, and at most %d are "
+                "possible; write a shorter name for the output" % (
+                    self._pid, len(message), meeting.MAX_MESSAGE))
         try:
-            self._peer.send(meeting.BETWEEN.join(request).encode(
-                "utf-8", "surrogateescape"))
+            self._peer.send(message)
             answer = self._peer.recv(meeting.MAX_MESSAGE).decode(
                 "utf-8", "surrogateescape")
         except (TimeoutError, socket.timeout):      # two things before Python 3.10
@@ -53,13 +59,18 @@ class Connection:
                 "long for what comes next" % self._pid)
         return rest
 
+    def is_closed(self, seconds: float) -> bool:
+        """By the other side, which has nothing to say unasked: wait for it so long."""
+        return bool(select.select([self._peer], [], [], seconds)[0])
 
-class Prepared:
-    """A process that can be asked.  Raises AllocationSamplingError if it can't."""
 
-    def __init__(self, pid: int, timeout: float = DEFAULT_TIMEOUT, word: str = ""):
-        """`word` names the signal, if neither its environment does nor it is the
-        usual one."""
+class Process:
+    """One that can be asked.  Raises AllocationSamplingError if it can't."""
+
+    def __init__(self, pid: int, timeout: float, word: str = "", *,
+                 despite_seccomp: bool = False):
+        """`word` names the signal that it is prepared for, if neither its environment
+        does nor it is the usual one.  `despite_seccomp`: see Target."""
         self.pid = pid
         self._timeout = timeout
         status = self._status()
@@ -67,18 +78,27 @@ class Prepared:
             raise self._fail("is a thread", "the process's number is %s"
                              % status["Tgid"])
         if status["State"][:1] in "ZX":
-            raise self._fail("has ended", "it can't be asked")
+            raise self._has_ended()
         #: effective user and group
         self.uid = int(status["Uid"].split()[1])
         self.gid = int(status["Gid"].split()[1])
         if os.geteuid() not in (0, self.uid):
             raise self._fail("belongs to user %d" % self.uid,
                              "run this as that user, or as root")
-        if not self._is_here():
-            raise self._fail("runs in another container", "run this in there")
-        self._signal = number_of(word) if word else self._find_signal()
-        if not int(status["SigCgt"], 16) >> self._signal - 1 & 1:
-            raise self._fail("is not prepared", _HOW)
+        said = word or self._said()
+        self._signal = SIGNAL if said is None else number_of(said)
+        self._despite_seccomp = despite_seccomp
+        #: None: it gets a signal
+        self._target: Target | None = None
+        may_be_prepared = (int(status["SigCgt"], 16) >> self._signal - 1 & 1
+                           and self._is_here())
+        if not may_be_prepared or said is None:
+            try:
+                self._target = Target(pid, despite_seccomp)
+            except AllocationSamplingError:
+                # its code may have prepared it; or that is a handler of its own
+                if not may_be_prepared:
+                    raise
 
     def _fail(self, why: str, what_to_do: str) -> AllocationSamplingError:
         return AllocationSamplingError(
@@ -91,22 +111,24 @@ class Prepared:
             raise self._fail("does not exist", "ps lists those that do") from None
 
     def _is_here(self) -> bool:
-        """It sees the files that we see, and is called what we call it."""
+        """It sees the files that we see, and is called what we call it: it will find
+        the socket."""
         with contextlib.suppress(OSError):
             return all(os.readlink("/proc/%d/ns/%s" % (self.pid, kind))
                        == os.readlink("/proc/self/ns/%s" % kind)
                        for kind in ("mnt", "pid"))
         return True
 
-    def _find_signal(self) -> int:
-        """As far as it is in the environment that it began with."""
+    def _said(self) -> str | None:
+        """The signal that it is prepared for, as far as that is in the environment
+        that it began with; None: it isn't."""
         with contextlib.suppress(OSError), open(
                 "/proc/%d/environ" % self.pid, "rb") as file:
             for word in os.fsdecode(file.read()).split("\0"):
                 name, _, value = word.partition("=")
                 if name == VARIABLE:
-                    return number_of(value)
-        return SIGNAL
+                    return value
+        return None
 
     def runs_this(self) -> bool:
         """The same interpreter as this process."""
@@ -135,7 +157,7 @@ class Prepared:
                         "can't listen for process %d at %r: %s" % (
                             self.pid, path, e.strerror or e)) from None
                 try:
-                    peer = stack.enter_context(self._called(listener, deadline))
+                    peer = stack.enter_context(self._called(listener, path, deadline))
                 finally:
                     self._remove(path, identity, deadline)
             yield Connection(self.pid, peer)
@@ -176,26 +198,60 @@ class Prepared:
             if _file(path) == identity:
                 os.unlink(path)
 
-    def _called(self, listener: socket.socket, deadline: float) -> socket.socket:
+    def _called(self, listener: socket.socket, path: str,
+                deadline: float) -> socket.socket:
         """Its side of the connection."""
+        target = self._target
+        if target is None:
+            peer = self._signalled(listener, deadline)
+            if peer is not None:
+                return peer
+            target = Target(self.pid, self._despite_seccomp)
+        entry = Entry(target, path, deadline, note)
+        entry.begin()
+        try:
+            while True:
+                peer = self._accept(listener, entry.pause)
+                if peer is not None:
+                    return peer
+                entry.look()
+        finally:
+            entry.leave()
+
+    def _signalled(self, listener: socket.socket,
+                   deadline: float) -> socket.socket | None:
+        """A connection to a prepared program, which a signal asks for; None if it
+        does not answer, but can be entered."""
         try:
             os.kill(self.pid, self._signal)
         except OSError:
             raise self._has_ended() from None
-        while True:
-            listener.settimeout(_LOOK_SECONDS)
-            try:
-                peer, _ = listener.accept()
-            except OSError:
-                if self._status()["State"][:1] in "ZX":
-                    raise self._has_ended() from None
-                if time.monotonic() > deadline:
-                    raise self._fail("does not answer", self._why_not()) from None
-                continue
-            if pid_and_user(peer) == (self.pid, self.uid):
-                peer.settimeout(max(self._timeout, 1.0))
+        patience = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            peer = self._accept(listener, _LOOK_SECONDS)
+            if peer is not None:
                 return peer
-            peer.close()        # it is nobody that we know
+            if time.monotonic() > patience:
+                patience = deadline
+                with contextlib.suppress(AllocationSamplingError):
+                    Target(self.pid, self._despite_seccomp)
+                    return None
+        raise self._fail("does not answer", self._why_not())
+
+    def _accept(self, listener: socket.socket, seconds: float) -> socket.socket | None:
+        """None: it did not call in that time."""
+        listener.settimeout(seconds)
+        try:
+            peer, _ = listener.accept()
+        except OSError:
+            if self._status()["State"][:1] in "ZX":
+                raise self._has_ended() from None
+            return None
+        if pid_and_user(peer) == (self.pid, self.uid):
+            peer.settimeout(max(self._timeout, 1.0))
+            return peer
+        peer.close()        # it is nobody that we know
+        return None
 
     def _has_ended(self) -> AllocationSamplingError:
         return self._fail("has ended", "it can't be asked")

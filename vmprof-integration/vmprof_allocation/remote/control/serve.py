@@ -42,10 +42,18 @@ _peers: dict[Any, tuple[int, int] | None] = {}
 _held: Session | None = None
 
 
-def answer() -> None:
-    """If somebody waits for it."""
+def answer(path: str = "") -> None:
+    """If somebody waits for it, who hears nothing if that fails, and says so.  `path`:
+    of the socket, if it is known."""
+    try:
+        _answer(path)
+    except Exception:
+        pass
+
+
+def _answer(path: str) -> None:
     uid = os.geteuid()
-    path = socket_of(os.getpid(), uid)
+    path = path or socket_of(os.getpid(), uid)
     if not is_safe(path, uid):
         return
     found = _socket.socket(_socket.AF_UNIX,
@@ -94,7 +102,8 @@ def _converse(peer: Any) -> None:
             with Undivided():
                 on = current()
                 if words[0] != STATUS and on is not None and on is _held is not held:
-                    answer = [REFUSED, "top shows it; end that first"]
+                    answer = [REFUSED, "another command (attach or top) samples it; "
+                                       "end that first"]
                 else:
                     answer = _done(words) if held in (None, on) else [REFUSED]
                     # or meanwhile

@@ -1,16 +1,10 @@
-"""Long columns of numbers: as arrays, or made when they are written, as a second copy
-of a million rows is what no memory is for."""
+"""Long columns of numbers, as the format has them."""
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import NamedTuple, Union, overload
-
-from vmprof_convert.profile.long_columns import Numbers
-
-#: so many numbers are written at once, or a few more
-PIECE = 2**15
 
 
 class Milliseconds(Sequence[float]):
@@ -46,17 +40,12 @@ class Same(NamedTuple):
     times: int
 
 
-#: of a column: numbers; those that follow one another; the same, again and again
-Piece = Union[Numbers, range, Same]
+class Texts(NamedTuple):
+    """A column that is made when it is written, in pieces: all columns together would
+    be as large as the profile."""
+
+    #: with a comma behind each number (encoding.text)
+    make: Callable[[], Iterator[str]]
 
 
-class Column(NamedTuple):
-    """What is made when it is written."""
-
-    length: int
-    #: one after the other
-    pieces: Callable[[], Iterator[Piece]]
-    #: and the numbers ascend
-    are_microseconds: bool = False
-    #: most numbers come again
-    are_few: bool = False
+Column = Union[Sequence[float], Same, Texts]

@@ -5,7 +5,7 @@ import dataclasses
 import operator
 from collections.abc import Sequence
 
-from vmprof_convert.profile.long_columns import until
+from vmprof_convert.writers.firefox.format.bins import bins_of
 from vmprof_convert.writers.firefox.format.json_types import Json
 
 #: how many bins the rate is drawn with, and how narrow one may be, in ms
@@ -19,12 +19,8 @@ def _binned(times: Sequence[float], counts: Sequence[int],
     in each; the first one is empty."""
     width = max(MIN_BIN, last / MAX_BINS)
     bins = [0] * (int(last / width) + 2)
-    at = 0
-    while at < len(times):
-        number = int(times[at] / width)
-        after = max(at + 1, until(times, (number + 1) * width, at))
+    for number, at, after in bins_of(times, width):
         bins[number + 1] += sum(counts[at:after])
-        at = after
     return [i * width for i in range(len(bins))], bins
 
 
@@ -110,14 +106,14 @@ class Counter:
 
     @classmethod
     def private(cls, times: Sequence[float], sizes: Sequence[int]) -> Counter:
-        """Likewise what of it no other process has."""
+        """Private memory, which no other process has: as of resident memory."""
         return cls._level(times, sizes, "private-memory",
                           "What of the memory in RAM no other process has (USS)",
                           "Private memory", 30, "purple")
 
     @classmethod
     def heap(cls, times: Sequence[float], sizes: Sequence[int]) -> Counter:
-        """Likewise what of the GC's heap is in use, as the GC counts it."""
+        """What is in use of the GC's heap, as the GC counts it."""
         return cls._level(times, sizes, "gc-heap",
                           "What of the GC's heap is in use, with all of its nursery, "
                           "as the GC counts it", "GC heap", 15, "blue",

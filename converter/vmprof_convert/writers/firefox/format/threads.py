@@ -9,9 +9,6 @@ from vmprof_convert.writers.firefox.format.columns import Column, Same
 from vmprof_convert.writers.firefox.format.json_types import Json
 from vmprof_convert.writers.firefox.format.markers import Marker
 
-#: a column
-AnyColumn = Union[Sequence[float], Column]
-
 #: what the samples of a table are counted in
 SAMPLES, BYTES = "samples", "bytes"
 
@@ -47,14 +44,13 @@ class Thread:
         self._sample_times, self._sample_stacks = times, stacks
         self._sample_weights, self._unit = weights, unit
 
-    def set_allocations(self, times: AnyColumn, stacks: AnyColumn,
-                        weights: AnyColumn, addresses: AnyColumn | None = None,
-                        end: float | None = None) -> None:
-        """There are some, up to the time `end`, if that is not the last of `times`.
+    def set_allocations(self, length: int, end: float, times: Column, stacks: Column,
+                        weights: Column, addresses: Column | None = None) -> None:
+        """So many, the last of them at the time `end`.
         `weights` are the bytes that each sample stands for.  With `addresses`, small
         numbers, a negative weight is the end of what has this address, and stood before
         it with the same weight."""
-        length = times.length if isinstance(times, Column) else len(times)
+        self._allocations_end = end
         self._allocations = {
             "length": length, "time": times, "stack": stacks, "weight": weights,
             "weightType": "bytes"}
@@ -62,10 +58,6 @@ class Thread:
         if addresses is not None:
             self._allocations.update(memoryAddress=addresses, threadId=Same(
                 self.tid if isinstance(self.tid, int) else 0, length))
-        if end is not None:
-            self._allocations_end = end
-        elif not isinstance(times, Column):
-            self._allocations_end = times[-1]
 
     def set_markers(self, markers: list[Marker], names: list[int]) -> None:
         """By time; `names`: where theirs are among the strings."""

@@ -28,7 +28,7 @@ shrink().
 
 At the end of the minor collection, each of the *young* objects is dead, old, or
 pinned.  The pinned ones wait for the next minor collection.  The old ones are
-*followed* (old objects don't move), until a major collection has marked what is
+*tracked* (old objects don't move), until a major collection has marked what is
 alive, and before it sweeps: those without a mark
 are dead.  At that moment this is true of all old objects, those included that
 the minor collection just before has made old.  Nothing is kept alive by this,
@@ -84,9 +84,9 @@ FACT_LOST = 10
 FACT_ADDRESS = 11
 FACT_SHRUNK = 12
 
-# So many samples wait, and so many objects are followed, at most
+# So many samples wait, and so many objects are tracked, at most
 MAX_WAITING = 1 << 18
-MAX_FOLLOWED = 1 << 20
+MAX_TRACKED = 1 << 20
 
 WORD = LONG_BIT // 8
 NO_TYPE = rffi.cast(llgroup.HALFWORD, 0)
@@ -164,7 +164,7 @@ Young = make_table('allocation_young',
     ('key', lltype.Signed), ('which', lltype.Signed), ('type', lltype.Signed),
     ('size', lltype.Signed),           # to be told
     ('size_at_birth', lltype.Signed), ('class_', lltype.Signed))
-Followed = make_table('allocation_followed',
+Tracked = make_table('allocation_tracked',
     ('object', llmemory.Address), ('key', lltype.Signed),
     ('which', lltype.Signed))
 
@@ -180,7 +180,7 @@ class SampledObjects(object):
         self.behind = Sampler()
         self.waiting = Waiting(MAX_WAITING)
         self.young = Young(MAX_WAITING)
-        self.followed = Followed(MAX_FOLLOWED)
+        self.tracked = Tracked(MAX_TRACKED)
 
     def start(self, seed, fixed, fact, class_of):
         self.fact = fact
@@ -190,12 +190,12 @@ class SampledObjects(object):
 
     def memory(self):
         return (self.waiting.memory() + self.young.memory() +
-                self.followed.memory())
+                self.tracked.memory())
 
     def clear(self):
         self.waiting.clear()
         self.young.clear()
-        self.followed.clear()
+        self.tracked.clear()
 
     # ---------- while the program runs
 
@@ -379,7 +379,7 @@ class SampledObjects(object):
             return False
         if what != FACT_PROMOTED:
             return what == FACT_PINNED
-        record = self.followed.append()
+        record = self.tracked.append()
         if not record:
             self.fact(FACT_LOST, young.key, young.which, -1, 0, 0)
             return False
@@ -396,17 +396,17 @@ class SampledObjects(object):
             self.clear()
             return
         self.tell_of(FACT_MARKED)
-        followed = self.followed
+        tracked = self.tracked
         kept = 0
         i = 0
-        while i < followed.length:
-            record = followed.records[i]
+        while i < tracked.length:
+            record = tracked.records[i]
             if gc.is_marked(record.object):
                 if kept != i:
-                    followed.copy(record, followed.records[kept])
+                    tracked.copy(record, tracked.records[kept])
                 kept += 1
             else:
                 self.fact(FACT_FREED, record.key, record.which, -1, 0, 0)
             i += 1
-        followed.length = kept
+        tracked.length = kept
         self.tell_of(FACTS_END)

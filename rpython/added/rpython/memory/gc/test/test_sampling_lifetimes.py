@@ -1,7 +1,7 @@
 """Allocation sampling: when the sampled objects die that have become old."""
 from rpython.memory.gc.incminimark import (STATE_SCANNING, STATE_MARKING,
     STATE_SWEEPING)
-from rpython.memory.gc.sampled_objects import MAX_FOLLOWED
+from rpython.memory.gc.sampled_objects import MAX_TRACKED
 from rpython.memory.gc.test.sampling_support import (SMALL, CHARS, DESTROYED,
     FINALIZED, DIED, PROMOTED, PINNED, BaseSamplingTest, adr)
 from rpython.memory.gc.test.test_direct import S, VAR, WORD
@@ -16,8 +16,8 @@ class TestLifetimes(BaseSamplingTest):
     def outcomes(self):
         return [outcome for _, _, outcome in self.fates]
 
-    def followed(self):
-        return self.gc.sample_point.objects.followed.length
+    def tracked(self):
+        return self.gc.sample_point.objects.tracked.length
 
     def step_to(self, state):
         """Until that state is reached."""
@@ -32,7 +32,7 @@ class TestLifetimes(BaseSamplingTest):
         self.alloc()
         self.gc.collect(0)
         assert self.outcomes() == [PROMOTED, PROMOTED, DIED]
-        assert self.followed() == 2
+        assert self.tracked() == 2
         self.gc.collect(2)
         assert self.freed == []
         self.stackroots.pop(0)
@@ -43,7 +43,7 @@ class TestLifetimes(BaseSamplingTest):
         self.stackroots.pop()
         self.gc.collect(2)
         assert self.freed == [(1, 0), (2, 0)]
-        assert self.followed() == 0
+        assert self.tracked() == 0
         self.gc.collect(2)
         assert len(self.freed) == 2
 
@@ -156,7 +156,7 @@ class TestLifetimes(BaseSamplingTest):
         self.gc.collect(2)
         assert self.outcomes() == [PROMOTED] * 120
         assert sorted(self.freed) == [(key, 0) for key in sorted(dead)]
-        assert self.followed() == 8
+        assert self.tracked() == 8
 
     def test_large_objects(self):
         self.start(1)
@@ -194,7 +194,7 @@ class TestLifetimes(BaseSamplingTest):
         self.stackroots.pop()
         self.gc.collect(2)
         assert len(self.fates) == 1 and self.freed == []
-        assert self.followed() == 0
+        assert self.tracked() == 0
 
     def test_shadow(self):
         # old where id() has said that it will be
@@ -229,7 +229,7 @@ class TestLifetimes(BaseSamplingTest):
         self.keep(self.alloc())
         self.gc.collect(2)
         assert len(self.freed) == 10
-        assert self.followed() == 1
+        assert self.tracked() == 1
 
     def test_finalizer_that_resurrects(self):
         # marked when marking ends, whether or not the finalizer keeps it
@@ -350,10 +350,10 @@ class TestLifetimes(BaseSamplingTest):
             if i % 2:
                 self.stackroots.pop()
         assert self.outcomes() == [PROMOTED, DIED] * 100
-        assert self.freed == [] and self.followed() == 100
+        assert self.freed == [] and self.tracked() == 100
         self.gc.collect(2)
         assert self.freed == [(key, 0) for key in range(3, 201, 4)]
-        assert self.followed() == 50
+        assert self.tracked() == 50
 
     def test_a_class_that_is_deleted(self):
         # with its last instance, in any phase of a major collection: it is asked
@@ -379,16 +379,16 @@ class TestLifetimes(BaseSamplingTest):
         self.gc.collect(2)
         self.gc.collect(2)
         assert [class_ for class_ in self.classes if class_] == range(1, 151)
-        assert self.followed() == 0
+        assert self.tracked() == 0
         assert len(self.freed) == self.outcomes().count(PROMOTED) > 150
 
     # ---------- memory
 
-    def test_more_than_are_followed(self):
+    def test_more_than_are_tracked(self):
         self.start(1)
         objects = self.gc.sample_point.objects
-        assert objects.followed.limit == MAX_FOLLOWED == 2**20
-        objects.followed.limit = 3
+        assert objects.tracked.limit == MAX_TRACKED == 2**20
+        objects.tracked.limit = 3
         for i in range(5):
             self.keep(self.alloc())
         self.gc.collect(0)
@@ -412,7 +412,7 @@ class TestLifetimes(BaseSamplingTest):
         self.keep(self.alloc())
         self.gc.collect(0)
         assert self.outcomes() == [PROMOTED]
-        assert self.followed() == 0
+        assert self.tracked() == 0
         self.stackroots.pop()
         self.gc.collect(2)
         assert self.freed == self.lost == []
@@ -427,7 +427,7 @@ class TestLifetimes(BaseSamplingTest):
         self.alloc()
         self.gc.collect(2)
         assert len(self.fates) == fates and self.freed == []
-        assert self.followed() == 0
+        assert self.tracked() == 0
 
     def test_stop_gives_memory_back(self):
         self.start(1)
@@ -435,13 +435,13 @@ class TestLifetimes(BaseSamplingTest):
             self.keep(self.alloc())
         self.gc.collect(0)
         objects = self.gc.sample_point.objects
-        assert objects.followed.room >= 300
+        assert objects.tracked.room >= 300
         self.alloc()
         self.gc.collect(0)
-        # three words of each that is followed
+        # three words of each that is tracked
         assert self.totals.memory >= 300 * 3 * WORD
         self.stop()
-        for table in [objects.waiting, objects.young, objects.followed]:
+        for table in [objects.waiting, objects.young, objects.tracked]:
             assert not table.records
             assert table.room == table.length == 0
         del self.stackroots[:]
@@ -455,4 +455,4 @@ class TestLifetimes(BaseSamplingTest):
         self.answer = lambda n: -1
         self.alloc()
         objects = self.gc.sample_point.objects
-        assert objects.waiting.room == objects.followed.room == 0
+        assert objects.waiting.room == objects.tracked.room == 0

@@ -7,10 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "children.h"
 #include "code_names.h"
 #include "figures.h"
 #include "file_sink.h"
-#include "followed.h"
+#include "tracked.h"
 #include "native_frames.h"
 #include "profile_log.h"
 #include "recorder.h"
@@ -60,7 +61,6 @@ static int with_lifetimes;
 static __thread __attribute__((tls_model("initial-exec")))
 int is_ignored;                 /* what this thread allocates */
 static int64_t collection_start, majors;
-static int tells_names;         /* vmprof told them to an earlier part */
 static int is_swept;            /* what the last major collection has found dead */
 static int64_t heap_at_begin;
 static intptr_t shrunk_to;      /* bytes, of the object of the next fact; 0: it was not */
@@ -95,15 +95,6 @@ static const struct stack_node *nodes(PY_STACK_FRAME_T *stack)
     return (const struct stack_node *)stack;    /* the same fields */
 }
 
-static int take_stack(const char *record, size_t size)
-{
-    int is_stack = recorder_stack(record, size);
-
-    if (is_stack && tells_names)
-        code_names_tell(record, size);
-    return is_stack;
-}
-
 static void record_stack(PY_STACK_FRAME_T *stack)
 {
     static struct profbuf_s buffer;     /* only with the recorder's lock */
@@ -124,8 +115,8 @@ static void record_stack(PY_STACK_FRAME_T *stack)
     memory = with_memory ? get_current_proc_rss() : -1;
     if (memory >= 0)
         st->stack[depth++] = (void *)memory;
-    (void)take_stack(&st->marker, (size_t)((char *)&st->stack[depth] -
-                                           &st->marker));
+    (void)recorder_stack(&st->marker, (size_t)((char *)&st->stack[depth] -
+                                              &st->marker));
 }
 
 static void walk(void)
@@ -159,7 +150,7 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
 
     (void)address;              /* what is there is not an object yet */
     if (!is_open) {
-        recorder_count_child();
+        children_count();
         return -1;
     }
     if (gc_totals == NULL || is_ignored)
@@ -170,7 +161,7 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
     if (key != 0) {
         gc_totals->interval = recorder_next_interval();
         if (with_lifetimes)
-            followed_sampled(key, (int64_t)recorder_sampled_stack(), size,
+            tracked_sampled(key, recorder_sampled_stack(), size,
                              interval);
     }
     return key;
@@ -179,12 +170,12 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
 /* ____________________________________________________________ */
 /* facts */
 
-static enum facts_outcome outcome(intptr_t what)
+static enum outcome outcome(intptr_t what)
 {
     if (!with_lifetimes)
-        return FACTS_NOT_KNOWN;
-    return what == GC_DIED ? FACTS_DIED :
-           what == GC_PROMOTED ? FACTS_PROMOTED : FACTS_NOT_KNOWN;
+        return OUTCOME_NOT_KNOWN;
+    return what == GC_DIED ? OUTCOME_DIED :
+           what == GC_PROMOTED ? OUTCOME_PROMOTED : OUTCOME_NOT_KNOWN;
 }
 
 /* Bytes of all old objects, at the beginning of this minor collection; -1: not known, as
@@ -200,7 +191,7 @@ static int begin_facts(void)
         return 0;
     if (!is_swept && with_lifetimes && old_bytes() >= 0) {
         is_swept = 1;
-        followed_swept(old_bytes(), heap_at_begin);
+        tracked_swept(old_bytes(), heap_at_begin);
     }
     return 1;
 }
@@ -213,16 +204,16 @@ static int young(intptr_t what, intptr_t key, intptr_t which, intptr_t type,
 
     shrunk_to = 0;
     /* 'size' 0: it is the whole sample.  (The JIT pins nothing in a piece.) */
-    if (what == GC_PINNED && with_lifetimes && size == 0 && followed_pinned(key))
+    if (what == GC_PINNED && with_lifetimes && size == 0 && tracked_pinned(key))
         return 1;
     recorder_young(key, outcome(what), type_names_number(type, its_class),
                    size, with_lifetimes ? live_size : 0);
     if (!with_lifetimes || what != GC_PROMOTED) {
         if (what != GC_DIED)
-            followed_not_known(key, size);
+            tracked_not_known(key, size);
         return 0;
     }
-    if (followed_promoted(key, which, type, its_class, size, live_size))
+    if (tracked_promoted(key, which, type, its_class, size, live_size))
         return 1;
     recorder_lost(key, (int)which);
     return 0;
@@ -236,7 +227,7 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
     case GC_BEGIN:
         return is_open && gc_totals != NULL && begin_facts();
     case GC_END:
-        followed_end();
+        tracked_end();
         recorder_end_facts();
         break;
     case GC_STARTED:
@@ -244,27 +235,27 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
         figures_heap_seen();
         break;
     case GC_ENDED:
-        followed_young_ended();
-        recorder_event(FACTS_MINOR, collection_start, gc_totals->allocated);
+        tracked_young_ended();
+        recorder_collected(collection_start, gc_totals->allocated);
         break;
     case GC_MARKED:
         figures_heap_seen();    /* behind a minor collection, too */
         is_swept = 0;
-        followed_marked();
-        recorder_event(FACTS_MAJOR, recorder_now(), ++majors);
+        tracked_marked();
+        recorder_marked(++majors, -1);
         break;
     case GC_FREED:
-        followed_freed(key, which);
+        tracked_freed(key, which);
         recorder_freed(key, (int)which);
         break;
     case GC_ADDRESS:
-        followed_address(type);
+        tracked_address(type);
         break;
     case GC_SHRUNK:
         shrunk_to = size;
         break;
     case GC_LOST:
-        followed_lost();
+        tracked_lost();
         recorder_lost(key, (int)which);
         break;
     default:
@@ -314,13 +305,14 @@ ssize_t vmprof_allocation_write(int fd, const void *records, size_t size)
         return write(fd, records, size);
     if (!had_lock)
         recorder_lock();
-    if (!take_stack(records, size)) {
-        profile_log_bytes(records, size);
+    if (!recorder_stack(records, size)) {
         /* the head comes in pieces, one of which may begin like a name */
         if (size > NAME_HEAD && *(const char *)records == MARKER_NAME)
-            code_names_keep(records, size);
-        else
+            profile_log_names(records, size);
+        else {
+            profile_log_bytes(records, size);
             code_names_keep_head(records, size);
+        }
     }
     if (!had_lock)
         recorder_unlock();
@@ -354,7 +346,6 @@ int vmprof_allocation_open(int fd, int take_time_samples, int memory)
         gc_totals = NULL;
         takes_time_samples = take_time_samples;
         with_memory = memory;
-        tells_names = 0;
         is_open = 1;
     }
     return result(error);
@@ -370,13 +361,12 @@ void vmprof_allocation_type_names(char *text, intptr_t size)
     type_names_set(text, (size_t)size);
 }
 
-/* Those of one part.  A colon would end them: PROFILE.rst */
+/* Those of one part */
 static int make_settings(char *text, size_t size, const char *own)
 {
     int length = snprintf(text, size, "%s%s%s", common, *own ? ";" : "", own);
 
-    return strchr(own, ':') != NULL ? EINVAL :
-           length < 0 || (size_t)length >= size ? ENAMETOOLONG : 0;
+    return length < 0 || (size_t)length >= size ? ENAMETOOLONG : 0;
 }
 
 int vmprof_allocation_start(char *settings, char *own, int lifetimes,
@@ -389,7 +379,7 @@ int vmprof_allocation_start(char *settings, char *own, int lifetimes,
     snprintf(common, sizeof common, "%s;capabilities=%s;facts=%s", settings,
              CAPABILITIES, lifetimes ? "types,lifetimes" : "types");
     snprintf(clock, sizeof clock, ";clock=%lld",
-             (long long)-profile_log_time(0));
+             (long long)profile_log_started());
     error = make_settings(text, sizeof text - sizeof clock, own);
     if (error != 0)
         return result(error);
@@ -398,12 +388,12 @@ int vmprof_allocation_start(char *settings, char *own, int lifetimes,
     with_lifetimes = lifetimes;
     majors = 0;
     type_names_begin();
-    followed_clear(fixed_gaps);
+    tracked_clear(fixed_gaps);
+    recorder_expect_outcomes(1);
     flush_codes();
     error = recorder_start(text);
     if (in_memory) {
         with_lifetimes = 1;
-        code_names_end();       /* it has one part */
         recorder_without_samples();
     }
     return result(error);
@@ -414,14 +404,14 @@ static void begin_part(void)
 {
     type_names_begin_next();
     if (recorder_begin_facts(gc_totals->collections)) {
-        followed_carry();
+        tracked_inherit();
         recorder_end_facts();
     }
 }
 
 static int64_t bookkeeping(void)
 {
-    return followed_memory() + (gc_totals != NULL ? gc_totals->memory : 0);
+    return tracked_memory() + (int64_t)recorder_memory() + (gc_totals != NULL ? gc_totals->memory : 0);
 }
 
 /* The profile is about to end. */
@@ -455,14 +445,13 @@ int vmprof_allocation_rotate(int fd, char *own)
     recorder_lock();
     flush_codes();
     next.head = code_names_head(&next.head_size);
+    next.first_key = recorder_next_key();
     error = profile_log_begin_next(&next, recorder_now());
     if (error == 0) {
         code_names_trailer(trailer);
         next.trailer = trailer;
         next.trailer_size = sizeof trailer;
         recorder_rotate(&next);
-        code_names_begin_next();
-        tells_names = 1;
         file = other;
         vmp_set_profile_fileno(fd);
     }
@@ -480,9 +469,9 @@ int64_t *vmprof_allocation_alive(int forget)
     if (!is_open || gc_totals == NULL ||
         !recorder_begin_facts(gc_totals->collections))
         return calloc(1, sizeof *copy);
-    copy = followed_copy();
+    copy = tracked_copy();
     if (forget)
-        followed_forget();
+        tracked_forget();
     flush_codes();              /* with the lock */
     recorder_end_facts();
     recorder_flush();
@@ -496,9 +485,9 @@ void vmprof_allocation_free(int64_t *copy)
 
 void vmprof_allocation_traced(double traced[2], int reset_peak)
 {
-    followed_traced(&traced[0], &traced[1]);
+    tracked_traced(&traced[0], &traced[1]);
     if (reset_peak)
-        followed_reset_peak();
+        tracked_reset_peak();
 }
 
 int vmprof_allocation_ignore(int ignored)
@@ -528,7 +517,7 @@ void vmprof_allocation_statistics(intptr_t counts[8])
     counts[4] = recorder_counts.time_samples;
     counts[5] = recorder_counts.dropped;
     counts[6] = bookkeeping();
-    counts[7] = followed_missing();
+    counts[7] = tracked_missing();
 }
 
 void vmprof_allocation_stop(void)

@@ -27,7 +27,7 @@ RPY_EXTERN void vmprof_allocation_type_names(char *text, intptr_t size);
 RPY_EXTERN int vmprof_allocation_start(char *settings, char *own, int lifetimes,
                                        int in_memory, int fixed_gaps);
 /* This part of the profile ends, whole, and the next one begins, which goes to
-   'fd'; what is followed is carried over.  Between two allocations, right behind a
+   'fd'; what is tracked is alive in the next one, too.  Between two allocations, right behind a
    minor collection.  Returns 0; an errno if the next one can't be begun: then the
    present one goes on; or a negative errno, which has ended the present one
    before. */
@@ -46,7 +46,7 @@ RPY_EXTERN void vmprof_allocation_totals(void *totals);
    for */
 RPY_EXTERN void vmprof_allocation_statistics(intptr_t counts[8]);
 
-/* What is alive, of a program that runs on, as followed_copy() has it; and whether
+/* What is alive, of a program that runs on, as tracked_copy() has it; and whether
    that does not count from now on.  What the profile needs for it has been written
    then.  For vmprof_allocation_free(); NULL: there is no memory */
 RPY_EXTERN int64_t *vmprof_allocation_alive(int forget);

@@ -84,7 +84,7 @@ void type_names_begin(void)
 static void write_type(int64_t number, int64_t type)
 {
     if (type < count)
-        recorder_type(number, FACTS_NAME_GCS, type, lines[type].name,
+        recorder_type(number, TYPE_NAME_GCS, type, lines[type].name,
                       lines[type].size);
 }
 
@@ -107,7 +107,7 @@ static struct its_class *find_class(int64_t its_class)
 
 static void write_class(int64_t number, const char *name, size_t size)
 {
-    recorder_type(CLASSES + number, FACTS_NAME_PYTHON, -1, name, size);
+    recorder_type(CLASSES + number, TYPE_NAME_PYTHON, -1, name, size);
 }
 
 static void meet_class(int64_t number, int64_t type)

@@ -1,0 +1,422 @@
+"""What the records of a profile say, but for its objects: settings, stacks, types,
+events, names, and when objects ended."""
+from __future__ import annotations
+
+import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.profile.columns import by_key, gathered
+from vmprof_convert.profile.model import (
+    HEAP,
+    HEAP_HAS,
+    MAJOR_FAULTS,
+    MINOR_FAULTS,
+    NURSERY,
+    PRIVATE,
+    PROCESSOR,
+    RESIDENT,
+    Collection,
+    Columns,
+    Figure,
+    Mark,
+    Moment,
+    Rows,
+    Swept,
+    Type,
+)
+from vmprof_convert.profile.stacks import Stacks
+from vmprof_convert.readers import pypy_stacks, records
+from vmprof_convert.readers.records import Damaged, Record
+
+#: the longest stack that is believed, in words of a record or frames of a node: a bound
+#: of ours.  What says more is damaged, and no reason to ask for memory.
+MAX_DEPTH = 2**16
+
+#: words of a stack that filled vmprof's record.  vmprof goes on to the next
+#: frame while two of 1019 words are free, in steps of two: so with 1016 words
+#: it went on, and with 1018 it stopped.  Of the frames that are inlined in a
+#: piece of machine code it writes one if only one word is free, hence 1020.
+#: (vmp_stack.c, MAX_STACK_DEPTH - 1; vmprof_get_custom_offset.h.)  The column
+#: of resident memory has its own room.
+FULL_RECORD = 1018
+
+_BETWEEN_LABELS = "\x1f"
+_THREAD, _COMMAND = 1, 2
+#: the kinds of names, and the fields of Type that they are
+_TYPE_NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
+_FIGURES = {1: RESIDENT, 2: HEAP_HAS, 3: HEAP, 4: PROCESSOR, 6: MINOR_FAULTS,
+            7: MAJOR_FAULTS, 8: PRIVATE, 9: NURSERY}
+#: settings of a later part that are true of all
+_OF_THE_END = ("children", "programs", "told", "ended", "bookkeeping")
+#: in place of the node of a stack: it got lost
+_LOST = -1
+#: which of the objects of a sample, in one number with its key
+_WHICH_BITS = 16
+_LIMIT = 2**63
+
+
+class Ends:
+    """When objects ended, by sample and which of its objects."""
+
+    def __init__(self) -> None:
+        self._keys = array.array("q")
+        #: twice the time, plus 1 if the object was lost
+        self._ends = array.array("q")
+        self._is_sorted = True
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def add(self, keys: Sequence[int], which: Sequence[int], lost: Sequence[int],
+            times: Sequence[int]) -> None:
+        """Raises OverflowError."""
+        self._keys.extend(key << _WHICH_BITS | number
+                          for key, number in zip(keys, which))
+        self._ends.extend(time << 1 | bool(is_lost)
+                          for time, is_lost in zip(times, lost))
+        self._is_sorted = False
+
+    def of(self, first: int, last: int) -> dict[int, int]:
+        """Of samples from key `first` to `last`: by place(), twice the time, plus 1 if
+        the object was lost."""
+        self._sort()
+        start = bisect_left(self._keys, first << _WHICH_BITS)
+        stop = bisect_left(self._keys, (last + 1) << _WHICH_BITS, start)
+        return dict(zip(self._keys[start:stop], self._ends[start:stop]))
+
+    def _sort(self) -> None:
+        if not self._is_sorted:
+            order = by_key(self._keys)
+            self._keys = gathered(self._keys, order)
+            self._ends = gathered(self._ends, order)
+            self._is_sorted = True
+
+
+def place(key: int, which: int) -> int:
+    """Of an object, as Ends.of() has it."""
+    return key << _WHICH_BITS | which
+
+
+class Part:
+    """One of the profiles that a process writes one after the other: what numbers mean
+    in it."""
+
+    def __init__(self, begin: int, allocated: Moment | None) -> None:
+        #: nanoseconds from the beginning of the first part to that of this one
+        self.begin = begin
+        #: what was counted until then
+        self.before = allocated
+        self.settings: dict[str, str] = {}
+        #: key of its first sample
+        self.first = 1
+        #: of the nodes of stacks, from number 0 on, which has no frames: the node in
+        #: Contents.stacks, and the depth; and (kind, address) of frames, from 1 on
+        self.nodes, self.depths = array.array("i", [0]), array.array("i", [0])
+        self.frames: list[tuple[int, int]] = [(0, 0)]
+        #: index in Contents.stacks, by node, or node and number of labels
+        self.stacks: dict[int, int] = {_LOST: -1}
+        self.labelled: dict[tuple[int, int], int] = {}
+        #: index in Contents.types, by the part's number
+        self.types: dict[int, int] = {}
+        #: time of the end of each minor collection, by its number
+        self.collected: dict[int, int] = {}
+        #: records of samples that no minor collection had met when the last batch was
+        #: written
+        self.waiting: list[Record] = []
+        #: keys of its samples: the first and the last one
+        self.least, self.most = _LIMIT, 0
+
+    def shifted(self, times: array.array[int]) -> array.array[int]:
+        """Times of this part, since the beginning of the first one."""
+        begin = self.begin
+        return array.array("q", [time + begin for time in times]) if begin else times
+
+
+class Contents:
+    """Of one profile, or of the parts of one."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        #: there were records: what vmprof's own say of samples is of time alone
+        self.are_there = False
+        self.settings: dict[str, str] = {}
+        self.stacks = Stacks()
+        self.types: list[Type] = []
+        self.moments: list[Moment] = []
+        self.collections: list[Collection] = []
+        self.marks: list[Mark] = []
+        self.swept: list[Swept] = []
+        self.figures: list[Figure] = []
+        #: names of threads, by the kernel's numbers; and the program's own
+        self.threads: dict[int, str] = {}
+        self.command = ""
+        #: sets of labels, the first of them empty
+        self.labels: list[dict[str, str]] = [{}]
+        #: kinds of which nothing is known, and how many records there were
+        self.unknown: dict[str, int] = {}
+        self.ends = Ends()
+        self.parts: list[Part] = []
+        #: keys of samples that a later part tells of once more
+        self.told_again: set[int] = set()
+        #: rows without a stack
+        self.lost_stacks = 0
+        #: index in `labels`, by the profile's number
+        self._label_sets = {0: 0}
+        self._label_indices: dict[frozenset[tuple[str, str]], int] = {frozenset(): 0}
+        self._readers = {
+            records.SETTINGS: self._read_settings, records.TOTALS: self._read_totals,
+            records.FRAMES: self._read_frames, records.NODES: self._read_nodes,
+            records.TYPES: self._read_types, records.LABELS: self._read_labels,
+            records.OBJECTS: self._look_at_objects, records.WAITING: self._keep_waiting,
+            records.ENDED: self._read_ended, records.TICKS: self._read_ticks,
+            records.COLLECTIONS: self._read_collections,
+            records.MARKED: self._read_marked, records.SWEPT: self._read_swept,
+            records.MARKS: self._read_marks, records.FIGURES: self._read_figures,
+            records.NAMES: self._read_names}
+
+    @property
+    def part(self) -> Part:
+        return self.parts[-1]
+
+    def begin_part(self) -> None:
+        """What is read from now on is of the next file of the same process."""
+        self.parts.append(Part(0, self.moments[-1] if self.moments else None))
+
+    def read(self, record: Record) -> None:
+        """Raises Damaged, or ProfileError."""
+        if not self.are_there:
+            self.are_there = True
+            self._rows.begin(self.settings)
+        reader = self._readers.get(record.kind)
+        if reader is None:
+            self._pass_over("record %d" % record.kind)
+            return
+        reader(record)
+
+    def _pass_over(self, name: str) -> None:
+        self.unknown[name] = self.unknown.get(name, 0) + 1
+
+    # ________________________________________
+    # the run
+
+    def _read_settings(self, record: Record) -> None:
+        part = self.part
+        new: dict[str, str] = {}
+        for _, text in record.texts():
+            new.update(pair.partition("=")[::2] for pair in text.split(";"))
+        part.settings.update(new)
+        part.first = _number(part.settings, "first") or 1
+        if len(self.parts) == 1:
+            self.settings.update(new)
+            return
+        self.settings.update({key: new[key] for key in _OF_THE_END if key in new})
+        first, this = (_number(p.settings, "clock") for p in (self.parts[0], part))
+        if not first or not this:
+            raise ProfileError("the profile has a part without a clock: when it began, "
+                               "nobody knows")
+        if this < first:
+            raise ProfileError("the profile has a part that began before the first one")
+        part.begin = this - first
+
+    def _read_totals(self, record: Record) -> None:
+        self.part.waiting.clear()
+        for time, *counts in zip(*record.decoded()):
+            if self.part.before is not None:
+                counts = [one + before for one, before in zip(
+                    counts, self.part.before[1:])]
+            self.moments.append(Moment(time + self.part.begin, *counts))
+
+    def _read_ticks(self, record: Record) -> None:
+        times, threads, nodes, labels, memories = record.decoded()
+        self._rows.extend(Columns.of_ticks(
+            self.part.shifted(times), threads,
+            self.stacks_of(nodes, labels, self.part), memories))
+
+    def _read_marks(self, record: Record) -> None:
+        for (time,), name in record.texts():
+            self.marks.append(Mark(time + self.part.begin, name))
+
+    def _read_figures(self, record: Record) -> None:
+        for kind, time, value in zip(*record.decoded()):
+            if kind in _FIGURES:
+                self.figures.append(
+                    Figure(_FIGURES[kind], time + self.part.begin, value))
+            else:
+                self._pass_over("figure %d" % kind)
+
+    def _read_names(self, record: Record) -> None:
+        for (kind, thread), name in record.texts():
+            if kind == _THREAD:
+                self.threads[thread] = name
+            elif kind == _COMMAND:
+                self.command = name
+            else:
+                self._pass_over("name %d" % kind)
+
+    # ________________________________________
+    # stacks
+
+    def _read_frames(self, record: Record) -> None:
+        self.part.frames.extend(zip(*record.decoded()))
+
+    def _read_nodes(self, record: Record) -> None:
+        nodes, depths, frames = self.part.nodes, self.part.depths, self.part.frames
+        for parent, frame in zip(*record.decoded()):
+            # a parent comes before its children
+            if not 0 <= parent < len(nodes) or not 0 < frame < len(frames):
+                raise Damaged("a node of a stack that is none")
+            if depths[parent] == MAX_DEPTH:
+                raise Damaged("a stack of more than %d frames" % MAX_DEPTH)
+            nodes.append(pypy_stacks.child(self.stacks, nodes[parent], *frames[frame]))
+            depths.append(depths[parent] + 1)
+
+    def stack(self, node: int, part: Part) -> int:
+        """The index in `stacks`; -1: it got lost.  Raises Damaged."""
+        found = part.stacks.get(node)
+        if found is None:
+            if not 0 <= node < len(part.nodes):
+                raise Damaged("a stack that ends with node %d, which is none" % node)
+            found = part.stacks[node] = self.stacks.number(
+                part.nodes[node], 2 * part.depths[node] >= FULL_RECORD)
+        return found
+
+    def _labelled_stack(self, node: int, label: int, part: Part) -> int:
+        found = part.labelled.get((node, label))
+        if found is None:
+            if label not in self._label_sets:
+                raise Damaged("labels %d, which are none" % label)
+            found, set_ = self.stack(node, part), self._label_sets[label]
+            if set_ and found >= 0:
+                found = self.stacks.labelled(found, set_)
+            part.labelled[node, label] = found
+        return found
+
+    def stacks_of(self, nodes: Sequence[int], labels: Sequence[int], part: Part) -> (
+            array.array[int]):
+        """The indices of the stacks of samples, which are counted.  Raises Damaged."""
+        if any(labels):
+            stacks = array.array("i", [
+                self._labelled_stack(node, label, part)
+                for node, label in zip(nodes, labels)])
+        else:
+            known = part.stacks
+            for node in dict.fromkeys(nodes):       # in the order of the samples
+                if node not in known:
+                    self.stack(node, part)
+            stacks = array.array("i", map(known.__getitem__, nodes))
+        self.lost_stacks += stacks.count(-1)
+        full = self.stacks.full
+        if full:
+            for stack in filter(full.__contains__, stacks):
+                full[stack] += 1
+        return stacks
+
+    def _read_labels(self, record: Record) -> None:
+        for (number,), text in record.texts():
+            pairs = (pair.partition("=") for pair in text.split(_BETWEEN_LABELS))
+            labels = {key: value for key, _, value in pairs if key}
+            index = self._label_indices.setdefault(
+                frozenset(labels.items()), len(self.labels))
+            if index == len(self.labels):
+                self.labels.append(labels)
+            self._label_sets[number] = index
+
+    # ________________________________________
+    # objects
+
+    def type_index(self, number: int, part: Part) -> int:
+        """In `types`, of the part's number; -1 of 0: not known."""
+        if not number:
+            return -1
+        found = part.types.get(number)
+        if found is None:
+            found = part.types[number] = len(self.types)
+            self.types.append(Type())
+        return found
+
+    def _read_types(self, record: Record) -> None:
+        for (number, kind, gc_number), name in record.texts():
+            field = _TYPE_NAMES.get(kind)
+            if field is None:
+                self._pass_over("name of a type %d" % kind)
+                continue
+            at = self.type_index(number, self.part)
+            if at < 0:
+                raise Damaged("a name of the type 0")
+            if not getattr(self.types[at], field):
+                change: dict[str, Any] = {field: name}
+                self.types[at] = self.types[at]._replace(**change)
+            if gc_number >= 0:
+                self.types[at] = self.types[at]._replace(number=gc_number)
+
+    def _look_at_objects(self, record: Record) -> None:
+        """They are read when all of this is known; see objects.py."""
+        part = self.part
+        keys = record.column(0)
+        if not keys:
+            return
+        part.least = min(part.least, max(min(keys), part.first))
+        part.most = max(part.most, max(keys))
+        if min(keys) < part.first:
+            outcomes, collections = record.column(10), record.column(11)
+            self.told_again.update(
+                key for key, outcome, collection in zip(keys, outcomes, collections)
+                if key < part.first and not is_start(outcome, collection))
+
+    def is_known(self, key: int, part: Part) -> bool:
+        """Whether a part before this one, which is read, has this sample."""
+        return any(earlier.least <= key < min(earlier.most + 1, part.first)
+                   for earlier in self.parts[:self.parts.index(part)])
+
+    def _keep_waiting(self, record: Record) -> None:
+        self.part.waiting.append(record)
+
+    def _read_ended(self, record: Record) -> None:
+        keys, which, lost, times = record.decoded()
+        if min(which, default=0) < 0 or max(which, default=0) >> _WHICH_BITS:
+            raise Damaged("an object that ended, which is none")
+        try:
+            self.ends.add(keys, which, lost, self.part.shifted(times))
+        except OverflowError:
+            raise Damaged("a sample whose key is too large") from None
+
+    def _read_collections(self, record: Record) -> None:
+        part = self.part
+        allocated_before = part.before.allocated if part.before is not None else 0
+        for number, start, duration, allocated in zip(*record.decoded()):
+            start += part.begin
+            part.collected[number] = start + duration
+            self.collections.append(Collection(
+                False, start, duration, allocated + allocated_before))
+
+    def _read_marked(self, record: Record) -> None:
+        times, numbers, *begins = record.decoded()
+        # not all profiles say when it began
+        for time, number, began in zip(times, numbers, *(begins or [times])):
+            self.collections.append(Collection(
+                True, time + self.part.begin, 0, number, max(time - began, 0)))
+
+    def _read_swept(self, record: Record) -> None:
+        for time, *numbers in zip(*record.decoded()):
+            self.swept.append(Swept(time + self.part.begin, *numbers))
+
+
+#: outcome of an object that was old when the part began: it met no collection in it
+_PROMOTED = 1
+
+
+def is_start(outcome: int, collection: int) -> bool:
+    """Whether a row is of an object that was promoted in an earlier part."""
+    return outcome == _PROMOTED and not collection
+
+
+def _number(settings: dict[str, str], name: str) -> int:
+    text = settings.get(name, "")
+    # of a damaged profile it may be anything
+    if text and not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise ProfileError("damaged profile: the setting %s is no number: %s"
+                           % (name, text[:40]))
+    return int(text or "0")

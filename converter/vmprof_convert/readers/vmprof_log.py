@@ -1,0 +1,435 @@
+"""vmprof's log: records, one after the other.
+
+One pass over the bytes, piece by piece: what is kept are the stacks, as the tree that
+they are, and names.  Our own records among them go to who asked for them.
+Nothing here is recursive.  PROFILE.rst is the definition of the layout.
+"""
+from __future__ import annotations
+
+import array
+import re
+import struct
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.profile.model import NATIVE, PYTHON, Columns, Function, Rows
+from vmprof_convert.profile.stacks import Frame
+from vmprof_convert.readers import pypy_stacks, records
+from vmprof_convert.readers.contents import FULL_RECORD, MAX_DEPTH, Contents
+from vmprof_convert.readers.records import Damaged, Record
+
+STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
+FLAG_MEMORY, FLAG_LINES, FLAG_PYPY = 1, 2, 8
+
+#: no record is longer: vmprof's buffers have 8 KiB, ours 64, and meta data is
+#: what somebody typed
+MAX_RECORD = 2**26
+#: bytes of the shortest profile's beginning, and of the longest head
+_HEAD = 40
+#: bytes of vmprof's stacks that are known without looking at their frames
+MAX_RAW_STACKS = 2**22
+
+_WORD, _SHORT_WORD = struct.Struct("<q"), struct.Struct("<i")
+_TIME = struct.Struct("<qq")
+_SECONDS = struct.Struct("<d")
+#: before records had a marker of their own, they were names of this address
+_FORMER_RECORDS = -0x616C6C6F63
+# a native function's name may contain colons (C++'s do)
+_NAME = re.compile(r"([^:]*):(.*?):(-?[0-9]{1,9}):(.*)", re.DOTALL)
+
+
+class Log:
+    """Reads one log."""
+
+    def __init__(self, pieces: Iterable[bytes], contents: Contents, rows: Rows | None,
+                 names: dict[int, str]):
+        """`rows` gets vmprof's own samples, if there are no records of ours; `names`
+        are filled."""
+        self.pieces = iter(pieces)
+        self.contents = contents
+        self.rows = rows
+        self.names = names
+        #: a part of the log, where in it we are, and where in the log it begins
+        self.data = b""
+        self.at = 0
+        self.before = 0
+        #: nothing follows
+        self.is_last = False
+        self.version = 0
+        self.flags = 0
+        self.interpreter = ""
+        self.period = 0.0
+        self.start_time = 0.0
+        self.end_time: float | None = None
+        self.meta: dict[str, str] = {}
+        #: says the header: samples have resident memory
+        self.has_memory = False
+        #: the log ends here, though it goes on
+        self.is_enough = False
+        #: number of vmprof's stacks; and how long a record with such a head is, but for
+        #: what is behind the stack
+        self.raw_stacks = _RawStacks(weakref.proxy(self))
+        self.stack_sizes: dict[bytes, int] = {}
+        #: of C's types long, of lengths and counts, and of pointers: both have
+        #: eight bytes but on Windows, or with 32 bits
+        self.word = self.pointer = _WORD
+        #: of version 7: the time is in front of the stack, as a vmprof wrote it
+        #: that was never released; None: not known yet
+        self.has_time_first: bool | None = None
+
+    def damaged(self, what: str) -> ProfileError:
+        return ProfileError("damaged profile: %s at byte %d"
+                            % (what, self.before + self.at))
+
+    def more(self) -> bool:
+        """Have more of the log in `data`; False: there is no more."""
+        if self.is_last:
+            return False
+        rest = self.data[self.at:]
+        self.before += self.at
+        self.at = 0
+        parts, size = [rest], len(rest)
+        # doubled, lest a long record be looked at again for each piece
+        while size < 2 * len(rest) + 1:
+            piece = next(self.pieces, None)
+            if piece is None:
+                self.is_last = True
+                break
+            parts.append(piece)
+            size += len(piece)
+        self.data = b"".join(parts)
+        return size > len(rest)
+
+    def pass_over(self) -> int:
+        """Read what follows to its end; returns the bytes from `at` on."""
+        size = len(self.data) - self.at
+        for piece in self.pieces:
+            size += len(piece)
+        self.is_last = True
+        return size
+
+    def read_head(self) -> None:
+        while len(self.data) < _HEAD and self.more():
+            pass
+        if len(self.data) < _HEAD:
+            raise ProfileError("not a vmprof profile: %s" % (
+                "the file is empty" if not self.data else
+                "it has %d bytes, less than a head" % len(self.data)))
+        self.word, self.pointer = _words(self.data)
+        words = [self.word.unpack_from(self.data, i * self.word.size)[0]
+                 for i in range(5)]
+        if words[:3] != [0, 3, 0] or words[4] not in (0, 1):
+            raise ProfileError(
+                "not a vmprof profile: it begins with %s"
+                % self.data[:16].hex(" "))
+        self.period = words[3] / 1e6
+        self.at = 5 * self.word.size
+
+    # each of these reads one record whose marker is at self.at, and returns
+    # where the next one begins; beyond the end of the data means that it is
+    # not whole: then nothing was changed
+
+    def _string(self, at: int) -> tuple[str, int]:
+        (length,) = self.word.unpack_from(self.data, at)
+        start = at + self.word.size
+        end = start + length
+        if length < 0:
+            raise self.damaged("a string of %d bytes" % length)
+        if end > len(self.data):
+            return "", end
+        return self.data[start:end].decode("utf-8", "replace"), end
+
+    def _time(self, at: int) -> tuple[float, int]:
+        seconds, micro = _TIME.unpack_from(self.data, at)
+        return seconds + micro / 1e6, at + 24
+
+    def read_start(self) -> int:
+        time, end = self._time(self.at + 1)
+        if end <= len(self.data):
+            self.start_time = time
+        return end
+
+    def read_header(self) -> int:
+        at = self.at
+        if self.version:
+            raise self.damaged("a second header")
+        (version,) = struct.unpack_from(">h", self.data, at + 1)
+        at += 3
+        if version >= 4:
+            flags = self.data[at]
+            at += 1
+        else:
+            flags = FLAG_MEMORY if version == 3 else 0
+        end = at + 1 + self.data[at]
+        if end > len(self.data):
+            return end
+        if not 1 <= version <= 7:
+            raise ProfileError("vmprof's layout version %d is not known; "
+                               "this reads 1 to 7" % version)
+        self.version = version
+        self.interpreter = self.data[at + 1:end].decode("ascii", "replace")
+        self.flags = flags
+        if self.interpreter == "pypy":
+            self.flags |= FLAG_PYPY
+        self.has_memory = bool(self.flags & FLAG_MEMORY)
+        return end
+
+    def read_stack(self) -> int:
+        if not self.version:
+            raise self.damaged("a sample before the header")
+        data, at = self.data, self.at + 1
+        word, size = self.word, self.pointer.size
+        time = -1
+        (count,) = word.unpack_from(data, at)
+        at += word.size
+        if self.version == 7:
+            if self.has_time_first is None:
+                self.has_time_first = count != 1
+            if self.has_time_first:
+                at = self.at + 1
+                time = self._nanoseconds(*_SECONDS.unpack_from(data, at))
+                at += _SECONDS.size
+                count = 1
+        depth: int
+        (depth,) = word.unpack_from(data, at)
+        if count != 1 or not 0 <= depth <= MAX_DEPTH:
+            raise self.damaged("a sample that counts %d, of depth %d"
+                               % (count, depth))
+        start = at + word.size
+        end = start + size * depth
+        # thread, memory, and the time
+        has_time = self.version == 7 and not self.has_time_first
+        after = end + size * (1 + self.has_memory) + 8 * has_time
+        if after > len(data) or self.contents.are_there:
+            return after
+        if has_time:
+            (time,) = _WORD.unpack_from(data, after - 8)
+        self._hand_on(
+            [self.raw_stacks[data[start:end]]], [time],
+            [self.pointer.unpack_from(data, end)[0]],
+            [self.pointer.unpack_from(data, end + size)[0] if self.has_memory else 0])
+        return after
+
+    def _hand_on(self, stacks: list[int], times: list[int], threads: Sequence[int],
+                 memories: Sequence[int]) -> None:
+        """Time samples of vmprof's."""
+        full = self.contents.stacks.full
+        for stack in filter(full.__contains__, stacks):
+            full[stack] += 1
+        if self.rows is not None:
+            self.rows.extend(Columns.of_ticks(
+                array.array("q", times), array.array("q", threads),
+                array.array("i", stacks), array.array("q", memories)))
+
+    def read_stacks(self) -> int:
+        """As many stacks as are whole and follow one another, at least one; or as
+        read_stack().  Of what vmprof writes, this is nearly all."""
+        if self.version in (0, 7) or self.contents.are_there:
+            return self.read_stack()
+        data, at, last = self.data, self.at, len(self.data)
+        head, number = 1 + 2 * self.word.size, 1 + self.has_memory
+        behind = number * self.pointer.size
+        sizes, known = self.stack_sizes, self.raw_stacks
+        stacks: list[int] = []
+        rest: list[bytes] = []
+        while True:
+            # of the many that have one depth, the heads are the same bytes
+            size = sizes.get(data[at:at + head])
+            if size is None:
+                size = self._stack_size(at)
+            end = at + size
+            # what is not as it should be is read by itself, and said to be so
+            if not size or end + behind > last:
+                break
+            stacks.append(known[data[at + head:end]])
+            at = end + behind
+            rest.append(data[end:at])
+        if not stacks:
+            return self.read_stack()
+        numbers = struct.unpack("<%d%s" % (
+            len(rest) * number, self.pointer.format[1:]), b"".join(rest))
+        self._hand_on(stacks, [-1] * len(stacks), numbers[::number],
+                      numbers[1::2] if self.has_memory else [0] * len(stacks))
+        return at
+
+    def _stack_size(self, at: int) -> int:
+        """Of the head and the words of the stack whose marker is there; 0: it is none,
+        or not whole."""
+        head = self.data[at:at + 1 + 2 * self.word.size]
+        if len(head) < 1 + 2 * self.word.size or head[0] != STACK:
+            return 0
+        (count,) = self.word.unpack_from(head, 1)
+        depth: int
+        (depth,) = self.word.unpack_from(head, 1 + self.word.size)
+        if count != 1 or not 0 <= depth <= MAX_DEPTH:
+            return 0
+        size = self.stack_sizes[head] = len(head) + depth * self.pointer.size
+        return size
+
+    def _nanoseconds(self, seconds: float) -> int:
+        if not 0 <= seconds < 1e9:
+            raise self.damaged("a sample at the time %r" % seconds)
+        return round(seconds * 1e9)
+
+    def decode(self, raw: bytes) -> int:
+        words = struct.unpack("<%d%s" % (len(raw) // self.pointer.size,
+                                         self.pointer.format[1:]), raw)
+        stacks = self.contents.stacks
+        node = 0
+        if self.flags & FLAG_PYPY:
+            node = pypy_stacks.decode(stacks, words)
+        elif self.flags & FLAG_LINES:
+            for i in range(len(words) // 2 * 2 - 2, -1, -2):
+                node = stacks.child(node, words[i + 1], _kind(words[i + 1]),
+                                    abs(words[i]))
+        else:
+            for word in reversed(words):
+                node = stacks.child(node, word, _kind(word))
+        return stacks.number(node, len(words) >= FULL_RECORD)
+
+    def read_name(self) -> int:
+        (address,) = self.pointer.unpack_from(self.data, self.at + 1)
+        name, end = self._string(self.at + 1 + self.pointer.size)
+        if end <= len(self.data):
+            if address == _FORMER_RECORDS and name.startswith("alloc:"):
+                raise ProfileError(
+                    "the profile is of a vmprof-allocation from before December 2026, "
+                    "whose layout is not read any more: sample the program again")
+            if self.data[self.at] == NAME or address not in self.names:
+                # vmprof.disable() looks at all addresses for native names, and
+                # finds none for a Python function
+                self.names[address] = name
+        return end
+
+    def read_meta(self) -> int:
+        key, at = self._string(self.at + 1)
+        if at > len(self.data):
+            return at
+        value, end = self._string(at)
+        if end <= len(self.data):
+            self.meta[key] = value
+        return end
+
+    def read_record(self) -> int:
+        (size,) = _WORD.unpack_from(self.data, self.at + 1)
+        start = self.at + 1 + _WORD.size
+        if size < 0:
+            raise self.damaged("a record of %d bytes" % size)
+        if start + size <= len(self.data):
+            try:
+                self.on_record(records.parse(self.data[start:start + size]))
+            except Damaged as e:
+                raise self.damaged(str(e)) from None
+        end: int = start + size
+        return end
+
+    def read(self, on_record: Callable[[Record], None], salvage: bool) -> int:
+        """Each record of ours goes to `on_record`, which may raise Damaged.  Returns
+        the number of bytes at the end that are no whole record."""
+        self.on_record = on_record
+        self.read_head()
+        readers = {STACK: self.read_stacks, NAME: self.read_name,
+                   NATIVE_NAME: self.read_name, META: self.read_meta,
+                   HEADER: self.read_header, TIME: self.read_start,
+                   records.MARKER: self.read_record}
+        while self.at < len(self.data) or self.more():
+            marker = self.data[self.at]
+            try:
+                if marker in readers:
+                    end = readers[marker]()
+                elif marker == TRAILER:
+                    end, time = self.at + 1, 0.0
+                    if self.version >= 5:
+                        time, end = self._time(self.at + 1)
+                    if end <= len(self.data):
+                        self.end_time = time
+                else:
+                    raise self.damaged("an unknown record 0x%02x" % marker)
+            except (struct.error, IndexError):
+                end = len(self.data) + 1
+            if end > len(self.data):
+                # read again from its beginning, as soon as it is there
+                if end - self.at <= MAX_RECORD and self.more():
+                    continue
+                size = end - self.at
+                rest = self.pass_over()
+                if rest >= size:
+                    raise self.damaged("a record of %d bytes" % size)
+                if salvage:
+                    return rest
+                raise ProfileError(
+                    "the profile is cut off: its last record, at byte %d of "
+                    "%d, is not whole. Read what is before it with --salvage"
+                    % (self.before + self.at, self.before + self.at + rest))
+            self.at = end
+            if marker == TRAILER or self.is_enough:
+                break
+        if self.is_enough:
+            return 0
+        # what is behind the end may still be damaged
+        self.pass_over()
+        if not self.version:
+            raise ProfileError("not a vmprof profile: it has no header")
+        return 0
+
+    @property
+    def has_own_clock(self) -> bool:
+        """Whether the times of the samples have nothing to do with the
+        start's."""
+        return self.version == 7 and not self.contents.are_there
+
+
+def functions(contents: Contents, names: dict[int, str]) -> dict[int, Function]:
+    """Of the frames that there are."""
+    found: dict[int, Function] = {}
+    for frame in contents.stacks.frames:
+        if frame == pypy_stacks.COMPILING:
+            found[frame.address] = pypy_stacks.COMPILER
+        elif frame.address not in found:
+            found[frame.address] = _function(frame, names.get(frame.address))
+    return found
+
+
+class _RawStacks(dict[bytes, int]):
+    """Their numbers, as far as they are known."""
+
+    def __init__(self, log: Log) -> None:
+        """`log` is a weak reference, as it has this."""
+        super().__init__()
+        self._log = log
+        self._size = 0
+
+    def __missing__(self, raw: bytes) -> int:
+        self._size += len(raw)
+        if self._size > MAX_RAW_STACKS:
+            self.clear()
+            self._size = len(raw)
+        number = self[raw] = self._log.decode(raw)
+        return number
+
+
+def _words(head: bytes) -> tuple[struct.Struct, struct.Struct]:
+    """How long C's long and pointers were where the log was written: its second
+    word is 3, and the fifth tells 64-bit Windows."""
+    if _SHORT_WORD.unpack_from(head, 4)[0] != 3:
+        return _WORD, _WORD
+    return _SHORT_WORD, (_WORD if _SHORT_WORD.unpack_from(head, 16)[0]
+                         else _SHORT_WORD)
+
+
+def _kind(address: int) -> str:
+    # of other interpreters than PyPy: native addresses have the lowest bit
+    return "native" if address & 1 else "interpreted"
+
+
+def _function(frame: Frame, name: str | None) -> Function:
+    match = _NAME.fullmatch(name) if name is not None else None
+    if match is not None:
+        language, function, line, file = match.groups()
+        return Function(function, max(int(line), 0),
+                        "" if file == "-" else file,
+                        NATIVE if language == "n" else PYTHON)
+    if name is None:
+        name = "<unknown 0x%x>" % (frame.address & 2**64 - 1)
+    return Function(name, 0, "", NATIVE if frame.kind == "native" else PYTHON)

@@ -1,0 +1,107 @@
+"""The C that gets into other processes, and where PyPy's lock is found there."""
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from native_build import build
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.remote.entry import gil
+from vmprof_allocation.remote.entry.gil import Gil
+from vmprof_allocation.remote.entry.maps import Mapping, base, holding, read
+
+
+@pytest.mark.parametrize("case", [
+    pytest.param("often", id="one that computes and one that sleeps, 50 times each"),
+    pytest.param("no-syscall-info", id="a kernel that tells too little"),
+    pytest.param("slow-mmap", id="a thread keeps its registers when mmap is slow",
+                 marks=pytest.mark.slow),
+    pytest.param("lock", id="another thread has the GIL"),
+    pytest.param("stands-still", id="its memory stays while it stands still"),
+    pytest.param("too-long", id="a program that is too long")])
+def test_a_process_is_made_to_run_a_program(case: str) -> None:
+    """Its sleep is not cut short, its memory is as it was, and what is no such process
+    is left alone."""
+    harness = build("tracer_harness", "attach/tracer.c", "attach/stub.c",
+                    "attach/safe_place.c")
+    done = subprocess.run([harness, case], text=True, capture_output=True)
+    assert (done.stdout, done.stderr) == ("ok\n", "")
+
+
+def test_maps() -> None:
+    maps = list(read([
+        "1000-3000 r-xp 00000000 fe:01 7    /lib/lib with space.so\n",
+        "3000-4000 rw-p 00002000 fe:01 7    /lib/lib with space.so (deleted)\n",
+        "9000-a000 rw-p 00000000 00:00 0\n"]))
+    assert maps[0] == Mapping(0x1000, 0x3000, "r-xp", 0, ("fe:01", 7),
+                              "/lib/lib with space.so")
+    assert maps[0].name == "lib with space.so"
+    assert base(maps, ("fe:01", 7)) == 0x1000
+    assert holding(maps, 0x3fff) == maps[1]
+    with pytest.raises(AllocationSamplingError, match="0x4000"):
+        holding(maps, 0x4000)
+    with pytest.raises(AllocationSamplingError, match="not mapped from its beginning"):
+        base(maps, ("fe:01", 8))
+
+
+def relative(target: int, behind: int) -> bytes:
+    return (target - behind).to_bytes(4, "little", signed=True)
+
+
+#: in the made file: code from 0, data from 0x1000; mapped from 0x10000
+WAITING = 0x1040
+
+
+def function(at: int, waiting: int = WAITING, stored: int | None = None) -> bytes:
+    """RPyGilAllocate(), as gcc made it of PyPy 7.3.11's, at `at`."""
+    head = (b"\x48\x83\x3d" + relative(waiting, at + 8) + b"\x00\x78\x06\xc3"
+            + b"\x90" * 5)
+    make = (b"\x48\x83\xec\x08\x31\xf6\x48\x8d\x3d" + b"\1" * 4 + b"\xe8" + b"\2" * 4
+            + b"\x85\xc0" + b"\x75\x4a" + b"\xcc" * 50)
+    before = at + len(head + make)
+    return head + make + b"\x48\xc7\x05" + relative(
+        waiting if stored is None else stored, before + 11) + (
+        bytes(4) + b"\x48\x8d\x15" + b"\3" * 4
+        + b"\x31\xf6\x31\xff\x48\x83\xc4\x08\xe9" + b"\4" * 4)
+
+
+def find(tmp_path: Path, code: bytes, initial: int = -42) -> Gil:
+    library = tmp_path / "libpypy3-c.so"
+    data = bytearray(0x1000)
+    data[WAITING - 0x1000:WAITING - 0x1000 + 8] = initial.to_bytes(
+        8, "little", signed=True)
+    library.write_bytes(code.ljust(0x1000, b"\xcc") + data)
+    maps = [Mapping(0x10000, 0x11000, "r-xp", 0, ("fe:01", 7), str(library)),
+            Mapping(0x11000, 0x12000, "rw-p", 0x1000, ("fe:01", 7), str(library))]
+    return gil.find(maps, maps[0])
+
+
+def test_the_function_that_makes_the_lock_is_found(tmp_path: Path) -> None:
+    code = b"\xcc" * 48 + function(48)
+    assert find(tmp_path, code) == Gil(0x10000 + WAITING, 0x10030)
+
+
+def test_it_may_begin_with_endbr64(tmp_path: Path) -> None:
+    code = b"\xcc" * 48 + b"\xf3\x0f\x1e\xfa" + function(52)
+    assert find(tmp_path, code) == Gil(0x10000 + WAITING, 0x10030)
+
+
+@pytest.mark.parametrize("code, initial", [
+    (b"", -42), (function(0) + function(len(function(0))), -42), (function(0), 0),
+    (function(0, stored=WAITING + 8), -42), (function(0, waiting=0x5000), -42),
+], ids=["none", "two", "not -42", "another word", "out of the file"])
+def test_in_doubt_it_is_not_found(tmp_path: Path, code: bytes, initial: int) -> None:
+    with pytest.raises(AllocationSamplingError, match="build of PyPy is not known"):
+        find(tmp_path, code, initial)
+
+
+def test_native_knows_the_places_that_stub_uses() -> None:
+    """The assembler can't ask the compiler: each is checked by it."""
+    from native_build import NATIVE
+    text = (NATIVE / "attach" / "frame.h").read_text()
+    used = set(re.findall(r"FRAME_[A-Z_]+", (NATIVE / "attach" / "stub.c").read_text()))
+    checked = set(re.findall(r"^FRAME_HAS\(\w+, (\w+)\)", text, re.MULTILINE))
+    assert used <= checked

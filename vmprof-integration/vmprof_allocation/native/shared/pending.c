@@ -1,0 +1,138 @@
+#define _GNU_SOURCE
+#include "pending.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "profile_log.h"
+#include "table.h"
+
+static struct pending *all;
+static size_t count, room;
+static size_t at;               /* of the one that was found last */
+
+void pending_clear(void)
+{
+    table_give_back(all, room, sizeof *all);
+    all = NULL;
+    count = room = at = 0;
+}
+
+/* A row of RECORD_OBJECTS, or of RECORD_WAITING, which waits since 'now'.  'size' is the
+   object's own. */
+static void put(enum record_kind kind, const struct pending *p, int64_t now, int which,
+                const struct outcome_of *o)
+{
+    int64_t row[RECORD_MOST_COLUMNS] = {
+        p->key, which, p->time, p->thread, p->stack, p->label, p->memory,
+        o->size != 0 ? o->size : p->size, p->interval, o->type, o->outcome,
+        o->collection, o->live_size
+    };
+
+    profile_log_row(kind, now, row);
+}
+
+void pending_alone(const struct pending *sample, int64_t now, enum outcome outcome)
+{
+    struct outcome_of o = { .outcome = outcome };
+
+    put(RECORD_OBJECTS, sample, now, 0, &o);
+}
+
+void pending_add(const struct pending *sample, int64_t now)
+{
+    if (!table_has_room((void **)&all, &room, count, sizeof *all, PENDING_MOST)) {
+        pending_alone(sample, now, OUTCOME_NOT_KNOWN);
+        return;
+    }
+    all[count] = *sample;
+    all[count].told = all[count].is_done = all[count].is_young = 0;
+    count++;
+    profile_log_waits(now);
+}
+
+static struct pending *find(int64_t key)
+{
+    size_t low = 0, high = count;
+
+    /* nearly always the one that was found last, or the next one */
+    if (at < count && all[at].key < key)
+        at++;
+    if (at < count && all[at].key == key)
+        return &all[at];
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (all[middle].key < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == count || all[low].key != key)
+        return NULL;
+    at = low;
+    return &all[low];
+}
+
+void pending_told(const struct outcome_of *o)
+{
+    struct pending *p = find(o->key);
+
+    if (p == NULL)
+        return;
+    put(RECORD_OBJECTS, p, o->now, p->told++, o);
+    if (outcome_is_young(o->outcome))
+        p->is_young = 1;
+    else
+        p->is_done = 1;
+}
+
+void pending_sweep(void)
+{
+    size_t i, left = 0;
+
+    for (i = 0; i < count; i++)
+        if (!all[i].is_done) {
+            all[i].told = 0;
+            if (left != i)
+                all[left] = all[i];
+            left++;
+        }
+    count = left;
+    at = 0;
+}
+
+void pending_put_waiting(void)
+{
+    struct outcome_of o = { .outcome = OUTCOME_YOUNG };
+    size_t i;
+
+    for (i = 0; i < count; i++)
+        if (!all[i].is_young)
+            put(RECORD_WAITING, &all[i], all[i].time, 0, &o);
+}
+
+void pending_put_young(int64_t now)
+{
+    size_t i;
+
+    for (i = 0; i < count; i++)
+        if (!all[i].is_young)
+            pending_alone(&all[i], now, OUTCOME_YOUNG);
+}
+
+void pending_take_along(int64_t now, int64_t later)
+{
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        all[i].is_young = 0;
+        all[i].time -= later - later % 1000;
+        all[i].stack = profile_log_needs_stack(all[i].node);
+        all[i].label = profile_log_needs_label(all[i].label, now);
+    }
+}
+
+size_t pending_memory(void)
+{
+    return room * sizeof *all;
+}

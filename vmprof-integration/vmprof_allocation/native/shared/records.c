@@ -1,0 +1,315 @@
+#include "records.h"
+
+#include <string.h>
+
+#include "invariant.h"
+
+#define MARKER          'A'
+#define VERSION         1
+
+/* In the first byte of a column: the width's logarithm plus 1, or 0: no bits; and what
+   stands behind this byte.  With a step, the numbers are what each value is more than the
+   one before and the step. */
+#define HAS_BASE        0x08
+#define HAS_STEP        0x10
+#define HAS_UNIT        0x20
+#define WIDEST          7               /* 64 bits */
+
+/* marker, size; version, kind, columns, nothing, number of rows */
+#define FRAME           (1 + sizeof(int64_t))
+#define HEAD            8
+/* first byte, base, step, unit */
+#define COLUMN_HEAD     (1 + 2 * sizeof(int64_t) + 2)
+
+/* Values of a column that are all multiples of its unit beyond the least of them are
+   written in units: microseconds of times in nanoseconds, words of sizes in bytes. */
+static int64_t unit_of(char letter)
+{
+    return letter == 't' ? 1000 : letter == 's' ? 8 : 1;
+}
+
+/* 'n' is a number, 't' a time or duration, 's' a size */
+#define NUMBERS(name, columns_, rows_) \
+    static int64_t name##_rows[(rows_) * (sizeof(columns_) - 1)]
+#define TEXTS(name, size)   static char name##_text[size]
+#define TABLE(name, columns_, rows_) \
+    { columns_, name##_rows, NULL, sizeof(columns_) - 1, rows_, 0, 0, 0 }
+#define NAMED(name, columns_, rows_) \
+    { columns_, name##_rows, name##_text, sizeof(columns_) - 1, rows_, \
+      sizeof name##_text, 0, 0 }
+
+#define TOTALS          "tnnnnnn"
+#define FRAMES          "nn"
+#define NODES           "nn"
+#define TYPES           "nnnn"
+#define LABELS          "nn"
+#define OBJECTS         "nntnnnnsnnnns"
+#define ENDED           "nnnt"
+#define TICKS           "tnnnn"
+#define COLLECTIONS     "nttn"
+#define MARKED          "tnt"
+#define SWEPT           "tnnnnn"
+#define MARKS           "tn"
+#define FIGURES         "ntn"
+#define NAMES           "nnn"
+
+NUMBERS(totals, TOTALS, 1);
+NUMBERS(frames, FRAMES, 256);
+NUMBERS(nodes, NODES, 512);
+NUMBERS(types, TYPES, 128);
+TEXTS(types, 8192);
+NUMBERS(labels, LABELS, 32);
+TEXTS(labels, 8192);
+NUMBERS(objects, OBJECTS, 512);
+NUMBERS(waiting, OBJECTS, 512);
+NUMBERS(ended, ENDED, 512);
+NUMBERS(ticks, TICKS, 512);
+NUMBERS(collections, COLLECTIONS, 256);
+NUMBERS(marked, MARKED, 32);
+NUMBERS(swept, SWEPT, 32);
+NUMBERS(marks, MARKS, 32);
+TEXTS(marks, 4096);
+NUMBERS(figures, FIGURES, 128);
+NUMBERS(names, NAMES, 32);
+TEXTS(names, 4096);
+
+static struct record records[RECORD_KINDS] = {
+    [RECORD_TOTALS] = TABLE(totals, TOTALS, 1),
+    [RECORD_FRAMES] = TABLE(frames, FRAMES, 256),
+    [RECORD_NODES] = TABLE(nodes, NODES, 512),
+    [RECORD_TYPES] = NAMED(types, TYPES, 128),
+    [RECORD_LABELS] = NAMED(labels, LABELS, 32),
+    [RECORD_OBJECTS] = TABLE(objects, OBJECTS, 512),
+    [RECORD_WAITING] = TABLE(waiting, OBJECTS, 512),
+    [RECORD_ENDED] = TABLE(ended, ENDED, 512),
+    [RECORD_TICKS] = TABLE(ticks, TICKS, 512),
+    [RECORD_COLLECTIONS] = TABLE(collections, COLLECTIONS, 256),
+    [RECORD_MARKED] = TABLE(marked, MARKED, 32),
+    [RECORD_SWEPT] = TABLE(swept, SWEPT, 32),
+    [RECORD_MARKS] = NAMED(marks, MARKS, 32),
+    [RECORD_FIGURES] = TABLE(figures, FIGURES, 128),
+    [RECORD_NAMES] = NAMED(names, NAMES, 32),
+};
+
+struct record *record_of(enum record_kind kind)
+{
+    return &records[kind];
+}
+
+void record_clear_all(void)
+{
+    int kind;
+
+    for (kind = 0; kind < RECORD_KINDS; kind++)
+        records[kind].count = records[kind].text_size = 0;
+}
+
+int record_has_room(const struct record *r)
+{
+    return r->count < r->most_rows &&
+           (r->text == NULL || r->text_size + RECORD_MOST_TEXT <= r->most_text);
+}
+
+void record_add(struct record *r, const int64_t *row)
+{
+    INVARIANT(record_has_room(r));
+    memcpy(r->rows + r->count * r->columns, row, r->columns * sizeof *row);
+    r->count++;
+}
+
+void record_add_text(struct record *r, const int64_t *row, const char *text, size_t size)
+{
+    if (size > RECORD_MOST_TEXT)
+        for (size = RECORD_MOST_TEXT;
+             size > 0 && (text[size] & 0xc0) == 0x80; size--)
+            ;           /* not within a character */
+    record_add(r, row);
+    r->rows[r->count * r->columns - 1] = (int64_t)size;
+    memcpy(r->text + r->text_size, text, size);
+    r->text_size += size;
+}
+
+size_t record_bound(const struct record *r)
+{
+    return FRAME + HEAD + r->columns * (COLUMN_HEAD + r->count * sizeof(int64_t)) +
+           r->text_size;
+}
+
+/* ____________________________________________________________ */
+/* encoding */
+
+static char *put(char *p, uint64_t number, size_t bytes)
+{
+    memcpy(p, &number, bytes);          /* little-endian, as the processor */
+    return p + bytes;
+}
+
+/* The first of 'count' values, each 'stride' behind the one before */
+struct column {
+    const int64_t *first;
+    size_t stride, count;
+};
+
+/* How its numbers are written: each is (value - base) / unit; or, with a step, (value -
+   the one before - step) / unit. */
+struct code {
+    int width, has_step;
+    uint64_t base, step, unit;
+};
+
+static uint64_t value(const struct column *c, size_t i)
+{
+    return (uint64_t)c->first[i * c->stride];
+}
+
+/* Before it is divided by the unit */
+static uint64_t number(const struct column *c, const struct code *code, size_t i)
+{
+    return !code->has_step ? value(c, i) - code->base :
+           i == 0 ? 0 : value(c, i) - value(c, i - 1) - code->step;
+}
+
+/* As it is written.  Most columns are not in units, and a division takes long. */
+static uint64_t in_units(const struct column *c, const struct code *code, size_t i)
+{
+    return code->unit == 1 ? number(c, code, i) : number(c, code, i) / code->unit;
+}
+
+/* The smallest of 0, 1, 2, 4, ... 64 bits that hold numbers up to 'most', as its
+   logarithm plus 1, or 0 */
+static int width_of(uint64_t most)
+{
+    int width = 0;
+
+    while (width < WIDEST && most >> (width == 0 ? 0 : 1 << (width - 1)) != 0)
+        width++;
+    return width;
+}
+
+static int are_multiples(const struct column *c, const struct code *code, uint64_t unit)
+{
+    size_t i;
+
+    for (i = 0; i < c->count; i++)
+        if (number(c, code, i) % unit != 0)
+            return 0;
+    return 1;
+}
+
+/* What takes least: the values themselves, or what each is more than the one before */
+static struct code code_of(const struct column *c, int64_t unit)
+{
+    int64_t least = c->first[0], most = c->first[0];
+    int64_t least_step = INT64_MAX, most_step = INT64_MIN;
+    struct code code = { 0, 0, 0, 0, 1 };
+    uint64_t range, range_of_steps;
+    size_t i;
+
+    for (i = 1; i < c->count; i++) {
+        int64_t v = c->first[i * c->stride];
+        int64_t step = (int64_t)(value(c, i) - value(c, i - 1));
+        least = v < least ? v : least;
+        most = v > most ? v : most;
+        least_step = step < least_step ? step : least_step;
+        most_step = step > most_step ? step : most_step;
+    }
+    range = (uint64_t)most - (uint64_t)least;
+    range_of_steps = (uint64_t)most_step - (uint64_t)least_step;
+    /* differences of numbers that fill 64 bits may not be told from smaller ones */
+    code.has_step = c->count > 1 && range <= INT64_MAX / 2 &&
+                    width_of(range_of_steps) < width_of(range);
+    code.base = (uint64_t)(code.has_step ? c->first[0] : least);
+    code.step = code.has_step ? (uint64_t)least_step : 0;
+    if (code.has_step)
+        range = range_of_steps;
+    if (range != 0 && unit != 1 && are_multiples(c, &code, (uint64_t)unit))
+        code.unit = (uint64_t)unit;
+    code.width = width_of(range / code.unit);
+    if (code.width == WIDEST) {         /* as they are */
+        code.base = 0;
+        code.unit = 1;
+    }
+    return code;
+}
+
+static char *put_numbers(const struct column *c, const struct code *code, char *p)
+{
+    size_t bits = (size_t)1 << (code->width - 1), bytes = bits / 8, i;
+    size_t in_byte = bits < 8 ? 8 / bits : 1;
+    unsigned packed = 0;
+
+    if (bytes != 0) {
+        for (i = 0; i < c->count; i++)
+            p = put(p, in_units(c, code, i), bytes);
+        return p;
+    }
+    for (i = 0; i < c->count; i++) {
+        packed |= (unsigned)in_units(c, code, i) << (i % in_byte * bits);
+        if (i % in_byte == in_byte - 1 || i == c->count - 1) {
+            *p++ = (char)packed;
+            packed = 0;
+        }
+    }
+    return p;
+}
+
+static char *put_column(const struct column *c, int64_t unit, char *p)
+{
+    struct code code = code_of(c, unit);
+
+    *p++ = (char)(code.width | (code.base != 0 ? HAS_BASE : 0) |
+                  (code.has_step ? HAS_STEP : 0) | (code.unit != 1 ? HAS_UNIT : 0));
+    if (code.base != 0)
+        p = put(p, code.base, sizeof code.base);
+    if (code.has_step)
+        p = put(p, code.step, sizeof code.step);
+    if (code.unit != 1)
+        p = put(p, code.unit, 2);
+    return code.width == 0 ? p : put_numbers(c, &code, p);
+}
+
+static char *put_head(enum record_kind kind, size_t columns, size_t rows, char *p)
+{
+    *p++ = VERSION;
+    *p++ = (char)kind;
+    *p++ = (char)columns;
+    *p++ = 0;
+    return put(p, rows, 4);
+}
+
+/* The size of what was written from 'start' on, its frame first */
+static char *end_record(char *start, char *p)
+{
+    *start = MARKER;
+    (void)put(start + 1, (uint64_t)(p - start) - FRAME, sizeof(int64_t));
+    return p;
+}
+
+char *record_encode(enum record_kind kind, char *start)
+{
+    struct record *r = &records[kind];
+    struct column column = { r->rows, r->columns, r->count };
+    char *p;
+    size_t i;
+
+    if (r->count == 0)
+        return start;
+    p = put_head(kind, r->columns, r->count, start + FRAME);
+    for (i = 0; i < r->columns; i++, column.first++)
+        p = put_column(&column, unit_of(r->units[i]), p);
+    if (r->text_size > 0)
+        memcpy(p, r->text, r->text_size);
+    p += r->text_size;
+    r->count = r->text_size = 0;
+    return end_record(start, p);
+}
+
+char *record_encode_settings(const char *text, size_t size, char *start)
+{
+    int64_t length = (int64_t)size;
+    struct column column = { &length, 1, 1 };
+    char *p = put_column(&column, 1, put_head(RECORD_SETTINGS, 1, 1, start + FRAME));
+
+    memcpy(p, text, size);
+    return end_record(start, p + size);
+}

@@ -1,0 +1,401 @@
+#define _GNU_SOURCE
+#include "stack_tree.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "table.h"
+
+#define KEYS            4096            /* a power of two */
+#define MOST_FRAMES     ((size_t)1 << 18)
+#define MOST_STACKS     ((size_t)1 << 18)
+
+/* kinds of Python frames (converter/PROFILE.rst) */
+enum { INTERPRETED = 1, COMPILED = 3 };
+
+struct frame {
+    int64_t kind, address;
+    uint32_t told;                      /* number in the profile; 0: none */
+};
+
+struct node {
+    uint32_t parent, frame;             /* 0: none */
+    uint32_t told;
+};
+
+/* Of a whole stack, so that its frames need not be looked at again */
+struct stack {
+    uint64_t hash;
+    uint32_t node;
+};
+
+/* Open addressing, by a hash: the index of what is found, plus 1.  At least half of the
+   slots are free. */
+struct slots {
+    uint32_t *slots;
+    size_t count;                       /* a power of two; 0: there are none yet */
+};
+
+/* All indices begin at 0; a node is an index plus 1, and plus those that were
+   forgotten. */
+static struct {
+    struct frame *frames;
+    size_t frames_count, frames_room;
+    struct slots frame_slots;
+    struct node *nodes;
+    size_t nodes_count, nodes_room;
+    struct slots node_slots;
+    struct stack *stacks;
+    size_t stacks_count, stacks_room;
+    struct slots stack_slots;
+    int64_t nodes_before;               /* that were forgotten */
+    uint32_t frames_told, nodes_told;
+    void (*tell_frame)(int64_t kind, int64_t address);
+    void (*tell_node)(int64_t parent, int64_t frame);
+} tree;
+
+static struct {
+    uint64_t key;
+    int64_t node;
+    int uses;
+} known[KEYS];
+
+void stack_tree_forget_keys(void)
+{
+    memset(known, 0, sizeof known);
+}
+
+static void give_back(struct slots *s)
+{
+    table_give_back(s->slots, s->count, sizeof *s->slots);
+    memset(s, 0, sizeof *s);
+}
+
+void stack_tree_end(void)
+{
+    table_give_back(tree.frames, tree.frames_room, sizeof *tree.frames);
+    table_give_back(tree.nodes, tree.nodes_room, sizeof *tree.nodes);
+    table_give_back(tree.stacks, tree.stacks_room, sizeof *tree.stacks);
+    give_back(&tree.frame_slots);
+    give_back(&tree.node_slots);
+    give_back(&tree.stack_slots);
+    memset(&tree, 0, sizeof tree);
+    stack_tree_forget_keys();
+}
+
+void stack_tree_begin(void (*tell_frame)(int64_t, int64_t),
+                      void (*tell_node)(int64_t, int64_t))
+{
+    stack_tree_end();
+    tree.tell_frame = tell_frame;
+    tree.tell_node = tell_node;
+}
+
+void stack_tree_begin_part(void)
+{
+    size_t i;
+
+    for (i = 0; i < tree.frames_count; i++)
+        tree.frames[i].told = 0;
+    for (i = 0; i < tree.nodes_count; i++)
+        tree.nodes[i].told = 0;
+    tree.frames_told = tree.nodes_told = 0;
+    stack_tree_forget_keys();
+}
+
+static void forget_stacks(void)
+{
+    tree.stacks_count = 0;
+    if (tree.stack_slots.count > 0)
+        memset(tree.stack_slots.slots, 0,
+               tree.stack_slots.count * sizeof *tree.stack_slots.slots);
+}
+
+/* There is no room for more. */
+static void forget_all(void)
+{
+    tree.nodes_before += (int64_t)tree.nodes_count;
+    tree.frames_count = tree.nodes_count = 0;
+    memset(tree.frame_slots.slots, 0,
+           tree.frame_slots.count * sizeof *tree.frame_slots.slots);
+    memset(tree.node_slots.slots, 0,
+           tree.node_slots.count * sizeof *tree.node_slots.slots);
+    forget_stacks();
+    stack_tree_forget_keys();
+}
+
+/* ____________________________________________________________ */
+/* finding */
+
+static uint64_t mix(uint64_t hash)
+{
+    const uint64_t factor = 0x9e3779b97f4a7c15u;
+
+    hash *= factor;
+    return (hash ^ hash >> 32) * factor >> 32;
+}
+
+static uint64_t hash_of_frame(int64_t kind, int64_t address)
+{
+    return mix((uint64_t)address ^ (uint64_t)kind << 60);
+}
+
+static uint64_t hash_of_node(uint32_t parent, uint32_t frame)
+{
+    return mix((uint64_t)parent << 32 | frame);
+}
+
+/* Four sums at a time: one multiplication doesn't wait for the other. */
+static uint64_t hash_of_stack(const stack_word *words, size_t count)
+{
+    const uint64_t factor = 0x9e3779b97f4a7c15u;
+    uint64_t h[4] = { count, 1, 2, 3 };
+    size_t i, k;
+
+    for (i = 0; i + 4 <= count; i += 4)
+        for (k = 0; k < 4; k++) {
+            h[k] = (h[k] ^ (uint64_t)words[i + k]) * factor;
+            h[k] ^= h[k] >> 32;
+        }
+    for (k = 0; i < count; i++, k++)
+        h[k] = (h[k] ^ (uint64_t)words[i]) * factor;
+    for (k = 1; k < 4; k++) {
+        h[0] = (h[0] ^ (h[0] >> 29)) * factor;
+        h[0] ^= h[k] ^ (h[k] >> 31);
+    }
+    h[0] = (h[0] ^ (h[0] >> 29)) * factor;
+    return h[0] ^ (h[0] >> 32);
+}
+
+static void put_in(struct slots *s, uint64_t hash, size_t index)
+{
+    size_t i = hash & (s->count - 1);
+
+    while (s->slots[i] != 0)
+        i = (i + 1) & (s->count - 1);
+    s->slots[i] = (uint32_t)index + 1;
+}
+
+/* Make room for one more than 'count'; 'hash' tells that of an index.  Returns 0 if
+   there is no memory. */
+static int have_slots(struct slots *s, size_t count, uint64_t (*hash)(size_t index))
+{
+    struct slots grown = { NULL, 0 };
+    size_t i;
+
+    if (2 * (count + 1) <= s->count)
+        return 1;
+    while (grown.count < 2 * (count + 1) || grown.count < 4 * count)
+        if (!table_has_room((void **)&grown.slots, &grown.count, grown.count,
+                            sizeof *grown.slots, SIZE_MAX / 2)) {
+            give_back(&grown);
+            return 0;
+        }
+    for (i = 0; i < count; i++)
+        put_in(&grown, hash(i), i);
+    give_back(s);
+    *s = grown;
+    return 1;
+}
+
+static uint64_t hash_of_frame_at(size_t i)
+{
+    return hash_of_frame(tree.frames[i].kind, tree.frames[i].address);
+}
+
+static uint64_t hash_of_node_at(size_t i)
+{
+    return hash_of_node(tree.nodes[i].parent, tree.nodes[i].frame);
+}
+
+static uint64_t hash_of_stack_at(size_t i)
+{
+    return tree.stacks[i].hash;
+}
+
+/* Index plus 1, or 0 */
+static uint32_t find_frame(uint64_t hash, int64_t kind, int64_t address)
+{
+    const struct slots *s = &tree.frame_slots;
+    size_t i = hash & (s->count - 1);
+
+    for (; s->count > 0 && s->slots[i] != 0; i = (i + 1) & (s->count - 1)) {
+        const struct frame *frame = &tree.frames[s->slots[i] - 1];
+        if (frame->address == address && frame->kind == kind)
+            return s->slots[i];
+    }
+    return 0;
+}
+
+/* The number of this frame, which is added if it is new; 0: there is no memory */
+static uint32_t frame_index(int64_t kind, int64_t address)
+{
+    uint64_t hash = hash_of_frame(kind, address);
+    struct slots *s = &tree.frame_slots;
+    uint32_t found = find_frame(hash, kind, address);
+    struct frame *frame;
+
+    if (found != 0)
+        return found;
+    if (!have_slots(s, tree.frames_count, hash_of_frame_at) ||
+        !table_has_room((void **)&tree.frames, &tree.frames_room, tree.frames_count,
+                        sizeof *tree.frames, MOST_FRAMES))
+        return 0;
+    frame = &tree.frames[tree.frames_count];
+    frame->kind = kind;
+    frame->address = address;
+    frame->told = 0;
+    put_in(s, hash, tree.frames_count);
+    return (uint32_t)++tree.frames_count;
+}
+
+/* The number of the child of 'parent' with this frame, which is added if it is new; 0: there
+   is no memory */
+static uint32_t node_index(uint32_t parent, uint32_t frame)
+{
+    uint64_t hash = hash_of_node(parent, frame);
+    struct slots *s = &tree.node_slots;
+    size_t i = hash & (s->count - 1);
+    struct node *node;
+
+    for (; s->count > 0 && s->slots[i] != 0; i = (i + 1) & (s->count - 1)) {
+        node = &tree.nodes[s->slots[i] - 1];
+        if (node->parent == parent && node->frame == frame)
+            return s->slots[i];
+    }
+    if (!have_slots(s, tree.nodes_count, hash_of_node_at) ||
+        !table_has_room((void **)&tree.nodes, &tree.nodes_room, tree.nodes_count,
+                        sizeof *tree.nodes, STACK_TREE_NODES))
+        return 0;
+    node = &tree.nodes[tree.nodes_count];
+    node->parent = parent;
+    node->frame = frame;
+    node->told = 0;
+    put_in(s, hash, tree.nodes_count);
+    return (uint32_t)++tree.nodes_count;
+}
+
+static uint32_t walk(const stack_word *words, size_t count)
+{
+    uint32_t node = 0, frame;
+    size_t i;
+
+    for (i = count; i > 0; i -= 2) {
+        frame = frame_index(words[i - 2], words[i - 1]);
+        node = frame == 0 ? 0 : node_index(node, frame);
+        if (node == 0)
+            return 0;
+    }
+    return node;
+}
+
+static int is_full(void)
+{
+    return tree.nodes_count + STACK_MAX_WORDS / 2 > STACK_TREE_NODES ||
+           tree.frames_count + STACK_MAX_WORDS / 2 > MOST_FRAMES;
+}
+
+/* It is only for speed: without it, the frames are looked at each time. */
+static void remember_stack(uint64_t hash, uint32_t node)
+{
+    if (tree.stacks_count == MOST_STACKS)
+        forget_stacks();
+    if (!have_slots(&tree.stack_slots, tree.stacks_count, hash_of_stack_at) ||
+        !table_has_room((void **)&tree.stacks, &tree.stacks_room, tree.stacks_count,
+                        sizeof *tree.stacks, MOST_STACKS))
+        return;
+    tree.stacks[tree.stacks_count].hash = hash;
+    tree.stacks[tree.stacks_count].node = node;
+    put_in(&tree.stack_slots, hash, tree.stacks_count++);
+}
+
+int64_t stack_tree_node(const stack_word *words, size_t count)
+{
+    uint64_t hash = hash_of_stack(words, count);
+    const struct slots *s = &tree.stack_slots;
+    size_t i = hash & (s->count - 1);
+    uint32_t node;
+
+    for (; s->count > 0 && s->slots[i] != 0; i = (i + 1) & (s->count - 1))
+        if (tree.stacks[s->slots[i] - 1].hash == hash)
+            return tree.nodes_before + tree.stacks[s->slots[i] - 1].node;
+    if (count == 0)
+        return 0;
+    if (is_full())
+        forget_all();
+    node = walk(words, count);
+    if (node == 0)
+        return STACK_LOST;
+    remember_stack(hash, node);
+    return tree.nodes_before + node;
+}
+
+/* ____________________________________________________________ */
+/* telling */
+
+static uint32_t told_frame(uint32_t index)
+{
+    struct frame *frame = &tree.frames[index - 1];
+
+    if (frame->told == 0) {
+        frame->told = ++tree.frames_told;
+        tree.tell_frame(frame->kind, frame->address);
+    }
+    return frame->told;
+}
+
+int64_t stack_tree_tell(int64_t number)
+{
+    static uint32_t path[STACK_MAX_WORDS / 2];      /* from the innermost frame on */
+    size_t depth = 0;
+    uint32_t index, parent;
+
+    if (number <= tree.nodes_before)
+        return number == 0 ? 0 : STACK_LOST;
+    for (index = (uint32_t)(number - tree.nodes_before);
+         index != 0 && tree.nodes[index - 1].told == 0;
+         index = tree.nodes[index - 1].parent)
+        path[depth++] = index;
+    parent = index == 0 ? 0 : tree.nodes[index - 1].told;
+    while (depth > 0) {                 /* a parent before its child */
+        struct node *node = &tree.nodes[path[--depth] - 1];
+        uint32_t frame = told_frame(node->frame);
+        tree.tell_node(parent, frame);
+        parent = node->told = ++tree.nodes_told;
+    }
+    return parent;
+}
+
+static int has_told(int64_t kind, int64_t address)
+{
+    uint32_t index = find_frame(hash_of_frame(kind, address), kind, address);
+
+    return index != 0 && tree.frames[index - 1].told != 0;
+}
+
+int stack_tree_has_told(int64_t address)
+{
+    return has_told(INTERPRETED, address) || has_told(COMPILED, address);
+}
+
+/* ____________________________________________________________ */
+/* keys */
+
+void stack_tree_remember(uint64_t key, int64_t node)
+{
+    size_t i = (size_t)(key % KEYS);
+
+    known[i].key = key;
+    known[i].node = node;
+    known[i].uses = 0;
+}
+
+int64_t stack_tree_known(uint64_t key)
+{
+    size_t i = (size_t)(key % KEYS);
+
+    if (known[i].key != key || known[i].uses == STACK_KEY_USES)
+        return STACK_LOST;
+    known[i].uses++;
+    return known[i].node;
+}

@@ -1,0 +1,50 @@
+"""Whom attach, ctl and top ask, and what they ask to be sampled."""
+from __future__ import annotations
+
+import argparse
+
+from vmprof_allocation.engines.searching import choose_aloud
+from vmprof_allocation.errors import AllocationSamplingError, say
+from vmprof_allocation.remote.control.client import Process
+from vmprof_allocation.remote.process_info import check_seconds
+from vmprof_allocation.settings.parsing import seconds
+from vmprof_allocation.settings.settings import Settings
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pid", type=int, metavar="PID")
+    parser.add_argument(
+        "--timeout", type=seconds, default=30.0, metavar="SECONDS",
+        help="give up if it has not answered by then (default: 30)")
+    parser.add_argument(
+        "--signal", default="", metavar="NAME",
+        help="that it is prepared for, if it is another one than SIGURG and its "
+             "environment does not say so")
+    parser.add_argument(
+        "--despite-seccomp", action="store_true",
+        help="also if it is not prepared, and system calls of it are filtered that "
+             "ours are not: a filter that kills would end it")
+
+
+def check_target(args: argparse.Namespace) -> None:
+    """Raise AllocationSamplingError."""
+    check_seconds("timeout", args.timeout)
+    if not 0 < args.pid < 2**31:
+        raise AllocationSamplingError(
+            "%d is no process's number; ps lists those that there are" % args.pid)
+
+
+def target(args: argparse.Namespace, pid: int | None = None) -> Process:
+    """`pid`, or the one that was named.  Raises AllocationSamplingError."""
+    check_target(args)
+    return Process(args.pid if pid is None else pid, args.timeout, args.signal,
+                   despite_seccomp=args.despite_seccomp)
+
+
+def wanted(process: Process, settings: Settings, output: str, folder: str = "",
+           run: str = "", parent: int = 0) -> list[str]:
+    """What follows START, and HOLD.  `folder`, of work_folder.own(), is for what
+    that process has to know.  `run`: there is one already, whose first process writes
+    to `output`; this is a child of process `parent`."""
+    knowledge = choose_aloud(say).knowledge(folder) if process.runs_this() else ""
+    return [output, knowledge, settings.text(), run, str(parent)]

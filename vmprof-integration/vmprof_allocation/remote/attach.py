@@ -1,0 +1,194 @@
+"""The command line of attach: sample a program for a while, and report."""
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.remote import work_folder
+from vmprof_allocation.remote.asking import add_target, check_target, target, wanted
+from vmprof_allocation.remote.control import meeting
+from vmprof_allocation.remote.control.client import Connection
+from vmprof_allocation.remote.process_info import (
+    DEFAULT,
+    Parser,
+    add_sampling,
+    check_file,
+    check_seconds,
+    children,
+    family,
+    note,
+)
+from vmprof_allocation.settings.parsing import check_output, make_settings, seconds
+from vmprof_allocation.settings.settings import Settings
+
+#: leaks need more samples: a share that a service can do without for a while
+_FOR_LEAKS = "auto:5%"
+#: seconds, of the program, with a command that stands still
+_PATIENCE = 30.0
+#: between two looks at whether Ctrl-C came
+_LOOK = 0.1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="python -m vmprof_allocation attach",
+        description="Sample a program of PyPy that runs already, and report what it "
+        "allocates. Run this with the program's own pypy3. Processes that it makes "
+        "meanwhile are not followed.")
+    add_target(parser)
+    parser.add_argument(
+        "-d", "--duration", type=seconds, default=10.0, metavar="SECONDS",
+        help="for so long, or until Ctrl-C (default: 10)")
+    add_sampling(parser, default=None)
+    parser.add_argument(
+        "--leaks", action="store_true",
+        help="report what grows. If no interval is given, the sampling may take 5%% of "
+             "the time for it")
+    parser.add_argument(
+        "--children", action="store_true",
+        help="and all that came of it, as workers do, into FILE's name with their PIDs")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE",
+        help="keep the profile; the program writes it, as its own user")
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    args = _parser().parse_args(arguments)
+    try:
+        check_seconds("duration", args.duration)
+        check_target(args)
+        if args.leaks and args.no_lifetimes:
+            raise AllocationSamplingError(
+                "--leaks is about what stays alive; leave --no-lifetimes out")
+        if args.allocation_sampling is None:
+            args.allocation_sampling = _FOR_LEAKS if args.leaks else DEFAULT
+        settings = make_settings(args.allocation_sampling,
+                                 lifetimes=not args.no_lifetimes, follow=False)
+        if args.output is not None:
+            args.output = os.path.abspath(check_output(args.output))
+            check_file(args.output)
+        return _attach(args, settings)
+    except AllocationSamplingError as e:
+        note(str(e))
+        return 2
+    except KeyboardInterrupt:
+        # the program goes on, and ends what was begun
+        return 128 + signal.SIGINT
+
+
+class _Run:
+    """A process that is sampled for as long as this command is connected with it."""
+
+    def __init__(self, pid: int, connection: Connection, duration: float,
+                 request: list[str]) -> None:
+        """`request`: wanted()."""
+        self.pid = pid
+        self._connection = connection
+        self.output, self.run = connection.ask(
+            meeting.HOLD, str(duration + _PATIENCE), *request)
+        self._until = time.monotonic() + duration
+
+    def end(self, is_early: list[bool]) -> str:
+        """When its time is over, or that is so.  Returns why the profile may be shorter
+        than was asked for, or nothing."""
+        while not is_early and (left := self._until - time.monotonic()) > 0:
+            if self._connection.is_closed(min(left, _LOOK)):
+                return "process %d has ended, and the profile with it" % self.pid
+        try:
+            self._connection.ask(meeting.STOP)
+        except AllocationSamplingError as e:
+            return str(e)
+        return ""
+
+
+def _attach(args: argparse.Namespace, settings: Settings) -> int:
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with contextlib.ExitStack() as stack:
+        runs: list[_Run] = []
+        begun = time.monotonic()
+        are_all = True
+        for pid in family(args.pid) if args.children else [args.pid]:
+            try:
+                runs.append(_begin_next(runs, pid, args, settings, stack))
+            except AllocationSamplingError as e:
+                if not args.children:
+                    raise
+                note(str(e))
+                are_all = False
+        if not runs:
+            raise AllocationSamplingError(
+                "of process %d and its children none can be sampled" % args.pid)
+        with _ending_early_at_ctrl_c() as is_early:
+            _say_what_is_sampled(runs, args, time.monotonic() - begun)
+            problems = [why for run in runs if (why := run.end(is_early))]
+        for why in problems:
+            note(why)
+        code = _report([run.output for run in runs],
+                       ["--leaks"] * args.leaks + ["--salvage"] * bool(problems))
+        return code if are_all else 2
+
+
+def _begin_next(runs: list[_Run], pid: int, args: argparse.Namespace,
+                settings: Settings, stack: contextlib.ExitStack) -> _Run:
+    """After `runs`, whose first one the others belong to; `stack` ends it."""
+    process = target(args, pid)
+    folder = stack.enter_context(work_folder.own(process.uid, process.gid))
+    output = args.output or os.path.join(folder, "attached.vmprof")
+    request = (wanted(process, settings, runs[0].output, folder, runs[0].run,
+                      runs[0].pid) if runs
+               else wanted(process, settings, output, folder))
+    with contextlib.ExitStack() as own:
+        run = _Run(pid, own.enter_context(process.connected()), args.duration, request)
+        stack.push(own.pop_all())
+        return run
+
+
+def _say_what_is_sampled(runs: list[_Run], args: argparse.Namespace, took: float
+                         ) -> None:
+    note("sampling process%s %s for %g second%s; Ctrl-C ends it earlier" % (
+        "es" * (len(runs) > 1), ", ".join(str(run.pid) for run in runs),
+        args.duration, "s" * (args.duration != 1)))
+    if not args.children and (workers := children(args.pid)):
+        note("its children are not sampled, which may be the ones that work (%s); "
+             "--children samples them, too" % ", ".join(map(str, workers)))
+    if took > args.duration / 10 and len(runs) > 1:
+        note("they began one after the other, in %.1f seconds: each is sampled for "
+             "as long, and not at the same time" % took)
+
+
+@contextlib.contextmanager
+def _ending_early_at_ctrl_c() -> Iterator[list[bool]]:
+    """The first one puts something into the list, wherever it finds us: no report is
+    lost to one that comes before we wait.  A second one ends this command."""
+    is_early: list[bool] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, before)
+        is_early.append(True)
+
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, end)
+    try:
+        yield is_early
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _report(outputs: list[str], options: list[str]) -> int:
+    there = [output for output in outputs
+             if os.path.exists(output) and os.path.getsize(output)]
+    if not there:
+        raise AllocationSamplingError("there is no profile: the program removed it, or "
+                                      "ended before it was begun")
+    sys.stdout.flush()
+    return subprocess.call(
+        [sys.executable, "-m", "vmprof_allocation", "report", *options, *there])

@@ -1,0 +1,118 @@
+"""Have a thread of ours made in a process that is not prepared, and wait for it."""
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.remote.entry.target import Target, refusal
+from vmprof_allocation.remote.entry.tracer import Tracer
+
+FOLDER = os.path.abspath(__file__).rsplit(os.sep, 3)[0]
+_INSIDE = os.path.join(FOLDER, "remote", "entry", "inside.py")
+#: of a thread, before another one is tried
+_MILLISECONDS = 100
+#: how long a program without a lock stands still so that it can be taken, at most
+_HELD_SECONDS = 1.0
+#: between two looks at whether our thread has the lock, while one stands still, or none
+_STEP, _LOOK = 0.001, 0.02
+#: before it is said what is waited for
+_PATIENCE = 1.0
+#: for what the program has to read from a disk
+_LOAD_SECONDS = 10.0
+
+
+def program(path: str) -> str:
+    """What is run there: inside.begin(), in Python that leaves no name in the
+    program's __main__, whatever these names mean there."""
+    with open(_INSIDE, encoding="utf-8") as file:
+        source = "%s\nbegin(%r, %r)\n" % (file.read(), FOLDER, path)
+    builtins = "__import__('builtins')"
+    # the name is known to readers of profiles
+    return "%s.exec(%s.compile(%r, '<vmprof-allocation>', 'exec'), {})" % (
+        builtins, builtins, source)
+
+
+class Entry:
+    """One attempt to get into `target`.  leave() ends it, however it went."""
+
+    def __init__(self, target: Target, path: str, deadline: float,
+                 note: Callable[[str], None], tracer: Tracer | None = None) -> None:
+        """The thread is to connect to the socket `path`, and has to have the GIL by
+        the `deadline`.  `note` is told what is waited for."""
+        for there in FOLDER, os.path.dirname(path):
+            target.check_sees(there)
+        self._target = target
+        self._program = program(path)
+        self._tracer = Tracer() if tracer is None else tracer
+        self._deadline = deadline
+        self._note = note
+        #: until when the stopped thread may stand still; 0.0: it does not
+        self._held_until = 0.0
+        self._has_gil = False
+        self._patience = 0.0
+
+    def begin(self) -> None:
+        """Raises AllocationSamplingError: nothing was touched."""
+        patience = time.monotonic() + _PATIENCE
+        while not self._try_each():
+            now = time.monotonic()
+            if now > self._deadline:
+                raise AllocationSamplingError(
+                    "process %d was not touched: no thread of it made a system call "
+                    "at which it could be stopped; it only computes. Try again with "
+                    "a longer --timeout, or start it with vmprof" % self._target.pid)
+            if patience and now > patience:
+                patience = 0.0
+                self._note("waiting until process %d makes a system call"
+                           % self._target.pid)
+        self._patience = time.monotonic() + _PATIENCE
+        if not self._target.has_lock:
+            # it was stopped where it had most likely given the GIL away, and would
+            # take it again
+            self._held_until = time.monotonic() + _HELD_SECONDS
+        else:
+            self._tracer.leave()
+
+    def _try_each(self) -> bool:
+        for tid in self._target.threads():
+            error = self._tracer.enter(self._target, tid, self._program, _MILLISECONDS)
+            if error == 0:
+                return True
+            is_gone = error == errno.ESRCH and tid != self._target.pid
+            if error != errno.EAGAIN and not is_gone:
+                raise AllocationSamplingError(refusal(self._target.pid, error))
+        return False
+
+    @property
+    def pause(self) -> float:
+        """Seconds, until look() is to be called again."""
+        return _STEP if self._held_until else _LOOK
+
+    def look(self) -> None:
+        """Raises AllocationSamplingError: it takes too long."""
+        now = time.monotonic()
+        self._has_gil = self._has_gil or self._tracer.has_gil()
+        if self._has_gil or now > self._held_until:
+            self.leave()
+        if now > self._deadline + _LOAD_SECONDS * self._has_gil:
+            self._target.check_descriptors()
+            raise AllocationSamplingError(
+                "process %d does not answer: it can't load vmprof_allocation, or has "
+                "no thread left" % self._target.pid if self._has_gil else
+                "process %d did not give Python's lock (the GIL) away; nothing of it "
+                "was sampled. Try again with a longer --timeout" % self._target.pid)
+        if now > self._patience and not self._has_gil:
+            self._patience = float("inf")
+            self._note("waiting until process %d gives Python's lock (the GIL) away%s"
+                       % (self._target.pid, "; it uses no threads, and only does so "
+                          "when it waits for something" if not self._target.has_lock
+                          else ""))
+
+    def leave(self) -> None:
+        """The stopped thread goes on."""
+        if self._held_until:
+            self._held_until = 0.0
+            self._tracer.leave()

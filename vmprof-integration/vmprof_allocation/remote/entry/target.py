@@ -1,0 +1,255 @@
+"""The process that is to be sampled: whether it can be, and where things are in it.
+
+It runs the same file of PyPy, and of libc, as this process: what is in our memory says
+where it is in its memory.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.remote.entry import gil, maps
+from vmprof_allocation.remote.entry.maps import Mapping
+from vmprof_allocation.remote.process_info import (
+    executable,
+    has_descriptors,
+    read_status,
+)
+
+#: what native/attach calls there, in the order of tracer.h: of libc, and of libpypy,
+#: which exports all but RPyGilAllocate() (gil.py)
+FUNCTIONS = {
+    "create": "pthread_create", "self": "pthread_self", "detach": "pthread_detach",
+    "sleep": "usleep", "unmap": "munmap", "errno_location": "__errno_location",
+    "allocate": "", "ensure": "PyPyGILState_Ensure",
+    "release": "PyPyGILState_Release", "run": "PyPyRun_SimpleString"}
+#: their locks are not libc's, which native/attach/safe_place.c is about
+_OTHER_MALLOC = re.compile(
+    r"jemalloc|tcmalloc|mimalloc|hoard|scudo|heaptrack|vgpreload|libc_malloc_debug|"
+    r"libmemusage|lib(?:a|t|l|m|hwa)san\.so")
+#: system calls that are not made again when a thread was stopped meanwhile, but end
+#: with EINTR: epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait
+_ENDING = {"232", "281", "441", "128"}
+
+
+#: who may trace whom, where there is such a thing
+YAMA = "/proc/sys/kernel/yama/ptrace_scope"
+
+
+class Target:
+    """Raises AllocationSamplingError if one can't get into it."""
+
+    def __init__(self, pid: int, despite_seccomp: bool = False):
+        _check_here()
+        self.pid = pid
+        self._check_process(despite_seccomp)
+        self._ours = maps.of("self")
+        self._theirs = self._read_maps()
+        self._libpypy = self._find_libpypy()
+        self._check_malloc()
+        #: where each of FUNCTIONS is, there and here
+        self.functions = {name: self._find(symbol) if symbol else self._find_allocate()
+                          for name, symbol in FUNCTIONS.items()}
+
+    @property
+    def has_lock(self) -> bool:
+        """False: its GIL has to be made, as it used no threads."""
+        return not self.functions["allocate"][0]
+
+    def _fail(self, why: str, what_to_do: str) -> AllocationSamplingError:
+        return AllocationSamplingError(
+            "process %d %s; %s" % (self.pid, why, what_to_do))
+
+    def _check_process(self, despite_seccomp: bool) -> None:
+        if self.pid == os.getpid():
+            raise self._fail("is this command's own", "name another one")
+        try:
+            status = read_status(self.pid)
+        except OSError as e:
+            raise AllocationSamplingError(refusal(self.pid, e.errno)) from None
+        if status["TracerPid"] != "0":
+            raise self._fail(
+                "is traced by process %s (a debugger, or another command of ours)"
+                % status["TracerPid"], "end that first")
+        if status["State"][:1] in "Tt":
+            raise self._fail("is stopped",
+                             "continue it first: kill -CONT %d" % self.pid)
+        if "shstk" in status.get("x86_Thread_features", ""):
+            raise self._fail("has a shadow stack", "that is not supported")
+        self._check_seccomp(status, despite_seccomp)
+        self.check_descriptors()
+
+    def check_descriptors(self) -> None:
+        if not has_descriptors(self.pid):
+            raise self._fail(
+                "has as many descriptors open as it may have",
+                "end what leaks them, or give it more (prlimit --nofile)")
+
+    def _check_seccomp(self, status: dict[str, str], despite_seccomp: bool) -> None:
+        """Filters that this process has, too, let such system calls pass: it runs
+        PyPy, and makes threads."""
+        mode, ours = status.get("Seccomp", "0"), read_status("self")
+        filters, ours_filters = (int(s.get("Seccomp_filters", "0"))
+                                 for s in (status, ours))
+        if mode == "1" or (mode == "2" and not despite_seccomp and (
+                filters > ours_filters or ours.get("Seccomp") != "2")):
+            raise self._fail(
+                "may make few system calls only (seccomp), and could be killed for "
+                "another one", "run this inside of its container" + (
+                    "" if mode == "1" else ", or with --despite-seccomp if its "
+                    "filter refuses and does not kill"))
+
+    def _read_maps(self) -> list[Mapping]:
+        try:
+            found = maps.of(self.pid)
+        except OSError as e:
+            raise AllocationSamplingError(refusal(self.pid, e.errno)) from None
+        if not found:
+            raise self._fail("is no program", "the kernel's own can't be sampled")
+        return found
+
+    def _find_libpypy(self) -> Mapping:
+        ours = maps.holding(self._ours, _here("pypy_main_startup"))
+        if any(m.file == ours.file for m in self._theirs):
+            return ours
+        others = [m.path for m in self._theirs if "pypy" in m.name]
+        if not others:
+            raise self._fail(
+                "is not a PyPy, it runs %s" % (
+                    executable(self.pid) or "another program"),
+                "programs of PyPy can be sampled")
+        raise self._fail(
+            "runs another build of PyPy, %s, and not this command's, %s" % (
+                others[0], ours.path),
+            "run this command with the program's own interpreter, with vmprof-"
+            "allocation installed for it (PyPy 2.7 can't be attached to)")
+
+    def _check_malloc(self) -> None:
+        for mapping in self._theirs:
+            if _OTHER_MALLOC.search(mapping.name):
+                raise self._fail(
+                    "has the allocator of %s" % mapping.path,
+                    "it is not known where it could be stopped: start the program "
+                    "with vmprof")
+
+    def _find(self, name: str) -> tuple[int, int]:
+        here = _here(name)
+        return self._there(here), here
+
+    def _there(self, here: int) -> int:
+        """The same place of the same file."""
+        mapping = maps.holding(self._ours, here)
+        try:
+            return here - maps.base(self._ours, mapping.file) + maps.base(
+                self._theirs, mapping.file)
+        except AllocationSamplingError:
+            raise self._fail(
+                "has not this command's %s" % mapping.path,
+                "run this inside of its container, or start the program "
+                "anew") from None
+
+    def _find_allocate(self) -> tuple[int, int]:
+        """0, 0: it need not be called."""
+        try:
+            places = gil.find(self._ours, self._libpypy)
+        except AllocationSamplingError as e:
+            raise self._fail("can't be attached to: %s" % e,
+                             "start the program with vmprof") from None
+        try:
+            with open("/proc/%d/mem" % self.pid, "rb", 0) as memory:
+                memory.seek(self._there(places.waiting))
+                waiting = int.from_bytes(memory.read(8), "little", signed=True)
+        except OSError as e:
+            raise AllocationSamplingError(refusal(self.pid, e.errno)) from None
+        if waiting >= 0:
+            return 0, 0
+        return self._there(places.allocate), places.allocate
+
+    def check_sees(self, path: str) -> None:
+        """That a file of ours is the same one for it."""
+        try:
+            theirs = os.stat("/proc/%d/root%s" % (self.pid, path))
+            ours = os.stat(path)
+            same = (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino)
+        except PermissionError as e:
+            raise AllocationSamplingError(refusal(self.pid, e.errno)) from None
+        except OSError:
+            same = False
+        if not same:
+            raise self._fail(
+                "does not see %s: it has another root or other mounts" % path,
+                "run this inside of its container")
+
+    def threads(self) -> list[int]:
+        """Their numbers, those first that are stopped with the least notice.  Where
+        there is no lock yet, the main one is the only one that may make it."""
+        try:
+            found = sorted(map(int, os.listdir("/proc/%d/task" % self.pid)))
+        except OSError:
+            raise self._fail("has ended", "nothing of it was sampled") from None
+        if not self.has_lock:
+            return [self.pid]
+        return sorted(found, key=self._notice)
+
+    def _notice(self, tid: int) -> int:
+        try:
+            with open("/proc/%d/task/%d/syscall" % (self.pid, tid),
+                      encoding="ascii") as file:
+                number = file.read().partition(" ")[0].strip()
+        except OSError:
+            number = "running"
+        # who waits has nothing else to do
+        return 2 if number in _ENDING else 1 if number == "running" else 0
+
+
+def _here(name: str) -> int:
+    return ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value or 0
+
+
+def refusal(pid: int, number: int | None) -> str:
+    """What an errno of ptrace's means, and what to do."""
+    import errno
+    if number in (errno.EPERM, errno.EACCES):
+        return ("no permission to trace process %d (ptrace): %s" % (
+            pid, _why_not()))
+    if number in (errno.ESRCH, errno.ENOENT):
+        return "process %d has ended; nothing of it was sampled" % pid
+    if number == errno.ENOEXEC:
+        return ("process %d has become another program meanwhile; try again" % pid)
+    if number == errno.ETIMEDOUT:
+        return ("process %d did not stop in time (it may wait for a disk); nothing of "
+                "it was sampled" % pid)
+    if number == errno.ENOSYS:
+        return ("process %d was not touched: this kernel, or a sandbox, does not tell "
+                "what is needed (PTRACE_GET_SYSCALL_INFO, of Linux 5.3); start the "
+                "program with vmprof" % pid)
+    return "process %d can't be attached to: %s; start it with vmprof" % (
+        pid, os.strerror(number or 0))
+
+
+def _why_not() -> str:
+    try:
+        with open(YAMA, encoding="ascii") as file:
+            scope = file.read().strip()
+    except OSError:
+        scope = "0"
+    if scope == "3":
+        return "kernel.yama.ptrace_scope is 3, which only the next boot can change"
+    if os.geteuid() == 0:
+        return ("root may not either: give the container SYS_PTRACE (docker run "
+                "--cap-add=SYS_PTRACE)")
+    if scope != "0":
+        return ("kernel.yama.ptrace_scope is %s; run this as root, or: sysctl "
+                "kernel.yama.ptrace_scope=0" % scope)
+    return "run this as root (it may be a setuid program, or one that asked for it)"
+
+
+def _check_here() -> None:
+    """Raises AllocationSamplingError if this interpreter can get into none."""
+    if sys.implementation.name != "pypy" or not sys.platform.startswith("linux"):
+        raise AllocationSamplingError(
+            "a program that is not prepared is reached with its own PyPy, on Linux; "
+            "this is %s: run it with that pypy3" % sys.implementation.name)

@@ -1,0 +1,134 @@
+"""The command line of top: a report of the last seconds, again and again."""
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.remote import work_folder
+from vmprof_allocation.remote.asking import add_target, target, wanted
+from vmprof_allocation.remote.control import meeting
+from vmprof_allocation.remote.control.client import Connection, Process
+from vmprof_allocation.remote.process_info import Parser, add_sampling
+from vmprof_allocation.settings.parsing import make_settings, seconds
+
+_DEFAULT_SECONDS = 2.0
+_MAX_SECONDS = 3600
+#: of the program, with a top that stands still
+_PATIENCE = 30
+#: of a terminal: another screen, and back; the whole of it, from its upper left corner
+_ENTER, _LEAVE, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H\x1b[2J"
+
+
+def _parser() -> argparse.ArgumentParser:
+    from vmprof_convert.cli import options
+    parser = Parser(
+        prog="python -m vmprof_allocation top",
+        description="What a program allocated in the last seconds, and what of what "
+                    "it allocated meanwhile is alive, until Ctrl-C. (ctl's --help "
+                    "says how one gets at it.)")
+    add_target(parser)
+    parser.add_argument(
+        "-d", "--delay", type=seconds, default=_DEFAULT_SECONDS, metavar="SECONDS",
+        help="between two pictures (default: %g)" % _DEFAULT_SECONDS)
+    parser.add_argument("--pictures", type=int, default=0, metavar="NUMBER",
+                        help="end after so many (default: at Ctrl-C)")
+    add_sampling(parser)
+    options.add_filters(parser.add_argument_group("which samples"))
+    options.add_options(parser.add_argument_group("of the table"))
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        import vmprof_convert  # noqa: F401
+    except ImportError as e:
+        print("vmprof_allocation: the table is made by vmprof-convert (%s); install "
+              "it into this environment" % e, file=sys.stderr)
+        return 2
+    parser = _parser()
+    args = parser.parse_args(arguments)
+    args.salvage = False
+    from vmprof_convert.errors import FileError, ProfileError
+    try:
+        if not 0.1 <= args.delay <= _MAX_SECONDS:
+            raise AllocationSamplingError(
+                "the delay %r is out of range; it is 0.1 to %d seconds" % (
+                    args.delay, _MAX_SECONDS))
+        if args.pictures < 0:
+            raise AllocationSamplingError(
+                "the number of pictures, %d, is less than 0" % args.pictures)
+        return _show(target(args), args)
+    except (AllocationSamplingError, FileError, ProfileError) as e:
+        print("vmprof_allocation: %s" % e, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _show(process: Process, args: argparse.Namespace) -> int:
+    for number in signal.SIGTERM, signal.SIGHUP:
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    settings = make_settings(args.allocation_sampling,
+                             lifetimes=not args.no_lifetimes, follow=False)
+    with work_folder.own(process.uid, process.gid) as folder:
+        is_screen = sys.stdout.isatty()
+        request = wanted(process, settings, _window(folder, 1), folder)
+        # the sampling ends with the connection, however this process does
+        with process.connected() as connection:
+            connection.ask(meeting.HOLD, str(3 * args.delay + _PATIENCE), *request)
+            try:
+                if is_screen:
+                    print(_ENTER, end="")
+                _pictures(connection, folder, args, is_screen)
+            finally:
+                if is_screen:
+                    print(_LEAVE, end="", flush=True)
+                with contextlib.suppress(AllocationSamplingError):
+                    # so that the folder is nobody's any more
+                    connection.ask(meeting.STOP)
+    return 0
+
+
+def _window(folder: str, number: int) -> str:
+    return os.path.join(folder, "%d.vmprof" % number)
+
+
+def _pictures(connection: Connection, folder: str, args: argparse.Namespace,
+              is_screen: bool) -> None:
+    window = shown = 0
+    while not args.pictures or shown < args.pictures:
+        if shown:
+            # what came while the last picture was made is in none: there may be so much
+            # that the next one would take longer, and so on
+            window = _end_window(connection, folder, window)
+            os.unlink(_window(folder, window))
+        time.sleep(args.delay)
+        window = _end_window(connection, folder, window)
+        path = _window(folder, window)
+        size = shutil.get_terminal_size()
+        lines = [("process %d, the last %g seconds; Ctrl-C ends this" % (
+            args.pid, args.delay))[:size.columns], *_report(path, args).splitlines()]
+        os.unlink(path)
+        shown += 1
+        if is_screen:
+            del lines[size.lines - 1:]
+            print(_CLEAR, end="")
+        print("\n".join(lines), flush=True)
+
+
+def _end_window(connection: Connection, folder: str, last: int) -> int:
+    """Of the window behind `last`; returns its number."""
+    connection.ask(meeting.SNAPSHOT, _window(folder, last + 2))
+    # and not what it answers: it may be any program
+    return last + 1
+
+
+def _report(path: str, args: argparse.Namespace) -> str:
+    from vmprof_convert.cli import inputs, report
+    return report.make(inputs.find([path]).files, args, report.terminal())
