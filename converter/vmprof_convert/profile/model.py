@@ -305,14 +305,16 @@ class Swept(NamedTuple):
 
     #: nanoseconds since the start
     time: int
-    #: of all old objects; and what they were when sampling began, -1: not known
+    #: of all old objects; and what they were when all that had been young as the
+    #: sampling began had met its first minor collection, -1: not known
     heap: int
     heap_at_begin: int
-    #: of the sampled objects that are alive, and the standard deviation
+    #: of the sampled objects that are alive
     alive: int
-    deviation: int
     #: estimated, of the objects of which it is not known what became of them
     not_known: int
+    #: of the samples until then: the longest
+    interval: int
 
 
 class Mark(NamedTuple):

@@ -62,7 +62,8 @@ static __thread __attribute__((tls_model("initial-exec")))
 int is_ignored;                 /* what this thread allocates */
 static int64_t collection_start, majors;
 static int is_swept;            /* what the last major collection has found dead */
-static int64_t heap_at_begin;
+static int64_t heap_at_begin;   /* old bytes, when what was young then had met its
+                                   first minor collection; -1 until then */
 static intptr_t shrunk_to;      /* bytes, of the object of the next fact; 0: it was not */
 
 static void get_totals(struct profile_totals *totals)
@@ -189,6 +190,8 @@ static int begin_facts(void)
 {
     if (!recorder_begin_facts(gc_totals->collections))
         return 0;
+    if (heap_at_begin < 0 && gc_totals->collections > 1)
+        heap_at_begin = old_bytes();
     if (!is_swept && with_lifetimes && old_bytes() >= 0) {
         is_swept = 1;
         tracked_swept(old_bytes(), heap_at_begin);
@@ -502,7 +505,7 @@ void vmprof_allocation_totals(void *totals)
 {
     __atomic_store_n(&gc_totals, totals, __ATOMIC_RELEASE);
     is_swept = 1;
-    heap_at_begin = totals != NULL ? old_bytes() : -1;
+    heap_at_begin = -1;
 }
 
 void vmprof_allocation_statistics(intptr_t counts[8])
