@@ -206,9 +206,10 @@ def test_what_the_gc_counts_stands_beside_what_is_estimated(
     take; p = 1 - exp(-size / interval).  At the beginning counts what is old after the
     first minor collection: what had been young then is from before, too."""
     found = run(harness, "heap 300", BEGIN, "heap 500", "piece 1 0 100 200p",
-                "piece 2 0 100 400T", "shrink 2 40", "piece 3 0 1000 104p", "piece 4 0 100 16- 16-", "minor",
-                "heap 700", "state 1", "minor", "unmark 3 0", "state 2", "minor", "heap 740",
-                "state 3", "piece 5 0 100 200p", "minor", "state 0", "minor")
+                "piece 2 0 100 400T", "shrink 2 40", "piece 3 0 1000 104p",
+                "piece 4 0 100 16- 16-", "minor", "heap 700", "state 1", "minor",
+                "unmark 3 0", "state 2", "minor", "heap 740", "state 3",
+                "piece 5 0 100 200p", "minor", "state 0", "minor")
     swept, = (line.split()[1:] for line in found if line.startswith("swept"))
     p, q = -math.expm1(-2), -math.expm1(-4)
     assert [float(number) for number in swept] == pytest.approx([

@@ -7,10 +7,10 @@ the sampling began is in the first number only, and nobody knows how much of it 
 there.  So the truth that the estimate is of lies between the GC's number less what the
 heap was at the beginning, and the GC's number.
 
-How far chance may put the estimate from a truth of T bytes follows from T, and not from
-what was sampled: two samples in place of twenty would say that chance does little.  The
-variance is the sum of size**2 * (1 - p) / p over the objects, at most T * interval, since
-p = 1 - exp(-size / interval) >= size / (size + interval).
+How far chance may put the estimate from a truth of T bytes follows from T, and not
+from what was sampled: two samples in place of twenty would say that chance does little.
+The variance is the sum of size**2 * (1 - p) / p over the objects, at most T * interval,
+since p = 1 - exp(-size / interval) >= size / (size + interval).
 """
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ def contradiction(profile: Profile) -> str:
                 "said of alive objects, and please report this" % (
                     format_bytes(last.alive), counted))
     return ("wrong: only %s are estimated to be alive, but %s, and at most %s of them "
-            "are from before the sampling: do not rely on what is said of alive objects, and "
-            "please report this" % (
+            "are from before the sampling: do not rely on what is said of alive "
+            "objects, and please report this" % (
                 format_bytes(last.alive), counted, format_bytes(last.heap_at_begin)))
