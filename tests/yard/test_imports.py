@@ -274,6 +274,15 @@ def test_the_page_of_the_house_names_the_rooms() -> None:
             if room + "/" not in page and room != "errors"] == []
 
 
+def circles(graph: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What is left when, again and again, what needs nothing that is left is taken
+    away: circles, and what needs them."""
+    while leaves := {name for name, needed in graph.items()
+                     if not needed & graph.keys() - {name}}:
+        graph = {name: needed for name, needed in graph.items() if name not in leaves}
+    return graph
+
+
 def test_modules_make_no_circle() -> None:
     found = dict(modules(PACKAGES))
     names = frozenset(name.removesuffix(".__init__") for name in found)
@@ -282,12 +291,7 @@ def test_modules_make_no_circle() -> None:
             name, path.read_text(encoding="utf-8"), names)
         if imported.module in names} for name, path in found.items()}
     assert len(graph) > 150
-    # takes away what imports nothing that is left, until nothing is, or a circle
-    while leaves := {name for name, imported in graph.items()
-                     if not imported & graph.keys() - {name}}:
-        graph = {name: imported for name, imported in graph.items()
-                 if name not in leaves}
-    assert graph == {}
+    assert circles(graph) == {}
 
 
 def test_who_looks_for_a_crash_is_told_of_each_harness() -> None:
@@ -389,6 +393,17 @@ def test_c_does_not_know_python() -> None:
     assert [name for folder in ("hook", "shared", "attach")
             for name, headers in native(folder).items()
             if "Python.h" in headers] == []
+
+
+def test_c_makes_no_circle() -> None:
+    """A source with its header is a module, which needs those whose headers either of
+    them includes."""
+    graph: dict[str, set[str]] = {}
+    for path in (*NATIVE.rglob("*.c"), *NATIVE.rglob("*.h")):
+        graph.setdefault(path.stem, set()).update(
+            Path(name).stem for name in included(path.read_text(encoding="utf-8")))
+    assert len(graph) > 50 and "nursery" in graph["sampled_child"]
+    assert circles(graph) == {}
 
 
 def test_what_is_included_is_found() -> None:

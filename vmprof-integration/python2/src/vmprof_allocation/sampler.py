@@ -125,6 +125,7 @@ class Run(object):
                            0, 0, 0)
         except _vmprof.VMProfError as e:
             raise Refused("vmprof refuses: %s" % e)
+        check(self.lib.hook_watch_forks(), "watching for forks")
         check(self.lib.hook_enabled(described.encode("ascii"),
                                     period is not None),
               "beginning the profile")

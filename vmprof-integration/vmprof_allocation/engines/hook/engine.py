@@ -173,6 +173,7 @@ class HookEngine(Engine):
                 # hook_native()'s), CPU time.
                 _vmprof.enable(decoy, settings.period or 0.99,
                                int(settings.memory), 0, 0, 0)
+                self._check(self._lib.hook_watch_forks(), "watching for forks")
                 self._check(self._lib.hook_enabled(
                     self._describe(settings, processes).encode("ascii"),
                     settings.period is not None), "beginning the profile")

@@ -1,12 +1,11 @@
 #define _GNU_SOURCE
-#include "forks.h"
-
 #include <pthread.h>
 #include <sys/time.h>
 
-#include "sampled_child.h"
+#include "hook.h"
 #include "recorder.h"
 #include "run.h"
+#include "sampled_child.h"
 #include "signals.h"
 #include "start_stop.h"
 #include "vmprof_output.h"
@@ -60,7 +59,7 @@ static void after_fork_in_child(void)
         start_stop_forked();
 }
 
-int forks_watch(void)
+int hook_watch_forks(void)
 {
     static int is_watching;
     int error;

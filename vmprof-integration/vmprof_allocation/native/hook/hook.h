@@ -92,11 +92,15 @@ int hook_prepare(const struct hook_place *place);
 uint64_t hook_entry_patch(void);
 
 /* Open the profile on 'fd', and make a file for vmprof.  vmprof is to be
-   enabled on that by the calling thread; then hook_enabled().  Returns the file's
+   enabled on that by the calling thread; then hook_watch_forks(), hook_enabled().  Returns the file's
    descriptor, or -errno. */
 int hook_open(int fd);
 
-/* vmprof was enabled.  'settings' goes into the profile; 'take_time_samples'
+/* vmprof was enabled.  A forked child does not go on with its parent's profile: watch
+   for forks from now on; once is enough.  Returns 0 or an errno. */
+int hook_watch_forks(void);
+
+/* Then.  'settings' goes into the profile; 'take_time_samples'
    keeps vmprof's timer and signal.  Returns 0 or an errno. */
 int hook_enabled(const char *settings, int take_time_samples);
 

@@ -14,6 +14,7 @@
 #include "nursery.h"
 #include "objects.h"
 #include "process_end.h"
+#include "sampled_child.h"
 #include "start_stop.h"
 #include "trampoline.h"
 #include "types.h"
@@ -24,14 +25,6 @@
  * yet. */
 
 static struct hook_place place;
-
-uintptr_t hook_base(uintptr_t inside)
-{
-    Dl_info info;
-
-    return dladdr((const void *)inside, &info) == 0 ? 0
-                                                    : (uintptr_t)info.dli_fbase;
-}
 
 /* A function of libpypy's, or NULL */
 static void *pypy_symbol(const char *name)
@@ -130,7 +123,7 @@ static void prepare_nursery(void)
         (void *(*)(void *, uintptr_t, intptr_t, uintptr_t))
             trampoline_original(2);
     nursery.large_size = large_size;
-    nursery.take_sample = walk_take_sample;
+    nursery.take_sample = child_take_sample;
     nursery.is_ignored = walk_is_ignored;
     nursery.before_collection = before_collection;
     nursery.after_collection = after_collection;

@@ -9,7 +9,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "sampled_child.h"
+#include "child_settings.h"
+#include "end_notes.h"
 #include "hook.h"
 #include "programs.h"
 #include "recorder.h"
@@ -18,74 +19,20 @@
 #include "sigterm.h"
 #include "statistics.h"
 
-#define MOST_TOLD       64
 #define MOST_VARIABLES  4000    /* with more, a program is not sampled */
-
-/* the last ones that were told to end, by process 'teller' */
-static struct {
-    pid_t pid;
-    int signal;
-} told[MOST_TOLD];
-static int told_count;
-static pid_t teller;
-
-static void remember_told(pid_t pid, int signal)
-{
-    int i;
-
-    if (pid <= 0 || (signal != SIGTERM && signal != SIGKILL))
-        return;
-    if (teller != getpid()) {
-        teller = getpid();
-        told_count = 0;         /* of the one that this was forked from */
-    }
-    for (i = 0; i < told_count && i < MOST_TOLD; i++)
-        if (told[i].pid == pid) {
-            told[i].signal = signal;
-            return;
-        }
-    i = __sync_fetch_and_add(&told_count, 1) % MOST_TOLD;
-    told[i].pid = pid;
-    told[i].signal = signal;
-}
-
-void process_end_note_told(void)
-{
-    char text[MOST_TOLD * sizeof "1234567890 15,"] = "told=";
-    size_t used = strlen(text);
-    int i;
-
-    if (teller != getpid())
-        return;
-    for (i = 0; i < told_count && i < MOST_TOLD; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d %d",
-                                 i > 0 ? "," : "", (int)told[i].pid, told[i].signal);
-    recorder_note(text);
-}
-
-void process_end_note(const char *why)
-{
-    char note[128] = "ended=";
-
-    programs_note();
-    process_end_note_told();
-    statistics_note();
-    strncat(note, why, sizeof note - sizeof "ended=");
-    recorder_note(note);
-}
 
 void process_end_exit(int code)
 {
     if (child_is_this())
         (void)run_end();        /* multiprocessing's children end like that */
     else
-        process_end_note("the program called os._exit()");
+        end_notes_why("the program called os._exit()");
     _exit(code);
 }
 
 void process_end_abort(void)
 {
-    process_end_note("the process aborted");
+    end_notes_why("the process aborted");
     abort();
 }
 
@@ -97,7 +44,7 @@ static int note_signal(int signal)
     if ((sigaction(signal, NULL, &action) < 0 || action.sa_handler != SIG_DFL) &&
         !(signal == SIGTERM && sigterm_is_watched()))
         return 0;
-    process_end_note("the process sent itself a signal");
+    end_notes_why("the process sent itself a signal");
     return 1;
 }
 
@@ -113,9 +60,9 @@ int process_end_kill(pid_t pid, int signal)
     int result = kill(pid, signal);
 
     if (result == 0 && pid != getpid())
-        remember_told(pid, signal);
+        end_notes_remember(pid, signal);
     if (may_end)
-        process_end_note("");   /* it goes on */
+        end_notes_why("");   /* it goes on */
     return result;
 }
 
@@ -125,7 +72,7 @@ int process_end_raise(int signal)
     int result = raise(signal);
 
     if (may_end)
-        process_end_note("");
+        end_notes_why("");
     return result;
 }
 
@@ -134,7 +81,7 @@ static void before_exec(struct itimerval *timer)
 {
     static const struct itimerval off;
 
-    process_end_note("the process became another program");
+    end_notes_why("the process became another program");
     memset(timer, 0, sizeof *timer);
     if (signals_take_time_samples())
         (void)setitimer(ITIMER_PROF, &off, timer);
@@ -146,7 +93,7 @@ static int failed_exec(int result, const struct itimerval *timer)
 
     if (signals_take_time_samples())
         (void)setitimer(ITIMER_PROF, timer, NULL);
-    process_end_note("");
+    end_notes_why("");
     errno = saved_errno;
     return result;
 }

@@ -1,15 +1,7 @@
 #pragma once
-/* What ends the process, or the profile, before its time: a profile says why. */
+/* What ends the process before its time: the profile is ended first, or says why. */
 
 #include <sys/types.h>
-
-/* Write into the profile why it ends, and what waits; "": it goes on.  Keeps
-   errno. */
-void process_end_note(const char *why);
-
-/* Write into the profile which other processes this one told to end: theirs can't say
-   it. */
-void process_end_note_told(void);
 
 /* What libpypy calls instead of the C functions of these names */
 void process_end_exit(int code);

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#include "sampled_child.h"
 #include "recorder.h"
 
 #define MOST            16      /* further names are counted as one */
@@ -19,6 +19,7 @@ struct program {
 };
 
 static struct program *programs;
+static pid_t first;             /* the process whose profile names them */
 static int noted;
 
 void programs_end(void)
@@ -35,6 +36,7 @@ void programs_begin(void)
 
     programs_end();
     noted = 0;
+    first = getpid();
     if (map != MAP_FAILED)
         programs = map;
 }
@@ -90,7 +92,7 @@ void programs_note(void)
     size_t used = strlen(text);
     int i, all = 0;
 
-    if (programs == NULL || child_is_this())
+    if (programs == NULL || first != getpid())
         return;
     for (i = 0; i < MOST; i++) {
         int count = programs[i].state == 2 ? programs[i].count : 0;

@@ -10,21 +10,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "child_settings.h"
 #include "code_names.h"
 #include "divert.h"
+#include "end_notes.h"
 #include "file_sink.h"
-#include "sampled_child.h"
-#include "forks.h"
 #include "hook.h"
 #include "labels.h"
 #include "native_names.h"
 #include "native_stack.h"
 #include "objects.h"
-#include "process_end.h"
 #include "programs.h"
 #include "recorder.h"
 #include "signals.h"
-#include "start_stop.h"
 #include "statistics.h"
 #include "vmprof_output.h"
 #include "walk.h"
@@ -40,6 +38,7 @@ static pid_t running;
 /* one at a time: the program may disable vmprof while another thread stops the
    sampling */
 static pthread_mutex_t ending = PTHREAD_MUTEX_INITIALIZER;
+static void (*at_disable)(void);
 
 static int end_profile(const void *trailer, size_t size)
 {
@@ -57,15 +56,20 @@ static void on_disabled(const void *trailer, size_t size)
 {
     pthread_mutex_lock(&ending);
     ended = "the program disabled vmprof";
-    process_end_note(ended);
+    end_notes_why(ended);
     error_at_end = end_profile(trailer, size);
     vmprof_output_close();
     (void)divert_set_all(0);
     signals_end_time_samples();
     signals_restore();
-    /* no safepoint allocation comes, but the GC will be entered */
-    start_stop_end();
+    if (at_disable != NULL)
+        at_disable();
     pthread_mutex_unlock(&ending);
+}
+
+void run_at_disable(void (*then)(void))
+{
+    at_disable = then;
 }
 
 int run_end(void)
@@ -80,7 +84,7 @@ int run_end(void)
         return -1;
     signals_end_time_samples();
     programs_note();
-    process_end_note_told();
+    end_notes_told();
     statistics_note();
     recorder_lock();
     /* vmprof.disable() would have written them */
@@ -165,8 +169,6 @@ int hook_enabled(const char *settings, int take_time_samples)
     if (error == 0)
         error = walk_find_stack();
     if (error == 0)
-        error = forks_watch();
-    if (error == 0)
         error = watch_exit();
     if (error != 0)
         return error;
@@ -212,7 +214,7 @@ int hook_disabling(void)
     int is_enabled;
 
     programs_note();
-    process_end_note_told();
+    end_notes_told();
     statistics_note();
     pthread_mutex_lock(&ending);
     running = 0;                /* the calling thread ends it */
@@ -322,7 +324,7 @@ int run_rotate(int fd, const char *settings, int *error_before)
     if (running != getpid() || pthread_mutex_trylock(&ending) != 0)
         return ECANCELED;
     programs_note();
-    process_end_note_told();
+    end_notes_told();
     statistics_note();
     memset(&next, 0, sizeof next);
     next.sink = &other->sink;

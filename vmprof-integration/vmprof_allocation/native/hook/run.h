@@ -20,5 +20,8 @@ int run_rotate(int fd, const char *settings, int *error_before);
    this process's, or another thread ends it. */
 int run_end(void);
 
+/* What is called when the program has disabled vmprof, and the profile has ended */
+void run_at_disable(void (*then)(void));
+
 /* In a forked child, where nobody else ends the run */
 void run_forked(void);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "child_settings.h"
 #include "children.h"
-#include "sampled_child.h"
 #include "hook.h"
 #include "nursery.h"
 #include "objects.h"
@@ -173,6 +173,13 @@ uint64_t hook_entry_patch(void)
     return trampoline_word(ENTRY_EXTERNAL_MALLOC);
 }
 
+/* Unhook when the GC is next entered: no safepoint allocation comes for it. */
+static void unhook_soon(void)
+{
+    if (hook_is_hooked())
+        request = UNHOOK;
+}
+
 int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts)
 {
     int error;
@@ -195,6 +202,7 @@ int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts)
     settings.seed = seed;
     settings.fixed = fixed_gaps;
     settings.facts = facts;
+    run_at_disable(unhook_soon);
     request = HOOK;
     is_safepoint = 1;
     return 0;
@@ -324,12 +332,6 @@ int hook_is_hooked(void)
         if (trampoline_is_set(i))
             return 1;
     return is_running_request;
-}
-
-void start_stop_end(void)
-{
-    if (hook_is_hooked())
-        request = UNHOOK;
 }
 
 int start_stop_may_sample_child(void)

@@ -26,9 +26,6 @@ void start_stop_minor_collection(void *gc);
 void *start_stop_external_malloc(void *gc, uintptr_t type, intptr_t length,
                                  uintptr_t young);
 
-/* Unhook when the GC is next entered: no safepoint allocation comes for it. */
-void start_stop_end(void);
-
 /* The process is sampled, and no request waits: a child can go on. */
 int start_stop_may_sample_child(void);
 

@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "codemap.h"
-#include "sampled_child.h"
 #include "hook.h"
 #include "jit_work.h"
 #include "jit_stub.h"
@@ -157,7 +156,6 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
 
     if (is_ignored)
         return sample->interval;
-    child_open();
     is_jit = jit_work_is_on((size_t)sample->size);
     stack = stack_key();
     has_key = stack != 0;

@@ -1,0 +1,66 @@
+#define _GNU_SOURCE
+#include "end_notes.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "programs.h"
+#include "recorder.h"
+#include "statistics.h"
+
+#define MOST_TOLD       64
+
+/* the last ones that were told to end, by process 'teller' */
+static struct {
+    pid_t pid;
+    int signal;
+} told[MOST_TOLD];
+static int told_count;
+static pid_t teller;
+
+void end_notes_remember(pid_t pid, int signal)
+{
+    int i;
+
+    if (pid <= 0 || (signal != SIGTERM && signal != SIGKILL))
+        return;
+    if (teller != getpid()) {
+        teller = getpid();
+        told_count = 0;         /* of the one that this was forked from */
+    }
+    for (i = 0; i < told_count && i < MOST_TOLD; i++)
+        if (told[i].pid == pid) {
+            told[i].signal = signal;
+            return;
+        }
+    i = __sync_fetch_and_add(&told_count, 1) % MOST_TOLD;
+    told[i].pid = pid;
+    told[i].signal = signal;
+}
+
+void end_notes_told(void)
+{
+    char text[MOST_TOLD * sizeof "1234567890 15,"] = "told=";
+    size_t used = strlen(text);
+    int i;
+
+    if (teller != getpid())
+        return;
+    for (i = 0; i < told_count && i < MOST_TOLD; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d %d",
+                                 i > 0 ? "," : "", (int)told[i].pid, told[i].signal);
+    recorder_note(text);
+}
+
+void end_notes_why(const char *why)
+{
+    char note[128] = "ended=";
+
+    programs_note();
+    end_notes_told();
+    statistics_note();
+    strncat(note, why, sizeof note - sizeof "ended=");
+    recorder_note(note);
+}
