@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "children.h"
+#include "held_by.h"
 #include "sampled_child.h"
 #include "hook.h"
 #include "nursery.h"
@@ -67,6 +68,9 @@ static void answer_question(void)
         break;
     case HOOK_RESET_PEAK:
         objects_reset_peak();
+        break;
+    case HOOK_HELD:
+        held_by_ask(asked_about);
         break;
     }
 }
