@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from vmprof_convert.profile.held import Held
 from vmprof_convert.profile.columns import by_key, gathered, is_one, those
 from vmprof_convert.profile.stacks import StackTable
 
@@ -148,6 +149,19 @@ class Rows(Protocol):
 
     def carry(self, object_: Carried) -> None:
         """The sample is in an earlier part of the profile, which is not read."""
+
+
+class NoRows:
+    """Rows of which none is of use."""
+
+    def begin(self, settings: dict[str, str]) -> None:
+        """See Rows."""
+
+    def extend(self, rows: Columns) -> None:
+        """See Rows."""
+
+    def carry(self, object_: Carried) -> None:
+        """See Rows."""
 
 
 class Samples:
@@ -406,6 +420,8 @@ class Profile:
     swept: list[Swept] = dataclasses.field(default_factory=list)
     #: None: all samples were read
     thinned: Thinned | None = None
+    #: who held what, each time that somebody asked
+    held: list[Held] = dataclasses.field(default_factory=list)
 
     def labels_of(self, stack: int) -> dict[str, str]:
         """Those of its samples."""

@@ -114,7 +114,8 @@ class _Reading:
             figures=sorted(contents.figures, key=_time),
             misfits=self.misfits, lost_stacks=contents.lost_stacks,
             cut_off=contents.stacks.cut(), torn=self.torn,
-            threads=contents.threads, command=contents.command)
+            threads=contents.threads, command=contents.command,
+            held=list(contents.held.values()))
 
 
 def _hand_on(objects: Objects, part: Part, record: Record) -> None:
