@@ -1,5 +1,5 @@
-"""Who held what was alive: for each holder what it alone kept, which is exact, and, from
-the samples, of what that consists and where it was allocated."""
+"""Who held what was alive: for each holder what it alone kept, which is exact, and,
+from the samples, of what that consists and where it was allocated."""
 from __future__ import annotations
 
 from typing import NamedTuple

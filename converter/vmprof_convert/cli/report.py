@@ -470,20 +470,19 @@ def _make_held(files: Sequence[File], options: argparse.Namespace,
     from vmprof_convert import readers
     from vmprof_convert.analysis import holders
     from vmprof_convert.errors import ProfileError, about
-    from vmprof_convert.profile.model import NoRows
     from vmprof_convert.report import held as tables
 
     for given in are_given(options):
         if given not in _OF_HELD:
             raise ProfileError("--held is another report: %s is not for it" % given)
-    if not selection(options).is_everything:
+    if options.mine or not selection(options).is_everything:
         raise ProfileError("--held is about all that was alive: leave out what chooses "
                            "samples, such as --mine or --function")
     asked = []
     for file in files:
         with about(file.name):
-            profile = readers.read_into(file.sources, NoRows(),
-                                        salvage=options.salvage or file.is_found)
+            profile = readers.read_events(
+                file.sources, salvage=options.salvage or file.is_found)
         if profile.held:
             asked.append((profile, [
                 holders.find(profile, held, group_storage=options.group_storage)

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from vmprof_convert.profile.held import Held
 from vmprof_convert.profile.columns import by_key, gathered, is_one, those
+from vmprof_convert.profile.held import Held
 from vmprof_convert.profile.stacks import StackTable
 
 #: of unknown kinds, so many are named
@@ -149,19 +149,6 @@ class Rows(Protocol):
 
     def carry(self, object_: Carried) -> None:
         """The sample is in an earlier part of the profile, which is not read."""
-
-
-class NoRows:
-    """Rows of which none is of use."""
-
-    def begin(self, settings: dict[str, str]) -> None:
-        """See Rows."""
-
-    def extend(self, rows: Columns) -> None:
-        """See Rows."""
-
-    def carry(self, object_: Carried) -> None:
-        """See Rows."""
 
 
 class Samples:

@@ -25,6 +25,9 @@ class Container:
         """Of a pipe, all is read at once."""
         self._file = file if file.seekable() else io.BytesIO(file.read())
         self._start = self._file.tell()
+        #: bytes, once they were all read: a process may go on writing it, and what
+        #: comes then refers to what was not read before
+        self._size: int | None = None
 
     def pieces(self, progress: Callable[[int], None] | None = None) -> Iterator[bytes]:
         """The log, from its beginning; `progress` is told how many bytes of the file
@@ -42,11 +45,13 @@ class Container:
 
     def _read(self, progress: Callable[[int], None] | None) -> Iterator[bytes]:
         done = 0
-        while part := self._file.read(PIECE):
+        while part := self._file.read(PIECE if self._size is None else
+                                      min(PIECE, self._size - done)):
             done += len(part)
             if progress is not None:
                 progress(done)
             yield part
+        self._size = done
 
 
 def _unpacked(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

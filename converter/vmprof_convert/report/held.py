@@ -29,10 +29,12 @@ from vmprof_convert.text.units import (
 SCHEMA = "vmprof-allocation-held-1"
 
 #: of all bytes, rows with less are left out
-_LEAST = 0.001
+_LEAST = 0.005
 #: so many parts of what a holder keeps are shown, each with such a share at least
 _PARTS, _SHARE = 2, 0.08
 _MOST_PATH = 400
+#: what holds the sampler's own objects
+_OURS = "vmprof_allocation."
 
 _REST = {
     OTHERWISE: "held by the program in other ways: by smaller holders, or by several",
@@ -70,7 +72,8 @@ def of(profile: Profile, found: Sequence[Found], limit: int, *,
             of_which, format_moment(held.time), problem(held.problem))], [], [])
     head = ["what was alive%s at %s, by who held it: %s in %d objects" % (
         of_which, format_moment(held.time), format_bytes(held.bytes), held.objects)]
-    shown = [row for row in last.rows if row.bytes >= _LEAST * held.bytes]
+    shown = [row for row in last.rows if row.bytes >= _LEAST * held.bytes
+             and not row.holders[0].path.startswith(_OURS)]
     rows: list[tuple[str, ...]] = []
     for row in shown[:limit]:
         rows.append((format_bytes(row.bytes), str(row.objects),
@@ -84,10 +87,10 @@ def of(profile: Profile, found: Sequence[Found], limit: int, *,
         Column("held by it alone", FIGURE), Column("objects", FIGURE),
         Column("from samples", FIGURE, 1), Column("holder", NAME)], rows,
         "... and %d more" % left_out if left_out > 0 else "")
-    notes = ["what a holder keeps within another one counts for both; what is behind an "
-             "arrow is no expression of Python's",
-             "the program stood still for %s; another process looked for %s, and took %s"
-             % (format_seconds(held.still / 1e9), format_seconds(held.duration / 1e9),
+    notes = ["what a holder keeps within another one counts for both; what is behind "
+             "an arrow is no expression of Python's",
+             "the program stood still for %s; another process looked for %s, and took "
+             "%s" % (format_seconds(held.still / 1e9), format_seconds(held.duration / 1e9),
                 format_bytes(held.memory))]
     if len(found) > 1:
         notes.append("asked %d times; --json has all answers" % len(found))

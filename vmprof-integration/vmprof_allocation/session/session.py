@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from vmprof_allocation.engines.base import Engine, Statistics
     Path = Union[str, os.PathLike[str]]
 
+#: of an engine without the capability
+NOT_KNOWN = ("who holds what can't be known with this interpreter: `python -m "
+             "vmprof_allocation doctor` says why (references)")
 _running: list[Session] = []
 #: one thread at a time starts or stops
 _lock = Lock()
@@ -326,9 +329,7 @@ class Session:
                 raise AllocationSamplingError(
                     "allocation sampling is not on; call start() first")
             if "held" not in self._engine.capabilities():
-                raise AllocationSamplingError(
-                    "who holds what can't be known with this interpreter: `python -m "
-                    "vmprof_allocation doctor` says why (references)")
+                raise AllocationSamplingError(NOT_KNOWN)
             self._engine.held()
 
     def statistics(self) -> Statistics:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 gc: Any = _gc
 
 #: seconds for the process that looks
-SECONDS = 60.0
+SECONDS = 25.0
 #: it takes such a share of the heap, and so many bytes beside, at most
 _SHARE, _BESIDE = 0.6, 2**25
 #: native/held/held.h
@@ -36,9 +36,9 @@ _OF_PROBLEM, _OF_SIGNAL = 1000, 2000
 
 
 def question(row: int) -> list[Any]:
-    """What hook_ask() is told the id() of, when it is old: all that the GC begins with,
-    and sys.modules.  `row`: of the type through which it has what each thread has of its
-    own (Layout.references)."""
+    """What hook_ask() is told the id() of, when it is old: all that the GC begins
+    with, and sys.modules.  `row`: of the type through which it has what each thread has
+    of its own (Layout.references)."""
     # what the JIT keeps of the frames of this thread is made frames
     frame = sys._getframe()
     while frame is not None:
@@ -67,7 +67,7 @@ def check(outcome: int) -> None:
     """hook_held()'s.  Raises AllocationSamplingError."""
     if outcome:
         raise AllocationSamplingError(
-            "who holds what is not known: %s; sampling goes on" % problem(outcome))
+            "who holds what is not known: %s" % problem(outcome))
 
 
 def problem(outcome: int) -> str:
@@ -92,14 +92,14 @@ def _heap(place: Place) -> int:
 
 
 def refuse_if_short(heap: int) -> None:
-    """Raise AllocationSamplingError if the process that looks may not get the memory that
-    it needs, and others would have to go for it."""
+    """Raise AllocationSamplingError if the process that looks may not get the memory
+    that it needs, and others would have to go for it."""
     need = int(heap * _SHARE) + _BESIDE
     for where, free in (("the system", _of_system()), ("its cgroup", _of_cgroup())):
         if free is not None and free < need:
             raise AllocationSamplingError(
                 "who holds what is not looked at: that takes up to %d MiB, and %s has "
-                "%d MiB left; sampling goes on" % (need >> 20, where, free >> 20))
+                "%d MiB left: ask when there is more" % (need >> 20, where, free >> 20))
 
 
 def _read(path: str) -> str:

@@ -231,6 +231,20 @@ static uint32_t type_text(uint64_t object, const struct gc_type *type)
     return keep(&t);
 }
 
+/* Without its folders */
+static void put_file(struct text *t, uint64_t string)
+{
+    size_t size, i;
+    const char *s;
+
+    if (string == 0)
+        return;
+    s = characters(string, &size);
+    for (i = size; i > 0 && s[i - 1] != '/' && size - i < MOST_NAME; i--)
+        ;
+    put(t, s + i, size - i);
+}
+
 /* "in FUNCTION() FILE:LINE", of a frame */
 static void put_frame(struct text *t, uint64_t frame)
 {
@@ -243,7 +257,7 @@ static void put_frame(struct text *t, uint64_t frame)
     if (gc_role(code) != CODE)
         return;
     put_text(t, " ");
-    put_string(t, gc_field(code, gc_fields.code_filename));
+    put_file(t, string_of(gc_field(code, gc_fields.code_filename)));
     put_text(t, ":");
     put_number(t, (int64_t)gc_field(code, gc_fields.code_firstlineno));
 }

@@ -4,8 +4,8 @@ types has their names in order, its table their sizes and where references are.
 Not told are where the part of the superclass ends, which fields take no room, and which
 ones are smaller than a word: these come behind the others, where the alphabet begins
 anew, and in front of those of quasi-immutables.  So each place is tried where the
-superclass may end.  It is the right one if the size comes out exactly and each reference
-behind it is a field; that is believed if there is one such place.
+superclass may end.  It is the right one if the size comes out exactly and each
+reference behind it is a field; that is believed if there is one such place.
 """
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ WANTED = (
     ("plain_name", _PYPY + "objspace.std.mapdict.PlainAttribute", "inst_name"),
     ("plain_back", _PYPY + "objspace.std.mapdict.PlainAttribute", "inst_back"),
     ("plain_kind", _PYPY + "objspace.std.mapdict.PlainAttribute", "inst_attrkind"),
-    ("plain_index", _PYPY + "objspace.std.mapdict.PlainAttribute", "inst_storageindex"),
+    ("plain_index", _PYPY + "objspace.std.mapdict.PlainAttribute",
+     "inst_storageindex"),
     ("ref_forced", "GcStruct JitVirtualRef", "forced"),
     ("context_top", _PYPY + "interpreter.executioncontext.ExecutionContext",
      "inst_topframeref"),
@@ -64,7 +65,8 @@ _WRITTEN = {
     "w_dict": ".__dict__", "w_func_dict": ".__dict__", "w_traceback": ".__traceback__",
     "w_cause": ".__cause__", "w_context": ".__context__", "defs_w": ".__defaults__",
     "w_kw_defs": ".__kwdefaults__", "w_function": ".__func__", "w_instance": ".__self__",
-    "args_w": ".args", "frame": ".tb_frame", "next": ".tb_next"}
+    "args_w": ".args", "frame": ".tb_frame", "next": ".tb_next",
+    "last_dict": " -> of a thread"}
 #: whose fields others have, too: subclasses whose own list does not name them
 _GENERATOR = _PYPY + "interpreter.generator.GeneratorOrCoroutine"
 _EXCEPTION = _PYPY + "module.exceptions.interp_exceptions.W_BaseException"

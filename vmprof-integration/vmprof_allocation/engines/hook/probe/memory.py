@@ -52,7 +52,7 @@ class Differing(NamedTuple):
     """Objects that look different in two walks."""
 
     #: negative: hook_held()'s outcome, as there is no answer
-    count: int
+    found: int
     #: of some of them
     addresses: list[int]
 

@@ -1,9 +1,9 @@
 """Whether the heap looks to us as it does to the GC: the walk of native/held beside
 gc.dump_rpy_heap(), object by object.
 
-The GC writes twice what there is, and in between we look.  What it says the same of both
-times, nobody has changed; if we see something else there, our walk is wrong, and nothing
-is said of who holds what.
+The GC writes twice what there is, and in between we look.  What it says the same of
+both times, nobody has changed; if we see something else there, our walk is wrong, and
+nothing is said of who holds what.
 """
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ def check(memory: Memory, types: Types, text: str) -> str:
     before = _dump(fd)
     differ = memory.held_compare(encoded, id(asked), before, _MOST)
     after = _dump(fd)
-    if differ.count < 0:
-        raise NotCertain("%s" % problem(-differ.count))
+    if differ.found < 0:
+        raise NotCertain("%s" % problem(-differ.found))
     words = len(before) // 8
     if words < 4 * _LEAST:
         raise NotCertain("the GC has dumped %d words alone" % words)
-    if differ.count > _MOST:
-        raise NotCertain("%d objects look different to the GC" % differ.count)
+    if differ.found > _MOST:
+        raise NotCertain("%d objects look different to the GC" % differ.found)
     changed = 0
     for address in differ.addresses:
         record = _record(before, address)
@@ -124,5 +124,5 @@ def check(memory: Memory, types: Types, text: str) -> str:
         changed += 1
     kept[0].set()
     os.close(fd)
-    return "%d KiB of references are as the GC has them; %d objects changed meanwhile" % (
-        len(before) >> 10, changed)
+    return "%d objects are as the GC has them; %d changed meanwhile" % (
+        before.count(_END), changed)
