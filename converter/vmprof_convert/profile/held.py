@@ -16,6 +16,8 @@ class Holder(NamedTuple):
 
     #: its bit, or theirs
     set: int
+    #: its id(), but for text and numbers, which have others; of several: 0
+    address: int
     #: that can't be reached without: exact, of all objects
     bytes: int
     objects: int

@@ -274,11 +274,11 @@ class Contents:
         return self.held[number]
 
     def _read_holders(self, record: Record) -> None:
-        for (number, set_, size, objects), text in record.texts():
+        for (number, set_, address, size, objects), text in record.texts():
             path, _, rest = text.partition(_BETWEEN_NAMES)
             type_, *aliases = rest.split(_BETWEEN_NAMES)
             self._held(number).holders.append(
-                Holder(set_, size, objects, path, type_, tuple(aliases)))
+                Holder(set_, address, size, objects, path, type_, tuple(aliases)))
 
     def _read_held_objects(self, record: Record) -> None:
         part = self.part

@@ -89,8 +89,8 @@ def of(profile: Profile, found: Sequence[Found], limit: int, *,
         "... and %d more" % left_out if left_out > 0 else "")
     notes = ["what a holder keeps within another one counts for both; what is behind "
              "an arrow is no expression of Python's",
-             "the program stood still for %s; another process looked for %s, and took "
-             "%s" % (format_seconds(held.still / 1e9), format_seconds(held.duration / 1e9),
+             "the program stood still for %s; another process looked for %s, and "
+             "took %s" % (format_seconds(held.still / 1e9), format_seconds(held.duration / 1e9),
                 format_bytes(held.memory))]
     if len(found) > 1:
         notes.append("asked %d times; --json has all answers" % len(found))
@@ -144,6 +144,7 @@ def _answer(found: Found, limit: int | None) -> _Json:
         "memory": held.memory,
         "holders": [{
             "holders": [{"path": holder.path, "type": holder.type,
+                         "address": holder.address,
                          "aliases": list(holder.aliases)} for holder in row.holders],
             "bytes": row.bytes, "objects": row.objects,
             "from_samples": row.estimate._asdict(),

@@ -56,6 +56,7 @@ struct held_question {
 
 struct held_holder {
     uint32_t set;               /* its bit; of a group, several */
+    uint64_t address;           /* of a group: 0 */
     int64_t bytes, objects;     /* that are held by it alone */
     char text[HELD_MOST_TEXT];  /* path, 0x1f, type, and "0x1f path" for each other one;
                                    empty: it is a group */

@@ -6,7 +6,7 @@
 #include "room.h"
 
 /* A word: from bit 0 on, it can be reached without this holder; from bit 32 on, through
-   it; and */
+   it, and no other one behind that; and */
 #define ALL             (((uint64_t)1 << HELD_HOLDERS) - 1)
 #define THROUGH         32
 #define FREE            ((uint64_t)1 << 30)     /* without any */
@@ -44,17 +44,23 @@ static uint64_t next(void)
     return room_word(from, --from->count);
 }
 
+/* Without holder number i, itself is not there, nor a way through it. */
+static uint64_t behind(uint64_t word, int i)
+{
+    return (word & ~(ALL << THROUGH | (uint64_t)1 << i | FREE)) |
+           (uint64_t)1 << (THROUGH + i);
+}
+
 static void spread(const uint64_t *holders)
 {
     while (now.count > 0 || later.count > 0) {
         uint64_t object = next(), word = words[marks_rank(object)];
-        if (word & IS_HOLDER && !(word & INTERPRETERS)) {
+        if (word & IS_HOLDER) {
             int i = 0;
             while (holders[i] != object)
                 i++;
-            word = (word & ~((uint64_t)1 << i | FREE)) | (uint64_t)1 << (THROUGH + i);
+            word = behind(word, i) & ~IS_HOLDER;
         }
-        word &= ~IS_HOLDER;
         gc_trace(object, gc_type_of(object), reach, &word);
     }
 }
@@ -190,9 +196,14 @@ void holders_weigh(const struct held_question *question, struct held_result *res
     for (i = 0; i < (size_t)count; i++) {
         words[marks_rank(holders[i])] = IS_HOLDER;
         result->holders[i].set = 1u << i;
+        result->holders[i].address = holders[i];
     }
     result->holder_count = (size_t)count;
     walk_again(holders);
+    for (i = 0; i < (size_t)count; i++) {
+        uint64_t *word = &words[marks_rank(holders[i])];
+        *word = behind(*word, (int)i);
+    }
     add_up(result);
     tell_groups(result);
     tell_objects(question, result);

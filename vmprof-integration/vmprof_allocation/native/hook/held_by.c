@@ -193,7 +193,8 @@ static void tell(int problem)
         return;
     for (i = 0; i < result->holder_count; i++) {
         const struct held_holder *holder = &result->holders[i];
-        int64_t row[] = { number, holder->set, holder->bytes, holder->objects, 0 };
+        int64_t row[] = { number, holder->set, (int64_t)holder->address, holder->bytes,
+                          holder->objects, 0 };
         recorder_held(RECORD_HOLDERS, row, holder->text);
     }
     for (i = 0; i < (size_t)asked.count; i++) {

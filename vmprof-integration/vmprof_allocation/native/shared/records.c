@@ -53,7 +53,7 @@ static int64_t unit_of(char letter)
 #define FIGURES         "ntn"
 #define NAMES           "nnn"
 #define HELD            "ntnnnttn"
-#define HOLDERS         "nnsnn"
+#define HOLDERS         "nnnsnn"
 #define HELD_OBJECTS    "nnnsnnn"
 
 NUMBERS(totals, TOTALS, 1);
