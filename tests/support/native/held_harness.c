@@ -35,7 +35,7 @@ static const char *const fields[] = {
     "code_filename", "cell_family", "cell_value", "family_name", "frame_code",
     "frame_back", "frame_finished", "plain_name", "plain_back", "plain_kind",
     "plain_index", "ref_forced", "context_top", "gcref", "member_index", "list_storage",
-    "int_value", "jit_gcmap", "shadow_base", "shadow_top", "stacklet_copy",
+    "int_value", "bytes_value", "jit_gcmap", "shadow_base", "shadow_top", "stacklet_copy",
     "tracer_base", "tracer_length", "to_end", "to_class", "to_qualname", "to_table",
     "to_string", "to_value"
 };

@@ -57,6 +57,7 @@ static const struct {
     { INTERPRETER "typedef.Member {", MEMBER },
     { "GcStruct pypy.module.gc.referents.W_GcRef {", GCREF },
     { STD "intobject.W_IntObject {", INT },
+    { STD "bytesobject.W_BytesObject {", BYTES },
     { "GcStruct pypy.module.thread.os_local.Local {", THREAD_LOCAL },
 };
 static const struct {

@@ -34,7 +34,7 @@ struct type_info {
 enum role {
     OTHER, MODULE_DICT, DICT, TABLE, ENTRIES, ARRAY, LIST_ITEMS, DICT_CELL, CLASS, FRAME,
     CODE, FUNCTION, CELL, CELL_FAMILY, ATTRIBUTE, UNBOXED_ATTRIBUTE, MODULE, FRAME_REF,
-    CONTEXT, STRING, TEXT, LIST, TUPLE, MEMBER, GCREF, INT, THREAD_LOCAL
+    CONTEXT, STRING, TEXT, LIST, TUPLE, MEMBER, GCREF, INT, BYTES, THREAD_LOCAL
 };
 /* What refers to more than the table says */
 enum custom { NO_CUSTOM, JIT_FRAME, SHADOW_STACK, STACKLET, GCREF_TRACER, NOT_WALKED };
@@ -57,7 +57,7 @@ struct gc_type {
     X(code_filename) X(cell_family) X(cell_value) X(family_name) X(frame_code) \
     X(frame_back) X(frame_finished) X(plain_name) X(plain_back) X(plain_kind) \
     X(plain_index) X(ref_forced) X(context_top) X(gcref) X(member_index) X(list_storage) \
-    X(int_value) X(jit_gcmap) X(shadow_base) X(shadow_top) X(stacklet_copy) \
+    X(int_value) X(bytes_value) X(jit_gcmap) X(shadow_base) X(shadow_top) X(stacklet_copy) \
     X(tracer_base) X(tracer_length) X(to_end) X(to_class) X(to_qualname) X(to_table) \
     X(to_entries) X(to_string) X(to_value)
 struct fields {

@@ -367,7 +367,8 @@ static int put_key(struct text *t, const struct way *way, uint64_t array, uint64
             return 0;
     } else if (gc_role(key) == INT)
         put_number(t, (int64_t)gc_field(key, gc_fields.int_value));
-    else
+    else if (gc_role(key) != BYTES ||
+             !put_literal(t, gc_field(key, gc_fields.bytes_value), 1))
         return 0;
     put_text(t, "]");
     return 1;
@@ -558,7 +559,15 @@ static void name_it(uint32_t at)
     way.first = walk_met(below)->object;
     if (inside < 3)
         way.inside[inside] = way.owner;
-    if (put_label(&label, &way) && !label.is_cut)
+    if (!put_label(&label, &way)) {
+        if (gc_role(way.object) != FRAME)
+            return;
+        /* of a greenlet, ... */
+        label.size = 0;
+        put_text(&label, " -> ");
+        put_frame(&label, way.object);
+    }
+    if (!label.is_cut)
         add_named(at, owner, &label, 0);
 }
 

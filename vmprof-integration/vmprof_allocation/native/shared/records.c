@@ -75,7 +75,7 @@ TEXTS(marks, 4096);
 NUMBERS(figures, FIGURES, 128);
 NUMBERS(names, NAMES, 32);
 TEXTS(names, 4096);
-NUMBERS(held, HELD, 8);
+NUMBERS(held, HELD, 32);
 NUMBERS(holders, HOLDERS, 32);
 TEXTS(holders, 8192);
 NUMBERS(held_objects, HELD_OBJECTS, 512);
@@ -96,7 +96,7 @@ static struct record records[RECORD_KINDS] = {
     [RECORD_MARKS] = NAMED(marks, MARKS, 32),
     [RECORD_FIGURES] = TABLE(figures, FIGURES, 128),
     [RECORD_NAMES] = NAMED(names, NAMES, 32),
-    [RECORD_HELD] = TABLE(held, HELD, 8),
+    [RECORD_HELD] = TABLE(held, HELD, 32),
     [RECORD_HOLDERS] = NAMED(holders, HOLDERS, 32),
     [RECORD_HELD_OBJECTS] = TABLE(held_objects, HELD_OBJECTS, 512),
 };

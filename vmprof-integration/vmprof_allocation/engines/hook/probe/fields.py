@@ -47,6 +47,7 @@ WANTED = (
     ("member_index", _PYPY + "interpreter.typedef.Member", "inst_index"),
     ("list_storage", _PYPY + "objspace.std.listobject.W_ListObject", "inst_lstorage"),
     ("int_value", _PYPY + "objspace.std.intobject.W_IntObject", "inst_intval"),
+    ("bytes_value", _PYPY + "objspace.std.bytesobject.W_BytesObject", "inst__value"),
     ("jit_gcmap", "GcStruct JITFRAME", "jf_gcmap"),
     ("shadow_base", "GcStruct ShadowStackRef", "base"),
     ("shadow_top", "GcStruct ShadowStackRef", "top"),
