@@ -50,6 +50,7 @@ SHOP = """
     def defaults(numbers=[str(i) for i in range(12000)]):
         pass
     by_key = {"eu": {}, 5: [], b"\\0\\"": []}
+    by_number = {7: [], 8: None}
 """
 FILL = """
     import gc, sys, threading
@@ -81,6 +82,7 @@ FILL = """
         shop.second.append(both)
         shop.by_key["eu"]["key%d" % i] = str(i)
         shop.by_key[5].append(str(i))
+        shop.by_number[7].append(str(i))
         shop.by_key[b'\\0"'].append(str(i))
     for i in range(20):
         shop.fail(i)
@@ -154,6 +156,7 @@ def test_planted_holders_are_named(stock_pypy: PyPy) -> None:
             ("shop.local -> of a thread -> an item", "list", 10000),
             ("shop.defaults.__defaults__[0]", "list", 12000),
             ("shop.by_key[5]", "list", 10000),
+            ("shop.by_number[7]", "list", 10000),
             ('shop.by_key[b"\\x00\\""]', "list", 10000),
             ("in waiter() app.py:5 -> local local_big", "list", 10000),
             ("__main__.closure -> variable of_closure", "list", 10000),
@@ -339,8 +342,8 @@ def test_a_process_that_is_killed_is_reported(stock_pypy: PyPy) -> None:
         print("ended")
     """
     run = stock_pypy.sample(source, "64k")
-    assert run.out == ("who holds what is not known: the process that looks was ended by "
-                       "SIGKILL\nended\n")
+    assert run.out == ("who holds what is not known: the process that looks was ended "
+                       "by SIGKILL\nended\n")
     *_, killed, last = readers.read_events(run.path).held
     assert (killed.problem, last.problem) == (2009, 0)
     assert "__main__.kept" in [holder.path for holder in last.holders]
@@ -378,8 +381,8 @@ def test_beside_threads_and_forks(stock_pypy: PyPy) -> None:
 
 
 def test_at_the_end_of_the_program(stock_pypy: PyPy) -> None:
-    run = stock_pypy.sample(planted(stock_pypy, "    end.set()\n    thread.join()\n"), "16k",
-                            "--held")
+    run = stock_pypy.sample(
+        planted(stock_pypy, "    end.set()\n    thread.join()\n"), "16k", "--held")
     assert run.err == ""
     assert "shop.seen" in [holder.path for holder in held_of(run.path).holders]
 
@@ -419,8 +422,8 @@ def test_ctl_asks(stock_pypy: PyPy) -> None:
         done = ctl(stock_pypy, program, "held")
         assert (done.code, done.err) == (0, "")
         path = stock_pypy.folder / "app.vmprof"
-        assert done.out == ("who holds what in process %d is in %s: report --held shows "
-                            "it\n" % (program.pid, path))
+        assert done.out == ("who holds what in process %d is in %s: report --held "
+                            "shows it\n" % (program.pid, path))
         # also what was made before sampling began
         (holder, *_) = sorted(held_of(path).holders, key=lambda holder: -holder.bytes)
         assert (holder.path, holder.type) == ("__main__.kept", "list")
@@ -462,5 +465,5 @@ def test_a_limit_of_memory_for_the_process(stock_pypy: PyPy) -> None:
             print(e)
     """
     run = stock_pypy.sample(source, "64k")
-    assert run.out == ("who holds what is not known: there is not enough memory for the "
-                       "process that looks\n")
+    assert run.out == ("who holds what is not known: there is not enough memory for "
+                       "the process that looks\n")

@@ -78,7 +78,8 @@ def answer(heap: Heap) -> Answer:
     for line in done.stdout.splitlines():
         kind, *words = line.split()
         if kind == "holder":
-            holders.append(Holder(*map(int, words[:3]), words[3:]))
+            set_, size, objects = map(int, words[:3])
+            holders.append(Holder(set_, size, objects, words[3:]))
         elif kind == "list":
             how.append(int(words[0]))
             sets.append(int(words[1]))

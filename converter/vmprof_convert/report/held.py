@@ -90,7 +90,8 @@ def of(profile: Profile, found: Sequence[Found], limit: int, *,
     notes = ["what a holder keeps within another one counts for both; what is behind "
              "an arrow is no expression of Python's",
              "the program stood still for %s; another process looked for %s, and "
-             "took %s" % (format_seconds(held.still / 1e9), format_seconds(held.duration / 1e9),
+             "took %s" % (format_seconds(held.still / 1e9),
+                          format_seconds(held.duration / 1e9),
                 format_bytes(held.memory))]
     if len(found) > 1:
         notes.append("asked %d times; --json has all answers" % len(found))

@@ -104,7 +104,7 @@ def refuse_if_short(heap: int) -> None:
 
 def _read(path: str) -> str:
     try:
-        with open(path) as file:
+        with open(path, encoding="ascii", errors="replace") as file:
             return file.read()
     except OSError:
         return ""

@@ -65,8 +65,9 @@ _KNOWN = {"to-end": "to_end", "to-class": "to_class", "to-qualname": "to_qualnam
 _WRITTEN = {
     "w_dict": ".__dict__", "w_func_dict": ".__dict__", "w_traceback": ".__traceback__",
     "w_cause": ".__cause__", "w_context": ".__context__", "defs_w": ".__defaults__",
-    "w_kw_defs": ".__kwdefaults__", "w_function": ".__func__", "w_instance": ".__self__",
-    "args_w": ".args", "frame": ".tb_frame", "next": ".tb_next",
+    "w_kw_defs": ".__kwdefaults__", "w_function": ".__func__",
+    "w_instance": ".__self__", "args_w": ".args", "frame": ".tb_frame",
+    "next": ".tb_next",
     "last_dict": " -> of a thread"}
 #: whose fields others have, too: subclasses whose own list does not name them
 _GENERATOR = _PYPY + "interpreter.generator.GeneratorOrCoroutine"
