@@ -48,7 +48,7 @@ def main(thousands: int, times: int) -> None:
         millions, middle["bytes"] / 1e6, size))
     print("stands still for %.1f ms, %.1f at least" % (
         middle["still"] / 1e6, min(held.still for held in asked) / 1e6))
-    print("%.0f ms of a processor, %.1f MiB; for a million objects %.0f ms, %.1f MiB" % (
+    print("%.0f ms of a processor, %.1f MiB; for a million objects %.0f, %.1f" % (
         middle["duration"] / 1e6, mebibytes, middle["duration"] / 1e6 / millions,
         mebibytes / millions))
 

@@ -33,6 +33,7 @@ _PROBLEMS = {
     5: "the process that looks did not come to an end within %d seconds, or was ended"
        % SECONDS}
 _OF_PROBLEM, _OF_SIGNAL = 1000, 2000
+_SIGNALS = {int(number): number.name for number in signal.Signals}
 
 
 def question(row: int) -> list[Any]:
@@ -76,7 +77,7 @@ def problem(outcome: int) -> str:
         return "the garbage collector did not come by; ask again"
     if outcome >= _OF_SIGNAL:
         return "the process that looks was ended by %s" % (
-            signal.Signals(outcome - _OF_SIGNAL).name)
+            _SIGNALS.get(outcome - _OF_SIGNAL, "signal %d" % (outcome - _OF_SIGNAL)))
     if outcome >= _OF_PROBLEM:
         return _PROBLEMS.get(outcome - _OF_PROBLEM, "problem %d" % outcome)
     return "no process can be made that looks: %s" % os.strerror(outcome)

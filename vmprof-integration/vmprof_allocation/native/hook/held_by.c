@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -30,10 +29,10 @@ static struct hook_place place;
 static struct {
     pid_t child;                        /* 0: nothing was asked for */
     int error;                          /* there is none */
-    struct held_result *result;
-    size_t size;                        /* of what 'result' is in */
-    struct hook_object *objects;
-    int64_t count, began, still;        /* nanoseconds that the program stood still */
+    struct held_result *result;         /* the child sees it, too, ... */
+    struct hook_object *objects;        /*   and behind it the sampled objects */
+    size_t size, count;                 /* bytes of both; objects */
+    int64_t began, still;               /* nanoseconds that the program stood still */
 } asked;
 static int64_t questions;
 
@@ -136,37 +135,47 @@ static void forget(void)
 {
     if (asked.result != NULL)
         munmap(asked.result, asked.size);
-    free(asked.objects);
     memset(&asked, 0, sizeof asked);
 }
 
-void held_by_ask(uint64_t list)
+/* In the child: the program need not wait for a copy of its sampled objects. */
+static void answer(uint64_t list)
 {
     struct held_question question;
 
-    if (asked.child > 0)
-        (void)await(asked.child, asked.result, 0);
-    forget();
-    asked.began = recorder_now();
-    asked.objects = objects_copy(0, &asked.count);
-    asked.size = sizeof *asked.result +
-                 (size_t)asked.count * sizeof *asked.result->found;
-    asked.result = asked.objects == NULL ? NULL : map_shared(asked.size);
-    if (asked.result == NULL) {
-        asked.error = ENOMEM;
-        return;
-    }
-    asked.result->problem = HELD_NOT_FINISHED;
+    objects_copy_all(asked.objects);
     question.types = place.types;
     question.types_size = place.types_size;
     question.type_info = place.type_info;
     question.list = list;
     question.objects = &asked.objects->address;
     question.stride = sizeof *asked.objects;
-    question.count = (size_t)asked.count;
+    question.count = asked.count;
+    held_answer(&question, asked.result);
+}
+
+void held_by_ask(uint64_t list)
+{
+    size_t size;
+
+    if (asked.child > 0)
+        (void)await(asked.child, asked.result, 0);
+    forget();
+    asked.began = recorder_now();
+    asked.count = objects_count();
+    size = sizeof *asked.result + asked.count * sizeof *asked.result->found;
+    size = (size + 7) / 8 * 8;
+    asked.size = size + asked.count * sizeof *asked.objects;
+    asked.result = map_shared(asked.size);
+    if (asked.result == NULL) {
+        asked.error = ENOMEM;
+        return;
+    }
+    asked.objects = (struct hook_object *)((char *)asked.result + size);
+    asked.result->problem = HELD_NOT_FINISHED;
     asked.child = bare_fork();
     if (asked.child == 0) {
-        held_answer(&question, asked.result);
+        answer(list);
         _exit(0);
     }
     asked.still = recorder_now() - asked.began;
@@ -197,11 +206,11 @@ static void tell(int problem)
                           holder->objects, 0 };
         recorder_held(RECORD_HOLDERS, row, holder->text);
     }
-    for (i = 0; i < (size_t)asked.count; i++) {
+    for (i = 0; i < asked.count; i++) {
         const struct hook_object *object = &asked.objects[i];
-        int64_t row[] = { number, object->stack, object->type, object->size,
-                          object->interval, result->found[i].set,
-                          result->found[i].how };
+        int64_t row[] = { number, recorder_stack_number(object->stack),
+                          object->type, object->size, object->interval,
+                          result->found[i].set, result->found[i].how };
         recorder_held(RECORD_HELD_OBJECTS, row, NULL);
     }
 }
