@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 from pathlib import Path
 
 import pytest
@@ -11,22 +13,24 @@ from made_profiles import SWEPT, Log
 from vmprof_convert import readers
 from vmprof_convert.analysis import heap_check
 from vmprof_convert.profile.model import Swept
+from vmprof_convert.profile.sampling import probability
 
 MIB = 2**20
+INTERVAL = 16384
 
 
-def log(*swept: tuple[int, int, int, int, int]) -> Log:
-    """Each: the GC's bytes, those at the beginning, estimated ones, the standard
-    deviation, and those of which nothing is known."""
+def log(*swept: tuple[int, int, int, int]) -> Log:
+    """Each: the GC's bytes, those at the beginning, estimated ones, and those of which
+    nothing is known."""
     made = Log()
     made.settings(facts="types,lifetimes")
-    made.allocation([made.function("main")], size=100, time=10)
+    made.allocation([made.function("main")], size=100, time=10, interval=INTERVAL)
     for time, (heap, begin, *estimated) in enumerate(swept, 1):
-        made.row(SWEPT, time * 10**9, heap, begin, *estimated)
+        made.row(SWEPT, time * 10**9, heap, begin, *estimated, INTERVAL)
     return made
 
 
-def said(folder: Path, *swept: tuple[int, int, int, int, int]) -> list[str]:
+def said(folder: Path, *swept: tuple[int, int, int, int]) -> list[str]:
     path = folder / "app.vmprof"
     path.write_bytes(log(*swept).data())
     done = report_runs.report(path, "--json")
@@ -37,29 +41,32 @@ def said(folder: Path, *swept: tuple[int, int, int, int, int]) -> list[str]:
 
 def test_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
-    path.write_bytes(log((100, 20, 90, 5, 1), (200, -1, 180, 6, 2)).data())
+    path.write_bytes(log((100, 20, 90, 1), (200, -1, 180, 2)).data())
     assert readers.read(path).swept == [
-        Swept(10**9, 100, 20, 90, 5, 1), Swept(2 * 10**9, 200, -1, 180, 6, 2)]
+        Swept(10**9, 100, 20, 90, 1, INTERVAL),
+        Swept(2 * 10**9, 200, -1, 180, 2, INTERVAL)]
 
 
-@pytest.mark.parametrize("heap, begin, alive, deviation, not_known", [
+@pytest.mark.parametrize("heap, begin, alive, not_known", [
     # some of what was there at the beginning is gone
-    (100, 20, 80, 1, 0), (100, 20, 100, 1, 0), (100, 20, 90, 1, 0),
+    (100, 20, 80, 0), (100, 20, 100, 0), (100, 20, 90, 0),
     # within the interval of 99.9 %
-    (100, 20, 77, 1, 0), (100, 20, 104, 1, 0),
+    (100, 20, 77, 0), (100, 20, 104, 0),
     # attached: most is from before
-    (100, 95, 3, 1, 0), (100, -1, 0, 0, 0),
+    (100, 95, 4, 0), (100, -1, 0, 0),
     # it is not known of all
-    (100, 20, 50, 1, 30),
+    (100, 20, 50, 30),
+    # a dozen samples are expected, and there is none, or only a few
+    (0.25, 0.1, 0, 0), (0.25, 0.05, 0.05, 0),
 ])
-def test_what_agrees(tmp_path: Path, heap: int, begin: int, alive: int,
-                     deviation: int, not_known: int) -> None:
-    assert said(tmp_path, (heap * MIB, begin * MIB if begin >= 0 else -1, alive * MIB,
-                           deviation * MIB, not_known * MIB)) == []
+def test_what_agrees(tmp_path: Path, heap: float, begin: float, alive: float,
+                     not_known: int) -> None:
+    assert said(tmp_path, (int(heap * MIB), int(begin * MIB) if begin >= 0 else -1,
+                           int(alive * MIB), not_known * MIB)) == []
 
 
 def test_more_than_there_is(tmp_path: Path) -> None:
-    line, = said(tmp_path, (13 * MIB, 3 * MIB, 3758 * MIB, 10 * MIB, 0))
+    line, = said(tmp_path, (13 * MIB, 3 * MIB, 3758 * MIB, 0))
     assert line == (
         "wrong: 3.67 GiB are estimated to be alive, but the GC itself counts 13 MiB of "
         "old objects at 1.00 s: do not rely on what is said of alive objects, and "
@@ -67,15 +74,16 @@ def test_more_than_there_is(tmp_path: Path) -> None:
 
 
 def test_less_than_there_is(tmp_path: Path) -> None:
-    line, = said(tmp_path, (100 * MIB, 20 * MIB, 50 * MIB, MIB, 0))
+    line, = said(tmp_path, (100 * MIB, 20 * MIB, 50 * MIB, 0))
     assert line.startswith(
         "wrong: only 50 MiB are estimated to be alive, but the GC itself counts 100 MiB"
-        " of old objects at 1.00 s, and 20 MiB of them are from before the sampling")
+        " of old objects at 1.00 s, and at most 20 MiB of them are from before the "
+        "sampling")
 
 
 def test_the_last_collection_counts(tmp_path: Path) -> None:
-    assert not said(tmp_path, (13 * MIB, 3 * MIB, 3758 * MIB, MIB, 0),
-                    (13 * MIB, 3 * MIB, 12 * MIB, MIB, 0))
+    assert not said(tmp_path, (13 * MIB, 3 * MIB, 3758 * MIB, 0),
+                    (13 * MIB, 3 * MIB, 12 * MIB, 0))
 
 
 def test_nothing_is_said_without_it(tmp_path: Path) -> None:
@@ -83,5 +91,20 @@ def test_nothing_is_said_without_it(tmp_path: Path) -> None:
 
 
 def test_a_bound_is_never_negative() -> None:
-    least, most = heap_check.bounds(Swept(1, 5 * MIB, 50 * MIB, 4 * MIB, MIB, 0))
+    least, most = heap_check.bounds(Swept(1, 5 * MIB, 50 * MIB, 4 * MIB, 0, INTERVAL))
     assert least == 0.0 < most
+
+
+@pytest.mark.parametrize("objects", [3, 40, 200, 1000, 20_000])
+def test_chance_seldom_contradicts(objects: int) -> None:
+    """Of 20,000 heaps of equal objects, with a new choice of samples each."""
+    size = 800
+    p = probability(size, INTERVAL, "exponential")
+    least, most = heap_check.bounds(Swept(1, objects * size, 0, 0, 0, INTERVAL))
+    chance = random.Random(objects)
+    estimates = (sum(1 for _ in range(objects) if chance.random() < p) * size / p
+                 for _ in range(20_000)) if objects <= 1000 else (
+        chance.gauss(objects * p, math.sqrt(objects * p * (1 - p))) * size / p
+        for _ in range(20_000))
+    outside = sum(not least <= estimate <= most for estimate in estimates)
+    assert outside <= 20 + 4 * math.sqrt(20)

@@ -269,6 +269,13 @@ def test_windows(majors: list[int], marks: tuple[float, ...],
         ((b - a) * 2**20, (c - b) * 2**20), abs=2)
 
 
+@pytest.mark.parametrize("marks", [(), (1.0, 2.0, 3.0)])
+def test_of_collections_at_once_the_last_one_counts(marks: tuple[float, ...]) -> None:
+    """gc.collect(); gc.collect(): what the first one has to finalize is no growth."""
+    windows = find_windows(run_of([1, 1.01, 2, 2.01, 3, 3.01], marks))
+    assert [windows.times[number] / 1e9 for number in windows[:3]] == [1.01, 2.01, 3.01]
+
+
 @pytest.mark.parametrize("majors,marks,why", [
     ((), (), "there were 0 in this run: let it run longer, or have it call gc"),
     ((1, 2), (), "there were 2 in this run"),

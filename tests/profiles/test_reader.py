@@ -521,3 +521,15 @@ def test_summary_hides_what_pypy_does_before_and_after_the_program() -> None:
                          "[starting and ending the run]"}
     assert rows["[starting and ending the run]"] == pytest.approx(
         3 * rows["handler"])
+
+
+def test_time_samples_stay_in_their_order() -> None:
+    """However many of them a batch has."""
+    log = Log()
+    main = log.function("main")
+    for batch in ((1, 2), (3, 4, 5), (6,), (7, 8, 9, 10, 11, 12, 13)):
+        for time in batch:
+            log.tick([main], time=time * 1000)
+        log.flush()
+    assert list(readers.read_bytes(log.data()).samples.time) == list(
+        range(1000, 14000, 1000))

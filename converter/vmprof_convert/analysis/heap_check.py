@@ -6,8 +6,15 @@ objects that are old and were not found dead (model.Swept).  What was allocated 
 the sampling began is in the first number only, and nobody knows how much of it is still
 there.  So the truth that the estimate is of lies between the GC's number less what the
 heap was at the beginning, and the GC's number.
+
+How far chance may put the estimate from a truth of T bytes follows from T, and not
+from what was sampled: two samples in place of twenty would say that chance does little.
+The variance is the sum of size**2 * (1 - p) / p over the objects, at most T * interval,
+since p = 1 - exp(-size / interval) >= size / (size + interval).
 """
 from __future__ import annotations
+
+import math
 
 from vmprof_convert.profile.model import Profile, Swept
 from vmprof_convert.text.units import format_bytes
@@ -22,10 +29,18 @@ _SLACK, _SLACK_BYTES = 0.01, 2**16
 
 def bounds(swept: Swept) -> tuple[float, float]:
     """Of the estimated bytes, if they agree with the GC: least and most."""
-    slack = _SLACK * swept.heap + _SLACK_BYTES + _Z * swept.deviation
-    least = (0.0 if swept.heap_at_begin < 0 else
-             swept.heap - swept.heap_at_begin - swept.not_known - slack)
-    return max(least, 0.0), swept.heap + slack
+    slack = _SLACK * swept.heap + _SLACK_BYTES
+    most = swept.heap + slack + _by_chance(swept.heap, swept.interval)
+    # the skewness of a small number of samples (Cornish-Fisher), and half of a sample
+    most += swept.interval * (_Z ** 2 + 2) / 6
+    if swept.heap_at_begin < 0:
+        return 0.0, most
+    truth = max(swept.heap - swept.heap_at_begin - swept.not_known, 0)
+    return max(truth - slack - _by_chance(truth, swept.interval), 0.0), most
+
+
+def _by_chance(truth: int, interval: int) -> float:
+    return _Z * math.sqrt(truth * interval)
 
 
 def contradiction(profile: Profile) -> str:
@@ -43,7 +58,7 @@ def contradiction(profile: Profile) -> str:
         return ("wrong: %s are estimated to be alive, but %s: do not rely on what is "
                 "said of alive objects, and please report this" % (
                     format_bytes(last.alive), counted))
-    return ("wrong: only %s are estimated to be alive, but %s, and %s of them are from "
-            "before the sampling: do not rely on what is said of alive objects, and "
-            "please report this" % (
+    return ("wrong: only %s are estimated to be alive, but %s, and at most %s of them "
+            "are from before the sampling: do not rely on what is said of alive "
+            "objects, and please report this" % (
                 format_bytes(last.alive), counted, format_bytes(last.heap_at_begin)))

@@ -17,13 +17,18 @@ WARM_UP = 0.25
 MIN_TREND, MAX_TREND = 5, 40
 
 
+#: a major collection that another one follows within this share of the mean distance
+#: tells nothing that the other one does not tell better
+AT_ONCE = 0.1
+
+
 class Windows(NamedTuple):
     """Three major collections, as indices of `times`."""
 
     first: int
     middle: int
     last: int
-    #: when the marking of each major collection of the run ended, in nanoseconds
+    #: when the marking of the major collections of the run ended, in nanoseconds
     times: list[int]
     #: seconds, and bytes that were allocated
     seconds: tuple[float, float]
@@ -47,7 +52,7 @@ def find_windows(profile: Profile,
     collections."""
     start, stop = part or (0, None)
     stop = profile.end + 1 if stop is None else stop
-    times = [c.time for c in profile.collections if c.is_major]
+    times = _last_of_each([c.time for c in profile.collections if c.is_major])
     begin, end = (bisect.bisect_left(times, time) for time in (start, stop))
     if not profile.has_lifetimes:
         raise ProfileError(
@@ -92,6 +97,18 @@ def find_windows(profile: Profile,
     allocated = [_allocated(profile, time) for time in (a, b, c)]
     return Windows(first, center, last, times, ((b - a) / 1e9, (c - b) / 1e9),
                    (allocated[1] - allocated[0], allocated[2] - allocated[1]))
+
+
+def _last_of_each(times: list[int]) -> list[int]:
+    """Of major collections that follow each other at once, the last.  gc.collect() first
+    ends one that is at work, which finds alive what has died since it was marked, and
+    then makes another; and who calls it twice means the second one, which finds dead
+    what the first one had to finalize."""
+    if len(times) < 2:
+        return times
+    limit = AT_ONCE * (times[-1] - times[0]) / (len(times) - 1)
+    return [time for time, following in zip(times, times[1:])
+            if following - time >= limit] + times[-1:]
 
 
 def _allocated(profile: Profile, time: int) -> int:

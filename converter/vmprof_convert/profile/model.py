@@ -211,16 +211,18 @@ class Samples:
         self._clear()
 
     def extend(self, rows: Columns) -> None:
-        """What is an array may become a column, and is nobody else's then."""
-        first: list[Any] = self.columns()
-        second: list[Any] = list(rows)
-        if len(rows.time) > len(self) and all(
-                isinstance(column, array.array) for column in rows):
-            # nothing large is copied
-            first, second = second, first
-        for name, column in zip(Row._fields, first):
-            column.extend(second.pop(0))
-            setattr(self, name, column)
+        """Behind those that are there.  What is an array may become a column, and is
+        nobody else's then."""
+        new: list[Any] = list(rows)
+        is_first = not len(self) and all(
+            isinstance(column, array.array) for column in rows)
+        for name in Row._fields:
+            # one at a time: what was copied needs no memory any more
+            column = new.pop(0)
+            if is_first:
+                setattr(self, name, column)
+            else:
+                getattr(self, name).extend(column)
 
     def add(self, stack: int, time: int, thread: int, size: int,
             interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
@@ -306,14 +308,16 @@ class Swept(NamedTuple):
 
     #: nanoseconds since the start
     time: int
-    #: of all old objects; and what they were when sampling began, -1: not known
+    #: of all old objects; and what they were when all that had been young as the
+    #: sampling began had met its first minor collection, -1: not known
     heap: int
     heap_at_begin: int
-    #: of the sampled objects that are alive, and the standard deviation
+    #: of the sampled objects that are alive
     alive: int
-    deviation: int
     #: estimated, of the objects of which it is not known what became of them
     not_known: int
+    #: of the samples until then: the longest
+    interval: int
 
 
 class Mark(NamedTuple):

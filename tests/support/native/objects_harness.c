@@ -24,7 +24,7 @@
  *   unseen            a minor collection that goes around the hook
  *   forget            there is no profile any more
  *   heap BYTES        the GC counts so many in old objects; "swept HEAP BEFORE ALIVE
- *                     DEVIATION NOT_KNOWN" is printed from now on
+ *                     NOT_KNOWN" is printed from now on
  *   minor             a minor collection
  *   end
  *
@@ -106,13 +106,13 @@ void recorder_lost(int64_t key, int which)
     printf("lost %" PRId64 " %d\n", key, which);
 }
 
-void recorder_swept(int64_t heap, int64_t heap_at_begin, double alive, double deviation,
+void recorder_swept(int64_t heap, int64_t heap_at_begin, double alive,
                     double not_known)
 {
-    CHECK(has_lock && deviation >= 0.0);
+    CHECK(has_lock);
     if (tells_swept)
-        printf("swept %" PRId64 " %" PRId64 " %.1f %.1f %.1f\n", heap, heap_at_begin,
-               alive, deviation, not_known);
+        printf("swept %" PRId64 " %" PRId64 " %.1f %.1f\n", heap, heap_at_begin,
+               alive, not_known);
 }
 
 void recorder_collected(int64_t start, int64_t allocated)

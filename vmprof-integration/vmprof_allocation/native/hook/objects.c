@@ -108,7 +108,7 @@ int objects_begin(uint64_t seed, int fixed, int track)
     objects.tracks = track;
     objects.state = gc_state();
     objects.marking_began = recorder_now();     /* or earlier, if it goes on */
-    objects.heap_at_begin = heap_old_bytes();
+    objects.heap_at_begin = -1;
     types_begin();
     recorder_expect_outcomes(1);
     return 0;
@@ -146,11 +146,7 @@ static double weight(const struct tracked *tracked)
 
 static void add_alive(const struct tracked *tracked, double sign)
 {
-    double bytes = weight(tracked);
-
-    objects.alive += sign * bytes;
-    objects.variance += sign * bytes * bytes *
-                        (1.0 - probability(tracked->size, tracked->interval));
+    objects.alive += sign * weight(tracked);
 }
 
 /* Nobody will know what became of an object of so many bytes. */
@@ -312,7 +308,7 @@ static void forget_all(void)
 {
     objects.waiting_count = objects.young_count = objects.tracked_count = 0;
     objects.pinned_count = 0;
-    objects.alive = objects.variance = 0.0;
+    objects.alive = 0.0;
 }
 
 /* The GC has moved objects, or freed them, and nobody has seen it. */
@@ -356,7 +352,7 @@ static void judge(void)
     }
     objects.tracked_count = kept;
     if (kept == 0)
-        objects.alive = objects.variance = 0.0;     /* no rounding errors */
+        objects.alive = 0.0;     /* no rounding errors */
     types_major_collection();
     if (nursery.is_ignored != NULL && nursery.is_ignored())
         return;             /* asked for by us: the program had none */
@@ -409,7 +405,7 @@ void objects_before_collection(void)
         judge();
     if (state != SWEEPING && objects.state == SWEEPING && objects.tracks)
         recorder_swept(heap_old_bytes(), objects.heap_at_begin, objects.alive,
-                       sqrt(objects.variance), objects.not_known);
+                       objects.not_known);
     objects.state = state;
     look_at_waiting();
     recorder_end_facts();
@@ -528,6 +524,8 @@ void objects_after_collection(void)
     if (objects.sees_free)
         (void)divert_set(DIVERT_FREE, 0);
     objects.large = 0;
+    if (objects.heap_at_begin < 0)
+        objects.heap_at_begin = heap_old_bytes();
     if (!recorder_begin_facts(nursery.collections))
         return;
     for (i = 0; i < objects.young_count; i++)

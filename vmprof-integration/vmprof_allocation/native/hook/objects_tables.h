@@ -54,8 +54,8 @@ extern struct objects {
     int64_t marking_began;      /* the first minor collection that found it so */
     int large;                  /* young objects that it may free */
     int sees_free;              /* it does that through us */
-    double alive, peak;         /* estimated bytes of those that are tracked, */
-    double variance;            /*   and the variance of 'alive' */
+    double alive, peak;         /* estimated bytes of those that are tracked */
     double not_known;           /* estimated bytes of which nobody knows */
-    int64_t heap_at_begin;      /* heap_old_bytes(), then */
+    int64_t heap_at_begin;      /* heap_old_bytes() when what was young at the beginning
+                                   had met its first minor collection; -1 until then */
 } objects;

@@ -27,6 +27,7 @@ static void (*get_totals)(struct profile_totals *);
 static int64_t last_stack = STACK_LOST; /* of the sample now being taken */
 static int64_t newest_stack, named_stack;
 static int64_t last_key;                /* of an allocation sample */
+static int64_t longest_interval;        /* of those, in bytes */
 static int holds_samples, expects_outcomes;
 static struct pace pace;
 static int64_t next_interval;
@@ -206,6 +207,8 @@ int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
     now = now_ns();
     finish_time_sample(now);    /* of one that came late */
     find_stack(stack_key, now, walk);
+    if (longest_interval < interval)
+        longest_interval = interval;
     recorder_counts.samples++;
     recorder_counts.lost += (last_stack == STACK_LOST);
     key = ++last_key;
@@ -432,11 +435,11 @@ void recorder_marked(int64_t majors, int64_t began)
         profile_log_row(RECORD_MARKED, facts_began, row);
 }
 
-void recorder_swept(int64_t heap, int64_t heap_at_begin, double alive, double deviation,
+void recorder_swept(int64_t heap, int64_t heap_at_begin, double alive,
                     double not_known)
 {
     int64_t row[] = { profile_log_time(facts_began), heap, heap_at_begin, llround(alive),
-                      llround(deviation), llround(not_known) };
+                      llround(not_known), longest_interval };
 
     if (heap >= 0 && is_recorded())
         profile_log_row(RECORD_SWEPT, facts_began, row);
@@ -569,7 +572,7 @@ void recorder_open(struct sink *sink, void (*totals)(struct profile_totals *))
     last_stack = STACK_LOST;
     newest_stack = named_stack = 0;
     pending_clear();
-    last_key = 0;
+    last_key = longest_interval = 0;
     holds_samples = 1;
     pace_start(&pace, 0, 0, 0);
     is_stopped = has_settings = 0;

@@ -152,10 +152,11 @@ void recorder_collected(int64_t start, int64_t allocated);
 void recorder_marked(int64_t majors, int64_t began);
 
 /* A major collection has swept, and all old objects are counted: the GC's 'heap', in
-   bytes, and what that was when sampling began (-1: not known); beside it the estimated
-   bytes of the sampled objects that are 'alive', with the standard deviation, and of
-   those of which it is not known what became of them.  Nothing, if 'heap' is -1. */
-void recorder_swept(int64_t heap, int64_t heap_at_begin, double alive, double deviation,
+   bytes, and what that was when all that was young as sampling began had met its first
+   minor collection (-1: not known); beside it the estimated bytes of the sampled objects
+   that are 'alive', and of those of which it is not known what became of them.  Nothing,
+   if 'heap' is -1. */
+void recorder_swept(int64_t heap, int64_t heap_at_begin, double alive,
                     double not_known);
 
 /* The program names this moment.  Returns 0, or EINVAL if there is no profile. */

@@ -40,7 +40,8 @@ was given to the GC.  It must not call back into the GC.
   FACTS_BEGIN     between this and FACTS_END, all that was found out at one
                   moment.  If it returns 0, nobody listens any more.
   FACTS_END
-  FACT_STARTED    a minor collection begins (not between the two above)
+  FACT_STARTED    a minor collection begins (not between the two above); 'key' is 1
+                  while a major collection is marking
   FACT_ENDED      it knows which objects survive: these were all it found out
   FACT_MARKED     the marking of a major collection has ended
 
@@ -237,7 +238,7 @@ class SampledObjects(object):
     # ---------- at the beginning of a minor collection
 
     def find(self, gc):
-        self.tell_of(FACT_STARTED)
+        self.fact(FACT_STARTED, int(gc.is_marking()), 0, 0, 0, 0)
         i = 0
         while i < self.waiting.length:
             self.find_in(gc, self.waiting.records[i])

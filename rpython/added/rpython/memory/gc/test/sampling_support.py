@@ -170,6 +170,7 @@ class BaseSamplingTest(BaseDirectGCTest):
             return self.listens
         if what == FACT_STARTED:
             assert self.telling is None
+            self.was_marking = key
             return 0
         assert self.telling is not None
         if what == FACT_PINNED and self.asks_again:

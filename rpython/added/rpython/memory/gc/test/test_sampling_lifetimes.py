@@ -106,6 +106,17 @@ class TestLifetimes(BaseSamplingTest):
         self.gc.collect(2)
         assert self.freed == [(1, 0)]
 
+    def test_whether_it_marks(self):
+        self.start(1)
+        self.gc.collect(0)
+        assert self.was_marking == 0
+        self.step_to(STATE_MARKING)
+        self.gc.collect(0)
+        assert self.was_marking == 1
+        self.step_to(STATE_SWEEPING)
+        self.gc.collect(0)
+        assert self.was_marking == 0
+
     def test_promoted_by_the_collection_before_marking_ends(self):
         # from a dead object: it is swept in the same major collection
         self.start(1)

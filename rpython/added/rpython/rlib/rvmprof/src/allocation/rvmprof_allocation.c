@@ -61,8 +61,10 @@ static int with_lifetimes;
 static __thread __attribute__((tls_model("initial-exec")))
 int is_ignored;                 /* what this thread allocates */
 static int64_t collection_start, majors;
+static int64_t marking_began;   /* the first minor collection that found it so; or -1 */
 static int is_swept;            /* what the last major collection has found dead */
-static int64_t heap_at_begin;
+static int64_t heap_at_begin;   /* old bytes, when what was young then had met its
+                                   first minor collection; -1 until then */
 static intptr_t shrunk_to;      /* bytes, of the object of the next fact; 0: it was not */
 
 static void get_totals(struct profile_totals *totals)
@@ -189,6 +191,8 @@ static int begin_facts(void)
 {
     if (!recorder_begin_facts(gc_totals->collections))
         return 0;
+    if (heap_at_begin < 0 && gc_totals->collections > 1)
+        heap_at_begin = old_bytes();
     if (!is_swept && with_lifetimes && old_bytes() >= 0) {
         is_swept = 1;
         tracked_swept(old_bytes(), heap_at_begin);
@@ -232,6 +236,10 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
         break;
     case GC_STARTED:
         collection_start = recorder_now();
+        if (key == 0)
+            marking_began = -1;
+        else if (marking_began < 0)
+            marking_began = collection_start;
         figures_heap_seen();
         break;
     case GC_ENDED:
@@ -242,7 +250,8 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
         figures_heap_seen();    /* behind a minor collection, too */
         is_swept = 0;
         tracked_marked();
-        recorder_marked(++majors, -1);
+        recorder_marked(++majors, marking_began);
+        marking_began = -1;
         break;
     case GC_FREED:
         tracked_freed(key, which);
@@ -502,7 +511,7 @@ void vmprof_allocation_totals(void *totals)
 {
     __atomic_store_n(&gc_totals, totals, __ATOMIC_RELEASE);
     is_swept = 1;
-    heap_at_begin = totals != NULL ? old_bytes() : -1;
+    heap_at_begin = marking_began = -1;
 }
 
 void vmprof_allocation_statistics(intptr_t counts[8])

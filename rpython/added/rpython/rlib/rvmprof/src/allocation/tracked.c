@@ -36,7 +36,7 @@ static int has_marked;
 static int64_t most_memory, missing;
 static int has_fixed_gaps;
 static double alive, most_alive;        /* estimated bytes, */
-static double variance, not_known;      /* the former's, and those of which nobody knows */
+static double not_known;                /* and those of which nobody knows */
 
 void tracked_clear(int fixed_gaps)
 {
@@ -49,7 +49,7 @@ void tracked_clear(int fixed_gaps)
     has_marked = 0;
     most_memory = missing = 0;
     has_fixed_gaps = fixed_gaps;
-    alive = most_alive = variance = not_known = 0.0;
+    alive = most_alive = not_known = 0.0;
 }
 
 int64_t tracked_memory(void)
@@ -94,11 +94,9 @@ static double probability(int64_t size, int64_t interval)
 
 static void add_alive(const struct tracked *object, double sign)
 {
-    double p = probability(object->size, object->interval);
-    double bytes = object->is_forgotten ? 0.0 : (double)object->live_size / p;
-
-    alive += sign * bytes;
-    variance += sign * bytes * bytes * (1.0 - p);
+    if (!object->is_forgotten)
+        alive += sign * (double)object->live_size /
+                 probability(object->size, object->interval);
 }
 
 static void count_not_known(int64_t size, int64_t interval)
@@ -192,7 +190,7 @@ void tracked_end(void)
             tracked[kept++] = tracked[seen++];
         tracked_count = kept;
         if (kept == 0)
-            alive = variance = 0.0;     /* no rounding errors */
+            alive = 0.0;     /* no rounding errors */
         has_marked = 0;
     }
     if (most_alive < alive)
@@ -247,7 +245,7 @@ void tracked_forget(void)
 
     for (i = 0; i < tracked_count; i++)
         tracked[i].is_forgotten = 1;
-    alive = most_alive = variance = 0.0;
+    alive = most_alive = 0.0;
 }
 
 void tracked_traced(double *now, double *peak)
@@ -269,7 +267,7 @@ void tracked_not_known(int64_t key, int64_t size)
 
 void tracked_swept(int64_t heap, int64_t heap_at_begin)
 {
-    recorder_swept(heap, heap_at_begin, alive, sqrt(variance), not_known);
+    recorder_swept(heap, heap_at_begin, alive, not_known);
 }
 
 int64_t tracked_missing(void)
