@@ -253,6 +253,28 @@ def test_frames_that_have_returned_hold_nothing(stock_pypy: PyPy) -> None:
     assert not any("gone" in name or "inner" in name for name in names)
 
 
+def test_values_of_compiled_code(stock_pypy: PyPy) -> None:
+    """Where the loop that asks was compiled, what only it has is not lost."""
+    source = """
+        from vmprof_allocation.session.session import current
+        def key(value):
+            if value == 4999:
+                current().held()
+            return value
+        def outer():
+            grown = []
+            for i in range(5000):
+                grown.append([str(i), "x%d" % i])
+                sorted([i], key=key)
+            return grown
+        outer()
+    """
+    held = held_of(stock_pypy.sample(source, "64k").path)
+    (holder,) = [holder for holder in held.holders
+                 if holder.path.startswith("in outer")]
+    assert holder.objects > 15000
+
+
 def test_a_stack_of_a_greenlet(stock_pypy: PyPy) -> None:
     source = """
         import greenlet
@@ -468,3 +490,27 @@ def test_a_limit_of_memory_for_the_process(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample(source, "64k")
     assert run.out == ("who holds what is not known: there is not enough memory for "
                        "the process that looks\n")
+
+
+def test_a_leak_ends_with_who_holds_it(stock_pypy: PyPy) -> None:
+    source = """
+        import gc, vmprof_allocation
+        from vmprof_allocation.session.session import current
+        kept = []
+        def remember():
+            for i in range(20000):
+                kept.append(["a%d" % i])
+        for mark in "warm", "once", "twice":
+            remember()
+            gc.collect()
+            vmprof_allocation.mark(mark)
+            gc.collect()
+        current().held()
+    """
+    run = stock_pypy.sample(source, "4k")
+    done = stock_pypy.command("-m", "vmprof_allocation", "report", "--leaks",
+                              str(run.path))
+    first, *more = done.out.splitlines()
+    assert first.startswith("leak: ") and "remember" in first
+    (held,) = [line for line in more if "held by" in line]
+    assert re.fullmatch(r" *held by __main__\.kept \((100|9\d) %\)", held)

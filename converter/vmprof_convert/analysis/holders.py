@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from vmprof_convert.analysis.leak_sites import Place, Places
 from vmprof_convert.meaning.estimator import Estimate, Sum
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import Shown, TypeNames
@@ -102,6 +103,40 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
     return Found(held, sorted(rows, key=lambda row: -row.bytes),
                  [Rest(how, of.bytes(interval)) for how, of in rest.items()
                   if of.samples])
+
+
+class OfPlace(NamedTuple):
+    """Who holds what was allocated at one place, most of it first."""
+
+    #: of the estimated bytes
+    share: float
+    #: none: see Rest
+    holders: tuple[Holder, ...]
+
+
+def by_place(profile: Profile) -> dict[Place, list[OfPlace]]:
+    """By the last answer; places are those of leaks.  Of holders within each other, the
+    innermost counts."""
+    answers = [held for held in profile.held if not held.problem]
+    if not answers:
+        return {}
+    held, origins = answers[-1], Origins(profile)
+    places = Places(profile, only_own(profile, origins)
+                    if has_own_code(profile, origins) else profile)
+    single = sorted((holder for holder in held.holders if holder.path),
+                    key=lambda holder: holder.bytes)
+    sums: dict[Place, dict[tuple[Holder, ...], float]] = {}
+    for stack, size, interval, set_, how in zip(
+            held.stacks, held.sizes, held.intervals, held.sets, held.hows):
+        of_set = tuple(holder for holder in single if holder.set & set_)
+        key = of_set[:1] if how == ALONE else of_set if how == TOGETHER else ()
+        of_place = sums.setdefault(places.of(stack)[0], {})
+        of_place[key] = of_place.get(key, 0.0) + size / probability(
+            size, interval, profile.gaps)
+    return {place: sorted(
+        (OfPlace(weight / sum(of_place.values()), holders)
+         for holders, weight in of_place.items()), key=lambda one: -one.share)
+        for place, of_place in sums.items()}
 
 
 class _Parts:

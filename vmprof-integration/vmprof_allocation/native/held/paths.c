@@ -472,9 +472,10 @@ static int put_root(struct text *t, const struct root *root, int *is_place)
         put_frame(t, root->object);
     else {
         gc_trace(root->object, type, claim_frame_within, &frame);
-        if (frame == 0)
-            return 0;
-        put_frame(t, frame);
+        if (frame != 0)
+            put_frame(t, frame);
+        else
+            put_text(t, "in compiled code");
     }
     return 1;
 }
@@ -560,12 +561,14 @@ static void name_it(uint32_t at)
     if (inside < 3)
         way.inside[inside] = way.owner;
     if (!put_label(&label, &way)) {
-        if (gc_role(way.object) != FRAME)
-            return;
-        /* of a greenlet, ... */
         label.size = 0;
         put_text(&label, " -> ");
-        put_frame(&label, way.object);
+        if (gc_role(way.object) == FRAME)
+            put_frame(&label, way.object);      /* of a greenlet, ... */
+        else if (way.type->custom == JIT_FRAME)
+            put_text(&label, "a value of compiled code");
+        else
+            return;
     }
     if (!label.is_cut)
         add_named(at, owner, &label, 0);
