@@ -197,16 +197,3 @@ def test_names_are_data(tmp_path: Path, name: str) -> None:
     log.holder(1, 1, 900, 9, "shop[\"%s\"]" % name.replace("\x1f", ""), name)
     for line in lines(written(tmp_path, log), "--held"):
         assert line.isprintable()
-
-
-def test_of_a_file_that_grows(tmp_path: Path) -> None:
-    """What is read a second time ends where it ended the first time."""
-    from vmprof_convert.readers.container import Container
-    path = tmp_path / "log"
-    path.write_bytes(b"1234")
-    with open(path, "rb") as file:
-        container = Container(file)
-        assert b"".join(container.pieces()) == b"1234"
-        with open(path, "ab") as more:
-            more.write(b"5678")
-        assert b"".join(container.pieces()) == b"1234"

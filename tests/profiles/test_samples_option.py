@@ -331,15 +331,14 @@ def rows(count: int, first: int = 0) -> Columns:
 
 def test_rows_that_come_together_are_not_copied() -> None:
     samples, others = Samples(), rows(100)
-    samples.extend(rows(3, 1000))
     samples.extend(others)
     samples.extend(rows(2, 2000))
     assert samples.time is others.time
-    assert sorted(samples.time) == [*range(100), 1000, 1001, 1002, 2000, 2001]
+    assert list(samples.time) == [*range(100), 2000, 2001]
     assert list(samples.stack) == [time % 3 for time in samples.time]
     samples.extend(Columns(*map(list, rows(200, 5000))))
     assert list(samples.stack) == [time % 3 for time in samples.time]
-    assert {len(column) for column in samples.columns()} == {305}
+    assert {len(column) for column in samples.columns()} == {302}
 
 
 @pytest.mark.parametrize("batch", [3, 2**16])

@@ -171,3 +171,21 @@ def test_workers_of_a_pool(stock_pypy: PyPy) -> None:
     said = " ".join(run.err.split())
     assert "(SIGTERM), as workers of multiprocessing's pools are; " in said
     assert IS_OVER not in said
+
+
+def test_what_is_written_while_it_is_read_is_for_the_next_time(tmp_path: Path) -> None:
+    """Objects are read when all stacks are known."""
+    path = tmp_path / "app.vmprof"
+    log = Log()
+    log.allocation([log.function("f")], size=24)
+    log.flush()
+    path.write_bytes(log.bytes)
+    before = readers.read(path, salvage=True)
+    log.allocation([log.function("g"), log.function("h")], size=48)
+    log.flush()
+
+    def write(done: int, size: int) -> None:
+        path.write_bytes(log.bytes)
+
+    assert readers.read(path, salvage=True, progress=write) == before
+    assert len(readers.read(path, salvage=True).samples) == 2

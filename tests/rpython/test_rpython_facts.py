@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import math
+import os
 import signal
 import subprocess
 import time
@@ -240,7 +241,9 @@ def test_a_killed_program_leaves_whole_facts(tmp_path: Path) -> None:
     with subprocess.Popen(
             [built("guest"), "--allocation-sampling", "1000", "-o", "p.vmprof",
              "p.guest", "20000", "1000000000"], stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, cwd=tmp_path) as process:
+            stderr=subprocess.PIPE, cwd=tmp_path,
+            # its size follows the processor's cache, and 200 kB have to see collections
+            env={**os.environ, "PYPY_GC_NURSERY": "1M"}) as process:
         deadline = time.monotonic() + 60
         while not (tmp_path / "p.vmprof").exists() or (
                 tmp_path / "p.vmprof").stat().st_size < 200000:

@@ -29,7 +29,7 @@ def library(pypy: PyPy) -> Path:
 
 def fields(text: str) -> dict[str, list[str]]:
     return {name: value.split(",") for name, value in (
-        line.split("=") for line in text.splitlines())}
+        line.split("=", 1) for line in text.splitlines())}
 
 
 def search(pypy: PyPy, path: Path) -> dict[str, list[str]] | str:

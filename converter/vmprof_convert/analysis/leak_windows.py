@@ -100,10 +100,10 @@ def find_windows(profile: Profile,
 
 
 def _last_of_each(times: list[int]) -> list[int]:
-    """Of major collections that follow each other at once, the last.  gc.collect() first
-    ends one that is at work, which finds alive what has died since it was marked, and
-    then makes another; and who calls it twice means the second one, which finds dead
-    what the first one had to finalize."""
+    """Of major collections that follow each other at once, the last.  gc.collect()
+    first ends one that is at work, which finds alive what has died since it was marked,
+    and then makes another; and who calls it twice means the second one, which finds
+    dead what the first one had to finalize."""
     if len(times) < 2:
         return times
     limit = AT_ONCE * (times[-1] - times[0]) / (len(times) - 1)

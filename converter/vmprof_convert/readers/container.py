@@ -19,15 +19,14 @@ PIECE = 2**16 if sys.implementation.name == "pypy" else 2**17
 
 
 class Container:
-    """A file that holds a log, which can be read more than once."""
+    """A file that holds a log, which can be read more than once.  Each time it is what
+    it was at first, though a program may still write to it."""
 
     def __init__(self, file: BinaryIO) -> None:
         """Of a pipe, all is read at once."""
         self._file = file if file.seekable() else io.BytesIO(file.read())
         self._start = self._file.tell()
-        #: bytes, once they were all read: a process may go on writing it, and what
-        #: comes then refers to what was not read before
-        self._size: int | None = None
+        self._end = self._file.seek(0, io.SEEK_END)
 
     def pieces(self, progress: Callable[[int], None] | None = None) -> Iterator[bytes]:
         """The log, from its beginning; `progress` is told how many bytes of the file
@@ -45,13 +44,11 @@ class Container:
 
     def _read(self, progress: Callable[[int], None] | None) -> Iterator[bytes]:
         done = 0
-        while part := self._file.read(PIECE if self._size is None else
-                                      min(PIECE, self._size - done)):
+        while part := self._file.read(min(PIECE, self._end - self._start - done)):
             done += len(part)
             if progress is not None:
                 progress(done)
             yield part
-        self._size = done
 
 
 def _unpacked(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

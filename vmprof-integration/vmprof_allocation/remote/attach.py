@@ -53,7 +53,8 @@ def _parser() -> argparse.ArgumentParser:
              "the time for it")
     parser.add_argument(
         "--children", action="store_true",
-        help="and all that came of it, as workers do, into FILE's name with their PIDs")
+        help="also each process that came of it and runs by now, as workers do: its "
+             "profile has its PID in FILE's name")
     parser.add_argument(
         "-o", "--output", metavar="FILE",
         help="keep the profile; the program writes it, as its own user")
