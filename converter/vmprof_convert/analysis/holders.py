@@ -56,6 +56,8 @@ class Rest(NamedTuple):
     #: OTHERWISE, INTERPRETER, FINALIZER or NO_PATH
     how: int
     estimate: Estimate
+    #: the largest first
+    parts: list[Part]
 
 
 class Found(NamedTuple):
@@ -80,7 +82,7 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
     """Of one answer."""
     sums: dict[int, _Sums] = {holder.set: _Sums() for holder in held.holders}
     single = [holder.set for holder in held.holders if holder.path]
-    rest = {how: Sum() for how in (OTHERWISE, INTERPRETER, FINALIZER, NO_PATH)}
+    rest = {how: _Sums() for how in (OTHERWISE, INTERPRETER, FINALIZER, NO_PATH)}
     for stack, type_, size, interval, set_, how in zip(
             held.stacks, held.types, held.sizes, held.intervals, held.sets, held.hows):
         p = probability(size, interval, profile.gaps)
@@ -92,7 +94,7 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
             sums[set_].add(stack, type_, size, p)
         else:
             # smaller groups are not told
-            rest[how if how in rest else OTHERWISE].add(size, p)
+            rest[how if how in rest else OTHERWISE].add(stack, type_, size, p)
     interval = max(held.intervals, default=1)
     named = _Parts(profile, group_storage)
     by_bit = {holder.set: holder for holder in held.holders if holder.path}
@@ -101,8 +103,8 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
                 named.of(sums[holder.set]))
             for holder in held.holders if holder.bytes]
     return Found(held, sorted(rows, key=lambda row: -row.bytes),
-                 [Rest(how, of.bytes(interval)) for how, of in rest.items()
-                  if of.samples])
+                 [Rest(how, of.all.bytes(interval), named.of(of))
+                  for how, of in rest.items() if of.all.samples])
 
 
 class OfPlace(NamedTuple):

@@ -78,10 +78,11 @@ def of(profile: Profile, found: Sequence[Found], limit: int, *,
     for row in shown[:limit]:
         rows.append((format_bytes(row.bytes), str(row.objects),
                      _estimate(row.estimate), _name(row)))
-        rows += [("", "", "", "      " + _part(part, origins))
-                 for part in row.parts[:_PARTS] if part.share >= _SHARE]
+        rows += _parts(row.parts, origins)
     for rest in last.rest:
         rows.append(("", "", _estimate(rest.estimate), _REST[rest.how]))
+        if rest.how == OTHERWISE:
+            rows += _parts(rest.parts, origins)
     left_out = len(shown) - limit
     table = Table("", [
         Column("held by it alone", FIGURE), Column("objects", FIGURE),
@@ -113,11 +114,16 @@ def _name(row: Row) -> str:
         map(shortened, holder.aliases)))
 
 
-def _part(part: Part, origins: Origins) -> str:
-    place = place_of(part.function, part.line, origins)
-    return "%.0f %% %s from %s%s" % (
-        100 * part.share, part.type.name, shortened(part.function.name),
-        "  " + place if place else "")
+def _parts(parts: Sequence[Part], origins: Origins) -> list[tuple[str, ...]]:
+    """The rows below that of a holder."""
+    rows: list[tuple[str, ...]] = []
+    for part in parts[:_PARTS]:
+        place = place_of(part.function, part.line, origins)
+        if part.share >= _SHARE:
+            rows.append(("", "", "", "      %.0f %% %s from %s%s" % (
+                100 * part.share, part.type.name, shortened(part.function.name),
+                "  " + place if place else "")))
+    return rows
 
 
 # ________________________________________

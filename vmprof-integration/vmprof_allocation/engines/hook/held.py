@@ -32,7 +32,8 @@ _PROBLEMS = {
     4: "there are too many objects",
     5: "the process that looks did not come to an end within %d seconds, or was ended"
        % SECONDS}
-_OF_PROBLEM, _OF_SIGNAL = 1000, 2000
+_OF_PROBLEM, _OF_SIGNAL, NOT_ASKED = 1000, 2000, -1
+_TIMES = 5
 _SIGNALS = {int(number): number.name for number in signal.Signals}
 
 
@@ -55,13 +56,18 @@ def ask(lib: Any, place: Place, reach: Callable[[list[Any]], None]) -> None:
     """`reach` has the native half asked for a question.  Raises
     AllocationSamplingError."""
     refuse_if_short(_heap(place))
-    asked = question(place.layout.references)
-    try:
-        reach(asked)
-    finally:
-        asked.clear()
-        sink[0] = None
-    check(int(lib.hook_held(SECONDS)))
+    outcome = NOT_ASKED
+    for _ in range(_TIMES):
+        asked = question(place.layout.references)
+        try:
+            reach(asked)
+        finally:
+            asked.clear()
+            sink[0] = None
+        outcome = int(lib.hook_held(SECONDS))
+        if outcome != NOT_ASKED:        # another thread may be about to ask
+            break
+    check(outcome)
 
 
 def check(outcome: int) -> None:
@@ -73,7 +79,7 @@ def check(outcome: int) -> None:
 
 def problem(outcome: int) -> str:
     """What hook_held() says, if that is not 0."""
-    if outcome < 0:
+    if outcome == NOT_ASKED:
         return "the garbage collector did not come by; ask again"
     if outcome >= _OF_SIGNAL:
         return "the process that looks was ended by %s" % (
