@@ -275,6 +275,40 @@ def test_values_of_compiled_code(stock_pypy: PyPy) -> None:
     assert holder.objects > 15000
 
 
+def test_compiled_code_looks_to_us_as_to_the_gc(stock_pypy: PyPy) -> None:
+    """probe/ asks where nothing is compiled."""
+    stock_pypy.command("-m", "vmprof_allocation", "doctor")
+    source = """
+        import os, sys
+        from vmprof_allocation.engines.hook import cache
+        from vmprof_allocation.engines.hook.layout import Layout
+        from vmprof_allocation.engines.hook.probe import references
+        from vmprof_allocation.engines.hook.probe.memory import Memory, Types
+        folder = os.path.join(os.environ["XDG_CACHE_HOME"], "vmprof-allocation")
+        name, = [name for name in os.listdir(folder)
+                 if name.endswith("-%d" % cache.VERSION)]
+        known = os.path.join(folder, name)
+        memory = Memory(Layout.parse(cache.load(known)))
+        types = Types(memory)
+        with open(known + ".types", encoding="utf-8") as file:
+            text = file.read()
+        def key(value):
+            if value == 2999:
+                print(references.check(memory, types, text))
+            return value
+        def outer():
+            for i in range(3000):
+                only = [i, "only in compiled code"]
+                sorted([i], key=key)
+                if len(only) > 2:
+                    break
+        outer()
+    """
+    run = stock_pypy.run(source)
+    assert re.fullmatch(r"\d+ objects are as the GC has them; \d+ changed meanwhile\n",
+                        run.out), run.err
+
+
 def test_a_stack_of_a_greenlet(stock_pypy: PyPy) -> None:
     source = """
         import greenlet

@@ -78,6 +78,43 @@ static void compare_reference(uint64_t child, void *context)
         record->is_same = 0;
 }
 
+struct search {
+    uint64_t wanted;
+    int is_found;
+};
+
+static void look_for_reference(uint64_t child, void *context)
+{
+    struct search *search = context;
+
+    if (child == search->wanted)
+        search->is_found = 1;
+}
+
+static void look_in_record(uint64_t child, void *context)
+{
+    struct record *record = context;
+    const int64_t *at;
+
+    for (at = record->next; at < record->end; at++)
+        if ((uint64_t)*at == child)
+            return;
+    record->is_same = 0;
+}
+
+/* Its own trace function may tell of some references twice, and in another order. */
+static int has_same_references(uint64_t object, const struct gc_type *type,
+                               struct record record)
+{
+    gc_trace(object, type, look_in_record, &record);
+    for (; record.next < record.end && record.is_same; record.next++) {
+        struct search search = { (uint64_t)*record.next, 0 };
+        gc_trace(object, type, look_for_reference, &search);
+        record.is_same = search.is_found;
+    }
+    return record.is_same;
+}
+
 static int is_same(const int64_t *words, const int64_t *end)
 {
     uint64_t object = (uint64_t)words[0];
@@ -89,9 +126,12 @@ static int is_same(const int64_t *words, const int64_t *end)
     type = gc_type_of(object);
     if (type->custom == NOT_WALKED)
         return 1;               /* what it refers to, C code knows */
+    if (words[1] != type->row || words[2] != (int64_t)gc_size(object, type))
+        return 0;
+    if (type->custom != NO_CUSTOM)
+        return has_same_references(object, type, record);
     gc_trace(object, type, compare_reference, &record);
-    return record.is_same && record.next == end && words[1] == type->row &&
-           words[2] == (int64_t)gc_size(object, type);
+    return record.is_same && record.next == end;
 }
 
 int64_t held_compare(const struct held_question *question, struct held_result *result,
