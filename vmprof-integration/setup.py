@@ -93,7 +93,7 @@ def library(name, *sources):
 
 setup(
     ext_modules=[
-        library("engines.hook._hook", "hook/*.c", "shared/*.c"),
+        library("engines.hook._hook", "hook/*.c", "held/*.c", "shared/*.c"),
         # how one gets into another process
         library("remote.entry._tracer", "attach/*.c"),
     ] if SUPPORTED else [],

@@ -13,9 +13,9 @@ from made_profiles import MARKS, OBJECTS, TICKS, TYPES
 from native_build import load
 from vmprof_convert.readers import records
 
-KINDS = range(made_profiles.TOTALS, made_profiles.NAMES + 1)
+KINDS = range(made_profiles.TOTALS, made_profiles.HELD_OBJECTS + 1)
 TEXTS = (made_profiles.TYPES, made_profiles.LABELS, made_profiles.MARKS,
-         made_profiles.NAMES)
+         made_profiles.NAMES, made_profiles.HOLDERS)
 LARGEST_TEXT = 1024
 
 

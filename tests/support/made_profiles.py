@@ -27,7 +27,8 @@ PID = 4321
 START = 1_700_000_000
 
 (SETTINGS, TOTALS, FRAMES, NODES, TYPES, LABELS, OBJECTS, WAITING, ENDED, TICKS,
- COLLECTIONS, MARKED, SWEPT, MARKS, FIGURES, NAMES) = range(1, 17)
+ COLLECTIONS, MARKED, SWEPT, MARKS, FIGURES, NAMES, HELD, HOLDERS,
+ HELD_OBJECTS) = range(1, 20)
 #: what became of an object
 DIED, PROMOTED, NOT_RECORDED, NOT_KNOWN, YOUNG, YOUNG_NOT_KNOWN = range(6)
 
@@ -155,7 +156,7 @@ class Log:
         self.collections = self.pressures = self.surprises = 0
         self.last_time = 0
         #: rows of the next records, by kind, and their texts
-        self.rows: dict[int, list[_Row]] = {kind: [] for kind in range(1, 17)}
+        self.rows: dict[int, list[_Row]] = {kind: [] for kind in range(1, 20)}
         self.texts: dict[int, bytes] = {}
         #: samples of whose object nothing was told
         self.waiting: dict[int, _Sample] = {}
@@ -362,6 +363,24 @@ class Log:
 
     def command(self, line: str) -> None:
         self.row(NAMES, 2, 0, text=line)
+
+    def held(self, number: int, time: int = 0, problem: int = 0, objects: int = 0,
+             size: int = 0) -> None:
+        """Somebody asked who holds what."""
+        self.row(HELD, number, time, problem, objects, size, 7000, 300000, 2**20)
+        self.last_time = max(self.last_time, time)
+
+    def holder(self, number: int, set_: int, size: int, objects: int,
+               *names: str) -> None:
+        """Path, type, other paths; nothing: these hold it together."""
+        self.row(HOLDERS, number, set_, 4096 * set_, size, objects,
+                 text="\x1f".join(names))
+
+    def held_object(self, number: int, frames: Sequence[FrameSpec], type_: int, *,
+                    size: int, set_: int, how: int, interval: int = 1) -> None:
+        """A sampled object that was alive then."""
+        self.row(HELD_OBJECTS, number, self.define(frames), type_, size, interval,
+                 set_, how)
 
     def label_set(self, number: int, **pairs: str) -> None:
         self.row(LABELS, number, text="\x1f".join(

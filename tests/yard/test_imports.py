@@ -381,6 +381,14 @@ def test_shared_c_includes_nothing_of_the_hook_engine() -> None:
             if of_hook.intersection(headers)} == {}
 
 
+def test_c_that_walks_the_heap_includes_nothing_of_the_others() -> None:
+    ours = native("held")
+    others = set(native("hook")) | set(native("shared")) | set(native("attach"))
+    assert "holders.h" in ours["held.c"]
+    assert {name: headers for name, headers in ours.items()
+            if others.intersection(headers)} == {}
+
+
 def test_c_that_runs_in_other_processes_brings_nothing_else() -> None:
     ours = native("attach")
     assert "frame.h" in ours["stub.c"]
@@ -390,7 +398,7 @@ def test_c_that_runs_in_other_processes_brings_nothing_else() -> None:
 
 
 def test_c_does_not_know_python() -> None:
-    assert [name for folder in ("hook", "shared", "attach")
+    assert [name for folder in ("hook", "held", "shared", "attach")
             for name, headers in native(folder).items()
             if "Python.h" in headers] == []
 

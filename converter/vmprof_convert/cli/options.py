@@ -140,6 +140,10 @@ def add_options(parser: argparse._ActionsContainer, **helps: str) -> None:
         help="instead of the table: what is held more and more, between marks, or "
              "in a run without its beginning")
     add(
+        "--held", action="store_true",
+        help="instead of the table: who holds what was alive, when somebody asked (ctl "
+             "PID held, or --held where the program was started)")
+    add(
         "--remarks", action="store_true",
         help="all that is to be known about the figures, and not only the few lines "
              "that change most (with --json always)")
@@ -156,7 +160,7 @@ def are_given(options: argparse.Namespace) -> list[str]:
     """Those of add_options() that aren't as they are by default."""
     given = ["--" + name.replace("_", "-") for name in (
         "limit", "of", "by", "sort", "focus", "tree", "at", "group_storage",
-        "hide_internal", "survived", "leaks", "remarks")
+        "hide_internal", "survived", "leaks", "held", "remarks")
         if getattr(options, name) not in (None, False)]
     return given + ["--" + options.form] * (options.form != TABLE)
 
@@ -184,7 +188,7 @@ def check(options: argparse.Namespace) -> None:
                            "up all of them: leave it out")
     if options.of in (TIME, RESIDENT):
         for given in ("focus", "tree", "at", "hide_internal", "survived",
-                      "leaks"):
+                      "leaks", "held"):
             if getattr(options, given) not in (None, False):
                 raise ProfileError("--%s is about bytes: leave out --of %s" % (
                     given.replace("_", "-"), options.of))

@@ -97,6 +97,8 @@ def make(files: Sequence[File], options: argparse.Namespace,
     check(options)
     if options.leaks:
         return _make_leaks(files, options, on)
+    if options.held:
+        return _make_held(files, options, on)
     if options.at == PEAK:
         options = argparse.Namespace(**{
             **vars(options), "at": _time_of_peak(files, options)})
@@ -456,6 +458,55 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
     writer.write(able[0].profile, together, text, options.limit or DEFAULT_LIMIT,
                  parts=parts if len(parts) > 1 else (), terminal=on or terminal(),
                  only=str(asked))
+    return text.getvalue()
+
+
+#: of the options, those that --held has
+_OF_HELD = ("--limit", "--group-storage", "--held", "--json", "--markdown")
+
+
+def _make_held(files: Sequence[File], options: argparse.Namespace,
+               on: Terminal | None) -> str:
+    from vmprof_convert import readers
+    from vmprof_convert.analysis import holders
+    from vmprof_convert.errors import ProfileError, about
+    from vmprof_convert.report import held as tables
+
+    for given in are_given(options):
+        if given not in _OF_HELD:
+            raise ProfileError("--held is another report: %s is not for it" % given)
+    if options.mine or not selection(options).is_everything:
+        raise ProfileError("--held is about all that was alive: leave out what chooses "
+                           "samples, such as --mine or --function")
+    asked = []
+    for file in files:
+        with about(file.name):
+            profile = readers.read_events(
+                file.sources, salvage=options.salvage or file.is_found)
+        if profile.held:
+            asked.append((profile, [
+                holders.find(profile, held, group_storage=options.group_storage)
+                for held in profile.held]))
+    if not asked:
+        raise ProfileError(
+            "nothing in this profile says who holds what: ask while the program runs "
+            "(python -m vmprof_allocation ctl PID held), or write --held where it is "
+            "started, for its end")
+    text = io.StringIO()
+    if options.form == JSON:
+        tables.write_json(asked, text, options.limit)
+        return text.getvalue()
+    for number, (profile, found) in enumerate(asked):
+        sheet = tables.of(profile, found, options.limit or DEFAULT_LIMIT,
+                          is_one_of_several=len(asked) > 1)
+        if number:
+            print(file=text)
+        if options.form == MARKDOWN:
+            from vmprof_convert.report import markdown
+            markdown.write(sheet, text)
+        else:
+            from vmprof_convert.report import terminal_table
+            terminal_table.write(sheet, text, on or terminal())
     return text.getvalue()
 
 

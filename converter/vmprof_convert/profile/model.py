@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from vmprof_convert.profile.columns import by_key, gathered, is_one, those
+from vmprof_convert.profile.held import Held
 from vmprof_convert.profile.stacks import StackTable
 
 #: of unknown kinds, so many are named
@@ -410,6 +411,8 @@ class Profile:
     swept: list[Swept] = dataclasses.field(default_factory=list)
     #: None: all samples were read
     thinned: Thinned | None = None
+    #: who held what, each time that somebody asked
+    held: list[Held] = dataclasses.field(default_factory=list)
 
     def labels_of(self, stack: int) -> dict[str, str]:
         """Those of its samples."""

@@ -31,7 +31,8 @@ from vmprof_convert.readers.records import Damaged, Record
 from vmprof_convert.readers.still_written import is_written
 from vmprof_convert.readers.vmprof_log import Log, functions
 
-__all__ = ["Head", "read", "read_bytes", "read_head", "read_into", "read_stacks"]
+__all__ = ["Head", "read", "read_bytes", "read_events", "read_head", "read_into",
+           "read_stacks"]
 
 
 class Head(NamedTuple):
@@ -51,7 +52,7 @@ class _Reading:
     """Of the files of one profile: one, or the parts of several."""
 
     def __init__(self, files: Sequence[BinaryIO], rows: Rows, salvage: bool,
-                 progress: _Progress | None = None) -> None:
+                 progress: _Progress | None = None, *, objects: bool = True) -> None:
         self._containers = list(map(Container, files))
         self._rows = rows
         self._salvage = salvage
@@ -63,7 +64,7 @@ class _Reading:
         self.torn = 0
         self.misfits = 0
         self._learn(files)
-        if self.contents.are_there:
+        if self.contents.are_there and objects:
             self._read_objects()
 
     def _learn(self, files: Sequence[BinaryIO]) -> None:
@@ -114,7 +115,8 @@ class _Reading:
             figures=sorted(contents.figures, key=_time),
             misfits=self.misfits, lost_stacks=contents.lost_stacks,
             cut_off=contents.stacks.cut(), torn=self.torn,
-            threads=contents.threads, command=contents.command)
+            threads=contents.threads, command=contents.command,
+            held=list(contents.held.values()))
 
 
 def _hand_on(objects: Objects, part: Part, record: Record) -> None:
@@ -154,6 +156,16 @@ def read_into(sources: Source | Sequence[Source], rows: Rows, *,
         files = _open(sources, stack)
         return _looked_after(
             _Reading(files, rows, salvage).profile(Samples()), files[-1])
+
+
+def read_events(sources: Source | Sequence[Source], *,
+                salvage: bool = False) -> Profile:
+    """As read(), but without samples: what was written of stacks, types and the run,
+    and who held what."""
+    with contextlib.ExitStack() as stack:
+        files = _open(sources, stack)
+        return _looked_after(_Reading(files, Samples(), salvage, objects=False).profile(
+            Samples()), files[-1])
 
 
 def _looked_after(profile: Profile, file: BinaryIO) -> Profile:

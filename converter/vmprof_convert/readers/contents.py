@@ -9,6 +9,7 @@ from typing import Any
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile.columns import by_key, gathered
+from vmprof_convert.profile.held import Held, Holder
 from vmprof_convert.profile.model import (
     HEAP,
     HEAP_HAS,
@@ -43,7 +44,7 @@ MAX_DEPTH = 2**16
 #: of resident memory has its own room.
 FULL_RECORD = 1018
 
-_BETWEEN_LABELS = "\x1f"
+_BETWEEN_LABELS = _BETWEEN_NAMES = "\x1f"
 _THREAD, _COMMAND = 1, 2
 #: the kinds of names, and the fields of Type that they are
 _TYPE_NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
@@ -161,6 +162,8 @@ class Contents:
         self.parts: list[Part] = []
         #: keys of samples that a later part tells of once more
         self.told_again: set[int] = set()
+        #: who held what, by the number of the question
+        self.held: dict[int, Held] = {}
         #: rows without a stack
         self.lost_stacks = 0
         #: index in `labels`, by the profile's number
@@ -175,7 +178,9 @@ class Contents:
             records.COLLECTIONS: self._read_collections,
             records.MARKED: self._read_marked, records.SWEPT: self._read_swept,
             records.MARKS: self._read_marks, records.FIGURES: self._read_figures,
-            records.NAMES: self._read_names}
+            records.NAMES: self._read_names, records.HELD: self._read_held,
+            records.HOLDERS: self._read_holders,
+            records.HELD_OBJECTS: self._read_held_objects}
 
     @property
     def part(self) -> Part:
@@ -255,6 +260,38 @@ class Contents:
                 self.command = name
             else:
                 self._pass_over("name %d" % kind)
+
+    # ________________________________________
+    # who holds what
+
+    def _read_held(self, record: Record) -> None:
+        for number, time, *figures in zip(*record.decoded()):
+            self.held[number] = Held(time + self.part.begin, *figures)
+
+    def _held(self, number: int) -> Held:
+        if number not in self.held:
+            raise Damaged("what is held, of a question that nobody asked")
+        return self.held[number]
+
+    def _read_holders(self, record: Record) -> None:
+        for (number, set_, address, size, objects), text in record.texts():
+            path, _, rest = text.partition(_BETWEEN_NAMES)
+            type_, *aliases = rest.split(_BETWEEN_NAMES)
+            self._held(number).holders.append(
+                Holder(set_, address, size, objects, path, type_, tuple(aliases)))
+
+    def _read_held_objects(self, record: Record) -> None:
+        part = self.part
+        for number, node, type_, size, interval, set_, how in zip(*record.decoded()):
+            if size <= 0 or interval <= 0:
+                raise Damaged("an object that is held, of no size")
+            held = self._held(number)
+            held.stacks.append(self.stack(node, part))
+            held.types.append(self.type_index(type_, part))
+            held.sizes.append(size)
+            held.intervals.append(interval)
+            held.sets.append(set_)
+            held.hows.append(how)
 
     # ________________________________________
     # stacks

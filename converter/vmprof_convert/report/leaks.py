@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
+from vmprof_convert.analysis import holders
 from vmprof_convert.analysis.leak_memory import Memory, Moments
 from vmprof_convert.analysis.leak_sites import Place
 from vmprof_convert.analysis.leak_statistics import CONFIDENCE
@@ -28,6 +29,8 @@ MAX_TYPES, MAX_CALLERS, MAX_PROCESSES = 4, 3, 4
 _LARGE, _MOST = 0.1, 0.5
 #: of the rest so many places are named
 MAX_PLACES = 3
+#: of a leak so many holders are named, each with such a share at least
+_HOLDERS, _HELD = 2, 0.1
 
 
 class ProcessLeaks(NamedTuple):
@@ -58,6 +61,8 @@ class _Writer:
         self._terminal = terminal
         #: of the processes that are looked at, if they are several
         self._names: list[str] = []
+        #: who holds what, of one process that was asked
+        self._held: dict[Place, list[holders.OfPlace]] = {}
 
     def write(self, profile: Profile, limit: int,
               parts: Sequence[ProcessLeaks]) -> None:
@@ -66,6 +71,8 @@ class _Writer:
         self._names = [str(part.profile.pid) for part in looked_at]
         if len(set(self._names)) < len(looked_at):
             self._names = [part.name for part in looked_at]
+        if not parts:
+            self._held = holders.by_place(profile)
         is_far = leaks.memory is not None and leaks.memory.is_far is True
         # beside a leak, it has to be most of what the process grew by
         is_most = is_far and leaks.memory is not None and (
@@ -231,6 +238,12 @@ class _Writer:
                     for place, share in leak.callers], MAX_CALLERS))
             if leak.innermost != leak.places[0]:
                 self._say("      most of it in %s" % self._place(leak.innermost))
+            if held := [one for one in self._held.get(leak.places[0], [])[:_HOLDERS]
+                        if one.share >= _HELD and one.holders]:
+                self._say("      held by %s" % _list([
+                    "%s (%.0f %%)" % (" and ".join(
+                        shortened(holder.path) for holder in one.holders),
+                        100 * one.share) for one in held], _HOLDERS))
             if self._names:
                 self._say("      " + self._processes(leak))
         if len(leaks) > limit:

@@ -177,6 +177,12 @@ class Engine:
     def reset_peak(self) -> None:
         raise NotImplementedError
 
+    def held(self) -> None:
+        """Have a process look who holds what is alive, and write that into the
+        profile (capability ``held``).  Raises AllocationSamplingError if that can't be;
+        sampling goes on."""
+        raise NotImplementedError
+
     def ignore(self, ignored: bool) -> bool:
         """What this thread allocates is not the program's, nor, with the hook
         engine, is a major collection that it asks for, until it is not `ignored`

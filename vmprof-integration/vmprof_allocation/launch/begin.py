@@ -16,7 +16,7 @@ from vmprof_allocation.critical.interrupts import Uninterrupted
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError, say
 from vmprof_allocation.session import resident
-from vmprof_allocation.session.session import Session
+from vmprof_allocation.session.session import NOT_KNOWN, Session
 from vmprof_allocation.settings.processes import make_own, unpack
 from vmprof_allocation.settings.settings import Settings
 
@@ -74,6 +74,8 @@ def _run(fields: list[str]) -> None:
     _, held, jitlog, text, knowledge, output = fields
     settings = Settings.parse(text)
     engine = choose(knowledge)
+    if settings.held and "held" not in engine.capabilities():
+        raise AllocationSamplingError(NOT_KNOWN)
     session = Session(settings, output)
     session.start(engine)
     if int(held) >= 0:
@@ -82,6 +84,9 @@ def _run(fields: list[str]) -> None:
     # The module was imported before the program: what it does at the end comes after
     # all of the program's, whose threads have ended then.
     resident.end_at_interrupt()
+    if settings.held:
+        from vmprof_allocation.session import held_at_end
+        resident.at_end(held_at_end.look)
     _leave(session)
 
 

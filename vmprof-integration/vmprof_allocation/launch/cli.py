@@ -77,6 +77,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="End the profile each so many seconds, and begin the next one beside it, "
              "without a gap: app.vmprof, app.w2.vmprof and so on. Needs -o")
     group.add_argument(
+        "--held", action="store_true",
+        help="At the program's end, look at who holds what is alive, and write that "
+             "into the profile (report --held)")
+    group.add_argument(
         "--control", action="store_true",
         help="Let python -m vmprof_allocation ctl and top reach the program; sampling "
              "need not be on")
@@ -160,10 +164,10 @@ def _asks_for_us(arguments: list[str]) -> bool:
     except _WrongArguments:
         return any(a.startswith(("--allocation-", "--no-lifetimes", "--no-follow",
                                  "--native", "--rotate", "--view", "--push",
-                                 "--control", "--quiet"))
+                                 "--control", "--quiet", "--held"))
                    for a in arguments)
     return (found.no_lifetimes or found.no_follow or found.native or found.view
-            or found.control or found.quiet) or any(
+            or found.control or found.quiet or found.held) or any(
         value is not None for name, value in vars(found).items()
         if name.startswith(("allocation_", "push", "rotate")))
 
@@ -186,7 +190,11 @@ def _check(args: Any) -> Settings:
     if args.allocation_sampling is None:
         raise AllocationSamplingError(
             "--allocation-seed, --allocation-gaps, --no-lifetimes, --no-follow, "
-            "--native, --rotate, --view and --quiet need --allocation-sampling")
+            "--native, --rotate, --held, --view and --quiet need --allocation-sampling")
+    if args.held and (args.push is not None or args.rotate is not None):
+        raise AllocationSamplingError(
+            "--held is of the one profile that a program leaves: leave it out, or "
+            "--rotate and --push")
     if args.web or args.web_auth:
         raise AllocationSamplingError(
             "--allocation-sampling can't be used with --web or --web-auth: "
@@ -198,7 +206,7 @@ def _check(args: Any) -> Settings:
         args.allocation_sampling, seed(args.allocation_seed),
         args.allocation_gaps or "exponential", args.period, bool(args.mem),
         not args.no_lifetimes, not args.no_follow, _check_rotate(args),
-        bool(args.native))
+        bool(args.native), bool(args.held))
 
 
 def _check_rotate(args: Any) -> float:
@@ -247,10 +255,10 @@ def main(args: Any, original: list[str],
         is_only_prepared = _is_only_prepared(args)
         settings = None if is_only_prepared else _check(args)
         if (args.push is not None or args.control or args.rotate is not None
-                or args.native) and not target.is_python_3:
+                or args.native or args.held) and not target.is_python_3:
             raise AllocationSamplingError(
-                "--push, --control, --rotate and --native are for Python 3: write one "
-                "profile with -o, and leave them out")
+                "--push, --control, --rotate, --held and --native are for Python 3: "
+                "write one profile with -o, and leave them out")
         if not is_only_prepared and (args.output is None or args.view):
             _check_report()
         command = [*interpreter(original, len(sys.argv) - 1),
@@ -294,7 +302,8 @@ def main(args: Any, original: list[str],
 
     if args.push is None and (args.output is None or args.view):
         try:
-            parent.run(become, output, parent.view if args.view else parent.report,
+            parent.run(become, output, parent.view if args.view else
+                       parent.report_held if args.held else parent.report,
                        is_temporary=args.output is None)
         except AllocationSamplingError as e:
             refuse(str(e))

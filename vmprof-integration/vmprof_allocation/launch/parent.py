@@ -188,6 +188,13 @@ def report(profile: str) -> bool:
     return False
 
 
+def report_held(profile: str) -> bool:
+    """report(), and who held what at the end."""
+    return report(profile) and _call(
+        ["vmprof_allocation", "report", "--salvage", "--held", profile],
+        stdin=subprocess.DEVNULL, stdout=_stderr()) == 0
+
+
 def view(profile: str) -> bool:
     """In the Firefox Profiler, until the user has enough of it."""
     _call(["vmprof_convert", profile, "--view", "--salvage"], stdin=None, stdout=None)

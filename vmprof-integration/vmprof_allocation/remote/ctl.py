@@ -52,6 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("stop", help="end; the profile is whole then")
     rate = commands.add_parser("rate", help="another interval, from now on")
     rate.add_argument("interval", metavar="BYTES", help="for example 128k")
+    commands.add_parser(
+        "held", help="look at who holds what is alive; report --held shows it")
     snapshot = commands.add_parser(
         "snapshot", help="the profile ends whole, and goes on in another file")
     snapshot.add_argument(
@@ -151,7 +153,13 @@ def _snapshot(process: Process, args: argparse.Namespace) -> None:
     print("%s is whole; process %d goes on in %s" % (path, process.pid, output))
 
 
+def _held(process: Process, args: argparse.Namespace) -> None:
+    path, = process.ask(meeting.HELD)
+    print("who holds what in process %d is in %s: report --held shows it" % (
+        process.pid, path))
+
+
 #: commands that can be given to many processes
 _OF_CHILDREN = "status", "start", "stop", "rate"
 _DO = {"status": _status, "start": _start, "stop": _stop, "rate": _rate,
-       "snapshot": _snapshot}
+       "snapshot": _snapshot, "held": _held}

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from vmprof_allocation.engines.base import Engine, Statistics
     Path = Union[str, os.PathLike[str]]
 
+#: of an engine without the capability
+NOT_KNOWN = ("who holds what can't be known with this interpreter: `python -m "
+             "vmprof_allocation doctor` says why (references)")
 _running: list[Session] = []
 #: one thread at a time starts or stops
 _lock = Lock()
@@ -313,6 +316,21 @@ class Session:
         with Section(_lock):
             if self._engine is not None and self.is_on:
                 self._engine.mark(name)
+
+    def held(self) -> None:
+        """Have a process look who holds what is alive, and write that into the
+        profile: `report --held` shows it.  The program stands still while that process
+        is forked.
+
+        Raises AllocationSamplingError if it can't be looked at; sampling goes on.
+        """
+        with Section(_lock):
+            if self._engine is None or self._pid != os.getpid():
+                raise AllocationSamplingError(
+                    "allocation sampling is not on; call start() first")
+            if "held" not in self._engine.capabilities():
+                raise AllocationSamplingError(NOT_KNOWN)
+            self._engine.held()
 
     def statistics(self) -> Statistics:
         if self._engine is None:

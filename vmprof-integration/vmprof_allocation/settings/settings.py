@@ -36,15 +36,15 @@ class Limit:
 class Settings:
     """What the user asks for."""
 
-    __slots__ = ("follow", "gaps", "in_memory", "interval", "lifetimes", "limit",
-                 "max_bytes", "max_files", "memory", "native", "period", "rotate",
-                 "seed")
+    __slots__ = ("follow", "gaps", "held", "in_memory", "interval", "lifetimes",
+                 "limit", "max_bytes", "max_files", "memory", "native", "period",
+                 "rotate", "seed")
 
     def __init__(self, interval: int, seed: int, gaps: Gaps = "exponential",
                  period: float | None = None, memory: bool = False,
                  limit: Limit | None = None, lifetimes: bool = True,
                  in_memory: bool = False, follow: bool = True, rotate: float = 0.0,
-                 native: bool = False):
+                 native: bool = False, held: bool = False):
         #: mean number of bytes between two samples, 1 to 2**62
         self.interval = interval
         #: if not None, the interval is only the first one, and follows this
@@ -65,6 +65,8 @@ class Settings:
         self.follow = follow
         #: seconds between two profiles; 0.0: there is one
         self.rotate = rotate
+        #: at the end of the program, it is looked at who holds what
+        self.held = held
         #: of those that have ended, so many stay of each process beside its first one,
         #: the newest ones, with so many bytes; 0: all
         self.max_files = self.max_bytes = 0
@@ -106,7 +108,7 @@ def _flag(text: str) -> bool:
 
 #: by Settings.__slots__
 _PARSERS: dict[str, Callable[[str], object]] = {
-    "follow": _flag, "gaps": str, "in_memory": _flag, "interval": int,
+    "follow": _flag, "gaps": str, "held": _flag, "in_memory": _flag, "interval": int,
     "lifetimes": _flag, "limit": Limit.parse, "max_bytes": int, "max_files": int,
     "memory": _flag, "native": _flag,
     "period": lambda text: float(text) if text else None, "rotate": float, "seed": int}

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: native/hook/hook.h: what is recorded of objects, and what is asked for
 TYPES, LIFETIMES, IN_MEMORY = 1, 2, 4
-SNAPSHOT, CLEAR, RESET_PEAK = 1, 2, 3
+SNAPSHOT, CLEAR, RESET_PEAK, HELD = 1, 2, 3, 4
 #: hook_is_sampled_child()
 WITH_PROFILE = 2
 
@@ -93,6 +93,8 @@ class HookEngine(Engine):
             known += ("lifetimes", "types")
         if self._lib is not None and self._lib.hook_knows_callers():
             known += ("callers",)
+        if self._place is not None and self._place.layout.references:
+            known += ("held",)
         return tuple(sorted(known))
 
     def _facts(self, settings: Settings) -> tuple[str, ...]:
@@ -444,6 +446,24 @@ class HookEngine(Engine):
             pair = self._place.ffi.new("double[2]")
             self._lib.hook_traced(pair, pair + 1)
             return float(pair[0]), float(pair[1])
+
+    def held(self) -> None:
+        with self._section():
+            if not self._is_sampling():
+                raise AllocationSamplingError("allocation sampling is not on")
+            from vmprof_allocation.engines.hook import held
+            assert self._place is not None
+            was_ignored = self.ignore(True)
+            try:
+                held.ask(self._lib, self._place, self._ask_held)
+            finally:
+                self.ignore(was_ignored)
+            self._lib.hook_flush()
+
+    def _ask_held(self, question: list[Any]) -> None:
+        # what is young is not followed yet; and then it moves no more
+        self._collect_nursery()
+        self._ask(HELD, id(question))
 
     def ignore(self, ignored: bool) -> bool:
         return bool(self._lib.hook_ignore(ignored))

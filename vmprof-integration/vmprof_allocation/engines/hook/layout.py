@@ -83,6 +83,9 @@ class Layout:
     #: roots, to which RPython's functions that run add what they refer to
     jit_phases: int = 0
     roots: int = 0
+    #: that the heap looks to us as to the GC (probe/references.py): the number, in the
+    #: GC's list, of the type through which it has what each thread has of its own
+    references: int = 0
     #: the names of types (probe/names.py): bytes, and their CRC-32; 0: there
     #: are none.  And the names themselves (pack()) if they can't be kept in the
     #: cache

@@ -190,10 +190,24 @@ struct hook_object {
     int64_t interval;           /* mean bytes between two samples, then */
     int64_t type;               /* number in the profile; 0: not known */
 };
-enum { HOOK_SNAPSHOT = 1, HOOK_CLEAR, HOOK_RESET_PEAK };
+enum { HOOK_SNAPSHOT = 1, HOOK_CLEAR, HOOK_RESET_PEAK, HOOK_HELD };
 void hook_ask(int what, uint64_t address);
 struct hook_object *hook_copy(int64_t *count);
 void hook_free(struct hook_object *copy);
+
+/* Who holds what is alive (held_by.h).  HOOK_HELD, about the address of a list of the
+   GC's roots and sys.modules, has a forked process look at it.  Then hook_held() waits for
+   that, so many seconds at most, and writes what it found into the profile.  Returns 0;
+   an errno for which there is no such process; 1000 and a problem (held.h); or 2000 and
+   the signal that ended it.  -1: nothing was asked for. */
+int hook_held(double seconds);
+
+/* For probe/: whether the heap looks to us as gc.dump_rpy_heap() wrote it, so many words.
+   'types' as in hook_place; 'list' as above.  Returns how many objects look different,
+   of which 'most' are named in 'differ', or as hook_held(), but negative. */
+int64_t hook_held_compare(uintptr_t type_info, const char *types, size_t types_size,
+                          uint64_t list, const int64_t *dump, size_t words,
+                          uint64_t *differ, size_t most);
 
 /* Estimated bytes that are tracked, now and at most */
 void hook_traced(double *alive, double *peak);

@@ -612,6 +612,30 @@ void objects_traced(double *alive, double *peak)
     *peak = objects.peak > objects.alive ? objects.peak : objects.alive;
 }
 
+static void copy_one(const struct tracked *tracked, int64_t stack, struct hook_object *to)
+{
+    to->address = tracked->object;
+    to->key = tracked->key;
+    to->stack = stack;
+    to->size = tracked->size;
+    to->live_size = tracked->live_size;
+    to->interval = tracked->interval;
+    to->type = tracked->type;
+}
+
+size_t objects_count(void)
+{
+    return objects.tracked_count;
+}
+
+void objects_copy_all(struct hook_object *to)
+{
+    size_t i;
+
+    for (i = 0; i < objects.tracked_count; i++)
+        copy_one(&objects.tracked[i], objects.tracked[i].stack, to++);
+}
+
 struct hook_object *objects_copy(uint64_t address, int64_t *count)
 {
     size_t most = address != 0 ? 1 : objects.tracked_count + 1, i;
@@ -624,14 +648,7 @@ struct hook_object *objects_copy(uint64_t address, int64_t *count)
         const struct tracked *tracked = &objects.tracked[i];
         if (address != 0 && address != tracked->object)
             continue;
-        next->address = tracked->object;
-        next->key = tracked->key;
-        next->stack = recorder_stack_number(tracked->stack);
-        next->size = tracked->size;
-        next->live_size = tracked->live_size;
-        next->interval = tracked->interval;
-        next->type = tracked->type;
-        next++;
+        copy_one(tracked, recorder_stack_number(tracked->stack), next++);
         if (address != 0)
             break;
     }

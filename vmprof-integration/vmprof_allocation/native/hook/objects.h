@@ -93,6 +93,11 @@ void objects_traced(double *alive, double *peak);
    NULL if there is no memory */
 struct hook_object *objects_copy(uint64_t address, int64_t *count);
 
+/* How many there are; and a copy of them, in which 'stack' is a node: for
+   recorder_stack_number() */
+size_t objects_count(void);
+void objects_copy_all(struct hook_object *to);
+
 /* How many there was no room for */
 int64_t objects_lost(void);
 

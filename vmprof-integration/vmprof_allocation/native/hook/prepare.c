@@ -9,6 +9,7 @@
 #include "codemap.h"
 #include "divert.h"
 #include "heap.h"
+#include "held_by.h"
 #include "hook.h"
 #include "jit_work.h"
 #include "nursery.h"
@@ -167,6 +168,7 @@ int hook_prepare(const struct hook_place *p)
     objects_prepare(&place);
     heap_prepare(&place);
     codemap_prepare(place.codemap);
+    held_by_prepare(&place);
     jit_work_prepare(place.jit_phases, place.roots);
     is_prepared = 1;
     return 0;

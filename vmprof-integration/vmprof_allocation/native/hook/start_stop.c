@@ -7,6 +7,10 @@
 
 #include "child_settings.h"
 #include "children.h"
+#include "child_settings.h"
+#include "children.h"
+#include "held_by.h"
+#include "hook.h"
 #include "hook.h"
 #include "nursery.h"
 #include "objects.h"
@@ -67,6 +71,9 @@ static void answer_question(void)
         break;
     case HOOK_RESET_PEAK:
         objects_reset_peak();
+        break;
+    case HOOK_HELD:
+        held_by_ask(asked_about);
         break;
     }
 }

@@ -252,6 +252,23 @@ void recorder_named(int64_t thread, const char *name)
     recorder_unlock();
 }
 
+void recorder_held(enum record_kind kind, const int64_t *row, const char *text)
+{
+    recorder_lock();
+    if (is_open && !is_stopped) {
+        if (text != NULL)
+            profile_log_text(kind, now_ns(), row, text, strlen(text));
+        else
+            profile_log_row(kind, now_ns(), row);
+    }
+    recorder_unlock();
+}
+
+int64_t recorder_time(int64_t now)
+{
+    return profile_log_time(now);
+}
+
 int64_t recorder_now(void)
 {
     return now_ns();

@@ -166,6 +166,13 @@ int recorder_mark(const char *name);
    its command line.  Does nothing if there is no profile. */
 void recorder_named(int64_t thread, const char *name);
 
+/* A row of who holds what: RECORD_HELD and the two behind it, one of them with a text.
+   Does nothing if there is no profile. */
+void recorder_held(enum record_kind kind, const int64_t *row, const char *text);
+
+/* 'now', of the clock below, as times are written in the profile */
+int64_t recorder_time(int64_t now);
+
 /* Of the clock that times in the profile are of */
 int64_t recorder_now(void);
 

@@ -52,6 +52,9 @@ static int64_t unit_of(char letter)
 #define MARKS           "tn"
 #define FIGURES         "ntn"
 #define NAMES           "nnn"
+#define HELD            "ntnnnttn"
+#define HOLDERS         "nnnsnn"
+#define HELD_OBJECTS    "nnnsnnn"
 
 NUMBERS(totals, TOTALS, 1);
 NUMBERS(frames, FRAMES, 256);
@@ -72,6 +75,10 @@ TEXTS(marks, 4096);
 NUMBERS(figures, FIGURES, 128);
 NUMBERS(names, NAMES, 32);
 TEXTS(names, 4096);
+NUMBERS(held, HELD, 32);
+NUMBERS(holders, HOLDERS, 32);
+TEXTS(holders, 8192);
+NUMBERS(held_objects, HELD_OBJECTS, 512);
 
 static struct record records[RECORD_KINDS] = {
     [RECORD_TOTALS] = TABLE(totals, TOTALS, 1),
@@ -89,6 +96,9 @@ static struct record records[RECORD_KINDS] = {
     [RECORD_MARKS] = NAMED(marks, MARKS, 32),
     [RECORD_FIGURES] = TABLE(figures, FIGURES, 128),
     [RECORD_NAMES] = NAMED(names, NAMES, 32),
+    [RECORD_HELD] = TABLE(held, HELD, 32),
+    [RECORD_HOLDERS] = NAMED(holders, HOLDERS, 32),
+    [RECORD_HELD_OBJECTS] = TABLE(held_objects, HELD_OBJECTS, 512),
 };
 
 struct record *record_of(enum record_kind kind)

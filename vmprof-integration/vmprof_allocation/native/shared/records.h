@@ -31,6 +31,9 @@ enum record_kind {
     RECORD_MARKS,
     RECORD_FIGURES,
     RECORD_NAMES,
+    RECORD_HELD,
+    RECORD_HOLDERS,
+    RECORD_HELD_OBJECTS,
     RECORD_KINDS                /* how many, and number 0 */
 };
 

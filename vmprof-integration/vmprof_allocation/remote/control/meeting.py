@@ -13,7 +13,8 @@ BETWEEN = "\0"
 #: first of an answer
 DONE, REFUSED = "done", "refused"
 #: what can be asked for
-STATUS, START, STOP, RATE, SNAPSHOT = "status", "start", "stop", "rate", "snapshot"
+STATUS, START, STOP, RATE, SNAPSHOT, HELD = (
+    "status", "start", "stop", "rate", "snapshot", "held")
 #: as START, but it ends with the connection, or if nothing is asked for so many seconds
 HOLD = "hold"
 

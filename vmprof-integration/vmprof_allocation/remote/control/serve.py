@@ -10,6 +10,7 @@ from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.remote.control.meeting import (
     BETWEEN,
     DONE,
+    HELD,
     HOLD,
     MAX_MESSAGE,
     RATE,
@@ -213,6 +214,12 @@ def _snapshot(output: str) -> list[str]:
     return [path]
 
 
+def _look() -> list[str]:
+    session = _needed()
+    session.held()
+    return [session.where]
+
+
 _DO: dict[str, Callable[..., list[str]]] = {
     STATUS: _status, START: _start, HOLD: _start, STOP: _stop, RATE: _rate,
-    SNAPSHOT: _snapshot}
+    SNAPSHOT: _snapshot, HELD: _look}

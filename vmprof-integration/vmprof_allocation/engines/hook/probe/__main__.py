@@ -14,15 +14,18 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from typing import NamedTuple
 
 from vmprof_allocation.engines.hook.layout import Layout
 from vmprof_allocation.engines.hook.probe import (
     codemap,
     collector,
+    fields,
     functions,
     heap,
     jit,
     names,
+    references,
 )
 from vmprof_allocation.engines.hook.probe.classes import Classes
 from vmprof_allocation.engines.hook.probe.memory import Memory, Types
@@ -62,7 +65,7 @@ def probe(layout: Layout, evidence: Evidence) -> str:
             evidence.found(what, "%s0x%x" % ("-" if answer < 0 else "",
                                              abs(answer)))
     _heap(memory, layout, evidence)
-    text = _types(memory, types, evidence)
+    text = _types(memory, types, layout, evidence)
     # at last, as the JIT works from then on
     _codemap(memory, layout, evidence)
     _jit(memory, types, layout, evidence)
@@ -102,8 +105,8 @@ def _jit(memory: Memory, types: Types, layout: Layout, evidence: Evidence) -> No
             layout.jit_phases, layout.roots))
 
 
-def _types(memory: Memory, types: Types, evidence: Evidence) -> str:
-    """What types.c needs to know."""
+def _types(memory: Memory, types: Types, layout: Layout, evidence: Evidence) -> str:
+    """What types.c needs to know, and native/held."""
     head = ""
     maps: dict[int, int] = {}
     bases: dict[int, type] = {}
@@ -129,7 +132,37 @@ def _types(memory: Memory, types: Types, evidence: Evidence) -> str:
         named = {}
     else:
         evidence.found("names", "of %d types" % len(named))
-    return names.text(types, maps, head, named)
+    text = names.text(types, maps, head, named)
+    return text + _references(memory, types, layout, evidence, _Known(
+        text, head, maps, bases, named))
+
+
+class _Known(NamedTuple):
+    """What was found out of types."""
+
+    text: str
+    head: str
+    maps: dict[int, int]
+    bases: dict[int, type]
+    named: dict[int, tuple[int, str]]
+
+
+def _references(memory: Memory, types: Types, layout: Layout, evidence: Evidence,
+                known: _Known) -> str:
+    try:
+        found = fields.lines(
+            memory, types, known.head, known.maps,
+            [row for row, (kind, _) in known.named.items()
+             if kind == names.PYTHON],
+            [types.rows[number] for number, base in known.bases.items()
+             if issubclass(base, BaseException)])
+        compared = references.check(memory, types, known.text + found)
+        layout.references = references.row_of_threads(types)
+    except Exception as e:      # whatever it is, sampling goes without
+        evidence.found("references", "%s %s" % (NOT_KNOWN, e))
+        return ""
+    evidence.found("references", compared)
+    return found
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import gc as _gc
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from vmprof_allocation.engines.hook.layout import Layout
 from vmprof_allocation.engines.hook.process import PT_LOAD, Process
@@ -48,6 +48,15 @@ class Own(Process):
         raise NotCertain("the GC's own words are in no segment")
 
 
+class Differing(NamedTuple):
+    """Objects that look different in two walks."""
+
+    #: negative: hook_held()'s outcome, as there is no answer
+    found: int
+    #: of some of them
+    addresses: list[int]
+
+
 class Snapshot:
     """Of a part of the nursery: `made` and what came along with it."""
 
@@ -63,6 +72,7 @@ class Memory:
     def __init__(self, layout: Layout):
         process = Own(layout)
         self._ffi, self.layout = process.place.ffi, layout
+        self._lib = process.place.lib
         self.gc = process.place.base + layout.gc
         self.free = process.place.word(layout.nursery_free)
         self.table = process.place.base + layout.type_info
@@ -96,6 +106,17 @@ class Memory:
 
     def _taken(self, start: int, end: int) -> list[int]:
         return list(self._copy[0:(end - start) // 8])
+
+    def held_compare(self, types: bytes, question: int, dump: bytes,
+                     most: int) -> Differing:
+        """hook_held_compare(): a process looks at the heap, and compares."""
+        words = self._ffi.new("int64_t[]", len(dump) // 8)
+        self._ffi.memmove(words, dump, len(words) * 8)
+        text = self._ffi.new("char[]", types)
+        differ = self._ffi.new("uint64_t[]", most)
+        count = int(self._lib.hook_held_compare(
+            self.table, text, len(types), question, words, len(words), differ, most))
+        return Differing(count, list(differ[0:max(0, min(count, most))]))
 
     def again(self, snapshot: Snapshot) -> list[int]:
         """The same memory, right after a collection."""

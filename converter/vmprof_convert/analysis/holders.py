@@ -1,0 +1,160 @@
+"""Who held what was alive: for each holder what it alone kept, which is exact, and,
+from the samples, of what that consists and where it was allocated."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from vmprof_convert.analysis.leak_sites import Place, Places
+from vmprof_convert.meaning.estimator import Estimate, Sum
+from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.meaning.type_names import Shown, TypeNames
+from vmprof_convert.meaning.user_code import has_own_code, only_own
+from vmprof_convert.meaning.visible_stacks import Program
+from vmprof_convert.profile.held import (
+    ALONE,
+    FINALIZER,
+    INTERPRETER,
+    NO_PATH,
+    OTHERWISE,
+    TOGETHER,
+    Held,
+    Holder,
+)
+from vmprof_convert.profile.model import Function, Profile
+from vmprof_convert.profile.sampling import probability
+
+#: of a holder with less, nothing is said of what it consists of
+_FEW_SAMPLES = 10
+
+
+class Part(NamedTuple):
+    """Of what a holder keeps: objects of a type, that one function allocated."""
+
+    #: of the estimated bytes
+    share: float
+    type: Shown
+    function: Function
+    #: 0: not known
+    line: int
+
+
+class Row(NamedTuple):
+    #: one; or several that hold it together
+    holders: tuple[Holder, ...]
+    #: exact, of all objects
+    bytes: int
+    objects: int
+    #: of the sampled objects
+    estimate: Estimate
+    #: the largest first
+    parts: list[Part]
+
+
+class Rest(NamedTuple):
+    """What no holder keeps."""
+
+    #: OTHERWISE, INTERPRETER, FINALIZER or NO_PATH
+    how: int
+    estimate: Estimate
+    #: the largest first
+    parts: list[Part]
+
+
+class Found(NamedTuple):
+    held: Held
+    rows: list[Row]
+    rest: list[Rest]
+
+
+class _Sums:
+    """Of sampled objects, by what they are and where they were allocated."""
+
+    def __init__(self) -> None:
+        self.all = Sum()
+        self.parts: dict[tuple[int, int], float] = {}
+
+    def add(self, stack: int, type_: int, size: int, p: float) -> None:
+        self.all.add(size, p)
+        self.parts[stack, type_] = self.parts.get((stack, type_), 0.0) + size / p
+
+
+def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
+    """Of one answer."""
+    sums: dict[int, _Sums] = {holder.set: _Sums() for holder in held.holders}
+    single = [holder.set for holder in held.holders if holder.path]
+    rest = {how: _Sums() for how in (OTHERWISE, INTERPRETER, FINALIZER, NO_PATH)}
+    for stack, type_, size, interval, set_, how in zip(
+            held.stacks, held.types, held.sizes, held.intervals, held.sets, held.hows):
+        p = probability(size, interval, profile.gaps)
+        if how == ALONE:
+            for one in single:
+                if set_ & one:
+                    sums[one].add(stack, type_, size, p)
+        elif how == TOGETHER and set_ in sums:
+            sums[set_].add(stack, type_, size, p)
+        else:
+            # smaller groups are not told
+            rest[how if how in rest else OTHERWISE].add(stack, type_, size, p)
+    interval = max(held.intervals, default=1)
+    named = _Parts(profile, group_storage)
+    by_bit = {holder.set: holder for holder in held.holders if holder.path}
+    rows = [Row(tuple(by_bit[bit] for bit in by_bit if holder.set & bit),
+                holder.bytes, holder.objects, sums[holder.set].all.bytes(interval),
+                named.of(sums[holder.set]))
+            for holder in held.holders if holder.bytes]
+    return Found(held, sorted(rows, key=lambda row: -row.bytes),
+                 [Rest(how, of.all.bytes(interval), named.of(of))
+                  for how, of in rest.items() if of.all.samples])
+
+
+class OfPlace(NamedTuple):
+    """Who holds what was allocated at one place, most of it first."""
+
+    #: of the estimated bytes
+    share: float
+    #: none: see Rest
+    holders: tuple[Holder, ...]
+
+
+def by_place(profile: Profile) -> dict[Place, list[OfPlace]]:
+    """By the last answer; places are those of leaks.  Of holders within each other, the
+    innermost counts."""
+    answers = [held for held in profile.held if not held.problem]
+    if not answers:
+        return {}
+    held, origins = answers[-1], Origins(profile)
+    places = Places(profile, only_own(profile, origins)
+                    if has_own_code(profile, origins) else profile)
+    single = sorted((holder for holder in held.holders if holder.path),
+                    key=lambda holder: holder.bytes)
+    sums: dict[Place, dict[tuple[Holder, ...], float]] = {}
+    for stack, size, interval, set_, how in zip(
+            held.stacks, held.sizes, held.intervals, held.sets, held.hows):
+        of_set = tuple(holder for holder in single if holder.set & set_)
+        key = of_set[:1] if how == ALONE else of_set if how == TOGETHER else ()
+        of_place = sums.setdefault(places.of(stack)[0], {})
+        of_place[key] = of_place.get(key, 0.0) + size / probability(
+            size, interval, profile.gaps)
+    return {place: sorted(
+        (OfPlace(weight / sum(of_place.values()), holders)
+         for holders, weight in of_place.items()), key=lambda one: -one.share)
+        for place, of_place in sums.items()}
+
+
+class _Parts:
+    def __init__(self, profile: Profile, group_storage: bool) -> None:
+        origins = Origins(profile)
+        own = only_own(profile, origins) if has_own_code(profile, origins) else profile
+        self._program = Program(own)
+        self._types = TypeNames(profile, group_storage=group_storage)
+
+    def of(self, sums: _Sums) -> list[Part]:
+        if sums.all.samples < _FEW_SAMPLES:
+            return []
+        merged: dict[tuple[Shown, Function, int], float] = {}
+        for (stack, type_), value in sums.parts.items():
+            frame = self._program.stack(stack)[-1]
+            key = self._types.shown(type_), self._program.function(frame), frame.line
+            merged[key] = merged.get(key, 0.0) + value
+        return sorted((Part(value / sums.all.value_bytes, *key)
+                       for key, value in merged.items()), key=lambda part: -part.share)

@@ -1,0 +1,63 @@
+"""Who held what was alive, when somebody asked: what a profile says of it."""
+from __future__ import annotations
+
+import array
+import dataclasses
+from typing import NamedTuple
+
+#: how an object is held: by each of a set of holders alone; by these together; by the
+#: program, but by none of the holders; only by the interpreter; it waits for its
+#: finalizer, or is held by what does; or nothing that the GC knows leads there
+NO_PATH, ALONE, TOGETHER, OTHERWISE, INTERPRETER, FINALIZER = range(6)
+
+
+class Holder(NamedTuple):
+    """An object, or several that hold something together."""
+
+    #: its bit, or theirs
+    set: int
+    #: its id(), but for text and numbers, which have others; of several: 0
+    address: int
+    #: that can't be reached without: exact, of all objects
+    bytes: int
+    objects: int
+    #: as Python's programmers write it, but for what is behind an arrow; empty: these
+    #: are several
+    path: str = ""
+    type: str = ""
+    #: other names that modules have for it
+    aliases: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass
+class Held:
+    """One answer."""
+
+    #: nanoseconds since the start
+    time: int
+    #: native/held/held.h; 0: there is an answer
+    problem: int
+    #: that were reached
+    objects: int
+    bytes: int
+    #: nanoseconds: that the program stood still; and of processor time, of the process
+    #: that looked
+    still: int
+    duration: int
+    #: bytes that it took
+    memory: int
+    holders: list[Holder] = dataclasses.field(default_factory=list)
+    #: of the sampled objects that were alive: columns
+    stacks: array.array[int] = dataclasses.field(
+        default_factory=lambda: array.array("q"))
+    types: array.array[int] = dataclasses.field(
+        default_factory=lambda: array.array("q"))
+    sizes: array.array[int] = dataclasses.field(
+        default_factory=lambda: array.array("q"))
+    intervals: array.array[int] = dataclasses.field(
+        default_factory=lambda: array.array("q"))
+    sets: array.array[int] = dataclasses.field(
+        default_factory=lambda: array.array("q"))
+    #: one of NO_PATH to FINALIZER
+    hows: array.array[int] = dataclasses.field(
+        default_factory=lambda: array.array("q"))

@@ -1,0 +1,166 @@
+"""The report of who holds what: a table for people, and JSON."""
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from vmprof_convert.analysis.holders import Found, Part, Row
+from vmprof_convert.meaning.estimator import Estimate
+from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.profile.held import (
+    FINALIZER,
+    INTERPRETER,
+    NO_PATH,
+    OTHERWISE,
+    Held,
+)
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.report.tables import FIGURE, NAME, Column, Sheet, Table, place_of
+from vmprof_convert.text.escape import printable, shortened
+from vmprof_convert.text.units import (
+    format_bytes,
+    format_estimate,
+    format_moment,
+    format_seconds,
+)
+
+#: the name of this layout: what it means is in README.rst
+SCHEMA = "vmprof-allocation-held-1"
+
+#: of all bytes, rows with less are left out
+_LEAST = 0.005
+#: so many parts of what a holder keeps are shown, each with such a share at least
+_PARTS, _SHARE = 2, 0.08
+_MOST_PATH = 400
+#: what holds the sampler's own objects
+_OURS = "vmprof_allocation."
+
+_REST = {
+    OTHERWISE: "held by the program in other ways: by smaller holders, or by several",
+    INTERPRETER: "held by the interpreter alone: compiled code, caches",
+    FINALIZER: "waits for its finalizer, or is held by what does",
+    NO_PATH: "no path: garbage that is not collected yet, or held by C code"}
+_REST_NAMES = {OTHERWISE: "otherwise", INTERPRETER: "interpreter",
+               FINALIZER: "finalizer", NO_PATH: "no_path"}
+#: native/held/held.h
+_PROBLEMS = {
+    1: "there was not enough memory for the process that looked",
+    2: "that process met an object of a type that is not known",
+    3: "that process did not find the roots",
+    4: "there were too many objects",
+    5: "that process was ended before it had an answer"}
+#: from here on, the number of the signal that ended it (hook.h)
+_OF_PROBLEM, _OF_SIGNAL = 1000, 2000
+
+
+def problem(number: int) -> str:
+    """Why there is no answer."""
+    if number >= _OF_SIGNAL:
+        return "signal %d ended the process that looked" % (number - _OF_SIGNAL)
+    return _PROBLEMS.get(number - _OF_PROBLEM, "problem %d" % number)
+
+
+def of(profile: Profile, found: Sequence[Found], limit: int, *,
+       is_one_of_several: bool = False) -> Sheet:
+    """The last answer of those that there are."""
+    last = found[-1]
+    held, origins = last.held, Origins(profile)
+    of_which = " in process %d" % profile.pid if is_one_of_several else ""
+    if held.problem:
+        return Sheet(["who held what%s at %s is not known: %s" % (
+            of_which, format_moment(held.time), problem(held.problem))], [], [])
+    head = ["what was alive%s at %s, by who held it: %s in %d objects" % (
+        of_which, format_moment(held.time), format_bytes(held.bytes), held.objects)]
+    shown = [row for row in last.rows if row.bytes >= _LEAST * held.bytes
+             and not row.holders[0].path.startswith(_OURS)]
+    rows: list[tuple[str, ...]] = []
+    for row in shown[:limit]:
+        rows.append((format_bytes(row.bytes), str(row.objects),
+                     _estimate(row.estimate), _name(row)))
+        rows += _parts(row.parts, origins)
+    for rest in last.rest:
+        rows.append(("", "", _estimate(rest.estimate), _REST[rest.how]))
+        if rest.how == OTHERWISE:
+            rows += _parts(rest.parts, origins)
+    left_out = len(shown) - limit
+    table = Table("", [
+        Column("held by it alone", FIGURE), Column("objects", FIGURE),
+        Column("from samples", FIGURE, 1), Column("holder", NAME)], rows,
+        "... and %d more" % left_out if left_out > 0 else "")
+    notes = ["what a holder keeps within another one counts for both; what is behind "
+             "an arrow is no expression of Python's",
+             "the program stood still for %s; another process looked for %s, and "
+             "took %s" % (format_seconds(held.still / 1e9),
+                          format_seconds(held.duration / 1e9),
+                format_bytes(held.memory))]
+    if len(found) > 1:
+        notes.append("asked %d times; --json has all answers" % len(found))
+    return Sheet(head, [table], notes)
+
+
+def _estimate(estimate: Estimate) -> str:
+    return format_estimate(estimate.low, estimate.value, estimate.high) if (
+        estimate.value) else ""
+
+
+def _name(row: Row) -> str:
+    names = ["%s (%s)" % (shortened(holder.path, _MOST_PATH), printable(holder.type))
+             for holder in row.holders]
+    if len(names) > 1:
+        return "%s, together" % " and ".join(names)
+    (holder,) = row.holders
+    return names[0] + ("" if not holder.aliases else ", also %s" % ", ".join(
+        map(shortened, holder.aliases)))
+
+
+def _parts(parts: Sequence[Part], origins: Origins) -> list[tuple[str, ...]]:
+    """The rows below that of a holder."""
+    rows: list[tuple[str, ...]] = []
+    for part in parts[:_PARTS]:
+        place = place_of(part.function, part.line, origins)
+        if part.share >= _SHARE:
+            rows.append(("", "", "", "      %.0f %% %s from %s%s" % (
+                100 * part.share, part.type.name, shortened(part.function.name),
+                "  " + place if place else "")))
+    return rows
+
+
+# ________________________________________
+# for programs
+
+_Json = dict[str, Any]
+
+
+def write_json(asked: Sequence[tuple[Profile, Sequence[Found]]], out: TextIO,
+               limit: int | None) -> None:
+    json.dump({"schema": SCHEMA, "processes": [{
+        "pid": profile.pid or None, "command": profile.command,
+        "answers": [_answer(one, limit) for one in found]}
+        for profile, found in asked]}, out, indent=1)
+    out.write("\n")
+
+
+def _answer(found: Found, limit: int | None) -> _Json:
+    held: Held = found.held
+    return {
+        "time": held.time / 1e9,
+        "problem": problem(held.problem) if held.problem else None,
+        "objects": held.objects, "bytes": held.bytes,
+        "stood_still": held.still / 1e9, "looked": held.duration / 1e9,
+        "memory": held.memory,
+        "holders": [{
+            "holders": [{"path": holder.path, "type": holder.type,
+                         "address": holder.address,
+                         "aliases": list(holder.aliases)} for holder in row.holders],
+            "bytes": row.bytes, "objects": row.objects,
+            "from_samples": row.estimate._asdict(),
+            "parts": [{
+                "share": part.share, "type": part.type.name,
+                "function": {"name": part.function.name,
+                             "file": part.function.file or None,
+                             "line": part.function.line or None},
+                "line": part.line or None} for part in row.parts]}
+            for row in found.rows[:limit]],
+        "rest": {_REST_NAMES[rest.how]: rest.estimate._asdict()
+                 for rest in found.rest}}

@@ -1,0 +1,550 @@
+"""Who holds what is alive: what is planted is named, exactly, and the program is as it
+was."""
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from conftest import PYPY, PyPy
+from controlled import ctl
+from running import running
+from vmprof_allocation.engines.hook import cache
+from vmprof_allocation.engines.hook.layout import Layout
+from vmprof_convert import readers
+from vmprof_convert.profile.held import INTERPRETER, NO_PATH, Held
+
+#: a module, which FILL fills
+SHOP = """
+    import functools, logging.handlers, threading
+    seen = {}
+    class Visit:
+        def __init__(self, number):
+            self.number = number
+            self.items = ["item%d.%d" % (number, i) for i in range(3)]
+    class Registry:
+        TABLE = {}
+    class Prices:
+        @functools.lru_cache(maxsize=None)
+        def price(self, number):
+            return ["price", str(number)]
+    class Slotted:
+        __slots__ = "first", "second"
+    prices, slotted, local = Prices(), Slotted(), threading.local()
+    handler = logging.handlers.MemoryHandler(10**9, logging.CRITICAL + 1)
+    log = logging.getLogger("shop")
+    log.addHandler(handler)
+    log.propagate = False
+    callbacks, errors, first, second = [], [], [], []
+    def on(number):
+        data = [str(number)] * 20
+        callbacks.append(lambda: data)
+    def fail(number):
+        big = [str(i) for i in range(500)]
+        try:
+            raise ValueError(number)
+        except ValueError as e:
+            errors.append(e)
+    def defaults(numbers=[str(i) for i in range(12000)]):
+        pass
+    by_key = {"eu": {}, 5: [], b"\\0\\"": []}
+    by_number = {7: [], 8: None}
+"""
+FILL = """
+    import gc, sys, threading
+    import shop
+    n = 10000
+    def waiter(ready, end):
+        local_big = [str(i) for i in range(n)]
+        shop.local.mine = [str(i) for i in range(n)]
+        ready.set()
+        end.wait()
+    def make():
+        of_closure = [str(i) for i in range(n)]
+        return lambda: of_closure
+    def generate():
+        in_generator = [str(i) for i in range(n)]
+        yield 1
+        yield in_generator
+    class Chained:
+        def __init__(self, to):
+            self.to = to
+    for i in range(n):
+        shop.seen[i] = shop.Visit(i)
+        shop.Registry.TABLE["key%d" % i] = [str(i)]
+        shop.prices.price(i)
+        shop.log.warning("hello %d", i)
+        shop.on(i)
+        both = "both%d of these" % i
+        shop.first.append(both)
+        shop.second.append(both)
+        shop.by_key["eu"]["key%d" % i] = str(i)
+        shop.by_key[5].append(str(i))
+        shop.by_number[7].append(str(i))
+        shop.by_key[b'\\0"'].append(str(i))
+    for i in range(20):
+        shop.fail(i)
+    shop.slotted.second = [str(i) for i in range(n)]
+    closure, generator, chain = make(), generate(), None
+    next(generator)
+    for i in range(2 * n):
+        chain = Chained(chain)
+    ready, end = threading.Event(), threading.Event()
+    thread = threading.Thread(target=waiter, args=(ready, end), daemon=True)
+    thread.start()
+    ready.wait()
+    gc.collect()
+    gc.collect()
+"""
+LOOK = """
+    from vmprof_allocation.session.session import current
+    current().held()
+"""
+#: looks each path up, as far as it is an expression
+EVALUATE = """
+    from vmprof_convert import readers
+    counts = [0, 0]
+    for holder in readers.read_events(current().where).held[-1].holders:
+        if not holder.path or " -> " in holder.path or holder.path.startswith("in "):
+            continue
+        # a.b.c may be c of the module a.b, or b of a
+        found = []
+        for name in list(sys.modules):
+            if holder.path.startswith(name + "."):
+                try:
+                    found.append(eval("m" + holder.path[len(name):],
+                                      {"m": sys.modules[name]}))
+                except AttributeError:
+                    pass
+        if isinstance(found[0], (str, bytes, int)):
+            continue
+        is_right = holder.address in map(id, found)
+        counts[is_right] += 1
+        if not is_right:
+            print("wrong:", holder.path, holder.type)
+    print("%d wrong, %d right" % tuple(counts))
+"""
+
+
+def planted(pypy: PyPy, *more: str) -> str:
+    pypy.script(SHOP, "shop.py")
+    return FILL + "".join(more)
+
+
+def held_of(path: Path) -> Held:
+    return readers.read_events(path).held[-1]
+
+
+def test_planted_holders_are_named(stock_pypy: PyPy) -> None:
+    """And each path that is an expression gives the object whose address it has."""
+    run = stock_pypy.sample(planted(stock_pypy, LOOK, EVALUATE), "4k")
+    wrong, right = map(int, re.findall(r"(\d+) wrong, (\d+) right", run.out)[0])
+    assert (wrong, run.out.count("wrong:")) == (0, 0) and right >= 12
+    held = held_of(run.path)
+    assert held.problem == 0
+    named = {holder.path: holder for holder in held.holders if holder.path}
+    for path, type_, objects in [
+            ("shop.seen", "dict", 80000),
+            ("shop.Registry.TABLE", "dict", 50000),
+            ("shop.Prices.price -> variable cache", "dict", 50000),
+            ("shop.handler.buffer", "list", 20000),
+            ("shop.callbacks", "list", 50000),
+            ("shop.errors", "list", 10000),
+            ("shop.slotted.second", "list", 10000),
+            ("shop.local -> of a thread -> an item", "list", 10000),
+            ("shop.defaults.__defaults__[0]", "list", 12000),
+            ("shop.by_key[5]", "list", 10000),
+            ("shop.by_number[7]", "list", 10000),
+            ('shop.by_key[b"\\x00\\""]', "list", 10000),
+            ("in waiter() app.py:5 -> local local_big", "list", 10000),
+            ("__main__.closure -> variable of_closure", "list", 10000),
+            ("__main__.generator.gi_frame -> local in_generator", "list", 10000)]:
+        assert path in named, (path, sorted(named))
+        assert named[path].type == type_
+        assert named[path].objects >= objects, path
+    assert any(path.startswith("__main__.chain") and holder.objects >= 15000
+               for path, holder in named.items())
+    together = {named["shop.first"].set | named["shop.second"].set}
+    assert together & {holder.set for holder in held.holders
+                       if not holder.path and holder.objects >= 9000}
+
+
+def test_what_a_holder_keeps_is_exact(stock_pypy: PyPy) -> None:
+    """To the object: what is there without it, and with it."""
+    source = """
+        import gc
+        from vmprof_allocation.session.session import current
+        kept = {}
+        def fill():
+            for i in range(20000):
+                kept[i] = ["a%d" % i, 0.5]
+        current().held()        # imports what it needs
+        fill()
+        gc.collect()
+        current().held()
+        kept.clear()
+        gc.collect()
+        current().held()
+    """
+    run = stock_pypy.sample(source, "64k", jit="off")
+    _, with_it, without = readers.read_events(run.path).held
+    (holder,) = [holder for holder in with_it.holders
+                 if holder.path == "__main__.kept"]
+    # a list, its items, a string and its characters, and the float's of each
+    assert abs(holder.objects - (with_it.objects - without.objects)) < 1000
+    assert abs(holder.bytes - (with_it.bytes - without.bytes)) < 100_000
+
+
+def test_estimates_beside_the_exact_sums(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(planted(stock_pypy, LOOK), "4k")
+    done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held", "--json",
+                              str(run.path))
+    (answer,) = json.loads(done.out)["processes"][0]["answers"]
+    largest = [row for row in answer["holders"] if row["bytes"] > 500_000]
+    assert len(largest) >= 5
+    for row in largest:
+        of = row["from_samples"]
+        # five standard deviations
+        assert abs(of["value"] - row["bytes"]) < 2.6 * (of["high"] - of["low"]), row
+
+
+def test_garbage_has_no_path(stock_pypy: PyPy) -> None:
+    source = """
+        import gc
+        from vmprof_allocation.session.session import current
+        class Node:
+            pass
+        def garbage():
+            first = None
+            for i in range(50000):
+                one = Node()
+                one.next, one.self = first, one
+                first = one
+        garbage()
+        gc.collect()
+        garbage()
+        current().held()
+    """
+    held = held_of(stock_pypy.sample(source, "4k").path)
+    no_path = sum(size for size, how in zip(held.sizes, held.hows) if how == NO_PATH)
+    assert no_path > 0.5 * sum(
+        size for size, how in zip(held.sizes, held.hows) if how != INTERPRETER)
+
+
+def test_frames_that_have_returned_hold_nothing(stock_pypy: PyPy) -> None:
+    """They may still stand on a stack."""
+    source = """
+        from vmprof_allocation.session.session import current
+        def inner():
+            gone = [str(i) for i in range(30000)]
+            return len(gone)
+        def outer():
+            kept = [str(i) for i in range(30000)]
+            inner()
+            current().held()
+            return kept
+        outer()
+    """
+    held = held_of(stock_pypy.sample(source, "64k").path)
+    names = [holder.path for holder in held.holders]
+    assert "in outer() app.py:6 -> local kept" in names
+    assert not any("gone" in name or "inner" in name for name in names)
+
+
+def test_values_of_compiled_code(stock_pypy: PyPy) -> None:
+    """Where the loop that asks was compiled, what only it has is not lost."""
+    source = """
+        from vmprof_allocation.session.session import current
+        def key(value):
+            if value == 4999:
+                current().held()
+            return value
+        def outer():
+            grown = []
+            for i in range(5000):
+                grown.append([str(i), "x%d" % i])
+                sorted([i], key=key)
+            return grown
+        outer()
+    """
+    held = held_of(stock_pypy.sample(source, "64k").path)
+    (holder,) = [holder for holder in held.holders
+                 if holder.path.startswith("in outer")]
+    assert holder.objects > 15000
+
+
+def test_compiled_code_looks_to_us_as_to_the_gc(stock_pypy: PyPy) -> None:
+    """probe/ asks where nothing is compiled."""
+    stock_pypy.command("-m", "vmprof_allocation", "doctor")
+    source = """
+        import os, sys
+        from vmprof_allocation.engines.hook import cache
+        from vmprof_allocation.engines.hook.layout import Layout
+        from vmprof_allocation.engines.hook.probe import references
+        from vmprof_allocation.engines.hook.probe.memory import Memory, Types
+        folder = os.path.join(os.environ["XDG_CACHE_HOME"], "vmprof-allocation")
+        name, = [name for name in os.listdir(folder)
+                 if name.endswith("-%d" % cache.VERSION)]
+        known = os.path.join(folder, name)
+        memory = Memory(Layout.parse(cache.load(known)))
+        types = Types(memory)
+        with open(known + ".types", encoding="utf-8") as file:
+            text = file.read()
+        def key(value):
+            if value == 2999:
+                print(references.check(memory, types, text))
+            return value
+        def outer():
+            for i in range(3000):
+                only = [i, "only in compiled code"]
+                sorted([i], key=key)
+                if len(only) > 2:
+                    break
+        outer()
+    """
+    run = stock_pypy.run(source)
+    assert re.fullmatch(r"\d+ objects are as the GC has them; \d+ changed meanwhile\n",
+                        run.out), run.err
+
+
+def test_a_stack_of_a_greenlet(stock_pypy: PyPy) -> None:
+    source = """
+        import greenlet
+        from vmprof_allocation.session.session import current
+        def other():
+            only_here = [str(i) for i in range(30000)]
+            greenlet.getcurrent().parent.switch()
+            return only_here
+        switched = greenlet.greenlet(other)
+        switched.switch()
+        current().held()
+    """
+    held = held_of(stock_pypy.sample(source, "64k").path)
+    assert any("only_here" in holder.path and holder.objects >= 30000
+               for holder in held.holders), held.holders
+
+
+def test_the_program_is_as_it_was(stock_pypy: PyPy) -> None:
+    """Its children, descriptors, signals and mappings; no wait() sees ours."""
+    source = """
+        import os, signal, sys, threading
+        from vmprof_allocation.session.session import current
+        heard, seen, done = [], [], []
+        signal.signal(signal.SIGCHLD, lambda *_: heard.append(1))
+        def reap():
+            while not done:
+                try:
+                    seen.append(os.waitpid(-1, os.WNOHANG))
+                except ChildProcessError:
+                    pass
+        def state():
+            with open("/proc/self/maps") as file:
+                maps = [line for line in file if "/dev/zero" in line]
+            with open("/proc/self/task/%d/children" % os.getpid()) as file:
+                children = file.read()
+            return (sorted(os.listdir("/proc/self/fd")), maps,
+                    [signal.getsignal(n) for n in range(1, signal.NSIG)],
+                    signal.pthread_sigmask(signal.SIG_BLOCK, []),
+                    children)
+        kept = [str(i) for i in range(100000)]
+        current().held()
+        before = state()
+        thread = threading.Thread(target=reap)
+        thread.start()
+        for _ in range(20):
+            current().held()
+        done.append(1)
+        thread.join()
+        after = state()
+        print(before == after, heard, seen)
+        for one, other in zip(before, after):
+            if one != other:
+                print(one, other)
+    """
+    run = stock_pypy.sample(source, "64k")
+    assert run.out == "True [] []\n"
+    assert len(readers.read_events(run.path).held) == 21
+
+
+def test_a_process_that_is_killed_is_reported(stock_pypy: PyPy) -> None:
+    """And nothing else happens."""
+    source = """
+        import os, signal, threading
+        from vmprof_allocation import AllocationSamplingError
+        from vmprof_allocation.session.session import current
+        done = []
+        def kill():
+            while not done:
+                for name in os.listdir("/proc"):
+                    try:
+                        words = open("/proc/%s/stat" % name).read().split()
+                    except (OSError, ValueError):
+                        continue
+                    if words[1:2] == ["(who-holds)"] and words[3] == str(os.getpid()):
+                        os.kill(int(name), signal.SIGKILL)
+        kept = [[str(i)] for i in range(1000000)]
+        thread = threading.Thread(target=kill)
+        thread.start()
+        for _ in range(20):
+            try:
+                current().held()
+            except AllocationSamplingError as e:
+                print(e)
+                break
+        done.append(1)
+        thread.join()
+        current().held()
+        print("ended")
+    """
+    run = stock_pypy.sample(source, "64k")
+    assert run.out == ("who holds what is not known: the process that looks was ended "
+                       "by SIGKILL\nended\n")
+    *_, killed, last = readers.read_events(run.path).held
+    assert (killed.problem, last.problem) == (2009, 0)
+    assert "__main__.kept" in [holder.path for holder in last.holders]
+
+
+def test_beside_threads_and_forks(stock_pypy: PyPy) -> None:
+    """Each question has its answer."""
+    source = """
+        import gc, os, threading
+        from vmprof_allocation.session.session import current
+        done = []
+        def work():
+            while not done:
+                def generate():
+                    yield [str(i) for i in range(100)]
+                generator = generate()
+                kept = {i: [next(generator, None)] for i in range(100)}
+        def fork():
+            while not done:
+                pid = os.fork()
+                if not pid:
+                    os._exit(0)
+                os.waitpid(pid, 0)
+        threads = [threading.Thread(target=run) for run in (work, work, work, fork)]
+        for thread in threads: thread.start()
+        for i in range(30):
+            current().held()
+            if i % 5 == 0: gc.collect_step()
+        done.append(1)
+        for thread in threads: thread.join()
+    """
+    run = stock_pypy.sample(source, "64k")
+    asked = readers.read_events(run.path).held
+    assert [held.problem for held in asked] == [0] * 30
+
+
+def test_at_the_end_of_the_program(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(
+        planted(stock_pypy, "    end.set()\n    thread.join()\n"), "16k", "--held")
+    assert run.err == ""
+    assert "shop.seen" in [holder.path for holder in held_of(run.path).holders]
+
+
+def test_without_a_file_both_reports_are_shown(stock_pypy: PyPy) -> None:
+    script = stock_pypy.script("kept = [str(i) for i in range(100000)]\n")
+    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "64k", "--held",
+                             str(script))
+    assert run.code == 0
+    assert run.err.index("estimated total") < run.err.index("by who held it")
+    assert "__main__.kept (list)" in run.err
+
+
+@pytest.mark.parametrize("flags, said", [
+    (("--held",), "need --allocation-sampling"),
+    (("--allocation-sampling", "64k", "--held", "--rotate", "1", "-o", "x.vmprof"),
+     "--held is of the one profile")])
+def test_flags_that_are_refused(stock_pypy: PyPy, flags: tuple[str, ...], said: str
+                                ) -> None:
+    run = stock_pypy.command("-m", "vmprof", *flags, str(stock_pypy.script("")))
+    assert run.code == 2 and said in run.err
+
+
+def test_ctl_asks(stock_pypy: PyPy) -> None:
+    source = """
+        import sys
+        kept = [str(i) for i in range(100000)]
+        print("ready")
+        sys.stdin.readline()
+        print("ended")
+    """
+    with running(stock_pypy, source, interpreter=PYPY) as program:
+        refused = ctl(stock_pypy, program, "held")
+        assert refused.code == 2 and "not on" in refused.err
+        assert ctl(stock_pypy, program, "start", "--allocation-sampling", "16k", "-o",
+                   "app.vmprof").code == 0
+        done = ctl(stock_pypy, program, "held")
+        assert (done.code, done.err) == (0, "")
+        path = stock_pypy.folder / "app.vmprof"
+        assert done.out == ("who holds what in process %d is in %s: report --held "
+                            "shows it\n" % (program.pid, path))
+        # also what was made before sampling began
+        (holder, *_) = sorted(held_of(path).holders, key=lambda holder: -holder.bytes)
+        assert (holder.path, holder.type) == ("__main__.kept", "list")
+        assert ctl(stock_pypy, program, "stop").code == 0
+
+
+def test_where_the_heap_does_not_look_the_same_nothing_is_said(
+        stock_pypy: PyPy, tmp_path: Path) -> None:
+    """The capability is off."""
+    stock_pypy.command("-m", "vmprof_allocation", "doctor")
+    folder = Path(stock_pypy.environment["XDG_CACHE_HOME"]) / "vmprof-allocation"
+    (known,) = [path for path in folder.iterdir()
+                if path.name.endswith("-%d" % cache.VERSION)]
+    layout = Layout.parse(cache.load(str(known)) or "")
+    layout.references = 0
+    other = tmp_path / "cache" / "vmprof-allocation" / known.name
+    assert cache.save(str(other), layout.text(),
+                      Path(cache.types_path(str(known))).read_bytes())
+    stock_pypy.environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    script = stock_pypy.script("")
+    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "64k", "--held",
+                             "-o", "x.vmprof", str(script))
+    assert run.code == 2 and "doctor" in run.err and "references" in run.err
+
+
+def test_a_limit_of_memory_for_the_process(stock_pypy: PyPy) -> None:
+    """RLIMIT_AS: it can't map what it needs, and says so."""
+    source = """
+        import resource
+        from vmprof_allocation import AllocationSamplingError
+        from vmprof_allocation.session.session import current
+        kept = [[str(i)] for i in range(300000)]
+        current().held()
+        size = int(open("/proc/self/statm").read().split()[0]) * 4096
+        resource.setrlimit(resource.RLIMIT_AS, (size + 2**22, size + 2**22))
+        try:
+            current().held()
+        except AllocationSamplingError as e:
+            print(e)
+    """
+    run = stock_pypy.sample(source, "64k")
+    assert run.out == ("who holds what is not known: there is not enough memory for "
+                       "the process that looks\n")
+
+
+def test_a_leak_ends_with_who_holds_it(stock_pypy: PyPy) -> None:
+    source = """
+        import gc, vmprof_allocation
+        from vmprof_allocation.session.session import current
+        kept = []
+        def remember():
+            for i in range(20000):
+                kept.append(["a%d" % i])
+        for mark in "warm", "once", "twice":
+            remember()
+            gc.collect()
+            vmprof_allocation.mark(mark)
+            gc.collect()
+        current().held()
+    """
+    run = stock_pypy.sample(source, "4k")
+    done = stock_pypy.command("-m", "vmprof_allocation", "report", "--leaks",
+                              str(run.path))
+    first, *more = done.out.splitlines()
+    assert first.startswith("leak: ") and "remember" in first
+    (held,) = [line for line in more if "held by" in line]
+    assert re.fullmatch(r" *held by __main__\.kept \((100|9\d) %\)", held)

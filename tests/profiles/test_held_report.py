@@ -1,0 +1,199 @@
+"""Who held what was alive, in what is read and shown."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import hostile_names
+from made_profiles import HELD_OBJECTS, Log
+from report_runs import lines, refused, report
+from vmprof_convert import readers
+from vmprof_convert.profile.held import (
+    ALONE,
+    FINALIZER,
+    INTERPRETER,
+    NO_PATH,
+    OTHERWISE,
+    TOGETHER,
+    Holder,
+)
+
+
+def a_log(**settings: object) -> Log:
+    """Two names hold 70 and 30 KB, and together 30 KB.  Each sample is of itself."""
+    log = Log()
+    log.settings(gaps="fixed", **settings)
+    main, make = log.function("main", 3), log.function("make", 9)
+    text, thing = log.type("str"), log.type("shop.Visit")
+    log.allocation([main], size=1000, interval=1)
+    log.held(1, 2_000_000_000, objects=1500, size=200_000)
+    log.holder(1, 1, 70_000, 700, "shop._seen", "dict", "web.seen")
+    log.holder(1, 2, 30_000, 300, "shop.price -> variable cache", "dict")
+    log.holder(1, 4, 100, 3, "shop.small", "list")
+    log.holder(1, 3, 30_000, 200)
+    for _ in range(15):
+        log.held_object(1, [main, make], text, size=3000, set_=1, how=ALONE)
+    for _ in range(25):
+        log.held_object(1, [main], thing, size=1000, set_=1, how=ALONE)
+    log.held_object(1, [main], text, size=30_000, set_=2, how=ALONE)
+    log.held_object(1, [main], text, size=30_000, set_=3, how=TOGETHER)
+    for how in OTHERWISE, INTERPRETER, FINALIZER, NO_PATH:
+        log.held_object(1, [main], text, size=1000 * (how + 1), set_=0, how=how)
+    return log
+
+
+def written(tmp_path: Path, log: Log) -> Path:
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(log.data())
+    return path
+
+
+def test_what_is_read(tmp_path: Path) -> None:
+    (held,) = readers.read_events(written(tmp_path, a_log())).held
+    assert (held.time, held.problem, held.objects, held.bytes) == (
+        2_000_000_000, 0, 1500, 200_000)
+    assert (held.still, held.duration, held.memory) == (7000, 300000, 2**20)
+    assert held.holders[0] == Holder(
+        1, 4096, 70_000, 700, "shop._seen", "dict", ("web.seen",))
+    assert held.holders[3] == Holder(3, 3 * 4096, 30_000, 200)
+    assert len(held.sizes) == 46 == len(held.stacks) == len(held.hows)
+
+
+def test_the_table(tmp_path: Path) -> None:
+    """The largest first, with what it consists of; a row of little is left out."""
+    first, _, head, *rows = lines(written(tmp_path, a_log()), "--held")
+    assert first == "what was alive at 2 s, by who held it: 195 KiB in 1500 objects"
+    assert head.split("  ")[0] == "held by it alone"
+    assert [" ".join(row.split()) for row in rows[:9]] == [
+        "68.4 KiB 700 68.4 ±0.002 KiB shop._seen (dict), also web.seen",
+        "64 % str from make app.py:9",
+        "36 % shop.Visit from main app.py:3",
+        "29.3 KiB 300 29.3 ±0.002 KiB shop.price -> variable cache (dict)",
+        "29.3 KiB 200 29.3 ±0.002 KiB shop._seen (dict) and shop.price -> variable "
+        "cache (dict), together",
+        "3.91 ±0.002 KiB held by the program in other ways: by smaller holders, or by "
+        "several",
+        "4.88 ±0.002 KiB held by the interpreter alone: compiled code, caches",
+        "5.86 ±0.002 KiB waits for its finalizer, or is held by what does",
+        "1000 ±2 B no path: garbage that is not collected yet, or held by C code"]
+    assert rows[-1] == ("the program stood still for 7 us; another process looked for "
+                        "300 us, and took 1 MiB")
+
+
+def test_fewer_rows(tmp_path: Path) -> None:
+    text = "\n".join(lines(written(tmp_path, a_log()), "--held", "-n", "1"))
+    assert "... and 2 more" in text
+    assert "shop.price -> variable cache (dict)\n" not in text
+
+
+def test_for_programs(tmp_path: Path) -> None:
+    """The keys are those of README.rst."""
+    done = report(written(tmp_path, a_log()), "--held", "--json")
+    answer = json.loads(done.stdout)
+    assert answer["schema"] == "vmprof-allocation-held-1"
+    (process,) = answer["processes"]
+    (one,) = process["answers"]
+    assert (one["time"], one["problem"], one["bytes"]) == (2.0, None, 200_000)
+    first, _, together, small = one["holders"]
+    assert first["holders"] == [{"path": "shop._seen", "type": "dict",
+                                 "address": 4096, "aliases": ["web.seen"]}]
+    assert (first["bytes"], first["objects"]) == (70_000, 700)
+    assert first["from_samples"]["value"] == 70_000
+    assert first["parts"][0] == {
+        "share": 45 / 70, "type": "str", "line": None,
+        "function": {"name": "make", "file": "app.py", "line": 9}}
+    assert [holder["path"] for holder in together["holders"]] == [
+        "shop._seen", "shop.price -> variable cache"]
+    assert small["bytes"] == 100
+    assert {how: rest["value"] for how, rest in one["rest"].items()} == {
+        "otherwise": 4000, "interpreter": 5000, "finalizer": 6000, "no_path": 1000}
+    text = (Path(__file__).parents[2] / "converter/README.rst").read_text()
+    for keys in answer, process, one, first, first["holders"][0]:
+        for key in keys:
+            assert "``%s``" % key in text, key
+
+
+def test_markdown(tmp_path: Path) -> None:
+    text = "\n".join(lines(written(tmp_path, a_log()), "--held", "--markdown"))
+    assert ("| 68.4 KiB | 700 | 68.4 ±0.002 KiB | `shop._seen (dict), also web.seen` |"
+            in text)
+
+
+def test_the_last_answer_counts(tmp_path: Path) -> None:
+    log = a_log()
+    log.held(2, 3_000_000_000, objects=10, size=1000)
+    log.holder(2, 1, 900, 9, "shop.other", "list")
+    found = lines(written(tmp_path, log), "--held")
+    assert found[0].startswith("what was alive at 3 s")
+    assert found[3].split() == ["900", "B", "9", "shop.other", "(list)"]
+    assert found[-1] == "asked 2 times; --json has all answers"
+
+
+@pytest.mark.parametrize("problem, said", [
+    (1001, "there was not enough memory for the process that looked"),
+    (1005, "that process was ended before it had an answer"),
+    (2011, "signal 11 ended the process that looked")])
+def test_why_there_is_no_answer(tmp_path: Path, problem: int, said: str) -> None:
+    log = Log()
+    log.settings()
+    log.held(1, 1_000_000_000, problem)
+    assert lines(written(tmp_path, log), "--held") == [
+        "who held what at 1 s is not known: " + said]
+
+
+def test_nobody_asked(tmp_path: Path) -> None:
+    log = Log()
+    log.settings()
+    assert "nothing in this profile says who holds what" in refused(
+        written(tmp_path, log), "--held")
+
+
+@pytest.mark.parametrize("options", [
+    ("--mine",), ("--function", "main"), ("--by", "type"), ("--leaks",),
+    ("--of", "time")])
+def test_options_that_are_not_for_it(tmp_path: Path, options: tuple[str, ...]) -> None:
+    assert "--held" in refused(written(tmp_path, a_log()), "--held", *options)
+
+
+def test_of_several_processes(tmp_path: Path) -> None:
+    """Each has its own table, if it was asked."""
+    a_run = {"run": "abc", "pid": 1}
+    (tmp_path / "app.vmprof").write_bytes(a_log(**a_run).data())
+    (tmp_path / "app.2.vmprof").write_bytes(
+        a_log(run="abc", pid=2, parent=1).data())
+    found = lines(tmp_path / "app.vmprof", "--held")
+    assert [line.partition(" at ")[0] for line in found
+            if " by who held it" in line] == [
+        "what was alive in process 1", "what was alive in process 2"]
+
+
+@pytest.mark.parametrize("row", [
+    (1, 0, 0, 0, 1, 0, NO_PATH), (1, 0, 0, 10, 0, 0, NO_PATH),
+    (9, 0, 0, 10, 1, 0, NO_PATH), (1, 99, 0, 10, 1, 0, NO_PATH)],
+    ids=["no size", "no interval", "no question", "no stack"])
+def test_damage(tmp_path: Path, row: tuple[int, ...]) -> None:
+    log = a_log()
+    log.row(HELD_OBJECTS, *row)
+    assert "damaged profile" in refused(written(tmp_path, log), "--held")
+
+
+def test_a_set_that_nobody_named(tmp_path: Path) -> None:
+    """Groups that are too small to be told are other ways."""
+    log = a_log()
+    log.held_object(1, [log.function("f")], 0, size=50_000, set_=6, how=TOGETHER)
+    log.held_object(1, [log.function("f")], 0, size=50_000, set_=6, how=99)
+    done = report(written(tmp_path, log), "--held", "--json")
+    (one,) = json.loads(done.stdout)["processes"][0]["answers"]
+    assert one["rest"]["otherwise"]["value"] == 104_000
+
+
+@pytest.mark.parametrize("name", hostile_names.HOSTILE)
+def test_names_are_data(tmp_path: Path, name: str) -> None:
+    log = Log()
+    log.settings()
+    log.held(1, 0, objects=10, size=1000)
+    log.holder(1, 1, 900, 9, "shop[\"%s\"]" % name.replace("\x1f", ""), name)
+    for line in lines(written(tmp_path, log), "--held"):
+        assert line.isprintable()

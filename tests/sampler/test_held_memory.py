@@ -1,0 +1,70 @@
+"""engines/hook/held.py: when nobody looks who holds what, and what is said of that."""
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from vmprof_allocation.engines.hook import held
+from vmprof_allocation.errors import AllocationSamplingError
+
+MIB = 2**20
+#: of a heap of 1 GiB, what the process that looks takes at most
+HEAP, NEED = 2**30, 646
+
+
+def files(monkeypatch: pytest.MonkeyPatch, **texts: str) -> None:
+    """By their names, with - for /; what is not there is empty."""
+    monkeypatch.setattr(held, "_read", lambda path: texts.get(
+        path.strip("/").replace("/", "_").replace(".", "_"), ""))
+
+
+@pytest.mark.parametrize("free, is_enough", [(NEED - 1, False), (NEED + 1, True)])
+def test_memory_of_the_system(monkeypatch: pytest.MonkeyPatch, free: int,
+                              is_enough: bool) -> None:
+    files(monkeypatch, proc_meminfo="MemTotal: 1 kB\nMemAvailable: %d kB\n"
+          % (free * 1024))
+    if is_enough:
+        held.refuse_if_short(HEAP)
+        return
+    with pytest.raises(AllocationSamplingError,
+                       match="takes up to %d MiB, and the system has %d MiB left"
+                       % (NEED, free)):
+        held.refuse_if_short(HEAP)
+
+
+@pytest.mark.parametrize("texts", [
+    {"proc_self_cgroup": "0::/a/b\n",
+     "sys_fs_cgroup_a_b_memory_max": "max\n",
+     "sys_fs_cgroup_a_b_memory_current": "1\n",
+     "sys_fs_cgroup_a_memory_max": "%d\n" % (500 * MIB),
+     "sys_fs_cgroup_a_memory_current": "%d\n" % (100 * MIB)},
+    {"proc_self_cgroup": "5:cpu,memory:/a\n",
+     "sys_fs_cgroup_memory_a_memory_limit_in_bytes": "%d\n" % (500 * MIB),
+     "sys_fs_cgroup_memory_a_memory_usage_in_bytes": "%d\n" % (100 * MIB)}],
+    ids=["of the one around", "version 1"])
+def test_the_limit_of_a_cgroup(monkeypatch: pytest.MonkeyPatch,
+                               texts: dict[str, str]) -> None:
+    files(monkeypatch, proc_meminfo="MemAvailable: 99999999 kB\n", **texts)
+    held.refuse_if_short(100 * MIB)
+    with pytest.raises(AllocationSamplingError, match="its cgroup has 400 MiB left"):
+        held.refuse_if_short(HEAP)
+
+
+def test_where_nothing_is_known_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    files(monkeypatch)
+    held.refuse_if_short(HEAP)
+
+
+@pytest.mark.parametrize("outcome, said", [
+    (errno.EPERM, "no process can be made that looks: " + os.strerror(errno.EPERM)),
+    (-1, "did not come by"), (1001, "not enough memory"), (1003, "roots"),
+    (1005, "did not come to an end"), (2011, "ended by SIGSEGV")])
+def test_why_there_is_no_answer(outcome: int, said: str) -> None:
+    with pytest.raises(AllocationSamplingError, match=said):
+        held.check(outcome)
+
+
+def test_an_answer() -> None:
+    held.check(0)

@@ -1,0 +1,215 @@
+"""native/held on heaps that are made: what each holder alone keeps is what can't be
+reached without it."""
+from __future__ import annotations
+
+import random
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from native_build import build
+
+#: native/held/held.h: how something is held
+NO_PATH, ALONE, TOGETHER, OTHERWISE, INTERPRETER, FINALIZER = range(6)
+#: bytes of a list with no items, and of what it consists of
+LIST, PIECES, ITEM = 16 + 24 + 16, 3, 8
+
+
+class Heap(NamedTuple):
+    """Lists of lists: of each the numbers of its items."""
+
+    items: list[list[int]]
+    #: of a module's names, the lists
+    names: list[int]
+    #: what else is a root
+    roots: list[int]
+
+    def text(self) -> str:
+        numbers: list[int] = [len(self.items)]
+        for items in (*self.items, self.names, self.roots):
+            numbers += [len(items), *items]
+        return " ".join(map(str, numbers))
+
+    def reached(self, roots: list[int], without: frozenset[int]) -> set[int]:
+        found: set[int] = set()
+        todo = [root for root in roots if root not in without]
+        while todo:
+            one = todo.pop()
+            if one not in found:
+                found.add(one)
+                todo += [item for item in self.items[one] if item not in without]
+        return found
+
+    def size(self, one: int) -> int:
+        return LIST + ITEM * len(self.items[one])
+
+
+class Holder(NamedTuple):
+    set: int
+    bytes: int
+    objects: int
+    #: path, type, aliases; nothing: a group
+    names: list[str]
+
+
+class Answer(NamedTuple):
+    holders: list[Holder]
+    #: of each list
+    how: list[int]
+    sets: list[int]
+
+
+def harness() -> Path:
+    return build("held_harness", *("held/%s.c" % name for name in (
+        "gc_types", "heap_walk", "held", "holders", "marks", "paths", "room")))
+
+
+def run(heap: Heap, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([harness(), *arguments], input=heap.text(), text=True,
+                          capture_output=True)
+
+
+def answer(heap: Heap) -> Answer:
+    done = run(heap)
+    assert (done.returncode, done.stderr) == (0, "")
+    holders, how, sets = [], [], []
+    for line in done.stdout.splitlines():
+        kind, *words = line.split()
+        if kind == "holder":
+            set_, size, objects = map(int, words[:3])
+            holders.append(Holder(set_, size, objects, words[3:]))
+        elif kind == "list":
+            how.append(int(words[0]))
+            sets.append(int(words[1]))
+    return Answer(holders, how, sets)
+
+
+def object_of(heap: Heap, path: str) -> int:
+    """m.x3[1][0]"""
+    name, *indices = path.replace("]", "").split("[")
+    found = heap.names[int(name.removeprefix("m.x"))]
+    for index in indices:
+        found = heap.items[found][int(index)]
+    return found
+
+
+def check(heap: Heap) -> int:
+    """Against what can be reached without each.  Returns how many holders there are."""
+    found = answer(heap)
+    single = {holder.set: object_of(heap, holder.names[0])
+              for holder in found.holders if holder.names}
+    assert len(set(single.values())) == len(single)
+    every = heap.reached(heap.names, frozenset())
+    lost = {bit: every - heap.reached(heap.names, frozenset([holder]))
+            for bit, holder in single.items()}
+    free = heap.reached(heap.names, frozenset(single.values()))
+    others = heap.reached(heap.roots, frozenset()) - every
+    for holder in found.holders:
+        if holder.names:
+            kept = lost[holder.set]
+            assert holder.names[1] == "list"
+            for alias in holder.names[2:]:
+                assert object_of(heap, alias) == single[holder.set]
+        else:
+            kept = {one for one, how, set_ in zip(
+                range(len(found.how)), found.how, found.sets)
+                if (how, set_) == (TOGETHER, holder.set)}
+            of = {single[bit] for bit in single if bit & holder.set}
+            assert not kept & heap.reached(heap.names, frozenset(of)), "not without"
+            for one in of:
+                assert kept <= heap.reached(
+                    [one], frozenset(single.values()) - {one}), "and by each of them"
+        assert (holder.bytes, holder.objects) == (
+            sum(map(heap.size, kept)), PIECES * len(kept))
+    for one, how, set_ in zip(range(len(found.how)), found.how, found.sets):
+        without = sum(bit for bit, kept in lost.items() if one in kept)
+        if one not in every:
+            assert how == (FINALIZER if one in others else NO_PATH)
+        elif one in free:
+            assert (how, set_) == (OTHERWISE, 0)
+        elif without:
+            assert (how, set_) == (ALONE, without)
+        else:
+            assert how == TOGETHER
+    return len(single)
+
+
+def leaves(count: int, first: int) -> list[int]:
+    return list(range(first, first + count))
+
+
+def test_what_a_name_keeps_alone() -> None:
+    """And the list within, which has nearly all of it, and not all."""
+    heap = Heap([[1], [*leaves(200, 2)], *[[] for _ in range(200)]], [0], [])
+    (holder,) = answer(heap).holders
+    assert holder.names == ["m.x0[0]", "list"]
+    assert (holder.bytes, holder.objects) == (201 * LIST + 200 * ITEM, 201 * PIECES)
+    assert check(heap) == 1
+
+
+def test_what_two_keep_together() -> None:
+    shared = leaves(100, 2)
+    heap = Heap([[*shared, *leaves(50, 102)], [*shared, *leaves(50, 152)],
+                 *[[] for _ in range(200)]], [0, 1], [])
+    holders = answer(heap).holders
+    assert [holder.names for holder in holders] == [
+        ["m.x0", "list"], ["m.x1", "list"], []]
+    assert holders[2].set == holders[0].set | holders[1].set
+    assert holders[2].bytes == 100 * LIST
+    assert check(heap) == 2
+
+
+def test_other_names() -> None:
+    heap = Heap([leaves(100, 1), *[[] for _ in range(100)]], [0, 0, 0], [])
+    (holder,) = answer(heap).holders
+    assert holder.names == ["m.x0", "list", "m.x1", "m.x2"]
+
+
+def test_what_waits_for_its_finalizer_and_garbage() -> None:
+    heap = Heap([[], leaves(5, 3), [8], *[[] for _ in range(6)]], [0], [1])
+    found = answer(heap)
+    assert found.how == [OTHERWISE, FINALIZER, NO_PATH, *[FINALIZER] * 5, NO_PATH]
+
+
+def test_a_long_chain() -> None:
+    """A step that is there already is no longer path."""
+    count = 30000
+    heap = Heap([*([[number + 1] for number in range(count)]), []], [0], [])
+    assert check(heap) == 1
+    assert len(answer(heap).holders[0].names[0]) < 20
+
+
+def test_cycles() -> None:
+    """What refers back to its holder is held all the same."""
+    heap = Heap([[*leaves(100, 1)], *[[0, 1 + (one + 1) % 100] for one in range(100)]],
+                [0], [])
+    assert check(heap) == 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_heaps(seed: int) -> None:
+    """Shared, nested, with cycles."""
+    chance = random.Random(seed)
+    count = chance.choice((30, 300, 3000))
+    items = [[chance.randrange(count) if chance.random() < 0.2 else
+              min(count - 1, one + chance.randrange(1, 40))
+              for _ in range(int(chance.expovariate(0.5)))] for one in range(count)]
+    for _ in range(chance.randrange(8)):
+        items[chance.randrange(count)] += [
+            chance.randrange(count) for _ in range(chance.randrange(200))]
+    check(Heap(items, [chance.randrange(count) for _ in range(chance.randrange(1, 60))],
+               [chance.randrange(count) for _ in range(chance.randrange(3))]))
+
+
+def test_what_is_no_object_is_told() -> None:
+    """And ends nothing but that process."""
+    done = run(Heap([[1], []], [0], []), "damaged")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+
+
+def test_the_walk_beside_a_dump() -> None:
+    """What probe/ compares."""
+    done = run(Heap([[1, 2], [2], [0, 1, 2]], [0], []), "compare")
+    assert done.stdout == "0 1 1\n"

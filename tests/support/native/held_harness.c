@@ -1,0 +1,258 @@
+/* held/ on a heap that is made here: of Python, there are lists, and a module with some
+ * names.  stdin, in numbers: how many lists; of each how many items, and which lists these
+ * are; how many names the module m has, and which lists they are: x0, x1, ...; how many
+ * other roots there are, and which lists they are.
+ *
+ * Prints "objects N bytes N", "holder SET BYTES OBJECTS PATH TYPE ALIAS ..." for each
+ * holder, and for each group without what it is called, and of each list "list HOW SET".
+ *
+ * "damaged": the header of a list is none.  "compare": prints how many objects differ from
+ * the dump of the same heap, of which one reference was changed.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "held.h"
+
+enum { STRING = 8, TEXT, LIST, LIST_ITEMS, POINTERS, DICT, TABLE, ENTRIES, MODULE, GCREF,
+       TYPES };
+static const char *const names[TYPES] = {
+    [STRING] = "rpy_string { hash, chars }",
+    [TEXT] = "pypy.objspace.std.unicodeobject.W_UnicodeObject { super }",
+    [LIST] = "pypy.objspace.std.listobject.W_ListObject { super }",
+    [LIST_ITEMS] = "list { length, items }",
+    [POINTERS] = "array",
+    [DICT] = "pypy.objspace.std.dictmultiobject.W_DictObject { super }",
+    [TABLE] = "dicttable { live, used, entries }",
+    [ENTRIES] = "odictentry { key, value }",
+    [MODULE] = "pypy.interpreter.module.Module { super }",
+    [GCREF] = "pypy.module.gc.referents.W_GcRef { super }",
+};
+static const char *const fields[] = {
+    "module_dict", "dict_storage", "code_name", "code_varnames", "code_firstlineno",
+    "code_filename", "cell_family", "cell_value", "family_name", "frame_code",
+    "frame_back", "frame_finished", "plain_name", "plain_back", "plain_kind",
+    "plain_index", "ref_forced", "context_top", "gcref", "member_index", "list_storage",
+    "int_value", "bytes_value", "jit_gcmap", "shadow_base", "shadow_top", "stacklet_copy",
+    "tracer_base", "tracer_length", "to_end", "to_class", "to_qualname", "to_table",
+    "to_string", "to_value"
+};
+
+/* As rpython/memory/gctypelayout.py has it */
+static struct info {
+    int64_t bits;
+    const void *custom;
+    int64_t size;
+    const int64_t *pointers;
+    int64_t item_size, items_at, length_at;
+    const int64_t *item_pointers;
+} table[TYPES];
+static char text[8192];
+static uint64_t memory[1 << 20];
+static size_t used;
+
+static const int64_t none[] = { 0 }, at_8[] = { 1, 8 }, at_16[] = { 1, 16 },
+                     at_24[] = { 1, 24 }, at_0[] = { 1, 0 }, at_0_and_8[] = { 2, 0, 8 };
+
+static void type(int number, int64_t size, const int64_t *pointers, int64_t length_at,
+                 int64_t item_size, const int64_t *item_pointers)
+{
+    struct info *info = &table[number];
+
+    info->bits = 0x58000000 | number;
+    info->size = size;
+    info->pointers = pointers;
+    if (item_size != 0) {
+        info->bits |= 0x10000 | (item_pointers != none ? 0x20000 : 0);
+        info->item_size = item_size;
+        info->items_at = size;
+        info->length_at = length_at;
+        info->item_pointers = item_pointers;
+    }
+    if (number == POINTERS)
+        info->bits |= 0x40000;
+    if (pointers != none || (item_size != 0 && item_pointers != none))
+        info->bits |= 0x1000000;
+    sprintf(text + strlen(text), "type %zu %d %d -1\t%s\tGc%s %s\n",
+            (size_t)number * sizeof *info, number, number == LIST ? 2 : 0,
+            number == LIST ? "list" : "", number == POINTERS || number == ENTRIES
+                                              ? "Array of" : "Struct", names[number]);
+}
+
+static void make_types(void)
+{
+    size_t i;
+
+    type(STRING, 24, none, 16, 1, none);
+    type(TEXT, 16, at_8, 0, 0, NULL);
+    type(LIST, 16, at_8, 0, 0, NULL);
+    type(LIST_ITEMS, 24, at_16, 0, 0, NULL);
+    type(POINTERS, 16, none, 8, 8, at_0);
+    type(DICT, 16, at_8, 0, 0, NULL);
+    type(TABLE, 32, at_24, 0, 0, NULL);
+    type(ENTRIES, 16, none, 8, 16, at_0_and_8);
+    type(MODULE, 16, at_8, 0, 0, NULL);
+    type(GCREF, 16, at_8, 0, 0, NULL);
+    for (i = 0; i < sizeof fields / sizeof *fields; i++)
+        sprintf(text + strlen(text), "field %s 8\n", fields[i]);
+    strcat(text, "field to_entries 24\n");
+}
+
+static uint64_t *make(int type, size_t words)
+{
+    uint64_t *object = memory + used;
+
+    used += words;
+    if (used > sizeof memory / sizeof *memory)
+        abort();
+    *object = (uint64_t)type * sizeof *table;
+    return object;
+}
+
+static uint64_t *with_1(int type, const void *to)
+{
+    uint64_t *object = make(type, 2);
+
+    object[1] = (uint64_t)to;
+    return object;
+}
+
+static uint64_t *make_text(const char *s)
+{
+    uint64_t *string = make(STRING, 3 + (strlen(s) + 7) / 8);
+
+    string[2] = strlen(s);
+    memcpy(string + 3, s, strlen(s));
+    return with_1(TEXT, string);
+}
+
+/* Of so many items, which are where it returns */
+static uint64_t *make_items(uint64_t *list, size_t count)
+{
+    uint64_t *items = make(POINTERS, 2 + count), *storage = make(LIST_ITEMS, 3);
+
+    items[1] = count;
+    storage[1] = count;
+    storage[2] = (uint64_t)items;
+    list[1] = (uint64_t)storage;
+    return items + 2;
+}
+
+static uint64_t *make_dict(size_t count, uint64_t **entries)
+{
+    uint64_t *array = make(ENTRIES, 2 + 2 * count), *table_ = make(TABLE, 4);
+
+    array[1] = count;
+    table_[3] = (uint64_t)array;
+    *entries = array + 2;
+    return with_1(DICT, table_);
+}
+
+static size_t number(void)
+{
+    size_t n;
+
+    if (scanf("%zu", &n) != 1)
+        abort();
+    return n;
+}
+
+static void dump(int64_t *to, size_t *count, const uint64_t *const *lists, size_t n)
+{
+    size_t i, j;
+
+    for (i = 0; i < n; i++) {
+        const uint64_t *storage = (const uint64_t *)lists[i][1];
+        const uint64_t *items = (const uint64_t *)storage[2];
+        int64_t three[] = { (int64_t)lists[i], LIST, 16, (int64_t)storage, -1,
+                            (int64_t)storage, LIST_ITEMS, 24, (int64_t)items, -1,
+                            (int64_t)items, POINTERS, 16 + 8 * (int64_t)items[1] };
+        memcpy(to + *count, three, sizeof three);
+        *count += sizeof three / sizeof *three;
+        for (j = 0; j < items[1]; j++)
+            to[(*count)++] = (int64_t)items[2 + j];
+        to[(*count)++] = -1;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct held_result *result;
+    struct held_question question;
+    uint64_t **lists, *entries, *module, *modules, *ask = make(LIST, 2), *roots, *items;
+    size_t count, i, j, n;
+
+    make_types();
+    count = number();
+    lists = calloc(count, sizeof *lists);
+    for (i = 0; i < count; i++)
+        lists[i] = make(LIST, 2);
+    for (i = 0; i < count; i++) {
+        n = number();
+        items = make_items(lists[i], n);
+        for (j = 0; j < n; j++)
+            items[j] = (uint64_t)lists[number()];
+    }
+    n = number();
+    module = with_1(MODULE, make_dict(n, &entries));
+    for (i = 0; i < n; i++) {
+        char name[32];
+        sprintf(name, "x%zu", i);
+        entries[2 * i] = (uint64_t)make_text(name);
+        entries[2 * i + 1] = (uint64_t)lists[number()];
+    }
+    modules = make_dict(1, &entries);
+    entries[0] = (uint64_t)make_text("m");
+    entries[1] = (uint64_t)module;
+    n = number();
+    roots = make(LIST, 2);
+    items = make_items(roots, n + 2);
+    items[0] = (uint64_t)with_1(GCREF, modules);
+    items[1] = (uint64_t)with_1(GCREF, module);
+    for (i = 0; i < n; i++)
+        items[2 + i] = (uint64_t)with_1(GCREF, lists[number()]);
+    items = make_items(ask, 2);
+    items[0] = (uint64_t)roots;
+    items[1] = (uint64_t)modules;
+
+    result = calloc(1, sizeof *result + count * sizeof *result->found);
+    question.types = text;
+    question.types_size = strlen(text);
+    question.type_info = (uintptr_t)table;
+    question.list = (uint64_t)ask;
+    question.objects = (const uint64_t *)lists;
+    question.stride = sizeof *lists;
+    question.count = count;
+    if (argc > 1 && strcmp(argv[1], "compare") == 0) {
+        int64_t *words = calloc(used + 16 * count, sizeof *words);
+        uint64_t differ[4] = { 0 };
+        n = 0;
+        dump(words, &n, (const uint64_t *const *)lists, count);
+        printf("%" PRId64, held_compare(&question, result, words, n, differ, 4));
+        words[3] ^= 8;
+        printf(" %" PRId64, held_compare(&question, result, words, n, differ, 4));
+        printf(" %d\n", differ[0] == (uint64_t)lists[0]);
+        free(words);
+    } else {
+        if (argc > 1)
+            *lists[0] = 4;
+        held_answer(&question, result);
+        printf("objects %" PRId64 " bytes %" PRId64 "\n", result->objects, result->bytes);
+        for (i = 0; i < result->holder_count; i++) {
+            struct held_holder *holder = &result->holders[i];
+            char *c;
+            for (c = holder->text; *c; c++)
+                if (*c == 0x1f)
+                    *c = ' ';
+            printf("holder %u %" PRId64 " %" PRId64 " %s\n", holder->set, holder->bytes,
+                   holder->objects, holder->text);
+        }
+        for (i = 0; i < count; i++)
+            printf("list %d %u\n", result->found[i].how, result->found[i].set);
+    }
+    free(result);
+    free(lists);
+    return 0;
+}

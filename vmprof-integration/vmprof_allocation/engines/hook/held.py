@@ -1,0 +1,145 @@
+"""Who holds what: the question, before native/hook/held_by.c has it answered."""
+from __future__ import annotations
+
+import gc as _gc
+import os
+import signal
+import sys
+
+from vmprof_allocation.engines.hook.safepoint import sink
+from vmprof_allocation.errors import AllocationSamplingError
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from vmprof_allocation.engines.hook.place import Place
+
+#: PyPy's, which has more than others
+gc: Any = _gc
+
+#: seconds for the process that looks
+SECONDS = 25.0
+#: it takes such a share of the heap, and so many bytes beside, at most
+_SHARE, _BESIDE = 0.6, 2**25
+#: native/held/held.h
+_PROBLEMS = {
+    1: "there is not enough memory for the process that looks",
+    2: "it met an object of a type that is not known",
+    3: "it did not find the roots, or the fields of a type",
+    4: "there are too many objects",
+    5: "the process that looks did not come to an end within %d seconds, or was ended"
+       % SECONDS}
+_OF_PROBLEM, _OF_SIGNAL, NOT_ASKED = 1000, 2000, -1
+_TIMES = 5
+_SIGNALS = {int(number): number.name for number in signal.Signals}
+
+
+def question(row: int) -> list[Any]:
+    """What hook_ask() is told the id() of, when it is old: all that the GC begins
+    with, and sys.modules.  `row`: of the type through which it has what each thread has
+    of its own (Layout.references)."""
+    # what the JIT keeps of the frames of this thread is made frames
+    frame = sys._getframe()
+    while frame is not None:
+        frame = frame.f_back  # type: ignore[assignment]
+    roots = gc.get_rpy_roots()
+    threads = [root for root in roots if gc.get_rpy_type_index(root) == row]
+    for root in threads:
+        roots.extend(gc.get_rpy_referents(root))
+    return [roots, sys.modules]
+
+
+def ask(lib: Any, place: Place, reach: Callable[[list[Any]], None]) -> None:
+    """`reach` has the native half asked for a question.  Raises
+    AllocationSamplingError."""
+    refuse_if_short(_heap(place))
+    outcome = NOT_ASKED
+    for _ in range(_TIMES):
+        asked = question(place.layout.references)
+        try:
+            reach(asked)
+        finally:
+            asked.clear()
+            sink[0] = None
+        outcome = int(lib.hook_held(SECONDS))
+        if outcome != NOT_ASKED:        # another thread may be about to ask
+            break
+    check(outcome)
+
+
+def check(outcome: int) -> None:
+    """hook_held()'s.  Raises AllocationSamplingError."""
+    if outcome:
+        raise AllocationSamplingError(
+            "who holds what is not known: %s" % problem(outcome))
+
+
+def problem(outcome: int) -> str:
+    """What hook_held() says, if that is not 0."""
+    if outcome == NOT_ASKED:
+        return "the garbage collector did not come by; ask again"
+    if outcome >= _OF_SIGNAL:
+        return "the process that looks was ended by %s" % (
+            _SIGNALS.get(outcome - _OF_SIGNAL, "signal %d" % (outcome - _OF_SIGNAL)))
+    if outcome >= _OF_PROBLEM:
+        return _PROBLEMS.get(outcome - _OF_PROBLEM, "problem %d" % outcome)
+    return "no process can be made that looks: %s" % os.strerror(outcome)
+
+
+def _heap(place: Place) -> int:
+    """Bytes of objects that the GC has."""
+    layout = place.layout
+    if layout.heap_blocks and layout.heap_large:
+        return (int(place.word(layout.heap_blocks)[0])
+                + int(place.word(layout.heap_large)[0]))
+    return 0
+
+
+def refuse_if_short(heap: int) -> None:
+    """Raise AllocationSamplingError if the process that looks may not get the memory
+    that it needs, and others would have to go for it."""
+    need = int(heap * _SHARE) + _BESIDE
+    for where, free in (("the system", _of_system()), ("its cgroup", _of_cgroup())):
+        if free is not None and free < need:
+            raise AllocationSamplingError(
+                "who holds what is not looked at: that takes up to %d MiB, and %s has "
+                "%d MiB left: ask when there is more" % (need >> 20, where, free >> 20))
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _of_system() -> int | None:
+    for line in _read("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _of_cgroup() -> int | None:
+    """The least of what this process's cgroup, and those around it, may still take."""
+    free: list[int] = []
+    for line in _read("/proc/self/cgroup").splitlines():
+        number, kinds, path = line.split(":", 2)
+        if number != "0" and "memory" not in kinds.split(","):
+            continue
+        base, most, used = (
+            ("/sys/fs/cgroup", "memory.max", "memory.current") if number == "0" else
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"))
+        while True:
+            limit, now = (_read(base + path + "/" + name).strip()
+                          for name in (most, used))
+            if limit.isdigit() and now.isdigit():
+                free.append(int(limit) - int(now))
+            if path in ("/", ""):
+                break
+            path = path.rpartition("/")[0]
+    return min(free, default=None)

@@ -1,0 +1,206 @@
+"""Where the fields of RPython's classes are, from what the GC itself tells: its list of
+types has their names in order, its table their sizes and where references are.
+
+Not told are where the part of the superclass ends, which fields take no room, and which
+ones are smaller than a word: these come behind the others, where the alphabet begins
+anew, and in front of those of quasi-immutables.  So each place is tried where the
+superclass may end.  It is the right one if the size comes out exactly and each
+reference behind it is a field; that is believed if there is one such place.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vmprof_allocation.engines.hook.probe.memory import Memory, NotCertain, Types
+
+_PYPY = "GcStruct pypy."
+#: constants of the translation, which take no room
+_NO_ROOM = ("inst_space", "inst_cpu")
+#: bytes of a word, and of a header
+_WORD = 8
+
+#: what native/held reads: the name there, of which type, and the field
+WANTED = (
+    ("module_dict", _PYPY + "interpreter.module.Module", "inst_w_dict"),
+    ("dict_storage", _PYPY + "objspace.std.dictmultiobject.W_DictMultiObject",
+     "inst_dstorage"),
+    ("code_name", _PYPY + "interpreter.eval.Code", "inst_co_name"),
+    ("code_varnames", _PYPY + "interpreter.pycode.PyCode", "inst_co_varnames"),
+    ("code_firstlineno", _PYPY + "interpreter.pycode.PyCode", "inst_co_firstlineno"),
+    ("code_filename", _PYPY + "interpreter.pycode.PyCode", "inst_co_filename"),
+    ("cell_family", _PYPY + "interpreter.nestedscope.Cell", "inst_family"),
+    ("cell_value", _PYPY + "interpreter.nestedscope.Cell", "inst_w_value"),
+    ("family_name", _PYPY + "interpreter.nestedscope.CellFamily", "inst_name"),
+    ("frame_code", _PYPY + "interpreter.pyframe.PyFrame", "inst_pycode"),
+    ("frame_back", _PYPY + "interpreter.pyframe.PyFrame", "inst_f_backref"),
+    ("frame_finished", _PYPY + "interpreter.pyframe.PyFrame",
+     "inst_frame_finished_execution"),
+    ("plain_name", _PYPY + "objspace.std.mapdict.PlainAttribute", "inst_name"),
+    ("plain_back", _PYPY + "objspace.std.mapdict.PlainAttribute", "inst_back"),
+    ("plain_kind", _PYPY + "objspace.std.mapdict.PlainAttribute", "inst_attrkind"),
+    ("plain_index", _PYPY + "objspace.std.mapdict.PlainAttribute",
+     "inst_storageindex"),
+    ("ref_forced", "GcStruct JitVirtualRef", "forced"),
+    ("context_top", _PYPY + "interpreter.executioncontext.ExecutionContext",
+     "inst_topframeref"),
+    ("gcref", _PYPY + "module.gc.referents.W_GcRef", "inst_gcref"),
+    ("member_index", _PYPY + "interpreter.typedef.Member", "inst_index"),
+    ("list_storage", _PYPY + "objspace.std.listobject.W_ListObject", "inst_lstorage"),
+    ("int_value", _PYPY + "objspace.std.intobject.W_IntObject", "inst_intval"),
+    ("bytes_value", _PYPY + "objspace.std.bytesobject.W_BytesObject", "inst__value"),
+    ("jit_gcmap", "GcStruct JITFRAME", "jf_gcmap"),
+    ("shadow_base", "GcStruct ShadowStackRef", "base"),
+    ("shadow_top", "GcStruct ShadowStackRef", "top"),
+    ("stacklet_copy", "GcStruct Stacklet", "s_sscopy"),
+    ("tracer_base", "GcStruct GCREFTRACER", "array_base_addr"),
+    ("tracer_length", "GcStruct GCREFTRACER", "array_length"),
+)
+#: and what types.c reads, too: lines of classes.py
+_KNOWN = {"to-end": "to_end", "to-class": "to_class", "to-qualname": "to_qualname",
+          "to-table": "to_table", "to-entries": "to_entries", "to-string": "to_string",
+          "to-value": "to_value"}
+
+#: how Python's programmers write what a field refers to; the others stand behind an
+#: arrow
+_WRITTEN = {
+    "w_dict": ".__dict__", "w_func_dict": ".__dict__", "w_traceback": ".__traceback__",
+    "w_cause": ".__cause__", "w_context": ".__context__", "defs_w": ".__defaults__",
+    "w_kw_defs": ".__kwdefaults__", "w_function": ".__func__",
+    "w_instance": ".__self__", "args_w": ".args", "frame": ".tb_frame",
+    "next": ".tb_next",
+    "last_dict": " -> of a thread"}
+#: whose fields others have, too: subclasses whose own list does not name them
+_GENERATOR = _PYPY + "interpreter.generator.GeneratorOrCoroutine"
+_EXCEPTION = _PYPY + "module.exceptions.interp_exceptions.W_BaseException"
+
+
+def _names(text: str) -> list[str]:
+    """Of the fields in "GcStruct NAME { a, b: * GcStruct C { d, e } }"."""
+    found, depth, name = [], 0, ""
+    for character in text[text.index("{") + 1:text.rindex("}")] + ",":
+        depth += (character in "{(<") - (character in "})>")
+        if character == "," and not depth:
+            found.append(name.partition(":")[0].strip())
+            name = ""
+        else:
+            name += character
+    return [name for name in found if name]
+
+
+class Fields:
+    def __init__(self, memory: Memory, types: Types) -> None:
+        self._memory, self._types = memory, types
+
+    def row(self, type_: str) -> int:
+        """Of the type of this name."""
+        found = [row for row, name in enumerate(
+            self._types.names[:len(self._types.numbers)])
+            if self._types.numbers[row] and name.startswith(type_ + " {")]
+        if len(found) != 1:
+            raise NotCertain("%d types have the name %s" % (len(found), type_))
+        return found[0]
+
+    def references(self, row: int) -> set[int]:
+        """Where references are, in objects of this type, but for its items."""
+        entry = self._types.entry(self._types.numbers[row])
+        # in the table's struct, they come behind the fixed size
+        at = entry[self._memory.layout.type_fixed_size // _WORD + 1]
+        count = self._memory.word(at)
+        if count > 1000:
+            raise NotCertain("a type has %d references" % count)
+        return set(self._memory.words(at + _WORD, count))
+
+    def of(self, row: int) -> dict[str, int]:
+        """The offset of each field that this type has beyond its superclass; nothing,
+        if that is not certain."""
+        entry = self._types.entry(self._types.numbers[row])
+        names = _names(self._types.names[row])
+        has_super = names[:1] == ["super"]
+        words: list[str] = []
+        small: list[str] = []
+        last: list[str] = []
+        for name in names[has_super:]:
+            if name in _NO_ROOM:
+                continue
+            if name.startswith("mutate_"):
+                last.append(name)
+            elif small or (has_super and words and words[-1].startswith("inst_")
+                           and name < words[-1]):
+                small.append(name)
+            else:
+                words.append(name)
+        if entry[self._types.bits // _WORD] & self._types.is_varsize:
+            return self._before_items(row, words)
+        size = entry[self._memory.layout.type_fixed_size // _WORD]
+        references = self.references(row)
+        answers = []
+        for start in range(_WORD, size + 1 if has_super else _WORD + 1, _WORD):
+            found = {name: start + _WORD * i for i, name in enumerate(words)}
+            end = start + _WORD * len(words)
+            found.update({name: end + i for i, name in enumerate(small)})
+            end = -(-(end + len(small)) // _WORD) * _WORD
+            found.update({name: end + _WORD * i for i, name in enumerate(last)})
+            if end + _WORD * len(last) == size and {
+                    at for at in references if at >= start} <= set(found.values()):
+                answers.append(found)
+        return answers[0] if len(answers) == 1 else {}
+
+    def _before_items(self, row: int, names: list[str]) -> dict[str, int]:
+        """Of JIT frames: all but two of the fields in front of the items refer."""
+        found = {name: _WORD * (i + 1) for i, name in enumerate(names[:-1])}
+        others = set(found.values()) - self.references(row)
+        return found if {found.get("jf_frame_info"), found.get("jf_gcmap")} == others \
+            else {}
+
+    def field(self, type_: str, name: str) -> int:
+        found = self.of(self.row(type_))
+        if name not in found:
+            raise NotCertain("where the field %s of %s is" % (name, type_))
+        return found[name]
+
+
+def lines(memory: Memory, types: Types, head: str, maps: dict[int, int],
+          named: Iterable[int], exceptions: Iterable[int]) -> str:
+    """For native/held/gc_types.c.  `head`: lines for types.c.  `maps`: the types (their
+    numbers) of instances; `named`: the rows that have a name of Python's; `exceptions`:
+    those of instances of classes of exceptions."""
+    fields = Fields(memory, types)
+    text = "".join("field %s %d\n" % (name, fields.field(type_, field))
+                   for name, type_, field in WANTED)
+    known = dict(line.split(" ", 1) for line in head.splitlines())
+    text += "".join("field %s %d\n" % (to, int(known[word]))
+                    for word, to in _KNOWN.items())
+    exceptions = set(exceptions)
+    of_generators = fields.of(fields.row(_GENERATOR))
+    of_exceptions = fields.of(fields.row(_EXCEPTION))
+    for row in sorted({*named, *(types.rows[number] for number in maps)}):
+        name = types.names[row]
+        if not name.startswith(_PYPY):
+            continue
+        found = fields.of(row)
+        if name.startswith(_PYPY + "interpreter.generator."):
+            found.update(of_generators)
+        if name.startswith(_PYPY + "module.exceptions.") or row in exceptions:
+            found.update(of_exceptions)
+        text += "".join(
+            "edge %d %d %s\n" % (types.numbers[row], at, _edge(field, name))
+            for field, at in sorted(found.items(), key=lambda pair: pair[1])
+            if at in fields.references(row))
+    return text
+
+
+def _edge(field: str, of: str) -> str:
+    """How it is written.  "=N": attribute number N of an instance."""
+    name = field.removeprefix("inst_")
+    if name.startswith("_value") and name[6:].isdigit():
+        return "=" + name[6:]
+    if name == "storage" and "User" in of:
+        return "=0"
+    if name.startswith("value") and "specialisedtuple" in of:
+        return "[%s]" % name[5:]
+    if name == "frame" and ".generator." in of:
+        return ".cr_frame" if "Coroutine {" in of else ".gi_frame"
+    if name in ("frame", "next") and ".pytraceback." not in of:
+        return " -> " + name
+    return _WRITTEN.get(name) or " -> " + name.removeprefix("w_").strip("_")
+

@@ -1,0 +1,211 @@
+#pragma once
+/* What the GC knows of its types, and what we know beside: names, fields, roles.
+ *
+ * The table is the GC's own (rpython/memory/gctypelayout.py, TYPE_INFO); names and the
+ * offsets of fields come from the text that probe/ has written.  probe/ has also compared
+ * gc_trace() with gc.dump_rpy_heap(), object by object.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "held.h"
+
+#pragma GCC visibility push(hidden)
+
+struct type_info {
+    int64_t bits;
+    const void *custom;
+    int64_t size;
+    const int64_t *pointers;            /* how many, and their offsets */
+    /* of types with items: */
+    int64_t item_size, items_at, length_at;
+    const int64_t *item_pointers;
+};
+#define INFO_HAS_LENGTH         0x010000
+#define INFO_ITEMS_HAVE_POINTERS 0x020000
+#define INFO_ITEMS_ARE_POINTERS 0x040000
+#define INFO_CUSTOM_TRACE       0x200000
+#define INFO_HAS_POINTERS      0x1000000
+#define INFO_KEY_MASK         0xfc000000
+#define INFO_KEY              0x58000000
+
+/* What matters of an object to who names it */
+enum role {
+    OTHER, MODULE_DICT, DICT, TABLE, ENTRIES, ARRAY, LIST_ITEMS, DICT_CELL, CLASS, FRAME,
+    CODE, FUNCTION, CELL, CELL_FAMILY, ATTRIBUTE, UNBOXED_ATTRIBUTE, MODULE, FRAME_REF,
+    CONTEXT, STRING, TEXT, LIST, TUPLE, MEMBER, GCREF, INT, BYTES, THREAD_LOCAL
+};
+/* What refers to more than the table says */
+enum custom { NO_CUSTOM, JIT_FRAME, SHADOW_STACK, STACKLET, GCREF_TRACER, NOT_WALKED };
+
+struct gc_type {
+    const struct type_info *info;
+    uint32_t id, row;
+    int32_t map;                /* of instances of classes: offset of the map; or -1 */
+    uint32_t edges;             /* of what it refers to: number of the first name, */
+    uint16_t edge_count;        /*   and how many there are */
+    uint8_t role, custom;
+    uint8_t is_visible;         /* it is one of Python's, as its programmers know them */
+    const char *name;           /* Python's, up to a tab */
+    const char *gcs;            /* the GC's, up to the end of the line */
+};
+
+/* Offsets; -1: not known.  The names are those of probe/fields.py. */
+#define FIELDS(X) \
+    X(module_dict) X(dict_storage) X(code_name) X(code_varnames) X(code_firstlineno) \
+    X(code_filename) X(cell_family) X(cell_value) X(family_name) X(frame_code) \
+    X(frame_back) X(frame_finished) X(plain_name) X(plain_back) X(plain_kind) \
+    X(plain_index) X(ref_forced) X(context_top) X(gcref) X(member_index) X(list_storage) \
+    X(int_value) X(bytes_value) X(jit_gcmap) X(shadow_base) X(shadow_top) X(stacklet_copy) \
+    X(tracer_base) X(tracer_length) X(to_end) X(to_class) X(to_qualname) X(to_table) \
+    X(to_entries) X(to_string) X(to_value)
+struct fields {
+#define FIELD(name) int64_t name;
+    FIELDS(FIELD)
+#undef FIELD
+};
+extern struct fields gc_fields;
+
+void gc_types_read(const struct held_question *);
+void gc_types_forget(void);
+
+/* The name of the reference at this offset, up to the end of the line; NULL: it has none */
+const char *gc_edge(const struct gc_type *, int64_t offset);
+
+extern uint16_t *gc_type_by_id;         /* plus 1, by id / 8 */
+extern struct gc_type *gc_type_table;
+#define GC_TYPE_IDS     (1u << 19)
+
+static inline uint64_t word_at(uint64_t address)
+{
+    return *(const uint64_t *)address;
+}
+
+/* Of an object */
+static inline const struct gc_type *gc_type_of(uint64_t object)
+{
+    uint32_t id = (uint32_t)word_at(object);
+    uint16_t number = id % 8 == 0 && id / 8 < GC_TYPE_IDS ? gc_type_by_id[id / 8] : 0;
+
+    if (number == 0)
+        held_fail(HELD_UNKNOWN_TYPE);
+    return &gc_type_table[number - 1];
+}
+
+/* Of an object, or 0 */
+static inline enum role gc_role(uint64_t object)
+{
+    return object == 0 ? OTHER : (enum role)gc_type_of(object)->role;
+}
+
+static inline uint64_t gc_field(uint64_t object, int64_t offset)
+{
+    return word_at(object + (uint64_t)offset);
+}
+
+static inline uint64_t gc_length(uint64_t object, const struct gc_type *type)
+{
+    return gc_field(object, type->info->length_at);
+}
+
+/* In bytes, as it is aligned */
+static inline uint64_t gc_size(uint64_t object, const struct gc_type *type)
+{
+    uint64_t size = (uint64_t)type->info->size;
+
+    if (type->info->bits & INFO_HAS_LENGTH)
+        size += (uint64_t)type->info->item_size * gc_length(object, type);
+    return (size + 7) & ~(uint64_t)7;
+}
+
+static inline int gc_may_refer(const struct gc_type *type)
+{
+    return (type->info->bits & (INFO_HAS_POINTERS | INFO_CUSTOM_TRACE)) != 0;
+}
+
+typedef void gc_visit(uint64_t child, void *context);
+#define ALWAYS_INLINE   static inline __attribute__((always_inline))
+
+/* rpython/memory/gctransform/shadowstack.py: an odd word says which of the next ones are
+   no references */
+ALWAYS_INLINE void gc_trace_stack(uint64_t base, uint64_t top, gc_visit *visit,
+                                  void *context)
+{
+    int64_t skip = 0;
+
+    for (; top != base; skip >>= 1) {
+        int64_t word = (int64_t)word_at(top -= 8);
+        if (skip & 1)
+            continue;
+        if (word & 1)
+            skip = word > 0 ? word : -word;
+        else if (word != 0)
+            visit((uint64_t)word, context);
+    }
+}
+
+ALWAYS_INLINE void gc_trace_custom(uint64_t object, const struct gc_type *type,
+                                   gc_visit *visit, void *context)
+{
+    uint64_t at, i, bits;
+
+    switch (type->custom) {
+    case JIT_FRAME:
+        /* bit by bit, which of its items are references */
+        at = gc_field(object, gc_fields.jit_gcmap);
+        for (i = 0; at != 0 && i < word_at(at); i++)
+            for (bits = word_at(at + 8 + 8 * i); bits != 0; bits &= bits - 1) {
+                uint64_t item = i * 64 + (uint64_t)__builtin_ctzll(bits);
+                uint64_t child = gc_field(object + 8 * item, type->info->items_at);
+                if (child != 0)
+                    visit(child, context);
+            }
+        break;
+    case SHADOW_STACK:
+        gc_trace_stack(gc_field(object, gc_fields.shadow_base),
+                       gc_field(object, gc_fields.shadow_top), visit, context);
+        break;
+    case STACKLET:
+        /* a copy of a stack, behind its size in bytes */
+        at = gc_field(object, gc_fields.stacklet_copy);
+        if (at != 0)
+            gc_trace_stack(at + 8, at + 8 + word_at(at), visit, context);
+        break;
+    case GCREF_TRACER:
+        at = gc_field(object, gc_fields.tracer_base);
+        for (i = 0; i < gc_field(object, gc_fields.tracer_length); i++)
+            if (word_at(at + 8 * i) != 0)
+                visit(word_at(at + 8 * i), context);
+        break;
+    }
+}
+
+/* Call visit() for each reference that is not NULL, as GCBase.trace() does. */
+ALWAYS_INLINE void gc_trace(uint64_t object, const struct gc_type *type, gc_visit *visit,
+                            void *context)
+{
+    const struct type_info *info = type->info;
+    int64_t i, count;
+
+    if (info->bits & INFO_ITEMS_HAVE_POINTERS) {
+        uint64_t item = object + (uint64_t)info->items_at;
+        for (count = (int64_t)gc_length(object, type); count > 0; count--) {
+            for (i = 1; i <= info->item_pointers[0]; i++) {
+                uint64_t child = gc_field(item, info->item_pointers[i]);
+                if (child != 0)
+                    visit(child, context);
+            }
+            item += (uint64_t)info->item_size;
+        }
+    }
+    if (info->bits & INFO_CUSTOM_TRACE)
+        gc_trace_custom(object, type, visit, context);
+    for (i = 1; i <= info->pointers[0]; i++) {
+        uint64_t child = gc_field(object, info->pointers[i]);
+        if (child != 0)
+            visit(child, context);
+    }
+}
+
+#pragma GCC visibility pop

@@ -1,0 +1,342 @@
+#include "heap_walk.h"
+
+#include <string.h>
+
+#include "gc_types.h"
+#include "marks.h"
+
+/* Objects that were found, and whose headers are not in the cache yet */
+#define RING    32
+#define MOST_FRAMES     1000000
+
+struct walk walk;
+static struct room claimed;     /* roots for their turn */
+static uint32_t done;           /* of what was met */
+static struct {
+    uint64_t object;
+    uint32_t from;
+} ring[RING];
+static uint32_t ring_at;
+
+/* ____________________________________________________________ */
+/* dicts and modules */
+
+void walk_entries_of(uint64_t array, struct entries *entries)
+{
+    const struct gc_type *type = gc_type_of(array);
+    const int64_t *pointers = type->info->item_pointers;
+    int64_t i;
+
+    entries->has_keys = entries->has_values = 0;
+    for (i = 1; i <= pointers[0]; i++) {
+        entries->has_keys |= pointers[i] == 0;
+        entries->has_values |= pointers[i] == 8;
+    }
+    entries->items = array + (uint64_t)type->info->items_at;
+    entries->count = gc_length(array, type);
+    entries->item_size = (uint64_t)type->info->item_size;
+}
+
+int walk_entries(uint64_t table, struct entries *entries)
+{
+    uint64_t array = gc_role(table) == TABLE ? gc_field(table, gc_fields.to_entries) : 0;
+
+    if (gc_role(array) != ENTRIES)
+        return 0;
+    walk_entries_of(array, entries);
+    return entries->has_keys && entries->has_values;
+}
+
+uint64_t walk_unwrapped(uint64_t value)
+{
+    return gc_role(value) == DICT_CELL ? gc_field(value, gc_fields.to_value) : value;
+}
+
+uint64_t walk_module_dict(uint64_t module)
+{
+    uint64_t dict = gc_role(module) == MODULE ? gc_field(module, gc_fields.module_dict) : 0;
+    enum role role = gc_role(dict);
+
+    return role == MODULE_DICT || role == DICT ? dict : 0;
+}
+
+/* ____________________________________________________________ */
+/* the walk */
+
+static void settle(uint64_t object, uint32_t from)
+{
+    const struct gc_type *type = gc_type_of(object);
+    uint64_t size = gc_size(object, type);
+    struct met *met;
+
+    walk.objects++;
+    walk.bytes += (int64_t)size;
+    if (!gc_may_refer(type) && from < walk.met.count) {
+        walk_met(from)->through += (uint32_t)(size / 8);
+        return;
+    }
+    if (walk.met.count == UINT32_MAX)
+        held_fail(HELD_TOO_LARGE);
+    met = room_add(&walk.met);
+    met->object = object;
+    met->from = from;
+    met->through = (uint32_t)(size / 8);
+}
+
+static void found(uint64_t object, void *context)
+{
+    uint32_t at;
+
+    if (!marks_meet(object))
+        return;
+    __builtin_prefetch((const void *)object);
+    at = ring_at++ % RING;
+    if (ring[at].object != 0)
+        settle(ring[at].object, ring[at].from);
+    ring[at].object = object;
+    ring[at].from = *(const uint32_t *)context;
+}
+
+static void empty_ring(void)
+{
+    uint32_t i, at;
+
+    for (i = 0; i < RING; i++) {
+        at = ring_at++ % RING;
+        if (ring[at].object != 0)
+            settle(ring[at].object, ring[at].from);
+        ring[at].object = 0;
+    }
+}
+
+static void walk_on(void)
+{
+    for (;; done++) {
+        if (done == walk.met.count)
+            empty_ring();
+        if (done == walk.met.count)
+            break;
+        if (done + 8 < walk.met.count)
+            __builtin_prefetch((const void *)walk_met(done + 8)->object);
+        gc_trace(walk_met(done)->object, gc_type_of(walk_met(done)->object), found,
+                 &done);
+    }
+}
+
+static void add_root(uint64_t object, enum root_kind kind, uint64_t name)
+{
+    struct root *root = room_add(&walk.roots);
+
+    root->object = object;
+    root->name = name;
+    root->kind = kind;
+    root->at = (uint32_t)walk.met.count;
+    settle(object, root->at);
+}
+
+/* ____________________________________________________________ */
+/* frames, and what else is a thread's */
+
+static void claim(uint64_t object)
+{
+    if (marks_meet(object))
+        room_add_word(&claimed, object);
+}
+
+static void claim_frame(uint64_t frame)
+{
+    /* one that has returned may still be on a stack */
+    if (gc_role(frame) == FRAME &&
+        *(const char *)(frame + (uint64_t)gc_fields.frame_finished) == 0)
+        claim(frame);
+}
+
+static void claim_if_frame(uint64_t object, void *context)
+{
+    (void)context;
+    if (gc_type_of(object)->custom == JIT_FRAME)
+        claim(object);
+    claim_frame(object);
+}
+
+/* The frame behind a reference that the JIT may have */
+static uint64_t frame_of(uint64_t reference)
+{
+    return gc_role(reference) == FRAME_REF ? gc_field(reference, gc_fields.ref_forced)
+                                           : reference;
+}
+
+static void claim_stack_of(uint64_t context)
+{
+    uint64_t frame = frame_of(gc_field(context, gc_fields.context_top));
+    int i;
+
+    for (i = 0; gc_role(frame) == FRAME && i < MOST_FRAMES; i++) {
+        claim_frame(frame);
+        frame = frame_of(gc_field(frame, gc_fields.frame_back));
+    }
+    claim(context);
+}
+
+static void claim_threads(const struct room *roots)
+{
+    size_t i;
+
+    for (i = 0; i < roots->count; i++) {
+        uint64_t root = room_word(roots, i);
+        const struct gc_type *type = gc_type_of(root);
+        if (type->role == CONTEXT)
+            claim_stack_of(root);
+        claim_if_frame(root, NULL);
+        if (type->custom == SHADOW_STACK)
+            gc_trace_stack(gc_field(root, gc_fields.shadow_base),
+                           gc_field(root, gc_fields.shadow_top), claim_if_frame, NULL);
+    }
+}
+
+/* ____________________________________________________________ */
+/* the roots */
+
+/* What was made to ask: it refers to all roots, and counts for nothing. */
+static void ignore(uint64_t object)
+{
+    if (marks_meet(object))
+        room_add_word(&walk.ignored, object);
+}
+
+/* The items of a list of objects, which is ignored; returns where they are. */
+static uint64_t ignored_items(uint64_t list, uint64_t *count)
+{
+    uint64_t storage, array = 0;
+
+    if (gc_role(list) == LIST) {
+        storage = gc_field(list, gc_fields.list_storage);
+        if (gc_role(storage) == LIST_ITEMS) {
+            *count = gc_field(storage, 8);
+            array = gc_field(storage, 16);
+            ignore(list);
+            ignore(storage);
+        }
+    }
+    if (gc_role(array) != ARRAY || *count > gc_length(array, gc_type_of(array)))
+        held_fail(HELD_NO_ROOTS);
+    ignore(array);
+    return array + (uint64_t)gc_type_of(array)->info->items_at;
+}
+
+/* The list that gc.get_rpy_roots() made is one of the roots: it refers to all */
+static int is_list_of_roots(uint64_t object, const struct room *roots)
+{
+    const struct gc_type *type = gc_type_of(object);
+
+    return roots->count > 1 && type->role == ARRAY &&
+           gc_length(object, type) >= roots->count &&
+           gc_field(object, type->info->items_at) == room_word(roots, 0) &&
+           gc_field(object, type->info->items_at + 8) == room_word(roots, 1);
+}
+
+/* Returns how many there are up to the last frame: behind it, the GC lists what has a
+   finalizer. */
+static size_t read_roots(const struct held_question *question, struct room *roots)
+{
+    uint64_t count, items, i, root;
+    size_t last_frame = 0;
+
+    items = ignored_items(question->list, &count);
+    if (count != 2)
+        held_fail(HELD_NO_ROOTS);
+    walk.modules = word_at(items + 8);
+    items = ignored_items(word_at(items), &count);
+    for (i = 0; i < count; i++) {
+        root = word_at(items + 8 * i);
+        if (gc_role(root) == GCREF) {
+            ignore(root);
+            root = gc_field(root, gc_fields.gcref);
+        }
+        if (root == 0)
+            continue;
+        if (is_list_of_roots(root, roots)) {
+            ignore(root);
+            continue;
+        }
+        room_add_word(roots, root);
+        if (gc_role(root) == FRAME)
+            last_frame = roots->count;
+    }
+    return last_frame;
+}
+
+static void module_roots(void)
+{
+    struct entries entries;
+    uint64_t i, key, module, dict;
+    enum role role = gc_role(walk.modules);
+
+    if ((role != DICT && role != MODULE_DICT) ||
+        !walk_entries(gc_field(walk.modules, gc_fields.dict_storage), &entries))
+        held_fail(HELD_NO_ROOTS);
+    for (i = 0; i < entries.count; i++) {
+        key = word_at(entries.items + i * entries.item_size);
+        module = walk_unwrapped(word_at(entries.items + i * entries.item_size + 8));
+        if (key == 0 || module == 0)
+            continue;
+        dict = walk_module_dict(module);
+        if (dict != 0 && marks_meet(dict))
+            add_root(dict, ROOT_MODULE, key);
+        if (marks_meet(module))
+            add_root(module, ROOT_MODULE, key);
+    }
+}
+
+static void other_roots(const struct room *roots, size_t begin, size_t end,
+                        enum root_kind kind)
+{
+    for (; begin < end; begin++)
+        if (marks_meet(room_word(roots, begin)))
+            add_root(room_word(roots, begin), kind, 0);
+}
+
+void walk_heap(const struct held_question *question)
+{
+    struct room roots;
+    size_t finalizers;
+    uint32_t i;
+
+    memset(&walk, 0, sizeof walk);
+    memset(ring, 0, sizeof ring);
+    done = ring_at = 0;
+    room_begin(&walk.met, sizeof(struct met), (size_t)1 << 16);
+    room_begin(&walk.roots, sizeof(struct root), 4096);
+    room_begin(&walk.ignored, 8, 4096);
+    room_begin(&claimed, 8, 4096);
+    room_begin(&roots, 8, 4096);
+    finalizers = read_roots(question, &roots);
+    claim_threads(&roots);
+    module_roots();
+    walk_on();
+    for (i = 0; i < claimed.count; i++)
+        add_root(room_word(&claimed, i), ROOT_FRAME, 0);
+    walk_on();
+    walk.frames_end = (uint32_t)walk.met.count;
+    other_roots(&roots, 0, finalizers, ROOT_INTERPRETER);
+    walk_on();
+    other_roots(&roots, finalizers, roots.count, ROOT_FINALIZER);
+    walk_on();
+    for (i = (uint32_t)walk.met.count; i-- > 0; )
+        if (walk_met(i)->from != i)
+            walk_met(walk_met(i)->from)->through += walk_met(i)->through;
+    room_end(&claimed);
+    room_end(&roots);
+}
+
+void walk_forget_met(void)
+{
+    room_end(&walk.met);
+}
+
+void walk_forget(void)
+{
+    walk_forget_met();
+    room_end(&walk.roots);
+    room_end(&walk.ignored);
+}

@@ -1,0 +1,72 @@
+#pragma once
+/* The first walk: all that can be reached, breadth first, from one kind of roots after
+ * the other, so that what the program itself refers to is found there.
+ *
+ * Modules come first, and frames next.  Frames, and what threads have of their own, are
+ * kept for their turn: something of the interpreter's may refer to them.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "held.h"
+#include "room.h"
+
+#pragma GCC visibility push(hidden)
+
+enum root_kind {
+    ROOT_MODULE,                /* and its dict */
+    ROOT_FRAME,                 /* of a thread; or compiled code, or a context */
+    ROOT_INTERPRETER,
+    ROOT_FINALIZER,             /* it has one, and nothing else may refer to it */
+    ROOT_KINDS
+};
+
+struct root {
+    uint64_t object;
+    uint64_t name;              /* of a module: its key in sys.modules; 0 */
+    uint32_t kind;
+    uint32_t at;                /* its number among what was met */
+};
+
+/* What was met, and refers to something */
+struct met {
+    uint64_t object;
+    uint32_t from;              /* the number of what it was reached from; its own: it is
+                                   a root */
+    uint32_t through;           /* words that were reached through it, with its own */
+};
+
+extern struct walk {
+    struct room met, roots;
+    struct room ignored;        /* objects that are none of the program's */
+    uint64_t modules;           /* sys.modules */
+    uint32_t frames_end;        /* numbers of what programs refer to are below this */
+    int64_t objects, bytes;     /* all that was met */
+} walk;
+
+void walk_heap(const struct held_question *question);
+void walk_forget(void);
+/* What only paths.h needs: the roots stay. */
+void walk_forget_met(void);
+
+static inline struct met *walk_met(uint32_t number)
+{
+    return &((struct met *)walk.met.at)[number];
+}
+
+/* The entries of a dict, of a class or of one of Python's */
+struct entries {
+    uint64_t items, count;
+    uint64_t item_size;
+    int has_keys, has_values;   /* both are references */
+};
+/* Returns 0 if there are none. */
+int walk_entries(uint64_t table, struct entries *entries);
+void walk_entries_of(uint64_t array, struct entries *entries);
+/* A value that may be in a cell */
+uint64_t walk_unwrapped(uint64_t value);
+/* The dict of a module, or 0 */
+uint64_t walk_module_dict(uint64_t module);
+
+#pragma GCC visibility pop

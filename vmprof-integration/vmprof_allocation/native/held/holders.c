@@ -1,0 +1,214 @@
+#include "holders.h"
+
+#include "gc_types.h"
+#include "heap_walk.h"
+#include "marks.h"
+#include "room.h"
+
+/* A word: from bit 0 on, it can be reached without this holder; from bit 32 on, through
+   it, and no other one behind that; and */
+#define ALL             (((uint64_t)1 << HELD_HOLDERS) - 1)
+#define THROUGH         32
+#define FREE            ((uint64_t)1 << 30)     /* without any */
+#define INTERPRETERS    ((uint64_t)1 << 31)     /* not by the program */
+#define IS_HOLDER       ((uint64_t)1 << 62)
+#define FINALIZERS      ((uint64_t)1 << 63)
+
+#define GROUPS          1024    /* sets of holders that hold something together */
+
+static uint64_t *words;         /* of what was met, by its number */
+/* what is to be looked at: holders when nothing else is, as their words grow longest */
+static struct room now, later;
+
+static void reach(uint64_t object, void *context)
+{
+    uint64_t new = *(const uint64_t *)context;
+    int64_t number = marks_rank(object);
+    uint64_t *word, was;
+
+    if (number < 0)
+        return;
+    word = &words[number];
+    was = *word & ~IS_HOLDER;
+    if (was & FREE || (new | was) == was || (was != 0 && new & INTERPRETERS))
+        return;
+    *word |= new;
+    if (gc_may_refer(gc_type_of(object)))
+        room_add_word(*word & IS_HOLDER ? &later : &now, object);
+}
+
+static uint64_t next(void)
+{
+    struct room *from = now.count > 0 ? &now : &later;
+
+    return room_word(from, --from->count);
+}
+
+/* Without holder number i, itself is not there, nor a way through it. */
+static uint64_t behind(uint64_t word, int i)
+{
+    return (word & ~(ALL << THROUGH | (uint64_t)1 << i | FREE)) |
+           (uint64_t)1 << (THROUGH + i);
+}
+
+static void spread(const uint64_t *holders)
+{
+    while (now.count > 0 || later.count > 0) {
+        uint64_t object = next(), word = words[marks_rank(object)];
+        if (word & IS_HOLDER) {
+            int i = 0;
+            while (holders[i] != object)
+                i++;
+            word = behind(word, i) & ~IS_HOLDER;
+        }
+        gc_trace(object, gc_type_of(object), reach, &word);
+    }
+}
+
+static void walk_again(const uint64_t *holders)
+{
+    static const uint64_t begin[ROOT_KINDS] = {
+        [ROOT_MODULE] = ALL | FREE, [ROOT_FRAME] = ALL | FREE,
+        [ROOT_INTERPRETER] = INTERPRETERS,
+        [ROOT_FINALIZER] = INTERPRETERS | FINALIZERS,
+    };
+    const struct root *roots = (const struct root *)walk.roots.at;
+    uint64_t word;
+    uint32_t kind;
+    size_t i;
+
+    /* what the program refers to comes before what the interpreter does */
+    for (kind = 0; kind < ROOT_KINDS; kind++) {
+        word = begin[kind];
+        for (i = 0; i < walk.roots.count; i++)
+            if (roots[i].kind == kind)
+                reach(roots[i].object, &word);
+        spread(holders);
+    }
+}
+
+/* ____________________________________________________________ */
+/* sums */
+
+static struct held_holder *groups;
+static size_t group_count;
+
+static uint32_t set_of(uint64_t word, enum held_how *how)
+{
+    uint32_t lost = (uint32_t)(~word & ALL);
+
+    word &= ~IS_HOLDER;
+    *how = word == 0 ? HELD_NO_PATH : word & FINALIZERS ? HELD_BY_FINALIZER :
+           word & INTERPRETERS ? HELD_BY_INTERPRETER : word & FREE ? HELD_OTHERWISE :
+           lost != 0 ? HELD_ALONE : HELD_TOGETHER;
+    return *how == HELD_ALONE ? lost :
+           *how == HELD_TOGETHER ? (uint32_t)(word >> THROUGH & ALL) : 0;
+}
+
+static void add(struct held_holder *to, int64_t size)
+{
+    to->bytes += size;
+    to->objects++;
+}
+
+static void add_together(uint32_t set, int64_t size)
+{
+    size_t at = set * 2654435761u % GROUPS, tries;
+
+    for (tries = 0; tries < GROUPS; tries++, at = (at + 1) % GROUPS)
+        if (groups[at].set == set || groups[at].set == 0) {
+            groups[at].set = set;
+            add(&groups[at], size);
+            return;
+        }
+}
+
+static void add_up(struct held_result *result)
+{
+    uint64_t number = 0, bits;
+    uint32_t i, at, set;
+    enum held_how how;
+
+    for (i = 0; i < marks_chunks(); i++) {
+        const struct marks_chunk *chunk = marks_chunk_number(i);
+        for (at = 0; at < MARKS_WORDS; at++)
+            for (bits = chunk->met[at]; bits != 0; bits &= bits - 1, number++) {
+                uint64_t object = chunk->start +
+                    8 * ((uint64_t)at * 64 + (uint64_t)__builtin_ctzll(bits));
+                set = set_of(words[number], &how);
+                if (set == 0)
+                    continue;
+                int64_t size = (int64_t)gc_size(object, gc_type_of(object));
+                if (how == HELD_TOGETHER)
+                    add_together(set, size);
+                else
+                    for (; set != 0; set &= set - 1)
+                        add(&result->holders[__builtin_ctz(set)], size);
+            }
+    }
+}
+
+/* The largest of them stand behind the holders. */
+static void tell_groups(struct held_result *result)
+{
+    size_t i, best;
+
+    for (group_count = 0; group_count < HELD_GROUPS; group_count++) {
+        for (best = i = 0; i < GROUPS; i++)
+            if (groups[i].bytes > groups[best].bytes)
+                best = i;
+        if (groups[best].bytes == 0)
+            return;
+        result->holders[result->holder_count].set = groups[best].set;
+        result->holders[result->holder_count].bytes = groups[best].bytes;
+        result->holders[result->holder_count++].objects = groups[best].objects;
+        groups[best].bytes = 0;
+    }
+}
+
+static void tell_objects(const struct held_question *question, struct held_result *result)
+{
+    size_t i;
+    enum held_how how;
+
+    for (i = 0; i < question->count; i++) {
+        int64_t number = marks_rank(*(const uint64_t *)(
+            (const char *)question->objects + i * question->stride));
+        how = HELD_NO_PATH;
+        if (number >= 0)
+            result->found[i].set = set_of(words[number], &how);
+        result->found[i].how = (uint8_t)how;
+    }
+}
+
+void holders_weigh(const struct held_question *question, struct held_result *result,
+                   const uint64_t *holders, int count)
+{
+    uint64_t met = marks_count();
+    size_t i;
+
+    words = room_map(met * sizeof *words);
+    groups = room_map(GROUPS * sizeof *groups);
+    room_begin(&now, sizeof(uint64_t), 1 << 16);
+    room_begin(&later, sizeof(uint64_t), 64);
+    for (i = 0; i < walk.ignored.count; i++)
+        words[marks_rank(room_word(&walk.ignored, i))] = ALL | FREE;
+    for (i = 0; i < (size_t)count; i++) {
+        words[marks_rank(holders[i])] = IS_HOLDER;
+        result->holders[i].set = 1u << i;
+        result->holders[i].address = holders[i];
+    }
+    result->holder_count = (size_t)count;
+    walk_again(holders);
+    for (i = 0; i < (size_t)count; i++) {
+        uint64_t *word = &words[marks_rank(holders[i])];
+        *word = behind(*word, (int)i);
+    }
+    add_up(result);
+    tell_groups(result);
+    tell_objects(question, result);
+    room_end(&now);
+    room_end(&later);
+    room_unmap(groups, GROUPS * sizeof *groups);
+    room_unmap(words, met * sizeof *words);
+}

@@ -1,0 +1,19 @@
+#pragma once
+/* The largest objects that have a name, and how a Python programmer would write it.
+ *
+ * A path begins with a module, or with a function that runs, and goes on as an expression
+ * does: shop.Registry.TABLE["eu"][3].items.  What can't be written so stands behind an
+ * arrow, such as a variable of a closure: shop.price -> variable cache.
+ */
+
+#include <stdint.h>
+
+#include "held.h"
+
+#pragma GCC visibility push(hidden)
+
+/* After walk_heap(): choose at most HELD_HOLDERS of them, write their texts into
+   'result', and their addresses into 'holders'.  Returns how many there are. */
+int paths_choose(struct held_result *result, uint64_t holders[HELD_HOLDERS]);
+
+#pragma GCC visibility pop

@@ -1,0 +1,260 @@
+#define _GNU_SOURCE
+#include "held_by.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../held/held.h"
+#include "objects.h"
+#include "recorder.h"
+
+#define OF_PROBLEM      1000
+#define OF_SIGNAL       2000
+/* Whoever asked may be gone: no child stays for longer, in seconds. */
+#define LONGEST         120
+#define COMPARE_SECONDS 60
+/* Descriptors that are closed where the system can't close all of them at once */
+#define MOST_FILES      4096
+
+static struct hook_place place;
+static struct {
+    pid_t child;                        /* 0: nothing was asked for */
+    int error;                          /* there is none */
+    struct held_result *result;         /* the child sees it, too, ... */
+    struct hook_object *objects;        /*   and behind it the sampled objects */
+    size_t size, count;                 /* bytes of both; objects */
+    int64_t began, still;               /* nanoseconds that the program stood still */
+} asked;
+static int64_t questions;
+
+void held_by_prepare(const struct hook_place *p)
+{
+    place = *p;
+}
+
+/* ____________________________________________________________ */
+/* the child */
+
+static void close_all_files(void)
+{
+    int fd;
+
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, 0u, ~0u, 0u) == 0)
+        return;
+#endif
+    for (fd = 0; fd < MOST_FILES; fd++)
+        close(fd);
+}
+
+/* It is the program's in name only: what it was told to do at signals, and its files, it
+   has not. */
+static void be_nobody(void)
+{
+    static const char first_to_go[] = "1000\n";
+    struct rlimit none = { 0, 0 };
+    struct sigaction usual;
+    sigset_t all;
+    int number, fd;
+
+    memset(&usual, 0, sizeof usual);
+    usual.sa_handler = SIG_DFL;
+    for (number = 1; number < NSIG; number++)
+        sigaction(number, &usual, NULL);
+    setrlimit(RLIMIT_CORE, &none);
+    close_all_files();
+    prctl(PR_SET_NAME, "who-holds");
+    /* if there is not enough memory, it is this process that has too much */
+    fd = open("/proc/self/oom_score_adj", O_WRONLY);
+    if (fd >= 0 && write(fd, first_to_go, sizeof first_to_go - 1) >= 0)
+        close(fd);
+    alarm(LONGEST);
+    sigemptyset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+}
+
+/* Returns 0 in the child; -errno */
+static pid_t bare_fork(void)
+{
+    sigset_t all, before;
+    pid_t child;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    child = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, NULL);
+    if (child == 0)
+        be_nobody();
+    else
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return child < 0 ? -errno : child;
+}
+
+static void *map_shared(size_t size)
+{
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                    0);
+
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* As hook_held() returns it.  The child is gone then. */
+static int await(pid_t child, const struct held_result *result, double seconds)
+{
+    struct timespec pause = { 0, 200000 };
+    int64_t end = recorder_now() + (int64_t)(seconds * 1e9);
+    int status = 0;
+    pid_t found;
+
+    while ((found = waitpid(child, &status, __WCLONE | WNOHANG)) == 0 ||
+           (found < 0 && errno == EINTR)) {
+        if (recorder_now() > end)
+            kill(child, SIGKILL);
+        nanosleep(&pause, NULL);
+        if (pause.tv_nsec < 10000000)
+            pause.tv_nsec *= 2;
+    }
+    if (found == child && WIFSIGNALED(status))
+        return recorder_now() > end ? OF_PROBLEM + HELD_NOT_FINISHED
+                                    : OF_SIGNAL + WTERMSIG(status);
+    return result->problem == HELD_ANSWERED ? 0 : OF_PROBLEM + result->problem;
+}
+
+/* ____________________________________________________________ */
+/* the parent */
+
+static void forget(void)
+{
+    if (asked.result != NULL)
+        munmap(asked.result, asked.size);
+    memset(&asked, 0, sizeof asked);
+}
+
+/* In the child: the program need not wait for a copy of its sampled objects. */
+static void answer(uint64_t list)
+{
+    struct held_question question;
+
+    objects_copy_all(asked.objects);
+    question.types = place.types;
+    question.types_size = place.types_size;
+    question.type_info = place.type_info;
+    question.list = list;
+    question.objects = &asked.objects->address;
+    question.stride = sizeof *asked.objects;
+    question.count = asked.count;
+    held_answer(&question, asked.result);
+}
+
+void held_by_ask(uint64_t list)
+{
+    size_t size;
+
+    if (asked.child > 0)
+        (void)await(asked.child, asked.result, 0);
+    forget();
+    asked.began = recorder_now();
+    asked.count = objects_count();
+    size = sizeof *asked.result + asked.count * sizeof *asked.result->found;
+    size = (size + 7) / 8 * 8;
+    asked.size = size + asked.count * sizeof *asked.objects;
+    asked.result = map_shared(asked.size);
+    if (asked.result == NULL) {
+        asked.error = ENOMEM;
+        return;
+    }
+    asked.objects = (struct hook_object *)((char *)asked.result + size);
+    asked.result->problem = HELD_NOT_FINISHED;
+    asked.child = bare_fork();
+    if (asked.child == 0) {
+        answer(list);
+        _exit(0);
+    }
+    asked.still = recorder_now() - asked.began;
+    if (asked.child < 0) {
+        asked.error = -asked.child;
+        asked.child = 0;
+    }
+}
+
+/* Rows as PROFILE.rst has them */
+static void tell(int problem)
+{
+    const struct held_result *result = asked.result;
+    int64_t number = ++questions;
+    size_t i;
+
+    {
+        int64_t row[] = { number, recorder_time(asked.began), problem, result->objects,
+                          result->bytes, asked.still / 1000 * 1000,
+                          result->nanoseconds / 1000 * 1000, result->memory };
+        recorder_held(RECORD_HELD, row, NULL);
+    }
+    if (problem != 0)
+        return;
+    for (i = 0; i < result->holder_count; i++) {
+        const struct held_holder *holder = &result->holders[i];
+        int64_t row[] = { number, holder->set, (int64_t)holder->address, holder->bytes,
+                          holder->objects, 0 };
+        recorder_held(RECORD_HOLDERS, row, holder->text);
+    }
+    for (i = 0; i < asked.count; i++) {
+        const struct hook_object *object = &asked.objects[i];
+        int64_t row[] = { number, recorder_stack_number(object->stack),
+                          object->type, object->size, object->interval,
+                          result->found[i].set, result->found[i].how };
+        recorder_held(RECORD_HELD_OBJECTS, row, NULL);
+    }
+}
+
+int hook_held(double seconds)
+{
+    int problem = asked.error;
+
+    if (asked.child == 0 && problem == 0)
+        return -1;
+    if (problem == 0) {
+        problem = await(asked.child, asked.result, seconds);
+        tell(problem);
+    }
+    forget();
+    return problem;
+}
+
+int64_t hook_held_compare(uintptr_t type_info, const char *types, size_t types_size,
+                          uint64_t list, const int64_t *dump, size_t words,
+                          uint64_t *differ, size_t most)
+{
+    struct held_question question = { types, types_size, type_info, list, NULL, 0, 0 };
+    size_t size = sizeof(struct held_result) + sizeof(int64_t) + most * sizeof *differ;
+    struct held_result *result = map_shared(size);
+    /* behind it: how many, and which */
+    int64_t *shared = (int64_t *)(result + 1), count;
+    pid_t child;
+
+    if (result == NULL)
+        return -ENOMEM;
+    result->problem = HELD_NOT_FINISHED;
+    child = bare_fork();
+    if (child == 0) {
+        *shared = held_compare(&question, result, dump, words, (uint64_t *)(shared + 1),
+                               most);
+        _exit(0);
+    }
+    count = child < 0 ? child : -await(child, result, COMPARE_SECONDS);
+    if (count == 0) {
+        count = *shared;
+        memcpy(differ, shared + 1,
+               ((size_t)count < most ? (size_t)count : most) * sizeof *differ);
+    }
+    munmap(result, size);
+    return count;
+}

@@ -1,0 +1,18 @@
+#pragma once
+/* Has a forked process look who holds what is alive.
+ *
+ * The fork is the bare system call, made where the heap is whole: with the GIL, between
+ * two allocations.  So no handler of a fork runs, and the child sends no signal at its
+ * end: the program's wait() and handlers do not notice it.  Its stacks, of which the GC
+ * knows the references, are those of all threads.  It runs held/ alone, and what it finds
+ * goes into memory that both have.
+ */
+
+#include <stdint.h>
+
+#include "hook.h"
+
+void held_by_prepare(const struct hook_place *place);
+
+/* Begin, with the GIL, between two allocations; the end is hook_held(). */
+void held_by_ask(uint64_t list);
