@@ -11,7 +11,7 @@ import pytest
 
 from native_build import build
 
-#: native/held/held.h: how something is held
+#: native/held/question.h: how something is held
 NO_PATH, ALONE, TOGETHER, OTHERWISE, INTERPRETER, FINALIZER = range(6)
 #: bytes of a list with no items, and of what it consists of
 LIST, PIECES, ITEM = 16 + 24 + 16, 3, 8
@@ -63,7 +63,8 @@ class Answer(NamedTuple):
 
 def harness() -> Path:
     return build("held_harness", *("held/%s.c" % name for name in (
-        "gc_types", "heap_walk", "held", "holders", "marks", "paths", "room")))
+        "gc_types", "heap_walk", "held", "holders", "marks", "paths", "question",
+        "room")))
 
 
 def run(heap: Heap, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -24,7 +24,7 @@ gc: Any = _gc
 SECONDS = 25.0
 #: it takes such a share of the heap, and so many bytes beside, at most
 _SHARE, _BESIDE = 0.6, 2**25
-#: native/held/held.h
+#: native/held/question.h
 _PROBLEMS = {
     1: "there is not enough memory for the process that looks",
     2: "it met an object of a type that is not known",

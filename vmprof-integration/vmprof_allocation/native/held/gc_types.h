@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "held.h"
+#include "question.h"
 
 #pragma GCC visibility push(hidden)
 

@@ -2,7 +2,6 @@
 
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "gc_types.h"
 #include "heap_walk.h"
@@ -10,14 +9,6 @@
 #include "marks.h"
 #include "paths.h"
 #include "room.h"
-
-static struct held_result *answer;
-
-void held_fail(enum held_problem problem)
-{
-    answer->problem = problem;
-    _exit(1);
-}
 
 static int64_t processor_time(void)
 {
@@ -29,8 +20,7 @@ static int64_t processor_time(void)
 
 static void begin(const struct held_question *question, struct held_result *result)
 {
-    answer = result;
-    result->problem = HELD_NOT_FINISHED;
+    held_begin(result);
     gc_types_read(question);
     marks_begin();
     walk_heap(question);

@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-#include "held.h"
+#include "question.h"
 #include "room.h"
 
 /* Chunks by address: two tables, one below the other, of what processes may use */

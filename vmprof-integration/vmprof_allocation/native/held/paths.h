@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "held.h"
+#include "question.h"
 
 #pragma GCC visibility push(hidden)
 

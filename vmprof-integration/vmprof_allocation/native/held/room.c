@@ -3,7 +3,7 @@
 
 #include <sys/mman.h>
 
-#include "held.h"
+#include "question.h"
 
 static int64_t present, peak;
 

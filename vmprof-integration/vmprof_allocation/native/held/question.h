@@ -1,0 +1,75 @@
+#pragma once
+/* What is asked, and what is answered: see held.h. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(hidden)
+
+/* A bit of a word says something of each */
+#define HELD_HOLDERS    30
+#define HELD_GROUPS     32
+/* Bytes of a path with its type, at most */
+#define HELD_MOST_TEXT  512
+
+/* Why there is no answer */
+enum held_problem {
+    HELD_ANSWERED,
+    HELD_NO_MEMORY,
+    HELD_UNKNOWN_TYPE,          /* an object's header is none */
+    HELD_NO_ROOTS,              /* what was asked is no list of roots */
+    HELD_TOO_LARGE,             /* more objects than numbers have bits */
+    HELD_NOT_FINISHED           /* the process was ended, or is still at work */
+};
+
+/* How an object that is asked about is held */
+enum held_how {
+    HELD_NO_PATH,               /* garbage, or held by what the GC does not know */
+    HELD_ALONE,                 /* each holder of the set alone holds it */
+    HELD_TOGETHER,              /* those of the set do */
+    HELD_OTHERWISE,             /* by the program, but by none of the holders */
+    HELD_BY_INTERPRETER,        /* only by what the interpreter itself refers to */
+    HELD_BY_FINALIZER           /* it waits for its finalizer, or is held by what does */
+};
+
+struct held_question {
+    const char *types;          /* of probe/names.py: types, and fields */
+    size_t types_size;
+    uintptr_t type_info;        /* the GC's table of types */
+    uint64_t list;              /* a list of Python's: of the roots as GcRefs, and
+                                   sys.modules; it does not move */
+    const uint64_t *objects;    /* that are asked about: addresses, ... */
+    size_t stride, count;       /*   each so many bytes behind the one before */
+};
+
+struct held_holder {
+    uint32_t set;               /* its bit; of a group, several */
+    uint64_t address;           /* of a group: 0 */
+    int64_t bytes, objects;     /* that are held by it alone */
+    char text[HELD_MOST_TEXT];  /* path, 0x1f, type, and "0x1f path" for each other one;
+                                   empty: it is a group */
+};
+
+struct held_object {
+    uint32_t set;               /* of holders */
+    uint8_t how;                /* enum held_how */
+};
+
+/* In memory that the parent sees, too */
+struct held_result {
+    volatile int problem;       /* enum held_problem */
+    int64_t objects, bytes;     /* all that was reached */
+    int64_t memory;             /* bytes that this took */
+    int64_t nanoseconds;        /* of processor time */
+    size_t holder_count;
+    struct held_holder holders[HELD_HOLDERS + HELD_GROUPS];
+    struct held_object found[]; /* of each object that is asked about */
+};
+
+/* What goes wrong from now on is said there. */
+void held_begin(struct held_result *);
+
+/* The result's problem, and the end of this process */
+__attribute__((noreturn)) void held_fail(enum held_problem problem);
+
+#pragma GCC visibility pop
