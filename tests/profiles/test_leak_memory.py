@@ -9,7 +9,17 @@ import pytest
 from made_leaks import SECOND, Kept, churn, leak, process_of
 from vmprof_convert.analysis import leaks
 from vmprof_convert.analysis.leaks import Leaks, Process
-from vmprof_convert.profile.model import HEAP, HEAP_HAS, PRIVATE, RESIDENT, Figure
+from vmprof_convert.analysis.process_memory import untouched
+from vmprof_convert.profile.model import (
+    HEAP,
+    HEAP_HAS,
+    NURSERY,
+    PRIVATE,
+    RESIDENT,
+    Collection,
+    Figure,
+    Moment,
+)
 from vmprof_convert.report import leaks as writer
 from vmprof_convert.report import leaks_json
 from vmprof_convert.text.terminal import Terminal
@@ -67,7 +77,7 @@ def test_what_grows_outside_of_the_heap_is_the_headline() -> None:
     assert memory_line(text) == (
         "memory: meanwhile resident memory grew by 300 MiB, from 150 MiB to 450 MiB "
         "(140 MiB in the first window, 160 MiB in the second); private memory (USS) "
-        "grew by 300 MiB, from 140 MiB to 440 MiB; what the GC has of the system "
+        "grew by 300 MiB, from 140 MiB to 440 MiB; the GC's own "
         "stayed at 8 MiB; that explains 0 %; 300 MiB came outside of the GC's heap, "
         "where nothing is sampled")
     content = leaks_json.of_process(made.profile, result)["memory"]
@@ -100,7 +110,7 @@ def test_what_the_heap_explains_is_no_headline() -> None:
     text = said(leaks.find([process((50 * MIB, 2 * MIB), (8 * MIB, 2 * MIB))]))
     assert text[0].startswith("no leak was found in the GC's heap: ")
     assert memory_line(text).endswith(
-        "what the GC has of the system grew by 30 MiB, from 18 MiB to 48 MiB; that "
+        "the GC's own grew by 30 MiB, from 18 MiB to 48 MiB; that "
         "explains 100 %; 0 B came outside of the GC's heap, where nothing is sampled")
 
 
@@ -244,8 +254,8 @@ def test_what_shrinks_is_not_explained() -> None:
     text = said(leaks.find([process((500 * MIB, -10 * MIB), (80 * MIB, -2 * MIB))]))
     assert memory_line(text) == (
         "memory: meanwhile resident memory shrank by 150 MiB, from 450 MiB to 300 MiB "
-        "(-70 MiB in the first window, -80 MiB in the second); what the GC has of the "
-        "system shrank by 30 MiB, from 70 MiB to 40 MiB")
+        "(-70 MiB in the first window, -80 MiB in the second); the GC's own "
+        "shrank by 30 MiB, from 70 MiB to 40 MiB")
 
 
 def test_several_processes_are_added_up() -> None:
@@ -265,3 +275,35 @@ def test_several_processes_are_added_up() -> None:
     assert unknown.memory is None
     assert memory_line(said(unknown)).startswith(
         "memory: resident memory was not read in each process: ")
+
+
+def test_a_nursery_that_fills_for_the_first_time_is_the_heaps() -> None:
+    """It is of the system from the start on, but its pages come one by one."""
+    made = process((50 * MIB, 8 * MIB), (250 * MIB, 0.0), (40 * MIB, 8 * MIB))
+    made.profile.figures.append(Figure(NURSERY, 0, 240 * MIB))
+    made.profile.moments[:] = [Moment(time * SECOND, time * 8 * MIB, 0, 0, 0, 0, 0)
+                               for time in range(21)]
+    text = said(leaks.find([made]))
+    assert text[0].startswith("no leak was found")
+    assert "that explains 100 %; 0 B came outside" in memory_line(text)
+
+
+@pytest.mark.parametrize("collections, moments, touched", [
+    ([], [], [0, 0, 0]),
+    ([], [(10, 30)], [0, 30, 30]),
+    # used again from its beginning on: what was most counts
+    ([(10, 30), (20, 80)], [(15, 50), (30, 90)], [0, 50, 50]),
+    ([(10, 30), (20, 40)], [(30, 75)], [0, 30, 35]),
+    # outside of it, as large objects are
+    ([(10, 500)], [], [0, 100, 100]),
+])
+def test_what_was_touched_of_the_nursery(
+        collections: list[tuple[int, int]], moments: list[tuple[int, int]],
+        touched: list[int]) -> None:
+    profile = process_of([]).profile
+    profile.figures[:] = [Figure(NURSERY, 0, 100)]
+    profile.collections[:] = [Collection(False, time, 0, number)
+                              for time, number in collections]
+    profile.moments[:] = [Moment(time, allocated, 0, 0, 0, 0, 0)
+                          for time, allocated in moments]
+    assert untouched(profile, [5, 25, 35]) == [100 - bytes_ for bytes_ in touched]

@@ -34,7 +34,7 @@ from vmprof_convert.analysis.leak_statistics import rises, sign_test
 from vmprof_convert.analysis.leak_windows import find_windows
 from vmprof_convert.analysis.leaks import OldObjects
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.profile.model import Columns, Profile
+from vmprof_convert.profile.model import Collection, Columns, Profile
 from vmprof_convert.report import leaks as writer
 from vmprof_convert.report import leaks_json
 from vmprof_convert.text.terminal import Terminal
@@ -275,6 +275,17 @@ def test_of_collections_at_once_the_last_one_counts(marks: tuple[float, ...]) ->
     windows = find_windows(run_of([10, 10.1, 14, 14.1, 18, 18.1], marks))
     assert [windows.times[number] / 1e9
             for number in windows[:3]] == pytest.approx([10.1, 14.1, 18.1])
+
+
+def test_how_long_a_collection_takes_does_not_matter() -> None:
+    """A large heap, and little work between the marks."""
+    profile = run_of([10, 12, 14, 16, 18, 20], (10.0, 14.0, 18.0))
+    profile.collections[:] = sorted([*profile.collections, *(
+        Collection(False, time * 10**9 - 1, 0, allocated) for time, allocated in (
+            (10, 500), (12, 510), (14, 600), (16, 610), (18, 700), (20, 710)))],
+        key=lambda collection: collection.time)
+    windows = find_windows(profile)
+    assert [windows.times[number] / 1e9 for number in windows[:3]] == [12, 16, 20]
 
 
 @pytest.mark.parametrize("majors,marks,why", [

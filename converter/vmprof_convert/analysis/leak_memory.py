@@ -5,11 +5,11 @@ extensions) is in the resident memory, which was read about ten times a second, 
 no leak.  So no verdict about leaks stands without this one beside it.
 
 The memory that came *outside* of the GC's heap is what the process grew by, less what
-the GC took of the system meanwhile.  The process grew by the smaller one of two
-figures: resident memory grows also by pages of files that are read through mmap, and
-private memory (USS) also by pages that a forked process shared with its parent until
-it wrote to them.  Neither is a leak, and neither is in the other figure.  But private
-memory also shrinks, when a process is forked: then the smaller figure hides a leak, and
+the GC took of the system meanwhile, and of its nursery for the first time.  The process
+grew by the smaller one of two figures: resident memory grows also by pages of files
+that are read through mmap, and private memory (USS) also by pages that a forked process
+shared with its parent until it wrote to them.  Neither is a leak, and neither is in the
+other figure.  But private memory also shrinks, when a process is forked: then the smaller figure hides a leak, and
 whether there is one is not known (`Memory.is_far`).
 """
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vmprof_convert.analysis.leak_windows import Windows
-from vmprof_convert.analysis.process_memory import readings
+from vmprof_convert.analysis.process_memory import readings, untouched
 from vmprof_convert.profile.model import (
     HEAP,
     HEAP_HAS,
@@ -50,8 +50,8 @@ class Memory(NamedTuple):
     resident: Moments
     #: None: it was not read from the first moment to the last one; it is read seldom
     private: Moments | None
-    #: what the GC has of the system, or where that is not recorded what is in use of
-    #: the heap; None: neither was read
+    #: what the GC has touched of what it has of the system, or where that is not
+    #: recorded what is in use of the heap; None: neither was read
     heap: Moments | None
     #: bytes that the process grew by outside of the GC's heap from one pause between
     #: readings after the first moment to one before the last: when memory between two
@@ -114,6 +114,13 @@ def _between(profile: Profile, times: Sequence[int]) -> Memory | None:
     if resident is None:
         return None
     heap = _at(readings(profile, HEAP_HAS), times)
+    if heap is not None:
+        # resident memory was read up to a pause before or after: what the GC touched
+        # meanwhile is not to count as outside
+        not_touched = untouched(profile, [times[0] - _PAUSE, times[1],
+                                          times[2] + _PAUSE])
+        first, middle, last = (value - less for value, less in zip(heap, not_touched))
+        heap = first, middle, last
     return Memory(resident, _at_seldom(readings(profile, PRIVATE), times),
                   heap or _at(readings(profile, HEAP), times), 0.0, (0.0, 0.0))
 

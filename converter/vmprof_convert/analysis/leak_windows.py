@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.profile.model import Profile
-from vmprof_convert.text.units import format_number
+from vmprof_convert.profile.model import NURSERY, Profile
+from vmprof_convert.text.units import format_bytes, format_number
 
 #: so much of a run is warming up, unless it has marks
 WARM_UP = 0.25
@@ -17,9 +17,11 @@ WARM_UP = 0.25
 MIN_TREND, MAX_TREND = 5, 40
 
 
-#: a major collection that another one follows within this share of the mean distance
-#: tells nothing that the other one does not tell better
-AT_ONCE = 0.1
+#: of what is allocated between other major collections, the share between two with
+#: which the second one does not follow at once
+AT_ONCE = 0.15
+#: bytes; PyPy's own choice, half of the processor's cache, is often of 4 MiB
+LARGE_NURSERY = 2**25
 
 
 class Windows(NamedTuple):
@@ -50,9 +52,17 @@ def find_windows(profile: Profile,
     marks or behind one; or of the run, without its beginning; or of that `part` of
     it, from and up to.  Raises ProfileError if there are too few major
     collections."""
+    times = [c.time for c in profile.collections if c.is_major]
+    try:
+        return _find(profile, _last_of_each(profile, times), part)
+    except TooFewCollections:
+        return _find(profile, times, part)
+
+
+def _find(profile: Profile, times: list[int],
+          part: tuple[int, int | None] | None) -> Windows:
     start, stop = part or (0, None)
     stop = profile.end + 1 if stop is None else stop
-    times = _last_of_each([c.time for c in profile.collections if c.is_major])
     begin, end = (bisect.bisect_left(times, time) for time in (start, stop))
     if not profile.has_lifetimes:
         raise ProfileError(
@@ -61,8 +71,9 @@ def find_windows(profile: Profile,
     if end - begin < 3:
         raise TooFewCollections(
             "--leaks compares what three major collections found alive, and there "
-            "were %d in %s: let it run longer, or have it call gc.collect()"
-            % (end - begin, "this run" if part is None else "that time"), end - begin)
+            "were %d in %s: let it run longer, or have it call gc.collect()%s"
+            % (end - begin, "this run" if part is None else "that time",
+               _why_few(profile)), end - begin)
     marks = [mark.time for mark in profile.marks if start <= mark.time < stop]
     if marks:
         first_mark, *rest = marks[-3:]
@@ -99,16 +110,35 @@ def find_windows(profile: Profile,
                    (allocated[1] - allocated[0], allocated[2] - allocated[1]))
 
 
-def _last_of_each(times: list[int]) -> list[int]:
+def _why_few(profile: Profile) -> str:
+    size = max((figure.value for figure in profile.figures
+                if figure.kind == NURSERY), default=0)
+    return "" if size < LARGE_NURSERY else (
+        " (its nursery is of %s, so that collections are rare: PYPY_GC_NURSERY=4M in "
+        "its environment makes it smaller)" % format_bytes(size))
+
+
+def _last_of_each(profile: Profile, times: list[int]) -> list[int]:
     """Of major collections that follow each other at once, the last.  gc.collect()
     first ends one that is at work, which finds alive what has died since it was marked,
     and then makes another; and who calls it twice means the second one, which finds
-    dead what the first one had to finalize."""
-    if len(times) < 2:
-        return times
-    limit = AT_ONCE * (times[-1] - times[0]) / (len(times) - 1)
-    return [time for time, following in zip(times, times[1:])
-            if following - time >= limit] + times[-1:]
+    dead what the first one had to finalize.
+
+    At once is when hardly anything was allocated in between, beside what was before
+    the first one or behind the second one: not by the clock, as a collection may take
+    as long as what it comes behind.
+    """
+    counted = [c for c in profile.collections if not c.is_major]
+    at = [c.time for c in counted]
+    allocated = []
+    for time in times:
+        number = bisect.bisect_right(at, time)
+        allocated.append(counted[number - 1].number if number
+                         else _allocated(profile, time))
+    gaps = [after - before for before, after in zip(allocated, allocated[1:])]
+    return [time for time, gap, before, behind in zip(
+                times, gaps, [0, *gaps], [*gaps[1:], 0])
+            if gap >= AT_ONCE * max(before, behind)] + times[-1:]
 
 
 def _allocated(profile: Profile, time: int) -> int:

@@ -399,7 +399,9 @@ class _Judge:
                 and site.tally.slows_down(self._seconds)]
         leaks = [site for site in (*sites, together)
                  if site is not None and site.p < 1.0 and site not in slow]
-        if leaks:
+        # more objects, and fewer bytes: whatever that is, it does not grow
+        grows = sum(sum(site.tally.bytes) for site in sites if site not in slow) > 0.0
+        if leaks and grows:
             # what was not found to grow is part of what was: too little to be told, or
             # slower by chance
             slow = [site for site in slow if site.p < 1.0

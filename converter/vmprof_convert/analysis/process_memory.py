@@ -26,6 +26,34 @@ def readings(profile: Profile, kind: str) -> list[Figure]:
     return [figure for figure in profile.figures if figure.kind == kind]
 
 
+def untouched(profile: Profile, times: Sequence[int]) -> list[int]:
+    """Bytes of the nursery in which nothing was allocated until each of these times,
+    which ascend.  The GC has them of the system, but they are in no figure of the
+    process's memory: a nursery may be of hundreds of MiB (half of the processor's
+    cache), and a program takes seconds to fill it for the first time.
+
+    All of it but what was allocated at most between two minor collections: there may be
+    fewer, if some was touched before the sampling began, or more, as large objects are
+    elsewhere.
+    """
+    nursery = readings(profile, NURSERY)
+    size = nursery[-1].value if nursery else 0
+    counted = sorted([(c.time, c.number, True) for c in profile.collections
+                      if not c.is_major] +
+                     [(moment.time, moment.allocated, False)
+                      for moment in profile.moments])
+    most = begin = at = 0
+    result = []
+    for time in times:
+        while at < len(counted) and counted[at][0] <= time:
+            _, allocated, is_collection = counted[at]
+            most = max(most, allocated - begin)
+            begin = allocated if is_collection else begin
+            at += 1
+        result.append(max(size - most, 0))
+    return result
+
+
 #: nanoseconds; between a reading and the end of the profile there are less
 _NEAR = 10**9
 
@@ -109,7 +137,7 @@ def growth(profile: Profile) -> Growth:
 
 
 def _above_heap(profile: Profile, read: Sequence[Figure]) -> list[float]:
-    """By how much resident memory is more than what the GC has of the system, at each
+    """By how much resident memory is more than what the GC has touched, at each
     of these readings of it; empty: what the GC has was not read.  It is not read while
     the GC sweeps: then it counts as in proportion between two readings."""
     heap = readings(profile, HEAP_HAS)
@@ -117,11 +145,12 @@ def _above_heap(profile: Profile, read: Sequence[Figure]) -> list[float]:
         return []
     times = [figure.time for figure in heap]
     result = []
-    for figure in read:
+    for figure, untouched_ in zip(read, untouched(
+            profile, [figure.time for figure in read])):
         at = bisect.bisect_right(times, figure.time)
         before, after = heap[max(at - 1, 0)], heap[min(at, len(heap) - 1)]
         share = max(figure.time - before.time, 0) / max(after.time - before.time, 1)
-        result.append(figure.value - before.value - min(share, 1.0) * (
+        result.append(figure.value - before.value + untouched_ - min(share, 1.0) * (
             after.value - before.value))
     return result
 
@@ -154,9 +183,10 @@ def in_brief(profile: Profile) -> str:
         return ""
     line = "memory: %s resident %s" % (format_bytes(memory[-1].value),
                                        _when(profile, memory[-1]))
-    system = readings(profile, HEAP_HAS)
-    return line + (", %s of it the GC's" % format_bytes(system[-1].value)
-                   if system else "")
+    heap = readings(profile, HEAP_HAS)
+    return line + (", %s of it the GC's" % format_bytes(
+        min(heap[-1].value - untouched(profile, [memory[-1].time])[0],
+            memory[-1].value)) if heap else "")
 
 
 def of_process(profile: Profile) -> list[str]:

@@ -272,9 +272,11 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
             untyped.value_bytes > _NOTHING * summary.bytes.value):
         found.append(Remark(
             "type not known: %s (%s), what was made since the last minor "
-            "collection included" % (
+            "collection included%s" % (
                 format_number(untyped.samples, "sampled object"),
-                format_bytes(untyped.value_bytes)),
+                format_bytes(untyped.value_bytes),
+                "" if any(not c.is_major for c in profile.collections)
+                else ", and there was none"),
             untyped.value_bytes > _LEAST * summary.bytes.value))
     if profile.misfits:
         found.append(Remark(

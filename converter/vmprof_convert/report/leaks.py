@@ -103,7 +103,8 @@ class _Writer:
                       % _change(leaks, leaks.apart))
         if len(leaks.windows) == 1:
             windows, = leaks.windows
-            self._say("what major collections found alive at %.2f, %.2f and %.2f s: "
+            self._say("what major collections found alive at %.2f, %.2f and %.2f s "
+                      "(also what waits for its finalizer, or died while they marked): "
                       "two windows of %.2f and %.2f s" % (
                           *(windows.times[number] / 1e9 for number in (
                               windows.first, windows.middle, windows.last)),
@@ -192,7 +193,7 @@ class _Writer:
         if memory.private:
             parts.append("private memory (USS) %s" % _did(memory.private))
         if memory.heap:
-            parts.append("what the GC has of the system %s" % _did(memory.heap))
+            parts.append("the GC's own %s" % _did(memory.heap))
             if memory.grown > 0:
                 parts.append("that explains %.0f %%; %s came outside of the GC's heap, "
                              "where nothing is sampled" % (
