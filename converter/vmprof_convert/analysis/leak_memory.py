@@ -9,8 +9,8 @@ the GC took of the system meanwhile, and of its nursery for the first time.  The
 grew by the smaller one of two figures: resident memory grows also by pages of files
 that are read through mmap, and private memory (USS) also by pages that a forked process
 shared with its parent until it wrote to them.  Neither is a leak, and neither is in the
-other figure.  But private memory also shrinks, when a process is forked: then the smaller figure hides a leak, and
-whether there is one is not known (`Memory.is_far`).
+other figure.  But private memory also shrinks, when a process is forked: then the
+smaller figure hides a leak, and whether there is one is not known (`Memory.is_far`).
 """
 from __future__ import annotations
 
