@@ -264,7 +264,8 @@ def test_requests_that_make_no_sense(stock_pypy: PyPy, flags: list[str],
 
 
 @pytest.mark.parametrize("flags, said", [
-    (["--rotate", "60", "-o", "app.vmprof"], "--rotate, --view and --quiet need"),
+    (["--rotate", "60", "-o", "app.vmprof"],
+     "--rotate, --held, --view and --quiet need"),
     (["--control", "--rotate", "60"], "has no use for --rotate"),
 ])
 def test_without_sampling(stock_pypy: PyPy, flags: list[str], said: str) -> None:

@@ -19,7 +19,9 @@ MIN_TREND, MAX_TREND = 5, 40
 
 #: of what is allocated between other major collections, the share between two with
 #: which the second one does not follow at once
-AT_ONCE = 0.15
+AT_ONCE = 0.12
+#: how many gaps on either side are looked at
+MOST_AT_ONCE = 2
 #: bytes; PyPy's own choice, half of the processor's cache, is often of 4 MiB
 LARGE_NURSERY = 2**25
 
@@ -124,9 +126,9 @@ def _last_of_each(profile: Profile, times: list[int]) -> list[int]:
     and then makes another; and who calls it twice means the second one, which finds
     dead what the first one had to finalize.
 
-    At once is when hardly anything was allocated in between, beside what was before
-    the first one or behind the second one: not by the clock, as a collection may take
-    as long as what it comes behind.
+    At once is when hardly anything was allocated in between, beside what was between
+    the others around: not by the clock, as a collection may take as long as what it
+    comes behind.
     """
     counted = [c for c in profile.collections if not c.is_major]
     at = [c.time for c in counted]
@@ -136,9 +138,9 @@ def _last_of_each(profile: Profile, times: list[int]) -> list[int]:
         allocated.append(counted[number - 1].number if number
                          else _allocated(profile, time))
     gaps = [after - before for before, after in zip(allocated, allocated[1:])]
-    return [time for time, gap, before, behind in zip(
-                times, gaps, [0, *gaps], [*gaps[1:], 0])
-            if gap >= AT_ONCE * max(before, behind)] + times[-1:]
+    return [time for number, (time, gap) in enumerate(zip(times, gaps))
+            if gap >= AT_ONCE * max(gaps[max(number - MOST_AT_ONCE, 0):
+                                         number + MOST_AT_ONCE + 1])] + times[-1:]
 
 
 def _allocated(profile: Profile, time: int) -> int:

@@ -22,7 +22,8 @@ gc: Any = _gc
 
 #: seconds for the process that looks
 SECONDS = 25.0
-#: it takes such a share of the heap, and so many bytes beside, at most
+#: it takes such a share of the heap, and so many bytes beside; what the program writes
+#: to meanwhile is copied, and not in it
 _SHARE, _BESIDE = 0.6, 2**25
 #: native/held/question.h
 _PROBLEMS = {
@@ -61,7 +62,11 @@ def ask(lib: Any, place: Place, reach: Callable[[list[Any]], None]) -> None:
         asked = question(place.layout.references)
         try:
             reach(asked)
+        except BaseException:
+            lib.hook_held(0.0)          # it may look already: end it
+            raise
         finally:
+            lib.hook_forget_question()  # the list is empty from now on
             asked.clear()
             sink[0] = None
         outcome = int(lib.hook_held(SECONDS))
@@ -124,6 +129,13 @@ def _of_system() -> int | None:
     return None
 
 
+def _of_files(group: str) -> int:
+    """Bytes that a cgroup counts, and gives back when they are needed: of files."""
+    return sum(int(value) for name, _, value in (
+        line.partition(" ") for line in _read(group + "/memory.stat").splitlines())
+        if name in ("active_file", "inactive_file") and value.isdigit())
+
+
 def _of_cgroup() -> int | None:
     """The least of what this process's cgroup, and those around it, may still take."""
     free: list[int] = []
@@ -138,7 +150,7 @@ def _of_cgroup() -> int | None:
             limit, now = (_read(base + path + "/" + name).strip()
                           for name in (most, used))
             if limit.isdigit() and now.isdigit():
-                free.append(int(limit) - int(now))
+                free.append(int(limit) - int(now) + _of_files(base + path))
             if path in ("/", ""):
                 break
             path = path.rpartition("/")[0]

@@ -68,6 +68,8 @@ static const struct {
     { "GcStruct ShadowStackRef {", SHADOW_STACK },
     { "GcStruct Stacklet {", STACKLET },
     { "GcStruct GCREFTRACER {", GCREF_TRACER },
+    { "GcStruct TRACETLREF", NOT_WALKED },
+    { "GcStruct HPyStorage", NOT_WALKED },
 };
 static const struct {
     const char *name;
@@ -118,7 +120,7 @@ static void classify(struct gc_type *type, int kind)
     if (type->role == OTHER && type->info->bits & INFO_ITEMS_ARE_POINTERS)
         type->role = ARRAY;
     if (type->info->bits & INFO_CUSTOM_TRACE) {
-        type->custom = NOT_WALKED;
+        type->custom = UNKNOWN_CUSTOM;
         for (i = 0; i < COUNT(customs); i++)
             if (begins(type->gcs, customs[i].begin))
                 type->custom = (uint8_t)customs[i].custom;

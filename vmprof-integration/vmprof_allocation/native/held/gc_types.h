@@ -37,7 +37,8 @@ enum role {
     CONTEXT, STRING, TEXT, LIST, TUPLE, MEMBER, GCREF, INT, BYTES, THREAD_LOCAL
 };
 /* What refers to more than the table says */
-enum custom { NO_CUSTOM, JIT_FRAME, SHADOW_STACK, STACKLET, GCREF_TRACER, NOT_WALKED };
+enum custom { NO_CUSTOM, JIT_FRAME, SHADOW_STACK, STACKLET, GCREF_TRACER, NOT_WALKED,
+              UNKNOWN_CUSTOM };
 
 struct gc_type {
     const struct type_info *info;

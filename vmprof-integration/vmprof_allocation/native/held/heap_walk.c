@@ -322,6 +322,9 @@ void walk_heap(const struct held_question *question)
     walk_on();
     other_roots(&roots, finalizers, roots.count, ROOT_FINALIZER);
     walk_on();
+    /* 'through' is of so many words */
+    if (walk.bytes / 8 > UINT32_MAX)
+        held_fail(HELD_TOO_LARGE);
     for (i = (uint32_t)walk.met.count; i-- > 0; )
         if (walk_met(i)->from != i)
             walk_met(walk_met(i)->from)->through += walk_met(i)->through;

@@ -14,7 +14,7 @@
 #define IS_HOLDER       ((uint64_t)1 << 62)
 #define FINALIZERS      ((uint64_t)1 << 63)
 
-#define GROUPS          1024    /* sets of holders that hold something together */
+#define GROUPS          1024    /* sets of holders that hold something together: 10 bits */
 
 static uint64_t *words;         /* of what was met, by its number */
 /* what is to be looked at: holders when nothing else is, as their words grow longest */
@@ -91,7 +91,6 @@ static void walk_again(const uint64_t *holders)
 /* sums */
 
 static struct held_holder *groups;
-static size_t group_count;
 
 static uint32_t set_of(uint64_t word, enum held_how *how)
 {
@@ -113,7 +112,7 @@ static void add(struct held_holder *to, int64_t size)
 
 static void add_together(uint32_t set, int64_t size)
 {
-    size_t at = set * 2654435761u % GROUPS, tries;
+    size_t at = set * 2654435761u >> 22, tries;
 
     for (tries = 0; tries < GROUPS; tries++, at = (at + 1) % GROUPS)
         if (groups[at].set == set || groups[at].set == 0) {
@@ -152,8 +151,9 @@ static void add_up(struct held_result *result)
 static void tell_groups(struct held_result *result)
 {
     size_t i, best;
+    int count;
 
-    for (group_count = 0; group_count < HELD_GROUPS; group_count++) {
+    for (count = 0; count < HELD_GROUPS; count++) {
         for (best = i = 0; i < GROUPS; i++)
             if (groups[i].bytes > groups[best].bytes)
                 best = i;

@@ -1,9 +1,12 @@
 #pragma once
 /* The second walk: what can't be reached without each of the holders.
  *
- * Of each object a word says, bit by bit, without which holders it can be reached; if
- * without any, it is *free*, and looked at once.  The words grow along references until
- * nothing changes: so what they say is exact, whatever shares what.
+ * Of each object a word says, bit by bit, whether some path from what the program refers
+ * to avoids this holder; if one avoids all, the object is *free*, and looked at once.  The
+ * words grow along references until nothing changes: so what a single holder keeps is
+ * exact, whatever shares what.  Holders keep something *together* if each path has one of
+ * them, and none of them is on all: the set is of those that are last on some path.
+ * Another set may do the same, so that the sum of a set is the least that it keeps.
  */
 
 #include <stddef.h>

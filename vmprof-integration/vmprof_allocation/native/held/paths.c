@@ -612,8 +612,10 @@ static void put_aliases(struct text *t, uint64_t object, size_t path_size)
             put_text(&alias, ".");
             if (!put_name(&alias, word_at(entry)) || alias.is_cut ||
                 (alias.size == path_size && memcmp(alias.at, t->at, path_size) == 0) ||
-                t->size + 1 + alias.size >= sizeof t->at || count++ == MOST_ALIASES)
+                t->size + 1 + alias.size >= sizeof t->at)
                 continue;
+            if (count++ == MOST_ALIASES)
+                return;
             put_text(t, "\x1f");
             put(t, alias.at, alias.size);
         }

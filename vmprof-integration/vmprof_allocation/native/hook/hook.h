@@ -192,6 +192,8 @@ struct hook_object {
 };
 enum { HOOK_SNAPSHOT = 1, HOOK_CLEAR, HOOK_RESET_PEAK, HOOK_HELD };
 void hook_ask(int what, uint64_t address);
+/* If it was not asked yet, it will not be. */
+void hook_forget_question(void);
 struct hook_object *hook_copy(int64_t *count);
 void hook_free(struct hook_object *copy);
 

@@ -7,10 +7,7 @@
 
 #include "child_settings.h"
 #include "children.h"
-#include "child_settings.h"
-#include "children.h"
 #include "held_by.h"
-#include "hook.h"
 #include "hook.h"
 #include "nursery.h"
 #include "objects.h"
@@ -100,14 +97,21 @@ static void unhook(void)
     is_forked_child = 0;
 }
 
-/* With the GIL, between two allocations.  Sampling begins only in a safepoint allocation:
-   its thread is not inside one of the GC's functions that is not hooked yet. */
+/* Sampling begins only in a safepoint allocation: its thread is not inside one of the
+   GC's functions that is not hooked yet.  And who holds what is asked in the thread that
+   has listed the roots, which are this thread's stack, and copies of the others'. */
+static int needs_safepoint(int wanted)
+{
+    return wanted == HOOK || (wanted == ASK && asked == HOOK_HELD);
+}
+
+/* With the GIL, between two allocations */
 static void run_pending_request(void)
 {
     int saved_errno = errno;
     int wanted = request;
 
-    if (wanted == NOTHING || nursery.inside || (wanted == HOOK && !is_safepoint))
+    if (wanted == NOTHING || nursery.inside || (!is_safepoint && needs_safepoint(wanted)))
         return;
     is_running_request = 1;
     if (!__sync_bool_compare_and_swap(&request, wanted, NOTHING))
@@ -230,6 +234,12 @@ void hook_ask(int what, uint64_t address)
     asked_about = address;
     if (__sync_bool_compare_and_swap(&request, NOTHING, ASK))
         is_safepoint = 1;
+}
+
+void hook_forget_question(void)
+{
+    is_safepoint = 0;
+    (void)__sync_bool_compare_and_swap(&request, ASK, NOTHING);
 }
 
 int hook_rotate(int fd, const char *next_settings)

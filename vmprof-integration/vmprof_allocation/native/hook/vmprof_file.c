@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "vmprof_file.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -14,14 +13,6 @@
 
 static int *file;
 static int is_set;
-
-uintptr_t hook_base(uintptr_t inside)
-{
-    Dl_info info;
-
-    return dladdr((const void *)inside, &info) == 0 ? 0
-                                                    : (uintptr_t)info.dli_fbase;
-}
 
 /* Copy memory that may not be there: a pipe refuses it politely. */
 static int copy(const int pipe_fds[2], uintptr_t address, void *to, size_t size)
