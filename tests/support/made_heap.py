@@ -159,7 +159,7 @@ class Heap:
         log = self.log
         log.allocated = self.now
         log.collection(self.now)
-        log.event(1, self.now, 10, self.now - self._begin)
+        log.event(1, self.now, 10, self.now)
         for key, which, object_, in_piece in self._young:
             log.young(key, 0 if object_.died_young else 1,
                       self.type(object_.type),
