@@ -172,9 +172,9 @@ def test_what_no_process_shows_alone_all_of_them_show() -> None:
     alone, together = 0, 0
     for _ in range(20):
         # their collections come when they come
-        processes = [a_process([churn(rng), leak(rng, 0.6)], sorted(
-            rng.uniform(1, 20) for _ in range(rng.randrange(8, 60))))
-            for _ in range(8)]
+        processes = [a_process([churn(rng), leak(rng, 0.6)], [
+            1 + 19 * (number + rng.random()) / count for number in range(count)])
+            for count in (rng.randrange(8, 60) for _ in range(8))]
         alone += sum(bool(leaks.find([process]).leaks) for process in processes)
         result = leaks.find(processes)
         together += types(result.leaks) == [["t1"]]

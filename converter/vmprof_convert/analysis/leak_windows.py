@@ -57,8 +57,12 @@ def find_windows(profile: Profile,
     times = [c.time for c in profile.collections if c.is_major]
     try:
         return _find(profile, _last_of_each(profile, times), part)
-    except TooFewCollections:
-        return _find(profile, times, part)
+    except TooFewCollections as few:
+        # where there are so few, it is not told which follow each other at once
+        found = _find(profile, times, part)
+        if min(found.seconds) < AT_ONCE * max(found.seconds):
+            raise few from None
+        return found
 
 
 def _find(profile: Profile, times: list[int],

@@ -56,6 +56,7 @@ def question(row: int) -> list[Any]:
 def ask(lib: Any, place: Place, reach: Callable[[list[Any]], None]) -> None:
     """`reach` has the native half asked for a question.  Raises
     AllocationSamplingError."""
+    refuse_if_filtered()
     refuse_if_short(_heap(place))
     outcome = NOT_ASKED
     for _ in range(_TIMES):
@@ -112,6 +113,24 @@ def refuse_if_short(heap: int) -> None:
             raise AllocationSamplingError(
                 "who holds what is not looked at: that takes up to %d MiB, and %s has "
                 "%d MiB left: ask when there is more" % (need >> 20, where, free >> 20))
+
+
+def refuse_if_filtered() -> None:
+    """Raise AllocationSamplingError if this process has filters of system calls that
+    its parent has not: such a filter may end it when another process is made."""
+    own, of_parent = (_filters(pid) for pid in (os.getpid(), os.getppid()))
+    if own is not None and of_parent is not None and own > of_parent:
+        raise AllocationSamplingError(
+            "who holds what is not looked at: the program has its system calls "
+            "filtered (seccomp), and to make a process that looks might end it")
+
+
+def _filters(pid: int) -> int | None:
+    """None: it is not known, as with Linux before 5.9, or of another container."""
+    for line in _read("/proc/%d/status" % pid).splitlines():
+        if line.startswith("Seccomp_filters:"):
+            return int(line.split()[1])
+    return None
 
 
 def _read(path: str) -> str:

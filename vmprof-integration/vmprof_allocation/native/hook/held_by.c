@@ -29,6 +29,7 @@
 static struct hook_place place;
 static struct {
     pid_t child;                        /* 0: nothing was asked for */
+    pid_t parent;                       /* of that: this process, or one before it */
     int error;                          /* there is none */
     struct held_result *result;         /* the child sees it, too, ... */
     struct hook_object *objects;        /*   and behind it the sampled objects */
@@ -62,20 +63,24 @@ static void close_all_files(void)
 static void be_nobody(pid_t parent)
 {
     static const char first_to_go[] = "1000\n";
-    static const int of_terminals[] = { SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU };
+    /* our faults, and what is to end it */
+    static const int usual[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGALRM };
     size_t i;
     struct rlimit none = { 0, 0 };
-    struct sigaction usual;
+    struct sigaction action;
     sigset_t all;
     int number, fd;
 
-    memset(&usual, 0, sizeof usual);
-    usual.sa_handler = SIG_DFL;
+    /* a signal for the program's group is not for this process, nor would the program be
+       told that one of its children was stopped */
+    setpgid(0, 0);
+    memset(&action, 0, sizeof action);
+    action.sa_handler = SIG_IGN;
     for (number = 1; number < NSIG; number++)
-        sigaction(number, &usual, NULL);
-    usual.sa_handler = SIG_IGN;
-    for (i = 0; i < sizeof of_terminals / sizeof *of_terminals; i++)
-        sigaction(of_terminals[i], &usual, NULL);
+        sigaction(number, &action, NULL);
+    action.sa_handler = SIG_DFL;
+    for (i = 0; i < sizeof usual / sizeof *usual; i++)
+        sigaction(usual[i], &action, NULL);
     setrlimit(RLIMIT_CORE, &none);
     close_all_files();
     prctl(PR_SET_NAME, "who-holds");
@@ -189,11 +194,25 @@ void held_by_ask(uint64_t list)
         answer(list);
         _exit(0);
     }
+    asked.parent = getpid();
     asked.still = recorder_now() - asked.began;
     if (asked.child < 0) {
         asked.error = -asked.child;
         asked.child = 0;
     }
+}
+
+void held_by_end(void)
+{
+    int saved_errno = errno;
+    pid_t child = asked.child;
+
+    /* who waits for it finds none, and says so */
+    if (child > 0 && asked.parent == getpid()) {
+        (void)kill(child, SIGKILL);
+        (void)waitpid(child, NULL, __WCLONE);
+    }
+    errno = saved_errno;
 }
 
 /* Rows as PROFILE.rst has them */

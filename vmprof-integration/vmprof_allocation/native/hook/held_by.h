@@ -3,7 +3,8 @@
  *
  * The fork is the bare system call, made where the heap is whole: with the GIL, between
  * two allocations.  So no handler of a fork runs, and the child sends no signal at its
- * end: the program's wait() and handlers do not notice it.  Its stacks, of which the GC
+ * end: the program's wait() and handlers do not notice it.  It is in a process group of its
+ * own, ignores signals, and ends with the thread that made it.  Its stacks, of which the GC
  * knows the references, are those of all threads.  It runs held/ alone, and what it finds
  * goes into memory that both have.
  */
@@ -16,3 +17,7 @@ void held_by_prepare(const struct hook_place *place);
 
 /* Begin, with the GIL, between two allocations; the end is hook_held(). */
 void held_by_ask(uint64_t list);
+
+/* The process ends, or becomes another program: end the child, which would be somebody's
+   whom nobody knows.  Keeps errno. */
+void held_by_end(void);

@@ -11,6 +11,7 @@
 
 #include "child_settings.h"
 #include "end_notes.h"
+#include "held_by.h"
 #include "hook.h"
 #include "programs.h"
 #include "recorder.h"
@@ -23,6 +24,7 @@
 
 void process_end_exit(int code)
 {
+    held_by_end();
     if (child_is_this())
         (void)run_end();        /* multiprocessing's children end like that */
     else
@@ -32,6 +34,7 @@ void process_end_exit(int code)
 
 void process_end_abort(void)
 {
+    held_by_end();
     end_notes_why("the process aborted");
     abort();
 }
@@ -81,6 +84,7 @@ static void before_exec(struct itimerval *timer)
 {
     static const struct itimerval off;
 
+    held_by_end();
     end_notes_why("the process became another program");
     memset(timer, 0, sizeof *timer);
     if (signals_take_time_samples())

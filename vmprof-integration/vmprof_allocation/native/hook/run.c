@@ -15,6 +15,7 @@
 #include "divert.h"
 #include "end_notes.h"
 #include "file_sink.h"
+#include "held_by.h"
 #include "hook.h"
 #include "labels.h"
 #include "native_names.h"
@@ -103,6 +104,7 @@ static void on_exit_of_process(void)
     static const struct timespec millisecond = { 0, 1000000 };
     int tries;
 
+    held_by_end();
     /* another thread may be amidst a rotation */
     for (tries = 0; tries < 100 && run_end() < 0 && running == getpid(); tries++)
         nanosleep(&millisecond, NULL);
