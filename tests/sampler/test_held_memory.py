@@ -52,6 +52,35 @@ def test_the_limit_of_a_cgroup(monkeypatch: pytest.MonkeyPatch,
         held.refuse_if_short(HEAP)
 
 
+def test_files_in_memory_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    files(monkeypatch, proc_meminfo="MemAvailable: 99999999 kB\n",
+          proc_self_cgroup="0::/a\n", sys_fs_cgroup_a_memory_max="%d\n" % HEAP,
+          sys_fs_cgroup_a_memory_current="%d\n" % HEAP,
+          sys_fs_cgroup_a_memory_stat="anon 5\nactive_file %d\ninactive_file %d\n" % (
+              300 * MIB, 100 * MIB))
+    held.refuse_if_short(100 * MIB)
+    with pytest.raises(AllocationSamplingError, match="its cgroup has 400 MiB left"):
+        held.refuse_if_short(HEAP)
+
+
+@pytest.mark.parametrize("own, of_parent, is_asked", [
+    ("Seccomp_filters:\t1\n", "Seccomp_filters:\t0\n", False),
+    # all of a container, or a service, has them
+    ("Seccomp_filters:\t1\n", "Seccomp_filters:\t1\n", True),
+    ("Seccomp_filters:\t1\n", "", True), ("", "", True)])
+def test_a_program_that_filters_its_system_calls(
+        monkeypatch: pytest.MonkeyPatch, own: str, of_parent: str,
+        is_asked: bool) -> None:
+    """Its filter may end it when another process is made."""
+    files(monkeypatch, **{"proc_%d_status" % os.getpid(): own,
+                          "proc_%d_status" % os.getppid(): of_parent})
+    if is_asked:
+        held.refuse_if_filtered()
+        return
+    with pytest.raises(AllocationSamplingError, match="seccomp"):
+        held.refuse_if_filtered()
+
+
 def test_where_nothing_is_known_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     files(monkeypatch)
     held.refuse_if_short(HEAP)
