@@ -15,8 +15,6 @@ WARM_UP = 0.25
 #: so many collections are needed to see whether a site goes up and down; of more,
 #: so many are looked at
 MIN_TREND, MAX_TREND = 5, 40
-
-
 #: of what is allocated between other major collections, the share between two with
 #: which the second one does not follow at once
 AT_ONCE = 0.12

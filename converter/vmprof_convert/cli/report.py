@@ -397,6 +397,17 @@ def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
                  tally, by_thread)
 
 
+def _refuse_others(options: argparse.Namespace, report: str,
+                   its_own: Sequence[str]) -> None:
+    """Raises ProfileError for an option that this report has not."""
+    from vmprof_convert.errors import ProfileError
+
+    for given in are_given(options):
+        if given not in its_own:
+            raise ProfileError(
+                "%s is another report: %s is not for it" % (report, given))
+
+
 #: of the options, those that --leaks has, beside the filters
 _OF_LEAKS = ("--limit", "--group-storage", "--leaks", "--json", "--focus")
 
@@ -410,9 +421,7 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
     from vmprof_convert.report import leaks as writer
     from vmprof_convert.report import leaks_json
 
-    for given in are_given(options):
-        if given not in _OF_LEAKS:
-            raise ProfileError("--leaks is another report: %s is not for it" % given)
+    _refuse_others(options, "--leaks", _OF_LEAKS)
     asked = selection(options)
     if asked.fates:
         raise ProfileError("--leaks compares what came with what went: leave out "
@@ -472,9 +481,7 @@ def _make_held(files: Sequence[File], options: argparse.Namespace,
     from vmprof_convert.errors import ProfileError, about
     from vmprof_convert.report import held as tables
 
-    for given in are_given(options):
-        if given not in _OF_HELD:
-            raise ProfileError("--held is another report: %s is not for it" % given)
+    _refuse_others(options, "--held", _OF_HELD)
     if options.mine or not selection(options).is_everything:
         raise ProfileError("--held is about all that was alive: leave out what chooses "
                            "samples, such as --mine or --function")

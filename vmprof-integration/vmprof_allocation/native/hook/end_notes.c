@@ -40,7 +40,7 @@ void end_notes_remember(pid_t pid, int signal)
     told[i].signal = signal;
 }
 
-void end_notes_told(void)
+static void note_told(void)
 {
     char text[MOST_TOLD * sizeof "1234567890 15,"] = "told=";
     size_t used = strlen(text);
@@ -54,13 +54,18 @@ void end_notes_told(void)
     recorder_note(text);
 }
 
+void end_notes_waiting(void)
+{
+    programs_note();
+    note_told();
+    statistics_note();
+}
+
 void end_notes_why(const char *why)
 {
     char note[128] = "ended=";
 
-    programs_note();
-    end_notes_told();
-    statistics_note();
+    end_notes_waiting();
     strncat(note, why, sizeof note - sizeof "ended=");
     recorder_note(note);
 }

@@ -5,11 +5,13 @@
 
 #include <sys/types.h>
 
-/* Write into the profile why it ends, and what waits; "": it goes on.  Keeps errno. */
+/* Write into the profile why it ends, and what end_notes_waiting() does; "": it goes on.
+   Keeps errno. */
 void end_notes_why(const char *why);
 
 /* This process has sent 'pid' the signal. */
 void end_notes_remember(pid_t pid, int signal);
 
-/* Write into the profile whom it told to end. */
-void end_notes_told(void);
+/* Write into the profile what waits for its end: other programs, whom this process told
+   to end, statistics. */
+void end_notes_waiting(void);

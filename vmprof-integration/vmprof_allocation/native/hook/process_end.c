@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
@@ -14,11 +13,9 @@
 #include "held_by.h"
 #include "hook.h"
 #include "programs.h"
-#include "recorder.h"
 #include "run.h"
 #include "signals.h"
 #include "sigterm.h"
-#include "statistics.h"
 
 #define MOST_VARIABLES  4000    /* with more, a program is not sampled */
 

@@ -84,9 +84,7 @@ int run_end(void)
         pthread_mutex_trylock(&ending) != 0)
         return -1;
     signals_end_time_samples();
-    programs_note();
-    end_notes_told();
-    statistics_note();
+    end_notes_waiting();
     recorder_lock();
     /* vmprof.disable() would have written them */
     vmprof_output_take_names();
@@ -215,9 +213,7 @@ int hook_disabling(void)
 {
     int is_enabled;
 
-    programs_note();
-    end_notes_told();
-    statistics_note();
+    end_notes_waiting();
     pthread_mutex_lock(&ending);
     running = 0;                /* the calling thread ends it */
     signals_end_time_samples();
@@ -325,9 +321,7 @@ int run_rotate(int fd, const char *settings, int *error_before)
     /* another thread has ended it, or is about to */
     if (running != getpid() || pthread_mutex_trylock(&ending) != 0)
         return ECANCELED;
-    programs_note();
-    end_notes_told();
-    statistics_note();
+    end_notes_waiting();
     memset(&next, 0, sizeof next);
     next.sink = &other->sink;
     next.settings = settings;
