@@ -7,8 +7,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vmprof_convert.analysis.growth import Change
-from vmprof_convert.analysis.leak_statistics import ALPHA, Counts, rises
-from vmprof_convert.analysis.leak_windows import MIN_TREND, Windows
+from vmprof_convert.analysis.leak_statistics import (
+    ALPHA,
+    MIN_TREND,
+    Counts,
+    rises,
+    scatter,
+)
+from vmprof_convert.analysis.leak_windows import Windows
+from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.meaning.type_names import INTERNAL, NOT_KNOWN, STORAGE, Shown
 from vmprof_convert.meaning.visible_stacks import Program
 from vmprof_convert.profile.model import Function, Profile
@@ -84,8 +91,10 @@ class Tally:
         self.objects = [0.0, 0.0]
         #: of each process, in both windows
         self.changes: dict[int, Change] = {}
-        #: what the bytes that are held changed by, at each snapshot
+        #: what the bytes that are held changed by, at each snapshot; and the variance
+        #: of that as an estimate
         self.steps = [0.0] * snapshots
+        self.step_variance = [0.0] * snapshots
         #: bytes of the largest sampled object that came, in both windows
         self.largest = 0
         #: bytes that came in both windows, by process and stack
@@ -116,11 +125,23 @@ class Tally:
             self._change(stack[0]).went.add(size, p)
             self.objects[1] += 1.0 / p
 
+    def hold(self, begin: int, end: int, size: int, p: float) -> None:
+        """A sampled object that was there at the snapshots from `begin` on until before
+        `end`."""
+        if begin >= end:
+            return
+        weight = size / p
+        for at, change in (begin, weight), (end, -weight):
+            if at < len(self.steps):
+                self.steps[at] += change
+                self.step_variance[at] += (1.0 - p) * weight * weight
+
     def add_tally(self, other: Tally) -> None:
         for mine, others in ((self.came, other.came), (self.went, other.went)):
             mine[:] = map(sum, zip(mine, others))
         for sums, added in ((self.bytes, other.bytes), (self.steps, other.steps),
                             (self.variance, other.variance),
+                            (self.step_variance, other.step_variance),
                             (self.objects, other.objects)):
             sums[:] = map(sum, zip(sums, added))
         self.stayed += other.stayed
@@ -147,6 +168,13 @@ class Tally:
         for change in self.changes.values():
             result.add_change(change)
         return result
+
+    def growth(self, interval: int) -> Estimate:
+        """In both windows: what the program goes on holding grew by.  Its interval is
+        wider than sampling alone makes it where what the collections found goes up and
+        down: two of them say what is held no better than that."""
+        return self.change.growth(interval).widened(
+            math.sqrt(2) * scatter(self.steps, self.step_variance))
 
     def goes_up(self) -> bool:
         """Not up and down: what comes and goes together is not one by one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,8 +13,12 @@ from vmprof_convert.analysis.growth import Named
 #: no leak is reported in so many of the runs that have none
 CONFIDENCE = 0.95
 ALPHA = 1.0 - CONFIDENCE
+#: so many major collections are needed to see whether what is held goes up and down
+MIN_TREND = 5
 #: standard normal distribution: the middles of nine parts of equal probability
 _NINE = (-1.5932, -0.9674, -0.5895, -0.2822, 0.0, 0.2822, 0.5895, 0.9674, 1.5932)
+#: half of its values are no farther from 0 than this
+_QUARTILE = 0.6745
 #: from so many objects on, the normal distribution stands for the binomial one: where a
 #: p is told, and where none is
 _MANY, _SOME = 1000, 100
@@ -128,6 +133,24 @@ class _Spread(NamedTuple):
         scale = math.sqrt(2 * mean * (1.0 - self.first))
         return (math.erf((objects - self.needed_later + 0.5 - mean) / scale)
                 - math.erf((self.needed - 0.5 - mean) / scale)) / 2
+
+
+def scatter(changes: Sequence[float], variances: Sequence[float]) -> float:
+    """The standard deviation of what is held at one moment about its course, without
+    what sampling adds, in bytes; 0.0 if there are fewer than `MIN_TREND` moments.
+
+    `changes` of what is held, one a moment, and the variance of each as an estimate.
+    How much a change differs from the one before it has six times the variance of a
+    moment, and a steady course is not in it (von Neumann, Annals of Mathematical
+    Statistics 1941).  The median of these tells, so that one list that was enlarged
+    does not count."""
+    if len(changes) < MIN_TREND:
+        return 0.0
+    bends = [after - before for before, after in zip(changes[1:], changes[2:])]
+    expected = sum(before + after for before, after in zip(
+        variances[1:], variances[2:])) / len(bends)
+    found: float = (statistics.median(map(abs, bends)) / _QUARTILE) ** 2
+    return math.sqrt(max(found - expected, 0.0) / 6)
 
 
 def named(sites: Sequence[Counts], together: Counts | None, limit: float) -> Named:

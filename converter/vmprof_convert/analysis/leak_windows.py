@@ -12,9 +12,8 @@ from vmprof_convert.text.units import format_bytes, format_number
 
 #: so much of a run is warming up, unless it has marks
 WARM_UP = 0.25
-#: so many collections are needed to see whether a site goes up and down; of more,
-#: so many are looked at
-MIN_TREND, MAX_TREND = 5, 40
+#: so many major collections are looked at to see whether what is held goes up and down
+MAX_TREND = 40
 #: of what is allocated between other major collections, the share between two with
 #: which the second one does not follow at once
 AT_ONCE = 0.12

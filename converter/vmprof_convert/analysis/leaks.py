@@ -290,7 +290,7 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
     all_windows = [find_windows(process.profile, process.part)
                    for process in processes]
     count = count_snapshots(all_windows)
-    everything, apart = Tally(0), Tally(0)
+    everything, apart = Tally(count), Tally(0)
     tallies: dict[tuple[Place, Shown], Tally] = {}
     places = []
     interval = 1
@@ -321,15 +321,12 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
             tally = tallies.get((place, shown))
             if tally is None:
                 tally = tallies[place, shown] = Tally(count)
-            for one in tally, everything:
-                one.add(windows, since, until, (number, stack), size, p)
             # held at the snapshots from the first one on until the second
             begin = bisect.bisect_left(chosen, since)
             end = bisect.bisect_left(chosen, until)
-            if begin < end:
-                tally.steps[begin] += size / p
-                if end < len(chosen):
-                    tally.steps[end] -= size / p
+            for one in tally, everything:
+                one.add(windows, since, until, (number, stack), size, p)
+                one.hold(begin, end, size, p)
     sites: dict[Place, list[Site]] = {}
     for (place, shown), tally in tallies.items():
         sites.setdefault(place, []).append(Site(shown, tally))
@@ -367,11 +364,11 @@ class _Judge:
         for (_, site), p in zip(tests, significant.ps):
             if p < 1.0 and site.tally.goes_up():
                 site.p = p
-        rest = Change()
+        rest = Tally(self._snapshots)
         for place, of_place in sites.items():
             for site in self._put(place, of_place, together[place], len(tests)):
-                rest.add_change(site.tally.change)
-        growth = everything.change.growth(self._interval)
+                rest.add_tally(site.tally)
+        growth = everything.growth(self._interval)
         samples = samples_needed(significant.tests)
         interval = max(1, *(process.profile.interval for process in self._processes))
         named_ones = self._leaks + self._slowing
@@ -473,7 +470,7 @@ class _Judge:
             one.is_clear and "." not in one.type.name, -one.growth.value,
             one.type.name))
 
-    def _rest(self, growth: Estimate, named_ones: list[Leak], rest: Change) -> Estimate:
+    def _rest(self, growth: Estimate, named_ones: list[Leak], rest: Tally) -> Estimate:
         """With what is named it adds up to all growth: what was taken off as luck is
         in it."""
         value = _whole(growth.value - sum(leak.growth.value for leak in named_ones))

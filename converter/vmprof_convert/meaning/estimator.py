@@ -45,6 +45,13 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
+    def widened(self, deviation: float) -> Estimate:
+        """By an error that is independent of the estimate's own, with this standard
+        deviation."""
+        return Estimate(self.value, *(
+            self.value + math.copysign(math.hypot(end - self.value, Z * deviation), sign)
+            for end, sign in ((self.low, -1.0), (self.high, 1.0))))
+
 
 def interval_of(observed: float, unseen: float, variance: float,
                 extra: float, z: float = Z) -> Estimate:

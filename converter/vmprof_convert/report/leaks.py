@@ -7,8 +7,8 @@ from typing import NamedTuple, TextIO
 from vmprof_convert.analysis import holders
 from vmprof_convert.analysis.leak_memory import Memory, Moments
 from vmprof_convert.analysis.leak_sites import Place
-from vmprof_convert.analysis.leak_statistics import CONFIDENCE
-from vmprof_convert.analysis.leak_windows import MIN_TREND, count_snapshots
+from vmprof_convert.analysis.leak_statistics import CONFIDENCE, MIN_TREND
+from vmprof_convert.analysis.leak_windows import count_snapshots
 from vmprof_convert.analysis.leaks import Leak, Leaks
 from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.meaning.origins import Origins
