@@ -18,6 +18,7 @@ from vmprof_convert.profile.held import (
     OTHERWISE,
     TOGETHER,
     Holder,
+    Step,
 )
 
 
@@ -44,6 +45,17 @@ def a_log(**settings: object) -> Log:
     return log
 
 
+def with_paths() -> Log:
+    """What small holders keep has a path, too."""
+    log = a_log()
+    log.held_step(1, 1, 0, 150_000, "shop", "dict")
+    log.held_step(1, 2, 1, 70_000, "._seen", "dict")
+    log.held_step(1, 3, 1, 2_000, ".few", "shop.Few")
+    log.held_object(1, [log.function("fill", 12)], log.type("shop.Item"), size=2000,
+                    set_=0, how=OTHERWISE, path=3)
+    return log
+
+
 def written(tmp_path: Path, log: Log) -> Path:
     path = tmp_path / "app.vmprof"
     path.write_bytes(log.data())
@@ -58,7 +70,23 @@ def test_what_is_read(tmp_path: Path) -> None:
     assert held.holders[0] == Holder(
         1, 4096, 70_000, 700, "shop._seen", "dict", ("web.seen",))
     assert held.holders[3] == Holder(3, 3 * 4096, 30_000, 200)
+    assert held.paths[0] == -1
     assert len(held.sizes) == 46 == len(held.stacks) == len(held.hows)
+
+
+def test_paths_that_are_read(tmp_path: Path) -> None:
+    (held,) = readers.read_events(written(tmp_path, with_paths())).held
+    assert held.steps == [
+        Step(-1, 150_000, "shop", "dict"), Step(0, 70_000, "._seen", "dict"),
+        Step(0, 2_000, ".few", "shop.Few")]
+    assert held.paths[-1] == 2
+
+
+@pytest.mark.parametrize("before", [-1, 2])
+def test_a_step_before_which_there_is_none(tmp_path: Path, before: int) -> None:
+    log = a_log()
+    log.held_step(1, 1, before, 10, "shop", "dict")
+    assert "damaged profile" in refused(written(tmp_path, log), "--held")
 
 
 def test_the_table(tmp_path: Path) -> None:
@@ -170,9 +198,10 @@ def test_of_several_processes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", [
-    (1, 0, 0, 0, 1, 0, NO_PATH), (1, 0, 0, 10, 0, 0, NO_PATH),
-    (9, 0, 0, 10, 1, 0, NO_PATH), (1, 99, 0, 10, 1, 0, NO_PATH)],
-    ids=["no size", "no interval", "no question", "no stack"])
+    (1, 0, 0, 0, 1, 0, NO_PATH, 0), (1, 0, 0, 10, 0, 0, NO_PATH, 0),
+    (9, 0, 0, 10, 1, 0, NO_PATH, 0), (1, 99, 0, 10, 1, 0, NO_PATH, 0),
+    (1, 0, 0, 10, 1, 0, OTHERWISE, 1)],
+    ids=["no size", "no interval", "no question", "no stack", "no path"])
 def test_damage(tmp_path: Path, row: tuple[int, ...]) -> None:
     log = a_log()
     log.row(HELD_OBJECTS, *row)

@@ -54,11 +54,25 @@ class Holder(NamedTuple):
     names: list[str]
 
 
+class Step(NamedTuple):
+    before: int
+    bytes: int
+    label: str
+    type: str
+
+
 class Answer(NamedTuple):
     holders: list[Holder]
     #: of each list
     how: list[int]
     sets: list[int]
+    #: and its path, as an index into the steps; -1: none
+    paths: list[int]
+    steps: list[Step]
+
+    def path(self, step: int) -> str:
+        one = self.steps[step]
+        return (self.path(one.before) if one.before >= 0 else "") + one.label
 
 
 def harness() -> Path:
@@ -75,7 +89,7 @@ def run(heap: Heap, *arguments: str) -> subprocess.CompletedProcess[str]:
 def answer(heap: Heap) -> Answer:
     done = run(heap)
     assert (done.returncode, done.stderr) == (0, "")
-    holders, how, sets = [], [], []
+    holders, how, sets, paths, steps = [], [], [], [], []
     for line in done.stdout.splitlines():
         kind, *words = line.split()
         if kind == "holder":
@@ -84,7 +98,12 @@ def answer(heap: Heap) -> Answer:
         elif kind == "list":
             how.append(int(words[0]))
             sets.append(int(words[1]))
-    return Answer(holders, how, sets)
+            paths.append(int(words[2]) - 1)
+        elif kind == "step":
+            # (of dicts, there is no name of the type here)
+            label, _, type_ = line.split(" ", 3)[3].partition(" ")
+            steps.append(Step(int(words[0]) - 1, int(words[1]), label, type_))
+    return Answer(holders, how, sets, paths, steps)
 
 
 def object_of(heap: Heap, path: str) -> int:
@@ -96,9 +115,30 @@ def object_of(heap: Heap, path: str) -> int:
     return found
 
 
+def check_paths(heap: Heap, found: Answer) -> None:
+    """What is on the way to each list: it leads there, and nothing larger that has a
+    name is nearer."""
+    objects = [None if step.before < 0 else object_of(heap, found.path(number))
+               for number, step in enumerate(found.steps)]
+    every = heap.reached(heap.names, frozenset())
+    behind = [every if one is None else heap.reached([one], frozenset())
+              for one in objects]
+    named = set(objects)
+    for one, path in enumerate(found.paths):
+        assert path < 0 or one in behind[path]
+        assert one not in named or objects[path] == one
+    for number, step in enumerate(found.steps):
+        assert step.type == ("" if step.before < 0 else "list")
+        within = sum(other.bytes for other in found.steps if other.before == number)
+        # at least what the samples of this step and of those behind it take
+        assert step.bytes >= within + sum(
+            heap.size(one) for one, path in enumerate(found.paths) if path == number)
+
+
 def check(heap: Heap) -> int:
     """Against what can be reached without each.  Returns how many holders there are."""
     found = answer(heap)
+    check_paths(heap, found)
     single = {holder.set: object_of(heap, holder.names[0])
               for holder in found.holders if holder.names}
     assert len(set(single.values())) == len(single)
@@ -172,6 +212,16 @@ def test_what_waits_for_its_finalizer_and_garbage() -> None:
     heap = Heap([[], leaves(5, 3), [8], *[[] for _ in range(6)]], [0], [1])
     found = answer(heap)
     assert found.how == [OTHERWISE, FINALIZER, NO_PATH, *[FINALIZER] * 5, NO_PATH]
+
+
+def test_the_path_to_what_is_asked_about() -> None:
+    """As far as it has names, which what is small has not."""
+    heap = Heap([[1, 2], leaves(200, 3), [], *[[] for _ in range(200)]], [0], [])
+    found = answer(heap)
+    assert [found.path(path) for path in found.paths] == [
+        "m.x0", "m.x0[0]", "m.x0", *["m.x0[0]"] * 200]
+    assert [step.before for step in found.steps] == [-1, 0, 1]
+    assert found.steps[2].bytes == 201 * LIST + 200 * ITEM
 
 
 def test_a_long_chain() -> None:

@@ -28,7 +28,7 @@ START = 1_700_000_000
 
 (SETTINGS, TOTALS, FRAMES, NODES, TYPES, LABELS, OBJECTS, WAITING, ENDED, TICKS,
  COLLECTIONS, MARKED, SWEPT, MARKS, FIGURES, NAMES, HELD, HOLDERS,
- HELD_OBJECTS) = range(1, 20)
+ HELD_PATHS, HELD_OBJECTS) = range(1, 21)
 #: what became of an object
 DIED, PROMOTED, NOT_RECORDED, NOT_KNOWN, YOUNG, YOUNG_NOT_KNOWN = range(6)
 
@@ -156,7 +156,7 @@ class Log:
         self.collections = self.pressures = self.surprises = 0
         self.last_time = 0
         #: rows of the next records, by kind, and their texts
-        self.rows: dict[int, list[_Row]] = {kind: [] for kind in range(1, 20)}
+        self.rows: dict[int, list[_Row]] = {kind: [] for kind in range(1, 21)}
         self.texts: dict[int, bytes] = {}
         #: samples of whose object nothing was told
         self.waiting: dict[int, _Sample] = {}
@@ -377,10 +377,16 @@ class Log:
                  text="\x1f".join(names))
 
     def held_object(self, number: int, frames: Sequence[FrameSpec], type_: int, *,
-                    size: int, set_: int, how: int, interval: int = 1) -> None:
-        """A sampled object that was alive then."""
+                    size: int, set_: int, how: int, interval: int = 1,
+                    path: int = 0) -> None:
+        """A sampled object that was alive then; `path`: its step, or 0."""
         self.row(HELD_OBJECTS, number, self.define(frames), type_, size, interval,
-                 set_, how)
+                 set_, how, path)
+
+    def held_step(self, number: int, step: int, before: int, size: int, label: str,
+                  type_: str) -> None:
+        """Of a path, from 1 on."""
+        self.row(HELD_PATHS, number, step, before, size, text=label + "\x1f" + type_)
 
     def label_set(self, number: int, **pairs: str) -> None:
         self.row(LABELS, number, text="\x1f".join(

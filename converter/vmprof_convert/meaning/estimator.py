@@ -48,9 +48,9 @@ class Estimate(NamedTuple):
     def widened(self, deviation: float) -> Estimate:
         """By an error that is independent of the estimate's own, with this standard
         deviation."""
-        return Estimate(self.value, *(
-            self.value + math.copysign(math.hypot(end - self.value, Z * deviation), sign)
-            for end, sign in ((self.low, -1.0), (self.high, 1.0))))
+        value, low, high = self
+        return Estimate(value, value - math.hypot(value - low, Z * deviation),
+                        value + math.hypot(high - value, Z * deviation))
 
 
 def interval_of(observed: float, unseen: float, variance: float,

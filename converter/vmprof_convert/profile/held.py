@@ -29,6 +29,18 @@ class Holder(NamedTuple):
     aliases: tuple[str, ...] = ()
 
 
+class Step(NamedTuple):
+    """An object on a path, which is large enough to have a name."""
+
+    #: the one before, as an index into Held.steps; -1: it is the first
+    before: int
+    #: that were reached from the roots through this object first, itself included
+    bytes: int
+    #: what it adds to the path
+    label: str
+    type: str
+
+
 @dataclasses.dataclass
 class Held:
     """One answer."""
@@ -47,6 +59,8 @@ class Held:
     #: bytes that it took
     memory: int
     holders: list[Holder] = dataclasses.field(default_factory=list)
+    #: a path's first step comes before the others
+    steps: list[Step] = dataclasses.field(default_factory=list)
     #: of the sampled objects that were alive: columns
     stacks: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
@@ -60,4 +74,8 @@ class Held:
         default_factory=lambda: array.array("q"))
     #: one of NO_PATH to FINALIZER
     hows: array.array[int] = dataclasses.field(
+        default_factory=lambda: array.array("q"))
+    #: the last step of the path there, as far as it has names: an index into `steps`;
+    #: -1: none
+    paths: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile.columns import by_key, gathered
-from vmprof_convert.profile.held import Held, Holder
+from vmprof_convert.profile.held import Held, Holder, Step
 from vmprof_convert.profile.model import (
     HEAP,
     HEAP_HAS,
@@ -180,6 +180,7 @@ class Contents:
             records.MARKS: self._read_marks, records.FIGURES: self._read_figures,
             records.NAMES: self._read_names, records.HELD: self._read_held,
             records.HOLDERS: self._read_holders,
+            records.HELD_PATHS: self._read_held_paths,
             records.HELD_OBJECTS: self._read_held_objects}
 
     @property
@@ -280,9 +281,18 @@ class Contents:
             self._held(number).holders.append(
                 Holder(set_, address, size, objects, path, type_, tuple(aliases)))
 
+    def _read_held_paths(self, record: Record) -> None:
+        for (number, step, before, size), text in record.texts():
+            steps = self._held(number).steps
+            if step != len(steps) + 1 or not 0 <= before < step:
+                raise Damaged("a path that is told in another order")
+            label, _, type_ = text.partition(_BETWEEN_NAMES)
+            steps.append(Step(before - 1, size, label, type_))
+
     def _read_held_objects(self, record: Record) -> None:
         part = self.part
-        for number, node, type_, size, interval, set_, how in zip(*record.decoded()):
+        for (number, node, type_, size, interval, set_, how, path) in zip(
+                *record.decoded()):
             if size <= 0 or interval <= 0:
                 raise Damaged("an object that is held, of no size")
             held = self._held(number)
@@ -292,6 +302,9 @@ class Contents:
             held.intervals.append(interval)
             held.sets.append(set_)
             held.hows.append(how)
+            if not 0 <= path <= len(held.steps):
+                raise Damaged("an object that is held, with a path that is not told")
+            held.paths.append(path - 1)
 
     # ________________________________________
     # stacks

@@ -250,7 +250,14 @@ int main(int argc, char **argv)
                    holder->objects, holder->text);
         }
         for (i = 0; i < count; i++)
-            printf("list %d %u\n", result->found[i].how, result->found[i].set);
+            printf("list %d %u %u\n", result->found[i].how, result->found[i].set,
+                   result->found[i].path);
+        for (i = 0; i < result->path_count; i++) {
+            struct held_path *path = &result->paths[i];
+            char *label = result->paths_text + path->text;
+            label[strcspn(label, "\x1f")] = ' ';
+            printf("step %u %" PRId64 " %s\n", path->owner, path->bytes, label);
+        }
     }
     free(result);
     free(lists);

@@ -63,6 +63,14 @@ uint64_t walk_module_dict(uint64_t module)
 /* ____________________________________________________________ */
 /* the walk */
 
+static void note_if_asked(uint64_t object, uint32_t at)
+{
+    struct asked *asked = walk_asked(object);
+
+    if (asked->object != 0)
+        asked->at = at;
+}
+
 static void settle(uint64_t object, uint32_t from)
 {
     const struct gc_type *type = gc_type_of(object);
@@ -73,10 +81,12 @@ static void settle(uint64_t object, uint32_t from)
     walk.bytes += (int64_t)size;
     if (!gc_may_refer(type) && from < walk.met.count) {
         walk_met(from)->through += (uint32_t)(size / 8);
+        note_if_asked(object, from);
         return;
     }
     if (walk.met.count == UINT32_MAX)
         held_fail(HELD_TOO_LARGE);
+    note_if_asked(object, (uint32_t)walk.met.count);
     met = room_add(&walk.met);
     met->object = object;
     met->from = from;
@@ -296,6 +306,22 @@ static void other_roots(const struct room *roots, size_t begin, size_t end,
             add_root(room_word(roots, begin), kind, 0);
 }
 
+static void read_asked(const struct held_question *question)
+{
+    struct asked *asked;
+    size_t i;
+
+    /* half of the places are empty, at least */
+    for (walk.asked_places = 16; walk.asked_places < 2 * question->count; )
+        walk.asked_places *= 2;
+    walk.asked = room_map(walk.asked_places * sizeof *walk.asked);
+    for (i = 0; i < question->count; i++) {
+        asked = walk_asked(held_asked(question, i));
+        asked->object = held_asked(question, i);
+        asked->at = NOT_MET;
+    }
+}
+
 void walk_heap(const struct held_question *question)
 {
     struct room roots;
@@ -310,6 +336,7 @@ void walk_heap(const struct held_question *question)
     room_begin(&walk.ignored, 8, 4096);
     room_begin(&claimed, 8, 4096);
     room_begin(&roots, 8, 4096);
+    read_asked(question);
     finalizers = read_roots(question, &roots);
     claim_threads(&roots);
     module_roots();
@@ -342,4 +369,5 @@ void walk_forget(void)
     walk_forget_met();
     room_end(&walk.roots);
     room_end(&walk.ignored);
+    room_unmap(walk.asked, walk.asked_places * sizeof *walk.asked);
 }

@@ -37,9 +37,19 @@ struct met {
     uint32_t through;           /* words that were reached through it, with its own */
 };
 
+/* What is asked about */
+struct asked {
+    uint64_t object;            /* or 0 */
+    uint32_t at;                /* its number among what was met, or that of what it was
+                                   reached from */
+};
+#define NOT_MET         UINT32_MAX
+
 extern struct walk {
     struct room met, roots;
     struct room ignored;        /* objects that are none of the program's */
+    struct asked *asked;        /* by address: so many places */
+    size_t asked_places;        /* a power of two */
     uint64_t modules;           /* sys.modules */
     uint32_t frames_end;        /* numbers of what programs refer to are below this */
     int64_t objects, bytes;     /* all that was met */
@@ -49,6 +59,18 @@ void walk_heap(const struct held_question *question);
 void walk_forget(void);
 /* What only paths.h needs: the roots stay. */
 void walk_forget_met(void);
+
+/* Where an object is, or would be, among what is asked about */
+static inline struct asked *walk_asked(uint64_t object)
+{
+    size_t at = (size_t)(object * 0x9e3779b97f4a7c15u >> 32);
+
+    for (;; at++) {
+        struct asked *one = &walk.asked[at & (walk.asked_places - 1)];
+        if (one->object == object || one->object == 0)
+            return one;
+    }
+}
 
 static inline struct met *walk_met(uint32_t number)
 {

@@ -45,6 +45,7 @@ void held_answer(const struct held_question *question, struct held_result *resul
 
     begin(question, result);
     count = paths_choose(result, holders);
+    paths_tell(question, result);
     walk_forget_met();          /* there is room for the words then */
     holders_weigh(question, result, holders, count);
     result->nanoseconds = processor_time() - before;

@@ -172,8 +172,7 @@ static void tell_objects(const struct held_question *question, struct held_resul
     enum held_how how;
 
     for (i = 0; i < question->count; i++) {
-        int64_t number = marks_rank(*(const uint64_t *)(
-            (const char *)question->objects + i * question->stride));
+        int64_t number = marks_rank(held_asked(question, i));
         how = HELD_NO_PATH;
         if (number >= 0)
             result->found[i].set = set_of(words[number], &how);

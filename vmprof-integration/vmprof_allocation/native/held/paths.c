@@ -25,6 +25,7 @@ struct named {
     uint32_t owner;             /* among the named; or NOBODY */
     uint32_t steps;
     uint32_t label, type;       /* texts */
+    uint32_t told;              /* its number in the result; 0: it is not there */
     uint8_t is_place;           /* a module, or a thread: no holder */
     uint8_t is_within;          /* something in it has nearly all */
 };
@@ -521,6 +522,7 @@ static void add_named(uint32_t at, uint32_t owner, const struct text *label, int
     new->type = type;
     new->is_place = (uint8_t)is_place;
     new->is_within = 0;
+    new->told = 0;
     /* what the path leads to next may be all of it */
     if (owner != NOBODY && (uint64_t)walk_met(at)->through * 10 >=
             (uint64_t)walk_met(named_number(owner)->at)->through * NEARLY_ALL)
@@ -664,7 +666,56 @@ int paths_choose(struct held_result *result, uint64_t holders[HELD_HOLDERS])
         memcpy(result->holders[count].text, t.at, t.size);
         count++;
     }
+    return count;
+}
+
+/* ____________________________________________________________ */
+/* of what is asked about */
+
+/* Returns the number in the result; that of its owner, or 0, if there is no room. */
+static uint32_t tell(struct held_result *result, uint32_t number)
+{
+    struct named *one = named_number(number);
+    const char *label = texts.at + one->label, *type = texts.at + one->type;
+    size_t label_size = strlen(label), type_size = strlen(type);
+    uint32_t owner;
+    char *text;
+
+    if (one->told != 0)
+        return one->told;
+    owner = one->owner == NOBODY ? 0 : tell(result, one->owner);
+    if (result->path_count == HELD_PATHS ||
+        label_size + type_size + 2 > HELD_PATHS_TEXT - result->paths_text_size)
+        return owner;
+    text = result->paths_text + result->paths_text_size;
+    memcpy(text, label, label_size);
+    text[label_size] = 0x1f;
+    memcpy(text + label_size + 1, type, type_size + 1);
+    result->paths[result->path_count].owner = owner;
+    result->paths[result->path_count].text = result->paths_text_size;
+    result->paths[result->path_count].bytes = 8 * (int64_t)walk_met(one->at)->through;
+    result->paths_text_size += (uint32_t)(label_size + type_size + 2);
+    return one->told = ++result->path_count;
+}
+
+void paths_tell(const struct held_question *question, struct held_result *result)
+{
+    size_t size = (walk.frames_end + 1) * sizeof(uint32_t);
+    /* of what was met: the nearest on the way to it that has a name, or NOBODY */
+    uint32_t *nearest = room_map(size), at, next = 0;
+    size_t i;
+
+    for (at = 0; at < walk.frames_end; at++)
+        if (next < named.count && named_number(next)->at == at)
+            nearest[at] = next++;
+        else
+            nearest[at] = walk_met(at)->from == at ? NOBODY : nearest[walk_met(at)->from];
+    for (i = 0; i < question->count; i++) {
+        at = walk_asked(held_asked(question, i))->at;
+        if (at < walk.frames_end && nearest[at] != NOBODY)
+            result->found[i].path = tell(result, nearest[at]);
+    }
+    room_unmap(nearest, size);
     room_end(&named);
     room_end(&texts);
-    return count;
 }

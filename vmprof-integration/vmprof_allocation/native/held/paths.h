@@ -16,4 +16,8 @@
    'result', and their addresses into 'holders'.  Returns how many there are. */
 int paths_choose(struct held_result *result, uint64_t holders[HELD_HOLDERS]);
 
+/* Then: write into 'result' the path to each object that is asked about, as far as what is
+   on it has names, and is large enough to have one. */
+void paths_tell(const struct held_question *, struct held_result *result);
+
 #pragma GCC visibility pop

@@ -11,6 +11,9 @@
 #define HELD_GROUPS     32
 /* Bytes of a path with its type, at most */
 #define HELD_MOST_TEXT  512
+/* Steps of paths; and bytes of all their texts */
+#define HELD_PATHS      4096
+#define HELD_PATHS_TEXT (1u << 19)
 
 /* Why there is no answer */
 enum held_problem {
@@ -42,6 +45,11 @@ struct held_question {
     size_t stride, count;       /*   each so many bytes behind the one before */
 };
 
+static inline uint64_t held_asked(const struct held_question *question, size_t i)
+{
+    return *(const uint64_t *)((const char *)question->objects + i * question->stride);
+}
+
 struct held_holder {
     uint32_t set;               /* its bit; of a group, several */
     uint64_t address;           /* of a group: 0 */
@@ -50,8 +58,16 @@ struct held_holder {
                                    empty: it is a group */
 };
 
+/* A step of a path, from an object that has a name to the next one */
+struct held_path {
+    uint32_t owner;             /* the one before, a number from 1 on; or 0 */
+    uint32_t text;              /* offset: what it adds to the path, 0x1f, type */
+    int64_t bytes;              /* that were reached through the object first */
+};
+
 struct held_object {
     uint32_t set;               /* of holders */
+    uint32_t path;              /* to it, or to the nearest that has a name; or 0 */
     uint8_t how;                /* enum held_how */
 };
 
@@ -63,6 +79,9 @@ struct held_result {
     int64_t nanoseconds;        /* of processor time */
     size_t holder_count;
     struct held_holder holders[HELD_HOLDERS + HELD_GROUPS];
+    uint32_t path_count, paths_text_size;
+    struct held_path paths[HELD_PATHS];         /* number 1 is the first one */
+    char paths_text[HELD_PATHS_TEXT];
     struct held_object found[]; /* of each object that is asked about */
 };
 

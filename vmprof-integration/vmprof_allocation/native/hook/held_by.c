@@ -236,11 +236,17 @@ static void tell(int problem)
                           holder->objects, 0 };
         recorder_held(RECORD_HOLDERS, row, holder->text);
     }
+    for (i = 0; i < result->path_count; i++) {
+        const struct held_path *path = &result->paths[i];
+        int64_t row[] = { number, (int64_t)i + 1, path->owner, path->bytes, 0 };
+        recorder_held(RECORD_HELD_PATHS, row, result->paths_text + path->text);
+    }
     for (i = 0; i < asked.count; i++) {
         const struct hook_object *object = &asked.objects[i];
         int64_t row[] = { number, recorder_stack_number(object->stack),
                           object->type, object->size, object->interval,
-                          result->found[i].set, result->found[i].how };
+                          result->found[i].set, result->found[i].how,
+                          result->found[i].path };
         recorder_held(RECORD_HELD_OBJECTS, row, NULL);
     }
 }

@@ -54,7 +54,8 @@ static int64_t unit_of(char letter)
 #define NAMES           "nnn"
 #define HELD            "ntnnnttn"
 #define HOLDERS         "nnnsnn"
-#define HELD_OBJECTS    "nnnsnnn"
+#define HELD_PATHS      "nnnsn"
+#define HELD_OBJECTS    "nnnsnnnn"
 
 NUMBERS(totals, TOTALS, 1);
 NUMBERS(frames, FRAMES, 256);
@@ -78,6 +79,8 @@ TEXTS(names, 4096);
 NUMBERS(held, HELD, 32);
 NUMBERS(holders, HOLDERS, 32);
 TEXTS(holders, 8192);
+NUMBERS(held_paths, HELD_PATHS, 128);
+TEXTS(held_paths, 8192);
 NUMBERS(held_objects, HELD_OBJECTS, 512);
 
 static struct record records[RECORD_KINDS] = {
@@ -98,6 +101,7 @@ static struct record records[RECORD_KINDS] = {
     [RECORD_NAMES] = NAMED(names, NAMES, 32),
     [RECORD_HELD] = TABLE(held, HELD, 32),
     [RECORD_HOLDERS] = NAMED(holders, HOLDERS, 32),
+    [RECORD_HELD_PATHS] = NAMED(held_paths, HELD_PATHS, 128),
     [RECORD_HELD_OBJECTS] = TABLE(held_objects, HELD_OBJECTS, 512),
 };
 

@@ -33,6 +33,7 @@ enum record_kind {
     RECORD_NAMES,
     RECORD_HELD,
     RECORD_HOLDERS,
+    RECORD_HELD_PATHS,
     RECORD_HELD_OBJECTS,
     RECORD_KINDS                /* how many, and number 0 */
 };
