@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 
 import hostile_names
+from made_heap import Heap
 from made_profiles import HELD_OBJECTS, Log
-from report_runs import lines, refused, report
+from report_runs import as_json, lines, refused, report
 from vmprof_convert import readers
 from vmprof_convert.profile.held import (
     ALONE,
@@ -226,3 +228,63 @@ def test_names_are_data(tmp_path: Path, name: str) -> None:
     log.holder(1, 1, 900, 9, "shop[\"%s\"]" % name.replace("\x1f", ""), name)
     for line in lines(written(tmp_path, log), "--held"):
         assert line.isprintable()
+
+
+# ________________________________________
+# of leaks
+
+
+@pytest.fixture(scope="module")
+def leaking(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of what grows, a list within a dict holds 75 %, both together 15 %, and 10 % has
+    no path."""
+    heap = Heap(interval=500, seed=1, nursery=50_000)
+    for number in range(20_000):
+        heap.allocate("main make", ("app.Session", 64, (
+            math.inf if number % 50 == 0 else 100)))
+        heap.allocate("main parse", ("str", 128, 200))
+    heap.collect()
+    log = heap.log
+    frames = heap._stack(["main", "make"])
+    log.held(1, heap.now, objects=900, size=99_000)
+    log.holder(1, 1, 90_000, 800, "app.sessions", "dict")
+    log.holder(1, 2, 80_000, 700, "app.sessions[\"all\"]", "list", "app.all")
+    log.holder(1, 4, 500, 5, "app.last", "list")
+    log.holder(1, 5, 300, 5)
+    type_ = heap.type("app.Session")
+    for set_, how, count in ((3, ALONE, 75), (5, TOGETHER, 15), (0, NO_PATH, 10)):
+        for _ in range(count):
+            log.held_object(1, frames, type_, size=1000, set_=set_, how=how)
+    path = tmp_path_factory.mktemp("leaking") / "app.vmprof"
+    path.write_bytes(heap.data())
+    return path
+
+
+def test_a_leak_has_its_holders(leaking: Path) -> None:
+    """For programs, what the text says, and what that leaves out."""
+    text = "\n".join(lines(leaking, "--leaks"))
+    assert ('held by app.sessions["all"] (75 %), app.last and app.sessions (15 %)'
+            in text)
+    found = as_json(leaking, "--leaks")
+    leak = found["leaks"][0]
+    assert leak["places"][0]["function"]["name"] == "make"
+    shares = [(one["share"], one["bytes"], [
+        holder["path"] for holder in one["holders"]]) for one in leak["held_by"]]
+    assert shares == [(0.75, 75_000, ['app.sessions["all"]']),
+                      (0.15, 15_000, ["app.last", "app.sessions"]), (0.1, 10_000, [])]
+    assert leak["held_by"][0]["holders"] == [{
+        "path": 'app.sessions["all"]', "type": "list", "address": 8192,
+        "aliases": ["app.all"], "bytes": 80_000, "objects": 700}]
+    readme = (Path(__file__).parents[2] / "converter/README.rst").read_text()
+    for key in "held_by", *leak["held_by"][0], *leak["held_by"][0]["holders"][0]:
+        assert "``%s``" % key in readme, key
+
+
+def test_a_leak_whose_holders_nobody_asked_for(tmp_path: Path) -> None:
+    heap = Heap(interval=500, seed=1, nursery=50_000)
+    for _ in range(20_000):
+        heap.allocate("main make", ("app.Session", 640, math.inf))
+    heap.log.held(1, heap.now, problem=1001)
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(heap.data())
+    assert as_json(path, "--leaks")["leaks"][0]["held_by"] is None

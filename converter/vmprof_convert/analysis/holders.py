@@ -112,6 +112,8 @@ class OfPlace(NamedTuple):
 
     #: of the estimated bytes
     share: float
+    #: estimated
+    bytes: float
     #: none: see Rest
     holders: tuple[Holder, ...]
 
@@ -136,7 +138,7 @@ def by_place(profile: Profile) -> dict[Place, list[OfPlace]]:
         of_place[key] = of_place.get(key, 0.0) + size / probability(
             size, interval, profile.gaps)
     return {place: sorted(
-        (OfPlace(weight / sum(of_place.values()), holders)
+        (OfPlace(weight / sum(of_place.values()), weight, holders)
          for holders, weight in of_place.items()), key=lambda one: -one.share)
         for place, of_place in sums.items()}
 

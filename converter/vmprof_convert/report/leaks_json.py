@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import Any, Optional, TextIO
 
+from vmprof_convert.analysis import holders
 from vmprof_convert.analysis.leak_sites import Place
 from vmprof_convert.analysis.leaks import Leak, Leaks, OfType
 from vmprof_convert.profile.model import Profile
@@ -14,6 +15,8 @@ from vmprof_convert.report import caveats
 SCHEMA = "vmprof-allocation-leaks-2"
 
 _Json = dict[str, Any]
+#: who holds what was allocated where; None: that is not known
+_Held = Optional[dict[Place, list[holders.OfPlace]]]
 
 
 def write(content: _Json, out: TextIO) -> None:
@@ -29,14 +32,16 @@ def of_process(profile: Profile, leaks: Leaks, limit: int | None = None) -> _Jso
         "collections": [windows.times[number] / 1e9 for number in (
             windows.first, windows.middle, windows.last)],
         "seconds": list(windows.seconds), "allocated": list(windows.allocated),
-        **_content(leaks, limit), "remarks": [
+        **_content(leaks, limit, held=holders.by_place(profile) or None),
+        "remarks": [
             *caveats.of_run(profile), *caveats.of_labels(profile)],
     }
 
 
-def _content(leaks: Leaks, limit: int | None, pids: Sequence[int] = ()) -> _Json:
+def _content(leaks: Leaks, limit: int | None, pids: Sequence[int] = (),
+             held: _Held = None) -> _Json:
     def shown(all_: Sequence[Leak]) -> list[_Json]:
-        return [_leak(leak, pids) for leak in all_[:limit]]
+        return [_leak(leak, pids, held) for leak in all_[:limit]]
 
     return {
         "growth": leaks.growth._asdict(), "windows": list(leaks.windows_growth),
@@ -68,7 +73,7 @@ def of_processes(found: Sequence[tuple[Profile, Leaks | str]],
            else of_process(profile, leaks, limit))} for profile, leaks in found]}
 
 
-def _leak(leak: Leak, pids: Sequence[int] = ()) -> _Json:
+def _leak(leak: Leak, pids: Sequence[int], held: _Held) -> _Json:
     return {"growth": leak.growth._asdict(), "windows": list(leak.windows),
             "p": leak.p, "stayed": leak.stayed,
             "places": list(map(_place, leak.places)),
@@ -76,6 +81,13 @@ def _leak(leak: Leak, pids: Sequence[int] = ()) -> _Json:
                         for place, share in leak.callers],
             "innermost": _place(leak.innermost),
             "types": list(map(_type, leak.types)),
+            "held_by": None if held is None else [{
+                "share": one.share, "bytes": one.bytes,
+                "holders": [{"path": holder.path, "type": holder.type,
+                             "address": holder.address,
+                             "aliases": list(holder.aliases), "bytes": holder.bytes,
+                             "objects": holder.objects} for holder in one.holders]}
+                for one in held.get(leak.places[0], [])],
             "processes": [{"pid": pid or None, "growth": growth._asdict()}
                           for pid, growth in zip(pids, leak.processes)]}
 
