@@ -52,6 +52,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         heap.allocate("main f", ("list", 4096, 1e12))
         heap.collect()
         heap.log.mark(heap.now, "done")
+        heap.log.held(1, heap.now, objects=10, size=9000)
+        heap.log.holder(1, 1, 8000, 9, "app.all", "list")
         (tmp_path / (name + ".vmprof")).write_bytes(heap.data())
     return tmp_path
 

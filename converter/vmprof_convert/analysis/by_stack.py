@@ -14,7 +14,7 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.lifetimes import STILL_ALIVE, Judged, state
 from vmprof_convert.meaning.origins import NOWHERE, Origins
 from vmprof_convert.meaning.visible_stacks import CUT, Program
-from vmprof_convert.profile.model import LABEL, UNKNOWN, UNTOLD, Profile
+from vmprof_convert.profile.model import LABEL, UNKNOWN, UNTOLD, Function, Profile
 from vmprof_convert.profile.sampling import probability
 from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.profile.thread_names import names, process_name
@@ -154,6 +154,12 @@ class Place(NamedTuple):
         return "%s (%s)" % (self.name, where)
 
 
+def place_of(function: Function, origins: Origins) -> Place:
+    path = origins.path(function.file) if function.file else ""
+    return Place(shortened(function.name), shortened(path, _MAX_PATH), function.line,
+                 shortened(function.file, _MAX_PATH), origins.of(function))
+
+
 class Places:
     """The stacks of a profile, as they are shown."""
 
@@ -179,11 +185,8 @@ class Places:
     def place(self, frame: Frame) -> Place:
         found = self._known.get(frame)
         if found is None:
-            function = self._program.function(frame)
-            path = self._origins.path(function.file) if function.file else ""
-            found = self._known[frame] = Place(
-                shortened(function.name), shortened(path, _MAX_PATH), function.line,
-                shortened(function.file, _MAX_PATH), self._origins.of(function))
+            found = self._known[frame] = place_of(
+                self._program.function(frame), self._origins)
         return found
 
 

@@ -22,9 +22,17 @@ from vmprof_convert.profile.held import (
 )
 from vmprof_convert.profile.model import Function, Profile
 from vmprof_convert.profile.sampling import probability
+from vmprof_convert.text.escape import printable, shortened
 
 #: of a holder with less, nothing is said of what it consists of
 _FEW_SAMPLES = 10
+#: of a path so many characters are shown
+MAX_PATH = 400
+
+
+def text_of(holder: Holder) -> str:
+    """shop._seen (dict)"""
+    return "%s (%s)" % (shortened(holder.path, MAX_PATH), printable(holder.type))
 
 
 class Part(NamedTuple):
@@ -66,7 +74,7 @@ class Found(NamedTuple):
     rest: list[Rest]
 
 
-class _Sums:
+class Sums:
     """Of sampled objects, by what they are and where they were allocated."""
 
     def __init__(self) -> None:
@@ -80,9 +88,9 @@ class _Sums:
 
 def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
     """Of one answer."""
-    sums: dict[int, _Sums] = {holder.set: _Sums() for holder in held.holders}
+    sums: dict[int, Sums] = {holder.set: Sums() for holder in held.holders}
     single = [holder.set for holder in held.holders if holder.path]
-    rest = {how: _Sums() for how in (OTHERWISE, INTERPRETER, FINALIZER, NO_PATH)}
+    rest = {how: Sums() for how in (OTHERWISE, INTERPRETER, FINALIZER, NO_PATH)}
     for stack, type_, size, interval, set_, how in zip(
             held.stacks, held.types, held.sizes, held.intervals, held.sets, held.hows):
         p = probability(size, interval, profile.gaps)
@@ -96,7 +104,7 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
             # smaller groups are not told
             rest[how if how in rest else OTHERWISE].add(stack, type_, size, p)
     interval = max(held.intervals, default=1)
-    named = _Parts(profile, group_storage)
+    named = Parts(profile, group_storage)
     by_bit = {holder.set: holder for holder in held.holders if holder.path}
     rows = [Row(tuple(by_bit[bit] for bit in by_bit if holder.set & bit),
                 holder.bytes, holder.objects, sums[holder.set].all.bytes(interval),
@@ -143,14 +151,17 @@ def by_place(profile: Profile) -> dict[Place, list[OfPlace]]:
         for place, of_place in sums.items()}
 
 
-class _Parts:
+class Parts:
+    """Of what that consists."""
+
     def __init__(self, profile: Profile, group_storage: bool) -> None:
         origins = Origins(profile)
         own = only_own(profile, origins) if has_own_code(profile, origins) else profile
         self._program = Program(own)
         self._types = TypeNames(profile, group_storage=group_storage)
 
-    def of(self, sums: _Sums) -> list[Part]:
+    def of(self, sums: Sums) -> list[Part]:
+        """The largest first; none: there are too few samples to tell."""
         if sums.all.samples < _FEW_SAMPLES:
             return []
         merged: dict[tuple[Shown, Function, int], float] = {}

@@ -7,7 +7,8 @@ import gc
 import io
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import BinaryIO
 
 from vmprof_convert.cli import formats, inputs, options
@@ -20,6 +21,8 @@ from vmprof_convert.view import streams
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+#: of the options of a report, those that go with --held in other formats
+_OF_TREE = ("--held", "--group-storage")
 #: commands of judge_command.py; a profile of this name is ./diff
 JUDGING = ("diff", "check")
 
@@ -138,6 +141,9 @@ def _parse(parser: argparse.ArgumentParser,
     else:
         asked.form = options.TABLE
         given = options.are_given(asked)
+        if asked.held:
+            _check_held(parser, asked, format_)
+            given = [name for name in given if name not in _OF_TREE]
         if given:
             parser.error("%s: this is for reports, and not for %s (%s)" % (
                 ", ".join(given), format_.what, format_.name))
@@ -155,6 +161,20 @@ def _parse(parser: argparse.ArgumentParser,
         parser.error("standard input holds one profile: where there are several, each "
                      "has to be a file")
     return asked
+
+
+def _check_held(parser: argparse.ArgumentParser, asked: argparse.Namespace,
+                format_: Format) -> None:
+    """Whether this format can have the holders instead of what was allocated."""
+    if format_.write_held is None:
+        parser.error("--held is for reports, and for %s, and not for %s (%s)" % (
+            ", ".join(other.name for other in FORMATS.values() if other.write_held),
+            format_.what, format_.name))
+    if asked.weight not in (None, "bytes"):
+        parser.error("--held is about bytes: leave out --weight %s" % asked.weight)
+    if asked.samples is not None:
+        parser.error("--samples is for samples of what was allocated, of which --held "
+                     "has none: leave it out")
 
 
 def _run(asked: argparse.Namespace, name: str) -> None:
@@ -184,11 +204,11 @@ def _run(asked: argparse.Namespace, name: str) -> None:
         _report(found, asked, target, name)
         return
     with about(found.files[0].name):
-        profile = inputs.read(found.files, asked)
+        profile, convert = _converter(found.files, asked, format_)
     if is_served or target is None:
         with io.BytesIO() if is_served else _temporary() as whole:
             with _writing(), about(found.files[0].name), _room():
-                not_held = _convert(profile, asked, format_, whole)
+                not_held = convert(whole)
             whole.seek(0)
             if target is not None:
                 with _writing():
@@ -206,7 +226,7 @@ def _run(asked: argparse.Namespace, name: str) -> None:
         return
     # some formats are ten times as large as the profile: no memory holds it whole
     with _writing(), about(found.files[0].name), output.replacing(target) as out:
-        not_held = _convert(profile, asked, format_, out)
+        not_held = convert(out)
     streams.say("wrote %s%s" % (target, asked.hint))
     _complain_of(name, [*found.left_out, *not_held])
     if asked.view:
@@ -229,6 +249,18 @@ def _report(found: inputs.Found, asked: argparse.Namespace, target: str | None,
     if target is None:
         # in what characters the terminal has
         streams.say(text.rstrip("\n"))
+
+
+def _converter(files: Sequence[inputs.File], asked: argparse.Namespace,
+               format_: Format) -> tuple[Profile, Callable[[BinaryIO], Sequence[str]]]:
+    """What is read, and what writes it, which returns what is not in there."""
+    if asked.held:
+        from vmprof_convert.cli import held
+        assert format_.write_held is not None
+        tree = held.tree(files, asked)
+        return tree.profile, partial(format_.write_held, tree)
+    profile = inputs.read(files, asked)
+    return profile, partial(_convert, profile, asked, format_)
 
 
 def _convert(profile: Profile, asked: argparse.Namespace, format_: Format,

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from typing import BinaryIO, NamedTuple, Optional
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Optional
 
 from vmprof_convert.cli.options import JSON, MARKDOWN, TABLE
 from vmprof_convert.profile.model import Profile
+
+if TYPE_CHECKING:
+    from vmprof_convert.analysis.holder_tree import Tree
 
 #: progress(done, total) is called now and then; None: nobody looks
 Progress = Optional[Callable[[int, int], None]]
 #: Writes the profile to the stream.  Returns what of it the format could not hold, a
 #: line each, for who reads it.  Raises ProfileError if it can hold nothing of it.
 Write = Callable[[Profile, BinaryIO, argparse.Namespace, Progress], Sequence[str]]
+#: Likewise, who held what was alive.
+WriteHeld = Callable[["Tree", BinaryIO], Sequence[str]]
 
 FIREFOX = "firefox"
 #: of --view: not the names of commands
@@ -42,6 +47,10 @@ class Format(NamedTuple):
     #: what --view does: serve it to the Profiler, open it in the browser, or give it to
     #: a command of this name; None: it can't
     view: str | None = None
+    #: with --held; None: it can't
+    write_held: WriteHeld | None = None
+    #: what was asked of who holds what is in it, beside all else
+    has_held: bool = False
 
 
 # Writers are imported when they write: most runs need none of them.
@@ -68,6 +77,11 @@ def _pprof(profile: Profile, out: BinaryIO, options: argparse.Namespace,
     return pprof.write(profile, out)
 
 
+def _pprof_held(tree: Tree, out: BinaryIO) -> Sequence[str]:
+    from vmprof_convert.writers import pprof
+    return pprof.write_held(tree, out)
+
+
 def _otlp(profile: Profile, out: BinaryIO, options: argparse.Namespace,
           progress: Progress) -> Sequence[str]:
     from vmprof_convert.writers import otlp
@@ -80,10 +94,20 @@ def _speedscope(profile: Profile, out: BinaryIO,
     return speedscope.write(profile, out)
 
 
+def _speedscope_held(tree: Tree, out: BinaryIO) -> Sequence[str]:
+    from vmprof_convert.writers import speedscope
+    return speedscope.write_held(tree, out)
+
+
 def _collapsed(profile: Profile, out: BinaryIO,
                options: argparse.Namespace, progress: Progress) -> Sequence[str]:
     from vmprof_convert.writers import collapsed
     return collapsed.write(profile, out, options.weight or "")
+
+
+def _collapsed_held(tree: Tree, out: BinaryIO) -> Sequence[str]:
+    from vmprof_convert.writers import collapsed
+    return collapsed.write_held(tree, out)
 
 
 def _chrome(profile: Profile, out: BinaryIO, options: argparse.Namespace,
@@ -108,13 +132,15 @@ FORMATS = {format_.name: format_ for format_ in (
     Format(FIREFOX, (".json", ".json.gz"), "the Firefox Profiler's", _firefox,
            default=".json.gz", options=("sources", "axis"), view=SERVED),
     Format("html", (".html",), "a page", _html, default=".html", view=OPENED),
-    Format("pprof", (".pb.gz", ".pb"), "pprof's", _pprof, default=".pb.gz"),
+    Format("pprof", (".pb.gz", ".pb"), "pprof's", _pprof, default=".pb.gz",
+           write_held=_pprof_held),
     Format("otlp", (".otlp.pb", ".otlp.pb.gz"), "the OpenTelemetry collector's", _otlp,
            default=".otlp.pb.gz"),
     Format("speedscope", (".speedscope.json", ".speedscope.json.gz"), "speedscope's",
-           _speedscope, default=".speedscope.json", view="speedscope"),
+           _speedscope, default=".speedscope.json", view="speedscope",
+           write_held=_speedscope_held),
     Format("collapsed", (".collapsed", ".folded"), "flamegraph.pl's", _collapsed,
-           options=("weight",)),
+           options=("weight",), write_held=_collapsed_held),
     Format("chrome", (".heapprofile",), "that of Chrome's DevTools", _chrome,
            default=".heapprofile"),
     Format("vmprof", (".prof",), "stock vmprof's", _vmprof, default=".prof"),

@@ -142,7 +142,8 @@ def add_options(parser: argparse._ActionsContainer, **helps: str) -> None:
     add(
         "--held", action="store_true",
         help="instead of the table: who holds what was alive, when somebody asked (ctl "
-             "PID held, or --held where the program was started)")
+             "PID held, or --held where the program was started); also as a tree for "
+             "pprof, speedscope or flamegraph.pl")
     add(
         "--remarks", action="store_true",
         help="all that is to be known about the figures, and not only the few lines "

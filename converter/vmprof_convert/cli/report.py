@@ -476,29 +476,14 @@ _OF_HELD = ("--limit", "--group-storage", "--held", "--json", "--markdown")
 
 def _make_held(files: Sequence[File], options: argparse.Namespace,
                on: Terminal | None) -> str:
-    from vmprof_convert import readers
     from vmprof_convert.analysis import holders
-    from vmprof_convert.errors import ProfileError, about
+    from vmprof_convert.cli import held as asking
     from vmprof_convert.report import held as tables
 
     _refuse_others(options, "--held", _OF_HELD)
-    if options.mine or not selection(options).is_everything:
-        raise ProfileError("--held is about all that was alive: leave out what chooses "
-                           "samples, such as --mine or --function")
-    asked = []
-    for file in files:
-        with about(file.name):
-            profile = readers.read_events(
-                file.sources, salvage=options.salvage or file.is_found)
-        if profile.held:
-            asked.append((profile, [
-                holders.find(profile, held, group_storage=options.group_storage)
-                for held in profile.held]))
-    if not asked:
-        raise ProfileError(
-            "nothing in this profile says who holds what: ask while the program runs "
-            "(python -m vmprof_allocation ctl PID held), or write --held where it is "
-            "started, for its end")
+    asked = [(profile, [
+        holders.find(profile, held, group_storage=options.group_storage)
+        for held in profile.held]) for profile in asking.read(files, options)]
     text = io.StringIO()
     if options.form == JSON:
         tables.write_json(asked, text, options.limit)

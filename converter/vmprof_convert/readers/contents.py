@@ -278,7 +278,13 @@ class Contents:
         for (number, set_, address, size, objects), text in record.texts():
             path, _, rest = text.partition(_BETWEEN_NAMES)
             type_, *aliases = rest.split(_BETWEEN_NAMES)
-            self._held(number).holders.append(
+            holders = self._held(number).holders
+            named = {holder.set for holder in holders if holder.path}
+            bits = {1 << bit for bit in range(set_.bit_length()) if set_ >> bit & 1}
+            if (set_ <= 0 or size < 0 or objects < 0 or set_ in named
+                    or (len(bits) > 1 if path else len(bits) < 2 or not bits <= named)):
+                raise Damaged("a holder, or several, of the set %d" % set_)
+            holders.append(
                 Holder(set_, address, size, objects, path, type_, tuple(aliases)))
 
     def _read_held_paths(self, record: Record) -> None:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from vmprof_convert.analysis.holders import Found, Part, Row
+from vmprof_convert.analysis.holders import Found, Part, Row, text_of
 from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.profile.held import (
@@ -17,7 +17,7 @@ from vmprof_convert.profile.held import (
 )
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report.tables import FIGURE, NAME, Column, Sheet, Table, place_of
-from vmprof_convert.text.escape import printable, shortened
+from vmprof_convert.text.escape import shortened
 from vmprof_convert.text.units import (
     format_bytes,
     format_estimate,
@@ -32,7 +32,6 @@ SCHEMA = "vmprof-allocation-held-1"
 _LEAST = 0.005
 #: so many parts of what a holder keeps are shown, each with such a share at least
 _PARTS, _SHARE = 2, 0.08
-_MOST_PATH = 400
 #: what holds the sampler's own objects
 _OURS = "vmprof_allocation."
 
@@ -61,6 +60,12 @@ def problem(number: int) -> str:
     return _PROBLEMS.get(number - _OF_PROBLEM, "problem %d" % number)
 
 
+def not_known(held: Held, of_which: str = "") -> str:
+    """`of_which`: process, with a blank in front."""
+    return "who held what%s at %s is not known: %s" % (
+        of_which, format_moment(held.time), problem(held.problem))
+
+
 def of(profile: Profile, found: Sequence[Found], limit: int, *,
        is_one_of_several: bool = False) -> Sheet:
     """The last answer of those that there are."""
@@ -68,8 +73,7 @@ def of(profile: Profile, found: Sequence[Found], limit: int, *,
     held, origins = last.held, Origins(profile)
     of_which = " in process %d" % profile.pid if is_one_of_several else ""
     if held.problem:
-        return Sheet(["who held what%s at %s is not known: %s" % (
-            of_which, format_moment(held.time), problem(held.problem))], [], [])
+        return Sheet([not_known(held, of_which)], [], [])
     head = ["what was alive%s at %s, by who held it: %s in %d objects" % (
         of_which, format_moment(held.time), format_bytes(held.bytes), held.objects)]
     shown = [row for row in last.rows if row.bytes >= _LEAST * held.bytes
@@ -105,8 +109,7 @@ def _estimate(estimate: Estimate) -> str:
 
 
 def _name(row: Row) -> str:
-    names = ["%s (%s)" % (shortened(holder.path, _MOST_PATH), printable(holder.type))
-             for holder in row.holders]
+    names = list(map(text_of, row.holders))
     if len(names) > 1:
         return "%s, together" % " and ".join(names)
     (holder,) = row.holders

@@ -2,10 +2,12 @@
 `outer;inner;type 123`."""
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import BinaryIO
 
 from vmprof_convert.analysis import by_stack
 from vmprof_convert.analysis.by_stack import Place, Places, Value, values
+from vmprof_convert.analysis.holder_tree import Tree
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.type_names import TypeNames
 from vmprof_convert.profile.model import Profile
@@ -45,6 +47,15 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO,
         by_stack.TICKS, by_stack.LABELS)
 
 
+def write_held(tree: Tree, out: BinaryIO) -> list[str]:
+    """Bytes that were alive, below who held them.  Returns what is left out."""
+    lines = _Lines(1)
+    for stack in tree.stacks:
+        lines.add_places([place.text for place in stack.places], stack.bytes)
+    lines.write(out)
+    return tree.left_out
+
+
 class _Lines:
     """As a tree, of which a line is a path: most of each is that of others, too."""
 
@@ -80,6 +91,13 @@ class _Lines:
             if numbers is None:
                 numbers = self.numbers[node] = [0.0] * self._sides
             numbers[side] += number
+
+    def add_places(self, names: Iterable[str], number: float) -> None:
+        """Outermost first."""
+        node = 0
+        for name in names:
+            node = self._child(node, _escaped(name))
+        self.numbers.setdefault(node, [0.0])[0] += number
 
     def _child(self, node: int, name: str) -> int:
         key = node, name

@@ -4,17 +4,24 @@ Its layout is proto/profile.proto of google/pprof.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import BinaryIO
 
 from vmprof_convert.analysis import by_stack
 from vmprof_convert.analysis.by_stack import Place, Places, tick_seconds, values, whole
+from vmprof_convert.analysis.holder_tree import Tree
 from vmprof_convert.meaning.visible_stacks import CUT
 from vmprof_convert.profile.identity import program
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.report import caveats
 from vmprof_convert.text.escape import printable, shortened
-from vmprof_convert.writers.pprof_values import Labels, SampleType, SampleTypes
+from vmprof_convert.writers.pprof_values import (
+    HeldBytes,
+    Labels,
+    SampleType,
+    SampleTypes,
+)
 from vmprof_convert.writers.protobuf import (
     bytes_field,
     number_field,
@@ -31,7 +38,7 @@ def write(profile: Profile, out: BinaryIO, *, labels: bool = True) -> list[str]:
     """Not compressed; without `labels`: of all threads and types together.  Returns
     what is left out.  Raises ProfileError."""
     by_stack.check_samples(profile)
-    file = _File(profile)
+    file = _File(profile, SampleTypes(profile))
     file.add(profile, labels=labels)
     file.write(out)
     return by_stack.left_out(profile)
@@ -40,18 +47,28 @@ def write(profile: Profile, out: BinaryIO, *, labels: bool = True) -> list[str]:
 def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
     """As `pprof -diff_base` makes it: less what there was before, which is labelled
     so that shares are of that.  Returns what is left out."""
-    file = _File(before, after)
+    file = _File(after, SampleTypes(before, after))
     file.add(after)
     file.add(before, -1, {"pprof::base": "true"})
     file.write(out)
     return by_stack.left_out(after)
 
 
+def write_held(tree: Tree, out: BinaryIO) -> list[str]:
+    """Bytes that were alive, below who held them; not compressed.  Returns what is left
+    out."""
+    file = _File(tree.profile, HeldBytes())
+    for stack in tree.stacks:
+        file.add_places(stack.places, stack.bytes)
+    file.write(out)
+    return tree.left_out
+
+
 class _File:
-    def __init__(self, *profiles: Profile) -> None:
-        """Only of what all of them have; the last one tells of the run."""
-        self._sample_types = SampleTypes(*profiles)
-        self._profile = profiles[-1]
+    def __init__(self, profile: Profile, sample_types: SampleTypes) -> None:
+        """`profile` tells of the run."""
+        self._sample_types = sample_types
+        self._profile = profile
         self._strings = {"": 0}
         self._functions: dict[Place, int] = {}
         self._locations: dict[tuple[Place, int], bytes] = {}
@@ -92,6 +109,13 @@ class _File:
             for column, number in zip(self._columns, self._sample_types.numbers(
                     value, period)):
                 column.append(sign * number)
+
+    def add_places(self, places: Sequence[Place], *numbers: float) -> None:
+        """Outermost first; a number for each sample type."""
+        self._samples.append((bytes_field(1, b"".join(
+            self.location(place, 0) for place in reversed(places))), b""))
+        for column, number in zip(self._columns, numbers):
+            column.append(number)
 
     def location(self, place: Place, line: int) -> bytes:
         """Its number; `line`: the executed one, 0: not known."""

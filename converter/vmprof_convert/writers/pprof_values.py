@@ -21,6 +21,7 @@ ALLOCATIONS = (SampleType("alloc_objects", "count"), SampleType("alloc_space", "
 IN_USE = (SampleType("inuse_objects", "count"), SampleType("inuse_space", "bytes"))
 TICKS = (SampleType("samples", "count"),)
 CPU = (SampleType("cpu", "nanoseconds"),)
+HELD = SampleType("held_space", "bytes")
 #: in between what sampling counts
 SPACE = SampleType("space", "bytes")
 
@@ -61,6 +62,17 @@ class SampleTypes:
         if self.has_allocations:
             return SPACE, profile.interval
         return CPU[0], round(1e9 * tick_seconds(profile))
+
+
+class HeldBytes(SampleTypes):
+    """Of what somebody holds: no samples."""
+
+    @property
+    def types(self) -> list[SampleType]:
+        return [HELD]
+
+    def period(self, profile: Profile) -> tuple[SampleType, int]:
+        return SPACE, profile.interval
 
 
 class Labels:

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from vmprof_convert.analysis import by_stack
 from vmprof_convert.analysis.by_stack import Place, Places, Value, values, whole
+from vmprof_convert.analysis.holder_tree import Tree
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.type_names import TypeNames
 from vmprof_convert.profile.model import Profile
@@ -40,8 +41,8 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
     frames = _Frames()
     sums = _sums(profile, frames)
     _write(profile, frames, [
-        _profile(kind, kind.name, {stack: kind.of(value)
-                                   for stack, value in sums.items()})
+        _profile(kind.unit, kind.name, {stack: kind.of(value)
+                                        for stack, value in sums.items()})
         for kind in _KINDS if any(map(kind.of, sums.values()))], out)
     return by_stack.left_out(profile, by_stack.THREADS, by_stack.PROCESSES,
                                  by_stack.LABELS)
@@ -61,12 +62,23 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
             part = {stack: sign * change for stack, change in changes.items()
                     if sign * change > 0}
             if part:
-                shown.append(_profile(kind, name + kind.name, part))
+                shown.append(_profile(kind.unit, name + kind.name, part))
     if not shown:
         raise ProfileError("there is no difference to write")
     _write(after, frames, shown, out)
     return by_stack.left_out(after, by_stack.THREADS, by_stack.PROCESSES,
                                  by_stack.LABELS)
+
+
+def write_held(tree: Tree, out: BinaryIO) -> list[str]:
+    """Bytes that were alive, below who held them.  Returns what is left out."""
+    frames = _Frames()
+    sums: dict[_Stack, float] = {}
+    for stack in tree.stacks:
+        key = tuple(map(frames.number, stack.places))
+        sums[key] = sums.get(key, 0.0) + stack.bytes
+    _write(tree.profile, frames, [_profile("bytes", "held bytes", sums)], out)
+    return tree.left_out
 
 
 def _write(profile: Profile, frames: _Frames, shown: list[dict[str, Any]],
@@ -117,10 +129,10 @@ def _sums(profile: Profile, frames: _Frames) -> dict[_Stack, Value]:
     return result
 
 
-def _profile(kind: _Kind, name: str, sums: dict[_Stack, float]) -> dict[str, Any]:
+def _profile(unit: str, name: str, sums: dict[_Stack, float]) -> dict[str, Any]:
     weights = whole(sums.values())
     chosen = [(stack, weight) for stack, weight in zip(sums, weights) if weight]
-    return {"type": "sampled", "name": name, "unit": kind.unit,
+    return {"type": "sampled", "name": name, "unit": unit,
             "startValue": 0, "endValue": sum(weights),
             "samples": [stack for stack, _ in chosen],
             "weights": [weight for _, weight in chosen]}

@@ -1,0 +1,74 @@
+"""Who holds what: from the files to the answers, and to a tree of holders."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vmprof_convert import readers
+from vmprof_convert.cli.options import selection
+from vmprof_convert.errors import ProfileError, about
+from vmprof_convert.profile import merging
+
+if TYPE_CHECKING:
+    from vmprof_convert.analysis.holder_tree import HeldStack, Tree
+    from vmprof_convert.cli.inputs import File
+    from vmprof_convert.profile.model import Profile
+
+
+def read(files: Sequence[File], options: argparse.Namespace) -> list[Profile]:
+    """Those of the processes that were asked.  Raises ProfileError if there are none,
+    or FileError if that is about one of the files."""
+    chosen = selection(options)
+    if options.mine or not chosen.is_everything:
+        raise ProfileError("--held is about all that was alive: leave out what chooses "
+                           "samples, such as --mine or --function")
+    parts = []
+    for file in files:
+        with about(file.name):
+            parts.append(merging.Read(readers.read_events(
+                file.sources, salvage=options.salvage or file.is_found),
+                file.path, file.begin))
+    asked = [part.profile for part in merging.chosen(parts, chosen.processes)
+             if part.profile.held]
+    if not asked:
+        raise ProfileError(
+            "nothing in this profile says who holds what: ask while the program runs "
+            "(python -m vmprof_allocation ctl PID held), or write --held where it is "
+            "started, for its end")
+    return asked
+
+
+def tree(files: Sequence[File], options: argparse.Namespace) -> Tree:
+    """Of the last answer of each process.  Raises as read(), and ProfileError if none
+    of them has one."""
+    from vmprof_convert.analysis.holder_tree import Tree, reached
+    from vmprof_convert.report import held as report
+    from vmprof_convert.text.escape import shortened
+    from vmprof_convert.text.units import format_estimate
+
+    profiles = read(files, options)
+    stacks: list[HeldStack] = []
+    left_out: list[str] = []
+    for profile in profiles:
+        last = profile.held[-1]
+        name = " ".join(filter(None, (
+            "process %d" % profile.pid, shortened(profile.command)))) if (
+                len(profiles) > 1) else ""
+        if last.problem:
+            left_out.append(report.not_known(
+                last, " in process %d" % profile.pid if name else ""))
+            continue
+        found = reached(profile, last, group_storage=options.group_storage)
+        stacks += [stack._replace(holders=(name, *stack.holders)) if name else stack
+                   for stack in found.stacks]
+        if found.no_path.value:
+            left_out.append("not in there, as nothing led to it: %s%s; it is garbage "
+                            "that was not collected, or held by C code" % (
+                                format_estimate(found.no_path.low, found.no_path.value,
+                                                found.no_path.high),
+                                " of " + name if name else ""))
+    if not stacks:
+        raise ProfileError(report.not_known(profiles[0].held[-1])
+                           if len(profiles) == 1 else "; ".join(left_out))
+    return Tree(profiles[0], stacks, left_out)

@@ -1,0 +1,54 @@
+"""Profiles that say who held what was alive."""
+from __future__ import annotations
+
+from pathlib import Path
+
+from made_profiles import Log
+from vmprof_convert.profile.held import (
+    ALONE,
+    FINALIZER,
+    INTERPRETER,
+    NO_PATH,
+    OTHERWISE,
+    TOGETHER,
+)
+
+
+def a_log(**settings: object) -> Log:
+    """Two names hold 70 and 30 KB, and together 30 KB.  Each sample is of itself."""
+    log = Log()
+    log.settings(gaps="fixed", **settings)
+    main, make = log.function("main", 3), log.function("make", 9)
+    text, thing = log.type("str"), log.type("shop.Visit")
+    log.allocation([main], size=1000, interval=1)
+    log.held(1, 2_000_000_000, objects=1500, size=200_000)
+    log.holder(1, 1, 70_000, 700, "shop._seen", "dict", "web.seen")
+    log.holder(1, 2, 30_000, 300, "shop.price -> variable cache", "dict")
+    log.holder(1, 4, 100, 3, "shop.small", "list")
+    log.holder(1, 3, 30_000, 200)
+    for _ in range(15):
+        log.held_object(1, [main, make], text, size=3000, set_=1, how=ALONE)
+    for _ in range(25):
+        log.held_object(1, [main], thing, size=1000, set_=1, how=ALONE)
+    log.held_object(1, [main], text, size=30_000, set_=2, how=ALONE)
+    log.held_object(1, [main], text, size=30_000, set_=3, how=TOGETHER)
+    for how in OTHERWISE, INTERPRETER, FINALIZER, NO_PATH:
+        log.held_object(1, [main], text, size=1000 * (how + 1), set_=0, how=how)
+    return log
+
+
+def with_paths() -> Log:
+    """What small holders keep has a path, too."""
+    log = a_log()
+    log.held_step(1, 1, 0, 150_000, "shop", "dict")
+    log.held_step(1, 2, 1, 70_000, "._seen", "dict")
+    log.held_step(1, 3, 1, 2_000, ".few", "shop.Few")
+    log.held_object(1, [log.function("fill", 12)], log.type("shop.Item"), size=2000,
+                    set_=0, how=OTHERWISE, path=3)
+    return log
+
+
+def written(tmp_path: Path, log: Log) -> Path:
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(log.data())
+    return path
