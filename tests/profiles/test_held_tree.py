@@ -230,10 +230,36 @@ def test_group_storage(tmp_path: Path) -> None:
     log.holder(1, 1, 900, 9, "shop.all", "list")
     of_list = log.type(owner="list")
     for _ in range(20):
-        log.held_object(1, [log.function("f")], of_list, size=40, set_=1, how=ALONE)
+        log.held_object(1, [log.function("f")], of_list, size=45, set_=1, how=ALONE)
     path = written(tmp_path, log)
     assert [stack[2] for stack in folded(path)] == ["list (storage)"]
     assert [stack[2] for stack in folded(path, "--group-storage")] == ["list"]
+
+
+@pytest.mark.parametrize("size, known", [(10, 400), (30, 900)])
+def test_what_no_sample_accounts_for(tmp_path: Path, size: int, known: int) -> None:
+    """It may have been there before; and samples that account for more than there is
+    are some more by chance."""
+    log = Log()
+    log.settings(gaps="fixed")
+    log.held(1, 0, objects=50, size=3000)
+    log.holder(1, 1, 900, 9, "shop.all", "list")
+    f, g = log.function("f"), log.function("g")
+    for how_ in ALONE, how.OTHERWISE:
+        for function in f, g, g, g:
+            for _ in range(10):
+                log.held_object(1, [function], log.type("str"), size=size,
+                                set_=how_ == ALONE, how=how_)
+    stacks = folded(written(tmp_path, log))
+    assert sum(stacks.values()) == 3000
+    holder = ("shop", "shop.all (list)")
+    assert {stack: number for stack, number in stacks.items()
+            if stack[0] == "shop"} == {
+        stack: number for stack, number in (
+            ((*holder, "str", "f (app.py:1)"), known // 4),
+            ((*holder, "str", "g (app.py:1)"), known - known // 4),
+            (holder, 900 - known)) if number}
+    assert stacks[OTHERWISE,] == 2100 - 40 * size
 
 
 # ________________________________________

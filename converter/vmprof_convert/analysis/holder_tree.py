@@ -1,16 +1,17 @@
 """Who held what was alive, as stacks with numbers: for formats that hold these.
 
 They add up to all bytes that were reached, each once.  What a holder alone keeps is
-exact; what stands below it says of what that consists, in shares that the samples tell.
+exact; of what that consists is estimated, and what no sample accounts for, as what was
+allocated before there were any, stays with the holder.
 """
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from vmprof_convert.analysis.by_stack import Place, place_of, whole
-from vmprof_convert.analysis.holders import MAX_PATH, Part, Parts, Sums, text_of
+from vmprof_convert.analysis.holders import MAX_PATH, Parts, Sums, text_of
 from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import Shown
@@ -32,7 +33,7 @@ class HeldStack(NamedTuple):
     #: outermost first: holders, each behind the pieces of its path, which are paths,
     #: too; or several that hold it together; or OTHERWISE
     holders: tuple[str, ...]
-    #: what these bytes are, and who allocated them; None: it is not known
+    #: what these bytes are, and who allocated them; None: no sample tells
     type: Shown | None
     place: Place | None
     bytes: int
@@ -90,10 +91,22 @@ def reached(profile: Profile, held: Held, *, group_storage: bool = False) -> Rea
         (no_path if how == NO_PATH else sums.get(key, otherwise)).add(
             stack, type_, size, probability(size, interval, profile.gaps))
     parts, origins = Parts(profile, group_storage), Origins(profile)
-    stacks = [stack for holder in (*single, *groups) for stack in _divided(
-        ways[holder.set], own[holder.set], parts.of(sums[holder.set]), origins)]
-    stacks += _divided((OTHERWISE,), held.bytes - sum(own.values()),
-                       parts.of(otherwise), origins)
+
+    def divided(way: tuple[str, ...], bytes_: int, of: Sums) -> Iterator[HeldStack]:
+        # (in a damaged profile, those within a holder may have more than it)
+        known = max(0.0, min(bytes_, of.all.value_bytes))
+        found = parts.of(of)
+        for part, number in zip(found, whole(part.share * known for part in found)):
+            if number:
+                bytes_ -= number
+                yield HeldStack(
+                    way, part.type, place_of(part.function, origins), number)
+        if bytes_ > 0:
+            yield HeldStack(way, None, None, bytes_)
+
+    stacks = [stack for holder in (*single, *groups) for stack in divided(
+        ways[holder.set], own[holder.set], sums[holder.set])]
+    stacks += divided((OTHERWISE,), held.bytes - sum(own.values()), otherwise)
     return Reached(stacks, no_path.all.bytes(max(held.intervals, default=1)))
 
 
@@ -101,18 +114,6 @@ def _by_size(held: Held) -> list[Holder]:
     """Those with a name: who has more comes first, and so who is around others."""
     return sorted((holder for holder in held.holders if holder.path),
                   key=lambda holder: (-holder.bytes, holder.set))
-
-
-def _divided(way: tuple[str, ...], bytes_: int, parts: Sequence[Part],
-             origins: Origins) -> list[HeldStack]:
-    """`bytes_`, in the shares of `parts`."""
-    if bytes_ <= 0:
-        return []
-    if not parts:
-        return [HeldStack(way, None, None, bytes_)]
-    return [HeldStack(way, part.type, place_of(part.function, origins), number)
-            for part, number in zip(parts, whole(
-                part.share * bytes_ for part in parts)) if number]
 
 
 def _within(held: Held, single: Sequence[Holder]) -> _Within:
