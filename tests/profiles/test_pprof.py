@@ -15,11 +15,10 @@ import pytest
 import hostile_names
 from firefox_profiles import rich_log
 from made_heap import Heap
-from made_held import a_log
+from made_held import TREE, a_tree
 from made_profiles import Log
 from stack_files import a_heap, label, labelled_log
 from vmprof_convert import cli, readers
-from vmprof_convert.analysis.holder_tree import OTHERWISE
 from vmprof_convert.analysis.summary import FUNCTION, TYPE, Choice, summarize
 from vmprof_convert.meaning.estimator import weight_bytes
 from vmprof_convert.meaning.type_names import TypeNames
@@ -114,18 +113,11 @@ def test_each_function_s_bytes_and_objects(pprof: Run) -> None:
 
 
 def test_who_holds_what(pprof: Run) -> None:
-    """Holders above what they hold, which is exact."""
-    samples = raw(pprof("-raw", write(a_log().data(), "--held")))
+    """Paths above what they lead to, which is exact."""
+    samples = raw(pprof("-raw", write(a_tree().data(), "--held")))
     assert {sample.functions: sample.values for sample in samples} == {
-        (*holders, *leaf): {"held_space": size} for holders, leaf, size in [
-            (("shop", "shop._seen (dict)"), ("str", "make (app:9)"), 45_000),
-            (("shop", "shop._seen (dict)"), ("shop.Visit", "main (app:3)"), 25_000),
-            (("shop", "shop.price", "shop.price -> variable cache (dict)"), (), 30_000),
-            (("shop", "shop.small (list)"), (), 100),
-            (("shop._seen (dict) and shop.price -> variable cache (dict), together",),
-             (), 30_000),
-            ((OTHERWISE,), (), 69_900)]}
-    assert "shop._seen (dict)" in pprof("-top", "-cum", "app.pb.gz")
+        tuple(part.replace("app.py", "app") for part in stack): {"held_space": size}
+        for stack, size in TREE.items()}
 
 
 def flat(text: str) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from made_profiles import Log
+from vmprof_convert.analysis.holder_tree import OTHERWISE as REST
 from vmprof_convert.profile.held import (
     ALONE,
     FINALIZER,
@@ -37,14 +38,37 @@ def a_log(**settings: object) -> Log:
     return log
 
 
-def with_paths() -> Log:
-    """What small holders keep has a path, too."""
-    log = a_log()
+#: of a_tree(), each byte once: what it is, and where it was allocated, below its path
+TREE = {
+    ("shop (dict)", "shop._seen (dict)", "str", "make (app.py:9)"): 45_000,
+    ("shop (dict)", "shop._seen (dict)", "shop.Visit", "main (app.py:3)"): 25_000,
+    ("shop (dict)", "shop.few (shop.Few)", "shop.Item", "fill (app.py:12)"): 2000,
+    ("shop (dict)", "shop.few (shop.Few)"): 100,
+    ("shop (dict)",): 150_000 - 70_000 - 2100,
+    (REST, "str", "main (app.py:3)"): 4000 + 5000 + 6000,
+    (REST,): 200_000 - 150_000 - 15_000}
+
+
+def a_tree(**settings: object) -> Log:
+    """Some of what is beside what holders keep."""
+    log = Log()
+    log.settings(gaps="fixed", **settings)
+    main, make = log.function("main", 3), log.function("make", 9)
+    text, thing = log.type("str"), log.type("shop.Visit")
+    log.allocation([main], size=1000, interval=1)
+    log.held(1, 2_000_000_000, objects=1500, size=200_000)
     log.held_step(1, 1, 0, 150_000, "shop", "dict")
     log.held_step(1, 2, 1, 70_000, "._seen", "dict")
-    log.held_step(1, 3, 1, 2_000, ".few", "shop.Few")
+    log.held_step(1, 3, 1, 2_100, ".few", "shop.Few")
+    for _ in range(15):
+        log.held_object(1, [main, make], text, size=3000, set_=0, how=ALONE, path=2)
+    for _ in range(25):
+        log.held_object(1, [main], thing, size=1000, set_=0, how=ALONE, path=2)
     log.held_object(1, [log.function("fill", 12)], log.type("shop.Item"), size=2000,
                     set_=0, how=OTHERWISE, path=3)
+    for size, how in (4000, OTHERWISE), (5000, INTERPRETER), (6000, FINALIZER):
+        log.held_object(1, [main], text, size=size, set_=0, how=how)
+    log.held_object(1, [main], text, size=1000, set_=0, how=NO_PATH)
     return log
 
 

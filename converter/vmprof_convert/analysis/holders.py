@@ -30,9 +30,9 @@ _FEW_SAMPLES = 10
 MAX_PATH = 400
 
 
-def text_of(holder: Holder) -> str:
+def text_of(path: str, type_: str) -> str:
     """shop._seen (dict)"""
-    return "%s (%s)" % (shortened(holder.path, MAX_PATH), printable(holder.type))
+    return "%s (%s)" % (shortened(path, MAX_PATH), printable(type_))
 
 
 class Part(NamedTuple):
@@ -105,13 +105,17 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
             rest[how if how in rest else OTHERWISE].add(stack, type_, size, p)
     interval = max(held.intervals, default=1)
     named = Parts(profile, group_storage)
+
+    def if_enough(of: Sums) -> list[Part]:
+        return named.of(of) if of.all.samples >= _FEW_SAMPLES else []
+
     by_bit = {holder.set: holder for holder in held.holders if holder.path}
     rows = [Row(tuple(by_bit[bit] for bit in by_bit if holder.set & bit),
                 holder.bytes, holder.objects, sums[holder.set].all.bytes(interval),
-                named.of(sums[holder.set]))
+                if_enough(sums[holder.set]))
             for holder in held.holders if holder.bytes]
     return Found(held, sorted(rows, key=lambda row: -row.bytes),
-                 [Rest(how, of.all.bytes(interval), named.of(of))
+                 [Rest(how, of.all.bytes(interval), if_enough(of))
                   for how, of in rest.items() if of.all.samples])
 
 
@@ -124,6 +128,9 @@ class OfPlace(NamedTuple):
     bytes: float
     #: none: see Rest
     holders: tuple[Holder, ...]
+    #: where there are none: the path to it, as far as it has names; others may lead
+    #: there, too; empty: none
+    path: str
 
 
 def by_place(profile: Profile) -> dict[Place, list[OfPlace]]:
@@ -137,17 +144,19 @@ def by_place(profile: Profile) -> dict[Place, list[OfPlace]]:
                     if has_own_code(profile, origins) else profile)
     single = sorted((holder for holder in held.holders if holder.path),
                     key=lambda holder: holder.bytes)
-    sums: dict[Place, dict[tuple[Holder, ...], float]] = {}
-    for stack, size, interval, set_, how in zip(
-            held.stacks, held.sizes, held.intervals, held.sets, held.hows):
+    sums: dict[Place, dict[tuple[tuple[Holder, ...], int], float]] = {}
+    for stack, size, interval, set_, how, path in zip(
+            held.stacks, held.sizes, held.intervals, held.sets, held.hows, held.paths):
         of_set = tuple(holder for holder in single if holder.set & set_)
-        key = of_set[:1] if how == ALONE else of_set if how == TOGETHER else ()
+        key = ((of_set[:1], -1) if how == ALONE else
+               (of_set, -1) if how == TOGETHER and of_set else ((), path))
         of_place = sums.setdefault(places.of(stack)[0], {})
         of_place[key] = of_place.get(key, 0.0) + size / probability(
             size, interval, profile.gaps)
     return {place: sorted(
-        (OfPlace(weight / sum(of_place.values()), weight, holders)
-         for holders, weight in of_place.items()), key=lambda one: -one.share)
+        (OfPlace(weight / sum(of_place.values()), weight, holders,
+                 held.path(path) if path >= 0 else "")
+         for (holders, path), weight in of_place.items()), key=lambda one: -one.share)
         for place, of_place in sums.items()}
 
 
@@ -161,9 +170,7 @@ class Parts:
         self._types = TypeNames(profile, group_storage=group_storage)
 
     def of(self, sums: Sums) -> list[Part]:
-        """The largest first; none: there are too few samples to tell."""
-        if sums.all.samples < _FEW_SAMPLES:
-            return []
+        """The largest first."""
         merged: dict[tuple[Shown, Function, int], float] = {}
         for (stack, type_), value in sums.parts.items():
             frame = self._program.stack(stack)[-1]

@@ -79,3 +79,8 @@ class Held:
     #: -1: none
     paths: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
+
+    def path(self, step: int) -> str:
+        """The whole one, up to a step."""
+        label, before = self.steps[step].label, self.steps[step].before
+        return (self.path(before) if before >= 0 else "") + label

@@ -290,8 +290,9 @@ class Contents:
     def _read_held_paths(self, record: Record) -> None:
         for (number, step, before, size), text in record.texts():
             steps = self._held(number).steps
-            if step != len(steps) + 1 or not 0 <= before < step:
-                raise Damaged("a path that is told in another order")
+            if (step != len(steps) + 1 or not 0 <= before < step or size < 0
+                    or (before and size > steps[before - 1].bytes)):
+                raise Damaged("a path that goes on where it can't")
             label, _, type_ = text.partition(_BETWEEN_NAMES)
             steps.append(Step(before - 1, size, label, type_))
 

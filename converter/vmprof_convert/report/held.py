@@ -109,7 +109,7 @@ def _estimate(estimate: Estimate) -> str:
 
 
 def _name(row: Row) -> str:
-    names = list(map(text_of, row.holders))
+    names = [text_of(holder.path, holder.type) for holder in row.holders]
     if len(names) > 1:
         return "%s, together" % " and ".join(names)
     (holder,) = row.holders

@@ -240,11 +240,12 @@ class _Writer:
             if leak.innermost != leak.places[0]:
                 self._say("      most of it in %s" % self._place(leak.innermost))
             if held := [one for one in self._held.get(leak.places[0], [])[:_HOLDERS]
-                        if one.share >= _HELD and one.holders]:
+                        if one.share >= _HELD and (one.holders or one.path)]:
                 self._say("      held by %s" % _list([
                     "%s (%.0f %%)" % (" and ".join(
-                        shortened(holder.path) for holder in one.holders),
-                        100 * one.share) for one in held], _HOLDERS))
+                        shortened(holder.path) for holder in one.holders)
+                        or shortened(one.path), 100 * one.share) for one in held],
+                    _HOLDERS))
             if self._names:
                 self._say("      " + self._processes(leak))
         if len(leaks) > limit:

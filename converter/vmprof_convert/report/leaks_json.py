@@ -82,7 +82,7 @@ def _leak(leak: Leak, pids: Sequence[int], held: _Held) -> _Json:
             "innermost": _place(leak.innermost),
             "types": list(map(_type, leak.types)),
             "held_by": None if held is None else [{
-                "share": one.share, "bytes": one.bytes,
+                "share": one.share, "bytes": one.bytes, "path": one.path or None,
                 "holders": [{"path": holder.path, "type": holder.type,
                              "address": holder.address,
                              "aliases": list(holder.aliases), "bytes": holder.bytes,
