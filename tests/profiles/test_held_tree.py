@@ -12,13 +12,16 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+import firefox_rules
 import hostile_names
+from firefox_profiles import converted, frames, functions, path_of, thread
 from made_held import TREE, a_tree, written
 from made_profiles import Log
 from report_runs import refused, report
 from stack_files import Json, text_of
 from vmprof_convert.analysis.holder_tree import OTHERWISE
 from vmprof_convert.profile.held import ALONE
+from vmprof_convert.writers.firefox.convert import HELD_BY
 
 Stacks = dict[tuple[str, ...], int]
 
@@ -139,14 +142,82 @@ def test_what_no_sample_accounts_for(tmp_path: Path, size: int, known: int) -> N
 
 
 # ________________________________________
+# the Firefox Profiler's thread
+
+
+def held_by(profile: Json) -> Stacks:
+    """Of the thread of holders, outermost first, without lines."""
+    samples = thread(profile, HELD_BY)["samples"]
+    assert samples["weightType"] == "bytes"
+    return {path_of(profile, stack): weight for stack, weight in zip(
+        samples["stack"], samples["weight"]) if weight}
+
+
+def test_a_thread_of_holders(tmp_path: Path) -> None:
+    """The same tree, when it was asked for, and nothing at other times."""
+    log = a_tree()
+    log.last_time = 4 * 10**9
+    profile = converted(log)
+    stacks = held_by(profile)
+    assert stacks == {tuple(name.partition(" (app.py")[0] for name in stack): number
+                      for stack, number in folded(written(tmp_path, log)).items()}
+    samples = thread(profile, HELD_BY)["samples"]
+    times = [time for time, weight in zip(samples["time"], samples["weight"]) if weight]
+    # a fiftieth of the run is as wide as it is drawn
+    assert 2000 <= min(times) <= max(times) < 2000 + 4000 / 50
+    assert [name for name, category, _, _ in frames(profile)
+            if category == "Type of object"] == ["str", "shop.Visit", "shop.Item"]
+    # the function that allocated is the one that the other threads have
+    assert len([one for one in functions(profile) if one[0] == "main"]) == 1
+
+
+def test_no_thread_where_there_is_no_answer() -> None:
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=1000)
+    log.held(1, 0, 1001)
+    assert HELD_BY not in [one["name"] for one in converted(log)["threads"]]
+
+
+@pytest.mark.parametrize("options, has_it", [
+    ((), True), (("--mine",), True), (("--type", "*"), False),
+    (("--time", "0.."), False), (("--process", "4321"), True),
+    (("--axis", "bytes"), True)])
+def test_no_thread_beside_some_of_the_samples(
+        tmp_path: Path, options: Sequence[str], has_it: bool) -> None:
+    """It is about all that was alive."""
+    path = written(tmp_path, a_tree(facts="types", pid=4321))
+    out = tmp_path / "x.json"
+    done = report(path, "-o", str(out), *options)
+    assert done.returncode == 0, done.stderr
+    profile = json.loads(out.read_text())
+    assert firefox_rules.violations(profile) == []
+    assert (HELD_BY in [one["name"] for one in profile["threads"]]) == has_it
+
+
+def test_each_process_has_its_thread(tmp_path: Path) -> None:
+    (tmp_path / "app.vmprof").write_bytes(a_tree(run="abc", pid=1).data())
+    second = a_tree(run="abc", pid=2, parent=1)
+    second.held(2, 3_000_000_000, objects=10, size=1000)
+    (tmp_path / "app.2.vmprof").write_bytes(second.data())
+    out = tmp_path / "x.json"
+    assert report(tmp_path / "app.vmprof", "-o", str(out)).returncode == 0
+    profile = json.loads(out.read_text())
+    assert firefox_rules.violations(profile) == []
+    assert {one["pid"]: sum(one["samples"]["weight"]) for one in profile["threads"]
+            if one["name"] == HELD_BY} == {"1": 200_000, "2": 1000}
+
+
+# ________________________________________
 # what is refused, and several processes
 
 
 @pytest.mark.parametrize("options, said", [
-    (("-o", "x.json.gz"),
+    (("-o", "x.json.gz"), "--held is not needed here"),
+    (("-o", "x.html"), "--held is for reports"),
+    (("--view",), "--held is not needed here"),
+    (("-o", "x.heapprofile"),
      "--held is for reports, and for pprof, speedscope, collapsed, and not for"),
-    (("-o", "x.html"), "--held is for reports"), (("--view",), "--held is for reports"),
-    (("-o", "x.heapprofile"), "--held is for reports"),
     (("-o", "x.pb.gz", "--by", "type"), "--by: this is for reports"),
     (("-o", "x.pb.gz", "--leaks"), "--leaks: this is for reports"),
     (("-o", "x.folded", "--weight", "objects"), "leave out --weight objects"),

@@ -18,12 +18,15 @@ import pytest
 
 from conftest import ROOT, PyPy
 from made_heap import Heap
+from made_held import a_tree
 from made_profiles import PID, FrameSpec, Log, jit, native
 from vmprof_convert import cli, readers
 from vmprof_convert.analysis import summary
+from vmprof_convert.analysis.holder_tree import OTHERWISE
 from vmprof_convert.meaning import lifetimes
 from vmprof_convert.meaning.estimator import weight_bytes
 from vmprof_convert.meaning.visible_stacks import CUT, LOST
+from vmprof_convert.writers.firefox.convert import HELD_BY
 
 PROGRAM = (ROOT / ".node" / "node_modules" / "@firefox-devtools"
            / "profiler-cli" / "dist" / "profiler-cli.js")
@@ -232,6 +235,21 @@ def test_a_profile_with_allocations_only(opened: Opener) -> None:
         found.pop("[nothing sampled]", None)
         assert found == {"f": (2000, 5000), "g": (3000, 3000)} if (
             unit == "bytes") else {"f": (1, 2), "g": (1, 1)}
+
+
+def test_who_holds_what(opened: Opener) -> None:
+    """Another thread, whose call tree is that of the holders."""
+    session = opened(a_tree().data())
+    number, = (number for number, one in enumerate(session.ask(
+        "thread", "list")["threads"]) if one["name"] == HELD_BY)
+    found = session.functions(number, "timing")
+    assert found.pop("[nothing sampled]", (0, 0)) == (0, 0)
+    assert found == {
+        "shop (dict)": (77_900, 150_000), "shop._seen (dict)": (0, 70_000),
+        "shop.few (shop.Few)": (100, 2100), "shop.Item": (0, 2000),
+        "fill": (2000, 2000), "str": (0, 60_000), "make": (45_000, 45_000),
+        "shop.Visit": (0, 25_000), "main": (40_000, 40_000),
+        OTHERWISE: (35_000, 50_000)}
 
 
 def test_a_stock_profile(opened: Opener) -> None:

@@ -88,16 +88,16 @@ def functions(profile: Json) -> list[tuple[str, str | None, int | None]]:
 
 def frames(profile: Json) -> list[tuple[str, str, str, int | None]]:
     """Function, category, subcategory and executed line of each frame."""
-    table, names = profile["shared"]["frameTable"], functions(profile)
-    # IDLE comes last
-    names.append((IDLE, None, None))
+    shared = profile["shared"]
+    table, names = shared["frameTable"], [
+        shared["stringArray"][name] for name in shared["funcTable"]["name"]]
     categories = profile["meta"]["categories"]
-    return [(names[func][0], categories[category]["name"],
+    return [(names[func], categories[category]["name"],
              categories[category]["subcategories"][sub], line)
             for func, category, sub, line in zip(
                 table["func"], table["category"], table["subcategory"],
                 table["line"])
-            if names[func][0] != IDLE]
+            if names[func] != IDLE]
 
 
 def remarks(profile: Json) -> list[str]:

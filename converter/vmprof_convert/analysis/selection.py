@@ -274,12 +274,18 @@ def select(profile: Profile, selection: Selection) -> Profile:
         if not (len(samples) or samples.carried):
             raise ProfileError("none of the %d samples is of what was asked for: %s"
                                % (len(old), selection))
-        profile = dataclasses.replace(profile, samples=samples)
+        profile = _without_held(dataclasses.replace(profile, samples=samples))
     elif not selection.is_everything:
         check(profile, selection)
     if selection.mine:
         profile = only_own(profile, Origins(profile))
     return profile
+
+
+def _without_held(profile: Profile) -> Profile:
+    """Who held what is about all that was alive."""
+    return dataclasses.replace(profile, held=[], processes=[process._replace(
+        profile=_without_held(process.profile)) for process in profile.processes])
 
 
 def check(profile: Profile, selection: Selection) -> None:

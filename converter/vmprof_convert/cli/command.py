@@ -166,6 +166,10 @@ def _parse(parser: argparse.ArgumentParser,
 def _check_held(parser: argparse.ArgumentParser, asked: argparse.Namespace,
                 format_: Format) -> None:
     """Whether this format can have the holders instead of what was allocated."""
+    if format_.has_held:
+        parser.error("--held is not needed here: %s (%s) has who holds what beside all "
+                     "else, if somebody asked; leave it out" % (
+                         format_.what, format_.name))
     if format_.write_held is None:
         parser.error("--held is for reports, and for %s, and not for %s (%s)" % (
             ", ".join(other.name for other in FORMATS.values() if other.write_held),

@@ -130,7 +130,8 @@ def _vmprof(profile: Profile, out: BinaryIO, options: argparse.Namespace,
 
 FORMATS = {format_.name: format_ for format_ in (
     Format(FIREFOX, (".json", ".json.gz"), "the Firefox Profiler's", _firefox,
-           default=".json.gz", options=("sources", "axis"), view=SERVED),
+           default=".json.gz", options=("sources", "axis"), view=SERVED,
+           has_held=True),
     Format("html", (".html",), "a page", _html, default=".html", view=OPENED),
     Format("pprof", (".pb.gz", ".pb"), "pprof's", _pprof, default=".pb.gz",
            write_held=_pprof_held),

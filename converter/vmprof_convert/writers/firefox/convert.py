@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import accumulate, chain, compress, islice
 from typing import BinaryIO, NamedTuple, TypeVar, Union
 
+from vmprof_convert.analysis.holder_tree import reached
 from vmprof_convert.analysis.process_memory import readings
 from vmprof_convert.analysis.summary import Summary, sum_up
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.estimator import weight_live_bytes, weight_objects
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.profile.columns import by_key, gathered
+from vmprof_convert.profile.held import Held
 from vmprof_convert.profile.model import HEAP, PRIVATE, RESIDENT, Profile, Samples
 from vmprof_convert.profile.thread_names import names, process_name
 from vmprof_convert.text.escape import printable
@@ -34,8 +36,10 @@ __all__ = ["BYTES", "TIME", "convert", "encode", "query", "write"]
 
 #: the first moment behind the dates that the front end can show, in seconds
 END_OF_TIME = 253402300800.0
-#: When objects were made is not what their track is for: it has fewer rows.
-_OBJECT_BINS = 50
+#: When is not what a track of objects is for, or of holders: it has fewer rows.
+_BROAD_BINS = 50
+#: the thread of holders
+HELD_BY = "Held by"
 #: characters of a name that are shown
 MAX_NAME = 100
 _CHILD = " (child)"
@@ -174,7 +178,8 @@ class _Conversion:
                                   self._axis.interval, end) for track in tracks]
         found = stacks.add(
             profile, builder, self._origins, progress,
-            has_idle=any(track.allocations for track in tracks) or any(pauses))
+            has_idle=any(track.allocations for track in tracks) or any(pauses)
+            or any(map(_held, processes)))
         unlabelled = 0
         for track, before in zip(tracks, pauses):
             thread = self._thread(track.process, track.name, track.tid)
@@ -204,12 +209,14 @@ class _Conversion:
             thread.set_markers(markers, [builder.string(marker.name)
                                          for marker in markers])
             builder.add_thread(thread)
+        for process in processes:
+            self._add_held(process, end, found.idle)
         allocations = self._allocations(everything)
         if allocations:
             thread = self._thread(tracks[0].process, "Objects (number)", "objects")
             objects = _Weights(profile.samples, profile.gaps, _objects)
             self._draw(thread, allocations, found.typed, objects.of(allocations),
-                       threads.SAMPLES, end, found.idle, _OBJECT_BINS)
+                       threads.SAMPLES, end, found.idle, _BROAD_BINS)
             builder.add_thread(thread)
         for process in processes:
             self._add_counters(process, rows[process.pid])
@@ -306,6 +313,20 @@ class _Conversion:
         thread.set_samples(*activity.summarize(
             self._axis.shown(gathered(self._axis.samples, rows)),
             gathered(stacks_, rows), weights, end, idle, bins, shown), unit)
+
+    def _add_held(self, process: _Process, end: float, idle: int) -> None:
+        """Who held what, at the moment of the last answer."""
+        held = _held(process)
+        if held is None or process.profile is None:
+            return
+        tree = reached(process.profile, held).stacks
+        at = self._axis.at(held.time + process.begin)
+        thread = self._thread(process, HELD_BY, "held")
+        thread.set_samples(*activity.summarize(
+            [at] * len(tree), stacks.add_held(tree, self._builder),
+            [stack.bytes for stack in tree], max(end, at), idle, _BROAD_BINS),
+            threads.BYTES)
+        self._builder.add_thread(thread)
 
     def _ends_of(self, numbers: Set[int]) -> Ends:
         """Of these threads."""
@@ -410,6 +431,12 @@ class _Conversion:
             return []
         times = self._axis.shown(self._axis.samples)
         return [(times[row], memory[row] * 1024) for row in rows if memory[row] > 0]
+
+
+def _held(process: _Process) -> Held | None:
+    """The last answer to who holds what; None: there is none."""
+    answers = process.profile.held if process.profile else ()
+    return answers[-1] if answers and not answers[-1].problem else None
 
 
 def _bytes(size: int, live_size: int, interval: int, gaps: str) -> float:

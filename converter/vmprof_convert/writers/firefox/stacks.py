@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import array
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple
 
+from vmprof_convert.analysis.holder_tree import HeldStack
 from vmprof_convert.meaning import origins, type_names
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import TypeNames
@@ -94,6 +95,28 @@ def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
         of_code, array.array("i", typed),
         {site: label(site, categories.COLLECTOR) for site in sites},
         label(IDLE, categories.IDLE) if has_idle else -1)
+
+
+def add_held(held: Iterable[HeldStack], builder: ProfileBuilder) -> list[int]:
+    """The rows of these, in their order."""
+    rows = []
+    for holders, type_, place, _ in held:
+        frames = [builder.frame(builder.function(name, python=False), categories.OTHER)
+                  for name in holders]
+        if type_ is not None:
+            frames.append(builder.frame(
+                builder.function(type_.name, python=False), _type(type_.kind)))
+        if place is not None:
+            frames.append(builder.frame(
+                builder.function(place.name, place.file, place.line,
+                                 python=bool(place.file), shown=place.path),
+                Category(_ORIGINS[place.origin], 0) if place.origin in _ORIGINS
+                else categories.OTHER))
+        row = -1
+        for frame in frames:
+            row = builder.stack(row, frame)
+        rows.append(row)
+    return rows
 
 
 class _FrameIndex(dict[Frame, int]):
@@ -186,6 +209,10 @@ class _Typed(dict[tuple[int, int], int]):
         return row
 
 
+def _type(kind: str) -> Category:
+    return _TYPES.get(kind, categories.TYPE)
+
+
 class _TypeFrames(dict[int, int]):
     """The builder's index of a frame for each type of objects."""
 
@@ -197,7 +224,6 @@ class _TypeFrames(dict[int, int]):
     def __missing__(self, number: int) -> int:
         name, kind = self._names.shown(number)
         index = self._builder.frame(
-            self._builder.function(name, python=False), _TYPES.get(
-                kind, categories.TYPE))
+            self._builder.function(name, python=False), _type(kind))
         self[number] = index
         return index
