@@ -214,7 +214,7 @@ def test_each_process_has_its_thread(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options, said", [
     (("-o", "x.json.gz"), "--held is not needed here"),
-    (("-o", "x.html"), "--held is for reports"),
+    (("-o", "x.html"), "--held is not needed here"),
     (("--view",), "--held is not needed here"),
     (("-o", "x.heapprofile"),
      "--held is for reports, and for pprof, speedscope, collapsed, and not for"),

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 import hostile_names
+import made_held
 from made_heap import Heap
 from made_profiles import Log
 from opened_page import Json, opened
+from report_runs import lines
 from stack_files import a_heap
 from vmprof_convert import cli, readers
 from vmprof_convert.analysis.summary import FUNCTION, TYPE, Choice, summarize
@@ -198,6 +200,70 @@ def test_what_is_asked_for(page: Page, actions: list[str], said: str,
     assert found["said"] == said
     assert len(found["frames"]) == frames
     assert rows is None or found["rows"] == rows
+
+
+# ________________________________________
+# who holds it
+
+
+def test_who_holds_it_as_the_report_says(page: Page, tmp_path: Path) -> None:
+    """The same title, cells and notes, a row for each."""
+    found, = page(made_held.a_log().data())["held"]
+    title, _, *text = lines(tmp_path / "app.vmprof", "--held")
+    assert found["texts"][:2] == ["Who holds it", title]
+    assert [" ".join(" ".join(row).split()) for row in found["rows"]] == [
+        " ".join(row.split()) for row in text[:len(found["rows"])]]
+    assert [row for row in found["rows"] if row[0]][1:3] == [
+        ["68.4 KiB", "700", "68.4 ±0.002 KiB", "shop._seen (dict), also web.seen"],
+        ["29.3 KiB", "300", "29.3 ±0.002 KiB", "shop.price -> variable cache (dict)"]]
+    assert found["texts"][2:] == text[len(found["rows"]) + 1:]
+
+
+def test_fewer_holders_than_there_are(page: Page) -> None:
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=1000)
+    log.held(1, 0, objects=10, size=30_000)
+    for bit in range(30):
+        log.holder(1, 1 << bit, 1000, 1, "m.x%d" % bit, "list")
+    found, = page(log.data())["held"]
+    assert len(found["rows"]) == 1 + 25
+    assert "... and 5 more" in found["texts"]
+
+
+def test_why_it_is_not_known_who_holds_it(page: Page) -> None:
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=1000)
+    log.held(1, 1_000_000_000, 1001)
+    found, = page(log.data())["held"]
+    assert found["rows"] == [] and found["texts"][1] == (
+        "who held what at 1 s is not known: there was not enough memory for the "
+        "process that looked")
+
+
+@pytest.mark.parametrize("options, has_it", [
+    ((), True), (("--mine",), True), (("--function", "main"), False)])
+def test_who_holds_it_is_of_all_that_was_alive(
+        tmp_path: Path, options: tuple[str, ...], has_it: bool) -> None:
+    """And not there where nobody asked, or beside some of the samples."""
+    assert table.make(a_heap())["held"] == []
+    path, target = tmp_path / "app.vmprof", tmp_path / "app.html"
+    path.write_bytes(made_held.a_log().data())
+    assert cli.main([str(path), "-o", str(target), *options]) == 0
+    assert bool(json.loads(Parsed(target.read_text("utf-8")).texts["profile"])[
+        "held"]) == has_it
+
+
+def test_names_of_holders_are_data(page: Page) -> None:
+    log = made_held.a_log()
+    for bit, name in enumerate(("<script>alert(1)</script>", "<img src=x>"), 5):
+        log.holder(1, 1 << bit, 20_000, 9, "m.x[%r]" % name, name)
+    plain = page(made_held.a_log().data())
+    found = page(log.data())
+    assert found["elements"] == plain["elements"]
+    (held,) = found["held"]
+    assert any("<script>alert(1)</script>" in row[3] for row in held["rows"])
 
 
 def test_a_frame_fills_the_width_and_its_callers_stay(page: Page) -> None:

@@ -64,14 +64,18 @@ process.stdout.write(JSON.stringify({
   changes: Object.fromEntries([...document.querySelectorAll(".frame")].map((found) => [
     found.getAttribute("name"), { 14: "grew", 212: "shrank", 30: "same" }[
       nearest([14, 30, 212], hue(found.style.backgroundColor))]])),
-  cells: [...document.querySelectorAll("tbody td[class]")].map((cell) => cell.className),
+  cells: [...document.querySelectorAll(".side tbody td[class]")].map((cell) => cell.className),
   callers: [...document.querySelectorAll(".caller")].map((found) => found.getAttribute("name")),
   found: [...document.querySelectorAll(".found")].map((found) => found.getAttribute("name")),
   said: texts(".said")[0],
   legend: texts(".legend > span"),
   header: texts("header p")[0],
-  rows: [...document.querySelectorAll("tbody tr")].map((row) => (
+  rows: [...document.querySelectorAll(".side tbody tr")].map((row) => (
     [...row.children].map((cell) => cell.firstChild?.textContent ?? ""))),
+  held: [...document.querySelectorAll(".held")].map((found) => ({
+    texts: [...found.querySelectorAll("h2, p")].map((text) => text.textContent),
+    rows: [...found.querySelectorAll("tr")].map((row) => (
+      [...row.children].map((cell) => cell.textContent))) })),
   elements: [...new Set([...document.querySelectorAll("*")].map((found) => found.localName))],
   scripts: document.scripts.length,
 }));

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from vmprof_convert.analysis import spread
 from vmprof_convert.analysis.by_stack import NONE, Place, Places, Value, values, whole
 from vmprof_convert.analysis.diff import CONFIDENCE, Difference, Sides, aligned
+from vmprof_convert.analysis.holders import find
 from vmprof_convert.analysis.summary import (
     ALIVE,
     BY_FUNCTION,
@@ -22,7 +23,7 @@ from vmprof_convert.analysis.summary import (
 )
 from vmprof_convert.meaning.type_names import Shown, TypeNames
 from vmprof_convert.profile.model import Profile
-from vmprof_convert.report import caveats
+from vmprof_convert.report import caveats, held
 from vmprof_convert.report.diff_tables import (
     WHAT_DIFFERS,
     Names,
@@ -38,6 +39,9 @@ from vmprof_convert.text.escape import printable, shortened
 SMALLEST = 0.0002
 #: steps of time; fewer if these would be more rows than that
 STEPS, MAX_ROWS = (120, 60, 30, 12, 1), 150_000
+
+#: holders in a table of them, at most
+HELD_ROWS = 25
 
 #: what is counted, and what of it stands in a Value
 MEASURES = ("bytes", "objects", "alive")
@@ -75,8 +79,21 @@ def make(profile: Profile, progress: Callable[[int, int], None] | None = None
         "seconds": profile.end / 1e9,
         "has": {"types": profile.has_types, "lifetimes": profile.has_lifetimes},
         "marks": [[mark.time / 1e9, shortened(mark.name)] for mark in profile.marks],
+        "held": _held(profile),
         **_table(_groups(profile, _estimates, steps), progress),
     }
+
+
+def _held(profile: Profile) -> list[dict[str, Any]]:
+    """Who holds what, as the report has it: of each process that was asked."""
+    each = [process.profile for process in profile.processes] or [profile]
+    asked = [process for process in each if process.held]
+    sheets = [held.of(process, [find(process, one) for one in process.held], HELD_ROWS,
+                      is_one_of_several=len(asked) > 1) for process in asked]
+    return [{"head": sheet.head, "notes": sheet.notes, "tables": [{
+        "columns": [[column.title, column.kind] for column in table.columns],
+        "rows": table.rows, "rest": table.rest} for table in sheet.tables]}
+        for sheet in sheets]
 
 
 def make_diff(difference: Difference, names: Names) -> dict[str, Any]:

@@ -148,6 +148,24 @@ function pick(row) {
 }
 
 // ---------------------------------------------------------------------------
+// who holds it: as the report says it, if somebody asked
+
+function heldTable(table) {
+  return element("div", { class: "scroll" }, element("table", {},
+    element("thead", {}, element("tr", {}, ...table.columns.map(([title, kind]) => (
+      element("th", { scope: "col", class: kind }, title))))),
+    element("tbody", {}, ...table.rows.map((row) => element("tr", {}, ...row.map(
+      (text, number) => element("td", { class: table.columns[number][1] }, text)))))),
+  ...(table.rest ? [element("p", {}, table.rest)] : []));
+}
+
+function heldSection(sheet) {
+  return element("section", { class: "panel held" }, element("h2", {}, "Who holds it"),
+    ...sheet.head.map((line) => element("p", {}, line)), ...sheet.tables.map(heldTable),
+    ...sheet.notes.map((line) => element("p", {}, line)));
+}
+
+// ---------------------------------------------------------------------------
 // all of it
 
 const searched = element("input", {
@@ -226,6 +244,7 @@ function build() {
       element("div", { class: "panel chart" }, said, back, holder, legend),
       element("div", { class: "panel side" }, navigation, element("div", { class: "scroll" },
         element("table", {}, element("thead", {}, headings), body)))),
+    ...(profile.held ?? []).map(heldSection),
     element("footer", {}, diff ? "A function is as wide as the larger one of both, and its colour as full "
       + "as the share of it that changed. " : "Drag over the time to choose a part of it. ",
     `Click a function to zoom, a row to find it. Functions of less than ${100 * profile.smallest} % count for who calls them. `
