@@ -163,6 +163,14 @@ def test_damage(tmp_path: Path, row: tuple[int, ...]) -> None:
     assert "damaged profile" in refused(written(tmp_path, log), "--held")
 
 
+def test_paths_for_programs(tmp_path: Path) -> None:
+    found = as_json(written(tmp_path, a_tree()), "--held")
+    assert found["processes"][0]["answers"][0]["paths"] == [
+        {"path": "shop", "type": "dict", "bytes": 150_000},
+        {"path": "shop._seen", "type": "dict", "bytes": 70_000},
+        {"path": "shop.few", "type": "shop.Few", "bytes": 2_100}]
+
+
 def test_a_set_that_nobody_named(tmp_path: Path) -> None:
     """Groups that are too small to be told are other ways."""
     log = a_log()

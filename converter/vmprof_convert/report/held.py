@@ -165,5 +165,7 @@ def _answer(found: Found, limit: int | None) -> _Json:
                              "line": part.function.line or None},
                 "line": part.line or None} for part in row.parts]}
             for row in found.rows[:limit]],
+        "paths": [{"path": held.path(number), "type": step.type, "bytes": step.bytes}
+                  for number, step in enumerate(held.steps)],
         "rest": {_REST_NAMES[rest.how]: rest.estimate._asdict()
                  for rest in found.rest}}

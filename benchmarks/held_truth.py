@@ -1,0 +1,217 @@
+"""Whether the answers to who holds what are true, in PyPy: by hand,
+
+    PYPY_GC_NURSERY=4M .venv-pypy/bin/pypy3 benchmarks/held_truth.py sums RUNS
+    PYPY_GC_NURSERY=4M .venv-pypy/bin/pypy3 benchmarks/held_truth.py paths TURNS
+
+"sums" plants six holders of random sizes, RUNS times, each in a process of its own, and
+prints how the estimates from samples lie beside the exact sums: mean and standard
+deviation of z, which are 0 and 1 if the estimates and their variance are right, and how
+many of the 95 % intervals hold the sum.  "paths" makes random modules of lists, dicts,
+sets, classes, slots and instances within each other, TURNS times, evaluates the path of
+each holder that is an expression, and counts those that lead to another object."""
+from __future__ import annotations
+
+import collections
+import gc
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import types
+from typing import Any, ClassVar
+
+import vmprof_allocation
+from vmprof_convert import readers
+from vmprof_convert.analysis import holders
+from vmprof_convert.profile.held import ALONE, Held, Holder
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.profile.sampling import probability
+
+INTERVAL = "32k"
+MODULES = 3
+KEYS: list[Any] = ["name", "with space", "quo'te", 'dou"ble', "\u00fc", "", 5, -3,
+                   2**40, b"byt\x00es", None, True, (1, "a"), 3.5]
+
+
+class Instance:
+    pass
+
+
+class Slots:
+    __slots__ = ("one", "three", "two")
+    one: Any
+
+
+class OwnDict(dict[Any, Any]):
+    pass
+
+
+class OwnList(list[Any]):
+    pass
+
+
+class Planted:
+    """What holds something: attributes of a class."""
+
+    instances: ClassVar[list[Any]] = []
+    texts: ClassVar[dict[str, Any]] = {}
+    names: ClassVar[set[str]] = set()
+    buffers: ClassVar[list[bytearray]] = []
+    slots: ClassVar[dict[int, Slots]] = {}
+    lengths: ClassVar[dict[int, str]] = {}
+
+
+def ask(interval: str) -> tuple[Profile, Held]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "held.vmprof")
+        with vmprof_allocation.sample(path, interval) as session:
+            if interval == INTERVAL:
+                plant()
+            gc.collect()
+            gc.collect()
+            session.held()
+        profile = readers.read_events(path)
+    answer = profile.held[-1]
+    assert not answer.problem, answer.problem
+    return profile, answer
+
+
+# ________________________________________
+# sums
+
+
+def plant() -> None:
+    rng = random.Random(int(sys.argv[2]))
+
+    def number() -> int:
+        return rng.randrange(8000, 40000)
+
+    for i in range(number()):
+        instance = Instance()
+        instance.__dict__["items"] = ["%d.%d" % (i, j) for j in range(i % 7)]
+        Planted.instances.append(instance)
+    Planted.texts.update(("k%d" % i, (i, str(i), float(i))) for i in range(number()))
+    Planted.names.update("name%d" % i for i in range(number()))
+    Planted.buffers += [bytearray(rng.randrange(10, 20000)) for _ in range(
+        number() // 50)]
+    for i in range(number()):
+        slots = Planted.slots[i] = Slots()
+        slots.one = {i: [i]}
+    Planted.lengths.update((i, "x" * rng.randrange(1, 500)) for i in range(number()))
+
+
+def z_of(profile: Profile, answer: Held, row: holders.Row) -> float:
+    value = variance = 0.0
+    for size, interval, set_, how in zip(
+            answer.sizes, answer.intervals, answer.sets, answer.hows):
+        if how == ALONE and set_ & row.holders[0].set:
+            p = probability(size, interval, profile.gaps)
+            value += size / p
+            variance += (1.0 - p) * (size / p) ** 2
+    return (value - row.bytes) / math.sqrt(variance)
+
+
+def one_run() -> None:
+    profile, answer = ask(INTERVAL)
+    for row in holders.find(profile, answer).rows:
+        if len(row.holders) == 1 and ".Planted." in row.holders[0].path:
+            low, high = row.estimate.low, row.estimate.high
+            print(json.dumps([z_of(profile, answer, row), low <= row.bytes <= high]))
+
+
+def sums(runs: int) -> None:
+    rows = [json.loads(line) for seed in range(runs) for line in subprocess.run(
+        [sys.executable, __file__, "run", str(seed)], check=True,
+        stdout=subprocess.PIPE, encoding="ascii").stdout.splitlines()]
+    assert len(rows) == 6 * runs, len(rows)
+    zs = [z for z, _ in rows]
+    print("%d sums: z has mean %.2f and standard deviation %.2f; %d intervals hold the "
+          "sum" % (len(rows), statistics.mean(zs), statistics.stdev(zs),
+                   sum(is_within for _, is_within in rows)))
+
+
+# ________________________________________
+# paths
+
+
+def large(rng: random.Random) -> Any:
+    count = rng.randrange(300, 1500)
+    texts = ["x%d" % i for i in range(count)]
+    return rng.choice((
+        list, tuple, set, collections.deque, OwnList, dict.fromkeys,
+        lambda texts: dict(enumerate(texts))))(texts)
+
+
+def small(rng: random.Random) -> Any:
+    return rng.choice((Instance, Slots, dict, OwnDict, list, OwnList,
+                       lambda: type("Made%d" % rng.randrange(1000), (), {})))()
+
+
+def put(rng: random.Random, into: Any, value: object) -> None:
+    if isinstance(into, dict):
+        into[rng.choice(KEYS)] = value
+    elif isinstance(into, list):
+        into += [None] * rng.randrange(3) + [value]
+    elif isinstance(into, Slots):
+        setattr(into, rng.choice(Slots.__slots__), value)
+    else:
+        setattr(into, "a%d" % rng.randrange(10**6), value)
+
+
+def make(rng: random.Random) -> list[str]:
+    """Modules, whose names are returned."""
+    modules = [types.ModuleType(rng.choice(("mod%d", "package.mod%d")) % number)
+               for number in range(MODULES)]
+    nodes: list[Any] = list(modules)
+    for _ in range(rng.randrange(10, 60)):
+        into = rng.choice(nodes)
+        if rng.random() < 0.5:
+            nodes.append(small(rng))
+            put(rng, into, nodes[-1])
+        else:
+            put(rng, into, large(rng))
+    sys.modules.update((module.__name__, module) for module in modules)
+    return [module.__name__ for module in modules]
+
+
+def is_right(holder: Holder) -> bool | None:
+    """None: it is no expression, or of something whose id() is no address."""
+    if " -> " in holder.path or holder.path.startswith("in "):
+        return None
+    found = []
+    # a.b.c may be c of the module a.b, or b of a
+    for name, module in list(sys.modules.items()):
+        if holder.path.startswith((name + ".", name + "[")):
+            try:
+                found.append(eval("m" + holder.path[len(name):], {"m": module}))
+            except (AttributeError, LookupError, TypeError):
+                pass
+    if any(isinstance(one, (str, bytes, int, float)) for one in found):
+        return None
+    return holder.address in map(id, found)
+
+
+def paths(turns: int) -> None:
+    counts: collections.Counter[bool | None] = collections.Counter()
+    for turn in range(turns):
+        names = make(random.Random(turn))
+        for holder in ask("64k")[1].holders:
+            if holder.path:
+                counts[is_right(holder)] += 1
+                if is_right(holder) is False:
+                    print("wrong:", holder.path, holder.type)
+        for name in names:
+            del sys.modules[name]
+    print("%d paths are right, %d wrong; %d are no expressions" % (
+        counts[True], counts[False], counts[None]))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "run":
+        one_run()
+    else:
+        {"sums": sums, "paths": paths}[sys.argv[1]](int(sys.argv[2]))
