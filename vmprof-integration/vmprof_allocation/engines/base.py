@@ -18,6 +18,8 @@ from vmprof_allocation.errors import AllocationSamplingError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vmprof_allocation.engines.ending import Ending
     from vmprof_allocation.settings.processes import Processes
     from vmprof_allocation.settings.settings import Settings
@@ -177,10 +179,16 @@ class Engine:
     def reset_peak(self) -> None:
         raise NotImplementedError
 
-    def held(self) -> None:
-        """Have a process look who holds what is alive, and write that into the
-        profile (capability ``held``).  Raises AllocationSamplingError if that can't be;
-        sampling goes on."""
+    def ask_held(self) -> Callable[[], None]:
+        """Have a process look who holds what is alive (capability ``held``).  Returns
+        what waits for it; the program may do meanwhile whatever it does.  Raises
+        AllocationSamplingError if that can't be, or is done already; sampling goes
+        on."""
+        raise NotImplementedError
+
+    def take_held(self) -> None:
+        """What it found goes into the profile; a process that still looks is ended.
+        Raises AllocationSamplingError if it found nothing."""
         raise NotImplementedError
 
     def ignore(self, ignored: bool) -> bool:

@@ -317,20 +317,44 @@ class Session:
             if self._engine is not None and self.is_on:
                 self._engine.mark(name)
 
-    def held(self) -> None:
+    def held(self) -> str:
         """Have a process look who holds what is alive, and write that into the
-        profile: `report --held` shows it.  The program stands still while that process
-        is forked.
+        profile, whose path is returned: `report --held` shows it.  The program stands
+        still while that process is forked; then only the caller waits.
 
-        Raises AllocationSamplingError if it can't be looked at; sampling goes on.
+        Raises AllocationSamplingError if it can't be looked at, as when another thread
+        has asked for it, or when the profile ends meanwhile; sampling goes on.
         """
+        asked: Engine | None = None
+        try:
+            with Section(_lock):
+                engine = self._engine
+                if engine is None or self._pid != os.getpid():
+                    raise AllocationSamplingError(
+                        "allocation sampling is not on; call start() first")
+                if "held" not in engine.capabilities():
+                    raise AllocationSamplingError(NOT_KNOWN)
+                where = self.where
+                wait = engine.ask_held()
+                asked = engine
+            # others may fork meanwhile, stop this, or rotate
+            wait()
+            with Section(_lock):
+                asked = None
+                engine.take_held()
+            return where
+        finally:
+            if asked is not None:
+                self._forget_held(asked)
+
+    @staticmethod
+    def _forget_held(engine: Engine) -> None:
+        """Of a caller who was interrupted."""
         with Section(_lock):
-            if self._engine is None or self._pid != os.getpid():
-                raise AllocationSamplingError(
-                    "allocation sampling is not on; call start() first")
-            if "held" not in self._engine.capabilities():
-                raise AllocationSamplingError(NOT_KNOWN)
-            self._engine.held()
+            try:
+                engine.take_held()
+            except AllocationSamplingError:
+                pass
 
     def statistics(self) -> Statistics:
         if self._engine is None:

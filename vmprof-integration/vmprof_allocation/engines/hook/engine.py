@@ -447,7 +447,7 @@ class HookEngine(Engine):
             self._lib.hook_traced(pair, pair + 1)
             return float(pair[0]), float(pair[1])
 
-    def held(self) -> None:
+    def ask_held(self) -> Callable[[], None]:
         with self._section():
             if not self._is_sampling():
                 raise AllocationSamplingError("allocation sampling is not on")
@@ -458,6 +458,12 @@ class HookEngine(Engine):
                 held.ask(self._lib, self._place, self._ask_held)
             finally:
                 self.ignore(was_ignored)
+            return lambda: held.wait(self._lib)
+
+    def take_held(self) -> None:
+        with self._section():
+            from vmprof_allocation.engines.hook import held
+            held.take(self._lib)
             self._lib.hook_flush()
 
     def _ask_held(self, question: list[Any]) -> None:

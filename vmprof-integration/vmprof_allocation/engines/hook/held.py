@@ -5,6 +5,7 @@ import gc as _gc
 import os
 import signal
 import sys
+from time import monotonic
 
 from vmprof_allocation.engines.hook.safepoint import sink
 from vmprof_allocation.errors import AllocationSamplingError
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 #: PyPy's, which has more than others
 gc: Any = _gc
 
-#: seconds for the process that looks
+#: seconds for the process that looks; between two looks at whether it has ended
 SECONDS = 25.0
+_LOOK = 0.25
 #: it takes such a share of the heap, and so many bytes beside; what the program writes
 #: to meanwhile is copied, and not in it
 _SHARE, _BESIDE = 0.6, 2**25
@@ -33,7 +35,7 @@ _PROBLEMS = {
     4: "there are too many objects",
     5: "the process that looks did not come to an end within %d seconds, or was ended"
        % SECONDS}
-_OF_PROBLEM, _OF_SIGNAL, NOT_ASKED = 1000, 2000, -1
+_OF_PROBLEM, _OF_SIGNAL, NOT_ASKED, _ENDED = 1000, 2000, -1, -2
 _TIMES = 5
 _SIGNALS = {int(number): number.name for number in signal.Signals}
 
@@ -54,30 +56,41 @@ def question(row: int) -> list[Any]:
 
 
 def ask(lib: Any, place: Place, reach: Callable[[list[Any]], None]) -> None:
-    """`reach` has the native half asked for a question.  Raises
+    """`reach` has the native half asked for a question; take() is to follow.  Raises
     AllocationSamplingError."""
+    if lib.hook_held_looks(0.0) != NOT_ASKED:
+        raise AllocationSamplingError(
+            "who holds what is being looked at already, for somebody else; ask again "
+            "when that is done")
     refuse_if_filtered()
     refuse_if_short(_heap(place))
-    outcome = NOT_ASKED
     for _ in range(_TIMES):
         asked = question(place.layout.references)
         try:
             reach(asked)
         except BaseException:
-            lib.hook_held(0.0)          # it may look already: end it
+            lib.hook_held()             # it may look already: end it
             raise
         finally:
             lib.hook_forget_question()  # the list is empty from now on
             asked.clear()
             sink[0] = None
-        outcome = int(lib.hook_held(SECONDS))
-        if outcome != NOT_ASKED:        # another thread may be about to ask
-            break
-    check(outcome)
+        if lib.hook_held_looks(0.0) != NOT_ASKED:
+            return                      # else another thread may be about to ask
+    take(lib)
 
 
-def check(outcome: int) -> None:
-    """hook_held()'s.  Raises AllocationSamplingError."""
+def wait(lib: Any) -> None:
+    """Until there is an answer, or it is too late.  The program's threads may fork
+    meanwhile, and end the sampling, and signals' handlers run."""
+    until = monotonic() + SECONDS
+    while lib.hook_held_looks(_LOOK) > 0 and monotonic() < until:
+        pass
+
+
+def take(lib: Any) -> None:
+    """The answer goes into the profile.  Raises AllocationSamplingError."""
+    outcome = int(lib.hook_held())
     if outcome:
         raise AllocationSamplingError(
             "who holds what is not known: %s" % problem(outcome))
@@ -87,6 +100,8 @@ def problem(outcome: int) -> str:
     """What hook_held() says, if that is not 0."""
     if outcome == NOT_ASKED:
         return "the garbage collector did not come by; ask again"
+    if outcome == _ENDED:
+        return "the profile, or the process, ended while it was looked at"
     if outcome >= _OF_SIGNAL:
         return "the process that looks was ended by %s" % (
             _SIGNALS.get(outcome - _OF_SIGNAL, "signal %d" % (outcome - _OF_SIGNAL)))

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,9 +18,11 @@
 #include "objects.h"
 #include "recorder.h"
 
+#define NOT_ASKED       (-1)
+#define ENDED           (-2)
 #define OF_PROBLEM      1000
 #define OF_SIGNAL       2000
-/* No child stays for longer, in seconds. */
+/* No child stays for longer, in seconds: if nobody ends it before. */
 #define LONGEST         90
 #define NICE            10
 #define COMPARE_SECONDS 60
@@ -27,16 +30,23 @@
 #define MOST_FILES      4096
 
 static struct hook_place place;
+/* Who asks has these to itself; but another thread may end the child, which 'reaping' is
+   for: its number is then nobody's, or that of a stranger. */
 static struct {
-    pid_t child;                        /* 0: nothing was asked for */
+    volatile pid_t child;               /* 0: there is none, or none any more */
     pid_t parent;                       /* of that: this process, or one before it */
     int error;                          /* there is none */
+    volatile int is_over;               /* the answer would come too late */
+    int end;                            /* how the child ended, as hook_held() has it */
     struct held_result *result;         /* the child sees it, too, ... */
     struct hook_object *objects;        /*   and behind it the sampled objects */
     size_t size, count;                 /* bytes of both; objects */
     int64_t began, still;               /* nanoseconds that the program stood still */
 } asked;
 static int64_t questions;
+static pthread_mutex_t reaping = PTHREAD_MUTEX_INITIALIZER;
+/* the process that is about to end: nothing is asked there any more */
+static volatile pid_t ending;
 
 void held_by_prepare(const struct hook_place *p)
 {
@@ -122,25 +132,39 @@ static void *map_shared(size_t size)
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* As hook_held() returns it.  The child is gone then. */
-static int await(pid_t child, const struct held_result *result, double seconds)
+/* For so many seconds at most, or until a signal comes.  Returns 0 if it has ended, or is
+   none; it is still to be reaped. */
+static int is_at_work(pid_t child, double seconds)
 {
     struct timespec pause = { 0, 200000 };
-    int64_t end = recorder_now() + (int64_t)(seconds * 1e9);
-    int status = 0;
-    pid_t found;
+    int64_t until = recorder_now() + (int64_t)(seconds * 1e9);
 
-    while ((found = waitpid(child, &status, __WCLONE | WNOHANG)) == 0 ||
-           (found < 0 && errno == EINTR)) {
-        if (recorder_now() > end)
-            kill(child, SIGKILL);
-        nanosleep(&pause, NULL);
+    for (;;) {
+        siginfo_t found;
+        found.si_pid = 0;
+        if (waitid(P_PID, (id_t)child, &found, WEXITED | WNOHANG | WNOWAIT | __WCLONE) < 0 ||
+            found.si_pid != 0)
+            return 0;
+        if (recorder_now() >= until || nanosleep(&pause, NULL) < 0)
+            return 1;
         if (pause.tv_nsec < 10000000)
             pause.tv_nsec *= 2;
     }
+}
+
+/* How it ended, as hook_held() returns it; if it is still at work, that is its end. */
+static int reap(pid_t child, const struct held_result *result)
+{
+    int status = 0, is_late = 0;
+    pid_t found = waitpid(child, &status, __WCLONE | WNOHANG);
+
+    if (found == 0) {
+        is_late = 1;
+        (void)kill(child, SIGKILL);
+        found = waitpid(child, &status, __WCLONE);
+    }
     if (found == child && WIFSIGNALED(status))
-        return recorder_now() > end ? OF_PROBLEM + HELD_NOT_FINISHED
-                                    : OF_SIGNAL + WTERMSIG(status);
+        return is_late ? OF_PROBLEM + HELD_NOT_FINISHED : OF_SIGNAL + WTERMSIG(status);
     return result->problem == HELD_ANSWERED ? 0 : OF_PROBLEM + result->problem;
 }
 
@@ -149,9 +173,19 @@ static int await(pid_t child, const struct held_result *result, double seconds)
 
 static void forget(void)
 {
-    if (asked.result != NULL)
-        munmap(asked.result, asked.size);
+    struct held_result *result = asked.result;
+    size_t size = asked.size;
+
     memset(&asked, 0, sizeof asked);
+    if (result != NULL)
+        munmap(result, size);
+}
+
+static void reap_child(void)
+{
+    if (asked.child > 0 && asked.parent == getpid())
+        asked.end = reap(asked.child, asked.result);
+    asked.child = 0;
 }
 
 /* In the child: the program need not wait for a copy of its sampled objects. */
@@ -170,13 +204,13 @@ static void answer(uint64_t list)
     held_answer(&question, asked.result);
 }
 
-void held_by_ask(uint64_t list)
+static void ask(uint64_t list)
 {
     size_t size;
 
-    if (asked.child > 0)
-        (void)await(asked.child, asked.result, 0);
+    reap_child();               /* of who did not wait for the answer */
     forget();
+    asked.parent = getpid();
     asked.began = recorder_now();
     asked.count = objects_count();
     size = sizeof *asked.result + asked.count * sizeof *asked.result->found;
@@ -194,7 +228,6 @@ void held_by_ask(uint64_t list)
         answer(list);
         _exit(0);
     }
-    asked.parent = getpid();
     asked.still = recorder_now() - asked.began;
     if (asked.child < 0) {
         asked.error = -asked.child;
@@ -202,17 +235,37 @@ void held_by_ask(uint64_t list)
     }
 }
 
+void held_by_ask(uint64_t list)
+{
+    pthread_mutex_lock(&reaping);
+    if (ending != getpid())
+        ask(list);
+    pthread_mutex_unlock(&reaping);
+}
+
 void held_by_end(void)
 {
     int saved_errno = errno;
-    pid_t child = asked.child;
 
-    /* who waits for it finds none, and says so */
-    if (child > 0 && asked.parent == getpid()) {
-        (void)kill(child, SIGKILL);
-        (void)waitpid(child, NULL, __WCLONE);
+    if (asked.parent == getpid()) {
+        pthread_mutex_lock(&reaping);
+        reap_child();
+        asked.is_over = 1;
+        pthread_mutex_unlock(&reaping);
     }
     errno = saved_errno;
+}
+
+void held_by_process_ends(int ends)
+{
+    ending = ends ? getpid() : 0;
+    if (ends)
+        held_by_end();
+}
+
+void held_by_forked(void)
+{
+    pthread_mutex_init(&reaping, NULL);
 }
 
 /* Rows as PROFILE.rst has them */
@@ -251,16 +304,34 @@ static void tell(int problem)
     }
 }
 
-int hook_held(double seconds)
+/* And who asked waits, or will: it did not go without a word, long ago. */
+static int is_asked(void)
 {
-    int problem = asked.error;
+    return asked.parent == getpid() &&
+           recorder_now() < asked.began + LONGEST * 1000000000LL;
+}
 
-    if (asked.child == 0 && problem == 0)
-        return -1;
-    if (problem == 0) {
-        problem = await(asked.child, asked.result, seconds);
+int hook_held_looks(double seconds)
+{
+    pid_t child = asked.child;
+
+    if (!is_asked())
+        return NOT_ASKED;
+    return child > 0 && is_at_work(child, seconds);
+}
+
+int hook_held(void)
+{
+    int problem;
+
+    if (!is_asked())            /* or who asked was forked while it waited */
+        return asked.parent != 0 ? ENDED : NOT_ASKED;
+    pthread_mutex_lock(&reaping);
+    reap_child();
+    pthread_mutex_unlock(&reaping);
+    problem = asked.error != 0 ? asked.error : asked.is_over ? ENDED : asked.end;
+    if (asked.error == 0 && !asked.is_over)
         tell(problem);
-    }
     forget();
     return problem;
 }
@@ -285,7 +356,13 @@ int64_t hook_held_compare(uintptr_t type_info, const char *types, size_t types_s
                                most);
         _exit(0);
     }
-    count = child < 0 ? child : -await(child, result, COMPARE_SECONDS);
+    count = child;
+    if (child > 0) {
+        int64_t until = recorder_now() + COMPARE_SECONDS * 1000000000LL;
+        while (is_at_work(child, 1) && recorder_now() < until)
+            ;
+        count = -reap(child, result);
+    }
     if (count == 0) {
         count = *shared;
         memcpy(differ, shared + 1,

@@ -18,6 +18,12 @@ void held_by_prepare(const struct hook_place *place);
 /* Begin, with the GIL, between two allocations; the end is hook_held(). */
 void held_by_ask(uint64_t list);
 
-/* The process ends, or becomes another program: end the child, which would be somebody's
-   whom nobody knows.  Keeps errno. */
+/* The profile ends: nobody needs the answer.  The child is gone then.  Keeps errno. */
 void held_by_end(void);
+
+/* The process ends, or becomes another program, whose child would be one that it does not
+   know; or, if that is 0, it could not.  Keeps errno. */
+void held_by_process_ends(int ends);
+
+/* In a forked child: what was asked is its parent's. */
+void held_by_forked(void);

@@ -198,11 +198,15 @@ struct hook_object *hook_copy(int64_t *count);
 void hook_free(struct hook_object *copy);
 
 /* Who holds what is alive (held_by.h).  HOOK_HELD, about the address of a list of the
-   GC's roots and sys.modules, has a forked process look at it.  Then hook_held() waits for
-   that, so many seconds at most, and writes what it found into the profile.  Returns 0;
-   an errno for which there is no such process; 1000 and a problem (held.h); or 2000 and
-   the signal that ended it.  -1: nothing was asked for. */
-int hook_held(double seconds);
+   GC's roots and sys.modules, has a forked process look at it.  hook_held_looks() waits for
+   that, so many seconds at most, or until a signal comes, and returns 1 if it is still at
+   work, and -1 if nothing was asked for. */
+int hook_held_looks(double seconds);
+/* Then: what it found goes into the profile; if it is still at work, it is ended.  Returns
+   0; an errno for which there is no such process; 1000 and a problem (held.h); 2000 and
+   the signal that ended it; -1: nothing was asked for; or -2: the profile, or the process,
+   has ended meanwhile, or was about to. */
+int hook_held(void);
 
 /* For probe/: whether the heap looks to us as gc.dump_rpy_heap() wrote it, so many words.
    'types' as in hook_place; 'list' as above.  Returns how many objects look different,

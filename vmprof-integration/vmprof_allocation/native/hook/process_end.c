@@ -21,7 +21,7 @@
 
 void process_end_exit(int code)
 {
-    held_by_end();
+    held_by_process_ends(1);
     if (child_is_this())
         (void)run_end();        /* multiprocessing's children end like that */
     else
@@ -31,7 +31,7 @@ void process_end_exit(int code)
 
 void process_end_abort(void)
 {
-    held_by_end();
+    held_by_process_ends(1);
     end_notes_why("the process aborted");
     abort();
 }
@@ -81,7 +81,7 @@ static void before_exec(struct itimerval *timer)
 {
     static const struct itimerval off;
 
-    held_by_end();
+    held_by_process_ends(1);
     end_notes_why("the process became another program");
     memset(timer, 0, sizeof *timer);
     if (signals_take_time_samples())
@@ -94,6 +94,7 @@ static int failed_exec(int result, const struct itimerval *timer)
 
     if (signals_take_time_samples())
         (void)setitimer(ITIMER_PROF, timer, NULL);
+    held_by_process_ends(0);
     end_notes_why("");
     errno = saved_errno;
     return result;

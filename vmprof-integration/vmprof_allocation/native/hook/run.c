@@ -43,6 +43,7 @@ static void (*at_disable)(void);
 
 static int end_profile(const void *trailer, size_t size)
 {
+    held_by_end();
     recorder_stop();
     recorder_lock();
     native_names_finish();
@@ -102,7 +103,7 @@ static void on_exit_of_process(void)
     static const struct timespec millisecond = { 0, 1000000 };
     int tries;
 
-    held_by_end();
+    held_by_process_ends(1);
     /* another thread may be amidst a rotation */
     for (tries = 0; tries < 100 && run_end() < 0 && running == getpid(); tries++)
         nanosleep(&millisecond, NULL);
@@ -216,6 +217,7 @@ int hook_disabling(void)
     end_notes_waiting();
     pthread_mutex_lock(&ending);
     running = 0;                /* the calling thread ends it */
+    held_by_end();
     signals_end_time_samples();
     recorder_stop();
     recorder_lock();
@@ -333,6 +335,7 @@ int run_rotate(int fd, const char *settings, int *error_before)
     error = profile_log_begin_next(&next, recorder_now());
     recorder_unlock();
     if (error == 0) {
+        held_by_end();          /* what it would tell is of the one before */
         objects_tell_young();
         code_names_trailer(trailer);
         next.trailer = trailer;
@@ -363,5 +366,6 @@ int hook_writes_to(int fd)
 void run_forked(void)
 {
     pthread_mutex_init(&ending, NULL);
+    held_by_forked();
     running = 0;
 }

@@ -100,21 +100,16 @@ def _converse(peer: Any) -> None:
             words = request.split(BETWEEN)
             if words[0] == HOLD:
                 peer.settimeout(float(words.pop(1)))
-            with Undivided():
-                on = current()
-                if words[0] != STATUS and on is not None and on is _held is not held:
-                    answer = [REFUSED, "another command (attach or top) samples it; "
-                                       "end that first"]
-                else:
-                    answer = _done(words) if held in (None, on) else [REFUSED]
-                    # or meanwhile
-                    if (answer[0] == REFUSED and held is not None
-                            and current() is not held):
-                        if sessions.is_ending:
-                            return      # who asks sees that the process is gone
-                        answer = [REFUSED, "another command has ended the sampling"]
-                if words[0] == HOLD and answer[0] == DONE:
-                    _held = held = current()
+            if words[0] == HELD:
+                # waits, and has critical sections of its own
+                answer = _answer_to(words, held)
+            else:
+                with Undivided():
+                    answer = _answer_to(words, held)
+                    if words[0] == HOLD and answer is not None and answer[0] == DONE:
+                        _held = held = current()
+            if answer is None:
+                return                  # who asks sees that the process is gone
             peer.send(BETWEEN.join(answer).encode("utf-8", "surrogateescape"))
     except OSError:
         pass            # it is gone, or stands still
@@ -125,8 +120,20 @@ def _converse(peer: Any) -> None:
             held.stop()
 
 
+def _answer_to(words: list[str], held: Session | None) -> list[str] | None:
+    """`held`: what ends with the connection.  None: the process ends."""
+    on = current()
+    if words[0] != STATUS and on is not None and on is _held is not held:
+        return [REFUSED, "another command (attach or top) samples it; end that first"]
+    answer = _done(words) if held in (None, on) else [REFUSED]
+    # or meanwhile
+    if answer[0] == REFUSED and held is not None and current() is not held:
+        return (None if sessions.is_ending
+                else [REFUSED, "another command has ended the sampling"])
+    return answer
+
+
 def _done(request: list[str]) -> list[str]:
-    """The answer."""
     try:
         return [DONE, *_DO[request[0]](*request[1:])]
     except AllocationSamplingError as e:
@@ -215,9 +222,7 @@ def _snapshot(output: str) -> list[str]:
 
 
 def _look() -> list[str]:
-    session = _needed()
-    session.held()
-    return [session.where]
+    return [_needed().held()]
 
 
 _DO: dict[str, Callable[..., list[str]]] = {

@@ -1,0 +1,233 @@
+"""What a program may do while a process looks who holds what: all that it may do
+otherwise, and nothing of that process stays."""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from conftest import PyPy
+from vmprof_convert import readers
+
+_PR_SET_CHILD_SUBREAPER = 36
+#: waitpid()'s: children that send no signal at their end, too
+_ALL = 0x40000000
+
+#: when this has run, that process looks, and is stopped, so that it still does at the
+#: next line; the thread that asked says in `said` why it had no answer
+LOOKS = """
+    import os, signal, sys, threading
+    from vmprof_allocation import AllocationSamplingError
+    from vmprof_allocation.session.session import current
+    kept = [[str(i)] for i in range(500000)]
+    said, answered = [], []
+    def ask():
+        while not said:
+            try:
+                current().held()
+                answered.append(1)
+            except AllocationSamplingError as e:
+                said.append(str(e))
+    def read(path):
+        try:
+            with open(path) as file:
+                return file.read()
+        except OSError:
+            return ""
+    def state(pid):
+        return read("/proc/%d/stat" % pid).rpartition(") ")[2][:1]
+    def looking():
+        while True:
+            for task in os.listdir("/proc/self/task"):
+                for pid in map(int, read("/proc/self/task/%s/children" % task).split()):
+                    if read("/proc/%d/comm" % pid) == "who-holds\\n":
+                        os.kill(pid, signal.SIGSTOP)
+                        while state(pid) not in ("T", "Z", ""):
+                            pass
+                        if state(pid) == "T":
+                            return pid
+    def children():
+        try:
+            return os.waitpid(-1, os.WNOHANG | 0x40000000)
+        except ChildProcessError:
+            return None
+"""
+IN_A_THREAD = LOOKS + """
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    pid = looking()
+"""
+TOO_LATE = ("who holds what is not known: the profile, or the process, ended while it "
+            "was looked at")
+
+
+@contextlib.contextmanager
+def heir() -> Iterator[None]:
+    """What processes leave behind that end is this one's."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def check_gone(pid: int) -> None:
+    """Somebody has waited for it: the one that made it."""
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG | _ALL)
+    assert not os.path.exists("/proc/%d" % pid)
+
+
+@pytest.mark.parametrize("end", [
+    "", "sys.exit()", "os._exit(0)", "os.execv('/bin/true', ['true'])"])
+def test_the_process_ends(stock_pypy: PyPy, end: str) -> None:
+    with heir():
+        run = stock_pypy.sample(
+            IN_A_THREAD + "    print(pid, flush=True)\n    " + end, "64k")
+        check_gone(int(run.out))
+    profile = run.profile()
+    assert len(profile.samples.stack) > 300
+    assert (profile.end_time is not None) == (end in ("", "sys.exit()"))
+
+
+def test_exec_finds_no_child(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(IN_A_THREAD + """
+    then = '''if True:
+        import os
+        try:
+            print(os.waitpid(-1, os.WNOHANG | 0x40000000))
+        except ChildProcessError:
+            print("none")
+    '''
+    os.execv(sys.executable, [sys.executable, "-c", then])
+    """, "64k")
+    assert run.out == "none\n"
+
+
+def test_an_exec_that_fails(stock_pypy: PyPy) -> None:
+    """The program goes on, and can ask again."""
+    run = stock_pypy.sample(IN_A_THREAD + """
+    try:
+        os.execv("./there is no such program", ["nothing"])
+    except FileNotFoundError:
+        pass
+    thread.join()
+    print(said, children())
+    current().held()
+    """, "64k")
+    assert run.out == "%r None\n" % [TOO_LATE]
+    assert readers.read_events(run.path).held[-1].problem == 0
+
+
+def test_sampling_ends(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(IN_A_THREAD + """
+    current().stop()
+    print(children())
+    thread.join()
+    print(said)
+    """, "64k")
+    assert run.out == "None\n%r\n" % [TOO_LATE]
+    assert run.profile().end_time is not None
+
+
+def test_a_fork_does_not_wait(stock_pypy: PyPy) -> None:
+    """It looks on, for the parent; the child has nothing to do with it."""
+    run = stock_pypy.sample(IN_A_THREAD + """
+    from vmprof_allocation.critical import forks
+    forks.PATIENCE = 1e6
+    child = os.fork()
+    if not child:
+        is_there = children()
+        current().held()                # its own
+        os._exit(7 if is_there is None and children() is None else 8)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), state(pid))
+    before = len(answered)
+    os.kill(pid, signal.SIGCONT)
+    while len(answered) == before:
+        pass
+    said.append("")
+    thread.join()
+    """, "64k")
+    assert run.out == "7 T\n"
+    assert {held.problem for held in readers.read_events(run.path).held} == {0}
+
+
+def test_who_asks_forks(stock_pypy: PyPy) -> None:
+    """In a signal's handler: its child has no answer, and says so."""
+    run = stock_pypy.sample(LOOKS + """
+    children_made = []
+    def fork(*_):
+        children_made.append(os.fork())
+    signal.signal(signal.SIGUSR1, fork)
+    def interrupt():
+        pid = looking()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        while not children_made:
+            pass
+        os.kill(pid, signal.SIGCONT)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    while not children_made:
+        try:
+            current().held()
+        except AllocationSamplingError as e:
+            print(e, flush=True)
+            os._exit(7 if children_made == [0] else 8)
+    print(os.waitstatus_to_exitcode(os.waitpid(children_made[0], 0)[1]))
+    thread.join()
+    """, "64k")
+    assert run.out == TOO_LATE + "\n7\n"
+    assert {held.problem for held in readers.read_events(run.path).held} == {0}
+
+
+def test_only_one_at_a_time(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(IN_A_THREAD + """
+    try:
+        current().held()
+    except AllocationSamplingError as e:
+        print(e, state(pid))
+    before = len(answered)
+    os.kill(pid, signal.SIGCONT)
+    while len(answered) == before:
+        pass
+    said.append("")
+    thread.join()
+    """, "64k")
+    assert run.out == ("who holds what is being looked at already, for somebody else; "
+                       "ask again when that is done T\n")
+    assert {held.problem for held in readers.read_events(run.path).held} == {0}
+
+
+def test_a_profile_that_ends_has_no_answer(stock_pypy: PyPy) -> None:
+    """The next one is asked anew."""
+    run = stock_pypy.sample(IN_A_THREAD + """
+    current().rotate("next.vmprof")
+    thread.join()
+    print(said, children())
+    current().held()
+    """, "64k")
+    assert run.out == "%r None\n" % [TOO_LATE]
+    (held,) = readers.read_events(stock_pypy.folder / "next.vmprof").held
+    assert "__main__.kept" in [holder.path for holder in held.holders]
+
+
+def test_who_asks_is_interrupted(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(LOOKS + """
+    def interrupt():
+        looking()
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=interrupt).start()
+    try:
+        while True:
+            current().held()
+    except KeyboardInterrupt:
+        print(children())
+    current().held()
+    """, "64k")
+    assert run.out == "None\n"
+    *_, ended, last = readers.read_events(run.path).held
+    assert (ended.problem, last.problem) == (1005, 0)
