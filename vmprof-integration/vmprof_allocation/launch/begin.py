@@ -16,7 +16,7 @@ from vmprof_allocation.critical.interrupts import Uninterrupted
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError, say
 from vmprof_allocation.session import resident
-from vmprof_allocation.session.session import NOT_KNOWN, Session
+from vmprof_allocation.session.session import Session
 from vmprof_allocation.settings.processes import make_own, unpack
 from vmprof_allocation.settings.settings import Settings
 
@@ -73,11 +73,8 @@ def _run(fields: list[str]) -> None:
     """The program that the command line samples."""
     _, held, jitlog, text, knowledge, output = fields
     settings = Settings.parse(text)
-    engine = choose(knowledge)
-    if settings.held and "held" not in engine.capabilities():
-        raise AllocationSamplingError(NOT_KNOWN)
     session = Session(settings, output)
-    session.start(engine)
+    session.start(choose(knowledge))
     if int(held) >= 0:
         os.close(int(held))
     _start_jitlog(int(jitlog))

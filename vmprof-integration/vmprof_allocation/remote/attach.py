@@ -52,6 +52,10 @@ def _parser() -> argparse.ArgumentParser:
         help="report what grows. If no interval is given, the sampling may take 5%% of "
              "the time for it")
     parser.add_argument(
+        "--held", action="store_true",
+        help="at the end, look at who holds what is alive, and report that, too; it is "
+             "in the profile")
+    parser.add_argument(
         "--children", action="store_true",
         help="also each process that came of it and runs by now, as workers do: its "
              "profile has its PID in FILE's name")
@@ -72,7 +76,8 @@ def main(arguments: list[str]) -> int:
         if args.allocation_sampling is None:
             args.allocation_sampling = _FOR_LEAKS if args.leaks else DEFAULT
         settings = make_settings(args.allocation_sampling,
-                                 lifetimes=not args.no_lifetimes, follow=False)
+                                 lifetimes=not args.no_lifetimes, follow=False,
+                                 held=args.held)
         if args.output is not None:
             args.output = os.path.abspath(check_output(args.output))
             check_file(args.output)
@@ -92,17 +97,25 @@ class _Run:
                  request: list[str]) -> None:
         """`request`: wanted()."""
         self.pid = pid
+        #: who holds what is in the profile
+        self.is_held_known = False
         self._connection = connection
         self.output, self.run = connection.ask(
             meeting.HOLD, str(duration + _PATIENCE), *request)
         self._until = time.monotonic() + duration
 
-    def end(self, is_early: list[bool]) -> str:
+    def end(self, is_early: list[bool], is_held_wanted: bool) -> str:
         """When its time is over, or that is so.  Returns why the profile may be shorter
         than was asked for, or nothing."""
         while not is_early and (left := self._until - time.monotonic()) > 0:
             if self._connection.is_closed(min(left, _LOOK)):
                 return "process %d has ended, and the profile with it" % self.pid
+        if is_held_wanted:
+            try:
+                self._connection.ask(meeting.HELD)
+                self.is_held_known = True
+            except AllocationSamplingError as e:
+                note(str(e))
         try:
             self._connection.ask(meeting.STOP)
         except AllocationSamplingError as e:
@@ -129,11 +142,16 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
                 "of process %d and its children none can be sampled" % args.pid)
         with _ending_early_at_ctrl_c() as is_early:
             _say_what_is_sampled(runs, args, time.monotonic() - begun)
-            problems = [why for run in runs if (why := run.end(is_early))]
+            problems = [why for run in runs if (why := run.end(is_early, args.held))]
         for why in problems:
             note(why)
-        code = _report([run.output for run in runs],
-                       ["--leaks"] * args.leaks + ["--salvage"] * bool(problems))
+        outputs, salvage = [run.output for run in runs], ["--salvage"] * bool(problems)
+        code = _report(outputs, ["--leaks"] * args.leaks + salvage)
+        if args.held:
+            are_all = are_all and all(run.is_held_known for run in runs)
+        if any(run.is_held_known for run in runs):
+            print()
+            code = _report(outputs, ["--held", *salvage]) or code
         return code if are_all else 2
 
 

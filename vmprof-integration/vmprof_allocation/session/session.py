@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Path = Union[str, os.PathLike[str]]
 
 #: of an engine without the capability
-NOT_KNOWN = ("who holds what can't be known with this interpreter: `python -m "
+_NOT_KNOWN = ("who holds what can't be known with this interpreter: `python -m "
              "vmprof_allocation doctor` says why (references)")
 _running: list[Session] = []
 #: one thread at a time starts or stops
@@ -147,6 +147,9 @@ class Session:
 
     def _start(self, engine: Engine, file: ProfileFile) -> None:
         engine.prepare()        # a handler may have started another meanwhile
+        if (self.settings.held and self._processes is None
+                and "held" not in engine.capabilities()):
+            raise AllocationSamplingError(_NOT_KNOWN)
         file.open()
         self._pid = os.getpid()
         self.output = file.path
@@ -333,7 +336,7 @@ class Session:
                     raise AllocationSamplingError(
                         "allocation sampling is not on; call start() first")
                 if "held" not in engine.capabilities():
-                    raise AllocationSamplingError(NOT_KNOWN)
+                    raise AllocationSamplingError(_NOT_KNOWN)
                 where = self.where
                 wait = engine.ask_held()
                 asked = engine

@@ -43,6 +43,8 @@ class Connection:
             answer = self._peer.recv(meeting.MAX_MESSAGE).decode(
                 "utf-8", "surrogateescape")
         except (TimeoutError, socket.timeout):      # two things before Python 3.10
+            # a late answer is none to the next question
+            self._peer.close()
             raise AllocationSamplingError(
                 "process %d did not do it in time; ask for its status" % self._pid
             ) from None
