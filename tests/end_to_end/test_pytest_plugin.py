@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from conftest import ROOT, PyPy, Run
+from conftest import ROOT, PyPy, Run, has_builtin
 
 PACKAGES = ROOT / ".build" / "pytest-pypy"
 
@@ -104,6 +104,60 @@ def test_small_enough(tmp_path):
     assert re.search(
         r"^ *alive +type +function +where\n *4\d\d ±[\d.]+ KiB  object array ",
         done.out, re.MULTILINE), done.out
+
+
+def test_a_leak_has_its_holder(project: PyPy) -> None:
+    """By name; and what a test with none keeps is not looked for."""
+    done = run(project, """
+from vmprof_allocation.session.session import Session
+asked, held = [], Session.held
+def counted(session):
+    asked.append(1)
+    return held(session)
+Session.held = counted
+class Registry:
+    TABLE = {}
+@pytest.mark.limit_leaks("10 kB")
+def test_keeps_nothing():
+    shop.churn(100)
+@pytest.mark.limit_leaks("10 kB")
+def test_asked_for_nothing():
+    assert not asked
+@pytest.mark.limit_leaks("10 kB")
+def test_leaks():
+    shop.grow(50000)
+@pytest.mark.limit_leaks("10 kB")
+def test_several():
+    shop.grow(30000)
+    Registry.TABLE[len(Registry.TABLE)] = [None] * 3000
+""")
+    if has_builtin():
+        assert "held by" not in done.out
+        return
+    assert done.code == 1 and "2 failed, 2 passed" in done.out, done.out
+    leaks, several = (done.out.partition("_ %s _" % name)[2].partition("_ test_")[0]
+                      for name in ("test_leaks", "test_several"))
+    assert re.search(r"^held by shop\.kept \((100|9\d) %\)$", leaks,
+                     re.MULTILINE), leaks
+    assert re.search(r"^held by shop\.kept \(5\d %\), test_shop\.Registry\.TABLE "
+                     r"\(4\d %\)$", several, re.MULTILINE), several
+
+
+def test_a_holder_that_can_not_be_asked_for(stock_pypy: PyPy, project: PyPy) -> None:
+    """That is said, and is no reason to fail."""
+    done = run(project, """
+from vmprof_allocation.engines.hook import held
+held._of_system = lambda: 0
+@pytest.mark.limit_leaks("10 kB")
+def test_leaks():
+    shop.grow(50000)
+@pytest.mark.limit_leaks("100 kB")
+def test_kept():
+    shop.grow(80000)
+""")
+    assert done.code == 1 and "1 failed, 1 passed" in done.out, done.out
+    assert re.search(r"^who holds what is not looked at: .* the system has 0 MiB left",
+                     done.out, re.MULTILINE), done.out
 
 
 def test_what_c_code_keeps_is_a_leak(project: PyPy) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 if TYPE_CHECKING:
+    from vmprof_allocation.session.session import Session
     from vmprof_convert.analysis.summary import Choice
     from vmprof_convert.analysis.thresholds import Condition, Verdict
     from vmprof_convert.profile.model import Profile
@@ -125,7 +126,7 @@ def _call_and_count(item: pytest.Function, marker: pytest.Mark | None) -> str:
         interval = _interval(condition.limit)
     raised: list[BaseException] = []
 
-    def measured() -> None:
+    def measured(_: Session) -> None:
         # a test that fails has allocated, too
         try:
             _call(item)
@@ -169,13 +170,14 @@ def _call_and_compare(item: pytest.Function, marker: pytest.Mark) -> str:
     # what a call leaves is what the limit is about
     condition = condition._replace(limit=condition.limit * repeat)
     outside: list[int] = []
+    not_held: list[str] = []
 
     def call_often() -> None:
         for _ in range(repeat):
             _call(item)
         _collect()
 
-    def measured() -> None:
+    def measured(session: Session) -> None:
         from vmprof_allocation import mark, raw_memory
         for _ in range(warm_up):
             _call(item)
@@ -184,9 +186,12 @@ def _call_and_compare(item: pytest.Function, marker: pytest.Mark) -> str:
             before = raw_memory.read()
             # what is young counts as alive: also what reading took
             _collect()
+            heap = _heap()
             mark(_FIRST)
             call_often()
             mark(_LAST)
+            # as it seems, and before it is judged: what leaked is alive
+            is_above = _heap() - heap > condition.limit / 2
             for is_again in False, True:
                 after = raw_memory.read()
                 if before is None or after is None:
@@ -197,6 +202,8 @@ def _call_and_compare(item: pytest.Function, marker: pytest.Mark) -> str:
                     break
                 call_often()
                 before = after
+        if is_above:
+            not_held.extend(_look_who_holds(session))
 
     profile = _sampled(item, _interval(condition.limit), measured)
     if profile is None:
@@ -213,6 +220,7 @@ def _call_and_compare(item: pytest.Function, marker: pytest.Mark) -> str:
     if verdict.failed:
         failures.append(_failure(verdict, what, sides.gained[0],
                                  Choice(by=("line", "type"), sort="alive")))
+        failures += not_held or _held(profile, sides.gained[0])
     if not outside:
         item.user_properties.append((
             _NOT_MEASURED, "%s: what C code keeps outside of the GC's heap: this "
@@ -220,6 +228,38 @@ def _call_and_compare(item: pytest.Function, marker: pytest.Mark) -> str:
     elif text := _outside(what, outside[0], condition):
         failures.append(text)
     return "\n".join(failures)
+
+
+def _heap() -> int:
+    """Bytes of the GC's; 0: they are not told."""
+    try:
+        return int(gc.get_stats()._s.total_gc_memory)   # type: ignore[attr-defined]
+    except AttributeError:
+        return 0
+
+
+def _look_who_holds(session: Session) -> list[str]:
+    """Into the profile.  Returns why not, if that is not always so."""
+    from vmprof_allocation import AllocationSamplingError
+    engine = session.engine
+    if engine is not None and "held" in engine.capabilities():
+        try:
+            session.held()
+        except AllocationSamplingError as error:
+            return [str(error)]
+    return []
+
+
+def _held(profile: Profile, gained: Profile) -> list[str]:
+    """Who holds what was `gained`, and is alive."""
+    from vmprof_convert.analysis import holders
+    from vmprof_convert.profile.model import ALIVE
+    from vmprof_convert.report.held import holders_of
+    samples = gained.samples
+    line = holders_of(holders.of_chosen(profile, {
+        (stack, type_) for stack, type_, fate in zip(
+            samples.stack, samples.type, samples.fate) if fate == ALIVE}))
+    return [line] if line else []
 
 
 def _outside(what: str, bytes_: int, condition: Condition) -> str:
@@ -296,7 +336,7 @@ def _interval(limit: float) -> int:
 
 
 def _sampled(item: pytest.Function, interval: int | str,
-             work: Callable[[], None]) -> Profile | None:
+             work: Callable[[Session], None]) -> Profile | None:
     """None: the test was in the way, and is in the table with why."""
     from vmprof_allocation import AllocationSamplingError, sample
     from vmprof_convert import readers
@@ -312,7 +352,7 @@ def _sampled(item: pytest.Function, interval: int | str,
         except AllocationSamplingError as error:
             _complain(item, str(error))
         try:
-            work()
+            work(session)
         except AllocationSamplingError as error:
             pytest.skip("allocations can't be measured: the test samples by itself "
                         "(%s)" % error)

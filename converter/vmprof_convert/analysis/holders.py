@@ -2,7 +2,8 @@
 from the samples, of what that consists and where it was allocated."""
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Container
+from typing import NamedTuple, TypeVar
 
 from vmprof_convert.analysis.leak_sites import Place, Places
 from vmprof_convert.meaning.estimator import Estimate, Sum
@@ -119,8 +120,8 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
                   for how, of in rest.items() if of.all.samples])
 
 
-class OfPlace(NamedTuple):
-    """Who holds what was allocated at one place, most of it first."""
+class Share(NamedTuple):
+    """Of some objects, what these hold."""
 
     #: of the estimated bytes
     share: float
@@ -133,31 +134,47 @@ class OfPlace(NamedTuple):
     path: str
 
 
-def by_place(profile: Profile) -> dict[Place, list[OfPlace]]:
-    """By the last answer; places are those of leaks.  Of holders within each other, the
-    innermost counts."""
+_Key = TypeVar("_Key")
+
+
+def by_place(profile: Profile) -> dict[Place, list[Share]]:
+    """Places are those of leaks."""
+    origins = Origins(profile)
+    places = Places(profile, only_own(profile, origins)
+                    if has_own_code(profile, origins) else profile)
+    return _shares(profile, lambda stack, type_: places.of(stack)[0])
+
+
+def of_chosen(profile: Profile, chosen: Container[tuple[int, int]]) -> list[Share]:
+    """Of the objects with these stacks and types."""
+    return _shares(profile, lambda stack, type_: (stack, type_) in chosen).get(True, [])
+
+
+def _shares(profile: Profile, kind: Callable[[int, int], _Key]
+            ) -> dict[_Key, list[Share]]:
+    """Of each kind, by stack and type, who holds it, most of it first.  By the last
+    answer; of holders within each other, the innermost counts."""
     answers = [held for held in profile.held if not held.problem]
     if not answers:
         return {}
-    held, origins = answers[-1], Origins(profile)
-    places = Places(profile, only_own(profile, origins)
-                    if has_own_code(profile, origins) else profile)
+    held = answers[-1]
     single = sorted((holder for holder in held.holders if holder.path),
                     key=lambda holder: holder.bytes)
-    sums: dict[Place, dict[tuple[tuple[Holder, ...], int], float]] = {}
-    for stack, size, interval, set_, how, path in zip(
-            held.stacks, held.sizes, held.intervals, held.sets, held.hows, held.paths):
+    sums: dict[_Key, dict[tuple[tuple[Holder, ...], int], float]] = {}
+    for stack, type_, size, interval, set_, how, path in zip(
+            held.stacks, held.types, held.sizes, held.intervals, held.sets, held.hows,
+            held.paths):
         of_set = tuple(holder for holder in single if holder.set & set_)
         key = ((of_set[:1], -1) if how == ALONE else
                (of_set, -1) if how == TOGETHER and of_set else ((), path))
-        of_place = sums.setdefault(places.of(stack)[0], {})
-        of_place[key] = of_place.get(key, 0.0) + size / probability(
+        of_kind = sums.setdefault(kind(stack, type_), {})
+        of_kind[key] = of_kind.get(key, 0.0) + size / probability(
             size, interval, profile.gaps)
-    return {place: sorted(
-        (OfPlace(weight / sum(of_place.values()), weight, holders,
-                 held.path(path) if path >= 0 else "")
-         for (holders, path), weight in of_place.items()), key=lambda one: -one.share)
-        for place, of_place in sums.items()}
+    return {of: sorted(
+        (Share(weight / sum(of_kind.values()), weight, holders,
+               held.path(path) if path >= 0 else "")
+         for (holders, path), weight in of_kind.items()), key=lambda one: -one.share)
+        for of, of_kind in sums.items()}
 
 
 class Parts:

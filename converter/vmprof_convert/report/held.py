@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from vmprof_convert.analysis.holders import Found, Part, Row, text_of
+from vmprof_convert.analysis.holders import Found, Part, Row, Share, text_of
 from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.profile.held import (
@@ -32,6 +32,8 @@ SCHEMA = "vmprof-allocation-held-1"
 _LEAST = 0.005
 #: so many parts of what a holder keeps are shown, each with such a share at least
 _PARTS, _SHARE = 2, 0.08
+#: of what grows, so many holders are named, each with such a share at least
+_HOLDERS, _HELD = 2, 0.1
 #: what holds the sampler's own objects
 _OURS = "vmprof_allocation."
 
@@ -64,6 +66,15 @@ def not_known(held: Held, of_which: str = "") -> str:
     """`of_which`: process, with a blank in front."""
     return "who held what%s at %s is not known: %s" % (
         of_which, format_moment(held.time), problem(held.problem))
+
+
+def holders_of(shares: Sequence[Share]) -> str:
+    """Of some objects, or nothing."""
+    named = [(" and ".join(shortened(holder.path) for holder in one.holders)
+              or shortened(one.path), one.share) for one in shares[:_HOLDERS]]
+    texts = ["%s (%.0f %%)" % (name, 100 * share)
+             for name, share in named if name and share >= _HELD]
+    return "held by " + ", ".join(texts) if texts else ""
 
 
 def of(profile: Profile, found: Sequence[Found], limit: int, *,

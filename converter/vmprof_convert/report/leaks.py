@@ -15,6 +15,7 @@ from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import INTERNAL
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
+from vmprof_convert.report.held import holders_of
 from vmprof_convert.report.tables import place_of
 from vmprof_convert.text.escape import printable, shortened
 from vmprof_convert.text.terminal import DOTS, NO_TERMINAL, Terminal, plain, print_prose
@@ -29,8 +30,6 @@ MAX_TYPES, MAX_CALLERS, MAX_PROCESSES = 4, 3, 4
 _LARGE, _MOST = 0.1, 0.5
 #: of the rest so many places are named
 MAX_PLACES = 3
-#: of a leak so many holders are named, each with such a share at least
-_HOLDERS, _HELD = 2, 0.1
 
 
 class ProcessLeaks(NamedTuple):
@@ -62,7 +61,7 @@ class _Writer:
         #: of the processes that are looked at, if they are several
         self._names: list[str] = []
         #: who holds what, of one process that was asked
-        self._held: dict[Place, list[holders.OfPlace]] = {}
+        self._held: dict[Place, list[holders.Share]] = {}
 
     def write(self, profile: Profile, limit: int,
               parts: Sequence[ProcessLeaks]) -> None:
@@ -239,13 +238,8 @@ class _Writer:
                     for place, share in leak.callers], MAX_CALLERS))
             if leak.innermost != leak.places[0]:
                 self._say("      most of it in %s" % self._place(leak.innermost))
-            if held := [one for one in self._held.get(leak.places[0], [])[:_HOLDERS]
-                        if one.share >= _HELD and (one.holders or one.path)]:
-                self._say("      held by %s" % _list([
-                    "%s (%.0f %%)" % (" and ".join(
-                        shortened(holder.path) for holder in one.holders)
-                        or shortened(one.path), 100 * one.share) for one in held],
-                    _HOLDERS))
+            if held := holders_of(self._held.get(leak.places[0], [])):
+                self._say("      " + held)
             if self._names:
                 self._say("      " + self._processes(leak))
         if len(leaks) > limit:

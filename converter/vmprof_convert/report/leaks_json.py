@@ -16,7 +16,7 @@ SCHEMA = "vmprof-allocation-leaks-2"
 
 _Json = dict[str, Any]
 #: who holds what was allocated where; None: that is not known
-_Held = Optional[dict[Place, list[holders.OfPlace]]]
+_Held = Optional[dict[Place, list[holders.Share]]]
 
 
 def write(content: _Json, out: TextIO) -> None:
