@@ -455,8 +455,8 @@ def test_without_a_file_both_reports_are_shown(stock_pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("flags, said", [
     (("--held",), "need --allocation-sampling"),
-    (("--allocation-sampling", "64k", "--held", "--rotate", "1", "-o", "x.vmprof"),
-     "--held is of the one profile")])
+    (("--allocation-sampling", "64k", "--held", "--push", "otlp+http://localhost"),
+     "what --push sends has no room for it")])
 def test_flags_that_are_refused(stock_pypy: PyPy, flags: tuple[str, ...], said: str
                                 ) -> None:
     run = stock_pypy.command("-m", "vmprof", *flags, str(stock_pypy.script("")))

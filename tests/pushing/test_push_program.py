@@ -100,6 +100,23 @@ def test_windows_of_a_program(pypy: PyPy, spools: Path) -> None:
     assert any("(shop.py:" in name for name in functions)
 
 
+def test_who_holds_what_is_not_asked_for_what_is_sent(stock_pypy: PyPy, spools: Path
+                                                     ) -> None:
+    script = str(stock_pypy.script("""
+        from vmprof_allocation import AllocationSamplingError
+        from vmprof_allocation.session.session import current
+        try:
+            current().held()
+        except AllocationSamplingError as e:
+            print(e)
+    """))
+    with StandIn() as engine:
+        run = stock_pypy.command(*push(engine), script)
+    assert run.out == (
+        "who holds what is not looked at: the profiles of this process are pushed, and "
+        "what they are sent as has no room for it; sample into a file instead\n")
+
+
 def test_a_program_that_is_killed(pypy: PyPy, spools: Path) -> None:
     """Its last window arrives, too."""
     script = str(pypy.script(LOOP))

@@ -9,6 +9,7 @@ import pytest
 
 from conftest import PYPY, PyPy
 from vmprof_convert import readers
+from vmprof_convert.analysis import holders
 from vmprof_convert.cli import inputs
 from vmprof_convert.profile.model import Profile
 
@@ -261,6 +262,69 @@ def test_requests_that_make_no_sense(stock_pypy: PyPy, flags: list[str],
     assert run.err.startswith("vmprof: ") and run.err.count("\n") == 1
     assert said in run.err
     assert not list(stock_pypy.folder.glob("*.vmprof"))
+
+
+def test_each_part_says_who_holds_what(stock_pypy: PyPy) -> None:
+    """In a child, each but the last; estimates are of what is alive then."""
+    script = stock_pypy.script(THING + """
+    kept = []
+    def run():
+        global kept
+        for _ in range(6):
+            before = len(parts())
+            while len(parts()) < before + 1:
+                kept += work(0.02)
+    work(0.3)
+    child = os.fork()
+    run()
+    if child:
+        os.waitpid(child, 0)
+        run()
+    """)
+    assert rotate(stock_pypy, "--held", str(script), every="0.5", interval="4k") == (
+        0, "", "")
+    first, *others = sorted(profiles(stock_pypy.folder).items(),
+                            key=lambda item: len(item[0]))
+    (of_child,) = (found for _, found in others)
+    for found, is_last_asked in (first[1], True), (of_child, False):
+        assert len(found) >= 3
+        if not is_last_asked:
+            assert not found.pop().held
+        sizes = []
+        for profile in found:
+            assert profile.held and {held.problem for held in profile.held} == {0}
+            rows = {row.holders[0].path: row
+                    for row in holders.find(profile, profile.held[-1]).rows}
+            row = rows["__main__.kept"]
+            low, high = row.estimate.low, row.estimate.high
+            # five standard deviations, and what is still young
+            assert abs(row.estimate.value - row.bytes) < 2.6 * (high - low) + 2e5, row
+            sizes.append(row.bytes)
+        assert sizes == sorted(sizes)
+
+
+def test_the_last_part_waits_for_its_turn(stock_pypy: PyPy) -> None:
+    """Somebody else looks as the program ends."""
+    run = stock_pypy.sample("""
+        import _thread, os
+        from vmprof_allocation.session.session import current
+        def children():
+            found = ""
+            for task in os.listdir("/proc/self/task"):
+                with open("/proc/self/task/%s/children" % task) as file:
+                    found += file.read()
+            return found
+        kept = [[str(i)] for i in range(300000)]
+        before, done = children(), []
+        def ask():
+            current().held()
+            done.append(1)
+        _thread.start_new_thread(ask, ())
+        while children() == before and not done:
+            pass
+    """, "64k", "--rotate", "60", "--held")
+    assert run.err == ""
+    assert [held.problem for held in run.profile().held] == [0, 0]
 
 
 @pytest.mark.parametrize("flags, said", [

@@ -22,7 +22,8 @@ class WrongValue(AllocationSamplingError, ValueError):
 
 class SamplingBusy(AllocationSamplingError):
     """Sampling is just being started or stopped, by code that this was called
-    from (a finalizer, a tracing function): nothing was done."""
+    from (a finalizer, a tracing function), or somebody else has just asked for the
+    same: nothing was done."""
 
 
 class UnknownBuild(AllocationSamplingError):

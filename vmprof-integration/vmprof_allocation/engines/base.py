@@ -182,8 +182,8 @@ class Engine:
     def ask_held(self) -> Callable[[], None]:
         """Have a process look who holds what is alive (capability ``held``).  Returns
         what waits for it; the program may do meanwhile whatever it does.  Raises
-        AllocationSamplingError if that can't be, or is done already; sampling goes
-        on."""
+        AllocationSamplingError if that can't be; SamplingBusy, if it is done already.
+        Sampling goes on."""
         raise NotImplementedError
 
     def take_held(self) -> None:

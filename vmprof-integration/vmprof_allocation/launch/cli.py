@@ -78,8 +78,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
              "without a gap: app.vmprof, app.w2.vmprof and so on. Needs -o")
     group.add_argument(
         "--held", action="store_true",
-        help="At the program's end, look at who holds what is alive, and write that "
-             "into the profile (report --held)")
+        help="At the program's end, and with --rotate that of each profile, look at "
+             "who holds what is alive, and write that into it (report --held)")
     group.add_argument(
         "--control", action="store_true",
         help="Let python -m vmprof_allocation ctl and top reach the program; sampling "
@@ -191,10 +191,10 @@ def _check(args: Any) -> Settings:
         raise AllocationSamplingError(
             "--allocation-seed, --allocation-gaps, --no-lifetimes, --no-follow, "
             "--native, --rotate, --held, --view and --quiet need --allocation-sampling")
-    if args.held and (args.push is not None or args.rotate is not None):
+    if args.held and args.push is not None:
         raise AllocationSamplingError(
-            "--held is of the one profile that a program leaves: leave it out, or "
-            "--rotate and --push")
+            "--held writes into a profile who holds what, and what --push sends has no "
+            "room for it: leave one of them out")
     if args.web or args.web_auth:
         raise AllocationSamplingError(
             "--allocation-sampling can't be used with --web or --web-auth: "

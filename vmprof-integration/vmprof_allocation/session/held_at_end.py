@@ -1,10 +1,21 @@
-"""--held: who holds what at the end of the program, before sampling ends."""
+"""--held: who holds what at the end of the program, before sampling ends; and of each
+part of its profile (rotating.py)."""
 from __future__ import annotations
 
 import os
+from time import monotonic, sleep
+
+from vmprof_allocation.errors import SamplingBusy
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from vmprof_allocation.session.session import Session
 
 #: of the process that the command line samples: its children have ends of their own
 _pid = os.getpid()
+#: seconds for somebody else, who has asked before
+_PATIENCE = 30.0
 
 
 def look() -> None:
@@ -15,4 +26,18 @@ def look() -> None:
     from vmprof_allocation.session.session import current
     session = current()
     if session is not None:
-        session.held()
+        in_turn(session)
+
+
+def in_turn(session: Session) -> None:
+    """Session.held(), when nobody else looks any more.  Raises
+    AllocationSamplingError."""
+    until = monotonic() + _PATIENCE
+    while True:
+        try:
+            session.held()
+            return
+        except SamplingBusy:
+            if monotonic() > until:
+                raise
+            sleep(0.01)

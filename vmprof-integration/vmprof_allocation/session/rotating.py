@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from vmprof_allocation.critical.after_fork import after_fork
 from vmprof_allocation.critical.forks import Undivided
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy, say
-from vmprof_allocation.session import resident
+from vmprof_allocation.session import held_at_end, resident
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -48,6 +48,8 @@ class Rotating:
         self._first = os.path.abspath(path) if path else ""
         #: why the last one could not be begun, or is not whole
         self._problem = ""
+        #: why it was not known who held what in it
+        self._not_held = ""
         #: of later ones that have ended, the oldest first: path and bytes
         self._ended: list[tuple[str, int]] = []
         self._bytes = 0
@@ -56,6 +58,8 @@ class Rotating:
         os.register_at_fork(before=self._look_who_forks, after_in_child=self._go_on)
         if self._is_bounded and self._pid == 1:
             resident.at_end(self.stop)
+        if self.session.settings.held:
+            resident.at_end(self._stay)
         self._start()
 
     @property
@@ -78,6 +82,11 @@ class Rotating:
         self.session.stop()
         if self._is_bounded and self._pid == 1:
             self._wait()
+
+    def _stay(self) -> None:
+        """In the present profile: who holds what at the end is asked for it."""
+        with Undivided():
+            self._is_on = False
 
     def _wait(self) -> None:
         until = monotonic() + _LAST
@@ -106,6 +115,8 @@ class Rotating:
     def _run(self, end: LockType) -> None:
         _say_that_it_is_ours()
         while not end.acquire(True, self._every):
+            if self.session.settings.held:
+                self._look()
             with Undivided():
                 try:
                     if self._is_on:
@@ -129,6 +140,23 @@ class Rotating:
             self._is_of_thread = self._will_be_of_thread
             if not self._is_of_thread:
                 after_fork(self._start)
+
+    def _look(self) -> None:
+        """Who holds what, at the end of a profile; who forks does not wait for it."""
+        session = self.session
+        part = session.part
+        if not (self._is_on and session.is_on and session.path):
+            return
+        problem = ""
+        try:
+            held_at_end.in_turn(session)
+        except Exception as error:
+            if self._is_on and session.is_on and session.part == part:
+                problem = str(error)
+            # else it was ended, or rotated, by others
+        if problem and not self._not_held:
+            say(problem)
+        self._not_held = problem
 
     def _next(self) -> None:
         session = self.session

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: of an engine without the capability
 _NOT_KNOWN = ("who holds what can't be known with this interpreter: `python -m "
              "vmprof_allocation doctor` says why (references)")
+#: of profiles that are bounded, as somebody takes them away
+_PUSHED = ("who holds what is not looked at: the profiles of this process are pushed, "
+           "and what they are sent as has no room for it; sample into a file instead")
 _running: list[Session] = []
 #: one thread at a time starts or stops
 _lock = Lock()
@@ -326,7 +329,8 @@ class Session:
         still while that process is forked; then only the caller waits.
 
         Raises AllocationSamplingError if it can't be looked at, as when another thread
-        has asked for it, or when the profile ends meanwhile; sampling goes on.
+        has asked for it (SamplingBusy), or when the profile ends meanwhile; sampling
+        goes on.
         """
         asked: Engine | None = None
         try:
@@ -337,6 +341,8 @@ class Session:
                         "allocation sampling is not on; call start() first")
                 if "held" not in engine.capabilities():
                     raise AllocationSamplingError(_NOT_KNOWN)
+                if self.settings.max_files:
+                    raise AllocationSamplingError(_PUSHED)
                 where = self.where
                 wait = engine.ask_held()
                 asked = engine

@@ -8,7 +8,7 @@ import sys
 from time import monotonic
 
 from vmprof_allocation.engines.hook.safepoint import sink
-from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -57,9 +57,9 @@ def question(row: int) -> list[Any]:
 
 def ask(lib: Any, place: Place, reach: Callable[[list[Any]], None]) -> None:
     """`reach` has the native half asked for a question; take() is to follow.  Raises
-    AllocationSamplingError."""
+    AllocationSamplingError; SamplingBusy, if somebody else has asked."""
     if lib.hook_held_looks(0.0) != NOT_ASKED:
-        raise AllocationSamplingError(
+        raise SamplingBusy(
             "who holds what is being looked at already, for somebody else; ask again "
             "when that is done")
     refuse_if_filtered()
