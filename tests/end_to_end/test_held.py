@@ -2,6 +2,7 @@
 was."""
 from __future__ import annotations
 
+import collections
 import json
 import re
 from pathlib import Path
@@ -14,6 +15,8 @@ from running import running
 from vmprof_allocation.engines.hook import cache
 from vmprof_allocation.engines.hook.layout import Layout
 from vmprof_convert import readers
+from vmprof_convert.analysis.holder_tree import OTHERWISE, reached
+from vmprof_convert.analysis.holders import text_of
 from vmprof_convert.profile.held import INTERPRETER, NO_PATH, Held
 
 #: a module, which FILL fills
@@ -208,6 +211,31 @@ def test_estimates_beside_the_exact_sums(stock_pypy: PyPy) -> None:
         of = row["from_samples"]
         # five standard deviations
         assert abs(of["value"] - row["bytes"]) < 2.6 * (of["high"] - of["low"]), row
+
+
+def test_the_tree_of_paths_adds_up(stock_pypy: PyPy) -> None:
+    """To all that was reached, each byte once, sampled closely or not at all; through a
+    holder comes what it alone keeps, at least."""
+    for interval in "4k", "1G":
+        run = stock_pypy.sample(planted(stock_pypy, LOOK), interval)
+        held = held_of(run.path)
+        stacks = reached(readers.read_events(run.path), held).stacks
+        assert sum(stack.bytes for stack in stacks) == held.bytes
+        through: dict[str, int] = collections.Counter()
+        for stack in stacks:
+            for name in set(stack.holders):
+                through[name] += stack.bytes
+        of_steps: dict[str, int] = collections.Counter()
+        for number, step in enumerate(held.steps):
+            of_steps[text_of(held.path(number), step.type)] += step.bytes
+        assert {name: size for name, size in through.items()
+                if name != OTHERWISE} == of_steps
+        single = [holder for holder in held.holders if holder.path]
+        assert len(single) >= 15
+        for holder in single:
+            assert through[text_of(holder.path, holder.type)] >= holder.bytes
+        # the interpreter's own, and what is too small to have a name
+        assert through[OTHERWISE] < held.bytes / 2
 
 
 def test_garbage_has_no_path(stock_pypy: PyPy) -> None:

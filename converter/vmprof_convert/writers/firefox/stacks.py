@@ -100,9 +100,10 @@ def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
 def add_held(held: Iterable[HeldStack], builder: ProfileBuilder) -> list[int]:
     """The rows of these, in their order."""
     rows = []
-    for holders, type_, place, _ in held:
+    for stack in held:
+        type_, place = stack.type, stack.place
         frames = [builder.frame(builder.function(name, python=False), categories.OTHER)
-                  for name in holders]
+                  for name in stack.holders]
         if type_ is not None:
             frames.append(builder.frame(
                 builder.function(type_.name, python=False), _type(type_.kind)))

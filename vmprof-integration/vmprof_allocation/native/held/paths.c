@@ -715,6 +715,9 @@ void paths_tell(const struct held_question *question, struct held_result *result
         if (at < walk.frames_end && nearest[at] != NOBODY)
             result->found[i].path = tell(result, nearest[at]);
     }
+    /* and what else has a name, as all of it may be older than the samples */
+    for (at = 0; at < named.count; at++)
+        tell(result, at);
     room_unmap(nearest, size);
     room_end(&named);
     room_end(&texts);

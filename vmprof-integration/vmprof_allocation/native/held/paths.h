@@ -17,7 +17,8 @@
 int paths_choose(struct held_result *result, uint64_t holders[HELD_HOLDERS]);
 
 /* Then: write into 'result' the path to each object that is asked about, as far as what is
-   on it has names, and is large enough to have one. */
+   on it has names, and is large enough to have one; and all other steps that have, as far
+   as there is room. */
 void paths_tell(const struct held_question *, struct held_result *result);
 
 #pragma GCC visibility pop
