@@ -84,7 +84,8 @@ def test_what_grows_outside_of_the_heap_is_the_headline() -> None:
     assert content == {
         "resident": pytest.approx((150 * MIB, 290 * MIB, 450 * MIB)),
         "private": pytest.approx((140 * MIB, 280 * MIB, 440 * MIB)),
-        "heap": (8 * MIB,) * 3, "grown": pytest.approx(300 * MIB),
+        "heap": (8 * MIB,) * 3, "most": (8 * MIB,) * 3,
+        "grown": pytest.approx(300 * MIB),
         "explained_by_heap": 0.0, "outside_heap": pytest.approx(300 * MIB),
         "surely_outside": pytest.approx(296 * MIB),
         "rates": pytest.approx((20 * MIB, 20 * MIB)),
@@ -104,6 +105,24 @@ def test_what_grows_once_is_no_headline() -> None:
     text = said(result)
     assert text[0].startswith("no leak was found in the GC's heap: ")
     assert "40 MiB came outside of the GC's heap" in memory_line(text)
+
+
+def test_what_the_heap_had_between_two_collections_is_no_headline() -> None:
+    """It stays resident: then the heap is smaller at the last moment, and the process
+    larger."""
+    made = process((50 * MIB, 1 * MIB), (40 * MIB, -1 * MIB))
+    assert leaks.find([made]).memory.is_far      # type: ignore[union-attr]
+    made.profile.figures += [Figure(HEAP_HAS, time * SECOND + SECOND // 2, size * MIB)
+                             for time, size in ((3, 41), (9, 48), (17, 56))]
+    made.profile.figures.sort(key=lambda figure: figure.time)
+    result = leaks.find([made])
+    assert result.memory is not None and result.memory.explained == 15 * MIB
+    text = said(result)
+    assert text[0].startswith("no leak was found in the GC's heap: ")
+    assert memory_line(text).endswith(
+        "the GC's own shrank by 15 MiB, from 35 MiB to 20 MiB; at most it had 41 MiB "
+        "until the first moment, and 56 MiB until the last; that explains 100 %; 0 B "
+        "came outside of the GC's heap, where nothing is sampled")
 
 
 def test_what_the_heap_explains_is_no_headline() -> None:

@@ -277,13 +277,56 @@ def test_of_collections_at_once_the_last_one_counts(marks: tuple[float, ...]) ->
             for number in windows[:3]] == pytest.approx([10.1, 14.1, 18.1])
 
 
+def with_minors(profile: Profile, *minors: tuple[float, int]) -> None:
+    """Minor collections: seconds, and MiB that were allocated until then."""
+    profile.collections[:] = sorted([*profile.collections, *(
+        Collection(False, int(time * 10**9), 0, allocated << 20)
+        for time, allocated in minors)], key=lambda collection: collection.time)
+
+
+def test_a_collection_of_the_gcs_own_is_not_at_a_mark() -> None:
+    """It came shortly before, and gc.collect() behind the mark took longer; but the
+    program allocated something in between."""
+    profile = run_of([10, 10.2, 13.95, 14.1, 14.2, 18, 18.1], (9.99, 14.0, 17.99))
+    with_minors(profile, (9.98, 1000), (13.94, 1560), (14.01, 1640), (17.98, 2000))
+    windows = find_windows(profile)
+    assert [windows.times[number] / 1e9
+            for number in windows[:3]] == pytest.approx([10.2, 14.2, 18.1])
+
+
+def test_what_the_first_of_two_collections_found_dead_is_not_there() -> None:
+    """Nor was it gone before, though the last collection of the earlier mark is nearer
+    to the first one of this."""
+    lives = [(9.0, 11.5)] * 40 + [(11.0, 12.55)] * 40 + [(12.5, math.inf)] * 40
+    made = a_process([lives], [10.0, 10.1, 12.0, 12.1, 12.6, 13.5],
+                     (9.99, 11.99, 12.59))
+    with_minors(made.profile, (9.98, 100), (11.98, 300), (12.58, 500))
+    result = leaks.find([made])
+    assert [result.windows[0].times[number] / 1e9 for number in result.windows[0][:3]
+            ] == [10.1, 12.1, 13.5]
+    assert result.growth.value == pytest.approx(0.0, abs=1e-6)
+    assert result.windows_growth == pytest.approx((0.0, 0.0), abs=1e-6)
+
+
+def test_marks_show_whether_it_goes_up_and_down() -> None:
+    """Of what came, less than half stays, but each mark finds more: where there are
+    five, all of them tell."""
+    majors = list(range(4, 20, 2))
+    lives = list[tuple[float, float]]()
+    for time in majors:
+        # a memo that is made anew, and what is kept
+        lives += [(time - 1.0, time + 1.5)] * 60 + [(time - 0.5, math.inf)] * 30
+    for marks, is_named in ((majors[-3:], False), (majors, True)):
+        result = leaks.find([a_process([lives], majors, marks)])
+        assert [leak.places[0].function.name for leak in result.leaks] == (
+            ["f0"] if is_named else [])
+
+
 def test_how_long_a_collection_takes_does_not_matter() -> None:
     """A large heap, and little work between the marks."""
     profile = run_of([10, 12, 14, 16, 18, 20], (10.0, 14.0, 18.0))
-    profile.collections[:] = sorted([*profile.collections, *(
-        Collection(False, time * 10**9 - 1, 0, allocated) for time, allocated in (
-            (10, 500), (12, 510), (14, 600), (16, 610), (18, 700), (20, 710)))],
-        key=lambda collection: collection.time)
+    with_minors(profile, (9.99, 500), (11.99, 510), (13.99, 600), (15.99, 610),
+                (17.99, 700), (19.99, 710))
     windows = find_windows(profile)
     assert [windows.times[number] / 1e9 for number in windows[:3]] == [12, 16, 20]
 

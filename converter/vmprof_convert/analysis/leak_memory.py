@@ -5,7 +5,9 @@ extensions) is in the resident memory, which was read about ten times a second, 
 no leak.  So no verdict about leaks stands without this one beside it.
 
 The memory that came *outside* of the GC's heap is what the process grew by, less what
-the GC took of the system meanwhile, and of its nursery for the first time.  The process
+the GC took of the system for the first time meanwhile, and of its nursery.  So what the
+GC has counts with the most that it had until then: what it frees between two major
+collections stays resident, or is back before the next one.  The process
 grew by the smaller one of two figures: resident memory grows also by pages of files
 that are read through mmap, and private memory (USS) also by pages that a forked process
 shared with its parent until it wrote to them.  Neither is a leak, and neither is in the
@@ -18,7 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vmprof_convert.analysis.leak_windows import Windows
-from vmprof_convert.analysis.process_memory import readings, untouched
+from vmprof_convert.analysis.process_memory import most_until, readings, untouched
 from vmprof_convert.profile.model import (
     HEAP,
     HEAP_HAS,
@@ -53,6 +55,8 @@ class Memory(NamedTuple):
     #: what the GC has touched of what it has of the system, or where that is not
     #: recorded what is in use of the heap; None: neither was read
     heap: Moments | None
+    #: and the most of it until each of the moments
+    most: Moments | None
     #: bytes that the process grew by outside of the GC's heap from one pause between
     #: readings after the first moment to one before the last: when memory between two
     #: readings came, nothing tells, so it may have come outside of the windows
@@ -69,9 +73,9 @@ class Memory(NamedTuple):
     @property
     def explained(self) -> float:
         """Of what it grew by, the bytes that the GC's heap may have."""
-        if self.heap is None:
+        if self.most is None:
             return 0.0
-        return max(min(_change(self.heap), self.grown), 0.0)
+        return max(min(_change(self.most), self.grown), 0.0)
 
     @property
     def outside(self) -> float:
@@ -92,7 +96,7 @@ class Memory(NamedTuple):
             return min(self.rates) > max(self.rates) / _STEADY
         if self.private is None or _change(self.resident) == self.grown:
             return False
-        of_heap = max(_change(self.heap), 0.0) if self.heap else 0.0
+        of_heap = _change(self.most) if self.most else 0.0
         return None if _change(self.resident) - of_heap > least else False
 
 
@@ -113,16 +117,26 @@ def _between(profile: Profile, times: Sequence[int]) -> Memory | None:
     resident = _at(readings(profile, RESIDENT), times)
     if resident is None:
         return None
-    heap = _at(readings(profile, HEAP_HAS), times)
-    if heap is not None:
+    read = readings(profile, HEAP_HAS)
+    not_touched = [0, 0, 0]
+    if read:
         # resident memory was read up to a pause before or after: what the GC touched
         # meanwhile is not to count as outside
         not_touched = untouched(profile, [times[0] - _PAUSE, times[1],
                                           times[2] + _PAUSE])
-        first, middle, last = (value - less for value, less in zip(heap, not_touched))
-        heap = first, middle, last
-    return Memory(resident, _at_seldom(readings(profile, PRIVATE), times),
-                  heap or _at(readings(profile, HEAP), times), 0.0, (0.0, 0.0))
+    else:
+        read = readings(profile, HEAP)
+    heap, most = (_less(_at(figures, times), not_touched)
+                  for figures in (read, most_until(read)))
+    return Memory(resident, _at_seldom(readings(profile, PRIVATE), times), heap, most,
+                  0.0, (0.0, 0.0))
+
+
+def _less(moments: Moments | None, less: Sequence[float]) -> Moments | None:
+    if moments is None:
+        return None
+    first, middle, last = (value - part for value, part in zip(moments, less))
+    return first, middle, last
 
 
 def _rates(memory: Memory, nanoseconds: tuple[int, int]) -> tuple[float, float]:
@@ -130,10 +144,10 @@ def _rates(memory: Memory, nanoseconds: tuple[int, int]) -> tuple[float, float]:
     process = memory.resident
     if memory.private is not None and _change(memory.private) < _change(process):
         process = memory.private
-    heap = memory.heap or (0.0, 0.0, 0.0)
+    most = memory.most or (0.0, 0.0, 0.0)
     first, second = (
         1e9 * (process[number + 1] - process[number]
-               - max(heap[number + 1] - heap[number], 0.0)) / max(time, 1)
+               - max(most[number + 1] - most[number], 0.0)) / max(time, 1)
         for number, time in enumerate(nanoseconds))
     return first, second
 
@@ -143,11 +157,12 @@ def of_all(memories: Sequence[Memory | None]) -> Memory | None:
     known = [memory for memory in memories if memory is not None]
     if not known or len(known) < len(memories):
         return None
-    private, heap = (
+    private, heap, most = (
         None if None in column else _sum([one for one in column if one is not None])
         for column in ([memory.private for memory in known],
-                       [memory.heap for memory in known]))
-    return Memory(_sum([memory.resident for memory in known]), private, heap,
+                       [memory.heap for memory in known],
+                       [memory.most for memory in known]))
+    return Memory(_sum([memory.resident for memory in known]), private, heap, most,
                   sum(memory.surely_outside for memory in known),
                   (sum(memory.rates[0] for memory in known),
                    sum(memory.rates[1] for memory in known)))

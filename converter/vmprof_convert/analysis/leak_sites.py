@@ -179,7 +179,7 @@ class Tally:
     def goes_up(self) -> bool:
         """Not up and down: what comes and goes together is not one by one."""
         if len(self.steps) < MIN_TREND:
-            return self.stayed >= STAYS * self.came[0]
+            return self.stayed >= STAYS * self.came[0] or rises(self.steps)
         return rises(self.steps)
 
     def slows_down(self, seconds: Sequence[float], tests: int = 1) -> bool:

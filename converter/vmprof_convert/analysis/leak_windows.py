@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
+from vmprof_convert.analysis.leak_statistics import MIN_TREND
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile.model import NURSERY, Profile
 from vmprof_convert.text.units import format_bytes, format_number
@@ -19,6 +21,8 @@ MAX_TREND = 40
 AT_ONCE = 0.12
 #: how many gaps on either side are looked at
 MOST_AT_ONCE = 2
+#: bytes: so few are none
+_NOTHING = 4096
 #: bytes; PyPy's own choice, half of the processor's cache, is often of 4 MiB
 LARGE_NURSERY = 2**25
 
@@ -34,6 +38,9 @@ class Windows(NamedTuple):
     #: seconds, and bytes that were allocated
     seconds: tuple[float, float]
     allocated: tuple[int, int]
+    #: those that show whether what is held goes up and down: from the first to the last
+    #: one, or if more have marks, or enough have, these
+    trend: Sequence[int]
 
 
 class TooFewCollections(ProfileError):
@@ -51,15 +58,20 @@ def find_windows(profile: Profile,
     marks or behind one; or of the run, without its beginning; or of that `part` of
     it, from and up to.  Raises ProfileError if there are too few major
     collections."""
-    times = [c.time for c in profile.collections if c.is_major]
+    times = majors(profile)
     try:
-        return _find(profile, _last_of_each(profile, times), part)
+        return _find(profile, _last_of_each(times, _allocated_at(profile, times)), part)
     except TooFewCollections as few:
         # where there are so few, it is not told which follow each other at once
         found = _find(profile, times, part)
         if min(found.seconds) < AT_ONCE * max(found.seconds):
             raise few from None
         return found
+
+
+def majors(profile: Profile) -> list[int]:
+    """When the marking of each major collection ended."""
+    return [c.time for c in profile.collections if c.is_major]
 
 
 def _find(profile: Profile, times: list[int],
@@ -82,16 +94,27 @@ def _find(profile: Profile, times: list[int],
         first_mark, *rest = marks[-3:]
         last_mark = rest[-1] if rest else min(profile.end, stop)
         middle = rest[0] if len(rest) == 2 else (first_mark + last_mark) // 2
-        # the program may collect before it sets a mark, or behind it
-        first, center, last = (nearest(times, time, begin, end)
-                               for time in (first_mark, middle, last_mark))
-        if not rest:
-            last = end - 1
+        # the program may collect before it sets a mark, or behind it: next to nothing
+        # is allocated in between, but one of the GC's own may be nearer in time
+        allocated = _allocated_at(profile, times)
+
+        def at_mark(time: int) -> int:
+            there, = _allocated(profile, [time])
+            # of those that are as near, the last
+            return min(range(begin, end), key=lambda number: (
+                abs(allocated[number] - there) // _NOTHING, -number))
+
+        marked = sorted({at_mark(time) for time in marks})
+        first = at_mark(first_mark)
+        center = (at_mark if len(rest) == 2 else partial(
+            nearest, times, begin=begin, end=end))(middle)
+        last = at_mark(last_mark) if rest else end - 1
         if not first < center < last:
             raise ProfileError(
-                "--leaks needs a major collection at each mark: call gc.collect() "
-                "there")
+                "--leaks needs a major collection at each mark, and something that is "
+                "allocated between them: call gc.collect() there")
     else:
+        marked = []
         # who names a part knows what warming up is
         first = begin if part else bisect.bisect_left(times, profile.end * WARM_UP)
         last = end - 1
@@ -108,9 +131,12 @@ def _find(profile: Profile, times: list[int],
     a, b, c = times[first], times[center], times[last]
     if not a < b < c:
         raise ProfileError("--leaks needs major collections at different times")
-    allocated = [_allocated(profile, time) for time in (a, b, c)]
+    first_bytes, center_bytes, last_bytes = _allocated(profile, (a, b, c))
+    trend: Sequence[int] = range(first, last + 1)
+    if len(marked) >= MIN_TREND or len(marked) > len(trend):
+        trend = marked
     return Windows(first, center, last, times, ((b - a) / 1e9, (c - b) / 1e9),
-                   (allocated[1] - allocated[0], allocated[2] - allocated[1]))
+                   (center_bytes - first_bytes, last_bytes - center_bytes), trend)
 
 
 def _why_few(profile: Profile) -> str:
@@ -121,7 +147,7 @@ def _why_few(profile: Profile) -> str:
         "its environment makes it smaller)" % format_bytes(size))
 
 
-def _last_of_each(profile: Profile, times: list[int]) -> list[int]:
+def _last_of_each(times: list[int], allocated: list[int]) -> list[int]:
     """Of major collections that follow each other at once, the last.  gc.collect()
     first ends one that is at work, which finds alive what has died since it was marked,
     and then makes another; and who calls it twice means the second one, which finds
@@ -131,30 +157,39 @@ def _last_of_each(profile: Profile, times: list[int]) -> list[int]:
     the others around: not by the clock, as a collection may take as long as what it
     comes behind.
     """
-    counted = [c for c in profile.collections if not c.is_major]
-    at = [c.time for c in counted]
-    allocated = []
-    for time in times:
-        number = bisect.bisect_right(at, time)
-        allocated.append(counted[number - 1].number if number
-                         else _allocated(profile, time))
     gaps = [after - before for before, after in zip(allocated, allocated[1:])]
     return [time for number, (time, gap) in enumerate(zip(times, gaps))
             if gap >= AT_ONCE * max(gaps[max(number - MOST_AT_ONCE, 0):
                                          number + MOST_AT_ONCE + 1])] + times[-1:]
 
 
-def _allocated(profile: Profile, time: int) -> int:
-    """Bytes up to `time`, about."""
-    times = [moment.time for moment in profile.moments]
-    at = bisect.bisect_right(times, time)
-    if at == len(times):
-        return profile.moments[-1].allocated if times else 0
-    before = profile.moments[at - 1] if at else None
-    after = profile.moments[at]
-    start, bytes_ = (before.time, before.allocated) if before else (0, 0)
-    share = (time - start) / (after.time - start) if after.time > start else 1.0
-    return bytes_ + int(share * (after.allocated - bytes_))
+def _allocated_at(profile: Profile, times: list[int]) -> list[int]:
+    """Bytes up to each of these major collections, which begin with a minor one."""
+    counted = [c for c in profile.collections if not c.is_major]
+    at = [c.time for c in counted]
+    found = []
+    for time in times:
+        number = bisect.bisect_right(at, time)
+        found.append(counted[number - 1].number if number
+                     else _allocated(profile, [time])[0])
+    return found
+
+
+def _allocated(profile: Profile, times: Sequence[int]) -> list[int]:
+    """Bytes up to each of these times, about."""
+    counted = sorted([(0, 0), *((c.time, c.number) for c in profile.collections
+                                if not c.is_major),
+                      *((moment.time, moment.allocated) for moment in profile.moments)])
+    at = [when for when, _ in counted]
+    found = []
+    for time in times:
+        number = bisect.bisect_right(at, time)
+        begin, bytes_ = counted[number - 1]
+        if number < len(counted) and time > begin:
+            end, more = counted[number]
+            bytes_ += int((time - begin) / (end - begin) * (more - bytes_))
+        found.append(bytes_)
+    return found
 
 
 def mean_seconds(windows: Sequence[Windows]) -> list[float]:
@@ -176,12 +211,11 @@ def nearest(times: list[int], time: int, begin: int = 0,
 def count_snapshots(all_windows: Sequence[Windows]) -> int:
     """Major collections that show whether a site goes up and down, of the process that
     has most of them."""
-    return min(MAX_TREND, max(
-        windows.last - windows.first + 1 for windows in all_windows))
+    return min(MAX_TREND, max(len(windows.trend) for windows in all_windows))
 
 
 def snapshots(windows: Windows, count: int) -> list[int]:
-    """Major collections from the first to the last one, evenly chosen; where there are
-    not so many, some more than once."""
-    span = windows.last - windows.first
-    return [windows.first + span * i // (count - 1) for i in range(count)]
+    """So many of those of the trend, evenly chosen; where there are fewer, some more
+    than once."""
+    span = len(windows.trend) - 1
+    return [windows.trend[span * i // (count - 1)] for i in range(count)]

@@ -82,6 +82,7 @@ from vmprof_convert.analysis.leak_windows import (
     Windows,
     count_snapshots,
     find_windows,
+    majors,
     mean_seconds,
     nearest,
     snapshots,
@@ -299,12 +300,17 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
         names = TypeNames(profile, group_storage=group_storage)
         places.append(Places(profile, process.own or profile))
         chosen = snapshots(windows, count)
+        ends = majors(profile)
         for stack, type_, size, live_size, mean, collected, freed, thread in zip(
                 objects.stack, objects.type, objects.size, objects.live_size,
                 objects.interval, objects.collected, objects.freed, objects.thread):
             since = bisect.bisect_right(windows.times, collected)
-            until = _NEVER if freed < 0 else nearest(windows.times, freed)
-            if since > windows.last or until <= max(windows.first, since):
+            # a collection that found it dead may be none of those that are looked at:
+            # then it is not there at the next one
+            until = _NEVER if freed < 0 else bisect.bisect_left(
+                windows.times, ends[nearest(ends, freed)])
+            if since > windows.last or until <= max(
+                    min(windows.first, chosen[0]), since):
                 continue
             if process.includes is not None and not process.includes(
                     stack, type_, thread):
@@ -329,7 +335,8 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
                 one.hold(begin, end, size, p)
     sites: dict[Place, list[Site]] = {}
     for (place, shown), tally in tallies.items():
-        sites.setdefault(place, []).append(Site(shown, tally))
+        if any(tally.came) or any(tally.went):
+            sites.setdefault(place, []).append(Site(shown, tally))
     return _Judge(processes, all_windows, places, count, interval).judge(
         sites, everything, apart)
 

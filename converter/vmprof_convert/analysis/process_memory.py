@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
@@ -24,6 +25,12 @@ from vmprof_convert.text.units import format_bytes, format_number
 def readings(profile: Profile, kind: str) -> list[Figure]:
     """Those of one kind, by time."""
     return [figure for figure in profile.figures if figure.kind == kind]
+
+
+def most_until(read: Sequence[Figure]) -> list[Figure]:
+    """The largest until each of these readings."""
+    values = accumulate((figure.value for figure in read), max)
+    return [figure._replace(value=value) for figure, value in zip(read, values)]
 
 
 def untouched(profile: Profile, times: Sequence[int]) -> list[int]:
@@ -137,10 +144,11 @@ def growth(profile: Profile) -> Growth:
 
 
 def _above_heap(profile: Profile, read: Sequence[Figure]) -> list[float]:
-    """By how much resident memory is more than what the GC has touched, at each
-    of these readings of it; empty: what the GC has was not read.  It is not read while
-    the GC sweeps: then it counts as in proportion between two readings."""
-    heap = readings(profile, HEAP_HAS)
+    """By how much resident memory is more than the most that the GC has touched until
+    then, at each of these readings of it; empty: what the GC has was not read.  It is
+    not read while the GC sweeps: then it counts as in proportion between two
+    readings."""
+    heap = most_until(readings(profile, HEAP_HAS))
     if not heap:
         return []
     times = [figure.time for figure in heap]

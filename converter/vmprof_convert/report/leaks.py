@@ -193,6 +193,11 @@ class _Writer:
             parts.append("private memory (USS) %s" % _did(memory.private))
         if memory.heap:
             parts.append("the GC's own %s" % _did(memory.heap))
+            if memory.most and memory.most[2] - memory.most[0] > max(
+                    memory.heap[2] - memory.heap[0], 0.0):
+                parts.append("at most it had %s until the first moment, and %s until "
+                             "the last" % (format_bytes(memory.most[0]),
+                                           format_bytes(memory.most[2])))
             if memory.grown > 0:
                 parts.append("that explains %.0f %%; %s came outside of the GC's heap, "
                              "where nothing is sampled" % (
