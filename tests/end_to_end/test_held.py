@@ -21,7 +21,7 @@ from vmprof_convert.profile.held import INTERPRETER, NO_PATH, Held
 
 #: a module, which FILL fills
 SHOP = """
-    import functools, logging.handlers, threading
+    import collections, functools, logging.handlers, threading
     seen = {}
     class Visit:
         def __init__(self, number):
@@ -53,7 +53,9 @@ SHOP = """
     def defaults(numbers=[str(i) for i in range(12000)]):
         pass
     by_key = {"eu": {}, 5: [], b"\\0\\"": []}
-    by_number = {7: [], 8: None}
+    by_number = {7: [], 8: None, None: []}
+    recent = collections.deque([[], *[None] * 199, []])
+    recent.appendleft(None)
 """
 FILL = """
     import gc, sys, threading
@@ -86,6 +88,9 @@ FILL = """
         shop.by_key["eu"]["key%d" % i] = str(i)
         shop.by_key[5].append(str(i))
         shop.by_number[7].append(str(i))
+        shop.by_number[None].append(str(i))
+        shop.recent[1].append(str(i))
+        shop.recent[201].append(str(i))
         shop.by_key[b'\\0"'].append(str(i))
     for i in range(20):
         shop.fail(i)
@@ -156,7 +161,9 @@ def test_planted_holders_are_named(stock_pypy: PyPy) -> None:
             ("shop.callbacks", "list", 50000),
             ("shop.errors", "list", 10000),
             ("shop.slotted.second", "list", 10000),
-            ("shop.local -> of a thread -> an item", "list", 10000),
+            ("shop.local -> of a thread.mine", "list", 10000),
+            ("shop.by_number[None]", "list", 10000),
+            ("shop.recent[1]", "list", 10000), ("shop.recent[201]", "list", 10000),
             ("shop.defaults.__defaults__[0]", "list", 12000),
             ("shop.by_key[5]", "list", 10000),
             ("shop.by_number[7]", "list", 10000),

@@ -86,8 +86,8 @@ def run(heap: Heap, *arguments: str) -> subprocess.CompletedProcess[str]:
                           capture_output=True)
 
 
-def answer(heap: Heap) -> Answer:
-    done = run(heap)
+def answer(heap: Heap, *arguments: str) -> Answer:
+    done = run(heap, *arguments)
     assert (done.returncode, done.stderr) == (0, "")
     holders, how, sets, paths, steps = [], [], [], [], []
     for line in done.stdout.splitlines():
@@ -237,6 +237,27 @@ def test_cycles() -> None:
     heap = Heap([[*leaves(100, 1)], *[[0, 1 + (one + 1) % 100] for one in range(100)]],
                 [0], [])
     assert check(heap) == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_items_of_deques_have_their_numbers(seed: int) -> None:
+    """Wherever they begin in a block."""
+    chance = random.Random(seed)
+    deques, first = 20, 40
+    items = [[deques + chance.randrange(20) for _ in range(chance.randrange(9))]
+             for _ in range(deques)]
+    items += [leaves(chance.randrange(50, 100), first + 100 * one) for one in range(20)]
+    heap = Heap([*items, *[[] for _ in range(2000)]], list(range(deques)), [])
+    found = answer(heap, "deques")
+    named = [holder for holder in found.holders if holder.names]
+    assert any("[" in holder.names[0] for holder in named)
+    for holder in named:
+        one = object_of(heap, holder.names[0])
+        assert holder.names[1] == "deque"
+        assert (found.how[one], found.sets[one] & holder.set) == (ALONE, holder.set)
+        count = len(heap.items[one])
+        if one >= deques:       # of empty ones, three objects each, in blocks of two
+            assert holder.objects == 1 + 2 * -(-(count % 3 + count) // 3) + 3 * count
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -6,7 +6,8 @@
  * Prints "objects N bytes N", "holder SET BYTES OBJECTS PATH TYPE ALIAS ..." for each
  * holder, and for each group without what it is called, and of each list "list HOW SET".
  *
- * "damaged": the header of a list is none.  "compare": prints how many objects differ from
+ * "deques": these lists are deques, of blocks of three items, which begin anywhere in the
+ * first one.  "damaged": the header of a list is none.  "compare": prints how many objects differ from
  * the dump of the same heap, of which one reference was changed.
  */
 #include <inttypes.h>
@@ -17,7 +18,7 @@
 #include "held.h"
 
 enum { STRING = 8, TEXT, LIST, LIST_ITEMS, POINTERS, DICT, TABLE, ENTRIES, MODULE, GCREF,
-       TYPES };
+       DEQUE, BLOCK, TYPES };
 static const char *const names[TYPES] = {
     [STRING] = "rpy_string { hash, chars }",
     [TEXT] = "pypy.objspace.std.unicodeobject.W_UnicodeObject { super }",
@@ -29,6 +30,8 @@ static const char *const names[TYPES] = {
     [ENTRIES] = "odictentry { key, value }",
     [MODULE] = "pypy.interpreter.module.Module { super }",
     [GCREF] = "pypy.module.gc.referents.W_GcRef { super }",
+    [DEQUE] = "pypy.module._collections.interp_deque.W_Deque { super }",
+    [BLOCK] = "pypy.module._collections.interp_deque.Block { super }",
 };
 static const char *const fields[] = {
     "module_dict", "dict_storage", "code_name", "code_varnames", "code_firstlineno",
@@ -54,7 +57,8 @@ static uint64_t memory[1 << 20];
 static size_t used;
 
 static const int64_t none[] = { 0 }, at_8[] = { 1, 8 }, at_16[] = { 1, 16 },
-                     at_24[] = { 1, 24 }, at_0[] = { 1, 0 }, at_0_and_8[] = { 2, 0, 8 };
+                     at_24[] = { 1, 24 }, at_0[] = { 1, 0 }, at_0_and_8[] = { 2, 0, 8 },
+                     at_8_to_24[] = { 3, 8, 16, 24 };
 
 static void type(int number, int64_t size, const int64_t *pointers, int64_t length_at,
                  int64_t item_size, const int64_t *item_pointers)
@@ -76,8 +80,9 @@ static void type(int number, int64_t size, const int64_t *pointers, int64_t leng
     if (pointers != none || (item_size != 0 && item_pointers != none))
         info->bits |= 0x1000000;
     sprintf(text + strlen(text), "type %zu %d %d -1\t%s\tGc%s %s\n",
-            (size_t)number * sizeof *info, number, number == LIST ? 2 : 0,
-            number == LIST ? "list" : "", number == POINTERS || number == ENTRIES
+            (size_t)number * sizeof *info, number,
+            number == LIST || number == DEQUE ? 2 : 0,
+            number == LIST ? "list" : number == DEQUE ? "deque" : "", number == POINTERS || number == ENTRIES
                                               ? "Array of" : "Struct", names[number]);
 }
 
@@ -95,9 +100,12 @@ static void make_types(void)
     type(ENTRIES, 16, none, 8, 16, at_0_and_8);
     type(MODULE, 16, at_8, 0, 0, NULL);
     type(GCREF, 16, at_8, 0, 0, NULL);
+    type(DEQUE, 24, at_8, 0, 0, NULL);
+    type(BLOCK, 32, at_8_to_24, 0, 0, NULL);
     for (i = 0; i < sizeof fields / sizeof *fields; i++)
         sprintf(text + strlen(text), "field %s 8\n", fields[i]);
-    strcat(text, "field to_entries 24\n");
+    strcat(text, "field to_entries 24\nfield deque_first 8\nfield deque_first_index 16\n"
+                 "field block_next 24\n");
 }
 
 static uint64_t *make(int type, size_t words)
@@ -138,6 +146,32 @@ static uint64_t *make_items(uint64_t *list, size_t count)
     storage[2] = (uint64_t)items;
     list[1] = (uint64_t)storage;
     return items + 2;
+}
+
+#define BLOCK_ITEMS     3
+
+static void make_deque(uint64_t *deque, const size_t *of, size_t count, uint64_t **lists)
+{
+    uint64_t *last = NULL, *block;
+    size_t at = count % BLOCK_ITEMS, end = at + count, i = 0;
+
+    deque[2] = at;
+    do {
+        uint64_t *items = make(POINTERS, 2 + BLOCK_ITEMS);
+        items[1] = BLOCK_ITEMS;
+        block = make(BLOCK, 4);
+        block[1] = (uint64_t)items;
+        block[2] = (uint64_t)last;
+        if (last != NULL)
+            last[3] = (uint64_t)block;
+        else
+            deque[1] = (uint64_t)block;
+        do
+            if (at < end)
+                items[2 + at % BLOCK_ITEMS] = (uint64_t)lists[of[i++]];
+        while (++at % BLOCK_ITEMS != 0);
+        last = block;
+    } while (at < end);
 }
 
 static uint64_t *make_dict(size_t count, uint64_t **entries)
@@ -183,14 +217,23 @@ int main(int argc, char **argv)
     struct held_question question;
     uint64_t **lists, *entries, *module, *modules, *ask = make(LIST, 2), *roots, *items;
     size_t count, i, j, n;
+    int are_deques = argc > 1 && strcmp(argv[1], "deques") == 0;
 
     make_types();
     count = number();
     lists = calloc(count, sizeof *lists);
     for (i = 0; i < count; i++)
-        lists[i] = make(LIST, 2);
+        lists[i] = are_deques ? make(DEQUE, 3) : make(LIST, 2);
     for (i = 0; i < count; i++) {
         n = number();
+        if (are_deques) {
+            size_t *of = calloc(n + 1, sizeof *of);
+            for (j = 0; j < n; j++)
+                of[j] = number();
+            make_deque(lists[i], of, n, lists);
+            free(of);
+            continue;
+        }
         items = make_items(lists[i], n);
         for (j = 0; j < n; j++)
             items[j] = (uint64_t)lists[number()];
@@ -236,7 +279,7 @@ int main(int argc, char **argv)
         printf(" %d\n", differ[0] == (uint64_t)lists[0]);
         free(words);
     } else {
-        if (argc > 1)
+        if (argc > 1 && !are_deques)
             *lists[0] = 4;
         held_answer(&question, result);
         printf("objects %" PRId64 " bytes %" PRId64 "\n", result->objects, result->bytes);

@@ -34,7 +34,8 @@ struct type_info {
 enum role {
     OTHER, MODULE_DICT, DICT, TABLE, ENTRIES, ARRAY, LIST_ITEMS, DICT_CELL, CLASS, FRAME,
     CODE, FUNCTION, CELL, CELL_FAMILY, ATTRIBUTE, UNBOXED_ATTRIBUTE, MODULE, FRAME_REF,
-    CONTEXT, STRING, TEXT, LIST, TUPLE, MEMBER, GCREF, INT, BYTES, THREAD_LOCAL
+    CONTEXT, STRING, TEXT, LIST, TUPLE, MEMBER, GCREF, INT, BYTES, THREAD_LOCAL, NONE,
+    DEQUE, DEQUE_BLOCK, ATTRIBUTES
 };
 /* What refers to more than the table says */
 enum custom { NO_CUSTOM, JIT_FRAME, SHADOW_STACK, STACKLET, GCREF_TRACER, NOT_WALKED,
@@ -61,9 +62,13 @@ struct gc_type {
     X(int_value) X(bytes_value) X(jit_gcmap) X(shadow_base) X(shadow_top) X(stacklet_copy) \
     X(tracer_base) X(tracer_length) X(to_end) X(to_class) X(to_qualname) X(to_table) \
     X(to_entries) X(to_string) X(to_value)
+/* These only name things; where they are not known, there are names that say less. */
+#define WISHED_FIELDS(X) \
+    X(deque_first) X(deque_first_index) X(block_next) X(attributes_map)
 struct fields {
 #define FIELD(name) int64_t name;
     FIELDS(FIELD)
+    WISHED_FIELDS(FIELD)
 #undef FIELD
 };
 extern struct fields gc_fields;

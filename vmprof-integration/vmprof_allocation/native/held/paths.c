@@ -17,6 +17,7 @@
 #define MOST_NAME       120     /* bytes of a name; what is longer is cut, or no path */
 #define MOST_ALIASES    3
 #define MOST_MAPS       5000    /* attributes of an object */
+#define MOST_BLOCKS     10000   /* of a deque, in front of an item that has a number */
 #define NOBODY          UINT32_MAX
 
 /* An object that has a name: its own part of the path, and whose part comes before */
@@ -276,10 +277,9 @@ struct way {
                                    owner, and 0 */
 };
 
-/* The attribute of an instance that is kept there; returns 0 if it has no name. */
-static int put_attribute(struct text *t, const struct way *way, uint64_t index)
+/* The attribute that is kept there, of what has this map; returns 0 if it has no name. */
+static int put_attribute(struct text *t, const struct way *way, uint64_t map, uint64_t index)
 {
-    uint64_t map = way->type->map < 0 ? 0 : gc_field(way->owner, way->type->map);
     uint64_t kind, its_class, i;
     struct entries entries;
     int maps;
@@ -305,7 +305,7 @@ static int put_attribute(struct text *t, const struct way *way, uint64_t index)
         return (int)i;
     }
     /* a slot: its class has a member for it */
-    its_class = class_of(way->owner, way->type);
+    its_class = way->type->map >= 0 ? class_of(way->owner, way->type) : 0;
     if (its_class != 0 && walk_entries(gc_field(its_class, gc_fields.to_table), &entries))
         for (i = 0; i < entries.count; i++) {
             uint64_t entry = entries.items + i * entries.item_size;
@@ -331,8 +331,9 @@ static int put_edge(struct text *t, const struct way *way, int64_t index)
     if (name == NULL)
         return 0;
     if (*name == '=')           /* an attribute, or the first of several */
-        return put_attribute(t, way, (uint64_t)(name[1] - '0') +
-                                         (index > 0 ? (uint64_t)index : 0));
+        return put_attribute(t, way,
+                             way->type->map < 0 ? 0 : gc_field(way->owner, way->type->map),
+                             (uint64_t)(name[1] - '0') + (index > 0 ? (uint64_t)index : 0));
     put(t, name, strcspn(name, "\n"));
     if (index >= 0 && name[strcspn(name, "\n") - 1] != ']' && *name != '[')
         put_index(t, (uint64_t)index);
@@ -366,7 +367,9 @@ static int put_key(struct text *t, const struct way *way, uint64_t array, uint64
     else if (string != 0) {
         if (!put_literal(t, string, key == string && way->type->role == DICT))
             return 0;
-    } else if (gc_role(key) == INT)
+    } else if (gc_role(key) == NONE)
+        put_text(t, "None");
+    else if (gc_role(key) == INT)
         put_number(t, (int64_t)gc_field(key, gc_fields.int_value));
     else if (gc_role(key) != BYTES ||
              !put_literal(t, gc_field(key, gc_fields.bytes_value), 1))
@@ -390,11 +393,33 @@ static int put_local(struct text *t, uint64_t frame, uint64_t index)
     return 1;
 }
 
+/* The item of a deque with this number in a block of so many: returns 0 if that is not
+   known. */
+static int put_item_of_deque(struct text *t, uint64_t deque, uint64_t block, uint64_t number,
+                             uint64_t length)
+{
+    uint64_t at;
+    int blocks = 0;
+
+    if (gc_fields.deque_first < 0 || gc_fields.deque_first_index < 0 ||
+        gc_fields.block_next < 0)
+        return 0;
+    for (at = gc_field(deque, gc_fields.deque_first); at != block; blocks++) {
+        if (gc_role(at) != DEQUE_BLOCK || blocks == MOST_BLOCKS)
+            return 0;
+        at = gc_field(at, gc_fields.block_next);
+    }
+    put_index(t, (uint64_t)blocks * length + number -
+                     gc_field(deque, gc_fields.deque_first_index));
+    return 1;
+}
+
 static int put_item(struct text *t, const struct way *way, uint64_t array, uint64_t above,
                     uint64_t object)
 {
     const struct gc_type *type = gc_type_of(array);
     uint64_t length = gc_length(array, type), i;
+    size_t before = t->size;
 
     for (i = 0; i < length; i++)
         if (gc_field(array + 8 * i, type->info->items_at) == object)
@@ -403,8 +428,16 @@ static int put_item(struct text *t, const struct way *way, uint64_t array, uint6
         return 0;
     if (way->type->role == FRAME)
         return put_local(t, way->owner, i);
+    if (gc_role(above) == DEQUE_BLOCK && way->type->role == DEQUE &&
+        put_item_of_deque(t, way->owner, above, i, length))
+        return 1;
+    if (gc_role(above) == ATTRIBUTES && gc_fields.attributes_map >= 0 &&
+        /* of a dict that is kept as attributes are */
+        put_attribute(t, way, gc_field(above, gc_fields.attributes_map), i))
+        return 1;
+    t->size = before;
     if (above != way->owner && gc_role(above) != LIST_ITEMS)
-        return put_text(t, " -> an item"), 1;   /* of a deque, ... */
+        return put_text(t, " -> an item"), 1;
     if ((way->type->role == LIST && gc_role(above) == LIST_ITEMS &&
          gc_field(way->owner, gc_fields.list_storage) == above) ||
         way->type->role == TUPLE)

@@ -9,6 +9,7 @@ reference behind it is a field; that is believed if there is one such place.
 """
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 from vmprof_allocation.engines.hook.probe.memory import Memory, NotCertain, Types
@@ -54,6 +55,15 @@ WANTED = (
     ("stacklet_copy", "GcStruct Stacklet", "s_sscopy"),
     ("tracer_base", "GcStruct GCREFTRACER", "array_base_addr"),
     ("tracer_length", "GcStruct GCREFTRACER", "array_length"),
+)
+#: where one of these is not certain, some names say less
+WISHED = (
+    ("deque_first", _PYPY + "module._collections.interp_deque.W_Deque",
+     "inst_leftblock"),
+    ("deque_first_index", _PYPY + "module._collections.interp_deque.W_Deque",
+     "inst_leftindex"),
+    ("block_next", _PYPY + "module._collections.interp_deque.Block", "inst_rightlink"),
+    ("attributes_map", _PYPY + "objspace.std.mapdict.Object", "inst_map"),
 )
 #: and what types.c reads, too: lines of classes.py
 _KNOWN = {"to-end": "to_end", "to-class": "to_class", "to-qualname": "to_qualname",
@@ -167,6 +177,9 @@ def lines(memory: Memory, types: Types, head: str, maps: dict[int, int],
     fields = Fields(memory, types)
     text = "".join("field %s %d\n" % (name, fields.field(type_, field))
                    for name, type_, field in WANTED)
+    for name, type_, field in WISHED:
+        with contextlib.suppress(NotCertain):
+            text += "field %s %d\n" % (name, fields.field(type_, field))
     known = dict(line.split(" ", 1) for line in head.splitlines())
     text += "".join("field %s %d\n" % (to, int(known[word]))
                     for word, to in _KNOWN.items())
