@@ -231,3 +231,20 @@ def test_who_asks_is_interrupted(stock_pypy: PyPy) -> None:
     assert run.out == "None\n"
     *_, ended, last = readers.read_events(run.path).held
     assert (ended.problem, last.problem) == (1005, 0)
+
+
+def test_signals_as_the_process_ends(stock_pypy: PyPy) -> None:
+    """A signal that comes while it is waited for does not leave it behind."""
+    run = stock_pypy.sample(LOOKS + """
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 1e-3, 1e-3)
+    for number in range(30):
+        thread = threading.Thread(target=ask)
+        thread.start()
+        looking()
+        current().rotate("part%d.vmprof" % number)
+        thread.join()
+        del said[:]
+    print(children())
+    """, "64k")
+    assert run.out == "None\n"

@@ -161,7 +161,9 @@ static int reap(pid_t child, const struct held_result *result)
     if (found == 0) {
         is_late = 1;
         (void)kill(child, SIGKILL);
-        found = waitpid(child, &status, __WCLONE);
+        do
+            found = waitpid(child, &status, __WCLONE);
+        while (found < 0 && errno == EINTR);    /* a signal of the program's */
     }
     if (found == child && WIFSIGNALED(status))
         return is_late ? OF_PROBLEM + HELD_NOT_FINISHED : OF_SIGNAL + WTERMSIG(status);
