@@ -308,6 +308,18 @@ def test_what_the_first_of_two_collections_found_dead_is_not_there() -> None:
     assert result.windows_growth == pytest.approx((0.0, 0.0), abs=1e-6)
 
 
+@pytest.mark.parametrize("allocated, is_named", [((100, 200, 210), True),
+                                                 ((100, 200, 300), False)])
+def test_less_work_in_the_same_time_is_no_cache(allocated: tuple[int, int, int],
+                                                is_named: bool) -> None:
+    """Half as much, and a third of that: but while a tenth was allocated."""
+    lives = [(9.5, math.inf)] * 30 + [(11.0, math.inf)] * 300 + [(13.0, math.inf)] * 100
+    made = a_process([lives], [10.0, 12.0, 14.0], (9.99, 11.99, 13.99))
+    with_minors(made.profile, *zip((9.98, 11.98, 13.98), allocated))
+    result = leaks.find([made])
+    assert (len(result.leaks), len(result.slowing)) == ((1, 0) if is_named else (0, 1))
+
+
 def test_marks_show_whether_it_goes_up_and_down() -> None:
     """Of what came, less than half stays, but each mark finds more: where there are
     five, all of them tell."""

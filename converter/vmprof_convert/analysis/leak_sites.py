@@ -182,13 +182,19 @@ class Tally:
             return self.stayed >= STAYS * self.came[0] or rises(self.steps)
         return rises(self.steps)
 
-    def slows_down(self, seconds: Sequence[float], tests: int = 1) -> bool:
+    def slows_down(self, lengths: Sequence[Sequence[float]], tests: int = 1) -> bool:
         """Whether it grows by less than `GOES_ON` in the second window, which is not by
         chance, though it is one of so many `tests`.  What shrinks is no cache that
-        fills."""
-        first, second = (self.bytes[i] / seconds[i] for i in range(2))
+        fills.
+
+        `lengths`: of both windows, in each of several measures, all of which have to
+        say so: a program may work less in the same time, or more."""
+        return all(self._slows_down(of_both, tests) for of_both in lengths)
+
+    def _slows_down(self, lengths: Sequence[float], tests: int) -> bool:
+        first, second = (self.bytes[i] / lengths[i] for i in range(2))
         deviation = math.sqrt(sum(
-            self.variance[i] / seconds[i] ** 2 for i in range(2)))
+            self.variance[i] / lengths[i] ** 2 for i in range(2)))
         return (0.0 <= second < GOES_ON * first and tests * math.erfc(
             (first - second) / deviation / math.sqrt(2)) <= ALPHA)
 
@@ -230,12 +236,12 @@ class Site:
         return (more + fewer) / 2 * (came / more - went / fewer) >= (came - went) / 2
 
 
-def all_that_stays(sites: Sequence[Site], seconds: Sequence[float],
+def all_that_stays(sites: Sequence[Site], lengths: Sequence[Sequence[float]],
                    snapshots: int) -> Site | None:
     """Of these, of one place, together; None: they are fewer than two."""
     chosen = [site.tally for site in sites
               if site.may_leak and site.stays
-              and not (site.is_enlarged or site.tally.slows_down(seconds))]
+              and not (site.is_enlarged or site.tally.slows_down(lengths))]
     if len(chosen) < 2:
         return None
     result = Tally(snapshots)

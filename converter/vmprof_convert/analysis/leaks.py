@@ -45,8 +45,9 @@ it.  What is at no such place is the rest; leaks, caches and the rest add up to 
 growth.
 
 A cache that fills grows less and less: what grows in the second window by less than
-half of what it did in the first, in the same time, and not by chance, is said to
-slow down.  A cache that is larger than the run can't be told from a leak.
+half of what it did in the first, in the same time, and while as much is allocated, and
+not by chance, is said to slow down.  A cache that is larger than the run can't be told
+from a leak.
 
 Processes that do the same work, as those of a server do, are looked at together: each
 has its three moments, and what came and went in all of them is added up.
@@ -347,6 +348,12 @@ class _Judge:
         self._processes = processes
         self._windows = windows
         self._seconds = mean_seconds(windows)
+        #: of the windows: in seconds, and in bytes that were allocated
+        self._lengths: list[Sequence[float]] = [self._seconds]
+        allocated = [sum(of_one.allocated[number] for of_one in windows)
+                     for number in range(2)]
+        if all(allocated):
+            self._lengths.append(allocated)
         self._places = places
         self._snapshots = snapshots
         #: the largest one that was in force for what is looked at
@@ -361,7 +368,7 @@ class _Judge:
               apart: Tally) -> Leaks:
         # each type of a place by itself, and all of them
         together = {
-            place: all_that_stays(of_place, self._seconds, self._snapshots)
+            place: all_that_stays(of_place, self._lengths, self._snapshots)
             for place, of_place in sites.items()}
         tests = [(place, site) for place, of_place in sites.items()
                  for site in (*of_place, together[place])
@@ -400,7 +407,7 @@ class _Judge:
         """Put what is found at a place where it belongs, and return what is not.
         `together`: all that stays of it."""
         slow = [site for site in sites if site.may_leak and site.stays
-                and site.tally.slows_down(self._seconds)]
+                and site.tally.slows_down(self._lengths)]
         leaks = [site for site in (*sites, together)
                  if site is not None and site.p < 1.0 and site not in slow]
         # more objects, and fewer bytes: whatever that is, it does not grow
@@ -409,7 +416,7 @@ class _Judge:
             # what was not found to grow is part of what was: too little to be told, or
             # slower by chance
             slow = [site for site in slow if site.p < 1.0
-                    and site.tally.slows_down(self._seconds, tests)]
+                    and site.tally.slows_down(self._lengths, tests)]
             self._leaks.append(self._leak(
                 place, [site for site in sites if site not in slow], together))
             if slow:
@@ -422,7 +429,7 @@ class _Judge:
             whole = Tally(0)
             for site in sites:
                 whole.add_tally(site.tally)
-            if whole.slows_down(self._seconds):
+            if whole.slows_down(self._lengths):
                 slow = sites
             self._slowing.append(self._leak(place, slow, None))
             sites = [site for site in sites if site not in slow]
