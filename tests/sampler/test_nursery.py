@@ -201,6 +201,28 @@ small 16 1
     assert result.sampled == [0, 1, 2, 4]
 
 
+@pytest.mark.parametrize("lines, collections", [
+    ("soon\nsmall 16 3\n", 1), ("soon\nsoon\nsmall 16 3\n", 1),
+    ("soon\nlarge 9000 0\nsmall 16 3\n", 1), ("soon\nlarge 9000 1\nsmall 16 3\n", 1),
+    ("soon\ncollect\nsmall 16 3\n", 1), ("small 3800 1\nsoon\nsmall 96 2\n", 1),
+    ("soon\nsmall 16 1\nsmall 4000 2\n", 2),
+    # behind a pinned object, and then
+    ("small 16 1\npin 0\ncollect\nsoon\nsmall 16 1\nsoon\nsmall 16 1\n", 2)])
+@pytest.mark.parametrize("interval", [1, 40, 5000])
+def test_a_collection_before_the_nursery_is_full(
+        harness: pathlib.Path, lines: str, collections: int, interval: int) -> None:
+    """It comes with the next object in the nursery; all bytes count, and none twice."""
+    result = check(harness, f"""\
+nursery 4096
+pins 1
+start {interval} 7 1 0
+small 40 5
+{lines}stop
+""")
+    assert result.totals.collections == collections
+    assert result.totals.pressures == 0
+
+
 @pytest.mark.parametrize("interval", range(4080, 4120))
 def test_a_point_at_the_real_top(harness: pathlib.Path, interval: int) -> None:
     # just before it, on it, or just behind it, where no object may reach

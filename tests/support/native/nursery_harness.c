@@ -32,6 +32,7 @@
  *                     if FOLLOWS, each sample changes the interval
  *   rate INTERVAL     from here on
  *   stop
+ *   soon              the next small object finds the nursery full
  *   abandon           stop, as in a forked child: with the next entry
  *   unhook            the three functions are the GC's own again
  *   unseen            a minor collection that goes around the hook
@@ -139,7 +140,8 @@ static void allocate(intptr_t size)
     gc.nursery_free = result + size;
     if (gc.nursery_free > gc.nursery_top) {
         slow = 1;
-        real = gc.nursery_free > gc.true_top || !ALIGNED((uintptr_t)result);
+        real = gc.nursery_free > gc.true_top || !ALIGNED((uintptr_t)result) ||
+               nursery.wants_collection;
         result = collect_and_reserve(&gc, size);
         if (result == NULL) {
             CHECK(real);
@@ -292,6 +294,15 @@ static void stop(int at_once)
         run_pending_request();
 }
 
+/* Without the engine, it is what fills the nursery. */
+static void collect_soon(void)
+{
+    if (with_engine && nursery.phase == NURSERY_RUNNING)
+        nursery_collect_soon();
+    else
+        gc.nursery_free = gc.nursery_top;
+}
+
 static int engine_line(const char *line)
 {
     int64_t interval;
@@ -398,6 +409,8 @@ static void program_line(const char *line)
         collect_with_progress();
     else if (strcmp(line, "pressure\n") == 0)
         memory_pressure();
+    else if (strcmp(line, "soon\n") == 0)
+        collect_soon();
     else if (strcmp(line, "unseen\n") == 0)
         unseen_collection();
     else

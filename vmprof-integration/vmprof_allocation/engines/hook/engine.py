@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: native/hook/hook.h: what is recorded of objects, and what is asked for
 TYPES, LIFETIMES, IN_MEMORY = 1, 2, 4
-SNAPSHOT, CLEAR, RESET_PEAK, HELD = 1, 2, 3, 4
+SNAPSHOT, CLEAR, RESET_PEAK, HELD, COLLECT = 1, 2, 3, 4, 5
 #: hook_is_sampled_child()
 WITH_PROFILE = 2
 
@@ -486,13 +486,13 @@ class HookEngine(Engine):
         reach_safepoint()
 
     def _collect_nursery(self) -> None:
-        """What is young is not known to be alive: let a minor collection come.
-        It would come soon, anyway."""
+        """What is young is not known to be alive: let a minor collection come, though
+        the nursery is not full, which may be of hundreds of MiB."""
         before = self.statistics().collections
-        # until another thread disables vmprof
+        # until another thread disables vmprof; a pinned object is gone behind first
         while self.statistics().collections == before and self._is_sampling():
-            for _ in range(16):
-                sink[0] = bytearray(2**14)
+            self._ask(COLLECT)
+            sink[0] = bytearray(64)
         sink[0] = None
 
     def statistics(self) -> Statistics:

@@ -178,7 +178,8 @@ int hook_writes_to(int fd);
 
 /* What is alive, of a program that runs on.  HOOK_SNAPSHOT copies what is
    tracked, or only what is at this 'address', if that is not 0; HOOK_CLEAR forgets it;
-   HOOK_RESET_PEAK forgets the largest sum.
+   HOOK_RESET_PEAK forgets the largest sum.  HOOK_COLLECT has the next allocation collect
+   the nursery, though it is not full: what is young is not known to be alive.
    After a safepoint allocation, the first one's copy is there, for hook_free(); NULL: not
    yet, or there is no memory for it. */
 struct hook_object {
@@ -190,7 +191,7 @@ struct hook_object {
     int64_t interval;           /* mean bytes between two samples, then */
     int64_t type;               /* number in the profile; 0: not known */
 };
-enum { HOOK_SNAPSHOT = 1, HOOK_CLEAR, HOOK_RESET_PEAK, HOOK_HELD };
+enum { HOOK_SNAPSHOT = 1, HOOK_CLEAR, HOOK_RESET_PEAK, HOOK_HELD, HOOK_COLLECT };
 void hook_ask(int what, uint64_t address);
 /* If it was not asked yet, it will not be. */
 void hook_forget_question(void);

@@ -60,7 +60,9 @@ static void place(void)
     INVARIANT(!nursery.inside);
     point = nursery.placed_top = nursery.real_top = *nursery.top;
     nursery.counted_from = *nursery.free;
-    if (nursery.sampler.gap < point - nursery.counted_from)
+    if (nursery.wants_collection)
+        point = nursery.counted_from;
+    else if (nursery.sampler.gap < point - nursery.counted_from)
         point = nursery.counted_from + nursery.sampler.gap;
     *nursery.top = nursery.placed_top = unaligned(point);
 }
@@ -88,15 +90,15 @@ void *nursery_collect_and_reserve(void *gc, intptr_t size)
     /* nursery_free already includes 'size' */
     char *end = *nursery.free;
     char *object = end - size;
-    int pressure;
+    int is_full;
 
     if (nursery.inside || nursery.phase == NURSERY_OFF)
         return nursery.original.collect_and_reserve(gc, size);
 
-    pressure = settle(object);
-    if (pressure)
+    is_full = settle(object) || nursery.wants_collection;
+    if (is_full)
         *nursery.free = nursery.real_top + size;
-    if (pressure || end > nursery.real_top) {
+    if (is_full || end > nursery.real_top) {
         nursery.inside = 1;
         object = nursery.original.collect_and_reserve(gc, size);
         nursery.inside = 0;
@@ -117,6 +119,7 @@ static void settle_here(void)
 static void collect(void *gc)
 {
     nursery.collections++;
+    nursery.wants_collection = 0;
     if (nursery.phase == NURSERY_OFF) {
         nursery.original.minor_collection(gc);
         return;
@@ -159,6 +162,7 @@ void nursery_start(int64_t interval, uint64_t seed, int fixed)
     nursery.new_interval = 0;
     nursery.allocated = nursery.collections = 0;
     nursery.pressures = nursery.surprises = 0;
+    nursery.wants_collection = 0;
     nursery.phase = NURSERY_RUNNING;
     place();
 }
@@ -167,6 +171,14 @@ void nursery_update(void)
 {
     settle_here();
     place();
+}
+
+void nursery_collect_soon(void)
+{
+    if (nursery.phase == NURSERY_OFF)
+        return;
+    nursery.wants_collection = 1;
+    nursery_update();
 }
 
 void nursery_stop(void)

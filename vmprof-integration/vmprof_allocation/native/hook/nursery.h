@@ -86,6 +86,7 @@ struct nursery {
     char *placed_top;               /* nursery_top as we set it */
     char *counted_from;             /* bytes below this one are accounted for */
     int inside;                     /* an original function is at work */
+    int wants_collection;           /* nursery_collect_soon() */
 
     /* statistics, since nursery_start() */
     volatile int64_t allocated;     /* bytes, from the GC's own pointers */
@@ -110,6 +111,10 @@ void nursery_start(int64_t interval, uint64_t seed, int fixed);
 
 /* Use 'new_interval' at once: otherwise the next entry does */
 void nursery_update(void);
+
+/* The next allocation in the nursery collects it, or goes behind a pinned object, as if
+   it were full: so raw_malloc_memory_pressure() does it. */
+void nursery_collect_soon(void);
 
 /* Put nursery_top back; from then on, the functions above do nothing but call
    the GC's own. */

@@ -72,6 +72,9 @@ static void answer_question(void)
     case HOOK_HELD:
         held_by_ask(asked_about);
         break;
+    case HOOK_COLLECT:
+        nursery_collect_soon();
+        break;
     }
 }
 
