@@ -183,6 +183,37 @@ def test_a_fork_does_not_wait_for_ever(pypy: PyPy) -> None:
     assert run.out == "finalized\n7\n3\n"
 
 
+def test_a_lock_that_nobody_gives_back(pypy: PyPy) -> None:
+    """A handler that raises between two bytecodes of a `with` leaves it so: who waits
+    goes on, once, and then nobody waits any more."""
+    run = pypy.run("""
+        import os, threading, time
+        from vmprof_allocation.critical import forks
+        forks.PATIENCE = 0.3
+        inside, end = threading.Event(), threading.Event()
+        def lose():
+            forks.Undivided().__enter__()
+            inside.set()
+            end.wait()
+        threading.Thread(target=lose).start()
+        inside.wait()
+        def ours():
+            with forks.Undivided(), forks.Undivided():
+                print("inside", flush=True)
+        threads = [threading.Thread(target=ours) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        forks.PATIENCE = 1e6
+        ours()
+        print(os.waitpid(os.fork() or os._exit(3), 0)[1] >> 8)
+        end.set()
+    """)
+    assert (run.code, run.err) == (0, "")
+    assert run.out == "inside\n" * 4 + "3\n"
+
+
 def test_a_fork_in_the_middle_of_our_own_thread(pypy: PyPy) -> None:
     """As a signal's handler may: parent and child leave what they were in."""
     run = pypy.run("""

@@ -13,8 +13,9 @@ until nobody has it:
 
 Code in there must not wait for the program's other threads: one of them may be the
 one that wants to fork.  That of a finalizer or of a signal's handler, which Python runs
-anywhere, may do so; therefore a fork waits for PATIENCE seconds at most, and then
-happens.
+anywhere, may do so; and a handler that raises between two bytecodes of the `with`
+itself may leave the lock taken.  Therefore who waits does so for PATIENCE seconds at
+most, and goes on; there is a new lock then, so that nobody waits for that one again.
 
 This module imports nothing that is not there at the start of any Python.  It stays in
 the process when what imported it goes (resident.py).
@@ -38,22 +39,32 @@ class Undivided:
 
     def __enter__(self) -> None:
         # in a child that was forked inside, the module's is another one
-        self._lock = _lock
-        self._lock.acquire()
+        self._lock = _taken()
 
     def __exit__(self, *exception: object) -> None:
         self._lock.release()
 
 
+def _taken() -> RLock:
+    global _lock
+    lock = _lock
+    if not lock.acquire(timeout=PATIENCE):
+        # others may have waited, too
+        if lock is _lock:
+            _lock = RLock()
+        lock = _taken()
+    return lock
+
+
 def _before() -> None:
-    _lock.acquire(timeout=PATIENCE)
+    _taken()
 
 
 def _in_parent() -> None:
     try:
         _lock.release()
     except RuntimeError:
-        pass            # there was no waiting for it any longer
+        pass            # somebody has made a new one meanwhile
 
 
 def _in_child() -> None:
