@@ -77,8 +77,8 @@ class Answer(NamedTuple):
 
 def harness() -> Path:
     return build("held_harness", *("held/%s.c" % name for name in (
-        "gc_types", "heap_walk", "held", "holders", "marks", "paths", "question",
-        "room")))
+        "gc_types", "heap_walk", "held", "holders", "marks", "paths",
+        "question", "room", "step_names", "text")))
 
 
 def run(heap: Heap, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,291 @@
+#include "step_names.h"
+
+#include <string.h>
+
+#include "heap_walk.h"
+
+#define MOST_MAPS       5000    /* attributes of an object */
+#define MOST_BLOCKS     10000   /* of a deque, in front of an item that has a number */
+
+/* ____________________________________________________________ */
+/* types */
+
+static uint64_t class_of(uint64_t instance, const struct gc_type *type)
+{
+    uint64_t map = gc_field(instance, type->map);
+    uint64_t end = map != 0 ? gc_field(map, gc_fields.to_end) : 0;
+    uint64_t its_class = end != 0 ? gc_field(end, gc_fields.to_class) : 0;
+
+    return gc_role(its_class) == CLASS ? its_class : 0;
+}
+
+/* What a class has in its dict by this name, or 0 */
+static uint64_t of_class(uint64_t its_class, const char *name)
+{
+    struct entries entries;
+    uint64_t i, key;
+    const char *s;
+    size_t size;
+
+    if (!walk_entries(gc_field(its_class, gc_fields.to_table), &entries))
+        return 0;
+    for (i = 0; i < entries.count; i++) {
+        key = text_string(word_at(entries.items + i * entries.item_size));
+        if (key == 0)
+            continue;
+        s = text_characters(key, &size);
+        if (size == strlen(name) && memcmp(s, name, size) == 0)
+            return walk_unwrapped(word_at(entries.items + i * entries.item_size + 8));
+    }
+    return 0;
+}
+
+static void put_class(struct text *t, uint64_t its_class)
+{
+    struct text module = { { 0 }, 0, 0 };
+
+    if (text_add_string(&module, of_class(its_class, "__module__")) &&
+        !(module.size == 8 && memcmp(module.at, "builtins", 8) == 0)) {
+        text_add(t, module.at, module.size);
+        text_add_c(t, ".");
+    }
+    if (!text_add_string(t, gc_field(its_class, gc_fields.to_qualname)))
+        text_add_c(t, "?");
+}
+
+void name_type(struct text *t, uint64_t object)
+{
+    const struct gc_type *type = gc_type_of(object);
+    uint64_t its_class = type->map >= 0 ? class_of(object, type) : 0;
+
+    if (its_class != 0)
+        put_class(t, its_class);
+    else
+        text_add(t, type->name, strcspn(type->name, "\t"));
+}
+
+/* Without its folders */
+static void put_file(struct text *t, uint64_t string)
+{
+    size_t size, i;
+    const char *s;
+
+    if (string == 0)
+        return;
+    s = text_characters(string, &size);
+    for (i = size; i > 0 && s[i - 1] != '/' && size - i < TEXT_MOST_NAME; i--)
+        ;
+    text_add(t, s + i, size - i);
+}
+
+void name_frame(struct text *t, uint64_t frame)
+{
+    uint64_t code = gc_field(frame, gc_fields.frame_code);
+
+    text_add_c(t, "in ");
+    if (gc_role(code) != CODE || !text_add_string(t, gc_field(code, gc_fields.code_name)))
+        text_add_c(t, "?");
+    text_add_c(t, "()");
+    if (gc_role(code) != CODE)
+        return;
+    text_add_c(t, " ");
+    put_file(t, text_string(gc_field(code, gc_fields.code_filename)));
+    text_add_c(t, ":");
+    text_add_number(t, (int64_t)gc_field(code, gc_fields.code_firstlineno));
+}
+
+/* ____________________________________________________________ */
+/* labels */
+
+/* The attribute that is kept there, of what has this map; returns 0 if it has no name. */
+static int put_attribute(struct text *t, const struct way *way, uint64_t map, uint64_t index)
+{
+    uint64_t kind, its_class, i;
+    struct entries entries;
+    int maps;
+
+    for (maps = 0; maps < MOST_MAPS; maps++) {
+        enum role role = gc_role(map);
+        if (role != ATTRIBUTE && role != UNBOXED_ATTRIBUTE)
+            return 0;
+        if (role == ATTRIBUTE && gc_field(map, gc_fields.plain_index) == index)
+            break;
+        map = gc_field(map, gc_fields.plain_back);
+    }
+    if (maps == MOST_MAPS)
+        return 0;
+    kind = gc_field(map, gc_fields.plain_kind);
+    text_add_c(t, ".");
+    if (kind == 0)
+        return text_add_name(t, gc_field(map, gc_fields.plain_name));
+    if (kind < 3) {
+        text_add_c(t, "__");
+        i = (uint64_t)text_add_name(t, gc_field(map, gc_fields.plain_name));
+        text_add_c(t, "__");
+        return (int)i;
+    }
+    /* a slot: its class has a member for it */
+    its_class = way->type->map >= 0 ? class_of(way->owner, way->type) : 0;
+    if (its_class != 0 && walk_entries(gc_field(its_class, gc_fields.to_table), &entries))
+        for (i = 0; i < entries.count; i++) {
+            uint64_t entry = entries.items + i * entries.item_size;
+            uint64_t member = walk_unwrapped(word_at(entry + 8));
+            if (gc_role(member) == MEMBER &&
+                gc_field(member, gc_fields.member_index) == kind - 3)
+                return text_add_name(t, word_at(entry));
+        }
+    return 0;
+}
+
+/* The reference from the owner; 'index' in what is between, or -1.  Returns 0 if it has no
+   name. */
+static int put_edge(struct text *t, const struct way *way, int64_t index)
+{
+    const struct type_info *info = way->type->info;
+    const char *name = NULL;
+    int64_t i;
+
+    for (i = 1; i <= info->pointers[0] && name == NULL; i++)
+        if (gc_field(way->owner, info->pointers[i]) == way->first)
+            name = gc_edge(way->type, info->pointers[i]);
+    if (name == NULL)
+        return 0;
+    if (*name == '=')           /* an attribute, or the first of several */
+        return put_attribute(t, way,
+                             way->type->map < 0 ? 0 : gc_field(way->owner, way->type->map),
+                             (uint64_t)(name[1] - '0') + (index > 0 ? (uint64_t)index : 0));
+    text_add(t, name, strcspn(name, "\n"));
+    if (index >= 0 && name[strcspn(name, "\n") - 1] != ']' && *name != '[')
+        text_add_index(t, (uint64_t)index);
+    return 1;
+}
+
+static int put_key(struct text *t, const struct way *way, uint64_t array, uint64_t value)
+{
+    struct entries entries;
+    uint64_t i, key = 0, string;
+
+    walk_entries_of(array, &entries);
+    if (!entries.has_values)
+        return text_add_c(t, " -> an item"), 1;
+    for (i = 0; i < entries.count; i++)
+        if (word_at(entries.items + i * entries.item_size + 8) == value)
+            break;
+    if (i == entries.count)
+        return text_add_c(t, " -> a key"), 1;
+    if (way->type->role == THREAD_LOCAL)
+        return text_add_c(t, " -> of a thread"), 1;
+    key = word_at(entries.items + i * entries.item_size);
+    string = entries.has_keys ? text_string(key) : 0;
+    if (string != 0 && (way->is_module || way->type->role == CLASS)) {
+        text_add_c(t, ".");
+        return text_add_name(t, key);
+    }
+    text_add_c(t, "[");
+    if (!entries.has_keys)
+        text_add_number(t, (int64_t)key);
+    else if (string != 0) {
+        if (!text_add_literal(t, string, key == string && way->type->role == DICT))
+            return 0;
+    } else if (gc_role(key) == NONE)
+        text_add_c(t, "None");
+    else if (gc_role(key) == INT)
+        text_add_number(t, (int64_t)gc_field(key, gc_fields.int_value));
+    else if (gc_role(key) != BYTES ||
+             !text_add_literal(t, gc_field(key, gc_fields.bytes_value), 1))
+        return 0;
+    text_add_c(t, "]");
+    return 1;
+}
+
+static int put_local(struct text *t, uint64_t frame, uint64_t index)
+{
+    uint64_t code = gc_field(frame, gc_fields.frame_code);
+    uint64_t names = gc_role(code) == CODE ? gc_field(code, gc_fields.code_varnames) : 0;
+    const struct gc_type *type = names != 0 ? gc_type_of(names) : NULL;
+
+    if (type != NULL && type->info->bits & INFO_HAS_LENGTH &&
+        index < gc_length(names, type)) {
+        text_add_c(t, " -> local ");
+        text_add_string(t, gc_field(names + 8 * index, type->info->items_at));
+    } else
+        text_add_c(t, " -> value on the stack");
+    return 1;
+}
+
+/* The item of a deque with this number in a block of so many: returns 0 if that is not
+   known. */
+static int put_item_of_deque(struct text *t, uint64_t deque, uint64_t block, uint64_t number,
+                             uint64_t length)
+{
+    uint64_t at;
+    int blocks = 0;
+
+    if (gc_fields.deque_first < 0 || gc_fields.deque_first_index < 0 ||
+        gc_fields.block_next < 0)
+        return 0;
+    for (at = gc_field(deque, gc_fields.deque_first); at != block; blocks++) {
+        if (gc_role(at) != DEQUE_BLOCK || blocks == MOST_BLOCKS)
+            return 0;
+        at = gc_field(at, gc_fields.block_next);
+    }
+    text_add_index(t, (uint64_t)blocks * length + number -
+                     gc_field(deque, gc_fields.deque_first_index));
+    return 1;
+}
+
+static int put_item(struct text *t, const struct way *way, uint64_t array, uint64_t above,
+                    uint64_t object)
+{
+    const struct gc_type *type = gc_type_of(array);
+    uint64_t length = gc_length(array, type), i;
+    size_t before = t->size;
+
+    for (i = 0; i < length; i++)
+        if (gc_field(array + 8 * i, type->info->items_at) == object)
+            break;
+    if (i == length)
+        return 0;
+    if (way->type->role == FRAME)
+        return put_local(t, way->owner, i);
+    if (gc_role(above) == DEQUE_BLOCK && way->type->role == DEQUE &&
+        put_item_of_deque(t, way->owner, above, i, length))
+        return 1;
+    if (gc_role(above) == ATTRIBUTES && gc_fields.attributes_map >= 0 &&
+        /* of a dict that is kept as attributes are */
+        put_attribute(t, way, gc_field(above, gc_fields.attributes_map), i))
+        return 1;
+    t->size = before;
+    if (above != way->owner && gc_role(above) != LIST_ITEMS)
+        return text_add_c(t, " -> an item"), 1;
+    if ((way->type->role == LIST && gc_role(above) == LIST_ITEMS &&
+         gc_field(way->owner, gc_fields.list_storage) == above) ||
+        way->type->role == TUPLE)
+        return text_add_index(t, i), 1;
+    return put_edge(t, way, (int64_t)i);
+}
+
+int name_step(struct text *t, const struct way *way)
+{
+    uint64_t object = way->object;
+    const uint64_t *inside = way->inside;
+
+    if (*inside == way->owner)
+        return put_edge(t, way, -1);
+    if (gc_role(*inside) == CELL) {
+        uint64_t family = gc_field(*inside, gc_fields.cell_family);
+        text_add_c(t, " -> variable ");
+        return gc_role(family) == CELL_FAMILY &&
+               text_add_string(t, gc_field(family, gc_fields.family_name));
+    }
+    if (gc_role(*inside) == DICT_CELL)
+        object = *inside++;
+    switch (gc_role(*inside)) {
+    case ENTRIES:
+        return put_key(t, way, *inside, object);
+    case ARRAY:
+        return put_item(t, way, *inside, inside[1], object);
+    default:
+        return put_edge(t, way, -1);
+    }
+}
