@@ -2,19 +2,14 @@
 #include "held_by.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../held/held.h"
+#include "nobody.h"
 #include "objects.h"
 #include "recorder.h"
 
@@ -22,12 +17,7 @@
 #define ENDED           (-2)
 #define OF_PROBLEM      1000
 #define OF_SIGNAL       2000
-/* No child stays for longer, in seconds: if nobody ends it before. */
-#define LONGEST         90
-#define NICE            10
 #define COMPARE_SECONDS 60
-/* Descriptors that are closed where the system can't close all of them at once */
-#define MOST_FILES      4096
 
 static struct hook_place place;
 /* Who asks has these to itself; but another thread may end the child, which 'reaping' is
@@ -53,77 +43,6 @@ void held_by_prepare(const struct hook_place *p)
     place = *p;
 }
 
-/* ____________________________________________________________ */
-/* the child */
-
-static void close_all_files(void)
-{
-    int fd;
-
-#ifdef SYS_close_range
-    if (syscall(SYS_close_range, 0u, ~0u, 0u) == 0)
-        return;
-#endif
-    for (fd = 0; fd < MOST_FILES; fd++)
-        close(fd);
-}
-
-/* It is the program's in name only: what it was told to do at signals, and its files, it
-   has not. */
-static void be_nobody(pid_t parent)
-{
-    static const char first_to_go[] = "1000\n";
-    /* our faults, and what is to end it */
-    static const int usual[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGALRM };
-    size_t i;
-    struct rlimit none = { 0, 0 };
-    struct sigaction action;
-    sigset_t all;
-    int number, fd;
-
-    /* a signal for the program's group is not for this process, nor would the program be
-       told that one of its children was stopped */
-    setpgid(0, 0);
-    memset(&action, 0, sizeof action);
-    action.sa_handler = SIG_IGN;
-    for (number = 1; number < NSIG; number++)
-        sigaction(number, &action, NULL);
-    action.sa_handler = SIG_DFL;
-    for (i = 0; i < sizeof usual / sizeof *usual; i++)
-        sigaction(usual[i], &action, NULL);
-    setrlimit(RLIMIT_CORE, &none);
-    close_all_files();
-    prctl(PR_SET_NAME, "who-holds");
-    /* if there is not enough memory, it is this process that has too much */
-    fd = open("/proc/self/oom_score_adj", O_WRONLY);
-    if (fd >= 0 && write(fd, first_to_go, sizeof first_to_go - 1) >= 0)
-        close(fd);
-    setpriority(PRIO_PROCESS, 0, NICE);
-    alarm(LONGEST);
-    /* who asked is gone: its heap is not to stay because of us */
-    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    if (getppid() != parent)
-        _exit(1);
-    sigemptyset(&all);
-    sigprocmask(SIG_SETMASK, &all, NULL);
-}
-
-/* Returns 0 in the child; -errno */
-static pid_t bare_fork(void)
-{
-    sigset_t all, before;
-    pid_t parent = getpid(), child;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    child = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, NULL);
-    if (child == 0)
-        be_nobody(parent);
-    else
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return child < 0 ? -errno : child;
-}
-
 static void *map_shared(size_t size)
 {
     void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
@@ -132,40 +51,12 @@ static void *map_shared(size_t size)
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* For so many seconds at most, or until a signal comes.  Returns 0 if it has ended, or is
-   none; it is still to be reaped. */
-static int is_at_work(pid_t child, double seconds)
-{
-    struct timespec pause = { 0, 200000 };
-    int64_t until = recorder_now() + (int64_t)(seconds * 1e9);
-
-    for (;;) {
-        siginfo_t found;
-        found.si_pid = 0;
-        if (waitid(P_PID, (id_t)child, &found, WEXITED | WNOHANG | WNOWAIT | __WCLONE) < 0 ||
-            found.si_pid != 0)
-            return 0;
-        if (recorder_now() >= until || nanosleep(&pause, NULL) < 0)
-            return 1;
-        if (pause.tv_nsec < 10000000)
-            pause.tv_nsec *= 2;
-    }
-}
-
 /* How it ended, as hook_held() returns it; if it is still at work, that is its end. */
 static int reap(pid_t child, const struct held_result *result)
 {
-    int status = 0, is_late = 0;
-    pid_t found = waitpid(child, &status, __WCLONE | WNOHANG);
+    int status, is_late;
 
-    if (found == 0) {
-        is_late = 1;
-        (void)kill(child, SIGKILL);
-        do
-            found = waitpid(child, &status, __WCLONE);
-        while (found < 0 && errno == EINTR);    /* a signal of the program's */
-    }
-    if (found == child && WIFSIGNALED(status))
+    if (nobody_reap(child, &status, &is_late) && WIFSIGNALED(status))
         return is_late ? OF_PROBLEM + HELD_NOT_FINISHED : OF_SIGNAL + WTERMSIG(status);
     return result->problem == HELD_ANSWERED ? 0 : OF_PROBLEM + result->problem;
 }
@@ -225,7 +116,7 @@ static void ask(uint64_t list)
     }
     asked.objects = (struct hook_object *)((char *)asked.result + size);
     asked.result->problem = HELD_NOT_FINISHED;
-    asked.child = bare_fork();
+    asked.child = nobody_fork();
     if (asked.child == 0) {
         answer(list);
         _exit(0);
@@ -310,7 +201,7 @@ static void tell(int problem)
 static int is_asked(void)
 {
     return asked.parent == getpid() &&
-           recorder_now() < asked.began + LONGEST * 1000000000LL;
+           recorder_now() < asked.began + NOBODY_SECONDS * 1000000000LL;
 }
 
 int hook_held_looks(double seconds)
@@ -319,7 +210,7 @@ int hook_held_looks(double seconds)
 
     if (!is_asked())
         return NOT_ASKED;
-    return child > 0 && is_at_work(child, seconds);
+    return child > 0 && nobody_is_at_work(child, seconds);
 }
 
 int hook_held(void)
@@ -352,7 +243,7 @@ int64_t hook_held_compare(uintptr_t type_info, const char *types, size_t types_s
     if (result == NULL)
         return -ENOMEM;
     result->problem = HELD_NOT_FINISHED;
-    child = bare_fork();
+    child = nobody_fork();
     if (child == 0) {
         *shared = held_compare(&question, result, dump, words, (uint64_t *)(shared + 1),
                                most);
@@ -361,7 +252,7 @@ int64_t hook_held_compare(uintptr_t type_info, const char *types, size_t types_s
     count = child;
     if (child > 0) {
         int64_t until = recorder_now() + COMPARE_SECONDS * 1000000000LL;
-        while (is_at_work(child, 1) && recorder_now() < until)
+        while (nobody_is_at_work(child, 1) && recorder_now() < until)
             ;
         count = -reap(child, result);
     }

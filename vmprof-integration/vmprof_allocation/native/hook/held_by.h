@@ -1,12 +1,9 @@
 #pragma once
 /* Has a forked process look who holds what is alive.
  *
- * The fork is the bare system call, made where the heap is whole: with the GIL, between
- * two allocations.  So no handler of a fork runs, and the child sends no signal at its
- * end: the program's wait() and handlers do not notice it.  It is in a process group of its
- * own, ignores signals, and ends with the thread that made it.  Its stacks, of which the GC
- * knows the references, are those of all threads.  It runs held/ alone, and what it finds
- * goes into memory that both have.
+ * The fork (nobody.h) is made where the heap is whole: with the GIL, between two
+ * allocations.  Its stacks, of which the GC knows the references, are those of all threads.
+ * It runs held/ alone, and what it finds goes into memory that both have.
  */
 
 #include <stdint.h>
