@@ -107,6 +107,20 @@ def test_what_grows_once_is_no_headline() -> None:
     assert "40 MiB came outside of the GC's heap" in memory_line(text)
 
 
+def test_what_came_in_the_last_window_alone_is_no_headline() -> None:
+    """Though private memory was read at the start and at the end only, and a straight
+    line between the two rises in both."""
+    made = process((50 * MIB, 0), (8 * MIB, 0))
+    made.profile.figures[:] = [
+        figure._replace(value=figure.value + 40 * MIB)
+        if figure.kind == RESIDENT and figure.time > 15 * SECOND else figure
+        for figure in made.profile.figures] + [
+            Figure(PRIVATE, 0, 40 * MIB), Figure(PRIVATE, 20 * SECOND, 79 * MIB)]
+    result = leaks.find([made])
+    assert result.memory is not None and result.memory.surely_outside > 10 * MIB
+    assert result.memory.is_far is False
+
+
 def test_what_the_heap_had_between_two_collections_is_no_headline() -> None:
     """It stays resident: then the heap is smaller at the last moment, and the process
     larger."""

@@ -312,12 +312,23 @@ def test_what_the_first_of_two_collections_found_dead_is_not_there() -> None:
                                                  ((100, 200, 300), False)])
 def test_less_work_in_the_same_time_is_no_cache(allocated: tuple[int, int, int],
                                                 is_named: bool) -> None:
-    """Half as much, and a third of that: but while a tenth was allocated."""
+    """A third as much, but while a tenth was allocated."""
     lives = [(9.5, math.inf)] * 30 + [(11.0, math.inf)] * 300 + [(13.0, math.inf)] * 100
-    made = a_process([lives], [10.0, 12.0, 14.0], (9.99, 11.99, 13.99))
+    made = a_process([lives], [10.0, 12.0, 14.0])
     with_minors(made.profile, *zip((9.98, 11.98, 13.98), allocated))
     result = leaks.find([made])
     assert (len(result.leaks), len(result.slowing)) == ((1, 0) if is_named else (0, 1))
+
+
+def test_as_much_from_mark_to_mark_is_no_cache() -> None:
+    """Though the last turn took four times as long, and allocated as much more."""
+    lives = [(9.5, math.inf)] * 30 + [(11.0, math.inf)] * 300 + [(13.0, math.inf)] * 290
+    for marks, is_named in ((9.99, 11.99, 19.49), True), ((), False):
+        made = a_process([lives], [10.0, 12.0, 19.5], marks)
+        with_minors(made.profile, (9.98, 100), (11.98, 200), (19.48, 600))
+        result = leaks.find([made])
+        assert (len(result.leaks), len(result.slowing)) == (
+            (1, 0) if is_named else (0, 1))
 
 
 def test_marks_show_whether_it_goes_up_and_down() -> None:

@@ -61,7 +61,8 @@ class Memory(NamedTuple):
     #: readings after the first moment to one before the last: when memory between two
     #: readings came, nothing tells, so it may have come outside of the windows
     surely_outside: float
-    #: bytes a second that it grew by outside of the GC's heap in each of the windows
+    #: bytes a second that it grew by outside of the GC's heap in each of the windows,
+    #: as resident memory says
     rates: tuple[float, float]
 
     @property
@@ -140,11 +141,9 @@ def _less(moments: Moments | None, less: Sequence[float]) -> Moments | None:
 
 
 def _rates(memory: Memory, nanoseconds: tuple[int, int]) -> tuple[float, float]:
-    """Memory.rates"""
-    process = memory.resident
-    if memory.private is not None and _change(memory.private) < _change(process):
-        process = memory.private
-    most = memory.most or (0.0, 0.0, 0.0)
+    """Memory.rates: of resident memory, as private memory is read so seldom that what
+    came in one of the windows seems to have come in both."""
+    process, most = memory.resident, memory.most or (0.0, 0.0, 0.0)
     first, second = (
         1e9 * (process[number + 1] - process[number]
                - max(most[number + 1] - most[number], 0.0)) / max(time, 1)

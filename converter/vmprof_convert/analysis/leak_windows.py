@@ -41,6 +41,8 @@ class Windows(NamedTuple):
     #: those that show whether what is held goes up and down: from the first to the last
     #: one, or if more have marks, or enough have, these
     trend: Sequence[int]
+    #: each is at a mark: then each window is as much work as the other
+    are_marked: bool
 
 
 class TooFewCollections(ProfileError):
@@ -136,7 +138,8 @@ def _find(profile: Profile, times: list[int],
     if len(marked) >= MIN_TREND or len(marked) > len(trend):
         trend = marked
     return Windows(first, center, last, times, ((b - a) / 1e9, (c - b) / 1e9),
-                   (center_bytes - first_bytes, last_bytes - center_bytes), trend)
+                   (center_bytes - first_bytes, last_bytes - center_bytes), trend,
+                   len(marks) > 2)
 
 
 def _why_few(profile: Profile) -> str:

@@ -45,9 +45,9 @@ it.  What is at no such place is the rest; leaks, caches and the rest add up to 
 growth.
 
 A cache that fills grows less and less: what grows in the second window by less than
-half of what it did in the first, in the same time, and while as much is allocated, and
-not by chance, is said to slow down.  A cache that is larger than the run can't be told
-from a leak.
+half of what it did in the first, in the same time, while as much is allocated, and
+between two marks, and not by chance, is said to slow down.  A cache that is larger than
+the run can't be told from a leak.
 
 Processes that do the same work, as those of a server do, are looked at together: each
 has its three moments, and what came and went in all of them is added up.
@@ -348,12 +348,15 @@ class _Judge:
         self._processes = processes
         self._windows = windows
         self._seconds = mean_seconds(windows)
-        #: of the windows: in seconds, and in bytes that were allocated
+        #: of the windows: in seconds, in bytes that were allocated, and in turns of
+        #: what the program does between its marks
         self._lengths: list[Sequence[float]] = [self._seconds]
         allocated = [sum(of_one.allocated[number] for of_one in windows)
                      for number in range(2)]
         if all(allocated):
             self._lengths.append(allocated)
+        if all(of_one.are_marked for of_one in windows):
+            self._lengths.append((1.0, 1.0))
         self._places = places
         self._snapshots = snapshots
         #: the largest one that was in force for what is looked at

@@ -104,7 +104,8 @@ def of(profile: Profile, found: Sequence[Found], limit: int, *,
         Column("from samples", FIGURE, 1), Column("holder", NAME)], rows,
         "... and %d more" % left_out if left_out > 0 else "")
     notes = ["what a holder keeps within another one counts for both; what is behind "
-             "an arrow is no expression of Python's",
+             "an arrow is no expression of Python's; samples are of what was allocated "
+             "since the sampling began",
              "the program stood still for %s; another process looked for %s, and "
              "took %s" % (format_seconds(held.still / 1e9),
                           format_seconds(held.duration / 1e9),

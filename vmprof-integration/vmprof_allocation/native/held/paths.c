@@ -177,13 +177,14 @@ static void name_it(uint32_t at)
         way.inside[inside] = way.owner;
     if (!name_step(&label, &way)) {
         label.size = 0;
+        label.is_cut = 0;
         text_add_c(&label, " -> ");
         if (gc_role(way.object) == FRAME)
             name_frame(&label, way.object);      /* of a greenlet, ... */
         else if (way.type->custom == JIT_FRAME)
             text_add_c(&label, "a value of compiled code");
-        else
-            return;
+        else                                    /* what it leads to may have names */
+            text_add_c(&label, "a part");
     }
     if (!label.is_cut)
         add_named(at, owner, &label, 0);
