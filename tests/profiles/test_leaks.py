@@ -320,6 +320,22 @@ def test_less_work_in_the_same_time_is_no_cache(allocated: tuple[int, int, int],
     assert (len(result.leaks), len(result.slowing)) == ((1, 0) if is_named else (0, 1))
 
 
+@pytest.mark.parametrize("majors, is_single", [
+    ([10.0, 12.0, 19.5], True), ([9.9, 10.0, 12.0, 19.4, 19.5], True),
+    ([9.9, 10.0, 11.9, 12.0, 19.4, 19.5], False)])
+def test_one_collection_at_a_mark_may_find_what_waits(majors: list[float],
+                                                      is_single: bool) -> None:
+    """For its finalizer: that is said where the marks are, and a second collection
+    would say more."""
+    for marks in (9.89, 11.89, 19.39), ():
+        made = a_process([[(9.5, math.inf)] * 30], majors, marks)
+        with_minors(made.profile, (9.88, 100), (11.88, 200), (19.38, 600))
+        text = io.StringIO()
+        writer.write(made.profile, leaks.find([made]), text, terminal=Terminal(1000))
+        assert ("with two gc.collect() at each mark" in text.getvalue()) == (
+            is_single and bool(marks))
+
+
 def test_as_much_from_mark_to_mark_is_no_cache() -> None:
     """Though the last turn took four times as long, and allocated as much more."""
     lives = [(9.5, math.inf)] * 30 + [(11.0, math.inf)] * 300 + [(13.0, math.inf)] * 290

@@ -43,6 +43,9 @@ class Windows(NamedTuple):
     trend: Sequence[int]
     #: each is at a mark: then each window is as much work as the other
     are_marked: bool
+    #: and one of the three is no second one, which finds what waited for its finalizer
+    #: at the first dead
+    is_single: bool
 
 
 class TooFewCollections(ProfileError):
@@ -139,7 +142,9 @@ def _find(profile: Profile, times: list[int],
         trend = marked
     return Windows(first, center, last, times, ((b - a) / 1e9, (c - b) / 1e9),
                    (center_bytes - first_bytes, last_bytes - center_bytes), trend,
-                   len(marks) > 2)
+                   len(marks) > 2, len(marks) > 2 and any(
+                       _follows_none(majors(profile), times, number)
+                       for number in (first, center, last)))
 
 
 def _why_few(profile: Profile) -> str:
@@ -148,6 +153,13 @@ def _why_few(profile: Profile) -> str:
     return "" if size < LARGE_NURSERY else (
         " (its nursery is of %s, so that collections are rare: PYPY_GC_NURSERY=4M in "
         "its environment makes it smaller)" % format_bytes(size))
+
+
+def _follows_none(all_times: list[int], times: list[int], number: int) -> bool:
+    """Whether no other collection is at once before times[number]."""
+    before = times[number - 1] if number else -1
+    return (bisect.bisect_right(all_times, times[number])
+            - bisect.bisect_right(all_times, before)) < 2
 
 
 def _last_of_each(times: list[int], allocated: list[int]) -> list[int]:

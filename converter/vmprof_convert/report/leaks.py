@@ -102,12 +102,14 @@ class _Writer:
                       % _change(leaks, leaks.apart))
         if len(leaks.windows) == 1:
             windows, = leaks.windows
+            first, middle, last = (windows.times[number] / 1e9 for number in (
+                windows.first, windows.middle, windows.last))
             self._say("what major collections found alive at %.2f, %.2f and %.2f s "
-                      "(also what waits for its finalizer, or died while they marked): "
-                      "two windows of %.2f and %.2f s" % (
-                          *(windows.times[number] / 1e9 for number in (
-                              windows.first, windows.middle, windows.last)),
-                          *leaks.seconds))
+                      "(also what waits for its finalizer, or died while they "
+                      "marked%s): two windows of %.2f and %.2f s" % (
+                          first, middle, last, "" if not windows.is_single else
+                          "; with two gc.collect() at each mark, neither is there: so "
+                          "what grew or shrank may be that", *leaks.seconds))
         else:
             self._say("what three major collections of each of %d processes found "
                       "alive: two windows of %.2f and %.2f s on average" % (
