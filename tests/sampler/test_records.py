@@ -15,7 +15,7 @@ from vmprof_convert.readers import records
 
 KINDS = range(made_profiles.TOTALS, made_profiles.HELD_OBJECTS + 1)
 TEXTS = (made_profiles.TYPES, made_profiles.LABELS, made_profiles.MARKS,
-         made_profiles.NAMES, made_profiles.HOLDERS)
+         made_profiles.NAMES, made_profiles.HOLDERS, made_profiles.HELD_PATHS)
 LARGEST_TEXT = 1024
 
 
