@@ -72,17 +72,18 @@ def million_facts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("python,mib", [(sys.executable, 40), (PYPY, 95)],
+@pytest.mark.parametrize("python,mib", [(sys.executable, 40), (PYPY, 105)],
                          ids=["cpython", "pypy"])
 def test_memory_of_the_report_of_a_million_samples(
         million: Path, python: str, mib: int) -> None:
-    """All of it, the interpreter (9 and 50 MiB) included."""
+    """All of it, the interpreter (9 and 50 MiB) included.  PyPy's differs from run to
+    run: 95.004 was seen once."""
     assert resident([python, "-m", "vmprof_allocation", "report",
                      str(million)]) < mib
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("python,mib", [(sys.executable, 40), (PYPY, 100)],
+@pytest.mark.parametrize("python,mib", [(sys.executable, 40), (PYPY, 110)],
                          ids=["cpython", "pypy"])
 def test_memory_of_the_report_of_a_million_objects_with_facts(
         million_facts: Path, python: str, mib: int) -> None:
