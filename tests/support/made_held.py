@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from made_profiles import Log
 from vmprof_convert.analysis.holder_tree import OTHERWISE as REST
@@ -15,22 +16,47 @@ from vmprof_convert.profile.held import (
 )
 
 
-def a_log(**settings: object) -> Log:
-    """Two names hold 70 and 30 KB, and together 30 KB.  Each sample is of itself."""
+class _Begun(NamedTuple):
+    """That somebody asked at 2 s, and there were 200 KB."""
+
+    log: Log
+    #: functions
+    main: int
+    make: int
+    #: types
+    text: int
+    thing: int
+
+
+def _begun(settings: dict[str, object]) -> _Begun:
     log = Log()
     log.settings(gaps="fixed", **settings)
-    main, make = log.function("main", 3), log.function("make", 9)
-    text, thing = log.type("str"), log.type("shop.Visit")
-    log.allocation([main], size=1000, interval=1)
+    begun = _Begun(log, log.function("main", 3), log.function("make", 9),
+                   log.type("str"), log.type("shop.Visit"))
+    log.allocation([begun.main], size=1000, interval=1)
     log.held(1, 2_000_000_000, objects=1500, size=200_000)
+    return begun
+
+
+def _in_a_dict(begun: _Begun, *, set_: int, path: int) -> None:
+    """70 KB: 45 of texts, that make() made, and 25 of visits."""
+    log, main, make, text, thing = begun
+    for _ in range(15):
+        log.held_object(1, [main, make], text, size=3000, set_=set_, how=ALONE,
+                        path=path)
+    for _ in range(25):
+        log.held_object(1, [main], thing, size=1000, set_=set_, how=ALONE, path=path)
+
+
+def a_log(**settings: object) -> Log:
+    """Two names hold 70 and 30 KB, and together 30 KB.  Each sample is of itself."""
+    begun = _begun(settings)
+    log, main, _, text, _ = begun
     log.holder(1, 1, 70_000, 700, "shop._seen", "dict", "web.seen")
     log.holder(1, 2, 30_000, 300, "shop.price -> variable cache", "dict")
     log.holder(1, 4, 100, 3, "shop.small", "list")
     log.holder(1, 3, 30_000, 200)
-    for _ in range(15):
-        log.held_object(1, [main, make], text, size=3000, set_=1, how=ALONE)
-    for _ in range(25):
-        log.held_object(1, [main], thing, size=1000, set_=1, how=ALONE)
+    _in_a_dict(begun, set_=1, path=0)
     log.held_object(1, [main], text, size=30_000, set_=2, how=ALONE)
     log.held_object(1, [main], text, size=30_000, set_=3, how=TOGETHER)
     for how in OTHERWISE, INTERPRETER, FINALIZER, NO_PATH:
@@ -51,19 +77,12 @@ TREE = {
 
 def a_tree(**settings: object) -> Log:
     """Some of what is beside what holders keep."""
-    log = Log()
-    log.settings(gaps="fixed", **settings)
-    main, make = log.function("main", 3), log.function("make", 9)
-    text, thing = log.type("str"), log.type("shop.Visit")
-    log.allocation([main], size=1000, interval=1)
-    log.held(1, 2_000_000_000, objects=1500, size=200_000)
+    begun = _begun(settings)
+    log, main, _, text, _ = begun
     log.held_step(1, 1, 0, 150_000, "shop", "dict")
     log.held_step(1, 2, 1, 70_000, "._seen", "dict")
     log.held_step(1, 3, 1, 2_100, ".few", "shop.Few")
-    for _ in range(15):
-        log.held_object(1, [main, make], text, size=3000, set_=0, how=ALONE, path=2)
-    for _ in range(25):
-        log.held_object(1, [main], thing, size=1000, set_=0, how=ALONE, path=2)
+    _in_a_dict(begun, set_=0, path=2)
     log.held_object(1, [log.function("fill", 12)], log.type("shop.Item"), size=2000,
                     set_=0, how=OTHERWISE, path=3)
     for size, how in (4000, OTHERWISE), (5000, INTERPRETER), (6000, FINALIZER):

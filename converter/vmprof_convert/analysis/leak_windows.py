@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 from vmprof_convert.analysis.leak_statistics import MIN_TREND
@@ -103,17 +102,17 @@ def _find(profile: Profile, times: list[int],
         # is allocated in between, but one of the GC's own may be nearer in time
         allocated = _allocated_at(profile, times)
 
-        def at_mark(time: int) -> int:
-            there, = _allocated(profile, [time])
+        def at_mark(there: int) -> int:
             # of those that are as near, the last
             return min(range(begin, end), key=lambda number: (
                 abs(allocated[number] - there) // _NOTHING, -number))
 
-        marked = sorted({at_mark(time) for time in marks})
-        first = at_mark(first_mark)
-        center = (at_mark if len(rest) == 2 else partial(
-            nearest, times, begin=begin, end=end))(middle)
-        last = at_mark(last_mark) if rest else end - 1
+        at = {time: at_mark(there)
+              for time, there in zip(marks, _allocated(profile, marks))}
+        marked = sorted(set(at.values()))
+        first = at[first_mark]
+        center = at[middle] if len(rest) == 2 else nearest(times, middle, begin, end)
+        last = at[last_mark] if rest else end - 1
         if not first < center < last:
             raise ProfileError(
                 "--leaks needs a major collection at each mark, and something that is "
@@ -182,12 +181,9 @@ def _allocated_at(profile: Profile, times: list[int]) -> list[int]:
     """Bytes up to each of these major collections, which begin with a minor one."""
     counted = [c for c in profile.collections if not c.is_major]
     at = [c.time for c in counted]
-    found = []
-    for time in times:
-        number = bisect.bisect_right(at, time)
-        found.append(counted[number - 1].number if number
-                     else _allocated(profile, [time])[0])
-    return found
+    numbers = [bisect.bisect_right(at, time) for time in times]
+    return [counted[number - 1].number if number else about
+            for number, about in zip(numbers, _allocated(profile, times))]
 
 
 def _allocated(profile: Profile, times: Sequence[int]) -> list[int]:

@@ -481,15 +481,17 @@ def _make_held(files: Sequence[File], options: argparse.Namespace,
     from vmprof_convert.report import held as tables
 
     _refuse_others(options, "--held", _OF_HELD)
-    asked = [(profile, [
-        holders.find(profile, held, group_storage=options.group_storage)
-        for held in profile.held]) for profile in asking.read(files, options)]
+    find = partial(holders.find, group_storage=options.group_storage)
+    asked = asking.read(files, options)
     text = io.StringIO()
     if options.form == JSON:
-        tables.write_json(asked, text, options.limit)
+        tables.write_json([
+            (profile, [find(profile, held) for held in profile.held])
+            for profile in asked], text, options.limit)
         return text.getvalue()
-    for number, (profile, found) in enumerate(asked):
-        sheet = tables.of(profile, found, options.limit or DEFAULT_LIMIT,
+    for number, profile in enumerate(asked):
+        sheet = tables.of(profile, find(profile, profile.held[-1]),
+                          options.limit or DEFAULT_LIMIT,
                           is_one_of_several=len(asked) > 1)
         if number:
             print(file=text)

@@ -77,10 +77,9 @@ def holders_of(shares: Sequence[Share]) -> str:
     return "held by " + ", ".join(texts) if texts else ""
 
 
-def of(profile: Profile, found: Sequence[Found], limit: int, *,
+def of(profile: Profile, last: Found, limit: int, *,
        is_one_of_several: bool = False) -> Sheet:
     """The last answer of those that there are."""
-    last = found[-1]
     held, origins = last.held, Origins(profile)
     of_which = " in process %d" % profile.pid if is_one_of_several else ""
     if held.problem:
@@ -110,8 +109,8 @@ def of(profile: Profile, found: Sequence[Found], limit: int, *,
              "took %s" % (format_seconds(held.still / 1e9),
                           format_seconds(held.duration / 1e9),
                 format_bytes(held.memory))]
-    if len(found) > 1:
-        notes.append("asked %d times; --json has all answers" % len(found))
+    if len(profile.held) > 1:
+        notes.append("asked %d times; --json has all answers" % len(profile.held))
     return Sheet(head, [table], notes)
 
 

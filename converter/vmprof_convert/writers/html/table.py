@@ -88,7 +88,7 @@ def _held(profile: Profile) -> list[dict[str, Any]]:
     """Who holds what, as the report has it: of each process that was asked."""
     each = [process.profile for process in profile.processes] or [profile]
     asked = [process for process in each if process.held]
-    sheets = [held.of(process, [find(process, one) for one in process.held], HELD_ROWS,
+    sheets = [held.of(process, find(process, process.held[-1]), HELD_ROWS,
                       is_one_of_several=len(asked) > 1) for process in asked]
     return [{"head": sheet.head, "notes": sheet.notes, "tables": [{
         "columns": [[column.title, column.kind] for column in table.columns],

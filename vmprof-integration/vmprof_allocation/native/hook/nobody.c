@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "recorder.h"
+
 #define NICE            10
 /* Descriptors that are closed where the system can't close all of them at once */
 #define MOST_FILES      4096
@@ -84,18 +86,10 @@ pid_t nobody_fork(void)
     return child < 0 ? -errno : child;
 }
 
-static int64_t now(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * 1000000000LL + time.tv_nsec;
-}
-
 int nobody_is_at_work(pid_t child, double seconds)
 {
     struct timespec pause = { 0, 200000 };
-    int64_t until = now() + (int64_t)(seconds * 1e9);
+    int64_t until = recorder_now() + (int64_t)(seconds * 1e9);
 
     for (;;) {
         siginfo_t found;
@@ -103,7 +97,7 @@ int nobody_is_at_work(pid_t child, double seconds)
         if (waitid(P_PID, (id_t)child, &found, WEXITED | WNOHANG | WNOWAIT | __WCLONE) < 0 ||
             found.si_pid != 0)
             return 0;
-        if (now() >= until || nanosleep(&pause, NULL) < 0)
+        if (recorder_now() >= until || nanosleep(&pause, NULL) < 0)
             return 1;
         if (pause.tv_nsec < 10000000)
             pause.tv_nsec *= 2;
