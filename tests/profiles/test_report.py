@@ -83,7 +83,7 @@ def test_memory_of_the_report_of_a_million_samples(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("python,mib", [(sys.executable, 40), (PYPY, 110)],
+@pytest.mark.parametrize("python,mib", [(sys.executable, 40), (PYPY, 100)],
                          ids=["cpython", "pypy"])
 def test_memory_of_the_report_of_a_million_objects_with_facts(
         million_facts: Path, python: str, mib: int) -> None:
