@@ -283,6 +283,8 @@ def test_log_of_the_program_is_its_own(pypy: PyPy, temporary: Path) -> None:
     path = script(pypy, "print(os.environ.get('PYPYLOG'))\n"
                         "import gc; gc.disable(); gc.collect()\n")
     logs = []
+    # of the second, processes of ours collect between fork and exec
+    pypy.environment["PYPY_GC_NURSERY"] = "32k"
     for name, command in ("plain", [str(path)]), ("log", arguments(path)):
         pypy.environment["PYPYLOG"] = "gc-collect-done:" + name
         out, _ = run_in(pypy, [PYPY, *command], 0)

@@ -288,9 +288,9 @@ def main(args: Any, original: list[str],
     if args.lines:
         note("--lines: PyPy has no statistics of lines; the profile is written "
              "without")
-    log = read_log_request()
-    if log is not None:
-        os.environ["PYPYLOG"] = log
+    if read_log_request() is not None:
+        # a forked PyPy opens the log anew, and empties it, when it logs anything
+        os.environ["PYPYLOG"] = "nothing:" + os.devnull
 
     def become() -> NoReturn:
         os.environ[VARIABLE] = pack(
@@ -311,8 +311,12 @@ def main(args: Any, original: list[str],
 
 
 def _become(target: Target, command: list[str]) -> NoReturn:
+    environment = dict(os.environ)
+    log = read_log_request()
+    if log is not None:
+        environment["PYPYLOG"] = log
     try:
-        os.execv(target.executable, command)
+        os.execve(target.executable, command, environment)
     except OSError as e:
         raise AllocationSamplingError(
             "can't start %s: %s" % (target.executable, e.strerror)) from None
