@@ -112,6 +112,7 @@ LOOK = """
 """
 #: looks each path up, as far as it is an expression
 EVALUATE = """
+    import sys
     from vmprof_convert import readers
     counts = [0, 0]
     for holder in readers.read_events(current().where).held[-1].holders:
@@ -126,7 +127,7 @@ EVALUATE = """
                                       {"m": sys.modules[name]}))
                 except AttributeError:
                     pass
-        if isinstance(found[0], (str, bytes, int)):
+        if found and isinstance(found[0], (str, bytes, int)):
             continue
         is_right = holder.address in map(id, found)
         counts[is_right] += 1
@@ -161,7 +162,7 @@ def test_planted_holders_are_named(stock_pypy: PyPy) -> None:
             ("shop.callbacks", "list", 50000),
             ("shop.errors", "list", 10000),
             ("shop.slotted.second", "list", 10000),
-            ("shop.local -> of a thread.mine", "list", 10000),
+            ('shop.local -> of a thread["mine"]', "list", 10000),
             ("shop.by_number[None]", "list", 10000),
             ("shop.recent[1]", "list", 10000), ("shop.recent[201]", "list", 10000),
             ("shop.defaults.__defaults__[0]", "list", 12000),
@@ -179,6 +180,120 @@ def test_planted_holders_are_named(stock_pypy: PyPy) -> None:
     together = {named["shop.first"].set | named["shop.second"].set}
     assert together & {holder.set for holder in held.holders
                        if not holder.path and holder.objects >= 9000}
+
+
+#: what there are rare references in
+RARE = """
+    import sys, types
+    def many():
+        return [str(i) for i in range(10000)]
+    async def generate():
+        in_async = many()
+        yield 1
+        yield in_async
+    class Owner:
+        def get(self, default=many()):
+            return default
+        described = property(get)
+        del get
+        @staticmethod
+        def static(default=many()):
+            return default
+    def cell_of(big):
+        return (lambda: big).__closure__[0]
+    generator, cell, cells = generate(), cell_of(many()), [cell_of(many())]
+    try:
+        generator.asend(None).send(None)
+    except StopIteration:
+        pass
+    other = generate()
+    pending = other.asend(None)
+    try:
+        pending.send(None)
+    except StopIteration:
+        pass
+    del other
+    def function():
+        pass
+    function.kept = many()
+    named = type("odd\x1fname", (), {})()
+    named.kept = many()
+    by_pair = {(1, 2): many()}
+"""
+
+
+def test_rare_references_have_names(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(RARE + LOOK + EVALUATE, "4k")
+    held = held_of(run.path)
+    named = [holder.path for holder in held.holders]
+    missing = {
+        "__main__.generator.ag_frame -> local in_async",
+        "__main__.pending -> a part.ag_frame -> local in_async",
+        "__main__.Owner.described.fget.__defaults__[0]",
+        "__main__.Owner.static -> function.__defaults__[0]",
+        "__main__.cell.cell_contents", "__main__.cells[0].cell_contents",
+        '__main__.function.__dict__["kept"]', "__main__.named.kept",
+        "__main__.by_pair -> an item"} - set(named)
+    assert not missing, (missing, sorted(named))
+    assert re.fullmatch(r"0 wrong, (?:[5-9]|\d\d) right\n", run.out)
+    assert "__main__.odd?name" in {step.type for step in held.steps}
+
+
+def test_a_deep_stack(stock_pypy: PyPy) -> None:
+    """Each of its frames is looked at once."""
+    run = stock_pypy.sample("""
+    import sys, threading
+    from vmprof_allocation.session.session import current
+    sys.setrecursionlimit(60000)
+    threading.stack_size(512 << 20)
+    def down(left):
+        local = [left] * 3
+        return down(left - 1) if left else current().held()
+    thread = threading.Thread(target=down, args=(40000,))
+    thread.start()
+    thread.join()
+    """, "64k")
+    assert held_of(run.path).problem == 0
+
+
+@pytest.mark.parametrize("end, said", [
+    ("sys.modules.clear()",
+     "who holds what is not known: nothing is sampled at the program's end"),
+    ("resource.setrlimit(resource.RLIMIT_AS, (now + 2**19, now + 2**19))",
+     "who holds what is not looked at: the limit of the program's address space "
+     "(RLIMIT_AS) leaves it 0 MiB, and that takes up to 32")])
+def test_a_program_that_leaves_nothing_to_ask_with(
+        stock_pypy: PyPy, end: str, said: str) -> None:
+    """It ends as without us, and who asked hears why there is no answer."""
+    run = stock_pypy.sample("""
+    import resource, sys
+    with open("/proc/self/statm") as file:
+        now = int(file.read().split()[0]) * 4096
+    """ + end, "64k", "--held")
+    assert run.err == "vmprof: %s\n" % said
+
+
+@pytest.mark.parametrize("what", [
+    "os.close(fd)", "resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))"])
+def test_an_answer_that_could_not_be_written(stock_pypy: PyPy, what: str) -> None:
+    """Who asked hears of it."""
+    run = stock_pypy.command("-c", """
+import os, resource, vmprof_allocation
+kept = [str(i) for i in range(50000)]
+session = vmprof_allocation.start("out.vmprof", "1k")
+kept += [str(i) for i in range(50000)]
+(fd,) = [int(fd) for fd in os.listdir("/proc/self/fd")
+         if os.path.realpath("/proc/self/fd/" + fd).endswith("/out.vmprof")]
+size = os.path.getsize("out.vmprof")
+%s
+for do in session.held, session.stop:
+    try:
+        do()
+    except vmprof_allocation.AllocationSamplingError as e:
+        print(e)
+""" % what)
+    assert run.out.splitlines()[0].startswith(
+        "who holds what is not known: the profile can't be written: "), run
 
 
 def test_what_a_holder_keeps_is_exact(stock_pypy: PyPy) -> None:
@@ -207,13 +322,27 @@ def test_what_a_holder_keeps_is_exact(stock_pypy: PyPy) -> None:
     assert abs(holder.bytes - (with_it.bytes - without.bytes)) < 100_000
 
 
-def test_estimates_beside_the_exact_sums(stock_pypy: PyPy) -> None:
-    run = stock_pypy.sample(planted(stock_pypy, LOOK), "4k")
+#: what takes less when it is alive than it was allocated with
+SMALLER = """
+    import os
+    from vmprof_allocation.session.session import current
+    read, write = os.pipe()
+    empty, messages = [object() for _ in range(200_000)], []
+    for _ in range(10_000):
+        os.write(write, b"x" * 99)
+        messages.append(os.read(read, 16384))
+"""
+
+
+@pytest.mark.parametrize("is_smaller", [False, True])
+def test_estimates_beside_the_exact_sums(stock_pypy: PyPy, is_smaller: bool) -> None:
+    run = stock_pypy.sample((SMALLER if is_smaller else planted(stock_pypy)) + LOOK,
+                            "4k")
     done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held", "--json",
                               str(run.path))
     (answer,) = json.loads(done.out)["processes"][0]["answers"]
     largest = [row for row in answer["holders"] if row["bytes"] > 500_000]
-    assert len(largest) >= 5
+    assert len(largest) >= (2 if is_smaller else 5)
     for row in largest:
         of = row["from_samples"]
         # five standard deviations

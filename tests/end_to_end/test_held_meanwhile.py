@@ -142,6 +142,11 @@ def test_a_fork_does_not_wait(stock_pypy: PyPy) -> None:
     child = os.fork()
     if not child:
         is_there = children()
+        try:
+            current().held()
+        except AllocationSamplingError as e:
+            print(e, flush=True)
+        made = [str(i) for i in range(10000)]
         current().held()                # its own
         os._exit(7 if is_there is None and children() is None else 8)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), state(pid))
@@ -152,7 +157,11 @@ def test_a_fork_does_not_wait(stock_pypy: PyPy) -> None:
     said.append("")
     thread.join()
     """, "64k")
-    assert run.out == "7 T\n"
+    assert run.out == (
+        "who holds what is not looked at: this forked process has no profile until its "
+        "first sample is taken: ask again\n7 T\n")
+    (of_child,) = run.path.parent.glob("out.*.vmprof")
+    assert [held.problem for held in readers.read_events(of_child).held] == [0]
     assert {held.problem for held in readers.read_events(run.path).held} == {0}
 
 

@@ -87,6 +87,8 @@ WAYS = {
     "set": ("", "set(range(i % 40))"),
     "tuple of a generator": ("", "tuple(k * 1000.5 for k in range(i % 20))"),
     "a large one": ("", "b'x' * (200_000 + i)"),
+    # old, it takes half of what it is allocated with
+    "object()": ("", "[object() for _ in range(20)]"),
     "slices": ("", "('text' * 1000)[i % 7:i % 7 + 50]"),
 }
 

@@ -65,6 +65,21 @@ def test_the_table(tmp_path: Path) -> None:
                         "300 us, and took 1 MiB")
 
 
+def test_what_takes_less_than_was_allocated(tmp_path: Path) -> None:
+    """It was sampled as what was allocated, and counts as what it takes."""
+    log = Log()
+    log.settings()
+    log.held(1, 0, objects=10, size=900)
+    log.holder(1, 1, 900, 10, "shop.read", "list")
+    for _ in range(9):
+        log.held_object(1, [log.function("f")], log.type("bytes"), size=65536, set_=1,
+                        how=ALONE, live_size=100)
+    (answer,) = json.loads("\n".join(lines(written(tmp_path, log), "--held", "--json"))
+                           )["processes"][0]["answers"]
+    (row,) = answer["holders"]
+    assert row["from_samples"]["value"] == 900
+
+
 def test_fewer_rows(tmp_path: Path) -> None:
     text = "\n".join(lines(written(tmp_path, a_log()), "--held", "-n", "1"))
     assert "... and 2 more" in text
@@ -112,6 +127,29 @@ def test_the_last_answer_counts(tmp_path: Path) -> None:
     assert found[0].startswith("what was alive at 3 s")
     assert found[3].split() == ["900", "B", "9", "shop.other", "(list)"]
     assert found[-1] == "asked 2 times; --json has all answers"
+
+
+def test_a_question_without_an_answer_hides_none(tmp_path: Path) -> None:
+    log = a_log()
+    log.held(2, 3_000_000_000, 1005)
+    found = lines(written(tmp_path, log), "--held")
+    assert found[0].startswith("what was alive at 2 s")
+    assert found[-2:] == [
+        "asked again at 3 s: that process was ended before it had an answer",
+        "asked 2 times; --json has all answers"]
+
+
+@pytest.mark.parametrize("rows, first", [
+    (1, "what was alive at 1 s, by who held it: 1000 B in 10 objects"),
+    (2, "who held what at 1 s is not known: the profile ended before the answer was "
+        "written")])
+def test_an_answer_that_is_cut_off_is_none(tmp_path: Path, rows: int, first: str
+                                           ) -> None:
+    log = Log()
+    log.settings()
+    log.held(1, 1_000_000_000, objects=10, size=1000, rows=rows)
+    log.holder(1, 1, 900, 9, "shop.other", "list")
+    assert lines(written(tmp_path, log), "--held")[0] == first
 
 
 @pytest.mark.parametrize("problem, said", [

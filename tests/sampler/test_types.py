@@ -194,6 +194,13 @@ def test_size(heap: Heap, words: tuple[int, ...], size: int) -> None:
     assert heap.run() == ([size], [])
 
 
+@pytest.mark.parametrize("words,size", [
+    ((LIST,), 24), ((MAP,), 8), ((ARRAY, 0), 16), ((LIST | VISITED,), 0)])
+def test_size_of_what_is_old(heap: Heap, words: tuple[int, ...], size: int) -> None:
+    heap.ask("old %d" % heap.put(*words))
+    assert heap.run() == ([size], [])
+
+
 # ____________________________________________________________
 # classes
 

@@ -365,9 +365,9 @@ class Log:
         self.row(NAMES, 2, 0, text=line)
 
     def held(self, number: int, time: int = 0, problem: int = 0, objects: int = 0,
-             size: int = 0) -> None:
-        """Somebody asked who holds what."""
-        self.row(HELD, number, time, problem, objects, size, 7000, 300000, 2**20)
+             size: int = 0, rows: int = 0) -> None:
+        """Somebody asked who holds what; `rows`: of the answer, at least."""
+        self.row(HELD, number, time, problem, objects, size, 7000, 300000, 2**20, rows)
         self.last_time = max(self.last_time, time)
 
     def holder(self, number: int, set_: int, size: int, objects: int,
@@ -378,10 +378,10 @@ class Log:
 
     def held_object(self, number: int, frames: Sequence[FrameSpec], type_: int, *,
                     size: int, set_: int, how: int, interval: int = 1,
-                    path: int = 0) -> None:
+                    path: int = 0, live_size: int = 0) -> None:
         """A sampled object that was alive then; `path`: its step, or 0."""
         self.row(HELD_OBJECTS, number, self.define(frames), type_, size, interval,
-                 set_, how, path)
+                 set_, how, path, live_size)
 
     def held_step(self, number: int, step: int, before: int, size: int, label: str,
                   type_: str) -> None:

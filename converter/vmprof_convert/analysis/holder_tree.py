@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from vmprof_convert.analysis.by_stack import Place, place_of, whole
-from vmprof_convert.analysis.holders import Parts, Sums, text_of
+from vmprof_convert.analysis.holders import Parts, Sums, objects, text_of
 from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import Shown
 from vmprof_convert.profile.held import NO_PATH, Held
 from vmprof_convert.profile.model import Profile
-from vmprof_convert.profile.sampling import probability
 
 #: the root of what was reached in another way than through a step
 OTHERWISE = "[the interpreter, finalizers, and modules that hold little]"
@@ -72,10 +71,8 @@ def reached(profile: Profile, held: Held, *, group_storage: bool = False) -> Rea
     ways.append((OTHERWISE,))
     sums = [Sums() for _ in own]
     no_path = Sums()
-    for stack, type_, size, interval, path, how in zip(
-            held.stacks, held.types, held.sizes, held.intervals, held.paths, held.hows):
-        (no_path if how == NO_PATH else sums[path]).add(
-            stack, type_, size, probability(size, interval, profile.gaps))
+    for one in objects(profile, held):
+        (no_path if one.how == NO_PATH else sums[one.path]).add(one)
     parts, origins = Parts(profile, group_storage), Origins(profile)
 
     def divided(way: tuple[str, ...], bytes_: int, of: Sums) -> Iterator[HeldStack]:

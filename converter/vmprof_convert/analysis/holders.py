@@ -2,7 +2,7 @@
 from the samples, of what that consists and where it was allocated."""
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple, TypeVar
 
 from vmprof_convert.analysis.leak_sites import Place, Places
@@ -75,6 +75,29 @@ class Found(NamedTuple):
     rest: list[Rest]
 
 
+class HeldObject(NamedTuple):
+    """A sampled one that was alive."""
+
+    #: indexes, as in Held
+    stack: int
+    type: int
+    #: bytes that it took then
+    size: int
+    #: that it was sampled, by what was allocated for it
+    probability: float
+    set: int
+    how: int
+    path: int
+
+
+def objects(profile: Profile, held: Held) -> Iterator[HeldObject]:
+    for stack, type_, size, live_size, interval, set_, how, path in zip(
+            held.stacks, held.types, held.sizes, held.live_sizes, held.intervals,
+            held.sets, held.hows, held.paths):
+        yield HeldObject(stack, type_, live_size,
+                         probability(size, interval, profile.gaps), set_, how, path)
+
+
 class Sums:
     """Of sampled objects, by what they are and where they were allocated."""
 
@@ -82,9 +105,10 @@ class Sums:
         self.all = Sum()
         self.parts: dict[tuple[int, int], float] = {}
 
-    def add(self, stack: int, type_: int, size: int, p: float) -> None:
-        self.all.add(size, p)
-        self.parts[stack, type_] = self.parts.get((stack, type_), 0.0) + size / p
+    def add(self, one: HeldObject) -> None:
+        self.all.add(one.size, one.probability)
+        kind = one.stack, one.type
+        self.parts[kind] = self.parts.get(kind, 0.0) + one.size / one.probability
 
 
 def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
@@ -92,18 +116,16 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
     sums: dict[int, Sums] = {holder.set: Sums() for holder in held.holders}
     single = [holder.set for holder in held.holders if holder.path]
     rest = {how: Sums() for how in (OTHERWISE, INTERPRETER, FINALIZER, NO_PATH)}
-    for stack, type_, size, interval, set_, how in zip(
-            held.stacks, held.types, held.sizes, held.intervals, held.sets, held.hows):
-        p = probability(size, interval, profile.gaps)
-        if how == ALONE:
-            for one in single:
-                if set_ & one:
-                    sums[one].add(stack, type_, size, p)
-        elif how == TOGETHER and set_ in sums:
-            sums[set_].add(stack, type_, size, p)
+    for one in objects(profile, held):
+        if one.how == ALONE:
+            for bit in single:
+                if one.set & bit:
+                    sums[bit].add(one)
+        elif one.how == TOGETHER and one.set in sums:
+            sums[one.set].add(one)
         else:
             # smaller groups are not told
-            rest[how if how in rest else OTHERWISE].add(stack, type_, size, p)
+            rest[one.how if one.how in rest else OTHERWISE].add(one)
     interval = max(held.intervals, default=1)
     named = Parts(profile, group_storage)
 
@@ -154,22 +176,18 @@ def _shares(profile: Profile, kind: Callable[[int, int], _Key]
             ) -> dict[_Key, list[Share]]:
     """Of each kind, by stack and type, who holds it, most of it first.  By the last
     answer; of holders within each other, the innermost counts."""
-    answers = [held for held in profile.held if not held.problem]
-    if not answers:
+    held = profile.last_held
+    if held is None or held.problem:
         return {}
-    held = answers[-1]
     single = sorted((holder for holder in held.holders if holder.path),
                     key=lambda holder: holder.bytes)
     sums: dict[_Key, dict[tuple[tuple[Holder, ...], int], float]] = {}
-    for stack, type_, size, interval, set_, how, path in zip(
-            held.stacks, held.types, held.sizes, held.intervals, held.sets, held.hows,
-            held.paths):
-        of_set = tuple(holder for holder in single if holder.set & set_)
-        key = ((of_set[:1], -1) if how == ALONE else
-               (of_set, -1) if how == TOGETHER and of_set else ((), path))
-        of_kind = sums.setdefault(kind(stack, type_), {})
-        of_kind[key] = of_kind.get(key, 0.0) + size / probability(
-            size, interval, profile.gaps)
+    for one in objects(profile, held):
+        of_set = tuple(holder for holder in single if holder.set & one.set)
+        key = ((of_set[:1], -1) if one.how == ALONE else
+               (of_set, -1) if one.how == TOGETHER and of_set else ((), one.path))
+        of_kind = sums.setdefault(kind(one.stack, one.type), {})
+        of_kind[key] = of_kind.get(key, 0.0) + one.size / one.probability
     return {of: sorted(
         (Share(weight / sum(of_kind.values()), weight, holders,
                held.path(path) if path >= 0 else "")

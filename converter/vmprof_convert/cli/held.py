@@ -13,12 +13,14 @@ from vmprof_convert.profile import merging
 if TYPE_CHECKING:
     from vmprof_convert.analysis.holder_tree import HeldStack, Tree
     from vmprof_convert.cli.inputs import File
+    from vmprof_convert.profile.held import Held
     from vmprof_convert.profile.model import Profile
 
 
-def read(files: Sequence[File], options: argparse.Namespace) -> list[Profile]:
-    """Those of the processes that were asked.  Raises ProfileError if there are none,
-    or FileError if that is about one of the files."""
+def read(files: Sequence[File], options: argparse.Namespace
+         ) -> list[tuple[Profile, Held]]:
+    """Of the processes that were asked, the profile and its last_held.  Raises
+    ProfileError if there are none, or FileError if that is about one of the files."""
     chosen = selection(options)
     if options.mine or not chosen.is_everything:
         raise ProfileError("--held is about all that was alive: leave out what chooses "
@@ -29,14 +31,15 @@ def read(files: Sequence[File], options: argparse.Namespace) -> list[Profile]:
             parts.append(merging.Read(readers.read_events(
                 file.sources, salvage=options.salvage or file.is_found),
                 file.path, file.begin))
-    asked = [part.profile for part in merging.chosen(parts, chosen.processes)
-             if part.profile.held]
-    if not asked:
+    asked = [(part.profile, part.profile.last_held)
+             for part in merging.chosen(parts, chosen.processes)]
+    found = [(profile, last) for profile, last in asked if last is not None]
+    if not found:
         raise ProfileError(
             "nothing in this profile says who holds what: ask while the program runs "
             "(python -m vmprof_allocation ctl PID held), or write --held where it is "
             "started, for its end")
-    return asked
+    return found
 
 
 def tree(files: Sequence[File], options: argparse.Namespace) -> Tree:
@@ -47,14 +50,13 @@ def tree(files: Sequence[File], options: argparse.Namespace) -> Tree:
     from vmprof_convert.text.escape import shortened
     from vmprof_convert.text.units import format_estimate
 
-    profiles = read(files, options)
+    asked = read(files, options)
     stacks: list[HeldStack] = []
     left_out: list[str] = []
-    for profile in profiles:
-        last = profile.held[-1]
+    for profile, last in asked:
         name = " ".join(filter(None, (
             "process %d" % profile.pid, shortened(profile.command)))) if (
-                len(profiles) > 1) else ""
+                len(asked) > 1) else ""
         if last.problem:
             left_out.append(report.not_known(
                 last, " in process %d" % profile.pid if name else ""))
@@ -69,6 +71,5 @@ def tree(files: Sequence[File], options: argparse.Namespace) -> Tree:
                                                 found.no_path.high),
                                 " of " + name if name else ""))
     if not stacks:
-        raise ProfileError(report.not_known(profiles[0].held[-1])
-                           if len(profiles) == 1 else "; ".join(left_out))
-    return Tree(profiles[0], stacks, left_out)
+        raise ProfileError("; ".join(left_out))
+    return Tree(asked[0][0], stacks, left_out)

@@ -487,10 +487,10 @@ def _make_held(files: Sequence[File], options: argparse.Namespace,
     if options.form == JSON:
         tables.write_json([
             (profile, [find(profile, held) for held in profile.held])
-            for profile in asked], text, options.limit)
+            for profile, _ in asked], text, options.limit)
         return text.getvalue()
-    for number, profile in enumerate(asked):
-        sheet = tables.of(profile, find(profile, profile.held[-1]),
+    for number, (profile, last) in enumerate(asked):
+        sheet = tables.of(profile, find(profile, last),
                           options.limit or DEFAULT_LIMIT,
                           is_one_of_several=len(asked) > 1)
         if number:

@@ -10,6 +10,9 @@ from typing import NamedTuple
 #: finalizer, or is held by what does; or nothing that the GC knows leads there
 NO_PATH, ALONE, TOGETHER, OTHERWISE, INTERPRETER, FINALIZER = range(6)
 
+#: behind the problems of native/held/question.h, and 1000: it is not all there
+INCOMPLETE = 1006
+
 
 class Holder(NamedTuple):
     """An object, or several that hold something together."""
@@ -58,6 +61,8 @@ class Held:
     duration: int
     #: bytes that it took
     memory: int
+    #: of holders, steps and sampled objects together
+    rows: int
     holders: list[Holder] = dataclasses.field(default_factory=list)
     #: a path's first step comes before the others
     steps: list[Step] = dataclasses.field(default_factory=list)
@@ -67,6 +72,9 @@ class Held:
     types: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
     sizes: array.array[int] = dataclasses.field(
+        default_factory=lambda: array.array("q"))
+    #: bytes that they took then, where `sizes` were allocated
+    live_sizes: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
     intervals: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))

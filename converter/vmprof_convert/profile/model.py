@@ -467,6 +467,13 @@ class Profile:
         return self.settings.get("gaps", "exponential")
 
     @property
+    def last_held(self) -> Held | None:
+        """The last answer; if there is none, the last question, which says why; None:
+        nobody asked."""
+        answers = [held for held in self.held if not held.problem] or self.held
+        return answers[-1] if answers else None
+
+    @property
     def has_types(self) -> bool:
         """Whether the types of all sampled objects are recorded."""
         return "types" in _words(self.settings.get("facts", ""))

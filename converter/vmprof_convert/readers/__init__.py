@@ -116,7 +116,7 @@ class _Reading:
             misfits=self.misfits, lost_stacks=contents.lost_stacks,
             cut_off=contents.stacks.cut(), torn=self.torn,
             threads=contents.threads, command=contents.command,
-            held=list(contents.held.values()))
+            held=contents.answers())
 
 
 def _hand_on(objects: Objects, part: Part, record: Record) -> None:

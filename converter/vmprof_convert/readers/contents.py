@@ -9,7 +9,7 @@ from typing import Any
 
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile.columns import by_key, gathered
-from vmprof_convert.profile.held import Held, Holder, Step
+from vmprof_convert.profile.held import INCOMPLETE, Held, Holder, Step
 from vmprof_convert.profile.model import (
     HEAP,
     HEAP_HAS,
@@ -269,6 +269,14 @@ class Contents:
         for number, time, *figures in zip(*record.decoded()):
             self.held[number] = Held(time + self.part.begin, *figures)
 
+    def answers(self) -> list[Held]:
+        """Who held what.  An answer that was not written to its end is none."""
+        for held in self.held.values():
+            rows = len(held.holders) + len(held.steps) + len(held.stacks)
+            if rows < held.rows and not held.problem:
+                held.problem = INCOMPLETE
+        return list(self.held.values())
+
     def _held(self, number: int) -> Held:
         if number not in self.held:
             raise Damaged("what is held, of a question that nobody asked")
@@ -298,14 +306,15 @@ class Contents:
 
     def _read_held_objects(self, record: Record) -> None:
         part = self.part
-        for (number, node, type_, size, interval, set_, how, path) in zip(
+        for (number, node, type_, size, interval, set_, how, path, live_size) in zip(
                 *record.decoded()):
-            if size <= 0 or interval <= 0:
+            if size <= 0 or interval <= 0 or not 0 <= live_size < size:
                 raise Damaged("an object that is held, of no size")
             held = self._held(number)
             held.stacks.append(self.stack(node, part))
             held.types.append(self.type_index(type_, part))
             held.sizes.append(size)
+            held.live_sizes.append(live_size or size)
             held.intervals.append(interval)
             held.sets.append(set_)
             held.hows.append(how)

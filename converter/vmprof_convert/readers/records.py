@@ -24,8 +24,8 @@ VERSION = 1
 COLUMNS = {
     SETTINGS: 1, TOTALS: 7, FRAMES: 2, NODES: 2, TYPES: 4, LABELS: 2, OBJECTS: 13,
     WAITING: 13, ENDED: 4, TICKS: 5, COLLECTIONS: 4, MARKED: 3, SWEPT: 6, MARKS: 2,
-    FIGURES: 3, NAMES: 3, HELD: 8, HOLDERS: 6, HELD_PATHS: 5,
-    HELD_OBJECTS: 8}
+    FIGURES: 3, NAMES: 3, HELD: 9, HOLDERS: 6, HELD_PATHS: 5,
+    HELD_OBJECTS: 9}
 
 #: and how many of the last of these may be missing, in the first profiles
 _OPTIONAL = {MARKED: 1}

@@ -10,6 +10,7 @@ from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.profile.held import (
     FINALIZER,
+    INCOMPLETE,
     INTERPRETER,
     NO_PATH,
     OTHERWISE,
@@ -44,15 +45,16 @@ _REST = {
     NO_PATH: "no path: garbage that is not collected yet, or held by C code"}
 _REST_NAMES = {OTHERWISE: "otherwise", INTERPRETER: "interpreter",
                FINALIZER: "finalizer", NO_PATH: "no_path"}
-#: native/held/held.h
+#: from here on, the number of the signal that ended it (hook.h)
+_OF_PROBLEM, _OF_SIGNAL = 1000, 2000
+#: native/held/question.h
 _PROBLEMS = {
     1: "there was not enough memory for the process that looked",
     2: "that process met an object of a type that is not known",
-    3: "that process did not find the roots",
-    4: "there were too many objects",
-    5: "that process was ended before it had an answer"}
-#: from here on, the number of the signal that ended it (hook.h)
-_OF_PROBLEM, _OF_SIGNAL = 1000, 2000
+    3: "that process did not find the roots, or the fields of a type",
+    4: "there were too many objects, or more than 32 GiB of them",
+    5: "that process was ended before it had an answer",
+    INCOMPLETE - _OF_PROBLEM: "the profile ended before the answer was written"}
 
 
 def problem(number: int) -> str:
@@ -87,7 +89,7 @@ def of(profile: Profile, last: Found, limit: int, *,
     head = ["what was alive%s at %s, by who held it: %s in %d objects" % (
         of_which, format_moment(held.time), format_bytes(held.bytes), held.objects)]
     shown = [row for row in last.rows if row.bytes >= _LEAST * held.bytes
-             and not row.holders[0].path.startswith(_OURS)]
+             and not all(one.path.startswith(_OURS) for one in row.holders)]
     rows: list[tuple[str, ...]] = []
     for row in shown[:limit]:
         rows.append((format_bytes(row.bytes), str(row.objects),
@@ -103,12 +105,17 @@ def of(profile: Profile, last: Found, limit: int, *,
         Column("from samples", FIGURE, 1), Column("holder", NAME)], rows,
         "... and %d more" % left_out if left_out > 0 else "")
     notes = ["what a holder keeps within another one counts for both; what is behind "
-             "an arrow is no expression of Python's; samples are of what was allocated "
-             "since the sampling began",
+             "an arrow is no expression of Python's, and where a class has a property, "
+             "a __getitem__ or the like, an expression may give something else; "
+             "samples are of what was allocated since the sampling began",
              "the program stood still for %s; another process looked for %s, and "
              "took %s" % (format_seconds(held.still / 1e9),
                           format_seconds(held.duration / 1e9),
                 format_bytes(held.memory))]
+    later = profile.held[-1]
+    if later.problem:
+        notes.append("asked again at %s: %s" % (
+            format_moment(later.time), problem(later.problem)))
     if len(profile.held) > 1:
         notes.append("asked %d times; --json has all answers" % len(profile.held))
     return Sheet(head, [table], notes)

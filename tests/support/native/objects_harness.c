@@ -29,8 +29,8 @@
  *   end
  *
  * Printed, in the order in which they are told: "sample KEY SIZE INTERVAL", "young
- * KEY OUTCOME TYPE SIZE", with a LIVE SIZE if it was shrunk, "freed KEY WHICH", "lost KEY WHICH", and for each minor
- * collection "minor", behind what was told of it.  An object's type is its size, if
+ * KEY OUTCOME TYPE SIZE", with a LIVE SIZE if it takes less by now, "freed KEY WHICH",
+ * "lost KEY WHICH", and for each minor collection "minor", behind what was told of it.  An object's type is its size, if
  * it has no other.
  */
 #include <inttypes.h>
@@ -53,6 +53,7 @@
 #define PINNED      ((uint64_t)1 << 41)
 #define HEADER      0x18u               /* of all objects: a type */
 #define JUNK        0x123456789u
+#define EMPTY       9                   /* in the model: the type of what has no field */
 #define SWEEPING    2                   /* of the GC's states */
 #define TEXT        ((uint64_t)1 << 50) /* in the model: an array of characters */
 #define NURSERY     (1 << 22)
@@ -186,6 +187,11 @@ int64_t types_size(uintptr_t object)
     if ((uint32_t)header(object) != HEADER)
         return 0;
     return ((const uint32_t *)object)[2];
+}
+
+int64_t types_old_size(uintptr_t object)
+{
+    return ((const uint32_t *)object)[3] == EMPTY ? 8 : types_size(object);
 }
 
 int types_may_shrink(uintptr_t object)

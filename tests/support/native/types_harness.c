@@ -120,6 +120,9 @@ static void obey(char *line)
     else if (strncmp(line, "size ", 5) == 0)
         printf("%" PRId64 "\n", types_size((uintptr_t)heap +
                                            strtoul(rest, NULL, 0)));
+    else if (strncmp(line, "old ", 4) == 0)
+        printf("%" PRId64 "\n", types_old_size((uintptr_t)heap +
+                                               strtoul(rest, NULL, 0)));
     else if (strcmp(line, "known") == 0)
         printf("%d\n", types_are_known());
     else

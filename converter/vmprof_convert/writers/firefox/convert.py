@@ -435,8 +435,8 @@ class _Conversion:
 
 def _held(process: _Process) -> Held | None:
     """The last answer to who holds what; None: there is none."""
-    answers = process.profile.held if process.profile else ()
-    return answers[-1] if answers and not answers[-1].problem else None
+    last = process.profile.last_held if process.profile else None
+    return last if last and not last.problem else None
 
 
 def _bytes(size: int, live_size: int, interval: int, gaps: str) -> float:

@@ -87,9 +87,10 @@ def make(profile: Profile, progress: Callable[[int, int], None] | None = None
 def _held(profile: Profile) -> list[dict[str, Any]]:
     """Who holds what, as the report has it: of each process that was asked."""
     each = [process.profile for process in profile.processes] or [profile]
-    asked = [process for process in each if process.held]
-    sheets = [held.of(process, find(process, process.held[-1]), HELD_ROWS,
-                      is_one_of_several=len(asked) > 1) for process in asked]
+    asked = [(process, process.last_held) for process in each]
+    sheets = [held.of(process, find(process, last), HELD_ROWS,
+                      is_one_of_several=len(asked) > 1)
+              for process, last in asked if last is not None]
     return [{"head": sheet.head, "notes": sheet.notes, "tables": [{
         "columns": [[column.title, column.kind] for column in table.columns],
         "rows": table.rows, "rest": table.rest} for table in sheet.tables]}

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 TYPES, LIFETIMES, IN_MEMORY = 1, 2, 4
 SNAPSHOT, CLEAR, RESET_PEAK, HELD, COLLECT = 1, 2, 3, 4, 5
 #: hook_is_sampled_child()
-WITH_PROFILE = 2
+NO_CHILD, WITH_PROFILE = 0, 2
 
 
 _FOR_THE_START = "process", "knowledge", "library", "cache"
@@ -451,6 +451,10 @@ class HookEngine(Engine):
         with self._section():
             if not self._is_sampling():
                 raise AllocationSamplingError("allocation sampling is not on")
+            if self._lib.hook_is_sampled_child() not in (NO_CHILD, WITH_PROFILE):
+                raise AllocationSamplingError(
+                    "who holds what is not looked at: this forked process has no "
+                    "profile until its first sample is taken: ask again")
             from vmprof_allocation.engines.hook import held
             assert self._place is not None
             was_ignored = self.ignore(True)

@@ -32,10 +32,10 @@ _PROBLEMS = {
     1: "there is not enough memory for the process that looks",
     2: "it met an object of a type that is not known",
     3: "it did not find the roots, or the fields of a type",
-    4: "there are too many objects",
+    4: "there are too many objects, or more than 32 GiB of them",
     5: "the process that looks did not come to an end within %d seconds, or was ended"
        % SECONDS}
-_OF_PROBLEM, _OF_SIGNAL, NOT_ASKED, _ENDED = 1000, 2000, -1, -2
+_OF_PROBLEM, _OF_SIGNAL, _OF_FILE, NOT_ASKED, _ENDED = 1000, 2000, 3000, -1, -2
 _TIMES = 5
 _SIGNALS = {int(number): number.name for number in signal.Signals}
 
@@ -102,6 +102,8 @@ def problem(outcome: int) -> str:
         return "the garbage collector did not come by; ask again"
     if outcome == _ENDED:
         return "the profile, or the process, ended while it was looked at"
+    if outcome >= _OF_FILE:
+        return "the profile can't be written: %s" % os.strerror(outcome - _OF_FILE)
     if outcome >= _OF_SIGNAL:
         return "the process that looks was ended by %s" % (
             _SIGNALS.get(outcome - _OF_SIGNAL, "signal %d" % (outcome - _OF_SIGNAL)))

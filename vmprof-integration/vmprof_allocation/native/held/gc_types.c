@@ -206,7 +206,7 @@ void gc_types_read(const struct held_question *question)
     for (i = 0; i < COUNT(field_names); i++)
         if (field_names[i].is_needed &&
             *(int64_t *)((char *)&gc_fields + field_names[i].at) < 0)
-            held_fail(HELD_UNKNOWN_TYPE);
+            held_fail(HELD_NO_ROOTS);
 }
 
 void gc_types_forget(void)

@@ -181,11 +181,13 @@ static void claim_stack_of(uint64_t context)
     uint64_t frame = frame_of(gc_field(context, gc_fields.context_top));
     int i;
 
+    if (!marks_meet(context))   /* each of its frames may refer to it from the stack */
+        return;
     for (i = 0; gc_role(frame) == FRAME && i < MOST_FRAMES; i++) {
         claim_frame(frame);
         frame = frame_of(gc_field(frame, gc_fields.frame_back));
     }
-    claim(context);
+    room_add_word(&claimed, context);
 }
 
 static void claim_threads(const struct room *roots)

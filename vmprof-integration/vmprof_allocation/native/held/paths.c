@@ -49,15 +49,20 @@ static uint32_t keep(const struct text *t)
 /* ____________________________________________________________ */
 /* what has a name */
 
+/* They are in the order in which they were met. */
 static const struct root *root_of(uint32_t at)
 {
     const struct root *roots = (const struct root *)walk.roots.at;
-    size_t i;
+    size_t low = 0, high = walk.roots.count, middle;
 
-    for (i = 0; i < walk.roots.count; i++)
-        if (roots[i].at == at)
-            return &roots[i];
-    return NULL;
+    while (low < high) {
+        middle = low + (high - low) / 2;
+        if (roots[middle].at < at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < walk.roots.count && roots[low].at == at ? &roots[low] : NULL;
 }
 
 static void claim_frame_within(uint64_t child, void *frame)

@@ -20,8 +20,9 @@ enum held_problem {
     HELD_ANSWERED,
     HELD_NO_MEMORY,
     HELD_UNKNOWN_TYPE,          /* an object's header is none */
-    HELD_NO_ROOTS,              /* what was asked is no list of roots */
-    HELD_TOO_LARGE,             /* more objects than numbers have bits */
+    HELD_NO_ROOTS,              /* what was asked is no list of roots; or where the fields
+                                   of a type are is not known */
+    HELD_TOO_LARGE,             /* more objects, or words, than numbers have bits */
     HELD_NOT_FINISHED           /* the process was ended, or is still at work */
 };
 

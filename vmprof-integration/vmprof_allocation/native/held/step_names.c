@@ -75,7 +75,7 @@ static void put_file(struct text *t, uint64_t string)
     s = text_characters(string, &size);
     for (i = size; i > 0 && s[i - 1] != '/' && size - i < TEXT_MOST_NAME; i--)
         ;
-    text_add(t, s + i, size - i);
+    text_add_characters(t, s + i, size - i);
 }
 
 void name_frame(struct text *t, uint64_t frame)
@@ -115,6 +115,14 @@ static int put_attribute(struct text *t, const struct way *way, uint64_t map, ui
     if (maps == MOST_MAPS)
         return 0;
     kind = gc_field(map, gc_fields.plain_kind);
+    if (way->type->role == DICT) {      /* a __dict__ that is kept as attributes are */
+        uint64_t name = text_string(gc_field(map, gc_fields.plain_name));
+        text_add_c(t, "[");
+        if (kind != 0 || name == 0 || !text_add_literal(t, name, 0))
+            return 0;
+        text_add_c(t, "]");
+        return 1;
+    }
     text_add_c(t, ".");
     if (kind == 0)
         return text_add_name(t, gc_field(map, gc_fields.plain_name));
@@ -160,10 +168,33 @@ static int put_edge(struct text *t, const struct way *way, int64_t index)
     return 1;
 }
 
+/* Returns 0 if the key is of another type than these. */
+static int put_literal(struct text *t, uint64_t key, int are_references, int is_plain)
+{
+    uint64_t string = are_references ? text_string(key) : 0;
+
+    text_add_c(t, "[");
+    if (!are_references)
+        text_add_number(t, (int64_t)key);
+    else if (string != 0) {
+        if (!text_add_literal(t, string, key == string && is_plain))
+            return 0;
+    } else if (gc_role(key) == NONE)
+        text_add_c(t, "None");
+    else if (gc_role(key) == INT)
+        text_add_number(t, (int64_t)gc_field(key, gc_fields.int_value));
+    else if (gc_role(key) != BYTES ||
+             !text_add_literal(t, gc_field(key, gc_fields.bytes_value), 1))
+        return 0;
+    text_add_c(t, "]");
+    return 1;
+}
+
 static int put_key(struct text *t, const struct way *way, uint64_t array, uint64_t value)
 {
     struct entries entries;
-    uint64_t i, key = 0, string;
+    size_t before = t->size;
+    uint64_t i, key;
 
     walk_entries_of(array, &entries);
     if (!entries.has_values)
@@ -176,25 +207,15 @@ static int put_key(struct text *t, const struct way *way, uint64_t array, uint64
     if (way->type->role == THREAD_LOCAL)
         return text_add_c(t, " -> of a thread"), 1;
     key = word_at(entries.items + i * entries.item_size);
-    string = entries.has_keys ? text_string(key) : 0;
-    if (string != 0 && (way->is_module || way->type->role == CLASS)) {
+    if (entries.has_keys && text_string(key) != 0 &&
+        (way->is_module || way->type->role == CLASS)) {
         text_add_c(t, ".");
         return text_add_name(t, key);
     }
-    text_add_c(t, "[");
-    if (!entries.has_keys)
-        text_add_number(t, (int64_t)key);
-    else if (string != 0) {
-        if (!text_add_literal(t, string, key == string && way->type->role == DICT))
-            return 0;
-    } else if (gc_role(key) == NONE)
-        text_add_c(t, "None");
-    else if (gc_role(key) == INT)
-        text_add_number(t, (int64_t)gc_field(key, gc_fields.int_value));
-    else if (gc_role(key) != BYTES ||
-             !text_add_literal(t, gc_field(key, gc_fields.bytes_value), 1))
-        return 0;
-    text_add_c(t, "]");
+    if (!put_literal(t, key, entries.has_keys, way->type->role == DICT)) {
+        t->size = before;
+        text_add_c(t, " -> an item");
+    }
     return 1;
 }
 
@@ -274,6 +295,15 @@ int name_step(struct text *t, const struct way *way)
         return put_edge(t, way, -1);
     if (gc_role(*inside) == CELL) {
         uint64_t family = gc_field(*inside, gc_fields.cell_family);
+        if (way->type->role != FUNCTION && way->type->role != FRAME) {
+            struct way to_cell = *way;
+            to_cell.object = *inside;
+            memmove(to_cell.inside, inside + 1, sizeof to_cell.inside - sizeof *inside);
+            if (!name_step(t, &to_cell))
+                return 0;
+            text_add_c(t, ".cell_contents");
+            return 1;
+        }
         text_add_c(t, " -> variable ");
         return gc_role(family) == CELL_FAMILY &&
                text_add_string(t, gc_field(family, gc_fields.family_name));

@@ -19,6 +19,15 @@ void text_add_c(struct text *t, const char *s)
     text_add(t, s, strlen(s));
 }
 
+void text_add_characters(struct text *t, const char *s, size_t size)
+{
+    char *p = t->at + t->size;
+
+    for (text_add(t, s, size); p < t->at + t->size; p++)
+        if (*p == TEXT_BETWEEN)
+            *p = '?';
+}
+
 void text_add_number(struct text *t, int64_t value)
 {
     char digits[24];
@@ -58,12 +67,12 @@ int text_add_string(struct text *t, uint64_t object)
         return 0;
     s = text_characters(string, &size);
     if (size <= TEXT_MOST_NAME) {
-        text_add(t, s, size);
+        text_add_characters(t, s, size);
         return 1;
     }
     while (most > 0 && (s[most] & 0xc0) == 0x80)
         most--;
-    text_add(t, s, most);
+    text_add_characters(t, s, most);
     text_add_c(t, "...");
     return 0;
 }

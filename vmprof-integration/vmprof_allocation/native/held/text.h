@@ -17,7 +17,12 @@ struct text {
     int is_cut;
 };
 
+/* Between the texts of one row of the profile; no name has it. */
+#define TEXT_BETWEEN    '\x1f'
+
 void text_add(struct text *, const char *s, size_t size);
+/* A name, or a part of one, as the program has it */
+void text_add_characters(struct text *, const char *s, size_t size);
 void text_add_c(struct text *, const char *s);
 void text_add_number(struct text *, int64_t value);
 void text_add_index(struct text *, uint64_t index);     /* in brackets */

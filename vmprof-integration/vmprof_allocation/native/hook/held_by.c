@@ -17,6 +17,7 @@
 #define ENDED           (-2)
 #define OF_PROBLEM      1000
 #define OF_SIGNAL       2000
+#define OF_FILE         3000
 #define COMPARE_SECONDS 60
 
 static struct hook_place place;
@@ -169,9 +170,10 @@ static void tell(int problem)
     size_t i;
 
     {
+        int64_t rows = (int64_t)(result->holder_count + result->path_count + asked.count);
         int64_t row[] = { number, recorder_time(asked.began), problem, result->objects,
                           result->bytes, asked.still / 1000 * 1000,
-                          result->nanoseconds / 1000 * 1000, result->memory };
+                          result->nanoseconds / 1000 * 1000, result->memory, rows };
         recorder_held(RECORD_HELD, row, NULL);
     }
     if (problem != 0)
@@ -192,7 +194,8 @@ static void tell(int problem)
         int64_t row[] = { number, recorder_stack_number(object->stack),
                           object->type, object->size, object->interval,
                           result->found[i].set, result->found[i].how,
-                          result->found[i].path };
+                          result->found[i].path,
+                          object->live_size != object->size ? object->live_size : 0 };
         recorder_held(RECORD_HELD_OBJECTS, row, NULL);
     }
 }
@@ -223,8 +226,13 @@ int hook_held(void)
     reap_child();
     pthread_mutex_unlock(&reaping);
     problem = asked.error != 0 ? asked.error : asked.is_over ? ENDED : asked.end;
-    if (asked.error == 0 && !asked.is_over)
+    if (asked.error == 0 && !asked.is_over) {
+        int error;
         tell(problem);
+        error = recorder_flush();
+        if (problem == 0 && error != 0)
+            problem = OF_FILE + error;
+    }
     forget();
     return problem;
 }

@@ -205,7 +205,8 @@ void hook_free(struct hook_object *copy);
 int hook_held_looks(double seconds);
 /* Then: what it found goes into the profile; if it is still at work, it is ended.  Returns
    0; an errno for which there is no such process; 1000 and a problem (held.h); 2000 and
-   the signal that ended it; -1: nothing was asked for; or -2: the profile, or the process,
+   the signal that ended it; 3000 and the errno with which the profile could not be
+   written; -1: nothing was asked for; or -2: the profile, or the process,
    has ended meanwhile, or was about to. */
 int hook_held(void);
 

@@ -56,6 +56,8 @@ static void be_nobody(pid_t parent)
         sigaction(usual[i], &action, NULL);
     setrlimit(RLIMIT_CORE, &none);
     close_all_files();
+    if (chdir("/") != 0)        /* the program's folder may be unmounted meanwhile */
+        _exit(1);
     prctl(PR_SET_NAME, "who-holds");
     /* if there is not enough memory, it is this process that has too much */
     fd = open("/proc/self/oom_score_adj", O_WRONLY);

@@ -265,7 +265,8 @@ static void walk_piece(const struct waiting *waiting)
         young = new_young(waiting, is_known ? object : 0);
         if (young != NULL) {
             young->is_part = size != waiting->size;
-            young->size = young->live_size = size;
+            young->size = size;
+            young->live_size = is_known ? types_old_size(object) : size;
             young->which = which++;
         }
     }
@@ -287,7 +288,7 @@ static void look_at(const struct waiting *waiting)
     else if (is_one(waiting)) {
         young = new_young(waiting, waiting->start);
         if (young != NULL)
-            young->live_size = types_size(young->object);
+            young->live_size = types_old_size(young->object);
     }
     else if (is_believable(waiting))
         walk_piece(waiting);
@@ -364,7 +365,7 @@ static void judge(void)
    collection. */
 static void look_at_pinned(struct young *young)
 {
-    young->live_size = types_size(young->object);
+    young->live_size = types_old_size(young->object);
     young->type = (int32_t)types_number(young->object);
 }
 

@@ -26,6 +26,9 @@
  * takes now (live_size).  Elsewhere the program has left the JIT's trace before:
  * that remainder counts as an object of which nothing is known.
  *
+ * An object without a field, as Python's object(), is allocated with 16 bytes, so
+ * that there is room for a forwarding address, and is old with 8 (live_size).
+ *
  * Behind the minor collection, an object of the nursery has left a forwarding
  * address there, or it is pinned, or it is dead; a large one was given back to
  * the C library meanwhile, or not.  Pinned ones stay where they are, and the next

@@ -307,7 +307,7 @@ void hook_named(int64_t thread, const char *name)
 
 void hook_flush(void)
 {
-    recorder_flush();
+    (void)recorder_flush();
 }
 
 void hook_end(int profile)

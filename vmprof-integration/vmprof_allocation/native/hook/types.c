@@ -551,7 +551,7 @@ enum types_whose types_whose(uint64_t header)
     return type == NULL ? TYPES_ANYBODYS : type->whose;
 }
 
-int64_t types_size(uintptr_t object)
+int64_t types_old_size(uintptr_t object)
 {
     uint64_t header = *(const uint64_t *)object;
     const char *info = (const char *)place.type_info + TYPE(header);
@@ -569,8 +569,14 @@ int64_t types_size(uintptr_t object)
             return 0;
         size += item * length;
     }
-    size = (size + 7) & ~(int64_t)7;
-    return size < SMALLEST ? SMALLEST : size;
+    return (size + 7) & ~(int64_t)7;
+}
+
+int64_t types_size(uintptr_t object)
+{
+    int64_t size = types_old_size(object);
+
+    return size > 0 && size < SMALLEST ? SMALLEST : size;
 }
 
 int types_may_shrink(uintptr_t object)

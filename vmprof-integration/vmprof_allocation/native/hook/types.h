@@ -38,6 +38,10 @@ int64_t types_number(uintptr_t object);
    object that may be young. */
 int64_t types_size(uintptr_t object);
 
+/* Bytes that it takes when it is old: there it needs no room for the address that a
+   minor collection leaves, and an object() has nothing but a header. */
+int64_t types_old_size(uintptr_t object);
+
 /* Whether it may have been an array of more items, of characters: the GC shrinks
    what a string is built in.  It has a types_size(). */
 int types_may_shrink(uintptr_t object);

@@ -304,12 +304,17 @@ void recorder_without_samples(void)
     recorder_unlock();
 }
 
-void recorder_flush(void)
+int recorder_flush(void)
 {
+    int error = EBADF;
+
     recorder_lock();
-    if (is_open && !is_stopped)
+    if (is_open && !is_stopped) {
         profile_log_flush(now_ns());
+        error = profile_log_error();
+    }
     recorder_unlock();
+    return error;
 }
 
 void recorder_flush_and(void (*end)(void))

@@ -52,10 +52,10 @@ static int64_t unit_of(char letter)
 #define MARKS           "tn"
 #define FIGURES         "ntn"
 #define NAMES           "nnn"
-#define HELD            "ntnnnttn"
+#define HELD            "ntnnnttnn"
 #define HOLDERS         "nnnsnn"
 #define HELD_PATHS      "nnnsn"
-#define HELD_OBJECTS    "nnnsnnnn"
+#define HELD_OBJECTS    "nnnsnnnns"
 
 NUMBERS(totals, TOTALS, 1);
 NUMBERS(frames, FRAMES, 256);

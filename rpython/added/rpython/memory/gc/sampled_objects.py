@@ -54,7 +54,8 @@ was given to the GC.  It must not call back into the GC.
                   collection; or 0.  For FACT_PROMOTED and FACT_PINNED, it
                   returns 1 to hear of this object again.
   FACT_SHRUNK     before FACT_PROMOTED: 'key', 'which', and as 'size' what the
-                  object takes now, in bytes, less than when it was allocated
+                  object takes now, in bytes, less than when it was allocated: an
+                  array that was shrunk, or an object without a field
   FACT_ADDRESS    'key' and 'which', of an object that was just promoted; 'type' is
                   where it is now, and stays
   FACT_FREED      'key' and 'which', of an object that was promoted
@@ -327,10 +328,14 @@ class SampledObjects(object):
         return size
 
     def object_size(self, gc, obj):
-        """How many bytes an object takes now, with its header."""
-        size = raw_malloc_usage(gc.gcheaderbuilder.size_gc_header +
+        """How many bytes an object takes in the nursery, with its header."""
+        return max(self.old_size(gc, obj),
+                   raw_malloc_usage(gc.minimal_size_in_nursery))
+
+    def old_size(self, gc, obj):
+        """And elsewhere, where nothing leaves a forwarding address."""
+        return raw_malloc_usage(gc.gcheaderbuilder.size_gc_header +
                                 gc.get_size(obj))
-        return max(size, raw_malloc_usage(gc.minimal_size_in_nursery))
 
     def is_object(self, gc, address):
         type_id = llop.extract_ushort(llgroup.HALFWORD,
@@ -372,7 +377,7 @@ class SampledObjects(object):
                 what = FACT_PINNED
             else:
                 what = FACT_PROMOTED
-                size = self.object_size(gc, survivor)
+                size = self.old_size(gc, survivor)
                 if size < young.size_at_birth:
                     self.fact(FACT_SHRUNK, young.key, young.which, -1, size, 0)
         if not self.fact(what, young.key, young.which, young.type, young.size,

@@ -78,10 +78,14 @@ _WRITTEN = {
     "w_kw_defs": ".__kwdefaults__", "w_function": ".__func__",
     "w_instance": ".__self__", "args_w": ".args", "frame": ".tb_frame",
     "next": ".tb_next",
+    "w_fget": ".fget", "w_fset": ".fset", "w_fdel": ".fdel",
     "last_dict": " -> of a thread"}
 #: whose fields others have, too: subclasses whose own list does not name them
+_GENERATORS = tuple(_PYPY + "interpreter.generator.%s {" % name for name in (
+    "GeneratorIterator", "Coroutine", "AsyncGenerator"))
 _GENERATOR = _PYPY + "interpreter.generator.GeneratorOrCoroutine"
-_EXCEPTION = _PYPY + "module.exceptions.interp_exceptions.W_BaseException"
+_EXCEPTIONS = _PYPY + "module.exceptions.interp_exceptions."
+_EXCEPTION = _EXCEPTIONS + "W_BaseException"
 
 
 def _names(text: str) -> list[str]:
@@ -191,10 +195,10 @@ def lines(memory: Memory, types: Types, head: str, maps: dict[int, int],
         if not name.startswith(_PYPY):
             continue
         found = fields.of(row)
-        if name.startswith(_PYPY + "interpreter.generator."):
-            found.update(of_generators)
-        if name.startswith(_PYPY + "module.exceptions.") or row in exceptions:
-            found.update(of_exceptions)
+        if name.startswith(_GENERATORS):
+            found = {**of_generators, **found}
+        if name.startswith(_EXCEPTIONS) or row in exceptions:
+            found = {**of_exceptions, **found}
         text += "".join(
             "edge %d %d %s\n" % (types.numbers[row], at, _edge(field, name))
             for field, at in sorted(found.items(), key=lambda pair: pair[1])
@@ -212,7 +216,10 @@ def _edge(field: str, of: str) -> str:
     if name.startswith("value") and "specialisedtuple" in of:
         return "[%s]" % name[5:]
     if name == "frame" and ".generator." in of:
-        return ".cr_frame" if "Coroutine {" in of else ".gi_frame"
+        return (".cr_frame" if "Coroutine {" in of else
+                ".ag_frame" if "AsyncGenerator {" in of else ".gi_frame")
+    if name == "w_function" and "StaticMethod" in of:
+        return " -> function"           # of a class, the attribute is that already
     if name in ("frame", "next") and ".pytraceback." not in of:
         return " -> " + name
     return _WRITTEN.get(name) or " -> " + name.removeprefix("w_").strip("_")

@@ -483,7 +483,7 @@ int64_t *vmprof_allocation_alive(int forget)
         tracked_forget();
     flush_codes();              /* with the lock */
     recorder_end_facts();
-    recorder_flush();
+    (void)recorder_flush();
     return copy;
 }
 
