@@ -1,0 +1,241 @@
+"""Who holds what: what is easy to get wrong, each by its name.  The list is that of the
+design; others of it stand in test_held.py and test_held_native.py."""
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from test_held_meanwhile import IN_A_THREAD, LOOKS
+
+from conftest import PyPy
+from native_build import NATIVE, compiled
+from vmprof_convert import readers
+from vmprof_convert.profile.held import FINALIZER, INTERPRETER, Held
+
+ASK = """
+    from vmprof_allocation.session.session import current
+    current().held()
+"""
+#: from the C library: none of them takes a lock, allocates, or knows of stdio
+MAY_CALL = {
+    "_exit", "clock_gettime", "memchr", "memcmp", "memcpy", "memset", "mmap", "mremap",
+    "munmap", "strchr", "strcmp", "strcspn", "strlen", "strncmp", "strstr"}
+
+
+def answers(path: Path) -> list[Held]:
+    found = readers.read_events(path).held
+    assert found and not any(held.problem for held in found)
+    return found
+
+
+def paths(held: Held) -> list[str]:
+    return [held.path(step) for step in range(len(held.steps))]
+
+
+def test_the_process_that_looks_calls_nothing_that_may_wait() -> None:
+    """Another thread may have had malloc's lock, or stdio's, when it was forked."""
+    undefined: set[str] = set()
+    defined: set[str] = set()
+    for source in sorted((NATIVE / "held").glob("*.c")):
+        found = subprocess.run(
+            ["nm", "-P", compiled("pitfall_" + source.stem + ".o", "-c", "-O1",
+                                  "-I", str(NATIVE / "shared"), str(source))],
+            check=True, stdout=subprocess.PIPE, text=True).stdout
+        for name, kind in re.findall(r"^(\w+) (\w)", found, re.MULTILINE):
+            (undefined if kind == "U" else defined).add(name)
+    assert len(defined) > 30
+    assert undefined - defined <= MAY_CALL
+
+
+def test_the_list_of_roots_is_none(stock_pypy: PyPy) -> None:
+    """gc.get_rpy_roots() has its own result among them, and made an object of each;
+    what it takes to ask is found by no later question, either."""
+    run = stock_pypy.sample(
+        "\n    kept = [str(i) for i in range(30000)]" + ASK * 5, "64k")
+    found = answers(run.path)
+    assert len(found) == 5
+    # a GcRef of each root, of 600 at least, would be found; the first one loads modules
+    counts = [held.objects for held in found[1:]]
+    assert max(counts) - min(counts) < 300, counts
+    for held in found:
+        assert "__main__.kept" in paths(held)
+
+
+def test_a_variable_of_ours_holds_no_root(stock_pypy: PyPy) -> None:
+    """What only the program's last frame refers to is that frame's, in each answer."""
+    run = stock_pypy.sample("""
+    def ask():
+        from vmprof_allocation.session.session import current
+        mine = [str(i) for i in range(30000)]
+        current().held()
+        current().held()
+        del mine
+        current().held()
+    ask()
+    """, "64k")
+    has = ["in ask() app.py:2 -> local mine" in paths(held)
+           for held in answers(run.path)]
+    assert has == [True, True, False]
+    assert not [path for held in answers(run.path) for path in paths(held)
+                if path.startswith("in question() ")]
+
+
+def test_keys_of_dicts_that_are_no_pointers(stock_pypy: PyPy) -> None:
+    """Numbers, of which some are addresses of objects, and some of nothing."""
+    run = stock_pypy.sample("""
+    kept = [str(i) for i in range(1000)]
+    numbers = {id(one) + at: [at] for one in kept for at in (0, 1, 2**40, -8)}
+    """ + ASK, "64k")
+    (held,) = answers(run.path)
+    assert "__main__.numbers" in [holder.path for holder in held.holders]
+
+
+def test_a_greenlets_own_list_of_them_is_no_way_to_the_frames(stock_pypy: PyPy) -> None:
+    """greenlet._tls leads to the thread's context, and that to all of its frames."""
+    run = stock_pypy.sample("""
+    import greenlet
+    from vmprof_allocation.session.session import current
+    def inside():
+        of_greenlet = [str(i) for i in range(30000)]
+        back.switch()
+        return of_greenlet
+    def outside():
+        of_main = [str(i) for i in range(30000)]
+        greenlet.greenlet(inside).switch()
+        current().held()
+        return of_main
+    back = greenlet.getcurrent()
+    outside()
+    """, "64k")
+    (held,) = answers(run.path)
+    assert any(path.startswith("in outside() ") and path.endswith("-> local of_main")
+               for path in paths(held))
+    assert not [path for path in paths(held) if "_tls" in path and "of_main" in path]
+
+
+def test_what_the_interpreter_also_refers_to_is_the_programs(stock_pypy: PyPy) -> None:
+    """A cache of methods, compiled code: they do not count for what a program's
+    holder keeps alone, but for what nobody else refers to."""
+    run = stock_pypy.sample("""
+    class Shape:
+        def area(self, sides=[str(i) for i in range(30000)]):
+            return sides
+    class Other(Shape):
+        pass
+    for i in range(3000):
+        Other().area()
+    """ + ASK, "64k")
+    (held,) = answers(run.path)
+    holder, = [holder for holder in held.holders
+               if holder.path == "__main__.Shape.area.__defaults__[0]"]
+    assert holder.objects >= 30000
+    assert INTERPRETER in held.hows
+
+
+def test_what_waits_for_its_finalizer(stock_pypy: PyPy) -> None:
+    """The GC has it in a list of its own, whether anything else refers to it or not."""
+    run = stock_pypy.sample("""
+    class Closed:
+        def __init__(self):
+            self.data = [str(i) for i in range(1000)]
+        def __del__(self):
+            pass
+    kept = [Closed() for _ in range(30)]
+    for _ in range(30):
+        Closed()
+    """ + ASK, "4k")
+    (held,) = answers(run.path)
+    assert "__main__.kept" in [holder.path for holder in held.holders]
+    assert held.hows.count(FINALIZER) > 50
+
+
+def test_no_handler_of_forks_is_called(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample("""
+    import os
+    for when in "before", "after_in_parent", "after_in_child":
+        os.register_at_fork(**{when: lambda when=when: os.write(1, when.encode())})
+    """ + ASK, "64k")
+    assert run.out == ""
+    answers(run.path)
+
+
+def test_who_reads_from_the_program_sees_its_end(stock_pypy: PyPy) -> None:
+    """While the process looks, which had the descriptors, too."""
+    run = stock_pypy.sample(LOOKS + """
+    import socket
+    here, there = socket.socketpair()
+    read_end, write_end = os.pipe()
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    while True:
+        pid = looking()
+        # it closes them first of all; then it is told apart
+        if not os.listdir("/proc/%d/fd" % pid):
+            break
+        os.kill(pid, signal.SIGCONT)
+    here.close()
+    os.close(write_end)
+    print(there.recv(1), os.read(read_end, 1), state(pid))
+    os.kill(pid, signal.SIGCONT)
+    said.append("")
+    thread.join()
+    """, "64k")
+    assert run.out == "b'' b'' T\n"
+
+
+def test_the_process_that_looks_is_the_first_to_go(stock_pypy: PyPy) -> None:
+    """Without memory, and for the processor; it leaves no core, and no folder in use."""
+    run = stock_pypy.sample(IN_A_THREAD + """
+    def has_begun():
+        return (read("/proc/%d/oom_score_adj" % pid) == "1000\\n" and
+                read("/proc/%d/stat" % pid).rpartition(") ")[2].split()[16] == "10")
+    while not has_begun():
+        os.kill(pid, signal.SIGCONT)
+        pid = looking()
+    limits = read("/proc/%d/limits" % pid)
+    print([line.split()[4:6] for line in limits.splitlines() if "core" in line],
+          os.readlink("/proc/%d/cwd" % pid))
+    os.kill(pid, signal.SIGCONT)
+    said.append("")
+    thread.join()
+    """, "64k")
+    assert run.out == "[['0', '0']] /\n"
+
+
+def test_it_writes_no_page_of_the_heap(stock_pypy: PyPy) -> None:
+    """Each would be copied, for it and for the program."""
+    run = stock_pypy.sample(LOOKS + """
+    import gc
+    kept += [[str(i)] for i in range(500000)]
+    gc.collect()
+    gc.disable()        # the program writes nothing there, either
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    pid, most = looking(), 0
+    os.kill(pid, signal.SIGCONT)
+    while True:
+        rollup = read("/proc/%d/smaps_rollup" % pid)
+        if not rollup:
+            break
+        most = max([most] + [int(line.split()[1]) for line in rollup.splitlines()
+                             if line.startswith("Private_Dirty:")])
+    said.append("")
+    thread.join()
+    print(most)
+    """, "64k")
+    held = answers(run.path)[0]
+    assert held.bytes > 80e6
+    # its own, and what the program wrote: its copy is another then
+    assert int(run.out) * 1024 < held.memory + 20e6
+
+
+def test_a_long_chain_is_walked_without_recursion(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample("""
+    chain = None
+    for _ in range(100000):
+        chain = [chain]
+    """ + ASK, "64k")
+    (held,) = answers(run.path)
+    assert any(holder.path.startswith("__main__.chain") and holder.objects >= 99_990
+               for holder in held.holders)
