@@ -218,7 +218,13 @@ RARE = """
     function.kept = many()
     named = type("odd\x1fname", (), {})()
     named.kept = many()
-    by_pair = {(1, 2): many()}
+    by_pair, by_truth = {(1, 2): many()}, {True: many()}
+    class Base:
+        __slots__ = "of_base", "more"
+    class Derived(Base):
+        __slots__ = "own",
+    slotted = Derived()
+    slotted.more, slotted.own = many(), many()
 """
 
 
@@ -233,7 +239,8 @@ def test_rare_references_have_names(stock_pypy: PyPy) -> None:
         "__main__.Owner.static -> function.__defaults__[0]",
         "__main__.cell.cell_contents", "__main__.cells[0].cell_contents",
         '__main__.function.__dict__["kept"]', "__main__.named.kept",
-        "__main__.by_pair -> an item"} - set(named)
+        "__main__.by_pair -> an item", "__main__.by_truth[True]",
+        "__main__.slotted.more", "__main__.slotted.own"} - set(named)
     assert not missing, (missing, sorted(named))
     assert re.fullmatch(r"0 wrong, (?:[5-9]|\d\d) right\n", run.out)
     assert "__main__.odd?name" in {step.type for step in held.steps}

@@ -185,7 +185,7 @@ def test_who_reads_from_the_program_sees_its_end(stock_pypy: PyPy) -> None:
 
 
 def test_the_process_that_looks_is_the_first_to_go(stock_pypy: PyPy) -> None:
-    """Without memory, and for the processor; it leaves no core, and no folder in use."""
+    """Without memory, and for the processor; it leaves no core, and has no folder."""
     run = stock_pypy.sample(IN_A_THREAD + """
     def has_begun():
         return (read("/proc/%d/oom_score_adj" % pid) == "1000\\n" and

@@ -57,6 +57,7 @@ static const struct {
     { INTERPRETER "typedef.Member {", MEMBER },
     { "GcStruct pypy.module.gc.referents.W_GcRef {", GCREF },
     { STD "intobject.W_IntObject {", INT },
+    { STD "boolobject.W_BoolObject {", BOOL },
     { STD "bytesobject.W_BytesObject {", BYTES },
     { "GcStruct pypy.module.thread.os_local.Local {", THREAD_LOCAL },
     { STD "noneobject.W_NoneObject {", NONE },

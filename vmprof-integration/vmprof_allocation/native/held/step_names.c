@@ -97,11 +97,48 @@ void name_frame(struct text *t, uint64_t frame)
 /* ____________________________________________________________ */
 /* labels */
 
+/* The name that a class has for the slot with this number; returns 0 if it has none. */
+static int put_slot_of(struct text *t, uint64_t its_class, uint64_t number)
+{
+    struct entries entries;
+    uint64_t i;
+
+    if (gc_role(its_class) != CLASS ||
+        !walk_entries(gc_field(its_class, gc_fields.to_table), &entries))
+        return 0;
+    for (i = 0; i < entries.count; i++) {
+        uint64_t entry = entries.items + i * entries.item_size;
+        uint64_t member = walk_unwrapped(word_at(entry + 8));
+        if (gc_role(member) == MEMBER &&
+            gc_field(member, gc_fields.member_index) == number)
+            return text_add_name(t, word_at(entry));
+    }
+    return 0;
+}
+
+/* Or one of its bases: their slots are numbered together. */
+static int put_slot(struct text *t, uint64_t its_class, uint64_t number)
+{
+    uint64_t mro, i;
+    const struct gc_type *type;
+
+    if (put_slot_of(t, its_class, number))
+        return 1;
+    mro = gc_role(its_class) == CLASS && gc_fields.class_mro >= 0 ?
+          gc_field(its_class, gc_fields.class_mro) : 0;
+    if (gc_role(mro) != ARRAY)
+        return 0;
+    type = gc_type_of(mro);
+    for (i = 0; i < gc_length(mro, type); i++)
+        if (put_slot_of(t, gc_field(mro + 8 * i, type->info->items_at), number))
+            return 1;
+    return 0;
+}
+
 /* The attribute that is kept there, of what has this map; returns 0 if it has no name. */
 static int put_attribute(struct text *t, const struct way *way, uint64_t map, uint64_t index)
 {
-    uint64_t kind, its_class, i;
-    struct entries entries;
+    uint64_t kind;
     int maps;
 
     for (maps = 0; maps < MOST_MAPS; maps++) {
@@ -128,21 +165,14 @@ static int put_attribute(struct text *t, const struct way *way, uint64_t map, ui
         return text_add_name(t, gc_field(map, gc_fields.plain_name));
     if (kind < 3) {
         text_add_c(t, "__");
-        i = (uint64_t)text_add_name(t, gc_field(map, gc_fields.plain_name));
+        if (!text_add_name(t, gc_field(map, gc_fields.plain_name)))
+            return 0;
         text_add_c(t, "__");
-        return (int)i;
+        return 1;
     }
     /* a slot: its class has a member for it */
-    its_class = way->type->map >= 0 ? class_of(way->owner, way->type) : 0;
-    if (its_class != 0 && walk_entries(gc_field(its_class, gc_fields.to_table), &entries))
-        for (i = 0; i < entries.count; i++) {
-            uint64_t entry = entries.items + i * entries.item_size;
-            uint64_t member = walk_unwrapped(word_at(entry + 8));
-            if (gc_role(member) == MEMBER &&
-                gc_field(member, gc_fields.member_index) == kind - 3)
-                return text_add_name(t, word_at(entry));
-        }
-    return 0;
+    return way->type->map >= 0 &&
+           put_slot(t, class_of(way->owner, way->type), kind - 3);
 }
 
 /* The reference from the owner; 'index' in what is between, or -1.  Returns 0 if it has no
@@ -181,6 +211,8 @@ static int put_literal(struct text *t, uint64_t key, int are_references, int is_
             return 0;
     } else if (gc_role(key) == NONE)
         text_add_c(t, "None");
+    else if (gc_role(key) == BOOL)
+        text_add_c(t, gc_field(key, gc_fields.int_value) ? "True" : "False");
     else if (gc_role(key) == INT)
         text_add_number(t, (int64_t)gc_field(key, gc_fields.int_value));
     else if (gc_role(key) != BYTES ||

@@ -63,6 +63,7 @@ WISHED = (
     ("deque_first_index", _PYPY + "module._collections.interp_deque.W_Deque",
      "inst_leftindex"),
     ("block_next", _PYPY + "module._collections.interp_deque.Block", "inst_rightlink"),
+    ("class_mro", _PYPY + "objspace.std.typeobject.W_TypeObject", "inst_mro_w"),
     ("attributes_map", _PYPY + "objspace.std.mapdict.Object", "inst_map"),
 )
 #: and what types.c reads, too: lines of classes.py
