@@ -8,10 +8,11 @@ from pathlib import Path
 
 from test_held_meanwhile import IN_A_THREAD, LOOKS
 
+from c_extension import build_holder
 from conftest import PyPy
 from native_build import NATIVE, compiled
 from vmprof_convert import readers
-from vmprof_convert.profile.held import FINALIZER, INTERPRETER, Held
+from vmprof_convert.profile.held import FINALIZER, INTERPRETER, NO_PATH, Held
 
 ASK = """
     from vmprof_allocation.session.session import current
@@ -148,6 +149,28 @@ def test_what_waits_for_its_finalizer(stock_pypy: PyPy) -> None:
     (held,) = answers(run.path)
     assert "__main__.kept" in [holder.path for holder in held.holders]
     assert held.hows.count(FINALIZER) > 50
+
+
+def test_what_c_code_holds_has_no_path(stock_pypy: PyPy) -> None:
+    """Its references are in no list of roots.  But the report says what it is."""
+    build_holder(stock_pypy)
+    run = stock_pypy.sample("""
+    import gc, holder
+    class Node:
+        pass
+    for _ in range(20000):
+        holder.hold(Node())
+    gc.collect()
+    gc.collect()
+    """ + ASK, "4k")
+    (held,) = answers(run.path)
+    types = run.profile().types
+    nodes = [how for type_, how in zip(held.types, held.hows)
+             if type_ >= 0 and types[type_].python == "__main__.Node"]
+    assert len(nodes) > 100 and set(nodes) == {NO_PATH}
+    done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held",
+                              str(run.path))
+    assert re.search(r"no path: .*\n +\d+ % __main__\.Node from <module>", done.out)
 
 
 def test_no_handler_of_forks_is_called(stock_pypy: PyPy) -> None:

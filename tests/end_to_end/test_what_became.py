@@ -5,6 +5,7 @@ import textwrap
 
 import pytest
 
+from c_extension import build_holder
 from conftest import PyPy
 from fact_records import PROMOTED, FactRecords
 from found import check_conservation, found
@@ -541,51 +542,11 @@ def test_a_forked_child_starts_clean(pypy: PyPy) -> None:
     found(profile, "__main__.Node").check("alive", 20000)
 
 
-#: keeps a reference in C to what it is given
-HOLDER = r"""
-#include <Python.h>
-static PyObject *held[20000];
-static int count;
-
-static PyObject *hold(PyObject *self, PyObject *object)
-{
-    Py_INCREF(object);
-    held[count++] = object;
-    Py_RETURN_NONE;
-}
-
-static PyObject *let_go(PyObject *self, PyObject *ignored)
-{
-    while (count > 0)
-        Py_DECREF(held[--count]);
-    Py_RETURN_NONE;
-}
-
-static PyMethodDef methods[] = {
-    {"hold", hold, METH_O, NULL}, {"let_go", let_go, METH_NOARGS, NULL}, {NULL}};
-static struct PyModuleDef holder = {
-    PyModuleDef_HEAD_INIT, "holder", NULL, -1, methods};
-
-PyMODINIT_FUNC PyInit_holder(void)
-{
-    return PyModule_Create(&holder);
-}
-"""
-
-
 @pytest.mark.parametrize("end, alive", [
     ("", 5000), ("holder.let_go(); gc.collect(); gc.collect()", 0)])
 def test_objects_that_c_extensions_hold(pypy: PyPy, end: str, alive: int) -> None:
     """rawrefcount'ed: alive as long as C refers to them, and by nothing else."""
-    (pypy.folder / "holder.c").write_text(HOLDER)
-    # from there, as its headers may be those of another release
-    run = pypy.command("-c", """if 1:
-        import subprocess, sysconfig
-        subprocess.check_call([
-            "gcc", "-shared", "-fPIC", "-I", sysconfig.get_paths()["include"], "-o",
-            "holder" + sysconfig.get_config_var("EXT_SUFFIX"), "holder.c"])
-    """)
-    assert (run.code, run.err) == (0, "")
+    build_holder(pypy)
     nodes = found(sampled(pypy, """
         import gc, holder
         class Node(object): pass

@@ -97,7 +97,7 @@ def of(profile: Profile, last: Found, limit: int, *,
         rows += _parts(row.parts, origins)
     for rest in last.rest:
         rows.append(("", "", _estimate(rest.estimate), _REST[rest.how]))
-        if rest.how == OTHERWISE:
+        if rest.how != INTERPRETER:     # that is nobody's doing
             rows += _parts(rest.parts, origins)
     left_out = len(shown) - limit
     table = Table("", [
