@@ -397,6 +397,51 @@ def test_probe_that_fails_leaves_sampling_as_it_was(
             if what == "objects"] == ["not known"]
 
 
+def test_what_is_in_the_way_is_told_apart(stock_pypy: PyPy, tmp_path: Path) -> None:
+    """The GC's dump needs room for a file: it is not the build's fault if there is
+    none."""
+    text = remembered(stock_pypy).read_text()
+    (tmp_path / "layout").write_text(text[:text.rindex("check=")])
+    script = stock_pypy.script("""
+        import resource, sys
+        from vmprof_allocation.engines.hook.layout import Layout
+        from vmprof_allocation.engines.hook.probe.__main__ import probe
+        from vmprof_allocation.errors import Evidence
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, -1))
+        evidence = Evidence()
+        with open(sys.argv[1]) as file:
+            probe(Layout.parse(file.read()), evidence)
+        for what, value, _ in evidence.findings:
+            if value.startswith("not known"):
+                print(what, value.partition(":")[0], sep=": ")
+    """)
+    run = stock_pypy.command("--jit", "off", str(script), str(tmp_path / "layout"))
+    assert run.out == "names: not known this time\nreferences: not known this time\n"
+
+
+def test_what_was_in_the_way_is_not_kept(stock_pypy: PyPy) -> None:
+    """The next run looks again."""
+    run = stock_pypy.command(str(stock_pypy.script("""
+        import os, sys
+        from vmprof_allocation.engines.hook import cache, find
+        from vmprof_allocation.engines.hook.layout import Layout
+        found = Layout.parse(cache.load(sys.argv[1]))
+        find.find = lambda library, search: found
+        kept = []
+        for value in "of 100 types", "not known: 2", "not known this time: OSError()":
+            def probed(layout, search):
+                search.found("names", value)
+                return layout, b"types"
+            find._probed = probed
+            path = os.path.abspath("cache%d/vmprof-allocation/build" % len(kept))
+            find.main(["library", path])
+            kept.append(os.path.exists(path))
+        print()
+        print(kept)
+    """)), str(remembered(stock_pypy)))
+    assert run.out.splitlines()[-1] == "[True, True, False]"
+
+
 @pytest.fixture
 def unprobed(stock_pypy: PyPy) -> PyPy:
     """A build of whose objects nothing is known."""

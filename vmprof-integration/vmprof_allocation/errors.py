@@ -55,6 +55,8 @@ class Evidence:
             % (what, why), self.findings)
 
 
+#: what a finding begins with that is not one about the build, and is not kept
+PASSING = "not known this time"
 #: what was looked for, what was found, whether it is good
 Finding = tuple[str, str, bool]
 

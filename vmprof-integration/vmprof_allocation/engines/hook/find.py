@@ -51,7 +51,7 @@ from elftools.elf.elffile import ELFFile
 
 from vmprof_allocation.engines.hook import cache, flow, symbols
 from vmprof_allocation.engines.hook.layout import ENTRIES, IMPORTS, Layout, pack
-from vmprof_allocation.errors import Evidence, UnknownBuild
+from vmprof_allocation.errors import PASSING, Evidence, UnknownBuild
 
 #: how many arguments those of ENTRIES have
 ENTRY_ARGUMENTS = (2, 1, 4)
@@ -483,7 +483,8 @@ def _probed(layout: Layout, search: Search) -> tuple[Layout, bytes]:
         findings = [tuple(finding) for finding in answer["findings"]]
         types = answer["types"].encode("utf-8", "replace")
     except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as e:
-        search.found("objects", "not known: the probe failed: %r" % e)
+        search.found("objects", "%s: the probe failed: %r" % (
+            "not known" if isinstance(e, (ValueError, KeyError)) else PASSING, e))
         return layout, b""
     search.findings += findings
     return probed, types
@@ -496,7 +497,9 @@ def main(arguments: list[str]) -> None:
     try:
         layout, types = _probed(find(arguments[0], search), search)
         layout.types_size, layout.types_check = len(types), zlib.crc32(types)
-        if not (len(arguments) > 1
+        is_lasting = not any(value.startswith(PASSING)
+                             for _, value, _ in search.findings)
+        if not (is_lasting and len(arguments) > 1
                 and cache.save(arguments[1], layout.text(), types)):
             layout.types = pack(types) if types else ""
             if len(layout.types) > MAX_PACKED:

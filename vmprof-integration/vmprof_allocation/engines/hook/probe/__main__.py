@@ -11,6 +11,7 @@ that all objects agree on, or none: then the layout has what says so.
 """
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Callable
@@ -28,10 +29,21 @@ from vmprof_allocation.engines.hook.probe import (
     references,
 )
 from vmprof_allocation.engines.hook.probe.classes import Classes
-from vmprof_allocation.engines.hook.probe.memory import Memory, Types
-from vmprof_allocation.errors import Evidence
+from vmprof_allocation.engines.hook.probe.memory import Memory, NotCertain, Types
+from vmprof_allocation.errors import PASSING, Evidence
 
-NOT_KNOWN = "not known:"
+NOT_KNOWN = "not known"
+#: of the machine, at the time: no room for a file or for more memory
+_PASSING = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EMFILE
+
+
+def _not_known(evidence: Evidence, what: str, e: Exception) -> None:
+    # gc.dump_rpy_heap() raises a SystemError where the file can't be written
+    is_passing = isinstance(e, (MemoryError, SystemError)) or (
+        isinstance(e, OSError) and e.errno in _PASSING)
+    evidence.found(what, "%s: %s" % (
+        PASSING if is_passing else NOT_KNOWN,
+        e if isinstance(e, NotCertain) else repr(e)))
 
 
 def probe(layout: Layout, evidence: Evidence) -> str:
@@ -41,7 +53,7 @@ def probe(layout: Layout, evidence: Evidence) -> str:
         types = Types(memory)
         sizes = collector.check_sizes(memory, types)
     except Exception as e:          # whatever it is, sampling goes without
-        evidence.found("objects", "%s %s" % (NOT_KNOWN, e))
+        _not_known(evidence, "objects", e)
         return ""
     layout.type_info_bits = types.bits
     layout.type_is_varsize = types.is_varsize
@@ -59,7 +71,7 @@ def probe(layout: Layout, evidence: Evidence) -> str:
         try:
             answer = question()
         except Exception as e:      # whatever it is, sampling goes without
-            evidence.found(what, "%s %r" % (NOT_KNOWN, e))
+            _not_known(evidence, what, e)
         else:
             setattr(layout, name, answer)
             evidence.found(what, "%s0x%x" % ("-" if answer < 0 else "",
@@ -76,7 +88,7 @@ def _heap(memory: Memory, layout: Layout, evidence: Evidence) -> None:
     try:
         found = heap.find(memory)
     except Exception as e:      # whatever it is, sampling goes without
-        evidence.found("what the heap takes", "%s %r" % (NOT_KNOWN, e))
+        _not_known(evidence, "what the heap takes", e)
         return
     (layout.heap_blocks, layout.heap_arenas, layout.heap_large,
      layout.heap_nursery, layout.heap_is_counted_on) = found
@@ -90,7 +102,7 @@ def _codemap(memory: Memory, layout: Layout, evidence: Evidence) -> None:
     try:
         layout.codemap = codemap.find(memory)
     except Exception as e:      # whatever it is, sampling goes without
-        evidence.found("table of the JIT's code", "%s %s" % (NOT_KNOWN, e))
+        _not_known(evidence, "table of the JIT's code", e)
     else:
         evidence.found("table of the JIT's code", "0x%x" % layout.codemap)
 
@@ -99,7 +111,7 @@ def _jit(memory: Memory, types: Types, layout: Layout, evidence: Evidence) -> No
     try:
         layout.jit_phases, layout.roots = jit.find(memory, types)
     except Exception as e:      # whatever it is, sampling goes without
-        evidence.found("what the JIT does", "%s %s" % (NOT_KNOWN, e))
+        _not_known(evidence, "what the JIT does", e)
     else:
         evidence.found("what the JIT does", "its phases at 0x%x, roots at 0x%x" % (
             layout.jit_phases, layout.roots))
@@ -115,20 +127,20 @@ def _types(memory: Memory, types: Types, layout: Layout, evidence: Evidence) -> 
         head = "old %d\n" % old
         classes = Classes(memory, types)
     except Exception as e:
-        evidence.found("classes", "%s %r" % (NOT_KNOWN, e))
+        _not_known(evidence, "classes", e)
     else:
         head, maps, bases = head + classes.head(), classes.maps, classes.bases
         evidence.found("classes", "the way to them from %d types" % len(maps))
     try:
         head += functions.head(memory, types)
     except Exception as e:
-        evidence.found("functions", "%s %s" % (NOT_KNOWN, e))
+        _not_known(evidence, "functions", e)
     else:
         evidence.found("functions", "they have vmprof's numbers")
     try:
         named = names.names(types, bases)
     except Exception as e:
-        evidence.found("names", "%s %r" % (NOT_KNOWN, e))
+        _not_known(evidence, "names", e)
         named = {}
     else:
         evidence.found("names", "of %d types" % len(named))
@@ -159,7 +171,7 @@ def _references(memory: Memory, types: Types, layout: Layout, evidence: Evidence
         compared = references.check(memory, types, known.text + found)
         layout.references = references.row_of_threads(types)
     except Exception as e:      # whatever it is, sampling goes without
-        evidence.found("references", "%s %s" % (NOT_KNOWN, e))
+        _not_known(evidence, "references", e)
         return ""
     evidence.found("references", compared)
     return found
