@@ -123,10 +123,21 @@ def test_the_last_answer_counts(tmp_path: Path) -> None:
     log = a_log()
     log.held(2, 3_000_000_000, objects=10, size=1000)
     log.holder(2, 1, 900, 9, "shop.other", "list")
+    log.holder(2, 2, 70_700, 710, "shop._seen", "dict")
+    log.holder(2, 4, 29_000, 300, "shop.price -> variable cache", "dict")
+    log.holder(2, 6, 28_000, 280)
     found = lines(written(tmp_path, log), "--held")
     assert found[0].startswith("what was alive at 3 s")
-    assert found[3].split() == ["900", "B", "9", "shop.other", "(list)"]
-    assert found[-1] == "asked 2 times; --json has all answers"
+    assert " ".join(found[2].split()).startswith(
+        "held by it alone since 2 s objects")
+    assert [" ".join(line.split()) for line in found[3:7]] == [
+        "69.0 KiB +700 B 710 shop._seen (dict)",
+        "28.3 KiB -1000 B 300 shop.price -> variable cache (dict)",
+        "27.3 KiB 280 shop._seen (dict) and shop.price -> variable cache (dict), "
+        "together", "900 B 9 shop.other (list)"]
+    assert found[-2:] == [
+        "since: only of what was among the largest holders then, too",
+        "asked 2 times; --json has all answers"]
 
 
 def test_a_question_without_an_answer_hides_none(tmp_path: Path) -> None:

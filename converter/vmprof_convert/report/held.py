@@ -90,18 +90,20 @@ def of(profile: Profile, last: Found, limit: int, *,
         of_which, format_moment(held.time), format_bytes(held.bytes), held.objects)]
     shown = [row for row in last.rows if row.bytes >= _LEAST * held.bytes
              and not all(one.path.startswith(_OURS) for one in row.holders)]
+    first = next(one for one in profile.held if not one.problem)
+    since = _Since(first, held)
     rows: list[tuple[str, ...]] = []
     for row in shown[:limit]:
-        rows.append((format_bytes(row.bytes), str(row.objects),
+        rows.append((format_bytes(row.bytes), *since.cells(row), str(row.objects),
                      _estimate(row.estimate), _name(row)))
-        rows += _parts(row.parts, origins)
+        rows += [(*since.empty, *part) for part in _parts(row.parts, origins)]
     for rest in last.rest:
-        rows.append(("", "", _estimate(rest.estimate), _REST[rest.how]))
+        rows.append((*since.empty, "", "", _estimate(rest.estimate), _REST[rest.how]))
         if rest.how != INTERPRETER:     # that is nobody's doing
-            rows += _parts(rest.parts, origins)
+            rows += [(*since.empty, *part) for part in _parts(rest.parts, origins)]
     left_out = len(shown) - limit
     table = Table("", [
-        Column("held by it alone", FIGURE), Column("objects", FIGURE),
+        Column("held by it alone", FIGURE), *since.columns, Column("objects", FIGURE),
         Column("from samples", FIGURE, 1), Column("holder", NAME)], rows,
         "... and %d more" % left_out if left_out > 0 else "")
     notes = ["what a holder keeps within another one counts for both; what is behind "
@@ -112,6 +114,8 @@ def of(profile: Profile, last: Found, limit: int, *,
              "took %s" % (format_seconds(held.still / 1e9),
                           format_seconds(held.duration / 1e9),
                 format_bytes(held.memory))]
+    if since.columns:
+        notes.append("since: only of what was among the largest holders then, too")
     later = profile.held[-1]
     if later.problem:
         notes.append("asked again at %s: %s" % (
@@ -119,6 +123,28 @@ def of(profile: Profile, last: Found, limit: int, *,
     if len(profile.held) > 1:
         notes.append("asked %d times; --json has all answers" % len(profile.held))
     return Sheet(head, [table], notes)
+
+
+class _Since:
+    """What a path keeps alone more, or less, than in the first answer: one cell of each
+    row, or none if there is one answer."""
+
+    def __init__(self, first: Held, last: Held) -> None:
+        self.columns: list[Column] = []
+        #: of a row that has nothing to compare
+        self.empty: tuple[str, ...] = ()
+        self._before = {one.path: one.bytes for one in first.holders if one.path}
+        if first is not last:
+            self.columns = [Column("since %s" % format_moment(first.time), FIGURE)]
+            self.empty = "",
+
+    def cells(self, row: Row) -> tuple[str, ...]:
+        """Empty for what was not among the largest then: that may have been there."""
+        if not self.columns or len(row.holders) > 1 or (
+                row.holders[0].path not in self._before):
+            return self.empty
+        more = row.bytes - self._before[row.holders[0].path]
+        return ("-" if more < 0 else "+") + format_bytes(abs(more)),
 
 
 def _estimate(estimate: Estimate) -> str:
