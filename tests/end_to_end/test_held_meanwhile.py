@@ -41,6 +41,9 @@ LOOKS = """
         return read("/proc/%d/stat" % pid).rpartition(") ")[2][:1]
     def looking():
         while True:
+            if said:
+                print(said)         # there is nothing to wait for
+                os._exit(1)
             for task in os.listdir("/proc/self/task"):
                 for pid in map(int, read("/proc/self/task/%s/children" % task).split()):
                     if read("/proc/%d/comm" % pid) == "who-holds\\n":

@@ -34,13 +34,14 @@ def paths(held: Held) -> list[str]:
     return [held.path(step) for step in range(len(held.steps))]
 
 
-def test_the_process_that_looks_calls_nothing_that_may_wait() -> None:
+def test_the_walk_calls_nothing_that_may_wait() -> None:
     """Another thread may have had malloc's lock, or stdio's, when it was forked."""
     undefined: set[str] = set()
     defined: set[str] = set()
     for source in sorted((NATIVE / "held").glob("*.c")):
         found = subprocess.run(
             ["nm", "-P", compiled("pitfall_" + source.stem + ".o", "-c", "-O1",
+                                  "-fno-stack-protector", "-U_FORTIFY_SOURCE",
                                   "-I", str(NATIVE / "shared"), str(source))],
             check=True, stdout=subprocess.PIPE, text=True).stdout
         for name, kind in re.findall(r"^(\w+) (\w)", found, re.MULTILINE):
@@ -210,9 +211,10 @@ def test_who_reads_from_the_program_sees_its_end(stock_pypy: PyPy) -> None:
 def test_the_process_that_looks_is_the_first_to_go(stock_pypy: PyPy) -> None:
     """Without memory, and for the processor; it leaves no core, and has no folder."""
     run = stock_pypy.sample(IN_A_THREAD + """
+    nice = str(max(10, os.getpriority(os.PRIO_PROCESS, 0)))
     def has_begun():
         return (read("/proc/%d/oom_score_adj" % pid) == "1000\\n" and
-                read("/proc/%d/stat" % pid).rpartition(") ")[2].split()[16] == "10")
+                read("/proc/%d/stat" % pid).rpartition(") ")[2].split()[16] == nice)
     while not has_begun():
         os.kill(pid, signal.SIGCONT)
         pid = looking()
@@ -248,7 +250,7 @@ def test_it_writes_no_page_of_the_heap(stock_pypy: PyPy) -> None:
     print(most)
     """, "64k")
     held = answers(run.path)[0]
-    assert held.bytes > 80e6
+    assert held.bytes > 80e6 and int(run.out) > 0
     # its own, and what the program wrote: its copy is another then
     assert int(run.out) * 1024 < held.memory + 20e6
 

@@ -126,6 +126,9 @@ def test_the_last_answer_counts(tmp_path: Path) -> None:
     log.holder(2, 2, 70_700, 710, "shop._seen", "dict")
     log.holder(2, 4, 29_000, 300, "shop.price -> variable cache", "dict")
     log.holder(2, 6, 28_000, 280)
+    log.holder(1, 16, 700, 7, "in work() -> local x", "list")
+    for thread in range(2):         # which of them that was, is not known
+        log.holder(2, 8 << thread, 800, 8, "in work() -> local x", "list")
     found = lines(written(tmp_path, log), "--held")
     assert found[0].startswith("what was alive at 3 s")
     assert " ".join(found[2].split()).startswith(
@@ -135,6 +138,8 @@ def test_the_last_answer_counts(tmp_path: Path) -> None:
         "28.3 KiB -1000 B 300 shop.price -> variable cache (dict)",
         "27.3 KiB 280 shop._seen (dict) and shop.price -> variable cache (dict), "
         "together", "900 B 9 shop.other (list)"]
+    assert [" ".join(line.split()) for line in found[7:9]] == [
+        "800 B 8 in work() -> local x (list)"] * 2
     assert found[-2:] == [
         "since: only of what was among the largest holders then, too",
         "asked 2 times; --json has all answers"]

@@ -125,6 +125,10 @@ def of(profile: Profile, last: Found, limit: int, *,
     return Sheet(head, [table], notes)
 
 
+def _paths(held: Held) -> list[str]:
+    return [one.path for one in held.holders]
+
+
 class _Since:
     """What a path keeps alone more, or less, than in the first answer: one cell of each
     row, or none if there is one answer."""
@@ -133,15 +137,18 @@ class _Since:
         self.columns: list[Column] = []
         #: of a row that has nothing to compare
         self.empty: tuple[str, ...] = ()
-        self._before = {one.path: one.bytes for one in first.holders if one.path}
+        self._before = {one.path: one.bytes for one in first.holders
+                        # as each of several threads may have one of this name
+                        if all(_paths(held).count(one.path) == 1
+                               for held in (first, last))}
         if first is not last:
             self.columns = [Column("since %s" % format_moment(first.time), FIGURE)]
             self.empty = "",
 
     def cells(self, row: Row) -> tuple[str, ...]:
         """Empty for what was not among the largest then: that may have been there."""
-        if not self.columns or len(row.holders) > 1 or (
-                row.holders[0].path not in self._before):
+        if len(row.holders) > 1 or row.holders[0].path not in self._before or (
+                not self.columns):
             return self.empty
         more = row.bytes - self._before[row.holders[0].path]
         return ("-" if more < 0 else "+") + format_bytes(abs(more)),

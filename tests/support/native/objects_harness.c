@@ -30,8 +30,8 @@
  *
  * Printed, in the order in which they are told: "sample KEY SIZE INTERVAL", "young
  * KEY OUTCOME TYPE SIZE", with a LIVE SIZE if it takes less by now, "freed KEY WHICH",
- * "lost KEY WHICH", and for each minor collection "minor", behind what was told of it.  An object's type is its size, if
- * it has no other.
+ * "lost KEY WHICH", and for each minor collection "minor", behind what was told of it.  An
+ * object's type is its size, if it has no other.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -250,6 +250,9 @@ def main(args: Any, original: list[str],
     begin.py goes on there.  `original`: this process's command line."""
     global _is_quiet
     _is_quiet = bool(args.quiet)
+    if read_log_request() is not None:
+        # a forked PyPy opens the log anew, and empties it, when it logs anything
+        os.environ["PYPYLOG"] = "nothing:" + os.devnull
     target = target or Target()
     try:
         is_only_prepared = _is_only_prepared(args)
@@ -288,9 +291,6 @@ def main(args: Any, original: list[str],
     if args.lines:
         note("--lines: PyPy has no statistics of lines; the profile is written "
              "without")
-    if read_log_request() is not None:
-        # a forked PyPy opens the log anew, and empties it, when it logs anything
-        os.environ["PYPYLOG"] = "nothing:" + os.devnull
 
     def become() -> NoReturn:
         os.environ[VARIABLE] = pack(

@@ -41,13 +41,17 @@ def look() -> None:
 
 
 def _refuse_if_short() -> None:
-    with open("/proc/self/limits", encoding="ascii") as file:
-        limit = next(line.split()[3] for line in file
-                     if line.startswith("Max address space"))
-    with open("/proc/self/statm", encoding="ascii") as file:
-        left = limit.isdigit() and int(limit) - (
-            int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE"))
-    if limit.isdigit() and left < _ROOM:
+    """Raise AllocationSamplingError if the process may hardly get more memory."""
+    try:
+        with open("/proc/self/limits", encoding="ascii") as file:
+            (limit,) = [line.split()[3] for line in file
+                        if line.startswith("Max address space")]
+        with open("/proc/self/statm", encoding="ascii") as file:
+            taken = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return                  # it is tried
+    left = max(0, int(limit) - taken) if limit.isdigit() else _ROOM
+    if left < _ROOM:
         raise AllocationSamplingError(
             "who holds what is not looked at: the limit of the program's address space "
             "(RLIMIT_AS) leaves it %d MiB, and that takes up to %d" % (

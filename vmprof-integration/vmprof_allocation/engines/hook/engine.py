@@ -468,7 +468,6 @@ class HookEngine(Engine):
         with self._section():
             from vmprof_allocation.engines.hook import held
             held.take(self._lib)
-            self._lib.hook_flush()
 
     def _ask_held(self, question: list[Any]) -> None:
         # what is young is not followed yet; and then it moves no more

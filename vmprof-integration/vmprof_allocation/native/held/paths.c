@@ -237,7 +237,7 @@ static void put_aliases(struct text *t, uint64_t object, size_t path_size)
                 continue;
             if (count++ == MOST_ALIASES)
                 return;
-            text_add_c(t, "\x1f");
+            text_add_c(t, TEXT_BETWEEN);
             text_add(t, alias.at, alias.size);
         }
     }
@@ -276,7 +276,7 @@ int paths_choose(struct held_result *result, uint64_t holders[HELD_HOLDERS])
         named_number(best)->is_place = 1;       /* it is taken */
         put_path(&t, best);
         path = t.size;
-        text_add_c(&t, "\x1f");
+        text_add_c(&t, TEXT_BETWEEN);
         text_add_c(&t, texts.at + named_number(best)->type);
         if (t.is_cut)
             continue;
@@ -308,7 +308,7 @@ static uint32_t tell(struct held_result *result, uint32_t number)
         return owner;
     text = result->paths_text + result->paths_text_size;
     memcpy(text, label, label_size);
-    text[label_size] = 0x1f;
+    text[label_size] = *TEXT_BETWEEN;
     memcpy(text + label_size + 1, type, type_size + 1);
     result->paths[result->path_count].owner = owner;
     result->paths[result->path_count].text = result->paths_text_size;

@@ -330,7 +330,7 @@ int name_step(struct text *t, const struct way *way)
         if (way->type->role != FUNCTION && way->type->role != FRAME) {
             struct way to_cell = *way;
             to_cell.object = *inside;
-            memmove(to_cell.inside, inside + 1, sizeof to_cell.inside - sizeof *inside);
+            memcpy(to_cell.inside, inside + 1, sizeof to_cell.inside - sizeof *inside);
             if (!name_step(t, &to_cell))
                 return 0;
             text_add_c(t, ".cell_contents");

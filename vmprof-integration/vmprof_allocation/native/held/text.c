@@ -24,7 +24,7 @@ void text_add_characters(struct text *t, const char *s, size_t size)
     char *p = t->at + t->size;
 
     for (text_add(t, s, size); p < t->at + t->size; p++)
-        if (*p == TEXT_BETWEEN)
+        if (*p == *TEXT_BETWEEN)
             *p = '?';
 }
 

@@ -18,7 +18,7 @@ struct text {
 };
 
 /* Between the texts of one row of the profile; no name has it. */
-#define TEXT_BETWEEN    '\x1f'
+#define TEXT_BETWEEN    "\x1f"
 
 void text_add(struct text *, const char *s, size_t size);
 /* A name, or a part of one, as the program has it */

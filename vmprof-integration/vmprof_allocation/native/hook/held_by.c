@@ -170,7 +170,8 @@ static void tell(int problem)
     size_t i;
 
     {
-        int64_t rows = (int64_t)(result->holder_count + result->path_count + asked.count);
+        int64_t rows = problem != 0 ? 0 : (int64_t)(
+            result->holder_count + result->path_count + asked.count);
         int64_t row[] = { number, recorder_time(asked.began), problem, result->objects,
                           result->bytes, asked.still / 1000 * 1000,
                           result->nanoseconds / 1000 * 1000, result->memory, rows };
@@ -231,7 +232,7 @@ int hook_held(void)
         tell(problem);
         error = recorder_flush();
         if (problem == 0 && error != 0)
-            problem = OF_FILE + error;
+            problem = error < 0 ? ENDED : OF_FILE + error;
     }
     forget();
     return problem;

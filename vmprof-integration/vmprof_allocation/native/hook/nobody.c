@@ -56,13 +56,14 @@ static void be_nobody(pid_t parent)
         sigaction(usual[i], &action, NULL);
     setrlimit(RLIMIT_CORE, &none);
     close_all_files();
-    if (chdir("/") != 0)        /* the program's folder may be unmounted meanwhile */
-        _exit(1);
+    (void)!chdir("/");          /* the program's folder may be unmounted meanwhile */
     prctl(PR_SET_NAME, "who-holds");
     /* if there is not enough memory, it is this process that has too much */
     fd = open("/proc/self/oom_score_adj", O_WRONLY);
-    if (fd >= 0 && write(fd, first_to_go, sizeof first_to_go - 1) >= 0)
+    if (fd >= 0) {
+        (void)!write(fd, first_to_go, sizeof first_to_go - 1);
         close(fd);
+    }
     setpriority(PRIO_PROCESS, 0, NICE);
     alarm(NOBODY_SECONDS);
     /* who asked is gone: its heap is not to stay because of us */

@@ -306,7 +306,7 @@ void recorder_without_samples(void)
 
 int recorder_flush(void)
 {
-    int error = EBADF;
+    int error = -1;
 
     recorder_lock();
     if (is_open && !is_stopped) {

@@ -114,8 +114,8 @@ void recorder_without_samples(void);
    calling thread; 'text' knows what it is (profile_log_labels()). */
 void recorder_labels(int (*present)(void), const char *(*text)(int number));
 
-/* Write what waits.  Returns the first error that the file had, or 0; or EBADF, if there is
-   no profile any more. */
+/* Write what waits.  Returns the first error that the file had, or 0; or -1, if there is no
+   profile any more. */
 int recorder_flush(void);
 
 /* Around what a collection found out, of which there were so many minor ones: 'begin'
