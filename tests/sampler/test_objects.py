@@ -137,8 +137,8 @@ def test_a_string_that_was_shrunk_lives_on_with_what_it_takes(
 
 def test_what_has_no_field_is_old_with_half_of_its_size(harness: pathlib.Path) -> None:
     """It needs no room for a forwarding address any more."""
-    assert run(harness, BEGIN, "piece 3 0 1000 16p:9", "piece 4 0 1000 16p:9 16p",
-               "minor") == ["young 3 1 9 0 8", "young 4 1 9 16 8"]
+    assert run(harness, BEGIN, "piece 3 0 1000 16p:999", "piece 4 0 1000 16p:999 16p",
+               "minor") == ["young 3 1 999 0 8", "young 4 1 999 16 8"]
 
 
 def test_without_lifetimes_nobody_asks_what_it_takes(harness: pathlib.Path) -> None:

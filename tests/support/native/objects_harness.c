@@ -53,7 +53,7 @@
 #define PINNED      ((uint64_t)1 << 41)
 #define HEADER      0x18u               /* of all objects: a type */
 #define JUNK        0x123456789u
-#define EMPTY       9                   /* in the model: the type of what has no field */
+#define EMPTY       999                 /* in the model: the type of what has no field */
 #define SWEEPING    2                   /* of the GC's states */
 #define TEXT        ((uint64_t)1 << 50) /* in the model: an array of characters */
 #define NURSERY     (1 << 22)
