@@ -3,8 +3,8 @@
     PYPY_GC_NURSERY=4M .venv-pypy/bin/pypy3 benchmarks/held_truth.py sums RUNS
     PYPY_GC_NURSERY=4M .venv-pypy/bin/pypy3 benchmarks/held_truth.py paths TURNS
 
-"sums" plants six holders of random sizes, RUNS times, each in a process of its own, and
-prints how the estimates from samples lie beside the exact sums: mean and standard
+"sums" plants seven holders of random sizes, RUNS times, each in a process of its own,
+and prints how the estimates from samples lie beside the exact sums: mean and standard
 deviation of z, which are 0 and 1 if the estimates and their variance are right, and how
 many of the 95 % intervals hold the sum.  "paths" makes random modules of lists, dicts,
 sets, classes, slots and instances within each other, TURNS times, evaluates the path of
@@ -29,7 +29,6 @@ from vmprof_convert import readers
 from vmprof_convert.analysis import holders
 from vmprof_convert.profile.held import ALONE, Held, Holder
 from vmprof_convert.profile.model import Profile
-from vmprof_convert.profile.sampling import probability
 
 INTERVAL = "32k"
 MODULES = 3
@@ -63,6 +62,7 @@ class Planted:
     buffers: ClassVar[list[bytearray]] = []
     slots: ClassVar[dict[int, Slots]] = {}
     lengths: ClassVar[dict[int, str]] = {}
+    empty: ClassVar[list[object]] = []
 
 
 def ask(interval: str) -> tuple[Profile, Held]:
@@ -101,17 +101,18 @@ def plant() -> None:
     for i in range(number()):
         slots = Planted.slots[i] = Slots()
         slots.one = {i: [i]}
+    # old, it takes half of what it is allocated with
+    Planted.empty += [object() for _ in range(10 * number())]
     Planted.lengths.update((i, "x" * rng.randrange(1, 500)) for i in range(number()))
 
 
 def z_of(profile: Profile, answer: Held, row: holders.Row) -> float:
     value = variance = 0.0
-    for size, interval, set_, how in zip(
-            answer.sizes, answer.intervals, answer.sets, answer.hows):
-        if how == ALONE and set_ & row.holders[0].set:
-            p = probability(size, interval, profile.gaps)
-            value += size / p
-            variance += (1.0 - p) * (size / p) ** 2
+    for one in holders.objects(profile, answer):
+        if one.how == ALONE and one.set & row.holders[0].set:
+            weight = one.size / one.probability
+            value += weight
+            variance += (1.0 - one.probability) * weight ** 2
     return (value - row.bytes) / math.sqrt(variance)
 
 
@@ -127,7 +128,7 @@ def sums(runs: int) -> None:
     rows = [json.loads(line) for seed in range(runs) for line in subprocess.run(
         [sys.executable, __file__, "run", str(seed)], check=True,
         stdout=subprocess.PIPE, encoding="ascii").stdout.splitlines()]
-    assert len(rows) == 6 * runs, len(rows)
+    assert len(rows) == 7 * runs, len(rows)
     zs = [z for z, _ in rows]
     print("%d sums: z has mean %.2f and standard deviation %.2f; %d intervals hold the "
           "sum" % (len(rows), statistics.mean(zs), statistics.stdev(zs),
