@@ -2,6 +2,7 @@
 design; others of it stand in test_held.py and test_held_native.py."""
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -264,3 +265,67 @@ def test_a_long_chain_is_walked_without_recursion(stock_pypy: PyPy) -> None:
     (held,) = answers(run.path)
     assert any(holder.path.startswith("__main__.chain") and holder.objects >= 99_990
                for holder in held.holders)
+
+
+def test_there_may_be_no_other_process(stock_pypy: PyPy) -> None:
+    """As where a container has a limit of them: it is said, and sampling goes on."""
+    run = stock_pypy.command("-c", """if 1:
+        import os, resource, vmprof_allocation
+        session = vmprof_allocation.start("out.vmprof", "64k")
+        kept = [str(i) for i in range(30000)]
+        session.held()              # what it needs is loaded
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+        if os.getuid() == 0:        # who may have as many as it likes
+            os.setuid(65534)
+        try:
+            session.held()
+        except vmprof_allocation.AllocationSamplingError as e:
+            print(e)
+        kept += [str(i) for i in range(30000)]
+        session.stop()
+    """)
+    assert run.out == (
+        "who holds what is not known: no process can be made that looks: "
+        "Resource temporarily unavailable\n"), run
+    assert len(answers(run.path)) == 1
+
+
+def test_each_object_has_its_stack(stock_pypy: PyPy) -> None:
+    """The walk counts them from another number than the profile does."""
+    run = stock_pypy.sample("""
+    def first():
+        return [str(i) for i in range(20000)]
+    def second():
+        return [str(i) for i in range(20000)]
+    one, other = first(), second()
+    """ + ASK, "4k")
+    done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held", "--json",
+                              str(run.path))
+    (answer,) = json.loads(done.out)["processes"][0]["answers"]
+    lines = {row["holders"][0]["path"]: {
+        part["function"]["line"] for part in row["parts"] if part["function"]}
+        for row in answer["holders"]}
+    assert lines["__main__.one"] == {3}
+    assert lines["__main__.other"] == {5}
+
+
+def test_the_question_is_found_where_all_is_about_to_move(stock_pypy: PyPy) -> None:
+    """Its list is old when its address is told, however often the nursery is full."""
+    run = stock_pypy.sample("""
+    import threading
+    from vmprof_allocation.session.session import current
+    kept, done = [str(i) for i in range(30000)], []
+    def allocate():
+        while not done:
+            [str(i) for i in range(1000)]
+    threads = [threading.Thread(target=allocate) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        current().held()
+    done.append(1)
+    for thread in threads:
+        thread.join()
+    """, "64k", PYPY_GC_NURSERY="32k")
+    for held in answers(run.path):
+        assert "__main__.kept" in paths(held)

@@ -275,9 +275,11 @@ def test_random_heaps(seed: int) -> None:
                [chance.randrange(count) for _ in range(chance.randrange(3))]))
 
 
-def test_what_is_no_object_is_told() -> None:
-    """And ends nothing but that process."""
-    done = run(Heap([[1], []], [0], []), "damaged")
+@pytest.mark.parametrize("how", ["damaged", "traced"])
+def test_what_can_not_be_walked_is_told(how: str) -> None:
+    """No object, or one whose references nobody but RPython knows; and it ends nothing
+    but that process."""
+    done = run(Heap([[1], []], [0], []), how)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
 
 

@@ -7,8 +7,9 @@
  * holder, and for each group without what it is called, and of each list "list HOW SET".
  *
  * "deques": these lists are deques, of blocks of three items, which begin anywhere in the
- * first one.  "damaged": the header of a list is none.  "compare": prints how many objects differ from
- * the dump of the same heap, of which one reference was changed.
+ * first one.  "damaged": the header of a list is none.  "traced": RPython has a function that
+ * says what lists' items refer to.  "compare": prints how many objects differ from the dump of
+ * the same heap, of which one reference was changed.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -279,8 +280,10 @@ int main(int argc, char **argv)
         printf(" %d\n", differ[0] == (uint64_t)lists[0]);
         free(words);
     } else {
-        if (argc > 1 && !are_deques)
+        if (argc > 1 && strcmp(argv[1], "damaged") == 0)
             *lists[0] = 4;
+        if (argc > 1 && strcmp(argv[1], "traced") == 0)
+            table[LIST_ITEMS].bits |= 0x200000;
         held_answer(&question, result);
         printf("objects %" PRId64 " bytes %" PRId64 "\n", result->objects, result->bytes);
         for (i = 0; i < result->holder_count; i++) {

@@ -184,6 +184,8 @@ ALWAYS_INLINE void gc_trace_custom(uint64_t object, const struct gc_type *type,
             if (word_at(at + 8 * i) != 0)
                 visit(word_at(at + 8 * i), context);
         break;
+    case UNKNOWN_CUSTOM:
+        held_fail(HELD_UNKNOWN_TYPE);
     }
 }
 

@@ -117,8 +117,6 @@ static int is_same(const int64_t *words, const int64_t *end)
     type = gc_type_of(object);
     if (type->custom == NOT_WALKED)
         return 1;               /* what it refers to, C code knows */
-    if (type->custom == UNKNOWN_CUSTOM)
-        return 0;               /* what it refers to, nobody knows */
     if (words[1] != type->row || words[2] != (int64_t)gc_size(object, type))
         return 0;
     if (type->custom != NO_CUSTOM)

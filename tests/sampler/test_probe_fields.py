@@ -1,0 +1,78 @@
+"""probe/fields.py, on a table of types that is made here: where a field is, or that it
+is not certain."""
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vmprof_allocation.engines.hook.probe.fields import Fields
+from vmprof_allocation.engines.hook.probe.memory import NotCertain
+
+#: offset of a type's size, in its entry
+SIZE = 16
+
+
+class Made:
+    """One type: its name, its size with the header, and where its references are."""
+
+    table = 0
+
+    def __init__(self, name: str, size: int, references: list[int]) -> None:
+        self.layout = SimpleNamespace(type_fixed_size=SIZE)
+        self.names, self.numbers, self.bits, self.is_varsize = [name], [64], 0, 1
+        self._entry = [0, 0, size, 1000, 0]
+        self._at = {1000: len(references)} | {
+            1008 + 8 * i: at for i, at in enumerate(references)}
+
+    def entry(self, number: int) -> list[int]:
+        assert number == 64
+        return self._entry
+
+    def word(self, at: int) -> int:
+        return self._at[at]
+
+    def words(self, at: int, count: int) -> list[int]:
+        return [self._at[at + 8 * i] for i in range(count)]
+
+
+def fields_of(name: str, size: int, references: list[int]) -> dict[str, int]:
+    made: Any = Made(name, size, references)
+    return Fields(made, made).of(0)
+
+
+@pytest.mark.parametrize("name, size, references, found", [
+    # where the superclass ends, the size says; what takes one byte stands behind, from
+    # where the alphabet begins anew, and what may change without a word, at the end
+    ("Frame { super, inst_b, inst_c, inst_a, mutate_b }", 56, [8, 24, 48],
+     {"inst_b": 24, "inst_c": 32, "inst_a": 40, "mutate_b": 48}),
+    ("Frame { super, inst_b, inst_c, inst_a, mutate_b }", 40, [16],
+     {"inst_b": 8, "inst_c": 16, "inst_a": 24, "mutate_b": 32}),
+    ("Flags { super, inst_x, inst_a, inst_b }", 32, [16],
+     {"inst_x": 16, "inst_a": 24, "inst_b": 25}),
+    ("Plain { a, inner: * GcStruct Other { c, d }, b }", 32, [8],
+     {"a": 8, "inner": 16, "b": 24}),
+])
+def test_fields_stand_behind_the_superclass(
+        name: str, size: int, references: list[int], found: dict[str, int]) -> None:
+    assert fields_of("GcStruct " + name, size, references) == found
+
+
+@pytest.mark.parametrize("name, size, references", [
+    ("Two { super, inst_a, inst_b }", 16, [8]),     # there is no room for both
+    ("Two { super, inst_a, inst_b }", 28, [8]),
+    ("Two { a, b }", 32, [8]),                      # there is room for another
+    ("Two { a, b }", 24, [12]),                     # a reference is no field
+])
+def test_what_does_not_fit_is_nowhere(name: str, size: int, references: list[int]
+                                      ) -> None:
+    assert fields_of("GcStruct " + name, size, references) == {}
+
+
+def test_a_name_that_two_types_have() -> None:
+    made: Any = Made("GcStruct Two { a }", 16, [])
+    made.names *= 2
+    made.numbers *= 2
+    with pytest.raises(NotCertain, match="2 types have the name GcStruct Two"):
+        Fields(made, made).field("GcStruct Two", "a")
