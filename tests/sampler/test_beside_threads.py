@@ -21,7 +21,8 @@ def test_start_beside_raw_profiling_signals(stock_pypy: PyPy) -> None:
                     names = {}
                     exec(code, names)
                     names["f"](3000)
-        threads = [threading.Thread(target=compile_things) for i in range(2)]
+        threads = [threading.Thread(target=compile_things, daemon=True)
+                   for i in range(2)]
         for thread in threads:
             thread.start()
         for i in range(100):

@@ -176,8 +176,9 @@ int walk_find_stack(void)
     int tries;
 
     /* vmprof takes none while another thread changes the table of the JIT's
-       code */
-    for (tries = 0; tries < 1000 && size == 0; tries++) {
+       code, which waits for the GIL meanwhile: with several that compile, and a
+       busy machine, a second was too short once in 4,000 times */
+    for (tries = 0; tries < 5000 && size == 0; tries++) {
         if (tries > 0)
             nanosleep(&millisecond, NULL);
         size = vmprof_output_probe(signals_call_vmprof_now, &record);
