@@ -110,9 +110,8 @@ def z_of(profile: Profile, answer: Held, row: holders.Row) -> float:
     value = variance = 0.0
     for one in holders.objects(profile, answer):
         if one.how == ALONE and one.set & row.holders[0].set:
-            weight = one.size / one.probability
-            value += weight
-            variance += (1.0 - one.probability) * weight ** 2
+            value += one.weight
+            variance += (1.0 - one.probability) * one.weight ** 2
     return (value - row.bytes) / math.sqrt(variance)
 
 

@@ -184,7 +184,6 @@ def test_planted_holders_are_named(stock_pypy: PyPy) -> None:
 
 #: what there are rare references in
 RARE = """
-    import sys, types
     def many():
         return [str(i) for i in range(10000)]
     async def generate():

@@ -58,10 +58,18 @@ LOOKS = """
         except ChildProcessError:
             return None
 """
-IN_A_THREAD = LOOKS + """
+#: behind what has to be there before the fork
+ASKED = """
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     pid = looking()
+"""
+IN_A_THREAD = LOOKS + ASKED
+#: the process that looks goes on, and is the last one
+GO_ON = """
+    os.kill(pid, signal.SIGCONT)
+    said.append("")
+    thread.join()
 """
 TOO_LATE = ("who holds what is not known: the profile, or the process, ended while it "
             "was looked at")

@@ -7,7 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from test_held_meanwhile import IN_A_THREAD, LOOKS
+from test_held_meanwhile import ASKED, GO_ON, IN_A_THREAD, LOOKS
 
 from c_extension import build_holder
 from conftest import PyPy
@@ -191,21 +191,15 @@ def test_who_reads_from_the_program_sees_its_end(stock_pypy: PyPy) -> None:
     import socket
     here, there = socket.socketpair()
     read_end, write_end = os.pipe()
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    while True:
-        pid = looking()
-        # it closes them first of all; then it is told apart
-        if not os.listdir("/proc/%d/fd" % pid):
-            break
+    """ + ASKED + """
+    # it closes them first of all; then it is told apart
+    while os.listdir("/proc/%d/fd" % pid):
         os.kill(pid, signal.SIGCONT)
+        pid = looking()
     here.close()
     os.close(write_end)
     print(there.recv(1), os.read(read_end, 1), state(pid))
-    os.kill(pid, signal.SIGCONT)
-    said.append("")
-    thread.join()
-    """, "64k")
+    """ + GO_ON, "64k")
     assert run.out == "b'' b'' T\n"
 
 
@@ -222,10 +216,7 @@ def test_the_process_that_looks_is_the_first_to_go(stock_pypy: PyPy) -> None:
     limits = read("/proc/%d/limits" % pid)
     print([line.split()[4:6] for line in limits.splitlines() if "core" in line],
           os.readlink("/proc/%d/cwd" % pid))
-    os.kill(pid, signal.SIGCONT)
-    said.append("")
-    thread.join()
-    """, "64k")
+    """ + GO_ON, "64k")
     assert run.out == "[['0', '0']] /\n"
 
 
@@ -236,9 +227,8 @@ def test_it_writes_no_page_of_the_heap(stock_pypy: PyPy) -> None:
     kept += [[str(i)] for i in range(500000)]
     gc.collect()
     gc.disable()        # the program writes nothing there, either
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    pid, most = looking(), 0
+    """ + ASKED + """
+    most = 0
     os.kill(pid, signal.SIGCONT)
     while True:
         rollup = read("/proc/%d/smaps_rollup" % pid)

@@ -55,8 +55,9 @@ class Evidence:
             % (what, why), self.findings)
 
 
-#: what a finding begins with that is not one about the build, and is not kept
-PASSING = "not known this time"
+#: what a finding begins with that says no more; and one that is not about the build,
+#: and is not kept
+NOT_KNOWN, PASSING = "not known", "not known this time"
 #: what was looked for, what was found, whether it is good
 Finding = tuple[str, str, bool]
 

@@ -89,6 +89,11 @@ class HeldObject(NamedTuple):
     how: int
     path: int
 
+    @property
+    def weight(self) -> float:
+        """Bytes that it stands for."""
+        return self.size / self.probability
+
 
 def objects(profile: Profile, held: Held) -> Iterator[HeldObject]:
     for stack, type_, size, live_size, interval, set_, how, path in zip(
@@ -108,7 +113,7 @@ class Sums:
     def add(self, one: HeldObject) -> None:
         self.all.add(one.size, one.probability)
         kind = one.stack, one.type
-        self.parts[kind] = self.parts.get(kind, 0.0) + one.size / one.probability
+        self.parts[kind] = self.parts.get(kind, 0.0) + one.weight
 
 
 def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
@@ -187,7 +192,7 @@ def _shares(profile: Profile, kind: Callable[[int, int], _Key]
         key = ((of_set[:1], -1) if one.how == ALONE else
                (of_set, -1) if one.how == TOGETHER and of_set else ((), one.path))
         of_kind = sums.setdefault(kind(one.stack, one.type), {})
-        of_kind[key] = of_kind.get(key, 0.0) + one.size / one.probability
+        of_kind[key] = of_kind.get(key, 0.0) + one.weight
     return {of: sorted(
         (Share(weight / sum(of_kind.values()), weight, holders,
                held.path(path) if path >= 0 else "")

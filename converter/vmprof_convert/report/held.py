@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, TextIO
 
@@ -125,10 +126,6 @@ def of(profile: Profile, last: Found, limit: int, *,
     return Sheet(head, [table], notes)
 
 
-def _paths(held: Held) -> list[str]:
-    return [one.path for one in held.holders]
-
-
 class _Since:
     """What a path keeps alone more, or less, than in the first answer: one cell of each
     row, or none if there is one answer."""
@@ -137,20 +134,24 @@ class _Since:
         self.columns: list[Column] = []
         #: of a row that has nothing to compare
         self.empty: tuple[str, ...] = ()
+        self._before: dict[str, int] = {}
+        if first is last:
+            return
+        self.columns = [Column("since %s" % format_moment(first.time), FIGURE)]
+        self.empty = "",
+        # each of several threads may have a path of this name
+        then, now = (Counter(one.path for one in held.holders)
+                     for held in (first, last))
         self._before = {one.path: one.bytes for one in first.holders
-                        # as each of several threads may have one of this name
-                        if all(_paths(held).count(one.path) == 1
-                               for held in (first, last))}
-        if first is not last:
-            self.columns = [Column("since %s" % format_moment(first.time), FIGURE)]
-            self.empty = "",
+                        if then[one.path] == now[one.path] == 1}
 
     def cells(self, row: Row) -> tuple[str, ...]:
         """Empty for what was not among the largest then: that may have been there."""
-        if len(row.holders) > 1 or row.holders[0].path not in self._before or (
-                not self.columns):
+        before = (self._before.get(row.holders[0].path)
+                  if len(row.holders) == 1 else None)
+        if before is None:
             return self.empty
-        more = row.bytes - self._before[row.holders[0].path]
+        more = row.bytes - before
         return ("-" if more < 0 else "+") + format_bytes(abs(more)),
 
 

@@ -52,7 +52,7 @@ from elftools.elf.elffile import ELFFile
 
 from vmprof_allocation.engines.hook import cache, flow, symbols
 from vmprof_allocation.engines.hook.layout import ENTRIES, IMPORTS, Layout, pack
-from vmprof_allocation.errors import PASSING, Evidence, UnknownBuild
+from vmprof_allocation.errors import NOT_KNOWN, PASSING, Evidence, UnknownBuild
 
 #: how many arguments those of ENTRIES have
 ENTRY_ARGUMENTS = (2, 1, 4)
@@ -489,7 +489,7 @@ def _probed(layout: Layout, search: Search) -> tuple[Layout, bytes]:
         is_passing = isinstance(e, (OSError, subprocess.TimeoutExpired)) or (
             done.returncode in (-signal.SIGKILL, -signal.SIGABRT))
         search.found("objects", "%s: the probe failed: %r" % (
-            PASSING if is_passing else "not known", e))
+            PASSING if is_passing else NOT_KNOWN, e))
         return layout, b""
     search.findings += findings
     return probed, types

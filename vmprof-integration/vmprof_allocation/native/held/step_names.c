@@ -116,18 +116,15 @@ static int put_slot_of(struct text *t, uint64_t its_class, uint64_t number)
     return 0;
 }
 
-/* Or one of its bases: their slots are numbered together. */
+/* Or one of its bases: their slots are numbered together.  It is the first of its mro. */
 static int put_slot(struct text *t, uint64_t its_class, uint64_t number)
 {
-    uint64_t mro, i;
+    uint64_t i, mro = its_class != 0 && gc_fields.class_mro >= 0 ?
+                      gc_field(its_class, gc_fields.class_mro) : 0;
     const struct gc_type *type;
 
-    if (put_slot_of(t, its_class, number))
-        return 1;
-    mro = gc_role(its_class) == CLASS && gc_fields.class_mro >= 0 ?
-          gc_field(its_class, gc_fields.class_mro) : 0;
     if (gc_role(mro) != ARRAY)
-        return 0;
+        return put_slot_of(t, its_class, number);
     type = gc_type_of(mro);
     for (i = 0; i < gc_length(mro, type); i++)
         if (put_slot_of(t, gc_field(mro + 8 * i, type->info->items_at), number))

@@ -29,9 +29,7 @@ from vmprof_allocation.engines.hook.probe import (
 )
 from vmprof_allocation.engines.hook.probe.classes import Classes
 from vmprof_allocation.engines.hook.probe.memory import Memory, NotCertain, Types
-from vmprof_allocation.errors import PASSING, Evidence
-
-NOT_KNOWN = "not known"
+from vmprof_allocation.errors import NOT_KNOWN, PASSING, Evidence
 
 
 def _not_known(evidence: Evidence, what: str, e: Exception) -> None:
