@@ -46,10 +46,15 @@ THREAD, PROCESS = PARTS = ("thread", "process")
 #: what they can be sorted by
 SELF, TOTAL, OBJECTS, ALIVE = "self", "total", "objects", "alive"
 
-#: of a Tally, beside those of model: it is alive, and was judged
-_IS_JUDGED = UNKNOWN + 1
+#: fates in a Tally, beside those of model: an object that is alive, and was judged; one
+#: that was carried over, and is
+_IS_JUDGED, _IS_CARRIED, _IS_CARRIED_JUDGED = range(UNKNOWN + 1, UNKNOWN + 4)
+#: states of objects at the end, by their fates
+_STATES = {**{fate: state(fate, -1, -1) for fate in range(UNTOLD, UNKNOWN + 1)},
+           _IS_JUDGED: JUDGED, _IS_CARRIED: CARRIED,
+           _IS_CARRIED_JUDGED: CARRIED_JUDGED}
 #: samples that are alike are counted before they are added up; of so many kinds
-_MAX_GROUPS = 10000
+_MAX_ALIKE = 10000
 #: so many rows of a table are counted at once
 _TOGETHER = 2**16
 
@@ -220,11 +225,10 @@ class Tally:
     def begin(self, settings: dict[str, str]) -> None:
         self._settings = settings
         self._sums: dict[tuple[int, int, str], Sum] = {}
-        self._groups: dict[tuple[int, int, str, int, int, int], int] = {}
-        #: states of objects of which the same is known, at the end
-        self._states = {fate: state(fate, -1, -1)
-                        for fate in range(UNTOLD, UNKNOWN + 1)}
-        self._states[_IS_JUDGED] = JUDGED
+        #: how often there are samples of this stack, type, fate, size, interval and
+        #: live size
+        self._alike: collections.Counter[tuple[int, int, int, int, int, int]] = (
+            collections.Counter())
         #: time samples of each stack
         self.ticks: dict[int, int] = {}
         #: of the samples
@@ -250,8 +254,10 @@ class Tally:
                 self.ticks[stack] = self.ticks.get(stack, 0) + count
             return
         # what is alike is counted in C
-        self.add_alike(collections.Counter(zip(
-            rows.stack, rows.type, fates, rows.size, rows.interval, rows.live_size)))
+        self._alike.update(zip(
+            rows.stack, rows.type, fates, rows.size, rows.interval, rows.live_size))
+        if len(self._alike) >= _MAX_ALIKE:
+            self._add_up()
 
     def _fate(self, fate: int, collected: int, ended: int) -> int:
         return IS_ALIVE if state(
@@ -262,23 +268,9 @@ class Tally:
         if state(fate, collected, object_.ended, self.at) == STILL_ALIVE:
             is_judged = (self._judged is not None
                          and self._judged.includes_carried(fate, collected))
-            group = (object_.stack, object_.type,
-                     CARRIED_JUDGED if is_judged else CARRIED, object_.size,
-                     object_.interval, object_.live_size)
-            self._groups[group] = self._groups.get(group, 0) + 1
-
-    def add_alike(self, counts: Mapping[
-            tuple[int, int, int, int, int, int], int]) -> None:
-        """How often there are samples of this stack, type, fate, size, interval and
-        live size."""
-        for (stack, type_, fate, size, interval, live_size), count in counts.items():
-            if not size:
-                self.ticks[stack] = self.ticks.get(stack, 0) + count
-                continue
-            group = stack, type_, self._states[fate], size, interval, live_size
-            self._groups[group] = self._groups.get(group, 0) + count
-        if len(self._groups) >= _MAX_GROUPS:
-            self._add_up()
+            self._alike[object_.stack, object_.type,
+                        _IS_CARRIED_JUDGED if is_judged else _IS_CARRIED,
+                        object_.size, object_.interval, object_.live_size] += 1
 
     @property
     def time_samples(self) -> int:
@@ -286,16 +278,20 @@ class Tally:
 
     def _add_up(self) -> None:
         gaps = self._settings.get("gaps", "exponential")
-        for (*key, size, interval, live_size), count in self._groups.items():
-            place: tuple[int, int, str] = tuple(key)  # type: ignore[assignment]
-            sum_ = self._sums.get(place)
+        for (stack, type_, fate, size, interval, live_size), count in (
+                self._alike.items()):
+            if not size:
+                self.ticks[stack] = self.ticks.get(stack, 0) + count
+                continue
+            key = stack, type_, _STATES[fate]
+            sum_ = self._sums.get(key)
             if sum_ is None:
-                sum_ = self._sums[place] = Sum()
+                sum_ = self._sums[key] = Sum()
             sum_.add(size, probability(size, interval, gaps), count, live_size)
             self.largest_interval = max(self.largest_interval, interval)
             self.smallest_interval = min(self.smallest_interval or interval,
                                          interval)
-        self._groups.clear()
+        self._alike.clear()
 
     def add_tally(self, other: Tally, stacks: int = 0, types: int = 0) -> None:
         """Of other samples of the same profile; or of one whose first stack and
@@ -402,7 +398,7 @@ def tally_of(profile: Profile, at: int | None,
     for start in range(0, len(samples), _TOGETHER):
         rows = Columns(*[column[start:start + _TOGETHER]
                          for column in samples.columns()])
-        tally.extend(rows if alike is None else rows._replace(
+        tally.extend(rows if alike is None else rows.replaced(
             stack=list(map(alike.__getitem__, rows.stack))))
     tally.count_majors(profile)
     return tally

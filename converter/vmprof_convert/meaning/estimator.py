@@ -225,8 +225,8 @@ class Sum:
         if self._live is not None:
             self._live.add_sum(other.live)
         self.samples += other.samples
-        if other.smallest:
-            self.smallest = min(self.smallest or other.smallest, other.smallest)
+        if other.smallest and not 0 < self.smallest <= other.smallest:
+            self.smallest = other.smallest
         self._observed += other._observed
         self._objects += other._objects
         self._bytes += other._bytes

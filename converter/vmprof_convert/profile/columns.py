@@ -28,6 +28,11 @@ def is_one(numbers: array.array[_Number]) -> bool:
         numbers == numbers[:1] * len(numbers))
 
 
+def least(numbers: array.array[_Number]) -> _Number:
+    """The smallest; there is at least one."""
+    return numbers[0] if is_one(numbers) else min(numbers)
+
+
 def those(column: Iterable[_Number], which: Iterable[int]) -> Iterator[_Number]:
     """The numbers of which it is true."""
     if _HAS_COMPRESS:

@@ -316,7 +316,7 @@ def _samples(parts: Sequence[Read], processes: Sequence[Process],
     for part, process, stack, type_ in zip(parts, processes, stacks, types):
         samples, begin = part.profile.samples, part.begin
         number = {tid: number for number, tid in process.threads.items()}
-        merged.extend(Columns(*samples.columns())._replace(
+        merged.extend(Columns(*samples.columns()).replaced(
             thread=list(map(number.__getitem__, samples.thread)),
             stack=_shifted_column(samples.stack, stack),
             type=_shifted_column(samples.type, type_),

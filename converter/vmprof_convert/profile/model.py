@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import array
 import dataclasses
+import functools
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, Union
 
 from vmprof_convert.profile.columns import by_key, gathered, is_one, those
 from vmprof_convert.profile.held import Held
@@ -68,8 +69,26 @@ class Type(NamedTuple):
     number: int = -1
 
 
-class Columns(NamedTuple):
-    """Rows of Samples, which says what they are; all of one length."""
+class Row(NamedTuple):
+    """One sample: a row of Samples, which says what its columns are."""
+
+    time: int
+    thread: int
+    stack: int
+    size: int
+    interval: int
+    memory: int
+    type: int = -1
+    fate: int = UNTOLD
+    collected: int = -1
+    ended: int = -1
+    live_size: int = 0
+
+
+class Columns:
+    """Rows of Samples, as columns of one length in the order of Row.  A column that
+    came as a function is made when it is first asked for: most reports look at half of
+    them, and making one takes as long as adding it up."""
 
     time: Sequence[int]
     thread: Sequence[int]
@@ -83,6 +102,25 @@ class Columns(NamedTuple):
     ended: Sequence[int]
     live_size: Sequence[int]
 
+    def __init__(self, *columns: Column) -> None:
+        self._makers: dict[str, Callable[[], Sequence[int]]] = {}
+        for name, column in zip(Row._fields, columns):
+            if callable(column):
+                self._makers[name] = column
+            else:
+                setattr(self, name, column)
+
+    def __getattr__(self, name: str) -> Sequence[int]:
+        # (of those that are there, Python doesn't ask)
+        if name not in self._makers:
+            raise AttributeError(name)
+        column = self._makers.pop(name)()
+        setattr(self, name, column)
+        return column
+
+    def __iter__(self) -> Iterator[Sequence[int]]:
+        return (getattr(self, name) for name in Row._fields)
+
     @classmethod
     def of_ticks(cls, time: array.array[int], thread: Sequence[int],
                  stack: array.array[int], memory: Sequence[int]) -> Columns:
@@ -95,30 +133,30 @@ class Columns(NamedTuple):
                    same("i", -1), same("b", -1), same("q", -1), same("q", -1),
                    same("q", 0))
 
+    def replaced(self, **columns: Sequence[int]) -> Columns:
+        """The same rows, with other columns of these names."""
+        return Columns(*[
+            columns[name] if name in columns else functools.partial(getattr, self, name)
+            for name in Row._fields])
+
     def chosen(self, which: Sequence[int]) -> Columns:
         """Those of which it is true."""
         number = len(which) - which.count(0)
         if number in (0, len(which)):
-            return self if number else Columns(*[()] * len(self))
+            return self if number else Columns(*[()] * len(Row._fields))
         return Columns(*[
-            column[:1] * number if isinstance(column, array.array) and is_one(column)
-            else list(those(column, which)) for column in self])
+            functools.partial(self._chosen, name, which, number)
+            for name in Row._fields])
+
+    def _chosen(self, name: str, which: Sequence[int], number: int) -> Sequence[int]:
+        column: Sequence[int] = getattr(self, name)
+        if isinstance(column, array.array) and is_one(column):
+            return column[:1] * number
+        return list(those(column, which))
 
 
-class Row(NamedTuple):
-    """One of them."""
-
-    time: int
-    thread: int
-    stack: int
-    size: int
-    interval: int
-    memory: int
-    type: int = -1
-    fate: int = UNTOLD
-    collected: int = -1
-    ended: int = -1
-    live_size: int = 0
+#: as Columns takes it
+Column = Union[Sequence[int], Callable[[], Sequence[int]]]
 
 
 class Carried(NamedTuple):

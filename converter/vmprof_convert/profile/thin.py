@@ -88,7 +88,7 @@ class _Table(Samples):
             marks = self._new_marks(len(rows.size))
             which = self._ratios.stay(marks, rows.size, rows.interval)
             rows = rows.chosen(which)
-            rows = rows._replace(interval=_times(rows.interval, self._limit.factor))
+            rows = rows.replaced(interval=_times(rows.interval, self._limit.factor))
             for column, numbers in zip(self.columns(), rows):
                 column.extend(numbers)
             self._marks.extend(chosen(marks, which))

@@ -57,7 +57,7 @@ class _Reading:
         self._rows = rows
         self._salvage = salvage
         self._progress = progress
-        self.contents = Contents(rows)
+        self.contents = Contents(rows, has_parts=len(files) > 1)
         self.names: dict[int, str] = {}
         self.logs: list[Log] = []
         #: bytes at the end that are not whole

@@ -139,8 +139,10 @@ class Part:
 class Contents:
     """Of one profile, or of the parts of one."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, *, has_parts: bool = False) -> None:
+        """`has_parts`: there are several."""
         self._rows = rows
+        self._has_parts = has_parts
         #: there were records: what vmprof's own say of samples is of time alone
         self.are_there = False
         self.settings: dict[str, str] = {}
@@ -419,11 +421,11 @@ class Contents:
                 self.types[at] = self.types[at]._replace(number=gc_number)
 
     def _look_at_objects(self, record: Record) -> None:
-        """They are read when all of this is known; see objects.py."""
-        part = self.part
-        keys = record.column(0)
-        if not keys:
+        """They are read when all of this is known; see objects.py.  Here, only which
+        samples several parts tell of."""
+        if not self._has_parts or not record.rows:
             return
+        part, keys = self.part, record.column(0)
         part.least = min(part.least, max(min(keys), part.first))
         part.most = max(part.most, max(keys))
         if min(keys) < part.first:

@@ -3,9 +3,10 @@ what the object is, and Contents.ends when it ended."""
 from __future__ import annotations
 
 import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from vmprof_convert.profile.columns import chosen
+from vmprof_convert.profile.columns import chosen, is_one, least
 from vmprof_convert.profile.model import (
     ALIVE,
     DIED,
@@ -23,9 +24,15 @@ from vmprof_convert.readers.records import Damaged, Record
 
 #: outcomes in a profile; another number means that it is not known
 _DIED, _PROMOTED, _NOT_RECORDED, _NOT_KNOWN, _YOUNG, _YOUNG_NOT_KNOWN = range(6)
-_Columns = list["array.array[int]"]
+#: columns of a record of objects
+(_KEYS, _WHICH, _TIMES, _THREADS, _NODES, _LABELS, _MEMORIES, _SIZES, _INTERVALS,
+ _TYPES, _OUTCOMES, _COLLECTIONS, _LIVE_SIZES) = range(13)
 _FATES = {_DIED: DIED, _PROMOTED: ALIVE, _NOT_KNOWN: UNKNOWN, _YOUNG: PENDING,
           _YOUNG_NOT_KNOWN: UNKNOWN, _NOT_RECORDED: UNTOLD}
+#: no collection met these, or nobody knows which
+_UNMET = (UNTOLD, PENDING)
+#: one of the columns, by its number
+_Column = Callable[[int], "array.array[int]"]
 
 
 class Objects:
@@ -46,25 +53,26 @@ class Objects:
 
     def read(self, record: Record, part: Part) -> None:
         """A record of objects, or of those that wait, of this part.  Raises Damaged."""
-        columns = record.decoded()
-        keys = columns[0]
-        if not keys:
+        if not record.rows:
             return
-        if min(keys) < 1:
-            raise Damaged("a sample whose key is %d" % min(keys))
-        if min(keys) < part.first:
-            columns = self._without_inherited(columns, part)
-        if part is not self._contents.parts[-1]:
-            columns = self._without_told_again(columns)
-        if columns[0]:
-            self._hand_on(columns, part)
+        column: _Column = record.column
+        first = min(column(_KEYS))
+        if first < 1:
+            raise Damaged("a sample whose key is %d" % first)
+        if first < part.first:
+            column = _chosen(column, self._is_of(record, part))
+        if part is not self._contents.parts[-1] and self._contents.told_again:
+            column = _chosen(column, self._is_last_word(column))
+        if column(_KEYS):
+            self._hand_on(column, part)
 
-    def _without_inherited(self, columns: _Columns, part: Part) -> _Columns:
-        """Rows of samples of earlier parts go elsewhere, unless these parts are read,
-        too: then those that say something new stay."""
+    def _is_of(self, record: Record, part: Part) -> list[bool]:
+        """Of each row, whether the sample is of this part.  Those of earlier parts go
+        elsewhere, unless these parts are read, too: then those that say something new
+        stay."""
         stay = []
-        for row in zip(*columns):
-            key, outcome, collection = row[0], row[10], row[11]
+        for row in zip(*record.decoded()):
+            key, outcome, collection = row[_KEYS], row[_OUTCOMES], row[_COLLECTIONS]
             if key >= part.first:
                 stay.append(True)
             elif self._contents.is_known(key, part):
@@ -72,21 +80,18 @@ class Objects:
             else:
                 stay.append(False)
                 self._carry(row, part)
-        return _chosen(columns, stay)
+        return stay
 
-    def _without_told_again(self, columns: _Columns) -> _Columns:
+    def _is_last_word(self, column: _Column) -> list[bool]:
         """Of what was in the nursery when the part ended, a later part says more."""
         again = self._contents.told_again
-        if not again:
-            return columns
-        return _chosen(columns, [
-            not (outcome in (_YOUNG, _YOUNG_NOT_KNOWN) and key in again)
-            for key, outcome in zip(columns[0], columns[10])])
+        return [not (outcome in (_YOUNG, _YOUNG_NOT_KNOWN) and key in again)
+                for key, outcome in zip(column(_KEYS), column(_OUTCOMES))]
 
     def _carry(self, row: Sequence[int], part: Part) -> None:
         (key, which, _, _, node, label, _, size, interval, type_, outcome, collection,
          live_size) = row
-        _check([size], [interval], [live_size])
+        _check(*(array.array("q", [one]) for one in (size, interval, live_size)))
         fates, ended = array.array("b", [self._fate(outcome)]), array.array("q", [-1])
         self._end([key], [which], fates, ended)
         stack, = self._contents.stacks_of([node], [label], part)
@@ -94,27 +99,25 @@ class Objects:
             stack, size, interval, self._contents.type_index(type_, part), fates[0],
             part.collected.get(collection, -1), ended[0], live_size))
 
-    def _hand_on(self, columns: _Columns, part: Part) -> None:
-        (keys, which, times, threads, nodes, labels, memories, sizes, intervals, types,
-         outcomes, collections, live_sizes) = columns
+    def _hand_on(self, column: _Column, part: Part) -> None:
+        sizes, intervals = column(_SIZES), column(_INTERVALS)
+        live_sizes = column(_LIVE_SIZES)
         _check(sizes, intervals, live_sizes)
         contents = self._contents
-        fates = array.array("b", _mapped(outcomes, self._fate))
-        ended = array.array("q", [-1]) * len(keys)
+        fates = _mapped("b", column(_OUTCOMES), self._fate)
+        ended = array.array("q", [-1]) * len(fates)
         if ALIVE in fates:
-            self._end(keys, which, fates, ended)
-        collected = array.array("q", _mapped(
-            collections, lambda number: part.collected.get(number, -1)))
-        if UNTOLD in fates or PENDING in fates:
-            collected = array.array("q", [
-                -1 if fate in (UNTOLD, PENDING) else time
-                for fate, time in zip(fates, collected)])
+            self._end(column(_KEYS), column(_WHICH), fates, ended)
+
+        def type_index(number: int) -> int:
+            return contents.type_index(number, part)
+
         self._rows.extend(Columns(
-            part.shifted(times), threads,
-            contents.stacks_of(nodes, labels, part), sizes,
-            intervals, memories,
-            array.array("i", _mapped(types, lambda number: contents.type_index(
-                number, part))), fates, collected, ended, live_sizes))
+            lambda: part.shifted(column(_TIMES)), partial(column, _THREADS),
+            contents.stacks_of(column(_NODES), column(_LABELS), part), sizes,
+            intervals, partial(column, _MEMORIES),
+            _mapped("i", column(_TYPES), type_index), fates,
+            lambda: _collected(column(_COLLECTIONS), fates, part), ended, live_sizes))
 
     def _fate(self, outcome: int) -> int:
         return _FATES.get(outcome, UNKNOWN) if self._has_lifetimes else UNTOLD
@@ -132,22 +135,37 @@ class Objects:
                 self._ended += 1
 
 
-def _check(sizes: Sequence[int], intervals: Sequence[int], live_sizes: Sequence[int]
-           ) -> None:
-    if min(sizes) <= 0 or min(intervals) <= 0:
+def _check(sizes: array.array[int], intervals: array.array[int],
+           live_sizes: array.array[int]) -> None:
+    if min(sizes) <= 0 or least(intervals) <= 0:
         raise Damaged("an object of no size, or no interval")
-    if any(live_sizes) and not all(
+    if (live_sizes[0] or not is_one(live_sizes)) and not all(
             0 <= live < size for live, size in zip(live_sizes, sizes)):
         raise Damaged("an object that takes more than it was allocated")
 
 
-def _chosen(columns: _Columns, which: Sequence[bool]) -> _Columns:
+def _collected(collections: array.array[int], fates: array.array[int], part: Part) -> (
+        array.array[int]):
+    """When the first minor collection met the objects."""
+    if is_one(fates) and fates[0] in _UNMET:
+        return array.array("q", [-1]) * len(fates)
+    times = _mapped("q", collections, lambda number: part.collected.get(number, -1))
+    if not any(map(fates.__contains__, _UNMET)):
+        return times
+    return array.array("q", [-1 if fate in _UNMET else time
+                             for fate, time in zip(fates, times)])
+
+
+def _chosen(column: _Column, which: Sequence[bool]) -> _Column:
     if all(which):
-        return columns
-    return [chosen(column, which) for column in columns]
+        return column
+    return lambda number: chosen(column(number), which)
 
 
-def _mapped(numbers: Sequence[int], function: Callable[[int], int]) -> Iterable[int]:
+def _mapped(typecode: str, numbers: array.array[int], function: Callable[[int], int]
+            ) -> array.array[int]:
     """The function of each: they are few different ones."""
+    if is_one(numbers):
+        return array.array(typecode, [function(numbers[0])]) * len(numbers)
     known = {number: function(number) for number in set(numbers)}
-    return map(known.__getitem__, numbers)
+    return array.array(typecode, map(known.__getitem__, numbers))

@@ -36,8 +36,6 @@ _BASE, _UNIT = struct.Struct("<q"), struct.Struct("<H")
 #: in the first byte of a column: the width, and what stands behind this byte.  With a
 #: step, the numbers are what each value is more than the one before and the step
 _WIDTH, _HAS_BASE, _HAS_STEP, _HAS_UNIT = 0x07, 0x08, 0x10, 0x20
-#: of the widths from 8 bits on
-_TYPECODES = {8: "B", 16: "H", 32: "I", 64: "q"}
 #: no writer's record has more rows
 _MOST_ROWS = 2**20
 
@@ -47,61 +45,65 @@ class Damaged(Exception):
     """The record is none; the message says of which kind."""
 
 
-class Record(NamedTuple):
-    """One of them, not decoded yet."""
+class Record:
+    """One of them.  Its columns are decoded when they are asked for."""
 
-    kind: int
-    rows: int
-    columns: int
-    #: behind the head
-    data: bytes
+    __slots__ = ("_codes", "_columns", "_data", "_decoded", "kind", "rows")
 
-    def decoded(self) -> list[array.array[int]]:
-        """The columns that this kind has, each an array of 64-bit numbers.  Raises
-        Damaged."""
-        return self._decoded()[0]
+    def __init__(self, kind: int, rows: int, columns: int, data: bytes) -> None:
+        """`columns`: so many it has; `data`: what is behind its head."""
+        self.kind = kind
+        self.rows = rows
+        self._columns = columns
+        self._data = data
+        #: of the columns, where they are known
+        self._codes: list[_Code] = []
+        self._decoded: dict[int, array.array[int]] = {}
 
     def column(self, number: int) -> array.array[int]:
-        """One of them alone."""
-        try:
-            at = 0
-            for _ in range(number):
-                at = _behind(self.data, at, self.rows)
-            return _column(self.data, at, self.rows)[0]
-        except (IndexError, ValueError, OverflowError, struct.error):
-            raise Damaged(self._what()) from None
+        """One of the columns that this kind has: 64-bit numbers.  Raises Damaged."""
+        column = self._decoded.get(number)
+        if column is None:
+            try:
+                column = _values(self._data, self._all_codes()[number], self.rows)
+            except OverflowError:
+                raise self._damaged() from None
+            self._decoded[number] = column
+        return column
+
+    def decoded(self) -> list[array.array[int]]:
+        """All columns that this kind has, and the record too: of the first profiles,
+        some may be missing.  Raises Damaged."""
+        known = len(self._all_codes()[:COLUMNS[self.kind]])
+        return list(map(self.column, range(known)))
 
     def texts(self) -> Iterator[tuple[list[int], str]]:
         """Of each row, the numbers but for the last one, which is the size of a text,
         and that text.  Raises Damaged."""
-        columns, at = self._decoded()
-        *numbers, sizes = columns
-        if min(sizes, default=0) < 0 or at + sum(sizes) > len(self.data):
-            raise Damaged(self._what())
+        *numbers, sizes = self.decoded()
+        at = self._codes[-1].end
+        if min(sizes, default=0) < 0 or at + sum(sizes) > len(self._data):
+            raise self._damaged()
         for row, size in enumerate(sizes):
             yield ([column[row] for column in numbers],
-                   self.data[at:at + size].decode("utf-8", "replace"))
+                   self._data[at:at + size].decode("utf-8", "replace"))
             at += size
 
-    def _decoded(self) -> tuple[list[array.array[int]], int]:
-        """And where they end."""
-        found, at = [], 0
-        wanted = COLUMNS[self.kind]
-        try:
-            if self.columns < wanted - _OPTIONAL.get(self.kind, 0):
-                raise ValueError
-            for number in range(self.columns):
-                if number < wanted:
-                    column, at = _column(self.data, at, self.rows)
-                    found.append(column)
-                else:
-                    at = _behind(self.data, at, self.rows)
-        except (IndexError, ValueError, OverflowError, struct.error):
-            raise Damaged(self._what()) from None
-        return found, at
+    def _all_codes(self) -> list[_Code]:
+        if not self._codes:
+            at = 0
+            try:
+                if self._columns < COLUMNS[self.kind] - _OPTIONAL.get(self.kind, 0):
+                    raise ValueError
+                for _ in range(self._columns):
+                    self._codes.append(_code(self._data, at, self.rows))
+                    at = self._codes[-1].end
+            except (IndexError, ValueError, struct.error):
+                raise self._damaged() from None
+        return self._codes
 
-    def _what(self) -> str:
-        return "a record of kind %d that is none" % self.kind
+    def _damaged(self) -> Damaged:
+        return Damaged("a record of kind %d that is none" % self.kind)
 
 
 def parse(payload: bytes) -> Record:
@@ -173,30 +175,37 @@ def _code(data: bytes, at: int, rows: int) -> _Code:
     return _Code(bits, base, step, unit, at, end)
 
 
-def _behind(data: bytes, at: int, rows: int) -> int:
-    """Where the column ends that begins there."""
-    return _code(data, at, rows).end
-
-
-def _column(data: bytes, at: int, rows: int) -> tuple[array.array[int], int]:
-    """Its values, and where it ends."""
-    bits, base, step, unit, start, end = _code(data, at, rows)
+def _values(data: bytes, code: _Code, rows: int) -> array.array[int]:
+    """Raises OverflowError for numbers of more than 64 bits."""
+    bits, base, step, unit, start, end = code
     if not bits:
         return (array.array("q", range(base, base + step * rows, step)) if step
-                else array.array("q", [base]) * rows), end
-    if bits < 8:
-        numbers = array.array(
-            "B", b"".join(map(_SPREAD[bits].__getitem__, data[start:end]))[:rows])
-    else:
-        numbers = array.array(_TYPECODES[bits], data[start:end])
-        if sys.byteorder == "big":
-            numbers.byteswap()
+                else array.array("q", [base]) * rows)
+    packed = data[start:end] if bits >= 8 else b"".join(
+        map(_SPREAD[bits].__getitem__, data[start:end]))[:rows]
+    numbers = _widened(packed, max(bits // 8, 1))
     if step is not None:
         # the first one is of nothing, and so takes the step back
         steps = accumulate(([step + unit * number for number in numbers]
                             if step or unit != 1 else numbers), initial=base - step)
         next(steps)
-        return array.array("q", steps), end
-    if base or unit != 1:
-        return array.array("q", [base + unit * number for number in numbers]), end
-    return numbers if bits == 64 else array.array("q", numbers), end
+        return array.array("q", steps)
+    if not base and unit == 1:
+        return numbers
+    return array.array("q", [base + unit * number for number in numbers])
+
+
+def _widened(packed: bytes, width: int) -> array.array[int]:
+    """The numbers of so many bytes each.  (An array of another array's numbers asks for
+    one after the other, which takes seven times as long.)"""
+    result = array.array("q")
+    if width == result.itemsize:
+        result.frombytes(packed)
+    else:
+        wide = bytearray(len(packed) // width * result.itemsize)
+        for byte in range(width):
+            wide[byte::result.itemsize] = packed[byte::width]
+        result.frombytes(wide)
+    if sys.byteorder == "big":
+        result.byteswap()
+    return result

@@ -16,7 +16,7 @@ from vmprof_convert.analysis.summary import Summary, sum_up
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.estimator import weight_live_bytes, weight_objects
 from vmprof_convert.meaning.origins import Origins
-from vmprof_convert.profile.columns import by_key, gathered
+from vmprof_convert.profile.columns import by_key, gathered, is_one
 from vmprof_convert.profile.held import Held
 from vmprof_convert.profile.model import HEAP, PRIVATE, RESIDENT, Profile, Samples
 from vmprof_convert.profile.thread_names import names, process_name
@@ -95,6 +95,7 @@ def convert(profile: Profile,
                 "; records of kinds that are not known here were passed over: %s"
                 % profile.passed_over if profile.unknown else ""))
     summary = sum_up(profile)
+    profile.samples.sort()
     with lives.split_shrunk(profile.samples):
         return _Conversion(profile, unit).run(summary, progress, texts, missing_texts)
 
@@ -132,7 +133,6 @@ class _Track(NamedTuple):
 
 class _Conversion:
     def __init__(self, profile: Profile, unit: str):
-        profile.samples.sort()
         self._profile = profile
         self._names = names(profile)
         self._weights = _Weights(profile.samples, profile.gaps, _bytes).rounded()
@@ -456,6 +456,8 @@ class _Weights(dict[tuple[int, int, int], float]):
                  weight_of: Callable[[int, int, int, str], float]) -> None:
         super().__init__()
         self._columns = samples.size, samples.live_size, samples.interval
+        #: what it is of most profiles: of a fixed interval, and of no shrunk object
+        self._is_by_size = is_one(samples.live_size) and is_one(samples.interval)
         self._gaps = gaps
         self._weight_of = weight_of
 
@@ -464,6 +466,11 @@ class _Weights(dict[tuple[int, int, int], float]):
         return weight
 
     def of(self, rows: Sequence[int]) -> Iterator[float]:
+        size, live_size, interval = self._columns
+        if self._is_by_size:
+            sizes = gathered(size, rows)
+            of_size = {one: self[one, live_size[0], interval[0]] for one in set(sizes)}
+            return map(of_size.__getitem__, sizes)
         return map(self.__getitem__, zip(*(
             gathered(column, rows) for column in self._columns)))
 

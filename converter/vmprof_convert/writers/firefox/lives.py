@@ -20,7 +20,6 @@ from vmprof_convert.profile.model import (
     UNKNOWN,
     UNTOLD,
     Profile,
-    Row,
     Samples,
 )
 from vmprof_convert.writers.firefox.axis import Axis
@@ -74,20 +73,41 @@ NO_ENDS = Ends(array.array("i"), array.array("q"), array.array("b"), array.array
 def split_shrunk(samples: Samples) -> Iterator[None]:
     """Inside, there is a row more for each object that was shrunk since it was
     allocated: what was taken off, which ends at the object's first minor collection.
-    Its `live_size` is the number of these bytes, negative, as it is no object.
-    (Another table would take as much memory again.)"""
+    It is behind the object's own row, and its `live_size` is the number of these bytes,
+    negative, as it is no object.  (Another table would take as much memory again.)"""
     shrunk = [row for row, live_size in enumerate(samples.live_size) if live_size] if (
         any(samples.live_size)) else []
-    for row in shrunk:
-        whole = Row(*[column[row] for column in samples.columns()])
-        samples.add_row(whole._replace(fate=DIED, ended=-1,
-                                       live_size=whole.live_size - whole.size))
+    if shrunk:
+        samples.change(lambda column: _repeated(column, shrunk))
+    added = [row + number for number, row in enumerate(shrunk, 1)]
+    for row in added:
+        samples.fate[row] = DIED
+        samples.ended[row] = -1
+        samples.live_size[row] -= samples.size[row]
     try:
         yield
     finally:
-        if shrunk:
-            which = [live_size >= 0 for live_size in samples.live_size]
-            samples.change(lambda column: chosen(column, which))
+        if added:
+            samples.change(lambda column: _without(column, added))
+
+
+def _repeated(column: array.array[int], rows: Iterable[int]) -> array.array[int]:
+    """Each of these rows stands there twice, one behind the other."""
+    result, at = array.array(column.typecode), 0
+    for row in rows:
+        result.extend(column[at:row + 1])
+        at = row
+    result.extend(column[at:])
+    return result
+
+
+def _without(column: array.array[int], rows: Iterable[int]) -> array.array[int]:
+    result, at = array.array(column.typecode), 0
+    for row in rows:
+        result.extend(column[at:row])
+        at = row + 1
+    result.extend(column[at:])
+    return result
 
 
 def find_ends(samples: Samples, axis: Axis, weights: Sequence[int]) -> Ends:

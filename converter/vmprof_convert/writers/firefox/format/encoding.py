@@ -3,10 +3,7 @@ from __future__ import annotations
 
 import array
 import json
-import operator
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
-from typing import Any
 
 from vmprof_convert.writers.firefox.format.columns import (
     Milliseconds,
@@ -14,9 +11,6 @@ from vmprof_convert.writers.firefox.format.columns import (
     Texts,
 )
 
-#: what is behind whole milliseconds, for each number of microseconds
-_FRACTIONS = [("%.3f" % (number / 1e3))[1:].rstrip("0").ljust(2, "0") + ","
-              for number in range(1000)]
 #: so many numbers are written at once
 PIECE = 2**15
 #: texts that are remembered
@@ -62,15 +56,11 @@ def _listed(texts: Iterable[str]) -> Iterator[str]:
 
 
 def text(numbers: Sequence[float]) -> str:
-    """Of integers, or Milliseconds: with a comma behind each."""
-    if not isinstance(numbers, Milliseconds):
-        return ("%d," * len(numbers)) % tuple(numbers)
-    microseconds = numbers.microseconds
-    parts: list[Any] = [0] * (2 * len(microseconds))
-    parts[::2] = map(operator.floordiv, microseconds, repeat(1000))
-    parts[1::2] = map(_FRACTIONS.__getitem__,
-                      map(operator.mod, microseconds, repeat(1000)))
-    return ("%d%s" * len(microseconds)) % tuple(parts)
+    """Of integers, or Milliseconds, which are written as microseconds with an exponent:
+    with a comma behind each."""
+    if isinstance(numbers, Milliseconds):
+        return ("%de-3," * len(numbers)) % tuple(numbers.microseconds)
+    return ("%d," * len(numbers)) % tuple(numbers)
 
 
 class Known(dict[int, str]):
