@@ -154,11 +154,11 @@ class Pushed:
         return "%s.%d%s" % (path, self._number, suffix)
 
     def block(self, server: Any, requests: int) -> Json:
-        from vmprof_allocation.session.rotating import Rotating
+        from vmprof_allocation.session.periodic_rotation import PeriodicRotation
         from vmprof_allocation.session.session import Session
         session = Session(self._settings, self._next())
         session.start()
-        rotating = Rotating(session)
+        rotating = PeriodicRotation(session)
         rotating.begin()
         with rotating:
             settle(server)

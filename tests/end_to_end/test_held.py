@@ -12,8 +12,8 @@ import pytest
 from conftest import PYPY, PyPy
 from controlled import ctl
 from running import running
-from vmprof_allocation.engines.hook import cache
-from vmprof_allocation.engines.hook.layout import Layout
+from vmprof_allocation.engines.hook.discovery import cache
+from vmprof_allocation.engines.hook.discovery.layout import Layout
 from vmprof_convert import readers
 from vmprof_convert.analysis.holder_tree import OTHERWISE, reached
 from vmprof_convert.analysis.holders import text_of
@@ -450,8 +450,8 @@ def test_compiled_code_looks_to_us_as_to_the_gc(stock_pypy: PyPy) -> None:
     stock_pypy.command("-m", "vmprof_allocation", "doctor")
     source = """
         import os, sys
-        from vmprof_allocation.engines.hook import cache
-        from vmprof_allocation.engines.hook.layout import Layout
+        from vmprof_allocation.engines.hook.discovery import cache
+        from vmprof_allocation.engines.hook.discovery.layout import Layout
         from vmprof_allocation.engines.hook.probe import references
         from vmprof_allocation.engines.hook.probe.memory import Memory, Types
         folder = os.path.join(os.environ["XDG_CACHE_HOME"], "vmprof-allocation")

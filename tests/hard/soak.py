@@ -29,7 +29,7 @@ import greenlet
 import vmprof_allocation
 from vmprof_allocation.engines.choose import sampling_vmprof
 from vmprof_allocation.engines.hook import engine as hook
-from vmprof_allocation.engines.hook import process
+from vmprof_allocation.engines.hook.discovery import process
 from vmprof_allocation.settings.parsing import make_settings
 from vmprof_convert import readers
 

@@ -19,7 +19,7 @@ import otlp_request
 from conftest import PYPY, PyPy
 from engine_stand_in import StandIn, status
 from otlp_request import Request
-from vmprof_allocation.session import rotating
+from vmprof_allocation.session import periodic_rotation
 from vmprof_allocation.settings.parsing import make_settings
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
@@ -193,11 +193,11 @@ def test_sampling_ends_if_pushing_can_t_begin(pypy: PyPy, spools: Path) -> None:
     with StandIn() as engine:
         run = pypy.run("""
             import vmprof_allocation
-            from vmprof_allocation.session import rotating, session
+            from vmprof_allocation.session import periodic_rotation, session
             def fail(*_):
                 raise RuntimeError("no")
             for owner, name in (session.Session, "_start"), (
-                    rotating.Rotating, "_start"):
+                    periodic_rotation.PeriodicRotation, "_start"):
                 kept = getattr(owner, name)
                 setattr(owner, name, fail)
                 try:
@@ -364,7 +364,7 @@ def test_what_nobody_takes_is_bounded(stock_pypy: PyPy) -> None:
     later ones the last few."""
     run = stock_pypy.run("""
         import os, time
-        from vmprof_allocation.session.rotating import Rotating
+        from vmprof_allocation.session.periodic_rotation import PeriodicRotation
         from vmprof_allocation.session.session import Session
         from vmprof_allocation.settings.parsing import make_settings
         for files, size, stay in (3, 10**9, 3), (10**9, 1, 0):
@@ -372,7 +372,7 @@ def test_what_nobody_takes_is_bounded(stock_pypy: PyPy) -> None:
             settings.max_files, settings.max_bytes = files, size
             session = Session(settings, "%d.vmprof" % files)
             session.start()
-            rotating = Rotating(session)
+            rotating = PeriodicRotation(session)
             rotating.begin()
             while session.part < 8:
                 kept = [bytearray(1000) for i in range(1000)]
@@ -392,7 +392,7 @@ def test_process_1_of_a_container_waits_for_the_pusher(
         is_taken: bool) -> None:
     """Which ends with it."""
     monkeypatch.setattr(os, "getpid", lambda: 1)
-    monkeypatch.setattr(rotating, "_LAST", seconds)
+    monkeypatch.setattr(periodic_rotation, "_LAST", seconds)
     first, later = tmp_path / "1.vmprof", tmp_path / "1.w2.vmprof"
     for path in first, later, tmp_path / "settings.json":
         path.write_bytes(b"data")
@@ -409,7 +409,7 @@ def test_process_1_of_a_container_waits_for_the_pusher(
     taking = threading.Timer(0.5, take)
     if is_taken:
         taking.start()
-    rotating.Rotating(session).stop()
+    periodic_rotation.PeriodicRotation(session).stop()
     assert stopped == [True]
     assert later.exists() is not is_taken
 

@@ -271,7 +271,7 @@ def test_kernel_that_forbids_writable_code_is_a_refusal(
 def test_no_proc_is_a_refusal(stock_pypy: PyPy) -> None:
     script = stock_pypy.script("""
         import builtins, io, runpy, sys
-        from vmprof_allocation.engines.hook import process
+        from vmprof_allocation.engines.hook.discovery import process
         def no_proc(path, *arguments, open=open):
             if str(path).startswith("/proc"):
                 raise FileNotFoundError(2, "No such file or directory", path)
@@ -566,7 +566,7 @@ def test_pypy_that_was_loaded_as_a_plug_in(
     script = stock_pypy.script("""
         from vmprof_allocation.engines.hook import _hook_abi
         from vmprof_allocation.engines.hook.library import LIBRARY
-        from vmprof_allocation.engines.hook.process import Process
+        from vmprof_allocation.engines.hook.discovery.process import Process
         class Local:
             "The process, as seen from a plug-in's host: without PyPy's names"
             def __getattr__(self, name):

@@ -16,8 +16,8 @@ import pytest
 from conftest import CACHE, PyPy
 from profile_types import INTERNAL, PYTHON, STORAGE, Types
 from report_runs import report
-from test_find import fields, remembered
-from vmprof_allocation.engines.hook import cache
+from test_search import fields, remembered
+from vmprof_allocation.engines.hook.discovery import cache
 
 JIT = pytest.mark.parametrize("jit", ["off", ""])
 
@@ -334,13 +334,13 @@ def test_ten_thousand_classes_of_one_name(stock_pypy: PyPy, jit: str) -> None:
 
 def test_library_of_another_build_is_not_probed(
         stock_pypy: PyPy, tmp_path: Path) -> None:
-    """As if it were on the command line of another PyPy's find.py."""
+    """As if it were on the command line of another PyPy's search.py."""
     path = remembered(stock_pypy)
     layout = path.read_text()
     layout = layout[:layout.rindex("check=")].replace("build_id=", "build_id=0")
     script = stock_pypy.script("""
         import sys
-        from vmprof_allocation.engines.hook.layout import Layout
+        from vmprof_allocation.engines.hook.discovery.layout import Layout
         from vmprof_allocation.engines.hook.probe.__main__ import probe
         from vmprof_allocation.errors import Evidence
         layout = Layout.parse(sys.stdin.read())
@@ -369,19 +369,20 @@ def answers_of_broken_probes() -> list[dict[str, Any]]:
         pypy = PyPy(Path(folder))
         programs = [str(pypy.script(program, "broken%d.py" % number))
                     for number, program in enumerate(BROKEN)]
-        where = pypy.command("-c", "from vmprof_allocation.engines.hook import "
-                             "process; print(process.Process().place.path)")
+        where = pypy.command(
+            "-c", "from vmprof_allocation.engines.hook.discovery import process; "
+            "print(process.Process().place.path)")
         script = pypy.script("""
             import copy, subprocess, sys
-            from vmprof_allocation.engines.hook import find
+            from vmprof_allocation.engines.hook.discovery import search
             run = subprocess.run
-            found = find.find(sys.argv[1], find.Search())
-            find.find = lambda library, search: copy.deepcopy(found)
+            found = search.find(sys.argv[1], search.Search())
+            search.find = lambda library, search: copy.deepcopy(found)
             for program in sys.argv[2:]:
                 def broken(command, **options):
                     return run([sys.executable, program], **options)
-                find.subprocess.run = broken
-                find.main(sys.argv[1:2])
+                search.subprocess.run = broken
+                search.main(sys.argv[1:2])
                 print()
         """, "search.py")
         done = pypy.command(str(script), where.out.strip(), *programs)
@@ -407,7 +408,7 @@ def test_what_is_in_the_way_is_told_apart(stock_pypy: PyPy, tmp_path: Path) -> N
     (tmp_path / "layout").write_text(text[:text.rindex("check=")])
     script = stock_pypy.script("""
         import resource, sys
-        from vmprof_allocation.engines.hook.layout import Layout
+        from vmprof_allocation.engines.hook.discovery.layout import Layout
         from vmprof_allocation.engines.hook.probe.__main__ import probe
         from vmprof_allocation.errors import Evidence
         resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, -1))
@@ -426,18 +427,18 @@ def test_what_was_in_the_way_is_not_kept(stock_pypy: PyPy) -> None:
     """The next run looks again."""
     run = stock_pypy.command(str(stock_pypy.script("""
         import os, sys
-        from vmprof_allocation.engines.hook import cache, find
-        from vmprof_allocation.engines.hook.layout import Layout
+        from vmprof_allocation.engines.hook.discovery import cache, search
+        from vmprof_allocation.engines.hook.discovery.layout import Layout
         found = Layout.parse(cache.load(sys.argv[1]))
-        find.find = lambda library, search: found
+        search.find = lambda library, search: found
         kept = []
         for value in "of 100 types", "not known: 2", "not known this time: OSError()":
             def probed(layout, search):
                 search.found("names", value)
                 return layout, b"types"
-            find._probed = probed
+            search._probed = probed
             path = os.path.abspath("cache%d/vmprof-allocation/build" % len(kept))
-            find.main(["library", path])
+            search.main(["library", path])
             kept.append(os.path.exists(path))
         print()
         print(kept)

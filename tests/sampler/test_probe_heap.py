@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from conftest import PyPy
-from test_find import fields, remembered
-from vmprof_allocation.engines.hook import cache
+from test_search import fields, remembered
+from vmprof_allocation.engines.hook.discovery import cache
 from vmprof_allocation.engines.hook.probe import heap
 from vmprof_allocation.engines.hook.probe.collector import SWEEPING
 from vmprof_allocation.engines.hook.probe.memory import NotCertain

@@ -527,7 +527,7 @@ def test_handler_that_starts_while_the_first_start_gets_ready(
     """The trampolines are built once, from entries that are not hooked."""
     script = stock_pypy.script("""
         import os, signal, vmprof_allocation
-        from vmprof_allocation.engines.hook import process
+        from vmprof_allocation.engines.hook.discovery import process
         check = process.Process._check_memory
         def check_and_signal(self):
             check(self)

@@ -1,12 +1,12 @@
-"""A library with what find.py looks for, in the machine code that a compiler would make
-of it: written here, in assembler, for builds of PyPy that nobody has at hand."""
+"""A library with what search.py looks for, in the machine code that a compiler would
+make of it: written here, in assembler, for builds of PyPy that nobody has at hand."""
 from __future__ import annotations
 
 import dataclasses
 import subprocess
 from pathlib import Path
 
-from vmprof_allocation.engines.hook import symbols
+from vmprof_allocation.engines.hook.discovery import symbols
 
 #: offsets in the GC, and in an entry of the type table
 FREE, TOP = 0x198, 0x1b8

@@ -13,7 +13,8 @@ NOTHING = """
 """
 PEEK = """
     import vmprof_allocation
-    from vmprof_allocation.engines.hook import engine as hook, process
+    from vmprof_allocation.engines.hook.discovery import process
+    from vmprof_allocation.engines.hook import engine as hook
     engine = hook.engine()
     engine.prepare()
     place = engine._place

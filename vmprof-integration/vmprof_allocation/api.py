@@ -13,8 +13,8 @@ from vmprof_allocation.settings.parsing import check_output, make_settings
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vmprof_allocation.engines.base import Engine
+    from vmprof_allocation.session.periodic_rotation import PeriodicRotation
     from vmprof_allocation.session.profile_file import ProfileFile
-    from vmprof_allocation.session.rotating import Rotating
     from vmprof_allocation.session.session import Path
     from vmprof_allocation.settings.settings import Gaps
 
@@ -78,7 +78,7 @@ def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
 
 def push(url: str, interval: int | str = "auto", *, every: float | None = None,
          service: str = "", version: str = "", lifetimes: bool = True,
-         follow: bool = True) -> Rotating:
+         follow: bool = True) -> PeriodicRotation:
     """Sample until the end, or the stop() of what is returned, and send a profile to
     an engine `every` so many seconds (15, if nothing is said).
 
@@ -95,14 +95,14 @@ def push(url: str, interval: int | str = "auto", *, every: float | None = None,
     Raises AllocationSamplingError; nothing was changed then.
     """
     with Undivided():
-        from vmprof_allocation.session.rotating import Rotating
+        from vmprof_allocation.session.periodic_rotation import PeriodicRotation
         from vmprof_push import folder, start
         settings = make_settings(interval, lifetimes=lifetimes, follow=follow)
         first = start.start(settings, url, every, service, version)
         session = Session(settings, first)
         try:
             session.start()
-            rotating = Rotating(session)
+            rotating = PeriodicRotation(session)
             rotating.begin()
         except BaseException:
             session.stop()

@@ -12,14 +12,14 @@ SEARCHING = ("looking for the garbage collector in this build of PyPy, once; tha
 
 def choose_aloud(tell: Callable[[str], None]) -> Engine:
     """choose(); `tell` gets what the user may want to know."""
-    from vmprof_allocation.engines.hook import cache, knowledge
+    from vmprof_allocation.engines.hook.discovery import cache, lookup
     searched: list[str | None] = []
 
     def searching(cached: str | None) -> None:
         searched.append(cached)
         tell(SEARCHING)
 
-    knowledge.searching = searching
+    lookup.searching = searching
     engine = choose()
     for cached in searched:
         if cached is None or cache.load(cached) is None:

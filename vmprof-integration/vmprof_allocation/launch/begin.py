@@ -90,8 +90,8 @@ def _run(fields: list[str]) -> None:
 def _leave(session: Session) -> None:
     """To the thread that rotates its profile; or to the native half alone."""
     if session.settings.rotate:
-        from vmprof_allocation.session.rotating import Rotating
-        Rotating(session).begin()
+        from vmprof_allocation.session.periodic_rotation import PeriodicRotation
+        PeriodicRotation(session).begin()
         return
     with Uninterrupted():
         suspended = session.suspend()

@@ -47,7 +47,7 @@ class Python2(cli.Target):
         from elftools.common.exceptions import ELFError
         from elftools.elf.elffile import ELFFile
 
-        from vmprof_allocation.engines.hook import knowledge, symbols
+        from vmprof_allocation.engines.hook.discovery import lookup, symbols
         try:
             with open(self._library, "rb") as file:
                 build_id = symbols.build_id(ELFFile(file))
@@ -55,10 +55,10 @@ class Python2(cli.Target):
             raise AllocationSamplingError("can't read PyPy's code in %r: %s" % (
                 self._library, getattr(e, "strerror", e))) from None
         evidence = Evidence()
-        layout = knowledge.known(evidence, build_id, "")
+        layout = lookup.known(evidence, build_id, "")
         if layout is None:
             cli.note(SEARCHING)
-            layout = knowledge.search(evidence, self._library, build_id)
+            layout = lookup.search(evidence, self._library, build_id)
         return layout.text()
 
 

@@ -1,5 +1,5 @@
 """--held: who holds what at the end of the program, before sampling ends; and of each
-part of its profile (rotating.py)."""
+part of its profile (periodic_rotation.py)."""
 from __future__ import annotations
 
 import os

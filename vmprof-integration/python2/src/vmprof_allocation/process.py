@@ -71,7 +71,7 @@ class Process(object):
 
 
 class Layout(object):
-    """vmprof_allocation.engines.hook.layout of Python 3's package, from its
+    """vmprof_allocation.engines.hook.discovery.layout of Python 3's package, from its
     text."""
 
     #: in struct hook_place these become addresses of the process; 0 stays 0

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from vmprof_allocation.engines.ending import Ending
-    from vmprof_allocation.engines.hook.place import Place
+    from vmprof_allocation.engines.hook.discovery.process_layout import ProcessLayout
     from vmprof_allocation.errors import Finding
     from vmprof_allocation.settings.processes import Processes
     from vmprof_allocation.settings.settings import Settings
@@ -45,25 +45,26 @@ SNAPSHOT, CLEAR, RESET_PEAK, HELD, COLLECT = 1, 2, 3, 4, 5
 NO_CHILD, WITH_PROFILE = 0, 2
 
 
-_FOR_THE_START = "process", "knowledge", "library", "cache"
+_FOR_THE_START = ("discovery.process", "discovery.lookup", "discovery.cache", "library")
 
 
-def _look(knowledge: str) -> tuple[Place, list[Finding], Callable[[], None]]:
+def _look(knowledge: str) -> tuple[ProcessLayout, list[Finding], Callable[[], None]]:
     """process.look().  What only the start needs does not stay on the program's
     heap; that is why no method of it is called from here: PyPy would remember
     it with the call."""
-    from vmprof_allocation.engines import hook
+    names = ["%s.%s" % (__package__, name) for name in _FOR_THE_START]
     # a handler that starts, too, would find half a module
     with Uninterrupted():
-        from vmprof_allocation.engines.hook import process
-        for name in _FOR_THE_START:
-            __import__("%s.%s" % (hook.__name__, name))
+        from vmprof_allocation.engines.hook.discovery import process
+        for name in names:
+            __import__(name)
     try:
         return process.look(knowledge)
     finally:
-        for name in _FOR_THE_START:
-            sys.modules.pop("%s.%s" % (hook.__name__, name), None)
-            hook.__dict__.pop(name, None)
+        for name in names:
+            sys.modules.pop(name, None)
+            package, _, module = name.rpartition(".")
+            sys.modules[package].__dict__.pop(module, None)
 
 
 class HookEngine(Engine):
@@ -73,7 +74,7 @@ class HookEngine(Engine):
 
     def __init__(self) -> None:
         #: None before prepare()
-        self._place: Place | None = None
+        self._place: ProcessLayout | None = None
         self._lib: Any = None
         self.findings: list[Finding] = []
         self._pid = 0
@@ -112,8 +113,8 @@ class HookEngine(Engine):
         if self._place is None:
             return ""
         if folder:
-            from vmprof_allocation.engines.hook import handing
-            return handing.leave(self._place, folder)
+            from vmprof_allocation.engines.hook.discovery import hand_over
+            return hand_over.leave(self._place, folder)
         return self._place.layout.text()
 
     def prepare(self, knowledge: str = "") -> None:
@@ -224,11 +225,13 @@ class HookEngine(Engine):
 
     def restore(self, state: tuple[Any, ...]) -> None:
         from vmprof_allocation.engines.hook import library
-        from vmprof_allocation.engines.hook.layout import Layout
-        from vmprof_allocation.engines.hook.place import Place
+        from vmprof_allocation.engines.hook.discovery.layout import Layout
+        from vmprof_allocation.engines.hook.discovery.process_layout import (
+            ProcessLayout,
+        )
         path, base, layout, types, handle, self._pid, self.follow_errno = state
         ffi, self._lib = library.load(handle)
-        place = Place(ffi, self._lib, path, base)
+        place = ProcessLayout(ffi, self._lib, path, base)
         place.layout = Layout.parse(layout)
         place.types = ffi.cast("char *", types)
         self._place = place

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from vmprof_allocation.engines.hook.place import Place
+    from vmprof_allocation.engines.hook.discovery.process_layout import ProcessLayout
 
 #: PyPy's, which has more than others
 gc: Any = _gc
@@ -55,7 +55,7 @@ def question(row: int) -> list[Any]:
     return [roots, sys.modules]
 
 
-def ask(lib: Any, place: Place, reach: Callable[[list[Any]], None]) -> None:
+def ask(lib: Any, place: ProcessLayout, reach: Callable[[list[Any]], None]) -> None:
     """`reach` has the native half asked for a question; take() is to follow.  Raises
     AllocationSamplingError; SamplingBusy, if somebody else has asked."""
     if lib.hook_held_looks(0.0) != NOT_ASKED:
@@ -112,7 +112,7 @@ def problem(outcome: int) -> str:
     return "no process can be made that looks: %s" % os.strerror(outcome)
 
 
-def _heap(place: Place) -> int:
+def _heap(place: ProcessLayout) -> int:
     """Bytes of objects that the GC has."""
     layout = place.layout
     if layout.heap_blocks and layout.heap_large:

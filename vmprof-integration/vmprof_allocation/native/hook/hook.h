@@ -22,7 +22,7 @@
 #include <stdint.h>
 #pragma GCC visibility push(default)
 
-/* Where things are in this process (find.py) */
+/* Where things are in this process (search.py) */
 struct hook_place {
     uintptr_t base;             /* of libpypy */
     uintptr_t nursery_free;

@@ -1,6 +1,6 @@
 """Look at this process's own objects, and at what the collector does to them.
 
-find.py runs this where nothing is lost: collections are forced, and pointers
+search.py runs this where nothing is lost: collections are forced, and pointers
 are followed that may lead nowhere::
 
     python -m vmprof_allocation.engines.hook.probe < LAYOUT
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-from vmprof_allocation.engines.hook.layout import Layout
+from vmprof_allocation.engines.hook.discovery.layout import Layout
 from vmprof_allocation.engines.hook.probe import (
     codemap,
     collector,

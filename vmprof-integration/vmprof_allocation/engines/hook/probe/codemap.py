@@ -12,8 +12,8 @@ from typing import Any
 
 import pypyjit
 
+from vmprof_allocation.engines.hook.discovery.process import read_maps
 from vmprof_allocation.engines.hook.probe.memory import Memory, NotCertain
-from vmprof_allocation.engines.hook.process import read_maps
 
 #: in words: from the head to the first of its pointers to nodes, and how many there are
 FIRST, LEVELS = 2, 8

@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from vmprof_allocation.engines.hook.layout import Layout
-from vmprof_allocation.engines.hook.process import PT_LOAD, Process
+from vmprof_allocation.engines.hook.discovery.layout import Layout
+from vmprof_allocation.engines.hook.discovery.process import PT_LOAD, Process
 
 #: PyPy's, which has more than others
 gc: Any = _gc

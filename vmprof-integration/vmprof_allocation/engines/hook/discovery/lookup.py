@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 import sys
 
-from vmprof_allocation.engines.hook.layout import Layout, unpack
+from vmprof_allocation.engines.hook.discovery.layout import Layout, unpack
 from vmprof_allocation.errors import Evidence, UnknownBuild
 
 # nothing that is not needed: see engines/base.py
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: with the path where its answer will be remembered, if there is one
 searching: Callable[[str | None], None] | None = None
 #: not the program's, where modules may have any name
-_FOLDER = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
+_FOLDER = os.path.abspath(__file__).rsplit(os.sep, 5)[0]
 
 
 def known(evidence: Evidence, build_id: str, told: str) -> Layout | None:
@@ -29,7 +29,7 @@ def known(evidence: Evidence, build_id: str, told: str) -> Layout | None:
             return layout
     except ValueError:
         pass            # nobody knew
-    from vmprof_allocation.engines.hook import cache
+    from vmprof_allocation.engines.hook.discovery import cache
     file = cache.path(build_id)
     text = cache.load(file) if file is not None else None
     if text is not None:
@@ -49,7 +49,7 @@ def fill(layout: Layout, room: Any) -> bool:
     if layout.types:
         room[:] = unpack(layout.types)
         return True
-    from vmprof_allocation.engines.hook import cache
+    from vmprof_allocation.engines.hook.discovery import cache
     if layout.types_file and cache.fill(layout.types_file, room, layout.types_check):
         return True
     file = cache.path(layout.build_id)
@@ -58,18 +58,18 @@ def fill(layout: Layout, room: Any) -> bool:
 
 
 def search(evidence: Evidence, library: str, build_id: str) -> Layout:
-    """Run find.py, which remembers what it finds.  Raises UnknownBuild."""
+    """Run search.py, which remembers what it finds.  Raises UnknownBuild."""
     import json
     import subprocess
 
-    from vmprof_allocation.engines.hook import cache
+    from vmprof_allocation.engines.hook.discovery import cache
     file = cache.path(build_id)
     if searching is not None:
         searching(file)
     try:
         done = subprocess.run(
             [os.path.abspath(sys.executable), "-m",
-             "vmprof_allocation.engines.hook.find", library,
+             "vmprof_allocation.engines.hook.discovery.search", library,
              *([file] if file is not None else [])],
             stdin=subprocess.DEVNULL, capture_output=True, cwd=_FOLDER)
     except OSError as e:

@@ -1,5 +1,5 @@
 """Where the nursery is in one build of PyPy, and how its objects look: what
-find.py and probe/ find out, what the cache keeps, what the engine uses."""
+search.py and probe/ find out, what the cache keeps, what the engine uses."""
 from __future__ import annotations
 
 TYPE_CHECKING = False

@@ -6,10 +6,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from vmprof_allocation.engines.hook.layout import Layout
+    from vmprof_allocation.engines.hook.discovery.layout import Layout
 
 
-class Place:
+class ProcessLayout:
     __slots__ = ("base", "ffi", "layout", "lib", "path", "types")
 
     #: what process.py knows next

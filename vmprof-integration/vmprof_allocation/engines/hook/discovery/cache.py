@@ -1,4 +1,4 @@
-"""What find.py and probe/ found out about a build, for the next time.
+"""What search.py and probe/ found out about a build, for the next time.
 
 Addresses that are wrong would be written to.  So a file is believed only if it
 is this user's own, nobody else may write to it, and it is whole.  There are two:

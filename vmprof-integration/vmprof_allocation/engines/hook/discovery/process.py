@@ -1,5 +1,5 @@
 """This process, as far as the hooks need it: what /proc, the ELF header and the
-nursery say, checked against what find.py found.
+nursery say, checked against what search.py found.
 
 Only the start needs it: engine.py forgets it then.
 """
@@ -9,10 +9,10 @@ import errno
 import os
 import sys
 
-from vmprof_allocation.engines.hook import knowledge
-from vmprof_allocation.engines.hook.layout import ENTRIES, IMPORTS, Layout
+from vmprof_allocation.engines.hook.discovery import lookup
+from vmprof_allocation.engines.hook.discovery.layout import ENTRIES, IMPORTS, Layout
+from vmprof_allocation.engines.hook.discovery.process_layout import ProcessLayout
 from vmprof_allocation.engines.hook.library import load
-from vmprof_allocation.engines.hook.place import Place
 from vmprof_allocation.errors import AllocationSamplingError, Evidence
 
 # nothing that is not needed: see engines/base.py
@@ -87,7 +87,7 @@ class Process(Evidence):
         if reason is not None:
             raise AllocationSamplingError(reason)
         self._ffi, self._lib = load()
-        self.place = Place(self._ffi, self._lib, *self._find_library())
+        self.place = ProcessLayout(self._ffi, self._lib, *self._find_library())
         self.place.layout = self._load_layout(told)
         self._check_layout()
         self._check_memory()
@@ -154,12 +154,12 @@ class Process(Evidence):
         raise self.refuse("build-id", "PyPy's code has none")
 
     def _load_layout(self, told: str) -> Layout:
-        """What find.py found in this build, now or earlier."""
+        """What search.py found in this build, now or earlier."""
         build_id = self._build_id()
         self.found("build-id", build_id)
-        layout = knowledge.known(self, build_id, told)
+        layout = lookup.known(self, build_id, told)
         if layout is None or not self._load_types(layout):
-            layout = knowledge.search(self, self.place.path, build_id)
+            layout = lookup.search(self, self.place.path, build_id)
             self._load_types(layout)
         return layout
 
@@ -171,7 +171,7 @@ class Process(Evidence):
         memory = self._lib.hook_room(size) if size else self._ffi.NULL
         if not memory:
             return True
-        if not knowledge.fill(layout, self._ffi.buffer(memory, size)):
+        if not lookup.fill(layout, self._ffi.buffer(memory, size)):
             return False
         self.place.types = memory
         return True
@@ -298,7 +298,7 @@ class Process(Evidence):
         self.found("PyPy's code", "can be hooked")
 
 
-def look(told: str) -> tuple[Place, list[Finding], Callable[[], None]]:
+def look(told: str) -> tuple[ProcessLayout, list[Finding], Callable[[], None]]:
     """What the engine keeps of this process; and what prepares the hooks: see
     Process.prepare_hooks()."""
     process = Process(told)

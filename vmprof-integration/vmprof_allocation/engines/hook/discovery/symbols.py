@@ -1,4 +1,4 @@
-"""What a build that has symbols calls the parts that find.py looks for.
+"""What a build that has symbols calls the parts that search.py looks for.
 
 Of a library that is stripped, they may be in a file beside it, as pypy.org's archives
 have it, or where distributions keep such files.  That file has to be of the same build:
@@ -14,7 +14,7 @@ from typing import Any
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-#: names that RPython gives in C, by what find.py calls them
+#: names that RPython gives in C, by what search.py calls them
 NAMES = {
     "the GC": "pypy_g_rpython_memory_gc_incminimark_IncrementalMiniMar",
     "collect_and_reserve": "pypy_g_IncrementalMiniMarkGC_collect_and_reserve",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LAST = 5.0
 
 
-class Rotating:
+class PeriodicRotation:
     """A context manager that ends the sampling, and with it the rotation."""
 
     def __init__(self, session: Session) -> None:
@@ -66,7 +66,7 @@ class Rotating:
     def _is_bounded(self) -> bool:
         return self.session.settings.max_files > 0
 
-    def __enter__(self) -> Rotating:
+    def __enter__(self) -> PeriodicRotation:
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from vmprof_allocation.engines.hook.layout import Layout
-from vmprof_allocation.engines.hook.place import Place
+from vmprof_allocation.engines.hook.discovery.layout import Layout
+from vmprof_allocation.engines.hook.discovery.process_layout import ProcessLayout
 
 
-def leave(place: Place, folder: str) -> str:
+def leave(place: ProcessLayout, folder: str) -> str:
     """As Layout.text(), with the names of types in a file in `folder`, which belongs to
     that process's user; without it, if it can't be written."""
     layout = place.layout

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PyPy
-from vmprof_allocation.engines.hook import cache
+from vmprof_allocation.engines.hook.discovery import cache
 
 WHERE = """
     from vmprof_allocation.engines.hook import engine as hook
@@ -34,7 +34,8 @@ def fields(text: str) -> dict[str, list[str]]:
 
 def search(pypy: PyPy, path: Path) -> dict[str, list[str]] | str:
     """The layout, or the refusal."""
-    run = pypy.command("-m", "vmprof_allocation.engines.hook.find", str(path))
+    run = pypy.command(
+        "-m", "vmprof_allocation.engines.hook.discovery.search", str(path))
     assert run.code == 0, run.err
     answer = json.loads(run.out)
     assert (answer["layout"] is None) == bool(answer["problem"])
@@ -325,9 +326,9 @@ def test_search_decodes_what_may_matter_and_nothing_twice(
     """capstone, under ctypes on PyPy, was most of what a search took."""
     script = pypy.script("""
         import sys
-        from vmprof_allocation.engines.hook import find
+        from vmprof_allocation.engines.hook.discovery import search
         decoded = []
-        class Image(find.Image):
+        class Image(search.Image):
             def __init__(self, file):
                 super().__init__(file)
                 decoder = self.decoder
@@ -336,8 +337,8 @@ def test_search_decodes_what_may_matter_and_nothing_twice(
                         decoded.append(address)
                         return decoder.disasm(code, address)
                 self.decoder = Counting()
-        find.Image = Image
-        find.find(sys.argv[1], find.Search())
+        search.Image = Image
+        search.find(sys.argv[1], search.Search())
         print(len(decoded) < 10, len(decoded) == len(set(decoded)))
     """)
     assert pypy.command(str(script), str(library)).out == "True True\n"

@@ -10,20 +10,20 @@ import pytest
 import made_library
 from conftest import PyPy
 from made_library import FIXED, FREE, ITEM, TOP, Source
-from vmprof_allocation.engines.hook import symbols
-from vmprof_allocation.engines.hook.layout import IMPORTS
+from vmprof_allocation.engines.hook.discovery import symbols
+from vmprof_allocation.engines.hook.discovery.layout import IMPORTS
 
 SEARCH = """
     import json, sys
-    from vmprof_allocation.engines.hook import find
+    from vmprof_allocation.engines.hook.discovery import search
     from vmprof_allocation.errors import UnknownBuild
-    search, layout, problem = find.Search(), None, ""
+    evidence, layout, problem = search.Search(), None, ""
     try:
-        layout = find.find(sys.argv[1], search).__dict__
+        layout = search.find(sys.argv[1], evidence).__dict__
     except UnknownBuild as e:
         problem = str(e)
     print(json.dumps({"layout": layout, "problem": problem,
-                      "findings": search.findings}))
+                      "findings": evidence.findings}))
 """
 
 

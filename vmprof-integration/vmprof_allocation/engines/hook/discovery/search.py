@@ -21,10 +21,10 @@ agree, and tell one of several candidates.
 
 Nothing here touches the process that is to be sampled, and nothing here is
 imported into it: the libraries that read ELF files and decode instructions
-would double a small program's heap.  knowledge.py runs this module as a
+would double a small program's heap.  lookup.py runs this module as a
 program and compares what it found with what is in memory::
 
-    python -m vmprof_allocation.engines.hook.find LIBRARY [CACHE]
+    python -m vmprof_allocation.engines.hook.discovery.search LIBRARY [CACHE]
 
 prints a JSON object, ``{"layout": "..." or null, "problem": "...",
 "findings": [[what, value, good], ...]}``, and leaves a layout that was found
@@ -50,8 +50,13 @@ from capstone import x86
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from vmprof_allocation.engines.hook import cache, flow, symbols
-from vmprof_allocation.engines.hook.layout import ENTRIES, IMPORTS, Layout, pack
+from vmprof_allocation.engines.hook.discovery import cache, registers, symbols
+from vmprof_allocation.engines.hook.discovery.layout import (
+    ENTRIES,
+    IMPORTS,
+    Layout,
+    pack,
+)
 from vmprof_allocation.errors import NOT_KNOWN, PASSING, Evidence, UnknownBuild
 
 #: how many arguments those of ENTRIES have
@@ -277,7 +282,7 @@ def _stores_to(code: list[Any], offset: int) -> list[Any]:
     # what an instruction's operands are takes capstone longest
     wanted = b"" if -128 <= offset < 128 else struct.pack("<i", offset)
     return [i for i in code if i.id == x86.X86_INS_MOV and wanted in i.bytes
-            for n, m in flow.memory(i)
+            for n, m in registers.memory(i)
             if n == 0 and m.disp == offset and m.base != x86.X86_REG_RIP]
 
 
@@ -298,7 +303,7 @@ def _type_table(code: list[Any]) -> dict[tuple[int, int], set[int]]:
         if instruction.id != x86.X86_INS_IMUL:
             continue
         for operand in instruction.operands:
-            found = flow.loaded_from(code, at, operand)
+            found = registers.loaded_from(code, at, operand)
             if found is not None:
                 reads = _reads(code[:at], found[0]) - {found[1]}
                 result[found] = result.get(found, reads) & reads
@@ -309,8 +314,8 @@ def _reads(code: list[Any], table: int) -> set[int]:
     """The offsets of the words that are read from the table's entries."""
     return {m.disp for at, i in enumerate(code) if i.id == x86.X86_INS_MOV
             and i.operands[0].size == 8
-            for n, m in flow.memory(i)
-            if n == 1 and flow.table(code, at, m) == table}
+            for n, m in registers.memory(i)
+            if n == 1 and registers.table(code, at, m) == table}
 
 
 def _movable(code: list[Any]) -> int:
@@ -321,7 +326,7 @@ def _movable(code: list[Any]) -> int:
     for instruction in code:
         if size >= JUMP_SIZE:
             break
-        if (any(m.base == x86.X86_REG_RIP for _, m in flow.memory(instruction))
+        if (any(m.base == x86.X86_REG_RIP for _, m in registers.memory(instruction))
                 or instruction.group(capstone.CS_GRP_JUMP)
                 or instruction.group(capstone.CS_GRP_CALL)
                 or instruction.group(capstone.CS_GRP_RET)):
@@ -414,7 +419,7 @@ def _find(path: str, image: Image, search: Search) -> Layout:
         if size == 0 or address % 8:
             raise search.refuse("entry of %s" % name,
                                 "its first instructions can't be moved")
-        if not flow.takes(image.function(address), arguments):
+        if not registers.takes(image.function(address), arguments):
             raise search.refuse("arguments of %s" % name, "it does not read %d from "
                                 "registers" % arguments)
         offset = address - image.text_address
