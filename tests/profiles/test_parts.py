@@ -112,6 +112,26 @@ def test_all_parts_are_one_profile(tmp_path: pathlib.Path) -> None:
     assert "part" not in profile.settings
 
 
+def test_what_was_in_the_nursery_of_a_killed_process_is_there_once(
+        tmp_path: pathlib.Path) -> None:
+    """Of sample 3, the first part's end and the second one's flushes tell."""
+    log = Log()
+    log.addresses = 0x2000
+    g = log.function("g")
+    log.settings(**SETTINGS, clock=1100, part=2, first=4)
+    log.keys = 3
+    log.earlier(3, [log.function("f")], size=16)
+    log.flush()
+    log.allocation([g], size=24, time=5)
+    log.flush()
+    one, = write(tmp_path, app=first())
+    two = tmp_path / "app.w2.vmprof"
+    two.write_bytes(bytes(log.bytes))
+    profile = readers.read([one, str(two)])
+    assert [(row[0], row[3]) for row in rows(profile)] == [
+        ("f", DIED), ("f", ALIVE), ("f", PENDING), ("g", PENDING)]
+
+
 def test_each_part_alone(tmp_path: pathlib.Path) -> None:
     """What is said of an earlier part's samples is passed over."""
     one, two = map(readers.read, write(tmp_path, app=first(), app_w2=second()))

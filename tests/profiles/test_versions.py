@@ -31,38 +31,38 @@ def sampled() -> Log:
 def test_newer_record_is_named_and_nothing_is_read(
         tmp_path: Path, kind: int, first: bool, command: str) -> None:
     log = Log() if first else sampled()
-    log.record(kind, [column([1])], 1, b"whatever;comes", version=2)
+    log.record(kind, [column([1])], 1, b"whatever;comes", version=3)
     path = tmp_path / "new.vmprof"
     path.write_bytes(log.data())
     done = report(path, command=command)
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(
-        r"vmprof.\w+: %s: the profile has records of version 2; this "
-        "vmprof-convert understands 1: install a newer vmprof-convert "
+        r"vmprof.\w+: %s: the profile has records of version 3; this "
+        "vmprof-convert understands 2: install a newer vmprof-convert "
         "to read it\n" % re.escape(str(path)), done.stderr), done.stderr
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("payload", [b"\2", b"\2\3", b"\2" + bytes(100)])
+@pytest.mark.parametrize("payload", [b"\3", b"\3\3", b"\3" + bytes(100)])
 def test_newer_record_may_hold_anything(payload: bytes) -> None:
     log = sampled()
     log.bytes += b"A" + len(payload).to_bytes(8, "little") + payload
-    with pytest.raises(ProfileError, match=r"version 2; .* newer"):
+    with pytest.raises(ProfileError, match=r"version 3; .* newer"):
         readers.read_bytes(log.data())
 
 
-@pytest.mark.parametrize("version", [0, 2, 255])
+@pytest.mark.parametrize("version", [0, 1, 3, 255])
 def test_versions_that_are_not_understood(version: int) -> None:
     log = sampled()
     log.record(OBJECTS, version=version)
-    with pytest.raises(ProfileError, match="version %d; .* understands 1"
+    with pytest.raises(ProfileError, match="version %d; .* understands 2"
                        % version) as caught:
         readers.read_bytes(log.data(), salvage=True)
-    assert ("newer" in str(caught.value)) == (version > 1)
+    assert ("newer" in str(caught.value)) == (version > 2)
 
 
 @pytest.mark.parametrize("payload", [
-    b"", b"\1", b"\1\7\0\0\0\0\0", record(0, [], 0)[9:], record(7, [], 2**21)[9:]])
+    b"", b"\2", b"\2\7\0\0\0\0\0", record(0, [], 0)[9:], record(7, [], 2**21)[9:]])
 def test_what_is_no_record(payload: bytes) -> None:
     log = sampled()
     log.bytes += b"A" + len(payload).to_bytes(8, "little") + payload

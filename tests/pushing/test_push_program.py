@@ -164,9 +164,9 @@ def test_a_child_that_is_forked_amidst_holds_no_window(stock_pypy: PyPy) -> None
     """What is locked is not sent."""
     run = stock_pypy.run("""
         import fcntl, os, vmprof_allocation
-        from vmprof_allocation.session import rotation
+        from vmprof_allocation.session import next_profile
         read, write = os.pipe()
-        class Forked(rotation.ProfileFile):
+        class Forked(next_profile.ProfileFile):
             def open(self):
                 super().open()
                 if not os.fork():
@@ -175,9 +175,9 @@ def test_a_child_that_is_forked_amidst_holds_no_window(stock_pypy: PyPy) -> None
                     os._exit(0)
         windows = ["app.vmprof", "app.w2.vmprof", "app.w3.vmprof"]
         session = vmprof_allocation.start(windows[0])
-        rotation.ProfileFile, kept = Forked, rotation.ProfileFile
+        next_profile.ProfileFile, kept = Forked, next_profile.ProfileFile
         session.rotate(windows[1])
-        rotation.ProfileFile = kept
+        next_profile.ProfileFile = kept
         session.rotate(windows[2])
         session.stop()
         for window in windows:

@@ -8,9 +8,12 @@ import subprocess
 
 import pytest
 
+import record_rows
 from conftest import PYPY, PyPy
+from made_profiles import OBJECTS, TOTALS, WAITING
 from run_profiles import children, functions
 from truth import SIGMAS, sigmas
+from vmprof_convert import readers
 
 WORK = """
     import os, subprocess, sys
@@ -255,6 +258,29 @@ def test_child_that_is_killed(stock_pypy: PyPy) -> None:
     profile, = children(run.path, salvage=True)
     assert profile.end_time is None
     assert len(profile.samples) > 1000
+    assert abs(sigmas(profile)) < SIGMAS
+
+
+def test_what_waits_when_a_process_is_killed(stock_pypy: PyPy) -> None:
+    """With a nursery that is never full, all samples wait: each flush writes those that
+    are new, and none twice."""
+    run = stock_pypy.sample("""
+    import os, signal, time
+    if os.fork() == 0:
+        for _ in range(30):
+            kept = [[i] for i in range(2000)]
+            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.wait()
+    """, "1k", PYPY_GC_NURSERY="512M")
+    path, = run.path.parent.glob("out.*.vmprof")
+    data = path.read_bytes()
+    found = record_rows.tables(data)
+    assert OBJECTS not in found and len(found[TOTALS]) > 3
+    keys = [row[0] for row in found[WAITING]]
+    assert keys == list(range(1, len(keys) + 1)) and len(keys) > 1000
+    profile = readers.read_bytes(data)
+    assert len(profile.samples) == len(keys)
     assert abs(sigmas(profile)) < SIGMAS
 
 

@@ -111,7 +111,7 @@ def column(values: Sequence[int], unit: int = 1) -> bytes:
 
 
 def record(kind: int, columns: Sequence[bytes], rows: int, texts: bytes = b"",
-           version: int = 1) -> bytes:
+           version: int = 2) -> bytes:
     payload = struct.pack("<BBBBI", version, kind, len(columns), 0, rows)
     payload += b"".join(columns) + texts
     return b"A" + word(len(payload)) + payload
@@ -160,6 +160,8 @@ class Log:
         self.texts: dict[int, bytes] = {}
         #: samples of whose object nothing was told
         self.waiting: dict[int, _Sample] = {}
+        #: keys of those that are in the profile as such
+        self._written: set[int] = set()
         #: of which the first object was told
         self._told: dict[int, _Sample] = {}
         #: number of the last collection that was named, and its time
@@ -199,7 +201,7 @@ class Log:
         return address
 
     def record(self, kind: int, columns: Sequence[bytes] = (), rows: int = 0,
-               texts: bytes = b"", version: int = 1) -> None:
+               texts: bytes = b"", version: int = 2) -> None:
         """At once, whatever it is."""
         self.bytes += record(kind, columns, rows, texts, version)
 
@@ -414,16 +416,20 @@ class Log:
         self._collections.clear()
         self.bytes += table(TOTALS, [(
             self.last_time, self.allocated, self.lost, self.dropped,
-            self.collections, self.pressures, self.surprises)])
+            self.collections, self.pressures, self.surprises,
+            min(self.waiting, default=0))])
         for kind, rows in self.rows.items():
             if rows:
                 self.bytes += table(kind, rows, self.texts.get(kind, b""))
             rows.clear()
         self.texts.clear()
-        if self.waiting:
+        new = [sample for sample in self.waiting.values()
+               if sample.key not in self._written]
+        self._written.update(sample.key for sample in new)
+        if new:
             self.bytes += table(WAITING, [
                 (sample.key, 0, *_of(sample), sample.size, sample.interval, 0,
-                 YOUNG, 0, 0) for sample in self.waiting.values()])
+                 YOUNG, 0, 0) for sample in new])
 
     def end(self) -> None:
         """Of what waits, nothing will be told."""

@@ -56,7 +56,7 @@ def _column(data: bytes, at: int, rows: int) -> tuple[list[int], int]:
 def record(data: bytes) -> Record:
     """Of what stands from the marker on."""
     version, kind, columns, nothing, rows = struct.unpack_from("<BBBBI", data, 9)
-    assert (version, nothing) == (1, 0)
+    assert (version, nothing) == (2, 0)
     at, found = 17, []
     for _ in range(columns):
         column, at = _column(data, at, rows)

@@ -140,7 +140,7 @@ PLANTED = {
          SAMPLER + "." + (SAMPLER_ROOMS[number + 1:] + ("api",))[0])]
        for number, room in enumerate(SAMPLER_ROOMS)},
     "engines do not know each other": [(HOOK + ".engine", BUILTIN)],
-    "nor the other way round": [(BUILTIN, HOOK + ".cache")],
+    "nor the other way round": [(BUILTIN, HOOK + ".discovery.cache")],
     "who samples asks for an engine, and gets one": [
         (SAMPLER + ".session.session", BUILTIN),
         (ENGINES + ".choose", HOOK + ".engine"), (ENGINES + ".base", HOOK)],
@@ -150,7 +150,7 @@ PLANTED = {
     "who gets into a process knows no request": [
         (ENTRY + ".enter", CONTROL + ".meeting"), (ENTRY + ".target", REMOTE + ".ctl")],
     "only who chooses or tells asks for one by its name": [
-        (SAMPLER + ".session.session", HOOK + ".cache"),
+        (SAMPLER + ".session.session", HOOK + ".discovery.cache"),
         (SAMPLER + ".launch.begin", BUILTIN)],
     "a program that is sampled does not push": [
         (SAMPLER + ".launch.begin", PUSHER + ".sending")],

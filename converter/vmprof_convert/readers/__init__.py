@@ -79,6 +79,7 @@ class _Reading:
             log = Log(container.pieces(told), self.contents, self._rows, self.names)
             self.logs.append(log)
             self.torn += log.read(self.contents.read, self._salvage)
+            self.contents.end_part()
             done += os.fstat(file.fileno()).st_size if len(files) > 1 else 0
 
     def _read_objects(self) -> None:
@@ -86,11 +87,10 @@ class _Reading:
         for container, part in zip(self._containers, self.contents.parts):
             log = Log(container.pieces(), self.contents, None, {})
             log.read(functools.partial(_hand_on, objects, part), True)
-            for record in part.waiting:
-                try:
-                    objects.read(record, part)
-                except Damaged as e:
-                    raise log.damaged(str(e)) from None
+            try:
+                objects.read_waiting(part)
+            except Damaged as e:
+                raise log.damaged(str(e)) from None
         self.misfits = objects.misfits
 
     def profile(self, samples: Samples) -> Profile:

@@ -124,9 +124,10 @@ class Part:
         self.types: dict[int, int] = {}
         #: time of the end of each minor collection, by its number
         self.collected: dict[int, int] = {}
-        #: records of samples that no minor collection had met when the last batch was
-        #: written
+        #: records of samples that no minor collection had met when they were
+        #: written; and the key of the first one of which that is still so
         self.waiting: list[Record] = []
+        self.waits = _LIMIT
         #: keys of its samples: the first and the last one
         self.least, self.most = _LIMIT, 0
 
@@ -193,6 +194,11 @@ class Contents:
         """What is read from now on is of the next file of the same process."""
         self.parts.append(Part(0, self.moments[-1] if self.moments else None))
 
+    def end_part(self) -> None:
+        """All of a file was read."""
+        for record in self.part.waiting:
+            self._look_at_objects(record)
+
     def read(self, record: Record) -> None:
         """Raises Damaged, or ProfileError."""
         if not self.are_there:
@@ -230,8 +236,11 @@ class Contents:
         part.begin = this - first
 
     def _read_totals(self, record: Record) -> None:
-        self.part.waiting.clear()
-        for time, *counts in zip(*record.decoded()):
+        part = self.part
+        for time, *counts, waits in zip(*record.decoded()):
+            part.waits = waits or _LIMIT
+            part.waiting = [waiting for waiting in part.waiting
+                            if max(waiting.column(0)) >= part.waits]
             if self.part.before is not None:
                 counts = [one + before for one, before in zip(
                     counts, self.part.before[1:])]
@@ -440,7 +449,8 @@ class Contents:
                    for earlier in self.parts[:self.parts.index(part)])
 
     def _keep_waiting(self, record: Record) -> None:
-        self.part.waiting.append(record)
+        if record.rows:
+            self.part.waiting.append(record)
 
     def _read_ended(self, record: Record) -> None:
         keys, which, lost, times = record.decoded()

@@ -20,7 +20,7 @@ from vmprof_convert.profile.model import (
     Rows,
 )
 from vmprof_convert.readers.contents import Contents, Part, is_start, place
-from vmprof_convert.readers.records import Damaged, Record
+from vmprof_convert.readers.records import COLUMNS, OBJECTS, Damaged, Record
 
 #: outcomes in a profile; another number means that it is not known
 _DIED, _PROMOTED, _NOT_RECORDED, _NOT_KNOWN, _YOUNG, _YOUNG_NOT_KNOWN = range(6)
@@ -51,27 +51,35 @@ class Objects:
         """Ends that belong to no object."""
         return len(self._contents.ends) - self._ended
 
+    def read_waiting(self, part: Part) -> None:
+        """Those that still waited when the part ended.  Raises Damaged."""
+        for record in part.waiting:
+            self._read(record, part, [
+                key >= part.waits for key in record.column(_KEYS)])
+
     def read(self, record: Record, part: Part) -> None:
-        """A record of objects, or of those that wait, of this part.  Raises Damaged."""
-        if not record.rows:
-            return
-        column: _Column = record.column
-        first = min(column(_KEYS))
+        """A record of objects of this part.  Raises Damaged."""
+        if record.rows:
+            self._read(record, part, [True])
+
+    def _read(self, record: Record, part: Part, which: Sequence[bool]) -> None:
+        column = _chosen(record.column, which)
+        first = min(column(_KEYS), default=part.first)
         if first < 1:
             raise Damaged("a sample whose key is %d" % first)
         if first < part.first:
-            column = _chosen(column, self._is_of(record, part))
+            column = _chosen(column, self._is_of(column, part))
         if part is not self._contents.parts[-1] and self._contents.told_again:
             column = _chosen(column, self._is_last_word(column))
         if column(_KEYS):
             self._hand_on(column, part)
 
-    def _is_of(self, record: Record, part: Part) -> list[bool]:
+    def _is_of(self, column: _Column, part: Part) -> list[bool]:
         """Of each row, whether the sample is of this part.  Those of earlier parts go
         elsewhere, unless these parts are read, too: then those that say something new
         stay."""
         stay = []
-        for row in zip(*record.decoded()):
+        for row in zip(*map(column, range(COLUMNS[OBJECTS]))):
             key, outcome, collection = row[_KEYS], row[_OUTCOMES], row[_COLLECTIONS]
             if key >= part.first:
                 stay.append(True)

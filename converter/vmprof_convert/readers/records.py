@@ -14,7 +14,7 @@ from vmprof_convert.errors import ProfileError
 #: the marker of a record in the log
 MARKER = ord("A")
 #: the version of the layout that is read
-VERSION = 1
+VERSION = 2
 
 (SETTINGS, TOTALS, FRAMES, NODES, TYPES, LABELS, OBJECTS, WAITING, ENDED, TICKS,
  COLLECTIONS, MARKED, SWEPT, MARKS, FIGURES, NAMES, HELD, HOLDERS,
@@ -22,7 +22,7 @@ VERSION = 1
 
 #: columns of each kind; behind them, newer profiles may have more
 COLUMNS = {
-    SETTINGS: 1, TOTALS: 7, FRAMES: 2, NODES: 2, TYPES: 4, LABELS: 2, OBJECTS: 13,
+    SETTINGS: 1, TOTALS: 8, FRAMES: 2, NODES: 2, TYPES: 4, LABELS: 2, OBJECTS: 13,
     WAITING: 13, ENDED: 4, TICKS: 5, COLLECTIONS: 4, MARKED: 3, SWEPT: 6, MARKS: 2,
     FIGURES: 3, NAMES: 3, HELD: 9, HOLDERS: 6, HELD_PATHS: 5,
     HELD_OBJECTS: 9}

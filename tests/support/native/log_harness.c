@@ -10,7 +10,8 @@
  *   known KEY NOW         prints the number of the stack with this key
  *   row KIND NOW NUMBER...
  *   text KIND NOW HEX NUMBER...    HEX may be -, for no bytes
- *   waits NOW             a row of RECORD_WAITING is there with each flush
+ *   waits NOW             sample 1 waits, and becomes a row of RECORD_WAITING
+ *   none-waits            and does not wait any more
  *   due NOW               prints 0 or 1
  *   settings TEXT
  *   totals ALLOCATED LOST DROPPED COLLECTIONS PRESSURES SURPRISES
@@ -50,7 +51,8 @@ static void required(const char *what, int where)
 
 static int profile_fd = -1;
 static int64_t last_node = STACK_LOST;
-static int has_waiting;
+static int64_t waiting;             /* key of the only sample that waits; 0: none does */
+static int is_new;                  /* no flush has written it */
 
 /* In a block of its own size, so that reading beyond it is noticed */
 static unsigned char *from_hex(const char *hex, size_t *size)
@@ -74,14 +76,16 @@ static struct profile_totals totals;
 static void get_totals(struct profile_totals *t)
 {
     *t = totals;
+    t->waits = waiting;
 }
 
 static void put_waiting(void)
 {
-    int64_t row[RECORD_MOST_COLUMNS] = { 1, 0, 5, 1, STACK_LOST, 0, 0, 16, 10, 0, 4 };
+    int64_t row[RECORD_MOST_COLUMNS] = { waiting, 0, 5, 1, STACK_LOST, 0, 0, 16, 10, 0, 4 };
 
-    if (has_waiting)
+    if (is_new)
         profile_log_row(RECORD_WAITING, 0, row);
+    is_new = 0;
 }
 
 static const struct profile_source source = { get_totals, put_waiting };
@@ -214,9 +218,11 @@ static void call(const char *command, const char *rest)
     else if (strcmp(command, "row") == 0 || strcmp(command, "text") == 0)
         row(rest, *command == 't');
     else if (strcmp(command, "waits") == 0) {
-        has_waiting = 1;
+        waiting = is_new = 1;
         profile_log_waits(strtoll(rest, NULL, 10));
     }
+    else if (strcmp(command, "none-waits") == 0)
+        waiting = 0;
     else if (strcmp(command, "due") == 0)
         printf("%d\n", profile_log_due(strtoll(rest, NULL, 10)));
     else if (strcmp(command, "settings") == 0)

@@ -8,8 +8,8 @@ ever.  So our code that runs in a program's process takes a lock, and who forks 
 until nobody has it:
 
     with Undivided():
-        from vmprof_allocation.session import rotation
-        rotation.rotate(...)
+        from vmprof_allocation.session import next_profile
+        next_profile.rotate(...)
 
 Code in there must not wait for the program's other threads: one of them may be the
 one that wants to fork.  That of a finalizer or of a signal's handler, which Python runs

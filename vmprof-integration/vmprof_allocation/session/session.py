@@ -302,12 +302,13 @@ class Session:
         not complete, then the next one has begun.
         """
         with Section(_lock):
-            from vmprof_allocation.session import rotation
+            from vmprof_allocation.session import next_profile
             if self._engine is None or self._pid != os.getpid():
                 raise AllocationSamplingError(
                     "allocation sampling is not on; call start() first")
-            rotation.rotate(self._engine, self.settings, self._run, self._file,
-                            self.path, self._part + 1, output, self._go_on_in)
+            next_profile.rotate(
+                self._engine, self.settings, self._run, self._file, self.path,
+                self._part + 1, output, self._go_on_in)
 
     def _go_on_in(self, file: ProfileFile) -> None:
         self.output = file.path

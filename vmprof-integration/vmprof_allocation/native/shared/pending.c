@@ -10,12 +10,13 @@
 static struct pending *all;
 static size_t count, room;
 static size_t at;               /* of the one that was found last */
+static size_t written;          /* the first so many have a row of RECORD_WAITING */
 
 void pending_clear(void)
 {
     table_give_back(all, room, sizeof *all);
     all = NULL;
-    count = room = at = 0;
+    count = room = at = written = 0;
 }
 
 /* A row of RECORD_OBJECTS, or of RECORD_WAITING, which waits since 'now'.  'size' is the
@@ -88,7 +89,7 @@ void pending_told(const struct outcome_of *o)
 
 void pending_sweep(void)
 {
-    size_t i, left = 0;
+    size_t i, left = 0, left_written = 0;
 
     for (i = 0; i < count; i++)
         if (!all[i].is_done) {
@@ -96,19 +97,34 @@ void pending_sweep(void)
             if (left != i)
                 all[left] = all[i];
             left++;
+            left_written += i < written;
         }
     count = left;
+    written = left_written;
     at = 0;
+}
+
+static int has_no_row(const struct pending *p)
+{
+    return !p->is_done && !p->is_young;
+}
+
+int64_t pending_first_key(void)
+{
+    size_t i = at;              /* what is before it was told of */
+
+    while (i < count && !has_no_row(&all[i]))
+        i++;
+    return i < count ? all[i].key : 0;
 }
 
 void pending_put_waiting(void)
 {
     struct outcome_of o = { .outcome = OUTCOME_YOUNG };
-    size_t i;
 
-    for (i = 0; i < count; i++)
-        if (!all[i].is_young)
-            put(RECORD_WAITING, &all[i], all[i].time, 0, &o);
+    for (; written < count; written++)
+        if (has_no_row(&all[written]))
+            put(RECORD_WAITING, &all[written], all[written].time, 0, &o);
 }
 
 void pending_put_young(int64_t now)
@@ -116,8 +132,10 @@ void pending_put_young(int64_t now)
     size_t i;
 
     for (i = 0; i < count; i++)
-        if (!all[i].is_young)
+        if (has_no_row(&all[i])) {
             pending_alone(&all[i], now, OUTCOME_YOUNG);
+            all[i].is_young = 1;
+        }
 }
 
 void pending_take_along(int64_t now, int64_t later)
@@ -130,6 +148,7 @@ void pending_take_along(int64_t now, int64_t later)
         all[i].stack = profile_log_needs_stack(all[i].node);
         all[i].label = profile_log_needs_label(all[i].label, now);
     }
+    written = 0;
 }
 
 size_t pending_memory(void)

@@ -53,8 +53,11 @@ void pending_told(const struct outcome_of *);
 /* All was told that this collection knows: those of which nothing is to come leave. */
 void pending_sweep(void);
 
-/* Rows of RECORD_WAITING, of all */
+/* Rows of RECORD_WAITING, of those that have none in this profile */
 void pending_put_waiting(void);
+
+/* The key of the first of which no row says what became of it; 0: there is none */
+int64_t pending_first_key(void);
 
 /* The profile ends: rows that say that they are young. */
 void pending_put_young(int64_t now);

@@ -72,7 +72,7 @@ static void encode(enum record_kind kind)
 static void put_totals(int64_t now)
 {
     struct profile_totals t;
-    int64_t row[7];
+    int64_t row[8];
 
     memset(&t, 0, sizeof t);
     log.source->totals(&t);
@@ -83,11 +83,12 @@ static void put_totals(int64_t now)
     row[4] = t.collections - log.before.collections;
     row[5] = t.pressures - log.before.pressures;
     row[6] = t.surprises - log.before.surprises;
+    row[7] = t.waits;
     record_add(record_of(RECORD_TOTALS), row);
 }
 
-/* All that waits in records, behind the totals, which take back what was said of
-   those that wait elsewhere */
+/* All that waits in records, behind the totals, which say what was written before of
+   samples that don't wait any more */
 static void encode_batch(int64_t now)
 {
     int kind;
@@ -191,7 +192,7 @@ static struct record *with_room(enum record_kind kind, int64_t now)
 
     if (!record_has_room(record)) {
         if (kind == RECORD_WAITING)
-            encode(kind);               /* the totals would take it back */
+            encode(kind);
         else
             encode_batch(now);
     }

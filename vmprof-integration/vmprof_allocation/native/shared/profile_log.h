@@ -37,12 +37,14 @@ struct profile_totals {
     int64_t collections;    /* minor collections */
     int64_t pressures;      /* memory pressures: 'allocated' misses bytes */
     int64_t surprises;      /* the GC changed behind our back */
+    int64_t waits;          /* key of the first sample that waits; 0: none does */
 };
 
 /* What the log asks of the recorder, with each batch and each flush */
 struct profile_source {
     void (*totals)(struct profile_totals *);
-    void (*waiting)(void);  /* put rows of RECORD_WAITING, each time all of them */
+    void (*waiting)(void);  /* put rows of RECORD_WAITING: what is new since the last
+                               time in this profile */
 };
 
 /* Begin a profile, which goes to 'sink'.  Times are given as in clock_gettime(

@@ -98,6 +98,7 @@ static void all_totals(struct profile_totals *totals)
     totals->lost = recorder_counts.lost;
     totals->dropped = __atomic_load_n(&recorder_counts.dropped,
                                       __ATOMIC_RELAXED);
+    totals->waits = pending_first_key();
 }
 
 /* ____________________________________________________________ */

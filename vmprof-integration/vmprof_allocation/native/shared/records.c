@@ -5,7 +5,7 @@
 #include "invariant.h"
 
 #define MARKER          'A'
-#define VERSION         1
+#define VERSION         2
 
 /* In the first byte of a column: the width's logarithm plus 1, or 0: no bits; and what
    stands behind this byte.  With a step, the numbers are what each value is more than the
@@ -14,6 +14,8 @@
 #define HAS_STEP        0x10
 #define HAS_UNIT        0x20
 #define WIDEST          7               /* 64 bits */
+
+#define MOST_ROWS       512             /* of all kinds */
 
 /* marker, size; version, kind, columns, nothing, number of rows */
 #define FRAME           (1 + sizeof(int64_t))
@@ -38,7 +40,7 @@ static int64_t unit_of(char letter)
     { columns_, name##_rows, name##_text, sizeof(columns_) - 1, rows_, \
       sizeof name##_text, 0, 0 }
 
-#define TOTALS          "tnnnnnn"
+#define TOTALS          "tnnnnnnn"
 #define FRAMES          "nn"
 #define NODES           "nn"
 #define TYPES           "nnnn"
@@ -124,10 +126,19 @@ int record_has_room(const struct record *r)
            (r->text == NULL || r->text_size + RECORD_MOST_TEXT <= r->most_text);
 }
 
+/* A column's values stand one behind the other: so they are encoded. */
+static int64_t *column_of(const struct record *r, size_t number)
+{
+    return r->rows + number * r->most_rows;
+}
+
 void record_add(struct record *r, const int64_t *row)
 {
+    size_t i;
+
     INVARIANT(record_has_room(r));
-    memcpy(r->rows + r->count * r->columns, row, r->columns * sizeof *row);
+    for (i = 0; i < r->columns; i++)
+        column_of(r, i)[r->count] = row[i];
     r->count++;
 }
 
@@ -138,7 +149,7 @@ void record_add_text(struct record *r, const int64_t *row, const char *text, siz
              size > 0 && (text[size] & 0xc0) == 0x80; size--)
             ;           /* not within a character */
     record_add(r, row);
-    r->rows[r->count * r->columns - 1] = (int64_t)size;
+    column_of(r, r->columns - 1)[r->count - 1] = (int64_t)size;
     memcpy(r->text + r->text_size, text, size);
     r->text_size += size;
 }
@@ -158,10 +169,9 @@ static char *put(char *p, uint64_t number, size_t bytes)
     return p + bytes;
 }
 
-/* The first of 'count' values, each 'stride' behind the one before */
 struct column {
-    const int64_t *first;
-    size_t stride, count;
+    const int64_t *values;
+    size_t count;
 };
 
 /* How its numbers are written: each is (value - base) / unit; or, with a step, (value -
@@ -171,23 +181,8 @@ struct code {
     uint64_t base, step, unit;
 };
 
-static uint64_t value(const struct column *c, size_t i)
-{
-    return (uint64_t)c->first[i * c->stride];
-}
-
-/* Before it is divided by the unit */
-static uint64_t number(const struct column *c, const struct code *code, size_t i)
-{
-    return !code->has_step ? value(c, i) - code->base :
-           i == 0 ? 0 : value(c, i) - value(c, i - 1) - code->step;
-}
-
-/* As it is written.  Most columns are not in units, and a division takes long. */
-static uint64_t in_units(const struct column *c, const struct code *code, size_t i)
-{
-    return code->unit == 1 ? number(c, code, i) : number(c, code, i) / code->unit;
-}
+/* Those of the column that is being written */
+static uint64_t numbers[MOST_ROWS];
 
 /* The smallest of 0, 1, 2, 4, ... 64 bits that hold numbers up to 'most', as its
    logarithm plus 1, or 0 */
@@ -200,66 +195,101 @@ static int width_of(uint64_t most)
     return width;
 }
 
-static int are_multiples(const struct column *c, const struct code *code, uint64_t unit)
+static int is_constant(const struct column *c)
 {
-    size_t i;
-
-    for (i = 0; i < c->count; i++)
-        if (number(c, code, i) % unit != 0)
-            return 0;
-    return 1;
+    return memcmp(c->values, c->values + 1, (c->count - 1) * sizeof *c->values) == 0;
 }
 
-/* What takes least: the values themselves, or what each is more than the one before */
-static struct code code_of(const struct column *c, int64_t unit)
+/* What takes least, of numbers in no unit: the values themselves, or what each is more
+   than the one before */
+static struct code code_of(const struct column *c, uint64_t *range)
 {
-    int64_t least = c->first[0], most = c->first[0];
+    int64_t least = c->values[0], most = least;
     int64_t least_step = INT64_MAX, most_step = INT64_MIN;
     struct code code = { 0, 0, 0, 0, 1 };
-    uint64_t range, range_of_steps;
+    uint64_t range_of_steps;
     size_t i;
 
     for (i = 1; i < c->count; i++) {
-        int64_t v = c->first[i * c->stride];
-        int64_t step = (int64_t)(value(c, i) - value(c, i - 1));
+        int64_t v = c->values[i];
+        int64_t step = (int64_t)((uint64_t)v - (uint64_t)c->values[i - 1]);
         least = v < least ? v : least;
         most = v > most ? v : most;
         least_step = step < least_step ? step : least_step;
         most_step = step > most_step ? step : most_step;
     }
-    range = (uint64_t)most - (uint64_t)least;
+    *range = (uint64_t)most - (uint64_t)least;
     range_of_steps = (uint64_t)most_step - (uint64_t)least_step;
     /* differences of numbers that fill 64 bits may not be told from smaller ones */
-    code.has_step = c->count > 1 && range <= INT64_MAX / 2 &&
-                    width_of(range_of_steps) < width_of(range);
-    code.base = (uint64_t)(code.has_step ? c->first[0] : least);
+    code.has_step = *range <= INT64_MAX / 2 &&
+                    width_of(range_of_steps) < width_of(*range);
+    code.base = (uint64_t)(code.has_step ? c->values[0] : least);
     code.step = code.has_step ? (uint64_t)least_step : 0;
     if (code.has_step)
-        range = range_of_steps;
-    if (range != 0 && unit != 1 && are_multiples(c, &code, (uint64_t)unit))
-        code.unit = (uint64_t)unit;
-    code.width = width_of(range / code.unit);
-    if (code.width == WIDEST) {         /* as they are */
-        code.base = 0;
-        code.unit = 1;
-    }
+        *range = range_of_steps;
     return code;
 }
 
-static char *put_numbers(const struct column *c, const struct code *code, char *p)
+static void fill_numbers(const struct column *c, const struct code *code)
 {
-    size_t bits = (size_t)1 << (code->width - 1), bytes = bits / 8, i;
-    size_t in_byte = bits < 8 ? 8 / bits : 1;
+    const int64_t *v = c->values;
+    size_t i;
+
+    if (code->has_step) {
+        numbers[0] = 0;
+        for (i = 1; i < c->count; i++)
+            numbers[i] = (uint64_t)v[i] - (uint64_t)v[i - 1] - code->step;
+    }
+    else
+        for (i = 0; i < c->count; i++)
+            numbers[i] = (uint64_t)v[i] - code->base;
+}
+
+/* Returns 0, and changes nothing, if they are not all multiples of the unit.  (By a
+   number that the compiler knows, it divides without a division.) */
+static inline int divide_numbers(size_t count, uint64_t unit)
+{
+    size_t i;
+
+    for (i = 0; i < count; i++)
+        if (numbers[i] % unit != 0)
+            return 0;
+    for (i = 0; i < count; i++)
+        numbers[i] /= unit;
+    return 1;
+}
+
+static int are_in_units(size_t count, int64_t unit)
+{
+    return unit == 8 ? divide_numbers(count, 8) :
+           unit == 1000 && divide_numbers(count, 1000);
+}
+
+static char *put_numbers(size_t count, int width, char *p)
+{
+    size_t bits = (size_t)1 << (width - 1), in_byte = bits < 8 ? 8 / bits : 1, i;
     unsigned packed = 0;
 
-    if (bytes != 0) {
-        for (i = 0; i < c->count; i++)
-            p = put(p, in_units(c, code, i), bytes);
+    switch (bits) {
+    case 64:
+        memcpy(p, numbers, count * 8);
+        return p + count * 8;
+    case 32:
+        for (i = 0; i < count; i++)
+            p = put(p, numbers[i], 4);
+        return p;
+    case 16:
+        for (i = 0; i < count; i++)
+            p = put(p, numbers[i], 2);
+        return p;
+    case 8:
+        for (i = 0; i < count; i++)
+            *p++ = (char)numbers[i];
         return p;
     }
-    for (i = 0; i < c->count; i++) {
-        packed |= (unsigned)in_units(c, code, i) << (i % in_byte * bits);
-        if (i % in_byte == in_byte - 1 || i == c->count - 1) {
+    for (i = 0; i < count; i++) {
+        packed |= (unsigned)numbers[i] << (i % in_byte * bits);
+        if (i % in_byte == in_byte - 1 || i == count - 1) {
             *p++ = (char)packed;
             packed = 0;
         }
@@ -269,8 +299,21 @@ static char *put_numbers(const struct column *c, const struct code *code, char *
 
 static char *put_column(const struct column *c, int64_t unit, char *p)
 {
-    struct code code = code_of(c, unit);
+    struct code code = { 0, 0, (uint64_t)c->values[0], 0, 1 };
+    uint64_t range = 0;
 
+    if (!is_constant(c)) {
+        code = code_of(c, &range);
+        fill_numbers(c, &code);
+    }
+    if (range != 0 && are_in_units(c->count, unit))
+        code.unit = (uint64_t)unit;
+    code.width = width_of(range / code.unit);
+    if (code.width == WIDEST) {         /* as they are */
+        code.base = 0;
+        code.unit = 1;
+        memcpy(numbers, c->values, c->count * sizeof *numbers);
+    }
     *p++ = (char)(code.width | (code.base != 0 ? HAS_BASE : 0) |
                   (code.has_step ? HAS_STEP : 0) | (code.unit != 1 ? HAS_UNIT : 0));
     if (code.base != 0)
@@ -279,7 +322,7 @@ static char *put_column(const struct column *c, int64_t unit, char *p)
         p = put(p, code.step, sizeof code.step);
     if (code.unit != 1)
         p = put(p, code.unit, 2);
-    return code.width == 0 ? p : put_numbers(c, &code, p);
+    return code.width == 0 ? p : put_numbers(c->count, code.width, p);
 }
 
 static char *put_head(enum record_kind kind, size_t columns, size_t rows, char *p)
@@ -302,15 +345,16 @@ static char *end_record(char *start, char *p)
 char *record_encode(enum record_kind kind, char *start)
 {
     struct record *r = &records[kind];
-    struct column column = { r->rows, r->columns, r->count };
     char *p;
     size_t i;
 
     if (r->count == 0)
         return start;
     p = put_head(kind, r->columns, r->count, start + FRAME);
-    for (i = 0; i < r->columns; i++, column.first++)
+    for (i = 0; i < r->columns; i++) {
+        struct column column = { column_of(r, i), r->count };
         p = put_column(&column, unit_of(r->units[i]), p);
+    }
     if (r->text_size > 0)
         memcpy(p, r->text, r->text_size);
     p += r->text_size;
@@ -321,7 +365,7 @@ char *record_encode(enum record_kind kind, char *start)
 char *record_encode_settings(const char *text, size_t size, char *start)
 {
     int64_t length = (int64_t)size;
-    struct column column = { &length, 1, 1 };
+    struct column column = { &length, 1 };
     char *p = put_column(&column, 1, put_head(RECORD_SETTINGS, 1, 1, start + FRAME));
 
     memcpy(p, text, size);
