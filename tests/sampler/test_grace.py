@@ -1,4 +1,4 @@
-"""grace.c: what other threads were in the middle of, they have left."""
+"""grace_period.c: what other threads were in the middle of, they have left."""
 from __future__ import annotations
 
 import pathlib
@@ -11,7 +11,7 @@ from native_build import build
 
 @pytest.fixture(scope="session")
 def harness() -> pathlib.Path:
-    return build("grace_harness", "hook/grace.c")
+    return build("grace_harness", "hook/grace_period.c")
 
 
 def run(harness: pathlib.Path, what: str, inside: int) -> str:

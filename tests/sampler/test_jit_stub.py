@@ -29,7 +29,7 @@ INSTRUCTIONS = [bytes.fromhex(text) for text in (
 @pytest.fixture(scope="session")
 def harness() -> pathlib.Path:
     return build("jit_stub_harness", "hook/jit_stub.c", "hook/jit_call.c",
-                 "hook/guarded.c")
+                 "hook/guarded_read.c")
 
 
 def ask(harness: pathlib.Path, *lines: str) -> list[str]:

@@ -22,7 +22,7 @@ def name(address: int, text: bytes = b"py:f:1:a") -> str:
 
 @pytest.fixture(scope="session")
 def harness() -> pathlib.Path:
-    return build("output_harness", "hook/vmprof_output.c", "hook/grace.c",
+    return build("output_harness", "hook/vmprof_output.c", "hook/grace_period.c",
                  "shared/code_names.c")
 
 

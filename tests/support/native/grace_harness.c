@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "grace.h"
+#include "grace_period.h"
 
 static const char *what;
 static int64_t inside_for;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "../held/held.h"
-#include "nobody.h"
+#include "bare_fork.h"
 #include "objects.h"
 #include "recorder.h"
 
@@ -57,7 +57,7 @@ static int reap(pid_t child, const struct held_result *result)
 {
     int status, is_late;
 
-    if (nobody_reap(child, &status, &is_late) && WIFSIGNALED(status))
+    if (bare_fork_reap(child, &status, &is_late) && WIFSIGNALED(status))
         return is_late ? OF_PROBLEM + HELD_NOT_FINISHED : OF_SIGNAL + WTERMSIG(status);
     return result->problem == HELD_ANSWERED ? 0 : OF_PROBLEM + result->problem;
 }
@@ -117,7 +117,7 @@ static void ask(uint64_t list)
     }
     asked.objects = (struct hook_object *)((char *)asked.result + size);
     asked.result->problem = HELD_NOT_FINISHED;
-    asked.child = nobody_fork();
+    asked.child = bare_fork();
     if (asked.child == 0) {
         answer(list);
         _exit(0);
@@ -205,7 +205,7 @@ static void tell(int problem)
 static int is_asked(void)
 {
     return asked.parent == getpid() &&
-           recorder_now() < asked.began + NOBODY_SECONDS * 1000000000LL;
+           recorder_now() < asked.began + BARE_FORK_SECONDS * 1000000000LL;
 }
 
 int hook_held_looks(double seconds)
@@ -214,7 +214,7 @@ int hook_held_looks(double seconds)
 
     if (!is_asked())
         return NOT_ASKED;
-    return child > 0 && nobody_is_at_work(child, seconds);
+    return child > 0 && bare_fork_is_at_work(child, seconds);
 }
 
 int hook_held(void)
@@ -252,7 +252,7 @@ int64_t hook_held_compare(uintptr_t type_info, const char *types, size_t types_s
     if (result == NULL)
         return -ENOMEM;
     result->problem = HELD_NOT_FINISHED;
-    child = nobody_fork();
+    child = bare_fork();
     if (child == 0) {
         *shared = held_compare(&question, result, dump, words, (uint64_t *)(shared + 1),
                                most);
@@ -261,7 +261,7 @@ int64_t hook_held_compare(uintptr_t type_info, const char *types, size_t types_s
     count = child;
     if (child > 0) {
         int64_t until = recorder_now() + COMPARE_SECONDS * 1000000000LL;
-        while (nobody_is_at_work(child, 1) && recorder_now() < until)
+        while (bare_fork_is_at_work(child, 1) && recorder_now() < until)
             ;
         count = -reap(child, result);
     }

@@ -1,7 +1,7 @@
 #pragma once
 /* Has a forked process look who holds what is alive.
  *
- * The fork (nobody.h) is made where the heap is whole: with the GIL, between two
+ * The fork (bare_fork.h) is made where the heap is whole: with the GIL, between two
  * allocations.  Its stacks, of which the GC knows the references, are those of all threads.
  * It runs held/ alone, and what it finds goes into memory that both have.
  */

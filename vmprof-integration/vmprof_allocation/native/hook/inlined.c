@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "guarded.h"
+#include "guarded_read.h"
 #include "python_call.h"
 
 #define PIECES          1024    /* that are remembered */

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "guarded.h"
+#include "guarded_read.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "guarded.h"
+#include "guarded_read.h"
 
 /* The return address may be anything: it is the word below the stack pointer
  * of a piece, which may have lowered the pointer for a call with many

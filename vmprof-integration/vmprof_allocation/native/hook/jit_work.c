@@ -1,6 +1,6 @@
 #include "jit_work.h"
 
-#include "guarded.h"
+#include "guarded_read.h"
 #include "types.h"
 
 /* Items of the list: rpython/rlib/jit.py's Counters */

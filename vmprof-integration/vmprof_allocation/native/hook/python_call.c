@@ -2,8 +2,8 @@
 
 #include <string.h>
 
+#include "guarded_read.h"
 #include "jit_call.h"
-#include "guarded.h"
 #include "types.h"
 
 #define CALLS           4096    /* that are remembered */

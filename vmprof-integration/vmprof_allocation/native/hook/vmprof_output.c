@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "code_names.h"
-#include "grace.h"
+#include "grace_period.h"
 #include "recorder.h"
 #include "vmprof_file.h"
 

@@ -7,8 +7,8 @@
 
 #include "codemap.h"
 #include "hook.h"
-#include "jit_work.h"
 #include "jit_stub.h"
+#include "jit_work.h"
 #include "native_names.h"
 #include "native_stack.h"
 #include "objects.h"

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "nobody.h"
+#include "bare_fork.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -65,7 +65,7 @@ static void be_nobody(pid_t parent)
         close(fd);
     }
     setpriority(PRIO_PROCESS, 0, NICE);
-    alarm(NOBODY_SECONDS);
+    alarm(BARE_FORK_SECONDS);
     /* who asked is gone: its heap is not to stay because of us */
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent)
@@ -74,7 +74,7 @@ static void be_nobody(pid_t parent)
     sigprocmask(SIG_SETMASK, &all, NULL);
 }
 
-pid_t nobody_fork(void)
+pid_t bare_fork(void)
 {
     sigset_t all, before;
     pid_t parent = getpid(), child;
@@ -89,7 +89,7 @@ pid_t nobody_fork(void)
     return child < 0 ? -errno : child;
 }
 
-int nobody_is_at_work(pid_t child, double seconds)
+int bare_fork_is_at_work(pid_t child, double seconds)
 {
     struct timespec pause = { 0, 200000 };
     int64_t until = recorder_now() + (int64_t)(seconds * 1e9);
@@ -107,7 +107,7 @@ int nobody_is_at_work(pid_t child, double seconds)
     }
 }
 
-int nobody_reap(pid_t child, int *status, int *is_late)
+int bare_fork_reap(pid_t child, int *status, int *is_late)
 {
     pid_t found = waitpid(child, status, __WCLONE | WNOHANG);
 

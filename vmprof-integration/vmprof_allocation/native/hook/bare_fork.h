@@ -13,17 +13,17 @@
 #pragma GCC visibility push(hidden)
 
 /* It stays no longer, if nobody ends it before. */
-#define NOBODY_SECONDS  90
+#define BARE_FORK_SECONDS  90
 
 /* Returns 0 in that process; -errno */
-pid_t nobody_fork(void);
+pid_t bare_fork(void);
 
 /* For so many seconds at most, or until a signal comes.  Returns 0 if it has ended, or is
    none; it is still to be reaped. */
-int nobody_is_at_work(pid_t child, double seconds);
+int bare_fork_is_at_work(pid_t child, double seconds);
 
 /* Reap it.  If it was still at work, that is its end, and 'is_late' is 1.  Returns 0 if
    there is none. */
-int nobody_reap(pid_t child, int *status, int *is_late);
+int bare_fork_reap(pid_t child, int *status, int *is_late);
 
 #pragma GCC visibility pop

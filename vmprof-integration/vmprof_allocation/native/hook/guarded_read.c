@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "guarded.h"
+#include "guarded_read.h"
 
 #include <string.h>
 #include <sys/uio.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "grace.h"
+#include "grace_period.h"
 
 #include <dirent.h>
 #include <errno.h>
