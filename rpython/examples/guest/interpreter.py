@@ -6,7 +6,7 @@ from rpython.rlib.objectmodel import specialize
 from rpython.rlib.rarithmetic import intmask
 
 from guest.objects import RunError, W_Class, W_Int, W_List, W_Object, W_Root, w_nil
-from guest.profile import rotate
+from guest.profile import profile
 
 # what programs call, and how many values each takes; then what only the reader makes
 OPERATORS = [
@@ -51,13 +51,9 @@ def profiled_name(code):
 rvmprof.register_code_object_class(W_Code, profiled_name)
 
 
-def get_unique_id(pc, code):
-    return rvmprof.get_unique_id(code)
-
-
 driver = jit.JitDriver(
     greens=["pc", "code"], reds=["frame"], virtualizables=["frame"],
-    is_recursive=True, get_unique_id=get_unique_id)
+    is_recursive=True, get_unique_id=lambda pc, code: rvmprof.get_unique_id(code))
 
 
 class Frame(object):
@@ -215,7 +211,7 @@ def step(frame, code, pc):
         write(1, frame.pop().text() + "\n")
         frame.push(w_nil)
     elif opcode == ROTATE:
-        rotate(frame.pop().text())
+        profile.rotate(frame.pop().text())
         frame.push(w_nil)
     elif opcode == CONSTANT:
         frame.push(code.constants[operand])
@@ -277,13 +273,15 @@ def array(w_value, count):
 
 @jit.dont_look_inside
 def write(fd, text):
+    """Raises RunError, but if it is an error of which nobody can be told."""
     try:
         while text:
             written = os.write(fd, text)
             assert written >= 0
             text = text[written:]
     except OSError as e:
-        raise RunError("can't write: %s" % os.strerror(e.errno))
+        if fd != 2:
+            raise RunError("can't write: %s" % os.strerror(e.errno))
 
 
 def run(main, arguments):

@@ -32,8 +32,6 @@ Runs a program of the guest language.  FLAGS, all before PROGRAM:
 Without --allocation-sampling and --period there is no profile.
 """
 
-MAX_INTERVAL = 2**62
-
 
 class Options(object):
     # 0: no samples of this kind
@@ -56,19 +54,16 @@ class Options(object):
 
 
 def parse_number(text, smallest, largest):
-    number = parse_int(text)
-    if not smallest <= number <= largest:
-        raise ValueError
-    return number
-
-
-def parse_interval(text):
+    """It may end with k, M or G."""
     factor = 1
     if text:
         factor = 1 << 10 * ("KMG".find(text[-1].upper()) + 1)
         if factor > 1:
             text = text[:-1]
-    return factor * parse_number(text, 1, MAX_INTERVAL // factor)
+    number = parse_int(text)
+    if not smallest <= number <= largest // factor:
+        raise ValueError
+    return factor * number
 
 
 def set_value(options, flag, value):
@@ -81,7 +76,7 @@ def set_value(options, flag, value):
             options.interval = 65536
         else:
             options.per_second = 0
-            options.interval = parse_interval(value)
+            options.interval = parse_number(value, 1, 2**62)
     elif flag == "--allocation-seed":
         options.seed = parse_number(value, 0, sys.maxint)
     elif flag == "--allocation-gaps":

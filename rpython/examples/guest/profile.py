@@ -47,11 +47,10 @@ def create(path):
 
 
 class Profile(object):
-    def __init__(self):
-        self.fd = -1        # there is none
-        self.path = ""
-        self.part = 1
-        self.run = ""
+    fd = -1         # there is none
+    path = ""
+    part = 1
+    run = ""
 
     def start(self, options, classes):
         """Begin to sample if the options ask for it.  Raises UsageError."""
@@ -87,8 +86,12 @@ class Profile(object):
         for class_ in classes:
             rvmprof.name_class(class_.number, class_.name)
 
+    @jit.dont_look_inside
     def rotate(self, path):
-        """The profile ends, and the next one begins.  Raises RunError."""
+        """The profile, if there is one, ends, and the next one begins.  Raises
+        RunError."""
+        if self.fd < 0:
+            return
         try:
             fd = create(assert_str0(path))
         except OSError as e:
@@ -122,10 +125,3 @@ class Profile(object):
 
 
 profile = Profile()
-
-
-@jit.dont_look_inside
-def rotate(path):
-    """Does nothing if there is no profile."""
-    if profile.fd >= 0:
-        profile.rotate(path)

@@ -34,13 +34,10 @@ class Reader(object):
         self.line = 1
         while self.tokens:
             self.expect("(")
-            kind = self.next()
-            if kind == "class":
+            if self.tokens and self.tokens[-1] == "class":
                 self.read_class()
-            elif kind == "func":
-                self.read_function()
             else:
-                raise self.wrong("'%s' is neither class nor func" % kind)
+                self.read_function()
         for name, code in self.functions.items():
             if code.words is None:
                 raise self.wrong("there is no function '%s'" % name)
@@ -73,6 +70,7 @@ class Reader(object):
         return True
 
     def read_class(self):
+        self.expect("class")
         name = self.next()
         fields = {}
         while not self.ends():
@@ -80,6 +78,7 @@ class Reader(object):
         self.classes[name] = W_Class(name, len(self.classes) + 1, fields)
 
     def read_function(self):
+        self.expect("func")
         self.words = []
         self.constants = []
         self.slots = {}
