@@ -17,7 +17,7 @@ PROGRAMS = ROOT / "rpython" / "examples" / "programs"
 #: behind a rate: with native frames
 NATIVE = ", native"
 RATES = (*INTERVALS, "auto:1000/s", "128k" + NATIVE, "4M" + NATIVE)
-#: rounds of gcbench, and lists that depth makes: about half a second each
+#: rounds of gcbench, and lists that sites makes: about half a second each
 ROUNDS = {"guest": 6, "guest-jit": 40}
 LISTS = {"guest": 1000000, "guest-jit": 4000000}
 #: of the stack, for what a sample takes
@@ -51,8 +51,8 @@ def run(context: Context) -> Json:
 
         def depth(subject: str, rate: str | None) -> measuring.Process:
             build, frames = subject.split()
-            return guest(build, rate, "depth.guest", int(frames),
-                         LISTS[build] // fraction)
+            return guest(build, rate, "sites.guest", 0,
+                         LISTS[build] // fraction, int(frames))
 
         rates = ("128k", "auto:1000/s", "128k" + NATIVE)
         return {

@@ -23,8 +23,8 @@ EXAMPLES = ROOT / "rpython" / "examples"
 BENCHMARKS = ROOT / "benchmarks"
 #: of eight processes for each program, which all take 4 to 5 s
 PAIRS = 9
-#: of richards; before them 2 s go by
-ROUNDS = 15
+#: of queens; before them 2 s go by
+ROUNDS = 8
 
 
 def run(context: Context) -> Json:
@@ -44,7 +44,7 @@ def run(context: Context) -> Json:
             "annotate": [BENCHMARKS / "toolchain_worker.py",
                          tree / "rpython" / "jit" / "tl" / "targettlc.py"],
             "interpret": [EXAMPLES / "targetguest.py",
-                          EXAMPLES / "programs" / "richards.guest",
+                          EXAMPLES / "programs" / "queens.guest",
                           "%d" % rounds]}
 
         def start(program: str, rate: str | None) -> measuring.Process:

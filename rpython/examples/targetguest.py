@@ -2,92 +2,56 @@
 
 Untranslated it runs too, slowly and without a profile::
 
-    pypy targetguest.py PROGRAM [ARGUMENTS]
+    pypy targetguest.py PROGRAM [NUMBERS]
 """
 import os
 import sys
 
-from rpython.rlib import rstackovf, rthread
+from rpython.rlib import rthread
 
-from guest import compiler, interpreter, options, parser
-from guest.errors import ProgramError, RunError, UsageError
-from guest.profile import Profile
-
-EXIT_RUN_ERROR = 1
-EXIT_BAD_INPUT = 2
-
-STDOUT = 1
-STDERR = 2
-CHUNK = 65536
-
-
-def write(fd, text):
-    """To a stream of which nothing depends: errors are ignored."""
-    try:
-        while text:
-            written = os.write(fd, text)
-            assert written >= 0
-            text = text[written:]
-    except OSError:
-        pass
+from guest import interpreter, options
+from guest.objects import RunError, UsageError
+from guest.profile import profile
+from guest.reader import Reader
 
 
 def tell(message):
-    write(STDERR, "guest: %s\n" % message)
+    interpreter.write(2, "guest: %s\n" % message)
 
 
 def read_file(filename):
+    text = ""
     try:
         fd = os.open(filename, os.O_RDONLY, 0)
-        try:
-            chunks = []
-            while True:
-                chunk = os.read(fd, CHUNK)
-                if not chunk:
-                    return "".join(chunks)
-                chunks.append(chunk)
-        finally:
-            os.close(fd)
+        chunk = os.read(fd, 65536)
+        while chunk:
+            text += chunk
+            chunk = os.read(fd, 65536)
+        os.close(fd)
     except OSError as e:
         raise UsageError("can't read the program '%s': %s" % (
             filename, os.strerror(e.errno)))
-
-
-def load(filename):
-    text = read_file(filename)
-    try:
-        return compiler.compile_program(parser.parse(text), filename)
-    except ProgramError as e:
-        raise UsageError(e.describe(filename))
-    except rstackovf.StackOverflow:
-        rstackovf.check_stack_overflow()
-        raise UsageError("the program '%s' is nested too deeply; use "
-                         "variables for parts of it" % filename)
-
-
-def run(program, arguments):
-    try:
-        interpreter.run(program, arguments)
-    except RunError as e:
-        tell(e.describe())
-        return EXIT_RUN_ERROR
-    return 0
+    return text
 
 
 def main(argv):
     wishes = options.parse(argv[1:])
-    if wishes.help:
-        write(STDOUT, options.USAGE)
+    if wishes.program == "--help":
+        interpreter.write(1, options.USAGE)
         return 0
-    program = load(wishes.program)
-    profile = Profile(wishes)
-    profile.start(program)
+    program = Reader(read_file(wishes.program), wishes.program)
+    code = program.main(len(wishes.arguments))
+    profile.start(wishes, program.classes.values())
     try:
-        return run(program, wishes.arguments)
+        interpreter.run(code, wishes.arguments)
+    except RunError as e:
+        tell(e.where + e.message)
+        return 1
     finally:
         message = profile.stop()
         if message:
             tell(message)
+    return 0
 
 
 def entry_point(argv):
@@ -98,7 +62,7 @@ def entry_point(argv):
         return main(argv)
     except UsageError as e:
         tell(e.message)
-        return EXIT_BAD_INPUT
+        return 2
 
 
 def target(driver, args):

@@ -35,46 +35,38 @@ OBJECT_SIZE, ARRAY_SIZE = 24, 16
 #: in one piece; where a turn makes no Wide one, the trace is left in the middle of
 #: the piece.  Some are kept.
 KEEP = """
-class Cell { field one, two; }
-class Narrow { field one; }
-class Wide { field a, b, c, d, e; }
-func work(count, rate, every, ring, list) {
-    i = 0;
-    left = 1;
-    while i < count {
-        cell = new Cell(list, ring);
-        ring[i % 8] = cell;
-        left = left - 1;
-        if left == 0 {
-            ring[8] = new Wide(list, list, list, list, ring);
-            left = every;
-        }
-        ring[i % 8] = new Narrow(ring);
-        if i % 100 < rate { append(list, cell); }
-        i = i + 1;
-    }
-}
-func main(arguments) {
-    list = [];
-    work(int(arguments[0]), int(arguments[1]), int(arguments[2]), [none] * 9,
-         list);
-    print(len(list));
-}
+(class Cell one two)
+(class Narrow one)
+(class Wide a b c d e)
+(func work (count rate every ring kept)
+  (set i 0)
+  (set left 1)
+  (while (< i count)
+    (set cell (new Cell kept ring))
+    (put ring (% i 8) cell)
+    (set left (- left 1))
+    (if (== left 0)
+      (do (put ring 8 (new Wide kept kept kept kept ring))
+          (set left every)))
+    (put ring (% i 8) (new Narrow ring))
+    (if (< (% i 100) rate) (append kept cell))
+    (set i (+ i 1))))
+(func main (count rate every)
+  (set kept (list))
+  (work count rate every (array nil 9) kept)
+  (print (len kept)))
 """
 
 #: A queue of so many objects: each one is kept for a while.
 CHURN = """
-class Cell { field one, two; }
-func main(arguments) {
-    size = int(arguments[0]);
-    queue = [none] * size;
-    i = 0;
-    while i < int(arguments[1]) {
-        queue[i % size] = new Cell(queue, none);
-        i = i + 1;
-    }
-    print(len(queue));
-}
+(class Cell one two)
+(func main (size count)
+  (set queue (array nil size))
+  (set i 0)
+  (while (< i count)
+    (put queue (% i size) (new Cell queue))
+    (set i (+ i 1)))
+  (print (len queue)))
 """
 
 
@@ -210,12 +202,12 @@ def test_instances_have_their_class(run: Run) -> None:
 
 def test_thousands_of_classes(run: Run) -> None:
     facts = run("\n".join(
-        ["class C%d { field a; }" % i for i in range(3000)] +
-        ["func f%d(list) { i = 0; while i < 10 { append(list, new C%d()); "
-         "i = i + 1; } }" % (i, i) for i in range(3000)] +
-        ["func main(arguments) { list = [];"] +
-        ["f%d(list);" % i for i in range(3000)] +
-        ["print(len(list)); }"]), expected=30000)
+        ["(class C%d a)" % i for i in range(3000)] +
+        ["(func f%d (kept) (set i 0) (while (< i 10) (append kept (new C%d)) "
+         "(set i (+ i 1))))" % (i, i) for i in range(3000)] +
+        ["(func main () (set kept (list))"] +
+        ["(f%d kept)" % i for i in range(3000)] +
+        ["(print (len kept)))"]), expected=30000)
     met = {facts.class_name(type_) for _, _, (_, type_, _) in facts.objects()}
     assert len(met) > 300
 
@@ -259,10 +251,9 @@ def test_a_killed_program_leaves_whole_facts(tmp_path: Path) -> None:
 def test_out_of_memory_is_the_programs_own(tmp_path: Path) -> None:
     """Its MemoryError comes when it would without sampling."""
     (tmp_path / "p.guest").write_text("""
-        func main(arguments) {
-            list = [];
-            while true { append(list, [none] * 1000); }
-        }
+        (func main ()
+          (set kept (list))
+          (while 1 (append kept (array nil 1000))))
         """)
     for flags in ((), ("--allocation-sampling", "1000")):
         done = subprocess.run(

@@ -86,7 +86,7 @@ def sizes_by_function(profile: Profile) -> dict[str, collections.Counter[int]]:
 # ____________________________________________________________
 
 
-@pytest.mark.parametrize("program", ["gcbench", "richards", "sites"])
+@pytest.mark.parametrize("program", ["gcbench", "queens", "sites"])
 def test_program_prints_the_same_when_sampled(guest: Guest, program: str) -> None:
     plain = guest(PROGRAMS / (program + ".guest"), "1")
     assert (plain.code, plain.err) == (0, "")
@@ -97,9 +97,9 @@ def test_program_prints_the_same_when_sampled(guest: Guest, program: str) -> Non
             assert run.err == "guest: the profile is in 'out.vmprof'\n"
 
 
-def test_richards_is_right(guest: Guest) -> None:
-    assert guest(PROGRAMS / "richards.guest", "1").out == (
-        "passed 2322 packets, held 928 times: 1 of 1 rounds right\n")
+def test_all_queens_are_found(guest: Guest) -> None:
+    assert guest(PROGRAMS / "queens.guest", "9").out == (
+        "92 solutions in 9 of 9 rounds\n")
 
 
 def test_exact_profile_counts_what_the_program_makes(interpreted: Guest) -> None:
@@ -108,11 +108,8 @@ def test_exact_profile_counts_what_the_program_makes(interpreted: Guest) -> None
     sizes = sizes_by_function(profile)
     # README of the examples: a Cell is 24 + 24 bytes, an int 16
     assert sizes["small"] == {16: 3000, 24: 6000}
-    # a list is 16 + 24 + 984 bytes; some more objects are made once
-    assert sizes["big"][984] == 200
-    once = sum(size * count for size, count in sizes["big"].items()) - (
-        200 * (1024 + 16))
-    assert 64 <= once < 300
+    # a list is 16 + 24 + 984 bytes
+    assert sizes["big"] == {16: 400, 24: 200, 984: 200}
     assert sum(profile.samples.size) == profile.moments[-1].allocated
 
 
@@ -137,8 +134,8 @@ def test_exact_profile_counts_the_nodes_of_gcbench(interpreted: Guest,
 
 @pytest.mark.parametrize("interval, program, arguments", [
     ("64", "sites.guest", ("100000", "5000")),
-    ("1000", "sites.guest", ()), ("1000", "richards.guest", ("10",)),
-    ("128k", "gcbench.guest", ("20",)), ("128k", "richards.guest", ("100",)),
+    ("1000", "sites.guest", ()), ("1000", "queens.guest", ("10",)),
+    ("128k", "gcbench.guest", ("20",)), ("128k", "queens.guest", ("100",)),
     ("4M", "sites.guest", ("20000000", "1000000")),
     ("10M", "sites.guest", ("20000000", "1000000"))])
 def test_total_is_what_the_gc_counted(guest: Guest, interval: str, program: str,
@@ -185,7 +182,7 @@ def test_number_of_samples_is_what_theory_says(interpreted: Guest) -> None:
 @pytest.mark.parametrize("interval", [64, 1000])
 @pytest.mark.parametrize("program, arguments", [
     ("sites.guest", ("20000", "1000")), ("gcbench.guest", ("1", "9")),
-    ("richards.guest", ("1",))])
+    ("queens.guest", ("1",))])
 def test_share_of_each_function(guest: Guest, program: str,
                                 arguments: tuple[str, ...],
                                 interval: int) -> None:
@@ -235,18 +232,16 @@ def test_stack_that_was_seen_before_the_jit_made_other_code(
         tmp_path: Path) -> None:
     """What stands for a stack changes with each piece of machine code."""
     count = 100
-    loops = "".join("""
-        func h%d() { i = 0; while i < 3000 { i = i + 1; } }
-        """ % i for i in range(count))
-    calls = "".join("""
-            h%d();
-            i = 0;
-            while i < 60 { g(one); i = i + 1; }
-        """ % i for i in range(count))
+    loops = "".join(
+        "(func h%d () (set i 0) (while (< i 3000) (set i (+ i 1))))" % i
+        for i in range(count))
+    calls = "".join(
+        "(h%d) (set i 0) (while (< i 60) (g) (set i (+ i 1)))" % i
+        for i in range(count))
     (tmp_path / "p.guest").write_text(loops + """
-        func f(one) { return one * 1000; }
-        func g(one) { return one * 1000; }
-        func main(a) { one = [none]; f(one); """ + calls + "}")
+        (func f () (array nil 1000))
+        (func g () (array nil 1000))
+        (func main () (f) """ + calls + ")")
     guest = Guest(built("guest-jit"), tmp_path)
     # half as many bytes as an object has, at fixed distances: all are sampled
     run = guest("--allocation-sampling", "4000", "--allocation-gaps", "fixed",
@@ -263,11 +258,12 @@ def test_slow_path_belongs_to_where_it_was_entered(tmp_path: Path) -> None:
     """The list is made where h's loop begins, out of line; the machine code ends in
     main, which 98 % of the bytes were charged to before the codemap knew that."""
     (tmp_path / "p.guest").write_text("""
-        func h() { j = 0; while j < 3 { j = j + 1; } return 1; }
-        func f(keep, i) { keep[0] = [i, i, i, i]; h(); }
-        func main(a) {
-            keep = [none]; i = 0; while i < 100000 { f(keep, i); i = i + 1; }
-        }
+        (func h () (set j 0) (while (< j 3) (set j (+ j 1))))
+        (func f (keep i) (put keep 0 (list i i i i)) (h))
+        (func main ()
+          (set keep (list nil))
+          (set i 0)
+          (while (< i 100000) (f keep i) (set i (+ i 1))))
         """)
     guest = Guest(built("guest-jit"), tmp_path)
     run = guest("--allocation-sampling", "4000", "p.guest")
@@ -309,7 +305,7 @@ GC = "pypy_g_IncrementalMiniMarkGC_"
 
 
 @pytest.mark.parametrize("program, arguments", [
-    ("sites.guest", ("100000", "5000")), ("richards.guest", ("20",)),
+    ("sites.guest", ("100000", "5000")), ("queens.guest", ("20",)),
     ("gcbench.guest", ("2",))])
 def test_native_frames_begin_with_the_gc_s_slow_path(
         guest: Guest, program: str, arguments: tuple[str, ...]) -> None:
@@ -349,11 +345,9 @@ def test_native_frames_of_machine_code_are_those_that_it_called(
 
 def test_native_frames_of_an_object_outside_the_nursery(guest: Guest) -> None:
     (guest.folder / "p.guest").write_text("""
-        func main(a) {
-            list = [none];
-            i = 0;
-            while i < 50 { big = list * 1000000; i = i + 1; }
-        }
+        (func main ()
+          (set i 0)
+          (while (< i 50) (array nil 1000000) (set i (+ i 1))))
         """)
     # each of them is sampled, but for one run in 10**11
     run = guest("--allocation-sampling", "256k", "--native", "p.guest")
@@ -367,8 +361,8 @@ def test_native_frames_of_an_object_outside_the_nursery(guest: Guest) -> None:
 
 
 @pytest.mark.parametrize("program, arguments", [
-    ("sites.guest", ("100000", "5000")), ("richards.guest", ("5",)),
-    ("depth.guest", ("300", "3000"))])
+    ("sites.guest", ("100000", "5000")), ("queens.guest", ("5",)),
+    ("sites.guest", ("0", "3000", "300"))])
 def test_native_frames_change_nothing_else(
         interpreted: Guest, program: str, arguments: tuple[str, ...]) -> None:
     def sample(*flags: str) -> Profile:
@@ -388,13 +382,13 @@ def test_native_frames_change_nothing_else(
 
 
 def test_native_frames_leave_room_for_a_deep_stack(interpreted: Guest) -> None:
-    profile = interpreted.sample("1k", "depth.guest", "1000", "3000",
+    profile = interpreted.sample("1k", "sites.guest", "0", "3000", "1000",
                                  flags=("--native",)).profile()
     assert profile.cut_stacks > 1000
     deepest = max(profile.stacks, key=len)
     # 1019 words, of which the last one is no whole frame
     assert len(deepest) == 509
-    assert 3 < sum(frame.kind == "native" for frame in deepest) < 10
+    assert 3 <= sum(frame.kind == "native" for frame in deepest) < 10
 
 
 def test_native_frames_of_time_samples_beside_allocations(guest: Guest) -> None:
@@ -471,43 +465,32 @@ def test_bad_flags_are_refused(guest: Guest, flags: tuple[str, ...],
     assert not run.path.exists()
 
 
-def test_program_that_does_not_parse_leaves_no_profile(guest: Guest) -> None:
-    (guest.folder / "p.guest").write_text("func main(a) { print(1 }")
+@pytest.mark.parametrize("text, said", [
+    ("(func main ()\n (print 1)", "p.guest:2: a form has no end"),
+    ("(func f ()\n i)", "p.guest:2: 'i' has no value yet"),
+    ("(func f () (g 1))", "p.guest:1: there is no function 'g'"),
+    ("(func f () (f 1))", "p.guest:1: 'f' takes 0 values, and not 1"),
+    ("(func f () (new C))", "p.guest:1: there is no class 'C' above"),
+    ("(class C x) (func f () (new C 1 2))", "p.guest:1: 'C' has 1 fields, and not 2")])
+def test_program_that_is_wrong_leaves_no_profile(guest: Guest, text: str,
+                                                 said: str) -> None:
+    (guest.folder / "p.guest").write_text(text)
     run = guest("--allocation-sampling", "1k", "p.guest")
-    assert run.code == 2
-    assert run.err == "guest: p.guest:1: expected ')', found '}'\n"
+    assert (run.code, run.err) == (2, "guest: %s\n" % said)
     assert not run.path.exists()
 
 
-def test_program_that_fails_leaves_a_whole_profile(guest: Guest) -> None:
+@pytest.mark.parametrize("end, said", [
+    ("(+ 1 nil)", "in main (p.guest:1): 'nil' is no integer"),
+    ("(at (list 5) 1)", "in main (p.guest:1): there is no item 1 of 1"),
+    ("(f)", "in f (p.guest:2): the calls are nested too deeply")])
+def test_program_that_fails_leaves_a_whole_profile(guest: Guest, end: str,
+                                                   said: str) -> None:
     (guest.folder / "p.guest").write_text(
-        "func main(a) { i = 0; while i < 100000 { i = i + 1; } print(1 + none); }")
+        "(func main () (set i 0) (while (< i 100000) (set i (+ i 1))) %s)\n"
+        "(func f () (+ 1 (f)))" % end)
     run = guest("--allocation-sampling", "64", "p.guest")
     assert (run.code, run.out) == (1, "")
     assert run.err.splitlines() == [
-        "guest: p.guest:1: in main: '+' is not defined for int and none",
-        "guest: the profile is in 'out.vmprof'"]
+        "guest: " + said, "guest: the profile is in 'out.vmprof'"]
     assert run.profile().end_time is not None
-
-
-def test_language(guest: Guest) -> None:
-    (guest.folder / "p.guest").write_text("""
-        class A { field x; func get() { return self.x; } }
-        class B extends A {
-            field y;
-            func sum() { return self.get() + self.y; }
-        }
-        func main(a) {
-            print(-7 / 2); print(-7 % 2); print(7 % -2);
-            print(a[0] + a[1]);
-            b = new B(1, 2);
-            print(b.sum());
-            print(b);
-            b.get(1);
-        }
-        """)
-    run = guest("p.guest", "one", "two")
-    assert run.code == 1
-    assert run.out == "-4\n1\n-1\nonetwo\n3\n<B>\n"
-    assert run.err == ("guest: p.guest:13: in main: A.get() takes 0 argument(s), "
-                       "not 1\n")

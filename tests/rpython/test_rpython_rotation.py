@@ -161,33 +161,29 @@ def test_rotation_in_an_interpreter(tmp_path: Path, name: str) -> None:
     """Amidst its loops, compiled or not: functions, classes and sums are right."""
     guest = Guest(built(name), tmp_path)
     (tmp_path / "p.guest").write_text("""
-        class Kept { field next; }
-        class Lost { field next; }
-        func keep(kept) {
-            i = 0;
-            while i < 20000 { kept = new Kept(kept); i = i + 1; }
-            return kept;
-        }
-        func lose(lost) {
-            i = 0;
-            while i < 50000 { lost.next = new Lost(); i = i + 1; }
-        }
-        func main(arguments) {
-            kept = none;
-            lost = new Lost();
-            part = 2;
-            while part < 12 {
-                kept = keep(kept);
-                lose(lost);
-                rotate(str(part) + ".vmprof");
-                part = part + 1;
-            }
-            print(kept.next == none);
-        }
+        (class Kept next)
+        (class Lost next)
+        (func keep (kept)
+          (set i 0)
+          (while (< i 20000) (set kept (new Kept kept)) (set i (+ i 1)))
+          kept)
+        (func lose (lost)
+          (set i 0)
+          (while (< i 50000) (set lost.next (new Lost)) (set i (+ i 1))))
+        (func main ()
+          (set kept nil)
+          (set lost (new Lost))
+          (set part 2)
+          (while (< part 12)
+            (set kept (keep kept))
+            (lose lost)
+            (rotate (list part ".vmprof"))
+            (set part (+ part 1)))
+          (print kept))
         """)
     run = guest("--allocation-sampling", "1k", "--allocation-seed", "1",
                 "-o", "1.vmprof", "p.guest")
-    assert (run.code, run.out) == (0, "false\n")
+    assert (run.code, run.out) == (0, "<Kept>\n")
     assert run.err == "guest: the profile is in '11.vmprof'\n"
     found = [readers.read(tmp_path / ("%d.vmprof" % number))
              for number in range(1, 12)]
@@ -212,15 +208,15 @@ def test_rotation_in_an_interpreter(tmp_path: Path, name: str) -> None:
 
 def test_rotate_without_a_profile_does_nothing(tmp_path: Path) -> None:
     guest = Guest(built("guest"), tmp_path)
-    (tmp_path / "p.guest").write_text("func main(a) { rotate(\"2.vmprof\"); }")
+    (tmp_path / "p.guest").write_text('(func main () (rotate "2.vmprof"))')
     run = guest("p.guest")
     assert (run.code, run.out, run.err) == (0, "", "")
     assert not (tmp_path / "2.vmprof").exists()
-    (tmp_path / "p.guest").write_text("func main(a) { rotate(\"no/2.vmprof\"); }")
+    (tmp_path / "p.guest").write_text('(func main () (rotate "no/2.vmprof"))')
     run = guest("--allocation-sampling", "1k", "p.guest")
     assert run.code == 1
     assert run.err.splitlines() == [
-        "guest: p.guest:1: in main: rotate(): can't write the profile to "
+        "guest: in main (p.guest:1): rotate: can't write the profile to "
         "'no/2.vmprof': No such file or directory",
         "guest: the profile is in 'out.vmprof'"]
     assert run.profile().end_time is not None

@@ -1,37 +1,59 @@
+"""Functions, their frames, and the loop that the JIT traces."""
+import os
+
 from rpython.rlib import jit, rstackovf, rvmprof
 from rpython.rlib.objectmodel import specialize
+from rpython.rlib.rarithmetic import intmask
 
-from guest import bytecode
-from guest.builtins import BUILTINS
-from guest.errors import RunError
-from guest.objects import (
-    W_List,
-    W_Object,
-    W_String,
-    find_method,
-    get_field,
-    set_field,
-    w_none,
-    wrap_bool,
-)
+from guest.objects import RunError, W_Class, W_Int, W_List, W_Object, W_Root, w_nil
+from guest.profile import profile
 
-# what step() returns when the result of the call is on the stack
-ENDED = -1
+# what programs call, and how many values each takes; then what only the reader makes
+OPERATORS = [
+    ("+", 2), ("-", 2), ("*", 2), ("/", 2), ("%", 2), ("<", 2), ("==", 2),
+    ("not", 1), ("len", 1), ("at", 2), ("put", 3), ("append", 2), ("array", 2),
+    ("print", 1), ("rotate", 1)]
+(ADD, SUB, MUL, DIV, MOD, LESS, SAME, NOT, LEN, AT, PUT, APPEND, ARRAY, PRINT,
+ ROTATE, CONSTANT, LOAD, STORE, DISCARD, JUMP, JUMP_IF_NIL, LIST, FIELD,
+ SET_FIELD, NEW, CALL, RETURN) = range(27)
+
+w_true = W_Int(1)
 
 
-def get_unique_id(pc, code):
-    return rvmprof.get_unique_id(code)
+class W_Code(W_Root):
+    """A function.  Its words are instructions, each with an operand: a constant's
+    number, a variable's slot, a jump's target, or how many values."""
+    _immutable_fields_ = ["name", "arity", "filename", "line", "words[*]",
+                          "constants[*]", "variables", "size"]
+
+    def __init__(self, name, arity):
+        self.name = name
+        self.arity = arity
+        self.words = None       # as long as it is only called
+
+    def define(self, filename, line, words, constants, variables, depth):
+        self.filename = filename
+        self.line = line
+        self.words = words
+        self.constants = constants
+        self.variables = variables
+        # of a frame: at most so many values are in use
+        self.size = variables + depth
+        rvmprof.register_code(self, profiled_name)
 
 
-def get_printable_location(pc, code):
-    return "%s:%d %s %s" % (code.filename, code.lines[pc], code.name,
-                            bytecode.NAMES[code.words[pc]])
+def profiled_name(code):
+    """What vmprof writes into the profile; it insists on three colons."""
+    return "guest:%s:%d:%s" % (code.name[:255], code.line,
+                               code.filename.replace(":", "_")[:700])
+
+
+rvmprof.register_code_object_class(W_Code, profiled_name)
 
 
 driver = jit.JitDriver(
     greens=["pc", "code"], reds=["frame"], virtualizables=["frame"],
-    is_recursive=True, get_unique_id=get_unique_id,
-    get_printable_location=get_printable_location)
+    is_recursive=True, get_unique_id=lambda pc, code: rvmprof.get_unique_id(code))
 
 
 class Frame(object):
@@ -40,9 +62,8 @@ class Frame(object):
 
     def __init__(self, code):
         self = jit.hint(self, access_directly=True, fresh_virtualizable=True)
-        variables = len(code.variables)
-        self.stack = [None] * (variables + code.depth)
-        self.top = variables
+        self.stack = [w_nil] * code.size
+        self.top = code.variables
 
     def push(self, w_value):
         top = self.top
@@ -50,30 +71,48 @@ class Frame(object):
         self.stack[top] = w_value
         self.top = top + 1
 
+    def push_truth(self, is_true):
+        self.push(w_true if is_true else w_nil)
+
     def pop(self):
         top = self.top - 1
         assert top >= 0
         self.top = top
         w_value = self.stack[top]
         # else it would live as long as the frame
-        self.stack[top] = None
+        self.stack[top] = w_nil
         return w_value
 
-    def peek(self, below):
-        index = self.top - 1 - below
-        assert index >= 0
-        return self.stack[index]
+    def pop_int(self):
+        w_value = self.pop()
+        if not isinstance(w_value, W_Int):
+            raise no_such(w_value, "integer")
+        return w_value.value
+
+    def pop_list(self):
+        w_value = self.pop()
+        if not isinstance(w_value, W_List):
+            raise no_such(w_value, "list")
+        return w_value
+
+    def pop_object(self):
+        w_value = self.pop()
+        if not isinstance(w_value, W_Object):
+            raise no_such(w_value, "object")
+        return w_value
+
+
+@jit.dont_look_inside
+def no_such(w_value, what):
+    return RunError("'%s' is no %s" % (w_value.text(), what))
 
 
 @specialize.call_location()
 @jit.unroll_safe
-def pop_values(frame, count, size):
-    """A list of `size`: what the `count` topmost are, and nones.
-
-    A copy for each caller: a list that is never resized is one GC object,
-    others are two.
-    """
-    values = [w_none] * size
+def pop_values(frame, count):
+    """A copy for each caller: a list that is never resized is one GC object,
+    others are two."""
+    values = [w_nil] * count
     index = count - 1
     while index >= 0:
         values[index] = frame.pop()
@@ -82,17 +121,11 @@ def pop_values(frame, count, size):
 
 
 @jit.unroll_safe
-def call(frame, code):
-    callee = Frame(code)
-    pass_arguments(frame, callee, code.arity)
-    return execute(callee, code)
-
-
-@jit.unroll_safe
-def pass_arguments(frame, callee, count):
+def pass_values(frame, callee, count):
     callee = jit.hint(callee, access_directly=True)
     index = count - 1
     while index >= 0:
+        # not in one line: the JIT can't hold the array in a variable
         w_value = frame.pop()
         callee.stack[index] = w_value
         index -= 1
@@ -104,12 +137,10 @@ def execute(frame, code):
 
 
 @jit.dont_look_inside
-def locate(error, code, pc):
+def locate(error, code):
     """The innermost function is the one to name."""
-    if error.line == 0:
-        error.line = code.lines[pc]
-        error.function = code.name
-        error.filename = code.filename
+    if not error.where:
+        error.where = "in %s (%s:%d): " % (code.name, code.filename, code.line)
     return error
 
 
@@ -118,17 +149,17 @@ def dispatch(frame, code):
     pc = 0
     while True:
         driver.jit_merge_point(pc=pc, code=code, frame=frame)
+        if code.words[pc] == RETURN:
+            return frame.pop()
         try:
             following = step(frame, code, pc)
         except RunError as e:
-            raise locate(e, code, pc)
+            raise locate(e, code)
         except rstackovf.StackOverflow:
             rstackovf.check_stack_overflow()
-            raise locate(RunError("the calls are nested too deeply"), code, pc)
+            raise locate(RunError("the calls are nested too deeply"), code)
         except MemoryError:
-            raise locate(RunError("out of memory"), code, pc)
-        if following == ENDED:
-            return frame.pop()
+            raise locate(RunError("out of memory"), code)
         is_loop = following < pc
         pc = following
         if is_loop:
@@ -141,145 +172,121 @@ def step(frame, code, pc):
     A function of its own, because inside of a try block every item of a list
     would be checked for IndexErrors.
     """
-    words = code.words
-    opcode = words[pc]
-    if opcode == bytecode.CONSTANT:
-        frame.push(code.constants[words[pc + 1]])
-        return pc + 2
-    if opcode == bytecode.LOAD:
-        slot = words[pc + 1]
-        assert slot >= 0
-        w_value = frame.stack[slot]
-        if w_value is None:
-            raise RunError("'%s' has no value yet" % code.variables[slot])
+    opcode = code.words[pc]
+    operand = code.words[pc + 1]
+    assert operand >= 0
+    if opcode <= MOD:
+        right = frame.pop_int()
+        frame.push(W_Int(calculate(opcode, frame.pop_int(), right)))
+    elif opcode == LESS:
+        right = frame.pop_int()
+        frame.push_truth(frame.pop_int() < right)
+    elif opcode == SAME:
+        w_right = frame.pop()
+        frame.push_truth(frame.pop().is_same(w_right))
+    elif opcode == NOT:
+        frame.push_truth(frame.pop() is w_nil)
+    elif opcode == LEN:
+        frame.push(W_Int(len(frame.pop_list().items)))
+    elif opcode == AT:
+        index = frame.pop_int()
+        w_list = frame.pop_list()
+        w_list.check(index)
+        frame.push(w_list.items[index])
+    elif opcode == PUT:
+        w_value = frame.pop()
+        index = frame.pop_int()
+        w_list = frame.pop_list()
+        w_list.check(index)
+        w_list.items[index] = w_value
         frame.push(w_value)
-        return pc + 2
-    if opcode == bytecode.STORE:
-        slot = words[pc + 1]
-        assert slot >= 0
-        # not in one line: the JIT can't hold the array in a variable
+    elif opcode == APPEND:
         w_value = frame.pop()
-        frame.stack[slot] = w_value
-        return pc + 2
-    if opcode == bytecode.DISCARD:
+        frame.pop_list().items.append(w_value)
+        frame.push(w_value)
+    elif opcode == ARRAY:
+        count = frame.pop_int()
+        frame.push(array(frame.pop(), count))
+    elif opcode == PRINT:
+        write(1, frame.pop().text() + "\n")
+        frame.push(w_nil)
+    elif opcode == ROTATE:
+        profile.rotate(frame.pop().text())
+        frame.push(w_nil)
+    elif opcode == CONSTANT:
+        frame.push(code.constants[operand])
+    elif opcode == LOAD:
+        frame.push(frame.stack[operand])
+    elif opcode == STORE:
+        w_value = frame.pop()
+        frame.stack[operand] = w_value
+        frame.push(w_value)
+    elif opcode == DISCARD:
         frame.pop()
-        return pc + 1
-    if opcode == bytecode.ADD:
-        w_right = frame.pop()
-        frame.push(frame.pop().add(w_right))
-        return pc + 1
-    if opcode == bytecode.SUB:
-        w_right = frame.pop()
-        frame.push(frame.pop().sub(w_right))
-        return pc + 1
-    if opcode == bytecode.MUL:
-        w_right = frame.pop()
-        frame.push(frame.pop().mul(w_right))
-        return pc + 1
-    if opcode == bytecode.DIV:
-        w_right = frame.pop()
-        frame.push(frame.pop().div(w_right))
-        return pc + 1
-    if opcode == bytecode.MOD:
-        w_right = frame.pop()
-        frame.push(frame.pop().mod(w_right))
-        return pc + 1
-    if opcode == bytecode.XOR:
-        w_right = frame.pop()
-        frame.push(frame.pop().xor(w_right))
-        return pc + 1
-    if opcode == bytecode.EQUAL:
-        w_right = frame.pop()
-        frame.push(wrap_bool(frame.pop().is_same(w_right)))
-        return pc + 1
-    if opcode == bytecode.DIFFERENT:
-        w_right = frame.pop()
-        frame.push(wrap_bool(not frame.pop().is_same(w_right)))
-        return pc + 1
-    if opcode == bytecode.LESS:
-        w_right = frame.pop()
-        frame.push(wrap_bool(frame.pop().is_less(w_right)))
-        return pc + 1
-    if opcode == bytecode.AT_MOST:
-        w_right = frame.pop()
-        frame.push(wrap_bool(not w_right.is_less(frame.pop())))
-        return pc + 1
-    if opcode == bytecode.GREATER:
-        w_right = frame.pop()
-        frame.push(wrap_bool(w_right.is_less(frame.pop())))
-        return pc + 1
-    if opcode == bytecode.AT_LEAST:
-        w_right = frame.pop()
-        frame.push(wrap_bool(not frame.pop().is_less(w_right)))
-        return pc + 1
-    if opcode == bytecode.NEGATE:
-        frame.push(frame.pop().negate())
-        return pc + 1
-    if opcode == bytecode.NOT:
-        frame.push(wrap_bool(not frame.pop().is_true()))
-        return pc + 1
-    if opcode == bytecode.JUMP:
-        return words[pc + 1]
-    if opcode == bytecode.JUMP_IF_FALSE:
-        if frame.pop().is_true():
-            return pc + 2
-        return words[pc + 1]
-    if opcode == bytecode.JUMP_IF_TRUE:
-        if frame.pop().is_true():
-            return words[pc + 1]
-        return pc + 2
-    if opcode == bytecode.ITEMS:
-        count = words[pc + 1]
-        frame.push(W_List(pop_values(frame, count, count)))
-        return pc + 2
-    if opcode == bytecode.ITEM:
-        w_index = frame.pop()
-        frame.push(frame.pop().item(w_index))
-        return pc + 1
-    if opcode == bytecode.SET_ITEM:
+    elif opcode == JUMP:
+        return operand
+    elif opcode == JUMP_IF_NIL:
+        if frame.pop() is w_nil:
+            return operand
+    elif opcode == LIST:
+        frame.push(W_List(pop_values(frame, operand)))
+    elif opcode == FIELD:
+        w_object = frame.pop_object()
+        frame.push(w_object.slots[w_object.slot(code.constants[operand])])
+    elif opcode == SET_FIELD:
         w_value = frame.pop()
-        w_index = frame.pop()
-        frame.pop().set_item(w_index, w_value)
-        return pc + 1
-    if opcode == bytecode.FIELD:
-        name = code.names[words[pc + 1]]
-        frame.push(get_field(frame.pop(), name))
-        return pc + 2
-    if opcode == bytecode.SET_FIELD:
-        name = code.names[words[pc + 1]]
-        w_value = frame.pop()
-        set_field(frame.pop(), name, w_value)
-        return pc + 2
-    if opcode == bytecode.NEW:
-        class_ = code.program.classes[words[pc + 1]]
-        slots = pop_values(frame, words[pc + 2], class_.size)
-        frame.push(W_Object(class_, slots))
-        return pc + 3
-    if opcode == bytecode.CALL:
-        callee = code.program.functions[words[pc + 1]]
-        frame.push(call(frame, callee))
-        return pc + 2
-    if opcode == bytecode.CALL_METHOD:
-        name = code.names[words[pc + 1]]
-        count = words[pc + 2]
-        w_receiver = frame.peek(count)
-        callee = find_method(w_receiver, name)
-        if callee.arity != count + 1:
-            raise RunError("%s() takes %d argument(s), not %d" % (
-                callee.name, callee.arity - 1, count))
-        frame.push(call(frame, callee))
-        return pc + 3
-    if opcode == bytecode.CALL_BUILTIN:
-        builtin = jit.promote(BUILTINS[words[pc + 1]])
-        arguments = pop_values(frame, builtin.arity, builtin.arity)
-        frame.push(builtin.call(arguments))
-        return pc + 2
-    assert opcode == bytecode.RETURN
-    return ENDED
+        w_object = frame.pop_object()
+        w_object.slots[w_object.slot(code.constants[operand])] = w_value
+        frame.push(w_value)
+    elif opcode == NEW:
+        w_class = code.constants[operand]
+        assert isinstance(w_class, W_Class)
+        frame.push(W_Object(w_class, pop_values(frame, w_class.size)))
+    else:
+        assert opcode == CALL
+        callee = code.constants[operand]
+        assert isinstance(callee, W_Code)
+        inner = Frame(callee)
+        pass_values(frame, inner, callee.arity)
+        frame.push(execute(inner, callee))
+    return pc + 2
 
 
-def run(program, arguments):
-    """Call the main function.  Raises RunError."""
-    frame = Frame(program.main)
-    frame.stack[0] = W_List([W_String(argument) for argument in arguments])
-    execute(frame, program.main)
+def calculate(opcode, left, right):
+    """A result of more than 64 bits loses the upper ones."""
+    if opcode == ADD:
+        return intmask(left + right)
+    if opcode == SUB:
+        return intmask(left - right)
+    if opcode == MUL:
+        return intmask(left * right)
+    # the processor has no result for 0, and none for -2**63 and -1
+    if right <= 0:
+        raise RunError("can't divide by %d" % right)
+    return left // right if opcode == DIV else left % right
+
+
+@jit.dont_look_inside
+def array(w_value, count):
+    return W_List([w_value] * count)
+
+
+@jit.dont_look_inside
+def write(fd, text):
+    """Raises RunError, but if it is an error of which nobody can be told."""
+    try:
+        while text:
+            written = os.write(fd, text)
+            assert written >= 0
+            text = text[written:]
+    except OSError as e:
+        if fd != 2:
+            raise RunError("can't write: %s" % os.strerror(e.errno))
+
+
+def run(main, arguments):
+    """Call the function.  Raises RunError."""
+    frame = Frame(main)
+    for index in range(len(arguments)):
+        frame.stack[index] = W_Int(arguments[index])
+    execute(frame, main)

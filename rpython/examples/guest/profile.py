@@ -7,35 +7,25 @@ from rpython.rlib.rstring import assert_str0
 from rpython.rtyper.annlowlevel import llhelper
 from rpython.rtyper.lltypesystem import llmemory, rffi
 
-from guest.errors import RunError, UsageError
-from guest.objects import W_Object
-
-LAST_STANDARD_STREAM = 2
-
-# what rvmprof loads, and one of the functions that it looks for there
-LIBUNWIND = "libunwind.so"
-UNWIND_STEP = "_ULx86_64_step"
+from guest.objects import RunError, UsageError, W_Object
 
 
 def check_libunwind():
-    """Raises UsageError if there is none: rvmprof would go on without native
-    frames."""
+    """Raises UsageError if there is none, or not what rvmprof looks for in it: it
+    would go on without native frames."""
     why = ""
-    with rffi.scoped_str2charp(LIBUNWIND) as name:
-        try:
+    try:
+        with rffi.scoped_str2charp("libunwind.so") as name:
             handle = rdynload.dlopen(name)
-        except rdynload.DLOpenError as e:
-            why = e.msg
-        else:
-            try:
-                rdynload.dlsym(handle, UNWIND_STEP)
-            except KeyError:
-                why = "%s has no %s" % (LIBUNWIND, UNWIND_STEP)
-            rdynload.dlclose(handle)
+        rdynload.dlsym(handle, "_ULx86_64_step")
+        rdynload.dlclose(handle)
+    except rdynload.DLOpenError as e:
+        why = e.msg
+    except KeyError:
+        why = "libunwind.so has no _ULx86_64_step"
     if why:
         raise UsageError("--native: libunwind can't be loaded: %s; install it "
-                         "(Debian's package: libunwind-dev), or leave --native "
-                         "out" % why)
+                         "(Debian's package: libunwind-dev)" % why)
 
 
 @rgc.no_collect
@@ -49,54 +39,37 @@ def class_of(address):
     # one that was just born has none; but RPython believes what __init__ says
     if not rgc.cast_instance_to_gcref(class_):
         return 0
-    return class_.number + 1
+    return class_.number
 
 
-class Current(object):
-    profile = None      # the one that is being written
-
-
-current = Current()
-
-
-@jit.dont_look_inside
-def rotate(path):
-    """Does nothing if there is no profile."""
-    if current.profile is not None:
-        current.profile.rotate(path)
+def create(path):
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
 
 
 class Profile(object):
-    def __init__(self, options):
-        self.options = options
-        self.fd = -1
-        self.part = 1
-        # digits that no other run has
-        self.run = "%d%d" % (os.getpid(), int(time.time() * 1e6))
+    fd = -1         # there is none
+    path = ""
+    part = 1
+    run = ""
 
-    def start(self, program):
+    def start(self, options, classes):
         """Begin to sample if the options ask for it.  Raises UsageError."""
-        options = self.options
-        if not options.wants_profile():
+        if options.interval == 0 and options.period == 0.0:
             return
         if options.native:
             check_libunwind()
         try:
-            fd = os.open(options.output,
-                         os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            fd = create(options.output)
         except OSError as e:
-            raise UsageError(
-                "can't write the profile to '%s': %s; choose another file "
-                "with -o" % (options.output, os.strerror(e.errno)))
-        if fd <= LAST_STANDARD_STREAM:
-            # what the program prints would end up in the profile
-            os.close(fd)
-            raise UsageError(
-                "can't write a profile while stdin, stdout or stderr is "
-                "closed; redirect it to /dev/null")
+            raise UsageError("can't write the profile to '%s': %s" % (
+                options.output, os.strerror(e.errno)))
+        # digits that no other run has
+        self.run = "%d%d" % (os.getpid(), int(time.time() * 1e6))
         try:
-            # native frames only on demand: those of a translated program say
-            # little about the guest program
+            if fd <= 2:
+                # what the program prints would end up in the profile
+                raise UsageError("can't write a profile while stdin, stdout or stderr "
+                                 "is closed; redirect it to /dev/null")
             rvmprof.enable(
                 fd, options.period, memory=int(options.memory),
                 native=int(options.native), real_time=0,
@@ -107,22 +80,22 @@ class Profile(object):
                 allocation_class_of=llhelper(rgc.ALLOCATION_CLASS, class_of),
                 allocation_settings="run=" + self.run)
         except rvmprof.VMProfError as e:
-            os.close(fd)
             raise UsageError("can't start the profile: %s" % e.msg)
         self.fd = fd
-        current.profile = self
-        for class_ in program.classes:
-            rvmprof.name_class(class_.number + 1, class_.name)
+        self.path = options.output
+        for class_ in classes:
+            rvmprof.name_class(class_.number, class_.name)
 
+    @jit.dont_look_inside
     def rotate(self, path):
-        """The profile ends, and the next one begins.  Raises RunError."""
-        if "\0" in path:
-            raise RunError("rotate(): there is a zero in the name '%s'" % path)
+        """The profile, if there is one, ends, and the next one begins.  Raises
+        RunError."""
+        if self.fd < 0:
+            return
         try:
-            fd = os.open(assert_str0(path),
-                         os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            fd = create(assert_str0(path))
         except OSError as e:
-            raise RunError("rotate(): can't write the profile to '%s': %s" % (
+            raise RunError("rotate: can't write the profile to '%s': %s" % (
                 path, os.strerror(e.errno)))
         self.part += 1
         try:
@@ -130,13 +103,13 @@ class Profile(object):
                 fd, "run=%s;part=%d" % (self.run, self.part))
         except rvmprof.VMProfError as e:
             os.close(fd)
-            raise RunError("rotate(): can't go on in '%s': %s" % (path, e.msg))
+            raise RunError("rotate: can't go on in '%s': %s" % (path, e.msg))
         os.close(self.fd)
         self.fd = fd
-        self.options.output = path
+        self.path = path
         if why:
-            raise RunError("rotate(): the profile before '%s' is not complete: "
-                           "%s" % (path, why))
+            raise RunError("rotate: the profile before '%s' is not complete: %s"
+                           % (path, why))
 
     def stop(self):
         """End what start() began; what to tell the user, or nothing."""
@@ -145,9 +118,10 @@ class Profile(object):
         try:
             rvmprof.disable()
         except rvmprof.VMProfError as e:
-            return "the profile '%s' is not complete: %s" % (
-                self.options.output, e.msg)
+            return "the profile '%s' is not complete: %s" % (self.path, e.msg)
         finally:
             os.close(self.fd)
-            self.fd = -1
-        return "the profile is in '%s'" % self.options.output
+        return "the profile is in '%s'" % self.path
+
+
+profile = Profile()
