@@ -14,22 +14,24 @@
 #define IS_HOLDER       ((uint64_t)1 << 62)
 #define FINALIZERS      ((uint64_t)1 << 63)
 
+#define RING            16
 #define GROUPS          1024    /* sets of holders that hold something together: 10 bits */
 
 static uint64_t *words;         /* of what was met, by its number */
 /* what is to be looked at: holders when nothing else is, as their words grow longest */
 static struct room now, later;
 
-static void reach(uint64_t object, void *context)
-{
-    uint64_t new = *(const uint64_t *)context;
-    int64_t number = marks_rank(object);
-    uint64_t *word, was;
+/* What was found, and whose words and headers are not in the cache yet */
+static struct {
+    uint64_t object, new;
+    uint64_t *word;             /* NULL: nothing is there */
+} ring[RING];
+static uint32_t ring_at;
 
-    if (number < 0)
-        return;
-    word = &words[number];
-    was = *word & ~IS_HOLDER;
+static void settle(uint64_t object, uint64_t new, uint64_t *word)
+{
+    uint64_t was = *word & ~IS_HOLDER;
+
     if (was & FREE || (new | was) == was || (was != 0 && new & INTERPRETERS))
         return;
     *word |= new;
@@ -37,11 +39,43 @@ static void reach(uint64_t object, void *context)
         room_add_word(*word & IS_HOLDER ? &later : &now, object);
 }
 
+static void reach(uint64_t object, void *context)
+{
+    int64_t number = marks_rank(object);
+    uint32_t at = ring_at++ % RING;
+
+    if (ring[at].word != NULL)
+        settle(ring[at].object, ring[at].new, ring[at].word);
+    ring[at].word = NULL;
+    if (number < 0)
+        return;
+    ring[at].object = object;
+    ring[at].new = *(const uint64_t *)context;
+    ring[at].word = &words[number];
+    __builtin_prefetch(ring[at].word, 1);
+    __builtin_prefetch((const void *)object);
+}
+
+static void empty_ring(void)
+{
+    uint32_t i;
+
+    for (i = 0; i < RING; i++, ring_at++)
+        if (ring[ring_at % RING].word != NULL) {
+            settle(ring[ring_at % RING].object, ring[ring_at % RING].new,
+                   ring[ring_at % RING].word);
+            ring[ring_at % RING].word = NULL;
+        }
+}
+
 static uint64_t next(void)
 {
-    struct room *from = now.count > 0 ? &now : &later;
+    struct room *from;
 
-    return room_word(from, --from->count);
+    if (now.count == 0)
+        empty_ring();
+    from = now.count > 0 ? &now : &later;
+    return from->count > 0 ? room_word(from, --from->count) : 0;
 }
 
 /* Without holder number i, itself is not there, nor a way through it. */
@@ -53,8 +87,10 @@ static uint64_t behind(uint64_t word, int i)
 
 static void spread(const uint64_t *holders)
 {
-    while (now.count > 0 || later.count > 0) {
-        uint64_t object = next(), word = words[marks_rank(object)];
+    uint64_t object;
+
+    while ((object = next()) != 0) {
+        uint64_t word = words[marks_rank(object)];
         if (word & IS_HOLDER) {
             int i = 0;
             while (holders[i] != object)
