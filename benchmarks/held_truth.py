@@ -180,7 +180,7 @@ def make(rng: random.Random) -> list[str]:
 
 def is_right(holder: Holder) -> bool | None:
     """None: it is no expression, or of something whose id() is no address."""
-    if " -> " in holder.path or holder.path.startswith("in "):
+    if " -> " in holder.path or holder.path.startswith("in ") or holder.is_class:
         return None
     found = []
     # a.b.c may be c of the module a.b, or b of a

@@ -118,6 +118,8 @@ EVALUATE = """
     for holder in readers.read_events(current().where).held[-1].holders:
         if not holder.path or " -> " in holder.path or holder.path.startswith("in "):
             continue
+        if holder.is_class:
+            continue
         # a.b.c may be c of the module a.b, or b of a
         found = []
         for name in list(sys.modules):
@@ -326,6 +328,55 @@ def test_what_a_holder_keeps_is_exact(stock_pypy: PyPy) -> None:
     # a list, its items, a string and its characters, and the float's of each
     assert abs(holder.objects - (with_it.objects - without.objects)) < 1000
     assert abs(holder.bytes - (with_it.bytes - without.bytes)) < 100_000
+
+
+def test_all_instances_of_a_class(stock_pypy: PyPy) -> None:
+    """Exactly, where no path holds much: what is there without any of them, and with
+    them.  Where a path has them, that says it."""
+    source = """
+        import gc
+        from vmprof_allocation.session.session import current
+        class Session:
+            def __init__(self, number):
+                self.name, self.cart, self.peer = "s%d" % number, [number, 0.5], None
+        class Told:
+            def __init__(self, number):
+                self.rows = [number, str(number), 0.5]
+        current().held()        # imports what it needs
+        told = [Told(i) for i in range(20000)]
+        def fill():
+            sessions = [Session(i) for i in range(40000)]
+            for i, session in enumerate(sessions):
+                session.peer = sessions[i * 31 % 40000]
+            for i in range(100):
+                # each is in two of them
+                globals()["some%d" % i] = sessions[i::100]
+                globals()["other%d" % i] = sessions[i * 400:i * 400 + 400]
+        fill()
+        gc.collect()
+        current().held()
+        for name in list(globals()):
+            if name[:4] == "some" or name[:5] == "other":
+                globals()[name].clear()
+        gc.collect()
+        current().held()
+    """
+    run = stock_pypy.sample(source, "64k", jit="off")
+    _, with_it, without = readers.read_events(run.path).held
+    (holder,) = [holder for holder in with_it.holders if holder.is_class]
+    assert (holder.path, holder.type) == (
+        "all instances of __main__.Session", "__main__.Session")
+    assert abs(holder.objects - (with_it.objects - without.objects)) < 1500
+    lists = 2 * 8 * 40000       # of references to them
+    assert abs(holder.bytes + lists - (with_it.bytes - without.bytes)) < 100_000
+    assert not any(holder.is_class for holder in without.holders)
+    done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held", "--json",
+                              str(run.path))
+    answer = json.loads(done.out)["processes"][0]["answers"][1]
+    of, = [row["from_samples"] for row in answer["holders"]
+           if row["holders"][0]["path"] == holder.path]
+    # five standard deviations
+    assert abs(of["value"] - holder.bytes) < 2.6 * (of["high"] - of["low"])
 
 
 #: what takes less when it is alive than it was allocated with

@@ -6,7 +6,8 @@
  * Prints "objects N bytes N", "holder SET BYTES OBJECTS PATH TYPE ALIAS ..." for each
  * holder, and for each group without what it is called, and of each list "list HOW SET".
  *
- * "deques": these lists are deques, of blocks of three items, which begin anywhere in the
+ * "classes": list number i is an instance of class number i % 3, which is derived from list;
+ * of number 0, it is a list.  "deques": these lists are deques, of blocks of three items, which begin anywhere in the
  * first one.  "damaged": the header of a list is none.  "traced": RPython has a function that
  * says what lists' items refer to.  "compare": prints how many objects differ from the dump of
  * the same heap, of which one reference was changed.
@@ -19,7 +20,7 @@
 #include "held.h"
 
 enum { STRING = 8, TEXT, LIST, LIST_ITEMS, POINTERS, DICT, TABLE, ENTRIES, MODULE, GCREF,
-       DEQUE, BLOCK, TYPES };
+       DEQUE, BLOCK, INSTANCE, MAP, CLASS, TYPES };
 static const char *const names[TYPES] = {
     [STRING] = "rpy_string { hash, chars }",
     [TEXT] = "pypy.objspace.std.unicodeobject.W_UnicodeObject { super }",
@@ -33,6 +34,9 @@ static const char *const names[TYPES] = {
     [GCREF] = "pypy.module.gc.referents.W_GcRef { super }",
     [DEQUE] = "pypy.module._collections.interp_deque.W_Deque { super }",
     [BLOCK] = "pypy.module._collections.interp_deque.Block { super }",
+    [INSTANCE] = "pypy.interpreter.typedef.W_ListObjectUserDict { super }",
+    [MAP] = "pypy.objspace.std.mapdict.Terminator { super }",
+    [CLASS] = "pypy.objspace.std.typeobject.W_TypeObject { super }",
 };
 static const char *const fields[] = {
     "module_dict", "dict_storage", "code_name", "code_varnames", "code_firstlineno",
@@ -59,7 +63,8 @@ static size_t used;
 
 static const int64_t none[] = { 0 }, at_8[] = { 1, 8 }, at_16[] = { 1, 16 },
                      at_24[] = { 1, 24 }, at_0[] = { 1, 0 }, at_0_and_8[] = { 2, 0, 8 },
-                     at_8_to_24[] = { 3, 8, 16, 24 };
+                     at_8_to_24[] = { 3, 8, 16, 24 },
+                     at_8_and_16[] = { 2, 8, 16 };
 
 static void type(int number, int64_t size, const int64_t *pointers, int64_t length_at,
                  int64_t item_size, const int64_t *item_pointers)
@@ -80,9 +85,9 @@ static void type(int number, int64_t size, const int64_t *pointers, int64_t leng
         info->bits |= 0x40000;
     if (pointers != none || (item_size != 0 && item_pointers != none))
         info->bits |= 0x1000000;
-    sprintf(text + strlen(text), "type %zu %d %d -1\t%s\tGc%s %s\n",
+    sprintf(text + strlen(text), "type %zu %d %d %d\t%s\tGc%s %s\n",
             (size_t)number * sizeof *info, number,
-            number == LIST || number == DEQUE ? 2 : 0,
+            number == LIST || number == DEQUE ? 2 : 0, number == INSTANCE ? 16 : -1,
             number == LIST ? "list" : number == DEQUE ? "deque" : "", number == POINTERS || number == ENTRIES
                                               ? "Array of" : "Struct", names[number]);
 }
@@ -103,10 +108,13 @@ static void make_types(void)
     type(GCREF, 16, at_8, 0, 0, NULL);
     type(DEQUE, 24, at_8, 0, 0, NULL);
     type(BLOCK, 32, at_8_to_24, 0, 0, NULL);
+    type(INSTANCE, 24, at_8_and_16, 0, 0, NULL);
+    type(MAP, 24, at_8_and_16, 0, 0, NULL);
+    type(CLASS, 24, at_16, 0, 0, NULL);
     for (i = 0; i < sizeof fields / sizeof *fields; i++)
         sprintf(text + strlen(text), "field %s 8\n", fields[i]);
     strcat(text, "field to_entries 24\nfield deque_first 8\nfield deque_first_index 16\n"
-                 "field block_next 24\n");
+                 "field block_next 24\nfield to_class 16\nfield to_qualname 16\n");
 }
 
 static uint64_t *make(int type, size_t words)
@@ -185,6 +193,18 @@ static uint64_t *make_dict(size_t count, uint64_t **entries)
     return with_1(DICT, table_);
 }
 
+/* Of the instances of a class: it is also the end of the way from it to the class. */
+static uint64_t *make_map(int number)
+{
+    uint64_t *map = make(MAP, 3), *its_class = make(CLASS, 3);
+    char name[] = { (char)('A' + number), 0 };
+
+    its_class[2] = (uint64_t)make_text(name);
+    map[1] = (uint64_t)map;
+    map[2] = (uint64_t)its_class;
+    return map;
+}
+
 static size_t number(void)
 {
     size_t n;
@@ -216,15 +236,22 @@ int main(int argc, char **argv)
 {
     struct held_result *result;
     struct held_question question;
-    uint64_t **lists, *entries, *module, *modules, *ask = make(LIST, 2), *roots, *items;
+    uint64_t **lists, *maps[3], *entries, *module, *modules, *ask = make(LIST, 2), *roots, *items;
     size_t count, i, j, n;
     int are_deques = argc > 1 && strcmp(argv[1], "deques") == 0;
+    int are_instances = argc > 1 && strcmp(argv[1], "classes") == 0;
 
     make_types();
     count = number();
     lists = calloc(count, sizeof *lists);
+    for (i = 0; i < 3; i++)
+        maps[i] = make_map((int)i);
     for (i = 0; i < count; i++)
-        lists[i] = are_deques ? make(DEQUE, 3) : make(LIST, 2);
+        if (are_instances && i % 3 != 0) {
+            lists[i] = make(INSTANCE, 3);
+            lists[i][2] = (uint64_t)maps[i % 3];
+        } else
+            lists[i] = are_deques ? make(DEQUE, 3) : make(LIST, 2);
     for (i = 0; i < count; i++) {
         n = number();
         if (are_deques) {
@@ -240,7 +267,11 @@ int main(int argc, char **argv)
             items[j] = (uint64_t)lists[number()];
     }
     n = number();
-    module = with_1(MODULE, make_dict(n, &entries));
+    module = with_1(MODULE, make_dict(n + 3, &entries));
+    for (i = 0; i < 3; i++) {       /* nobody holds what instances have of their class */
+        entries[2 * (n + i)] = (uint64_t)make_text("map");
+        entries[2 * (n + i) + 1] = (uint64_t)maps[i];
+    }
     for (i = 0; i < n; i++) {
         char name[32];
         sprintf(name, "x%zu", i);
@@ -292,11 +323,11 @@ int main(int argc, char **argv)
             for (c = holder->text; *c; c++)
                 if (*c == 0x1f)
                     *c = ' ';
-            printf("holder %u %" PRId64 " %" PRId64 " %s\n", holder->set, holder->bytes,
-                   holder->objects, holder->text);
+            printf("holder %" PRIu64 " %" PRId64 " %" PRId64 " %s\n", holder->set,
+                   holder->bytes, holder->objects, holder->text);
         }
         for (i = 0; i < count; i++)
-            printf("list %d %u %u\n", result->found[i].how, result->found[i].set,
+            printf("list %d %" PRIu64 " %u\n", result->found[i].how, result->found[i].set,
                    result->found[i].path);
         for (i = 0; i < result->path_count; i++) {
             struct held_path *path = &result->paths[i];

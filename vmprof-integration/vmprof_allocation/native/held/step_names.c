@@ -10,7 +10,7 @@
 /* ____________________________________________________________ */
 /* types */
 
-static uint64_t class_of(uint64_t instance, const struct gc_type *type)
+uint64_t class_of(uint64_t instance, const struct gc_type *type)
 {
     uint64_t map = gc_field(instance, type->map);
     uint64_t end = map != 0 ? gc_field(map, gc_fields.to_end) : 0;
