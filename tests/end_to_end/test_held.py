@@ -112,9 +112,10 @@ LOOK = """
 """
 #: looks each path up, as far as it is an expression
 EVALUATE = """
-    import sys
+    import builtins, sys
     from vmprof_convert import readers
     counts = [0, 0]
+    known = {**vars(builtins), **sys.modules}
     for holder in readers.read_events(current().where).held[-1].holders:
         if not holder.path or " -> " in holder.path or holder.path.startswith("in "):
             continue
@@ -126,7 +127,7 @@ EVALUATE = """
             if holder.path.startswith(name + "."):
                 try:
                     found.append(eval("m" + holder.path[len(name):],
-                                      {"m": sys.modules[name]}))
+                                      {**known, "m": sys.modules[name]}))
                 except AttributeError:
                     pass
         if found and isinstance(found[0], (str, bytes, int)):
@@ -240,11 +241,65 @@ def test_rare_references_have_names(stock_pypy: PyPy) -> None:
         "__main__.Owner.static -> function.__defaults__[0]",
         "__main__.cell.cell_contents", "__main__.cells[0].cell_contents",
         '__main__.function.__dict__["kept"]', "__main__.named.kept",
-        "__main__.by_pair -> an item", "__main__.by_truth[True]",
+        "__main__.by_pair[(1, 2)]", "__main__.by_truth[True]",
         "__main__.slotted.more", "__main__.slotted.own"} - set(named)
     assert not missing, (missing, sorted(named))
     assert re.fullmatch(r"0 wrong, (?:[5-9]|\d\d) right\n", run.out)
     assert "__main__.odd?name" in {step.type for step in held.steps}
+
+
+#: tuples, their fields, and keys that are no text
+TUPLES = """
+    import collections, enum, typing
+    def many():
+        return [str(i) for i in range(10000)]
+    class Point(typing.NamedTuple):
+        x: object
+        y: object
+    class Derived(Point):
+        @property
+        def y(self):
+            return "another"
+    Three = collections.namedtuple("Three", "first second third")
+    class Plain(tuple):
+        pass
+    class Odd(tuple):
+        _fields = 5
+    class Color(enum.Enum):
+        RED = 1
+        BLUE = 2
+    class Outer:
+        class Number(enum.IntEnum):
+            ONE = 1
+    def local():
+        class Hidden(enum.Enum):
+            ONE = 1
+        return Hidden.ONE
+    Renamed = Color
+    point, three = Point(1, many()), Three(1, 2, many())
+    derived = Derived(many(), many())
+    plain, odd, pair = Plain([many()]), Odd([many()]), (many(), 1)
+    by = {key: many() for key in (
+        (1, 2), (1, "a"), (), ("x",), (1, (2, b"y")), (0.5, 1.5), (1, (2, (3, 4))),
+        (None, True, 2, 3, 4, 5, 6, 7, 8), Color.RED, (Color.BLUE, int),
+        Outer.Number.ONE, local(), Point, dict, Point(3, 4), 0.5, ("k" * 500,))}
+"""
+
+
+def test_tuples_and_their_fields(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(TUPLES + LOOK + EVALUATE, "4k")
+    held = held_of(run.path)
+    named = [held.path(step) for step in range(len(held.steps))]
+    missing = {"__main__." + path for path in (
+        "point.y", "derived.x", "derived[1]", "three.third", "plain[0]", "odd[0]",
+        "pair[0]", "by[(1, 2)]", 'by[(1, "a")]', "by[()]", 'by[("x",)]',
+        'by[(1, (2, b"y"))]', "by[__main__.Color.RED]",
+        "by[(__main__.Color.BLUE, int)]", "by[__main__.Outer.Number.ONE]",
+        "by[__main__.Point]", "by[dict]")} - set(named)
+    assert not missing, (missing, sorted(named))
+    # what is nobody's literal, or too deep, or too long
+    assert named.count("__main__.by -> an item") == 7
+    assert re.fullmatch(r"0 wrong, (?:1[7-9]|\d\d) right\n", run.out), run.out
 
 
 def test_a_deep_stack(stock_pypy: PyPy) -> None:

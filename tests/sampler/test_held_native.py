@@ -79,8 +79,8 @@ class Answer(NamedTuple):
 
 def harness() -> Path:
     return build("held_harness", *("held/%s.c" % name for name in (
-        "classes", "gc_types", "heap_walk", "held", "holders", "marks", "paths",
-        "question", "room", "step_names", "text")))
+        "class_names", "classes", "gc_types", "heap_walk", "held", "holders",
+        "literals", "marks", "paths", "question", "room", "step_names", "text")))
 
 
 def run(heap: Heap, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "class_names.h"
 #include "gc_types.h"
 #include "heap_walk.h"
 #include "step_names.h"

@@ -25,9 +25,6 @@ int name_step(struct text *, const struct way *);
 /* "in FUNCTION() FILE:LINE", of a frame */
 void name_frame(struct text *, uint64_t frame);
 
-/* Of an object whose type has a map: its class, or 0 */
-uint64_t class_of(uint64_t instance, const struct gc_type *type);
-
 /* Of any object */
 void name_type(struct text *, uint64_t object);
 

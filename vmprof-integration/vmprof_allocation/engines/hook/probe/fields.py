@@ -65,6 +65,12 @@ WISHED = (
     ("block_next", _PYPY + "module._collections.interp_deque.Block", "inst_rightlink"),
     ("class_mro", _PYPY + "objspace.std.typeobject.W_TypeObject", "inst_mro_w"),
     ("attributes_map", _PYPY + "objspace.std.mapdict.Object", "inst_map"),
+    ("tuple_items", _PYPY + "objspace.std.tupleobject.W_TupleObject",
+     "inst_wrappeditems"),
+    *(("%s_%s" % (name, where), _PYPY + "objspace.std.specialisedtupleobject."
+       "W_SpecialisedTupleObject_" + of, field)
+      for name, of in (("pair", "oo"), ("numbers", "ii"))
+      for where, field in (("first", "inst_value0"), ("second", "inst_value1"))),
 )
 #: and what types.c reads, too: lines of classes.py
 _KNOWN = {"to-end": "to_end", "to-class": "to_class", "to-qualname": "to_qualname",

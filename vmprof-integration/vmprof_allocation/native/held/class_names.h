@@ -1,0 +1,27 @@
+#pragma once
+/* What Python's classes say of themselves. */
+
+#include <stdint.h>
+
+#include "gc_types.h"
+#include "text.h"
+
+#pragma GCC visibility push(hidden)
+
+/* Of an object whose type has a map: its class, or 0 */
+uint64_t class_of(uint64_t instance, const struct gc_type *type);
+
+/* A class, and its bases, in the order in which they are asked for a name; 0: there are no
+   more, or they are not known. */
+uint64_t class_in_mro(uint64_t its_class, uint64_t number);
+
+/* What is in its dict by this name, or 0 */
+uint64_t class_look_up(uint64_t its_class, const char *name, size_t size);
+
+/* "module.Outer.Name", whatever that leads to */
+void class_name(struct text *, uint64_t its_class);
+
+/* The same, if it leads to this class; returns 0 if not. */
+int class_expression(struct text *, uint64_t its_class);
+
+#pragma GCC visibility pop
