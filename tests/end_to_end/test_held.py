@@ -302,6 +302,50 @@ def test_tuples_and_their_fields(stock_pypy: PyPy) -> None:
     assert re.fullmatch(r"0 wrong, (?:1[7-9]|\d\d) right\n", run.out), run.out
 
 
+#: what is called when something goes, and what belongs to a context
+CALLED = """
+    import contextvars, weakref
+    class Thing:
+        pass
+    class OwnReference(weakref.ref):
+        pass
+    def many():
+        return [str(i) for i in range(10000)]
+    def called():
+        big = many()
+        return lambda reference: big
+    thing = Thing()
+    reference, own = weakref.ref(thing, called()), OwnReference(thing, called())
+    own.kept = many()
+    weakref.finalize(thing, print, many()).atexit = False
+    request = contextvars.ContextVar("the request")
+    user = contextvars.ContextVar("user")
+    request.set(many())
+    user.set({"rows": many()})
+    context = contextvars.copy_context()
+    request.set(many())
+    # like it, and none
+    looks_so = [request, many()]
+"""
+
+
+def test_callbacks_and_context_variables(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(CALLED + LOOK + EVALUATE, "4k")
+    held = held_of(run.path)
+    named = [held.path(step) for step in range(len(held.steps))]
+    missing = {
+        "__main__.reference.__callback__ -> variable big",
+        "__main__.own.__callback__ -> variable big", "__main__.own.kept",
+        "__main__.looks_so[1]",
+        "__main__.context._data._Map__root.array -> context variable the request",
+        '__main__.context._data._Map__root.array -> context variable user["rows"]',
+        "weakref.finalize._registry -> an item.args[0]",
+        "a thread -> contextvar_context._data._Map__root.array -> "
+        "context variable the request"} - set(named)
+    assert not missing, (missing, sorted(named))
+    assert run.out.startswith("0 wrong, ")
+
+
 def test_a_deep_stack(stock_pypy: PyPy) -> None:
     """Each of its frames is looked at once."""
     run = stock_pypy.sample("""

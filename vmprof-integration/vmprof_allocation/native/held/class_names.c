@@ -4,6 +4,7 @@
 
 #include "heap_walk.h"
 
+#define MOST_MAPS       100     /* attributes of what is asked for one */
 #define NAME_AND_SIZE(name)     name, sizeof(name) - 1
 
 uint64_t class_of(uint64_t instance, const struct gc_type *type)
@@ -50,6 +51,43 @@ void class_name(struct text *t, uint64_t its_class)
     }
     if (!text_add_string(t, gc_field(its_class, gc_fields.to_qualname)))
         text_add_c(t, "?");
+}
+
+int class_is(uint64_t its_class, const char *name)
+{
+    struct text t = { { 0 }, 0, 0 };
+
+    if (its_class != 0)
+        class_name(&t, its_class);
+    return t.size == strlen(name) && memcmp(t.at, name, t.size) == 0;
+}
+
+uint64_t class_attribute(uint64_t instance, const char *name, size_t size)
+{
+    const struct gc_type *type = gc_type_of(instance);
+    uint64_t map = type->map >= 0 ? gc_field(instance, type->map) : 0;
+    int64_t i, maps;
+
+    for (maps = 0; maps < MOST_MAPS; maps++, map = gc_field(map, gc_fields.plain_back)) {
+        enum role role = gc_role(map);
+        uint64_t string = role == ATTRIBUTE || role == UNBOXED_ATTRIBUTE ?
+                          text_string(gc_field(map, gc_fields.plain_name)) : 0;
+        size_t its_size;
+        const char *s = string != 0 ? text_characters(string, &its_size) : NULL;
+        if (s == NULL)
+            return 0;
+        if (role == ATTRIBUTE && gc_field(map, gc_fields.plain_kind) == 0 &&
+            its_size == size && memcmp(s, name, size) == 0)
+            break;
+    }
+    for (i = 1; maps < MOST_MAPS && i <= type->info->pointers[0]; i++) {
+        const char *edge = gc_edge(type, type->info->pointers[i]);
+        /* the last one may be an array of more */
+        if (edge != NULL && edge[0] == '=' && edge[1] < '4' &&
+            (uint64_t)(edge[1] - '0') == gc_field(map, gc_fields.plain_index))
+            return gc_field(instance, type->info->pointers[i]);
+    }
+    return 0;
 }
 
 int class_expression(struct text *t, uint64_t its_class)

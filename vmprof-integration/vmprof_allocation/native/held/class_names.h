@@ -15,6 +15,13 @@ uint64_t class_of(uint64_t instance, const struct gc_type *type);
    more, or they are not known. */
 uint64_t class_in_mro(uint64_t its_class, uint64_t number);
 
+/* Whether "module.Outer.Name" is this */
+int class_is(uint64_t its_class, const char *name);
+
+/* What an instance has by this name, if that is one of the first attributes that it got; or
+   0 */
+uint64_t class_attribute(uint64_t instance, const char *name, size_t size);
+
 /* What is in its dict by this name, or 0 */
 uint64_t class_look_up(uint64_t its_class, const char *name, size_t size);
 

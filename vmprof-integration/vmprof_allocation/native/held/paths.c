@@ -151,7 +151,7 @@ static void name_it(uint32_t at)
 {
     struct way way;
     struct text label = { { 0 }, 0, 0 };
-    uint32_t from = walk_met(at)->from, below = at, owner;
+    uint32_t from = walk_met(at)->from, below = at, owner, before;
     int inside = 0, is_place;
 
     if (from == at) {
@@ -174,6 +174,8 @@ static void name_it(uint32_t at)
     if (owner == NOBODY || named_number(owner)->steps == MOST_STEPS)
         return;
     way.owner = walk_met(from)->object;
+    before = named_number(owner)->owner;
+    way.before = before != NOBODY ? walk_met(named_number(before)->at)->object : 0;
     way.type = gc_type_of(way.owner);
     way.is_module = named_number(owner)->is_place && (way.type->role == MODULE_DICT ||
                                                       way.type->role == DICT);

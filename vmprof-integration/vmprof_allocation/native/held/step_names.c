@@ -272,6 +272,20 @@ static int put_item_of_tuple(struct text *t, const struct way *way, uint64_t arr
     return text_add_index(t, number), 1;
 }
 
+/* A context has its variables in lists, of a node's, in front of their values.  Returns 0
+   if it is none of these. */
+static int put_context_variable(struct text *t, const struct way *way, uint64_t variable)
+{
+    const struct gc_type *type = way->before != 0 ? gc_type_of(way->before) : NULL;
+
+    if (type == NULL || type->map < 0 || variable == 0 || gc_type_of(variable)->map < 0 ||
+        !class_is(class_of(way->before, type), "_immutables_map.BitmapNode") ||
+        !class_is(class_of(variable, gc_type_of(variable)), "_contextvars.ContextVar"))
+        return 0;
+    text_add_c(t, " -> context variable ");
+    return text_add_string(t, class_attribute(variable, "_name", 5));
+}
+
 static int put_item(struct text *t, const struct way *way, uint64_t array, uint64_t above,
                     uint64_t object)
 {
@@ -297,8 +311,13 @@ static int put_item(struct text *t, const struct way *way, uint64_t array, uint6
     if (above != way->owner && gc_role(above) != LIST_ITEMS)
         return text_add_c(t, " -> an item"), 1;
     if (way->type->role == LIST && gc_role(above) == LIST_ITEMS &&
-        gc_field(way->owner, gc_fields.list_storage) == above)
+        gc_field(way->owner, gc_fields.list_storage) == above) {
+        if (i % 2 == 1 && put_context_variable(
+                t, way, gc_field(array + 8 * (i - 1), type->info->items_at)))
+            return 1;
+        t->size = before;
         return text_add_index(t, i), 1;
+    }
     if (way->type->role == TUPLE && put_item_of_tuple(t, way, array, i))
         return 1;
     t->size = before;
