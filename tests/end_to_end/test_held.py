@@ -595,6 +595,41 @@ def test_values_of_compiled_code(stock_pypy: PyPy) -> None:
     assert holder.objects > 15000
 
 
+def test_compiled_code_has_the_name_of_its_own_frame(stock_pypy: PyPy) -> None:
+    """And not of one that it called, to which it refers, too."""
+    source = """
+        import threading, time
+        from vmprof_allocation.session.session import current
+        ready, lock = [], threading.Lock()
+        def wait(turn):
+            if turn == 4000:
+                ready.append(1)
+                lock.acquire()
+        def recursive(depth, turn):
+            for i in range(200):
+                if depth == 0:
+                    wait(turn if i == 199 else 0)
+            if depth:
+                recursive(depth - 1, turn)
+        prepared = [[str(i) for i in range(4000)]] + [["small"] for _ in range(4000)]
+        def calls():
+            for turn in range(4001):
+                only_here = prepared.pop()
+                recursive(2, turn)
+        with lock:
+            thread = threading.Thread(target=calls)
+            thread.start()
+            while not ready:
+                time.sleep(0.1)
+            current().held()
+        thread.join()
+    """
+    held = held_of(stock_pypy.sample(source, "64k").path)
+    (path,) = [held.path(number) for number, step in enumerate(held.steps)
+               if step.label == " -> a value of compiled code" and step.type == "list"]
+    assert path == "in calls() app.py:16 -> a value of compiled code"
+
+
 def test_compiled_code_looks_to_us_as_to_the_gc(stock_pypy: PyPy) -> None:
     """probe/ asks where nothing is compiled."""
     stock_pypy.command("-m", "vmprof_allocation", "doctor")

@@ -65,7 +65,7 @@ struct gc_type {
 /* These only name things; where they are not known, there are names that say less. */
 #define WISHED_FIELDS(X) \
     X(deque_first) X(deque_first_index) X(block_next) X(attributes_map) X(class_mro) \
-    X(tuple_items) X(pair_first) X(pair_second) X(numbers_first) X(numbers_second)
+    X(frame_token) X(jit_forward) X(tuple_items) X(pair_first) X(pair_second) X(numbers_first) X(numbers_second)
 struct fields {
 #define FIELD(name) int64_t name;
     FIELDS(FIELD)

@@ -65,6 +65,8 @@ WISHED = (
     ("block_next", _PYPY + "module._collections.interp_deque.Block", "inst_rightlink"),
     ("class_mro", _PYPY + "objspace.std.typeobject.W_TypeObject", "inst_mro_w"),
     ("attributes_map", _PYPY + "objspace.std.mapdict.Object", "inst_map"),
+    ("frame_token", _PYPY + "interpreter.pyframe.PyFrame", "vable_token"),
+    ("jit_forward", "GcStruct JITFRAME", "jf_forward"),
     ("tuple_items", _PYPY + "objspace.std.tupleobject.W_TupleObject",
      "inst_wrappeditems"),
     *(("%s_%s" % (name, where), _PYPY + "objspace.std.specialisedtupleobject."
