@@ -104,7 +104,7 @@ def answer(heap: Heap, *arguments: str) -> Answer:
             paths.append(int(words[2]) - 1)
         elif kind == "step":
             # (of dicts, there is no name of the type here)
-            label, _, type_ = line.split(" ", 3)[3].partition(" ")
+            label, _, type_ = line.split(" ", 3)[3].rpartition(" ")
             steps.append(Step(int(words[0]) - 1, int(words[1]), label, type_))
     return Answer(holders, how, sets, paths, steps)
 
@@ -324,6 +324,22 @@ def test_random_heaps_of_instances(seed: int) -> None:
     check_classes(Heap(items, [
         chance.randrange(count) for _ in range(chance.randrange(1, 60))], [
         chance.randrange(count) for _ in range(chance.randrange(3))]))
+
+
+def test_keys_of_all_kinds() -> None:
+    """What is a literal, what a class has by a name that leads there, and what is
+    neither: too long, too deep, of a class that nobody finds."""
+    count = 19
+    heap = Heap([leaves(100, count + 100 * one) for one in range(count)]
+                + [[] for _ in range(100 * count)], [], [])
+    found = answer(heap, "keys")
+    item = " -> an item"
+    assert [found.path(path) for path in found.paths[:count]] == [
+        "m.k" + key for key in (
+            "[-1]", "[True]", "[None]", '[b"b\\""]', "[()]", '[(b"b\\"",)]',
+            "[(%s)]" % ", ".join(["-1"] * 8), item, '[(None, (b"b\\"",))]', item,
+            "[(7, -8)]", "[m.A]", item, "[m.A.RED]", item, item, item, item,
+            '[(m.A.RED, "\u00e4")]')]
 
 
 @pytest.mark.parametrize("how", ["damaged", "traced"])
