@@ -11,6 +11,9 @@
 #define LEAST_INSTANCES 64
 /* A class is looked at if so much of all was reached through its instances. */
 #define LEAST_SHARE     64
+/* Where classes refer to each other at random, the walk that weighs them takes thrice as long
+   as all before, and there are but some seconds. */
+#define MOST_OBJECTS    20000000
 #define AHEAD           16
 #define MOST_CLASSES    8192    /* that have instances; a power of two, ... */
 #define IS_INSTANCE     0x8000  /* ... and less than this bit */
@@ -89,14 +92,17 @@ static void choose(uint32_t places[HELD_CLASSES])
 void classes_find(void)
 {
     size_t size = walk.frames_end * sizeof(uint16_t) + 1;
-    uint16_t *nearest = room_map(size);
     uint32_t at, places[HELD_CLASSES] = { 0 };
+    uint16_t *nearest;
     uint64_t i;
 
     memset(&classes, 0, sizeof classes);
-    class_count = 0;
-    every = room_map(MOST_CLASSES * sizeof *every);
     room_begin(&classes.instances, sizeof(uint64_t), 1024);
+    if (walk.objects > MOST_OBJECTS)
+        return;
+    class_count = 0;
+    nearest = room_map(size);
+    every = room_map(MOST_CLASSES * sizeof *every);
     count_instances(nearest);
     choose(places);
     for (at = 0; at < walk.frames_end; at++)
