@@ -11,7 +11,9 @@ sets, classes, slots and instances within each other, TURNS times, evaluates the
 each holder that is an expression, and counts those that lead to another object."""
 from __future__ import annotations
 
+import builtins
 import collections
+import enum
 import gc
 import json
 import math
@@ -22,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import types
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import vmprof_allocation
 from vmprof_convert import readers
@@ -32,12 +34,31 @@ from vmprof_convert.profile.model import Profile
 
 INTERVAL = "32k"
 MODULES = 3
-KEYS: list[Any] = ["name", "with space", "quo'te", 'dou"ble', "\u00fc", "", 5, -3,
-                   2**40, b"byt\x00es", None, True, (1, "a"), 3.5]
 
 
 class Instance:
     pass
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+class Pair(NamedTuple):
+    number: int
+    items: list[Any]
+
+
+class OtherPair(Pair):
+    @property
+    def number(self) -> str:        # type: ignore[override]
+        return "another"
+
+
+KEYS: list[Any] = ["name", "with space", "quo'te", 'dou"ble', "\u00fc", "", 5, -3,
+                   2**40, b"byt\x00es", None, True, (1, "a"), 3.5, (7, 8), (), (5,),
+                   ("a", (None, b"x\xff")), (2.5, 3.5), (1, (2, (3, 4))), Color.RED,
+                   (Color.RED, 1, "a"), int, Instance, ("a", Instance), range(3)]
 
 
 class Slots:
@@ -148,12 +169,15 @@ def large(rng: random.Random) -> Any:
 
 def small(rng: random.Random) -> Any:
     return rng.choice((Instance, Slots, dict, OwnDict, list, OwnList,
+                       lambda: Pair(1, []), lambda: OtherPair(2, []),
                        lambda: type("Made%d" % rng.randrange(1000), (), {})))()
 
 
 def put(rng: random.Random, into: Any, value: object) -> None:
     if isinstance(into, dict):
         into[rng.choice(KEYS)] = value
+    elif isinstance(into, Pair):
+        into.items.append(value)
     elif isinstance(into, list):
         into += [None] * rng.randrange(3) + [value]
     elif isinstance(into, Slots):
@@ -180,14 +204,15 @@ def make(rng: random.Random) -> list[str]:
 
 def is_right(holder: Holder) -> bool | None:
     """None: it is no expression, or of something whose id() is no address."""
-    if " -> " in holder.path or holder.path.startswith("in "):
+    if " -> " in holder.path or holder.path.startswith("in ") or holder.is_class:
         return None
     found = []
     # a.b.c may be c of the module a.b, or b of a
     for name, module in list(sys.modules.items()):
         if holder.path.startswith((name + ".", name + "[")):
             try:
-                found.append(eval("m" + holder.path[len(name):], {"m": module}))
+                found.append(eval("m" + holder.path[len(name):],
+                                  {**vars(builtins), **sys.modules, "m": module}))
             except (AttributeError, LookupError, TypeError):
                 pass
     if any(isinstance(one, (str, bytes, int, float)) for one in found):

@@ -112,11 +112,14 @@ LOOK = """
 """
 #: looks each path up, as far as it is an expression
 EVALUATE = """
-    import sys
+    import builtins, sys
     from vmprof_convert import readers
     counts = [0, 0]
+    known = {**vars(builtins), **sys.modules}
     for holder in readers.read_events(current().where).held[-1].holders:
         if not holder.path or " -> " in holder.path or holder.path.startswith("in "):
+            continue
+        if holder.is_class:
             continue
         # a.b.c may be c of the module a.b, or b of a
         found = []
@@ -124,7 +127,7 @@ EVALUATE = """
             if holder.path.startswith(name + "."):
                 try:
                     found.append(eval("m" + holder.path[len(name):],
-                                      {"m": sys.modules[name]}))
+                                      {**known, "m": sys.modules[name]}))
                 except AttributeError:
                     pass
         if found and isinstance(found[0], (str, bytes, int)):
@@ -238,11 +241,109 @@ def test_rare_references_have_names(stock_pypy: PyPy) -> None:
         "__main__.Owner.static -> function.__defaults__[0]",
         "__main__.cell.cell_contents", "__main__.cells[0].cell_contents",
         '__main__.function.__dict__["kept"]', "__main__.named.kept",
-        "__main__.by_pair -> an item", "__main__.by_truth[True]",
+        "__main__.by_pair[(1, 2)]", "__main__.by_truth[True]",
         "__main__.slotted.more", "__main__.slotted.own"} - set(named)
     assert not missing, (missing, sorted(named))
     assert re.fullmatch(r"0 wrong, (?:[5-9]|\d\d) right\n", run.out)
     assert "__main__.odd?name" in {step.type for step in held.steps}
+
+
+#: tuples, their fields, and keys that are no text
+TUPLES = """
+    import collections, enum, typing
+    def many():
+        return [str(i) for i in range(10000)]
+    class Point(typing.NamedTuple):
+        x: object
+        y: object
+    class Derived(Point):
+        @property
+        def y(self):
+            return "another"
+    Three = collections.namedtuple("Three", "first second third")
+    class Plain(tuple):
+        pass
+    class Odd(tuple):
+        _fields = 5
+    class Color(enum.Enum):
+        RED = 1
+        BLUE = 2
+    class Outer:
+        class Number(enum.IntEnum):
+            ONE = 1
+    def local():
+        class Hidden(enum.Enum):
+            ONE = 1
+        return Hidden.ONE
+    Renamed = Color
+    point, three = Point(1, many()), Three(1, 2, many())
+    derived = Derived(many(), many())
+    plain, odd, pair = Plain([many()]), Odd([many()]), (many(), 1)
+    by = {key: many() for key in (
+        (1, 2), (1, "a"), (), ("x",), (1, (2, b"y")), (0.5, 1.5), (1, (2, (3, 4))),
+        (None, True, 2, 3, 4, 5, 6, 7, 8), Color.RED, (Color.BLUE, int),
+        Outer.Number.ONE, local(), Point, dict, Point(3, 4), 0.5, ("k" * 500,))}
+"""
+
+
+def test_tuples_and_their_fields(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(TUPLES + LOOK + EVALUATE, "4k")
+    held = held_of(run.path)
+    named = [held.path(step) for step in range(len(held.steps))]
+    missing = {"__main__." + path for path in (
+        "point.y", "derived.x", "derived[1]", "three.third", "plain[0]", "odd[0]",
+        "pair[0]", "by[(1, 2)]", 'by[(1, "a")]', "by[()]", 'by[("x",)]',
+        'by[(1, (2, b"y"))]', "by[__main__.Color.RED]",
+        "by[(__main__.Color.BLUE, int)]", "by[__main__.Outer.Number.ONE]",
+        "by[__main__.Point]", "by[dict]")} - set(named)
+    assert not missing, (missing, sorted(named))
+    # what is nobody's literal, or too deep, or too long
+    assert named.count("__main__.by -> an item") == 7
+    assert re.fullmatch(r"0 wrong, (?:1[7-9]|\d\d) right\n", run.out), run.out
+
+
+#: what is called when something goes, and what belongs to a context
+CALLED = """
+    import contextvars, weakref
+    class Thing:
+        pass
+    class OwnReference(weakref.ref):
+        pass
+    def many():
+        return [str(i) for i in range(10000)]
+    def called():
+        big = many()
+        return lambda reference: big
+    thing = Thing()
+    reference, own = weakref.ref(thing, called()), OwnReference(thing, called())
+    own.kept = many()
+    weakref.finalize(thing, print, many()).atexit = False
+    request = contextvars.ContextVar("the request")
+    user = contextvars.ContextVar("user")
+    request.set(many())
+    user.set({"rows": many()})
+    context = contextvars.copy_context()
+    request.set(many())
+    # like it, and none
+    looks_so = [request, many()]
+"""
+
+
+def test_callbacks_and_context_variables(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample(CALLED + LOOK + EVALUATE, "4k")
+    held = held_of(run.path)
+    named = [held.path(step) for step in range(len(held.steps))]
+    missing = {
+        "__main__.reference.__callback__ -> variable big",
+        "__main__.own.__callback__ -> variable big", "__main__.own.kept",
+        "__main__.looks_so[1]",
+        "__main__.context._data._Map__root.array -> context variable the request",
+        '__main__.context._data._Map__root.array -> context variable user["rows"]',
+        "weakref.finalize._registry -> an item.args[0]",
+        "a thread -> contextvar_context._data._Map__root.array -> "
+        "context variable the request"} - set(named)
+    assert not missing, (missing, sorted(named))
+    assert run.out.startswith("0 wrong, ")
 
 
 def test_a_deep_stack(stock_pypy: PyPy) -> None:
@@ -326,6 +427,55 @@ def test_what_a_holder_keeps_is_exact(stock_pypy: PyPy) -> None:
     # a list, its items, a string and its characters, and the float's of each
     assert abs(holder.objects - (with_it.objects - without.objects)) < 1000
     assert abs(holder.bytes - (with_it.bytes - without.bytes)) < 100_000
+
+
+def test_all_instances_of_a_class(stock_pypy: PyPy) -> None:
+    """Exactly, where no path holds much: what is there without any of them, and with
+    them.  Where a path has them, that says it."""
+    source = """
+        import gc
+        from vmprof_allocation.session.session import current
+        class Session:
+            def __init__(self, number):
+                self.name, self.cart, self.peer = "s%d" % number, [number, 0.5], None
+        class Told:
+            def __init__(self, number):
+                self.rows = [number, str(number), 0.5]
+        current().held()        # imports what it needs
+        told = [Told(i) for i in range(20000)]
+        def fill():
+            sessions = [Session(i) for i in range(40000)]
+            for i, session in enumerate(sessions):
+                session.peer = sessions[i * 31 % 40000]
+            for i in range(100):
+                # each is in two of them
+                globals()["some%d" % i] = sessions[i::100]
+                globals()["other%d" % i] = sessions[i * 400:i * 400 + 400]
+        fill()
+        gc.collect()
+        current().held()
+        for name in list(globals()):
+            if name[:4] == "some" or name[:5] == "other":
+                globals()[name].clear()
+        gc.collect()
+        current().held()
+    """
+    run = stock_pypy.sample(source, "64k", jit="off")
+    _, with_it, without = readers.read_events(run.path).held
+    (holder,) = [holder for holder in with_it.holders if holder.is_class]
+    assert (holder.path, holder.type) == (
+        "all instances of __main__.Session", "__main__.Session")
+    assert abs(holder.objects - (with_it.objects - without.objects)) < 1500
+    lists = 2 * 8 * 40000       # of references to them
+    assert abs(holder.bytes + lists - (with_it.bytes - without.bytes)) < 100_000
+    assert not any(holder.is_class for holder in without.holders)
+    done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held", "--json",
+                              str(run.path))
+    answer = json.loads(done.out)["processes"][0]["answers"][1]
+    of, = [row["from_samples"] for row in answer["holders"]
+           if row["holders"][0]["path"] == holder.path]
+    # five standard deviations
+    assert abs(of["value"] - holder.bytes) < 2.6 * (of["high"] - of["low"])
 
 
 #: what takes less when it is alive than it was allocated with
@@ -443,6 +593,41 @@ def test_values_of_compiled_code(stock_pypy: PyPy) -> None:
     (holder,) = [holder for holder in held.holders
                  if holder.path.startswith("in outer")]
     assert holder.objects > 15000
+
+
+def test_compiled_code_has_the_name_of_its_own_frame(stock_pypy: PyPy) -> None:
+    """And not of one that it called, to which it refers, too."""
+    source = """
+        import threading, time
+        from vmprof_allocation.session.session import current
+        ready, lock = [], threading.Lock()
+        def wait(turn):
+            if turn == 4000:
+                ready.append(1)
+                lock.acquire()
+        def recursive(depth, turn):
+            for i in range(200):
+                if depth == 0:
+                    wait(turn if i == 199 else 0)
+            if depth:
+                recursive(depth - 1, turn)
+        prepared = [[str(i) for i in range(4000)]] + [["small"] for _ in range(4000)]
+        def calls():
+            for turn in range(4001):
+                only_here = prepared.pop()
+                recursive(2, turn)
+        with lock:
+            thread = threading.Thread(target=calls)
+            thread.start()
+            while not ready:
+                time.sleep(0.1)
+            current().held()
+        thread.join()
+    """
+    held = held_of(stock_pypy.sample(source, "64k").path)
+    (path,) = [held.path(number) for number, step in enumerate(held.steps)
+               if step.label == " -> a value of compiled code" and step.type == "list"]
+    assert path == "in calls() app.py:16 -> a value of compiled code"
 
 
 def test_compiled_code_looks_to_us_as_to_the_gc(stock_pypy: PyPy) -> None:

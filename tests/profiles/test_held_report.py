@@ -80,6 +80,35 @@ def test_what_takes_less_than_was_allocated(tmp_path: Path) -> None:
     assert row["from_samples"]["value"] == 900
 
 
+def test_all_instances_of_a_class(tmp_path: Path) -> None:
+    """They count beside what single objects hold, alone or together."""
+    log = Log()
+    log.settings(gaps="fixed")
+    log.held(1, 0, objects=10, size=9000)
+    of_class = 1 << 31
+    log.holder(1, 1, 1000, 1, "shop.one", "list")
+    log.holder(1, 2, 1000, 1, "shop.other", "list")
+    log.holder(1, 3, 2000, 2)
+    log.holder(1, of_class, 7000, 7, "all instances of shop.Session", "shop.Session")
+    text, frames = log.type("str"), [log.function("f")]
+    for how, set_, size in (
+            (ALONE, 1, 500), (ALONE, 1 | of_class, 500), (TOGETHER, 3 | of_class, 2000),
+            (OTHERWISE, of_class, 4500), (OTHERWISE, 0, 300),
+            # a class that is not told
+            (OTHERWISE, of_class << 1, 200)):
+        log.held_object(1, frames, text, size=size, set_=set_, how=how)
+    path = written(tmp_path, log)
+    found = [" ".join(line.split()) for line in lines(path, "--held")]
+    assert "6.84 KiB 7 6.84 ±0.002 KiB all instances of shop.Session" in found
+    (answer,) = json.loads("\n".join(lines(path, "--held", "--json")))[
+        "processes"][0]["answers"]
+    assert [(row["holders"][0]["path"], row["from_samples"]["value"])
+            for row in answer["holders"]] == [
+        ("all instances of shop.Session", 7000), ("shop.one", 2000), ("shop.one", 1000),
+        ("shop.other", 0)]
+    assert answer["rest"]["otherwise"]["value"] == 500
+
+
 def test_fewer_rows(tmp_path: Path) -> None:
     text = "\n".join(lines(written(tmp_path, a_log()), "--held", "-n", "1"))
     assert "... and 2 more" in text

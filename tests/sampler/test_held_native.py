@@ -13,6 +13,8 @@ from native_build import build
 
 #: native/held/question.h: how something is held
 NO_PATH, ALONE, TOGETHER, OTHERWISE, INTERPRETER, FINALIZER = range(6)
+#: bits of sets from here on are those of classes
+CLASSES = 30
 #: bytes of a list with no items, and of what it consists of
 LIST, PIECES, ITEM = 16 + 24 + 16, 3, 8
 
@@ -77,8 +79,8 @@ class Answer(NamedTuple):
 
 def harness() -> Path:
     return build("held_harness", *("held/%s.c" % name for name in (
-        "gc_types", "heap_walk", "held", "holders", "marks", "paths",
-        "question", "room", "step_names", "text")))
+        "class_names", "classes", "gc_types", "heap_walk", "held", "holders",
+        "literals", "marks", "paths", "question", "room", "step_names", "text")))
 
 
 def run(heap: Heap, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -94,6 +96,7 @@ def answer(heap: Heap, *arguments: str) -> Answer:
         kind, *words = line.split()
         if kind == "holder":
             set_, size, objects = map(int, words[:3])
+            words = line.replace("all instances of ", "*").split()[1:]
             holders.append(Holder(set_, size, objects, words[3:]))
         elif kind == "list":
             how.append(int(words[0]))
@@ -101,7 +104,7 @@ def answer(heap: Heap, *arguments: str) -> Answer:
             paths.append(int(words[2]) - 1)
         elif kind == "step":
             # (of dicts, there is no name of the type here)
-            label, _, type_ = line.split(" ", 3)[3].partition(" ")
+            label, _, type_ = line.split(" ", 3)[3].rpartition(" ")
             steps.append(Step(int(words[0]) - 1, int(words[1]), label, type_))
     return Answer(holders, how, sets, paths, steps)
 
@@ -273,6 +276,70 @@ def test_random_heaps(seed: int) -> None:
             chance.randrange(count) for _ in range(chance.randrange(200))]
     check(Heap(items, [chance.randrange(count) for _ in range(chance.randrange(1, 60))],
                [chance.randrange(count) for _ in range(chance.randrange(3))]))
+
+
+def check_classes(heap: Heap) -> set[str]:
+    """Against what can't be reached without any instance of a class.  Returns which are
+    holders."""
+    found = answer(heap, "classes")
+    every = heap.reached(heap.names, frozenset())
+    rows = {holder.names[1]: holder for holder in found.holders
+            if holder.names and holder.names[0].startswith("*")}
+    for name, holder in rows.items():
+        of_class = frozenset(one for one in range(len(heap.items))
+                             if one % 3 == ord(name) - ord("A"))
+        assert holder.names == ["*" + name, name] and holder.set >> CLASSES
+        kept = every - heap.reached(heap.names, of_class)
+        # an instance has a map, too
+        assert (holder.bytes, holder.objects) == (
+            sum(heap.size(one) + 8 * (one % 3 > 0) for one in kept), PIECES * len(kept))
+        assert {one for one, set_ in enumerate(found.sets) if set_ & holder.set} == kept
+    return set(rows)
+
+
+def test_all_instances_of_a_class_are_a_holder() -> None:
+    """Where no path holds much of them; but where one does, that says it."""
+    sessions = range(1, 1200, 3)
+    items: list[list[int]] = [[] for _ in range(1200 + 36 * len(sessions))]
+    for number, one in enumerate(sessions):
+        items[one] = leaves(36, 1200 + 36 * number)[::3]
+    items[0] = list(sessions)
+    one_path = Heap(items, [0], [])
+    assert check_classes(one_path) == set()
+    # thirty lists, each of which has a seventh, and one that has all
+    many = [list(sessions) if one == 0 else [
+        session for session in sessions if session % 7 == one % 7] if one % 3 == 0
+        and one < 90 else item for one, item in enumerate(items)]
+    assert check_classes(Heap(many, list(range(0, 90, 3)), [])) == {"B"}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_heaps_of_instances(seed: int) -> None:
+    """Of two classes, beside lists."""
+    chance = random.Random(seed)
+    count = chance.choice((900, 3000))
+    items = [[chance.randrange(count) if chance.random() < 0.2 else
+              min(count - 1, one + chance.randrange(1, 40))
+              for _ in range(int(chance.expovariate(0.5)))] for one in range(count)]
+    check_classes(Heap(items, [
+        chance.randrange(count) for _ in range(chance.randrange(1, 60))], [
+        chance.randrange(count) for _ in range(chance.randrange(3))]))
+
+
+def test_keys_of_all_kinds() -> None:
+    """What is a literal, what a class has by a name that leads there, and what is
+    neither: too long, too deep, of a class that nobody finds."""
+    count = 19
+    heap = Heap([leaves(100, count + 100 * one) for one in range(count)]
+                + [[] for _ in range(100 * count)], [], [])
+    found = answer(heap, "keys")
+    item = " -> an item"
+    assert [found.path(path) for path in found.paths[:count]] == [
+        "m.k" + key for key in (
+            "[-1]", "[True]", "[None]", '[b"b\\""]', "[()]", '[(b"b\\"",)]',
+            "[(%s)]" % ", ".join(["-1"] * 8), item, '[(None, (b"b\\"",))]', item,
+            "[(7, -8)]", "[m.A]", item, "[m.A.RED]", item, item, item, item,
+            '[(m.A.RED, "\u00e4")]')]
 
 
 @pytest.mark.parametrize("how", ["damaged", "traced"])

@@ -13,6 +13,7 @@ from vmprof_convert.meaning.user_code import has_own_code, only_own
 from vmprof_convert.meaning.visible_stacks import Program
 from vmprof_convert.profile.held import (
     ALONE,
+    CLASSES,
     FINALIZER,
     INTERPRETER,
     NO_PATH,
@@ -122,13 +123,13 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
     single = [holder.set for holder in held.holders if holder.path]
     rest = {how: Sums() for how in (OTHERWISE, INTERPRETER, FINALIZER, NO_PATH)}
     for one in objects(profile, held):
-        if one.how == ALONE:
-            for bit in single:
-                if one.set & bit:
-                    sums[bit].add(one)
-        elif one.how == TOGETHER and one.set in sums:
-            sums[one.set].add(one)
-        else:
+        alone = one.set if one.how == ALONE else one.set & CLASSES
+        bits = [bit for bit in single if alone & bit]
+        if one.how == TOGETHER and one.set & ~CLASSES in sums:
+            bits.append(one.set & ~CLASSES)
+        for bit in bits:
+            sums[bit].add(one)
+        if not bits:
             # smaller groups are not told
             rest[one.how if one.how in rest else OTHERWISE].add(one)
     interval = max(held.intervals, default=1)
@@ -180,17 +181,19 @@ def of_chosen(profile: Profile, chosen: Container[tuple[int, int]]) -> list[Shar
 def _shares(profile: Profile, kind: Callable[[int, int], _Key]
             ) -> dict[_Key, list[Share]]:
     """Of each kind, by stack and type, who holds it, most of it first.  By the last
-    answer; of holders within each other, the innermost counts."""
+    answer; of holders within each other, the innermost counts, and a class where
+    there is no other one."""
     held = profile.last_held
     if held is None or held.problem:
         return {}
     single = sorted((holder for holder in held.holders if holder.path),
-                    key=lambda holder: holder.bytes)
+                    key=lambda holder: (holder.is_class, holder.bytes))
     sums: dict[_Key, dict[tuple[tuple[Holder, ...], int], float]] = {}
     for one in objects(profile, held):
         of_set = tuple(holder for holder in single if holder.set & one.set)
-        key = ((of_set[:1], -1) if one.how == ALONE else
-               (of_set, -1) if one.how == TOGETHER and of_set else ((), one.path))
+        several = tuple(holder for holder in of_set if not holder.is_class)
+        key = ((several, -1) if one.how == TOGETHER and several else
+               (of_set[:1], -1) if of_set else ((), one.path))
         of_kind = sums.setdefault(kind(one.stack, one.type), {})
         of_kind[key] = of_kind.get(key, 0.0) + one.weight
     return {of: sorted(

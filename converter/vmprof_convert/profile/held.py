@@ -10,26 +10,34 @@ from typing import NamedTuple
 #: finalizer, or is held by what does; or nothing that the GC knows leads there
 NO_PATH, ALONE, TOGETHER, OTHERWISE, INTERPRETER, FINALIZER = range(6)
 
+#: bits of sets that are those of classes; what is below belongs to single objects
+CLASSES = -1 << 30
+
 #: behind the problems of native/held/question.h, and 1000: it is not all there
 INCOMPLETE = 1006
 
 
 class Holder(NamedTuple):
-    """An object, or several that hold something together."""
+    """An object; several that hold something together; or all instances of a class."""
 
     #: its bit, or theirs
     set: int
-    #: its id(), but for text and numbers, which have others; of several: 0
+    #: its id(), but for text and numbers, which have others; of several: 0; that of a
+    #: class
     address: int
     #: that can't be reached without: exact, of all objects
     bytes: int
     objects: int
     #: as Python's programmers write it, but for what is behind an arrow; empty: these
-    #: are several
+    #: are several; "all instances of TYPE": they are those of a class
     path: str = ""
     type: str = ""
     #: other names that modules have for it
     aliases: tuple[str, ...] = ()
+
+    @property
+    def is_class(self) -> bool:
+        return bool(self.set & CLASSES)
 
 
 class Step(NamedTuple):

@@ -161,7 +161,8 @@ def _estimate(estimate: Estimate) -> str:
 
 
 def _name(row: Row) -> str:
-    names = [text_of(holder.path, holder.type) for holder in row.holders]
+    names = [shortened(holder.path) if holder.is_class else
+             text_of(holder.path, holder.type) for holder in row.holders]
     if len(names) > 1:
         return "%s, together" % " and ".join(names)
     (holder,) = row.holders

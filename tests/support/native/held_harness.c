@@ -6,9 +6,12 @@
  * Prints "objects N bytes N", "holder SET BYTES OBJECTS PATH TYPE ALIAS ..." for each
  * holder, and for each group without what it is called, and of each list "list HOW SET".
  *
- * "deques": these lists are deques, of blocks of three items, which begin anywhere in the
- * first one.  "damaged": the header of a list is none.  "traced": RPython has a function that
- * says what lists' items refer to.  "compare": prints how many objects differ from the dump of
+ * "classes": list number i is an instance of class number i % 3, which is derived from list;
+ * of number 0, it is a list.  "keys": the module has a dict k, too, of which as many lists
+ * are the values as there are keys, of all kinds.  "deques": these lists are deques, of blocks
+ * of three items, which begin anywhere in the first one.  "damaged": the header of a list is
+ * none.  "traced": RPython has a function that says what lists' items refer to.  "compare":
+ * prints how many objects differ from the dump of
  * the same heap, of which one reference was changed.
  */
 #include <inttypes.h>
@@ -19,7 +22,8 @@
 #include "held.h"
 
 enum { STRING = 8, TEXT, LIST, LIST_ITEMS, POINTERS, DICT, TABLE, ENTRIES, MODULE, GCREF,
-       DEQUE, BLOCK, TYPES };
+       DEQUE, BLOCK, INSTANCE, MAP, CLASS, INT, BOOL, NONE,
+       BYTES, TUPLE, PAIR, NUMBERS, OWN_TUPLE, TYPES };
 static const char *const names[TYPES] = {
     [STRING] = "rpy_string { hash, chars }",
     [TEXT] = "pypy.objspace.std.unicodeobject.W_UnicodeObject { super }",
@@ -33,6 +37,17 @@ static const char *const names[TYPES] = {
     [GCREF] = "pypy.module.gc.referents.W_GcRef { super }",
     [DEQUE] = "pypy.module._collections.interp_deque.W_Deque { super }",
     [BLOCK] = "pypy.module._collections.interp_deque.Block { super }",
+    [INSTANCE] = "pypy.interpreter.typedef.W_ListObjectUserDict { super }",
+    [MAP] = "pypy.objspace.std.mapdict.Terminator { super }",
+    [CLASS] = "pypy.objspace.std.typeobject.W_TypeObject { super }",
+    [INT] = "pypy.objspace.std.intobject.W_IntObject { super }",
+    [BOOL] = "pypy.objspace.std.boolobject.W_BoolObject { super }",
+    [NONE] = "pypy.objspace.std.noneobject.W_NoneObject { super }",
+    [BYTES] = "pypy.objspace.std.bytesobject.W_BytesObject { super }",
+    [TUPLE] = "pypy.objspace.std.tupleobject.W_TupleObject { super }",
+    [PAIR] = "pypy.objspace.std.specialisedtupleobject.W_SpecialisedTupleObject_oo { super }",
+    [NUMBERS] = "pypy.objspace.std.specialisedtupleobject.W_SpecialisedTupleObject_ii { super }",
+    [OWN_TUPLE] = "pypy.interpreter.typedef.W_TupleObjectUserDict { super }",
 };
 static const char *const fields[] = {
     "module_dict", "dict_storage", "code_name", "code_varnames", "code_firstlineno",
@@ -54,12 +69,14 @@ static struct info {
     const int64_t *item_pointers;
 } table[TYPES];
 static char text[8192];
+static int has_keys;
 static uint64_t memory[1 << 20];
 static size_t used;
 
 static const int64_t none[] = { 0 }, at_8[] = { 1, 8 }, at_16[] = { 1, 16 },
                      at_24[] = { 1, 24 }, at_0[] = { 1, 0 }, at_0_and_8[] = { 2, 0, 8 },
-                     at_8_to_24[] = { 3, 8, 16, 24 };
+                     at_8_to_24[] = { 3, 8, 16, 24 },
+                     at_8_and_16[] = { 2, 8, 16 };
 
 static void type(int number, int64_t size, const int64_t *pointers, int64_t length_at,
                  int64_t item_size, const int64_t *item_pointers)
@@ -80,9 +97,10 @@ static void type(int number, int64_t size, const int64_t *pointers, int64_t leng
         info->bits |= 0x40000;
     if (pointers != none || (item_size != 0 && item_pointers != none))
         info->bits |= 0x1000000;
-    sprintf(text + strlen(text), "type %zu %d %d -1\t%s\tGc%s %s\n",
+    sprintf(text + strlen(text), "type %zu %d %d %d\t%s\tGc%s %s\n",
             (size_t)number * sizeof *info, number,
-            number == LIST || number == DEQUE ? 2 : 0,
+            number == LIST || number == DEQUE || (number == DICT && has_keys) ? 2 : 0,
+            number == INSTANCE || number == OWN_TUPLE ? 16 : -1,
             number == LIST ? "list" : number == DEQUE ? "deque" : "", number == POINTERS || number == ENTRIES
                                               ? "Array of" : "Struct", names[number]);
 }
@@ -103,10 +121,23 @@ static void make_types(void)
     type(GCREF, 16, at_8, 0, 0, NULL);
     type(DEQUE, 24, at_8, 0, 0, NULL);
     type(BLOCK, 32, at_8_to_24, 0, 0, NULL);
+    type(INSTANCE, 24, at_8_and_16, 0, 0, NULL);
+    type(MAP, 24, at_8_and_16, 0, 0, NULL);
+    type(CLASS, 24, at_8_and_16, 0, 0, NULL);
+    type(INT, 16, none, 0, 0, NULL);
+    type(BOOL, 16, none, 0, 0, NULL);
+    type(NONE, 16, none, 0, 0, NULL);
+    type(BYTES, 16, at_8, 0, 0, NULL);
+    type(TUPLE, 16, at_8, 0, 0, NULL);
+    type(PAIR, 24, at_8_and_16, 0, 0, NULL);
+    type(NUMBERS, 24, none, 0, 0, NULL);
+    type(OWN_TUPLE, 24, at_8_and_16, 0, 0, NULL);
     for (i = 0; i < sizeof fields / sizeof *fields; i++)
         sprintf(text + strlen(text), "field %s 8\n", fields[i]);
     strcat(text, "field to_entries 24\nfield deque_first 8\nfield deque_first_index 16\n"
-                 "field block_next 24\n");
+                 "field block_next 24\nfield to_class 16\nfield to_qualname 16\n"
+                 "field tuple_items 8\nfield pair_first 8\nfield pair_second 16\n"
+                 "field numbers_first 8\nfield numbers_second 16\n");
 }
 
 static uint64_t *make(int type, size_t words)
@@ -185,6 +216,75 @@ static uint64_t *make_dict(size_t count, uint64_t **entries)
     return with_1(DICT, table_);
 }
 
+/* Of the instances of a class: it is also the end of the way from it to the class. */
+static uint64_t *make_map(int number)
+{
+    uint64_t *map = make(MAP, 3), *its_class = make(CLASS, 3);
+    char name[] = { (char)('A' + number), 0 };
+
+    its_class[2] = (uint64_t)make_text(name);
+    map[1] = (uint64_t)map;
+    map[2] = (uint64_t)its_class;
+    return map;
+}
+
+static uint64_t *with_2(int type, const void *one, const void *other)
+{
+    uint64_t *object = make(type, 3);
+
+    object[1] = (uint64_t)one;
+    object[2] = (uint64_t)other;
+    return object;
+}
+
+static uint64_t *make_tuple(size_t count, const uint64_t *item)
+{
+    uint64_t *items = make(POINTERS, 2 + count);
+
+    items[1] = count;
+    for (; count > 0; count--)
+        items[1 + count] = (uint64_t)item;
+    return with_1(TUPLE, items);
+}
+
+#define KEYS    19
+
+/* The class that this map is of has a module, and a member. */
+static void make_keys(uint64_t **keys, uint64_t *map)
+{
+    uint64_t *its_class = (uint64_t *)map[2], *entries, *other = make_map(25);
+    uint64_t *one = with_1(INT, (void *)-1), *member = with_2(OWN_TUPLE, NULL, map);
+
+    its_class[1] = make_dict(3, &entries)[1];
+    entries[0] = (uint64_t)make_text("__module__");
+    entries[1] = (uint64_t)make_text("m");
+    entries[2] = (uint64_t)make_text("RED");
+    entries[3] = (uint64_t)member;
+    entries[4] = (uint64_t)make_text("not a name");
+    entries[5] = (uint64_t)with_2(OWN_TUPLE, NULL, map);
+    keys[0] = one;
+    keys[1] = with_1(BOOL, (void *)1);
+    keys[2] = with_1(NONE, NULL);
+    keys[3] = with_1(BYTES, (void *)make_text("b\"")[1]);
+    keys[4] = make_tuple(0, NULL);
+    keys[5] = make_tuple(1, keys[3]);
+    keys[6] = make_tuple(8, one);
+    keys[7] = make_tuple(9, one);
+    keys[8] = with_2(PAIR, keys[2], keys[5]);
+    keys[9] = with_2(PAIR, one, keys[8]);           /* too deep */
+    keys[10] = with_2(NUMBERS, (void *)7, (void *)-8);
+    keys[11] = its_class;
+    keys[12] = (uint64_t *)other[2];                /* of no module */
+    keys[13] = member;
+    keys[14] = (uint64_t *)entries[5];              /* its name is none */
+    keys[15] = with_2(OWN_TUPLE, make_tuple(1, one), map);  /* its class has it not */
+    keys[16] = with_1(TUPLE, NULL);                 /* no tuple yet */
+    keys[17] = make_text("0123456789012345678901234567890123456789012345678901234567890"
+                         "12345678901234567890123456789012345678901234567890123456789"
+                         "too long");
+    keys[18] = with_2(PAIR, keys[13], make_text("\xc3\xa4"));
+}
+
 static size_t number(void)
 {
     size_t n;
@@ -216,15 +316,23 @@ int main(int argc, char **argv)
 {
     struct held_result *result;
     struct held_question question;
-    uint64_t **lists, *entries, *module, *modules, *ask = make(LIST, 2), *roots, *items;
+    uint64_t **lists, *maps[3], *entries, *module, *modules, *ask = make(LIST, 2), *roots, *items;
     size_t count, i, j, n;
     int are_deques = argc > 1 && strcmp(argv[1], "deques") == 0;
+    int are_instances = argc > 1 && strcmp(argv[1], "classes") == 0;
 
+    has_keys = argc > 1 && strcmp(argv[1], "keys") == 0;
     make_types();
     count = number();
     lists = calloc(count, sizeof *lists);
+    for (i = 0; i < 3; i++)
+        maps[i] = make_map((int)i);
     for (i = 0; i < count; i++)
-        lists[i] = are_deques ? make(DEQUE, 3) : make(LIST, 2);
+        if (are_instances && i % 3 != 0) {
+            lists[i] = make(INSTANCE, 3);
+            lists[i][2] = (uint64_t)maps[i % 3];
+        } else
+            lists[i] = are_deques ? make(DEQUE, 3) : make(LIST, 2);
     for (i = 0; i < count; i++) {
         n = number();
         if (are_deques) {
@@ -240,7 +348,23 @@ int main(int argc, char **argv)
             items[j] = (uint64_t)lists[number()];
     }
     n = number();
-    module = with_1(MODULE, make_dict(n, &entries));
+    module = with_1(MODULE, make_dict(n + (has_keys ? 5 : 3), &entries));
+    for (i = 0; i < 3; i++) {       /* nobody holds what instances have of their class */
+        entries[2 * (n + i)] = (uint64_t)make_text("map");
+        entries[2 * (n + i) + 1] = (uint64_t)maps[i];
+    }
+    if (has_keys) {
+        uint64_t *keys[KEYS], *of;
+        make_keys(keys, maps[0]);
+        entries[2 * n + 6] = (uint64_t)make_text("A");
+        entries[2 * n + 7] = maps[0][2];
+        entries[2 * n + 8] = (uint64_t)make_text("k");
+        entries[2 * n + 9] = (uint64_t)make_dict(KEYS, &of);
+        for (i = 0; i < KEYS; i++) {
+            of[2 * i] = (uint64_t)keys[i];
+            of[2 * i + 1] = (uint64_t)lists[i];
+        }
+    }
     for (i = 0; i < n; i++) {
         char name[32];
         sprintf(name, "x%zu", i);
@@ -292,11 +416,11 @@ int main(int argc, char **argv)
             for (c = holder->text; *c; c++)
                 if (*c == 0x1f)
                     *c = ' ';
-            printf("holder %u %" PRId64 " %" PRId64 " %s\n", holder->set, holder->bytes,
-                   holder->objects, holder->text);
+            printf("holder %" PRIu64 " %" PRId64 " %" PRId64 " %s\n", holder->set,
+                   holder->bytes, holder->objects, holder->text);
         }
         for (i = 0; i < count; i++)
-            printf("list %d %u %u\n", result->found[i].how, result->found[i].set,
+            printf("list %d %" PRIu64 " %u\n", result->found[i].how, result->found[i].set,
                    result->found[i].path);
         for (i = 0; i < result->path_count; i++) {
             struct held_path *path = &result->paths[i];

@@ -35,7 +35,7 @@ enum role {
     OTHER, MODULE_DICT, DICT, TABLE, ENTRIES, ARRAY, LIST_ITEMS, DICT_CELL, CLASS, FRAME,
     CODE, FUNCTION, CELL, CELL_FAMILY, ATTRIBUTE, UNBOXED_ATTRIBUTE, MODULE, FRAME_REF,
     CONTEXT, STRING, TEXT, LIST, TUPLE, MEMBER, GCREF, INT, BOOL, BYTES, THREAD_LOCAL, NONE,
-    DEQUE, DEQUE_BLOCK, ATTRIBUTES
+    DEQUE, DEQUE_BLOCK, ATTRIBUTES, PAIR, NUMBERS
 };
 /* What refers to more than the table says */
 enum custom { NO_CUSTOM, JIT_FRAME, SHADOW_STACK, STACKLET, GCREF_TRACER, NOT_WALKED,
@@ -64,7 +64,8 @@ struct gc_type {
     X(to_entries) X(to_string) X(to_value)
 /* These only name things; where they are not known, there are names that say less. */
 #define WISHED_FIELDS(X) \
-    X(deque_first) X(deque_first_index) X(block_next) X(attributes_map) X(class_mro)
+    X(deque_first) X(deque_first_index) X(block_next) X(attributes_map) X(class_mro) \
+    X(frame_token) X(jit_forward) X(tuple_items) X(pair_first) X(pair_second) X(numbers_first) X(numbers_second)
 struct fields {
 #define FIELD(name) int64_t name;
     FIELDS(FIELD)

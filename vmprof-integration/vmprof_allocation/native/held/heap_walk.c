@@ -4,6 +4,7 @@
 
 #include "gc_types.h"
 #include "marks.h"
+#include "text.h"
 
 /* Objects that were found, and whose headers are not in the cache yet */
 #define RING    32
@@ -52,12 +53,48 @@ uint64_t walk_unwrapped(uint64_t value)
     return gc_role(value) == DICT_CELL ? gc_field(value, gc_fields.to_value) : value;
 }
 
+uint64_t walk_look_up(uint64_t table, const char *name, size_t size)
+{
+    struct entries entries;
+    uint64_t i, key;
+    const char *s;
+    size_t its_size;
+
+    if (!walk_entries(table, &entries))
+        return 0;
+    for (i = 0; i < entries.count; i++) {
+        key = text_string(word_at(entries.items + i * entries.item_size));
+        if (key == 0)
+            continue;
+        s = text_characters(key, &its_size);
+        if (its_size == size && memcmp(s, name, size) == 0)
+            return walk_unwrapped(word_at(entries.items + i * entries.item_size + 8));
+    }
+    return 0;
+}
+
 uint64_t walk_module_dict(uint64_t module)
 {
     uint64_t dict = gc_role(module) == MODULE ? gc_field(module, gc_fields.module_dict) : 0;
     enum role role = gc_role(dict);
 
     return role == MODULE_DICT || role == DICT ? dict : 0;
+}
+
+uint64_t walk_module_table(const char *name, size_t size)
+{
+    const struct root *roots = (const struct root *)walk.roots.at;
+    size_t i, its_size;
+
+    for (i = 0; i < walk.roots.count; i++) {
+        enum role role = gc_role(roots[i].object);
+        uint64_t its_name = roots[i].kind == ROOT_MODULE ? text_string(roots[i].name) : 0;
+        const char *s = its_name != 0 ? text_characters(its_name, &its_size) : NULL;
+        if (s != NULL && its_size == size && memcmp(s, name, size) == 0 &&
+            (role == DICT || role == MODULE_DICT))
+            return gc_field(roots[i].object, gc_fields.dict_storage);
+    }
+    return 0;
 }
 
 /* ____________________________________________________________ */

@@ -88,7 +88,11 @@ int walk_entries(uint64_t table, struct entries *entries);
 void walk_entries_of(uint64_t array, struct entries *entries);
 /* A value that may be in a cell */
 uint64_t walk_unwrapped(uint64_t value);
+/* What is in such a table by this name, or 0 */
+uint64_t walk_look_up(uint64_t table, const char *name, size_t size);
 /* The dict of a module, or 0 */
 uint64_t walk_module_dict(uint64_t module);
+/* The table of the module of this name, or 0: among the roots */
+uint64_t walk_module_table(const char *name, size_t size);
 
 #pragma GCC visibility pop

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "classes.h"
 #include "gc_types.h"
 #include "heap_walk.h"
 #include "holders.h"
@@ -46,8 +47,10 @@ void held_answer(const struct held_question *question, struct held_result *resul
     begin(question, result);
     count = paths_choose(result, holders);
     paths_tell(question, result);
+    classes_find();
     walk_forget_met();          /* there is room for the words then */
     holders_weigh(question, result, holders, count);
+    classes_forget();
     result->nanoseconds = processor_time() - before;
     finish(result);
 }

@@ -1,5 +1,8 @@
 #include "holders.h"
 
+#include <string.h>
+
+#include "classes.h"
 #include "gc_types.h"
 #include "heap_walk.h"
 #include "marks.h"
@@ -14,22 +17,25 @@
 #define IS_HOLDER       ((uint64_t)1 << 62)
 #define FINALIZERS      ((uint64_t)1 << 63)
 
+#define RING            16
 #define GROUPS          1024    /* sets of holders that hold something together: 10 bits */
 
 static uint64_t *words;         /* of what was met, by its number */
+static const uint64_t *singles; /* the holders; NULL: they are instances of classes */
 /* what is to be looked at: holders when nothing else is, as their words grow longest */
 static struct room now, later;
 
-static void reach(uint64_t object, void *context)
-{
-    uint64_t new = *(const uint64_t *)context;
-    int64_t number = marks_rank(object);
-    uint64_t *word, was;
+/* What was found, and whose words and headers are not in the cache yet */
+static struct {
+    uint64_t object, new;
+    uint64_t *word;             /* NULL: nothing is there */
+} ring[RING];
+static uint32_t ring_at;
 
-    if (number < 0)
-        return;
-    word = &words[number];
-    was = *word & ~IS_HOLDER;
+static void settle(uint64_t object, uint64_t new, uint64_t *word)
+{
+    uint64_t was = *word & ~IS_HOLDER;
+
     if (was & FREE || (new | was) == was || (was != 0 && new & INTERPRETERS))
         return;
     *word |= new;
@@ -37,35 +43,78 @@ static void reach(uint64_t object, void *context)
         room_add_word(*word & IS_HOLDER ? &later : &now, object);
 }
 
-static uint64_t next(void)
+static void reach(uint64_t object, void *context)
 {
-    struct room *from = now.count > 0 ? &now : &later;
+    int64_t number = marks_rank(object);
+    uint32_t at = ring_at++ % RING;
 
-    return room_word(from, --from->count);
+    if (ring[at].word != NULL)
+        settle(ring[at].object, ring[at].new, ring[at].word);
+    ring[at].word = NULL;
+    if (number < 0)
+        return;
+    ring[at].object = object;
+    ring[at].new = *(const uint64_t *)context;
+    ring[at].word = &words[number];
+    __builtin_prefetch(ring[at].word, 1);
+    __builtin_prefetch((const void *)object);
 }
 
-/* Without holder number i, itself is not there, nor a way through it. */
+static void empty_ring(void)
+{
+    uint32_t i;
+
+    for (i = 0; i < RING; i++, ring_at++)
+        if (ring[ring_at % RING].word != NULL) {
+            settle(ring[ring_at % RING].object, ring[ring_at % RING].new,
+                   ring[ring_at % RING].word);
+            ring[ring_at % RING].word = NULL;
+        }
+}
+
+static uint64_t next(void)
+{
+    struct room *from;
+
+    if (now.count == 0)
+        empty_ring();
+    from = now.count > 0 ? &now : &later;
+    return from->count > 0 ? room_word(from, --from->count) : 0;
+}
+
+/* Without holder number i, itself is not there, nor a way through it.  (What several
+   classes hold together is not told.) */
 static uint64_t behind(uint64_t word, int i)
 {
     return (word & ~(ALL << THROUGH | (uint64_t)1 << i | FREE)) |
-           (uint64_t)1 << (THROUGH + i);
+           (singles == NULL ? 0 : (uint64_t)1 << (THROUGH + i));
 }
 
-static void spread(const uint64_t *holders)
+/* The number of the holder that this is, or is of */
+static int which(uint64_t holder)
 {
-    while (now.count > 0 || later.count > 0) {
-        uint64_t object = next(), word = words[marks_rank(object)];
-        if (word & IS_HOLDER) {
-            int i = 0;
-            while (holders[i] != object)
-                i++;
-            word = behind(word, i) & ~IS_HOLDER;
-        }
+    int i = 0;
+
+    if (singles == NULL)
+        return classes_which(holder);
+    while (singles[i] != holder)
+        i++;
+    return i;
+}
+
+static void spread(void)
+{
+    uint64_t object;
+
+    while ((object = next()) != 0) {
+        uint64_t word = words[marks_rank(object)];
+        if (word & IS_HOLDER)
+            word = behind(word, which(object)) & ~IS_HOLDER;
         gc_trace(object, gc_type_of(object), reach, &word);
     }
 }
 
-static void walk_again(const uint64_t *holders)
+static void walk_again(void)
 {
     static const uint64_t begin[ROOT_KINDS] = {
         [ROOT_MODULE] = ALL | FREE, [ROOT_FRAME] = ALL | FREE,
@@ -83,7 +132,7 @@ static void walk_again(const uint64_t *holders)
         for (i = 0; i < walk.roots.count; i++)
             if (roots[i].kind == kind)
                 reach(roots[i].object, &word);
-        spread(holders);
+        spread();
     }
 }
 
@@ -122,7 +171,7 @@ static void add_together(uint32_t set, int64_t size)
         }
 }
 
-static void add_up(struct held_result *result)
+static void add_up(struct held_holder *holders)
 {
     uint64_t number = 0, bits;
     uint32_t i, at, set;
@@ -142,7 +191,7 @@ static void add_up(struct held_result *result)
                     add_together(set, size);
                 else
                     for (; set != 0; set &= set - 1)
-                        add(&result->holders[__builtin_ctz(set)], size);
+                        add(&holders[__builtin_ctz(set)], size);
             }
     }
 }
@@ -180,34 +229,110 @@ static void tell_objects(const struct held_question *question, struct held_resul
     }
 }
 
+/* Fill in what is held by each holder: 'objects' are all that are one, or of one. */
+static void weigh(const uint64_t *objects, size_t count, struct held_holder *to)
+{
+    size_t i;
+
+    for (i = 0; i < walk.ignored.count; i++)
+        words[marks_rank(room_word(&walk.ignored, i))] = ALL | FREE;
+    for (i = 0; i < count; i++)
+        words[marks_rank(objects[i])] = IS_HOLDER;
+    walk_again();
+    for (i = 0; i < count; i++) {
+        uint64_t *word = &words[marks_rank(objects[i])];
+        *word = behind(*word, which(objects[i]));
+    }
+    add_up(to);
+}
+
+/* ____________________________________________________________ */
+/* classes */
+
+/* A holder that has most of the instances, and little else, tells of them by its path. */
+static void leave_out_told(const struct held_result *result)
+{
+    uint64_t having[HELD_CLASSES][HELD_HOLDERS] = { { 0 } };
+    enum held_how how;
+    uint32_t set;
+    size_t i, holder;
+
+    for (i = 0; i < classes.instances.count; i++) {
+        uint64_t instance = room_word(&classes.instances, i);
+        set = set_of(words[marks_rank(instance & ~(uint64_t)7)], &how);
+        for (; how == HELD_ALONE && set != 0; set &= set - 1)
+            having[instance & 7][__builtin_ctz(set)]++;
+    }
+    for (i = 0; i < HELD_CLASSES; i++)
+        for (holder = 0; holder < HELD_HOLDERS; holder++)
+            if (having[i][holder] * 2 > classes.of[i].count &&
+                classes.of[i].through * 8 * 2 > (uint64_t)result->holders[holder].bytes)
+                classes.of[i].its_class = 0;
+}
+
+/* They stand behind the groups. */
+static void weigh_classes(const struct held_question *question,
+                          struct held_result *result, size_t words_size)
+{
+    struct held_holder *to = result->holders + HELD_HOLDERS + HELD_GROUPS;
+    struct room *all = &classes.instances;
+    size_t i, left = 0;
+    enum held_how how;
+
+    leave_out_told(result);
+    for (i = 0; i < all->count; i++)
+        if (classes.of[room_word(all, i) & 7].its_class != 0)
+            ((uint64_t *)all->at)[left++] = room_word(all, i) & ~(uint64_t)7;
+    if (left == 0)
+        return;
+    memset(words, 0, words_size);
+    singles = NULL;
+    weigh((const uint64_t *)all->at, left, to);
+    for (i = 0; i < question->count; i++) {
+        int64_t number = marks_rank(held_asked(question, i));
+        uint64_t set = number < 0 ? 0 : set_of(words[number], &how);
+        if (set != 0 && how == HELD_ALONE)
+            result->found[i].set |= set << HELD_HOLDERS;
+    }
+    for (i = 0; i < HELD_CLASSES; i++) {
+        struct held_holder *row = &result->holders[result->holder_count];
+        struct text t = { { 0 }, 0, 0 };
+        if (classes.of[i].its_class == 0)
+            continue;
+        classes_name(&t, (int)i);
+        if (t.is_cut)
+            continue;
+        row->set = (uint64_t)1 << (HELD_HOLDERS + i);
+        row->address = classes.of[i].its_class;
+        row->bytes = to[i].bytes;
+        row->objects = to[i].objects;
+        memcpy(row->text, t.at, t.size);
+        result->holder_count++;
+    }
+}
+
 void holders_weigh(const struct held_question *question, struct held_result *result,
                    const uint64_t *holders, int count)
 {
     uint64_t met = marks_count();
-    size_t i;
+    size_t i, size = met * sizeof *words;
 
-    words = room_map(met * sizeof *words);
+    words = room_map(size);
     groups = room_map(GROUPS * sizeof *groups);
     room_begin(&now, sizeof(uint64_t), 1 << 16);
     room_begin(&later, sizeof(uint64_t), 64);
-    for (i = 0; i < walk.ignored.count; i++)
-        words[marks_rank(room_word(&walk.ignored, i))] = ALL | FREE;
     for (i = 0; i < (size_t)count; i++) {
-        words[marks_rank(holders[i])] = IS_HOLDER;
         result->holders[i].set = 1u << i;
         result->holders[i].address = holders[i];
     }
     result->holder_count = (size_t)count;
-    walk_again(holders);
-    for (i = 0; i < (size_t)count; i++) {
-        uint64_t *word = &words[marks_rank(holders[i])];
-        *word = behind(*word, (int)i);
-    }
-    add_up(result);
+    singles = holders;
+    weigh(holders, (size_t)count, result->holders);
     tell_groups(result);
     tell_objects(question, result);
+    room_unmap(groups, GROUPS * sizeof *groups);
+    weigh_classes(question, result, size);
     room_end(&now);
     room_end(&later);
-    room_unmap(groups, GROUPS * sizeof *groups);
-    room_unmap(words, met * sizeof *words);
+    room_unmap(words, size);
 }

@@ -7,6 +7,9 @@
  * exact, whatever shares what.  Holders keep something *together* if each path has one of
  * them, and none of them is on all: the set is of those that are last on some path.
  * Another set may do the same, so that the sum of a set is the least that it keeps.
+ *
+ * All instances of a class are weighed likewise, as if they were one holder: in a walk of
+ * their own, as what other holders keep is not to depend on them.
  */
 
 #include <stddef.h>
@@ -16,8 +19,8 @@
 
 #pragma GCC visibility push(hidden)
 
-/* After walk_heap(): fills in what each of the 'count' holders keeps, and groups of them,
-   and how the objects in question are held. */
+/* After walk_heap() and classes_find(): fills in what each of the 'count' holders keeps,
+   and groups of them, and classes; and how the objects in question are held. */
 void holders_weigh(const struct held_question *question, struct held_result *result,
                    const uint64_t *holders, int count);
 

@@ -65,17 +65,43 @@ static const struct root *root_of(uint32_t at)
     return low < walk.roots.count && roots[low].at == at ? &roots[low] : NULL;
 }
 
-static void claim_frame_within(uint64_t child, void *frame)
+/* Of compiled code: the frame that it runs, and not one of those that it called */
+struct own_frame {
+    uint64_t code, found;       /* a JIT frame; the frame, or 0 */
+    enum { OF_OTHERS, OF_NONE, OF_THIS } token;
+    int are_several;
+};
+
+/* While compiled code has what belongs into a frame, the frame has a token, which leads to
+   the JIT frame; or to one before it, if that was too small.  Its own frame is among what
+   it refers to whenever it calls something that may ask for frames. */
+static void look_for_own_frame(uint64_t child, void *context)
 {
-    if (gc_role(child) == FRAME && *(uint64_t *)frame == 0)
-        *(uint64_t *)frame = child;
+    struct own_frame *own = context;
+    uint64_t token;
+    int is;
+
+    if (gc_role(child) != FRAME)
+        return;
+    token = gc_fields.frame_token >= 0 ? gc_field(child, gc_fields.frame_token) : 0;
+    while (token != 0 && token != own->code && gc_fields.jit_forward >= 0 &&
+           gc_type_of(token)->custom == JIT_FRAME &&
+           gc_field(token, gc_fields.jit_forward) != 0)
+        token = gc_field(token, gc_fields.jit_forward);
+    is = token == own->code ? OF_THIS : token == 0 ? OF_NONE : OF_OTHERS;
+    if (is > (int)own->token) {
+        own->token = is;
+        own->found = child;
+        own->are_several = 0;
+    } else if (is == (int)own->token && child != own->found)
+        own->are_several = 1;
 }
 
 /* Returns 0 if there is no name for it. */
 static int put_root(struct text *t, const struct root *root, int *is_place)
 {
     const struct gc_type *type = gc_type_of(root->object);
-    uint64_t frame = 0;
+    struct own_frame own = { root->object, 0, OF_OTHERS, 0 };
 
     *is_place = root->kind != ROOT_FRAME || type->role == CONTEXT;
     if (root->kind == ROOT_MODULE)
@@ -85,9 +111,9 @@ static int put_root(struct text *t, const struct root *root, int *is_place)
     else if (type->role == FRAME)
         name_frame(t, root->object);
     else {
-        gc_trace(root->object, type, claim_frame_within, &frame);
-        if (frame != 0)
-            name_frame(t, frame);
+        gc_trace(root->object, type, look_for_own_frame, &own);
+        if (own.found != 0 && !own.are_several)
+            name_frame(t, own.found);
         else
             text_add_c(t, "in compiled code");
     }
@@ -151,7 +177,7 @@ static void name_it(uint32_t at)
 {
     struct way way;
     struct text label = { { 0 }, 0, 0 };
-    uint32_t from = walk_met(at)->from, below = at, owner;
+    uint32_t from = walk_met(at)->from, below = at, owner, before;
     int inside = 0, is_place;
 
     if (from == at) {
@@ -174,6 +200,8 @@ static void name_it(uint32_t at)
     if (owner == NOBODY || named_number(owner)->steps == MOST_STEPS)
         return;
     way.owner = walk_met(from)->object;
+    before = named_number(owner)->owner;
+    way.before = before != NOBODY ? walk_met(named_number(before)->at)->object : 0;
     way.type = gc_type_of(way.owner);
     way.is_module = named_number(owner)->is_place && (way.type->role == MODULE_DICT ||
                                                       way.type->role == DICT);

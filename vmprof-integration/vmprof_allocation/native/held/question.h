@@ -9,6 +9,8 @@
 /* A bit of a word says something of each */
 #define HELD_HOLDERS    30
 #define HELD_GROUPS     32
+/* Classes of which all instances are one: their bits come behind those of holders. */
+#define HELD_CLASSES    4
 /* Bytes of a path with its type, at most */
 #define HELD_MOST_TEXT  512
 /* Steps of paths; and bytes of all their texts */
@@ -52,7 +54,7 @@ static inline uint64_t held_asked(const struct held_question *question, size_t i
 }
 
 struct held_holder {
-    uint32_t set;               /* its bit; of a group, several */
+    uint64_t set;               /* its bit; of a group, several */
     uint64_t address;           /* of a group: 0 */
     int64_t bytes, objects;     /* that are held by it alone */
     char text[HELD_MOST_TEXT];  /* path, 0x1f, type, and "0x1f path" for each other one;
@@ -67,7 +69,7 @@ struct held_path {
 };
 
 struct held_object {
-    uint32_t set;               /* of holders */
+    uint64_t set;               /* of holders; and of classes: each alone holds it */
     uint32_t path;              /* to it, or to the nearest that has a name; or 0 */
     uint8_t how;                /* enum held_how */
 };
@@ -79,7 +81,7 @@ struct held_result {
     int64_t memory;             /* bytes that this took */
     int64_t nanoseconds;        /* of processor time */
     size_t holder_count;
-    struct held_holder holders[HELD_HOLDERS + HELD_GROUPS];
+    struct held_holder holders[HELD_HOLDERS + HELD_GROUPS + HELD_CLASSES];
     uint32_t path_count, paths_text_size;
     struct held_path paths[HELD_PATHS];         /* number 1 is the first one */
     char paths_text[HELD_PATHS_TEXT];

@@ -2,7 +2,9 @@
 
 #include <string.h>
 
+#include "class_names.h"
 #include "heap_walk.h"
+#include "literals.h"
 
 #define MOST_MAPS       5000    /* attributes of an object */
 #define MOST_BLOCKS     10000   /* of a deque, in front of an item that has a number */
@@ -10,56 +12,13 @@
 /* ____________________________________________________________ */
 /* types */
 
-static uint64_t class_of(uint64_t instance, const struct gc_type *type)
-{
-    uint64_t map = gc_field(instance, type->map);
-    uint64_t end = map != 0 ? gc_field(map, gc_fields.to_end) : 0;
-    uint64_t its_class = end != 0 ? gc_field(end, gc_fields.to_class) : 0;
-
-    return gc_role(its_class) == CLASS ? its_class : 0;
-}
-
-/* What a class has in its dict by this name, or 0 */
-static uint64_t of_class(uint64_t its_class, const char *name)
-{
-    struct entries entries;
-    uint64_t i, key;
-    const char *s;
-    size_t size;
-
-    if (!walk_entries(gc_field(its_class, gc_fields.to_table), &entries))
-        return 0;
-    for (i = 0; i < entries.count; i++) {
-        key = text_string(word_at(entries.items + i * entries.item_size));
-        if (key == 0)
-            continue;
-        s = text_characters(key, &size);
-        if (size == strlen(name) && memcmp(s, name, size) == 0)
-            return walk_unwrapped(word_at(entries.items + i * entries.item_size + 8));
-    }
-    return 0;
-}
-
-static void put_class(struct text *t, uint64_t its_class)
-{
-    struct text module = { { 0 }, 0, 0 };
-
-    if (text_add_string(&module, of_class(its_class, "__module__")) &&
-        !(module.size == 8 && memcmp(module.at, "builtins", 8) == 0)) {
-        text_add(t, module.at, module.size);
-        text_add_c(t, ".");
-    }
-    if (!text_add_string(t, gc_field(its_class, gc_fields.to_qualname)))
-        text_add_c(t, "?");
-}
-
 void name_type(struct text *t, uint64_t object)
 {
     const struct gc_type *type = gc_type_of(object);
     uint64_t its_class = type->map >= 0 ? class_of(object, type) : 0;
 
     if (its_class != 0)
-        put_class(t, its_class);
+        class_name(t, its_class);
     else
         text_add(t, type->name, strcspn(type->name, "\t"));
 }
@@ -103,8 +62,7 @@ static int put_slot_of(struct text *t, uint64_t its_class, uint64_t number)
     struct entries entries;
     uint64_t i;
 
-    if (gc_role(its_class) != CLASS ||
-        !walk_entries(gc_field(its_class, gc_fields.to_table), &entries))
+    if (!walk_entries(gc_field(its_class, gc_fields.to_table), &entries))
         return 0;
     for (i = 0; i < entries.count; i++) {
         uint64_t entry = entries.items + i * entries.item_size;
@@ -116,18 +74,13 @@ static int put_slot_of(struct text *t, uint64_t its_class, uint64_t number)
     return 0;
 }
 
-/* Or one of its bases: their slots are numbered together.  It is the first of its mro. */
+/* Or one of its bases: their slots are numbered together. */
 static int put_slot(struct text *t, uint64_t its_class, uint64_t number)
 {
-    uint64_t i, mro = its_class != 0 && gc_fields.class_mro >= 0 ?
-                      gc_field(its_class, gc_fields.class_mro) : 0;
-    const struct gc_type *type;
+    uint64_t i, one;
 
-    if (gc_role(mro) != ARRAY)
-        return put_slot_of(t, its_class, number);
-    type = gc_type_of(mro);
-    for (i = 0; i < gc_length(mro, type); i++)
-        if (put_slot_of(t, gc_field(mro + 8 * i, type->info->items_at), number))
+    for (i = 0; (one = class_in_mro(its_class, i)) != 0; i++)
+        if (put_slot_of(t, one, number))
             return 1;
     return 0;
 }
@@ -195,28 +148,20 @@ static int put_edge(struct text *t, const struct way *way, int64_t index)
     return 1;
 }
 
-/* Returns 0 if the key is of another type than these. */
+/* Returns 0 if it is none. */
 static int put_literal(struct text *t, uint64_t key, int are_references, int is_plain)
 {
-    uint64_t string = are_references ? text_string(key) : 0;
+    int is_literal = 1;
 
     text_add_c(t, "[");
     if (!are_references)
         text_add_number(t, (int64_t)key);
-    else if (string != 0) {
-        if (!text_add_literal(t, string, key == string && is_plain))
-            return 0;
-    } else if (gc_role(key) == NONE)
-        text_add_c(t, "None");
-    else if (gc_role(key) == BOOL)
-        text_add_c(t, gc_field(key, gc_fields.int_value) ? "True" : "False");
-    else if (gc_role(key) == INT)
-        text_add_number(t, (int64_t)gc_field(key, gc_fields.int_value));
-    else if (gc_role(key) != BYTES ||
-             !text_add_literal(t, gc_field(key, gc_fields.bytes_value), 1))
-        return 0;
+    else if (gc_role(key) == STRING)
+        is_literal = text_add_literal(t, key, is_plain);
+    else
+        is_literal = literal_add(t, key);
     text_add_c(t, "]");
-    return 1;
+    return is_literal && !t->is_cut;
 }
 
 static int put_key(struct text *t, const struct way *way, uint64_t array, uint64_t value)
@@ -243,6 +188,7 @@ static int put_key(struct text *t, const struct way *way, uint64_t array, uint64
     }
     if (!put_literal(t, key, entries.has_keys, way->type->role == DICT)) {
         t->size = before;
+        t->is_cut = 0;
         text_add_c(t, " -> an item");
     }
     return 1;
@@ -284,6 +230,62 @@ static int put_item_of_deque(struct text *t, uint64_t deque, uint64_t block, uin
     return 1;
 }
 
+/* The name that a named tuple has for the item with this number: its class has a tuple of
+   names, and what to get the item with by this one, which no class has that is asked
+   before.  Returns 0 if it has none. */
+static int put_named_item(struct text *t, uint64_t its_class, uint64_t number)
+{
+    uint64_t i, one, names = 0, name;
+    const char *s;
+    size_t size;
+
+    for (i = 0; (one = class_in_mro(its_class, i)) != 0; i++)
+        if ((names = class_look_up(one, "_fields", 7)) != 0)
+            break;
+    name = one != 0 ? text_string(tuple_item(names, number)) : 0;
+    if (name == 0)
+        return 0;
+    s = text_characters(name, &size);
+    if (class_look_up(one, s, size) == 0)
+        return 0;
+    while (i-- > 0)
+        if (class_look_up(class_in_mro(its_class, i), s, size) != 0)
+            return 0;
+    text_add_c(t, ".");
+    return text_add_name(t, name);
+}
+
+/* Returns 0 if the array is not that of the tuple's items. */
+static int put_item_of_tuple(struct text *t, const struct way *way, uint64_t array,
+                             uint64_t number)
+{
+    uint64_t its_class = way->type->map >= 0 ? class_of(way->owner, way->type) : 0;
+    size_t before = t->size;
+
+    if (its_class == 0)
+        return text_add_index(t, number), way->type->map < 0;
+    if (gc_fields.tuple_items < 0 || gc_field(way->owner, gc_fields.tuple_items) != array)
+        return 0;
+    if (put_named_item(t, its_class, number))
+        return 1;
+    t->size = before;
+    return text_add_index(t, number), 1;
+}
+
+/* A context has its variables in lists, of a node's, in front of their values.  Returns 0
+   if it is none of these. */
+static int put_context_variable(struct text *t, const struct way *way, uint64_t variable)
+{
+    const struct gc_type *type = way->before != 0 ? gc_type_of(way->before) : NULL;
+
+    if (type == NULL || type->map < 0 || variable == 0 || gc_type_of(variable)->map < 0 ||
+        !class_is(class_of(way->before, type), "_immutables_map.BitmapNode") ||
+        !class_is(class_of(variable, gc_type_of(variable)), "_contextvars.ContextVar"))
+        return 0;
+    text_add_c(t, " -> context variable ");
+    return text_add_string(t, class_attribute(variable, "_name", 5));
+}
+
 static int put_item(struct text *t, const struct way *way, uint64_t array, uint64_t above,
                     uint64_t object)
 {
@@ -308,10 +310,17 @@ static int put_item(struct text *t, const struct way *way, uint64_t array, uint6
     t->size = before;
     if (above != way->owner && gc_role(above) != LIST_ITEMS)
         return text_add_c(t, " -> an item"), 1;
-    if ((way->type->role == LIST && gc_role(above) == LIST_ITEMS &&
-         gc_field(way->owner, gc_fields.list_storage) == above) ||
-        way->type->role == TUPLE)
+    if (way->type->role == LIST && gc_role(above) == LIST_ITEMS &&
+        gc_field(way->owner, gc_fields.list_storage) == above) {
+        if (i % 2 == 1 && put_context_variable(
+                t, way, gc_field(array + 8 * (i - 1), type->info->items_at)))
+            return 1;
+        t->size = before;
         return text_add_index(t, i), 1;
+    }
+    if (way->type->role == TUPLE && put_item_of_tuple(t, way, array, i))
+        return 1;
+    t->size = before;
     return put_edge(t, way, (int64_t)i);
 }
 

@@ -11,6 +11,7 @@
 /* From an object with a name to the next one: what is between has none. */
 struct way {
     uint64_t owner, object;
+    uint64_t before;            /* what has a name in front of the owner, or 0 */
     const struct gc_type *type; /* of the owner */
     int is_module;              /* the owner is a module's dict */
     uint64_t first;             /* what the owner refers to */

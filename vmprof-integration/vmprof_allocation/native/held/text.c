@@ -77,21 +77,30 @@ int text_add_string(struct text *t, uint64_t object)
     return 0;
 }
 
-int text_add_name(struct text *t, uint64_t object)
+int text_is_name(const char *s, size_t size)
 {
-    uint64_t string = text_string(object);
-    const char *s;
-    size_t size, i;
+    size_t i;
 
-    if (string == 0)
-        return 0;
-    s = text_characters(string, &size);
     if (size == 0 || size > TEXT_MOST_NAME)
         return 0;
     for (i = 0; i < size; i++)
         if (!((unsigned char)s[i] >= 0x80 || s[i] == '_' || (s[i] >= '0' && s[i] <= '9' && i) ||
               ((s[i] | 0x20) >= 'a' && (s[i] | 0x20) <= 'z')))
             return 0;
+    return 1;
+}
+
+int text_add_name(struct text *t, uint64_t object)
+{
+    uint64_t string = text_string(object);
+    const char *s;
+    size_t size;
+
+    if (string == 0)
+        return 0;
+    s = text_characters(string, &size);
+    if (!text_is_name(s, size))
+        return 0;
     text_add(t, s, size);
     return 1;
 }

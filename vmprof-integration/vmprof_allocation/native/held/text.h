@@ -33,6 +33,7 @@ const char *text_characters(uint64_t string, size_t *size);
 
 /* Returns 0 if it is none, or was cut: between two characters. */
 int text_add_string(struct text *, uint64_t object);
+int text_is_name(const char *s, size_t size);
 /* As a name in an expression; returns 0 if it is none. */
 int text_add_name(struct text *, uint64_t object);
 /* As a literal of Python's: returns 0 if it is too long for that. */

@@ -65,6 +65,14 @@ WISHED = (
     ("block_next", _PYPY + "module._collections.interp_deque.Block", "inst_rightlink"),
     ("class_mro", _PYPY + "objspace.std.typeobject.W_TypeObject", "inst_mro_w"),
     ("attributes_map", _PYPY + "objspace.std.mapdict.Object", "inst_map"),
+    ("frame_token", _PYPY + "interpreter.pyframe.PyFrame", "vable_token"),
+    ("jit_forward", "GcStruct JITFRAME", "jf_forward"),
+    ("tuple_items", _PYPY + "objspace.std.tupleobject.W_TupleObject",
+     "inst_wrappeditems"),
+    *(("%s_%s" % (name, where), _PYPY + "objspace.std.specialisedtupleobject."
+       "W_SpecialisedTupleObject_" + of, field)
+      for name, of in (("pair", "oo"), ("numbers", "ii"))
+      for where, field in (("first", "inst_value0"), ("second", "inst_value1"))),
 )
 #: and what types.c reads, too: lines of classes.py
 _KNOWN = {"to-end": "to_end", "to-class": "to_class", "to-qualname": "to_qualname",
@@ -78,13 +86,18 @@ _WRITTEN = {
     "w_cause": ".__cause__", "w_context": ".__context__", "defs_w": ".__defaults__",
     "w_kw_defs": ".__kwdefaults__", "w_function": ".__func__",
     "w_instance": ".__self__", "args_w": ".args", "frame": ".tb_frame",
-    "next": ".tb_next",
+    "next": ".tb_next", "w_callable": ".__callback__",
     "w_fget": ".fget", "w_fset": ".fset", "w_fdel": ".fdel",
     "last_dict": " -> of a thread"}
+#: what a thread has of its own
+_THREAD = _PYPY + "interpreter.executioncontext.ExecutionContext"
 #: whose fields others have, too: subclasses whose own list does not name them
 _GENERATORS = tuple(_PYPY + "interpreter.generator.%s {" % name for name in (
     "GeneratorIterator", "Coroutine", "AsyncGenerator"))
 _GENERATOR = _PYPY + "interpreter.generator.GeneratorOrCoroutine"
+_WEAKREF = _PYPY + "module._weakref.interp__weakref.W_WeakrefBase"
+_WEAKREFS = (_PYPY + "module._weakref.interp__weakref.W_Weakref {",
+             _PYPY + "interpreter.typedef.W_WeakrefUser")
 _EXCEPTIONS = _PYPY + "module.exceptions.interp_exceptions."
 _EXCEPTION = _EXCEPTIONS + "W_BaseException"
 
@@ -190,14 +203,18 @@ def lines(memory: Memory, types: Types, head: str, maps: dict[int, int],
                     for word, to in _KNOWN.items())
     exceptions = set(exceptions)
     of_generators = fields.of(fields.row(_GENERATOR))
+    of_weakrefs = fields.of(fields.row(_WEAKREF))
     of_exceptions = fields.of(fields.row(_EXCEPTION))
-    for row in sorted({*named, *(types.rows[number] for number in maps)}):
+    for row in sorted({*named, *(types.rows[number] for number in maps),
+                       fields.row(_THREAD)}):
         name = types.names[row]
         if not name.startswith(_PYPY):
             continue
         found = fields.of(row)
         if name.startswith(_GENERATORS):
             found = {**of_generators, **found}
+        if name.startswith(_WEAKREFS):
+            found = {**of_weakrefs, **found}
         if name.startswith(_EXCEPTIONS) or row in exceptions:
             found = {**of_exceptions, **found}
         text += "".join(
