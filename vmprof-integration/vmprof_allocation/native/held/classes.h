@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mapped_memory.h"
 #include "question.h"
-#include "room.h"
 #include "text.h"
 
 #pragma GCC visibility push(hidden)

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "room.h"
+#include "mapped_memory.h"
 
 #define MOST_TYPES      16384
 #define MOST_EDGES      65536

@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mapped_memory.h"
 #include "question.h"
-#include "room.h"
 
 #pragma GCC visibility push(hidden)
 

@@ -7,9 +7,9 @@
 #include "gc_types.h"
 #include "heap_walk.h"
 #include "holders.h"
+#include "mapped_memory.h"
 #include "marks.h"
 #include "paths.h"
-#include "room.h"
 
 static int64_t processor_time(void)
 {

@@ -5,8 +5,8 @@
 #include "classes.h"
 #include "gc_types.h"
 #include "heap_walk.h"
+#include "mapped_memory.h"
 #include "marks.h"
-#include "room.h"
 
 /* A word: from bit 0 on, it can be reached without this holder; from bit 32 on, through
    it, and no other one behind that; and */

@@ -1,7 +1,7 @@
 #include "marks.h"
 
+#include "mapped_memory.h"
 #include "question.h"
-#include "room.h"
 
 struct marks_chunk ***marks_upper;
 static struct room chunks;      /* where they are */

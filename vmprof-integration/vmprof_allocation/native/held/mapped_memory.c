@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "room.h"
+#include "mapped_memory.h"
 
 #include <sys/mman.h>
 
