@@ -80,7 +80,8 @@ class Answer(NamedTuple):
 def harness() -> Path:
     return build("held_harness", *("held/%s.c" % name for name in (
         "class_names", "classes", "gc_types", "heap_walk", "held", "holders",
-        "literals", "marks", "paths", "question", "room", "step_names", "text")))
+        "literals", "mapped_memory", "marks", "paths", "question", "step_names",
+        "text")))
 
 
 def run(heap: Heap, *arguments: str) -> subprocess.CompletedProcess[str]:
