@@ -3,6 +3,7 @@ events, names, and when objects ended."""
 from __future__ import annotations
 
 import array
+import collections
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
@@ -125,8 +126,9 @@ class Part:
         #: time of the end of each minor collection, by its number
         self.collected: dict[int, int] = {}
         #: records of samples that no minor collection had met when they were
-        #: written; and the key of the first one of which that is still so
-        self.waiting: list[Record] = []
+        #: written, each with its last key; and the key of the first of these samples
+        #: of which that is still so
+        self.waiting: collections.deque[tuple[int, Record]] = collections.deque()
         self.waits = _LIMIT
         #: keys of its samples: the first and the last one
         self.least, self.most = _LIMIT, 0
@@ -196,7 +198,7 @@ class Contents:
 
     def end_part(self) -> None:
         """All of a file was read."""
-        for record in self.part.waiting:
+        for _, record in self.part.waiting:
             self._look_at_objects(record)
 
     def read(self, record: Record) -> None:
@@ -239,8 +241,8 @@ class Contents:
         part = self.part
         for time, *counts, waits in zip(*record.decoded()):
             part.waits = waits or _LIMIT
-            part.waiting = [waiting for waiting in part.waiting
-                            if max(waiting.column(0)) >= part.waits]
+            while part.waiting and part.waiting[0][0] < part.waits:
+                part.waiting.popleft()
             if self.part.before is not None:
                 counts = [one + before for one, before in zip(
                     counts, self.part.before[1:])]
@@ -450,7 +452,7 @@ class Contents:
 
     def _keep_waiting(self, record: Record) -> None:
         if record.rows:
-            self.part.waiting.append(record)
+            self.part.waiting.append((record.column(0)[-1], record))
 
     def _read_ended(self, record: Record) -> None:
         keys, which, lost, times = record.decoded()

@@ -53,7 +53,7 @@ class Objects:
 
     def read_waiting(self, part: Part) -> None:
         """Those that still waited when the part ended.  Raises Damaged."""
-        for record in part.waiting:
+        for _, record in part.waiting:
             self._read(record, part, [
                 key >= part.waits for key in record.column(_KEYS)])
 
