@@ -264,6 +264,20 @@ def test_facts_about_an_earlier_part_are_not_here() -> None:
     assert (list(profile.samples.fate), profile.misfits) == ([DIED], 0)
 
 
+def test_a_pinned_object_waits_longer_than_later_ones() -> None:
+    """As one in which the kernel writes, which a collection leaves where it is."""
+    log = sampled(16, 17, 18)
+    log.flush()
+    log.collection(100)
+    log.young(2, 1)
+    log.flush()
+    log.allocation([log.function("g")], size=19, time=110)
+    log.flush()
+    profile = readers.read_bytes(bytes(log.bytes))
+    assert sorted(zip(profile.samples.size, profile.samples.fate)) == [
+        (16, PENDING), (17, ALIVE), (18, PENDING), (19, PENDING)]
+
+
 def test_a_killed_run_has_what_was_known_last() -> None:
     log = sampled(16, 17)
     log.collection(100)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from made_heap import Heap
-from made_profiles import MARKED, Log
+from made_profiles import Log
 from opened_page import opened
 from vmprof_convert import cli, readers
 from vmprof_convert.analysis import diff, thresholds
@@ -162,12 +162,9 @@ def test_what_was_carried_over_is_judged_in_its_new_part() -> None:
         assert bytes_of(readers.read_bytes(log.data())) == expected
 
 
-@pytest.mark.parametrize("is_told, judged", [(True, 16), (False, 112)])
-def test_what_became_old_while_it_was_marking_may_be_garbage(
-        is_told: bool, judged: int) -> None:
+def test_what_became_old_while_it_was_marking_may_be_garbage() -> None:
     """It counts as alive for this collection, and as nothing is known of it, as garbage
-    for who judges; what became old before was looked for.  Not all profiles tell when
-    marking began."""
+    for who judges; what became old before was looked for."""
     log = Log()
     log.settings(facts="types,lifetimes", interval=1)
     f = log.function("f")
@@ -175,11 +172,8 @@ def test_what_became_old_while_it_was_marking_may_be_garbage(
         log.allocation([f], size=size, interval=1, time=10 * number - 5)
         log.collection(10 * number)
         log.young(number, 1)
-    if is_told:
-        log.event(3, 35, 20, 1)
-    else:
-        log.row(MARKED, 35, 1)
-    assert bytes_of(readers.read_bytes(log.data())) == (112, judged)
+    log.event(3, 35, 20, 1)
+    assert bytes_of(readers.read_bytes(log.data())) == (112, 16)
 
 
 # ____________________________________________________________

@@ -79,7 +79,10 @@ class _Reading:
             log = Log(container.pieces(told), self.contents, self._rows, self.names)
             self.logs.append(log)
             self.torn += log.read(self.contents.read, self._salvage)
-            self.contents.end_part()
+            try:
+                self.contents.end_part()
+            except Damaged as e:
+                raise log.damaged(str(e)) from None
             done += os.fstat(file.fileno()).st_size if len(files) > 1 else 0
 
     def _read_objects(self) -> None:

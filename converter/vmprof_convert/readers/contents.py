@@ -134,9 +134,14 @@ class Part:
         self.least, self.most = _LIMIT, 0
 
     def shifted(self, times: array.array[int]) -> array.array[int]:
-        """Times of this part, since the beginning of the first one."""
+        """Times of this part, since the beginning of the first one.  Raises Damaged."""
         begin = self.begin
-        return array.array("q", [time + begin for time in times]) if begin else times
+        if not begin:
+            return times
+        try:
+            return array.array("q", [time + begin for time in times])
+        except OverflowError:
+            raise Damaged("a time that is too large") from None
 
 
 class Contents:
@@ -197,9 +202,10 @@ class Contents:
         self.parts.append(Part(0, self.moments[-1] if self.moments else None))
 
     def end_part(self) -> None:
-        """All of a file was read."""
+        """All of a file was read.  Raises Damaged."""
         for _, record in self.part.waiting:
             self._look_at_objects(record)
+            record.forget()
 
     def read(self, record: Record) -> None:
         """Raises Damaged, or ProfileError."""
@@ -453,6 +459,7 @@ class Contents:
     def _keep_waiting(self, record: Record) -> None:
         if record.rows:
             self.part.waiting.append((record.column(0)[-1], record))
+            record.forget()
 
     def _read_ended(self, record: Record) -> None:
         keys, which, lost, times = record.decoded()
@@ -473,9 +480,7 @@ class Contents:
                 False, start, duration, allocated + allocated_before))
 
     def _read_marked(self, record: Record) -> None:
-        times, numbers, *begins = record.decoded()
-        # not all profiles say when it began
-        for time, number, began in zip(times, numbers, *(begins or [times])):
+        for time, number, began in zip(*record.decoded()):
             self.collections.append(Collection(
                 True, time + self.part.begin, 0, number, max(time - began, 0)))
 

@@ -3,8 +3,8 @@ what the object is, and Contents.ends when it ended."""
 from __future__ import annotations
 
 import array
+import functools
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from vmprof_convert.profile.columns import chosen, is_one, least
 from vmprof_convert.profile.model import (
@@ -41,6 +41,8 @@ class Objects:
     def __init__(self, contents: Contents, rows: Rows) -> None:
         self._contents = contents
         self._rows = rows
+        #: keys of the part that is read: objects, though the totals say that they wait
+        self._told: set[int] = set()
         #: ends that belong to an object
         self._ended = 0
         facts = contents.settings.get("facts", "").split(",")
@@ -53,14 +55,21 @@ class Objects:
 
     def read_waiting(self, part: Part) -> None:
         """Those that still waited when the part ended.  Raises Damaged."""
-        for _, record in part.waiting:
+        while part.waiting:
+            _, record = part.waiting.popleft()
             self._read(record, part, [
-                key >= part.waits for key in record.column(_KEYS)])
+                key >= part.waits and key not in self._told
+                for key in record.column(_KEYS)])
+        self._told.clear()
 
     def read(self, record: Record, part: Part) -> None:
         """A record of objects of this part.  Raises Damaged."""
-        if record.rows:
-            self._read(record, part, [True])
+        if not record.rows:
+            return
+        if part.waiting:
+            # a pinned object still waits when later ones don't
+            self._told.update(key for key in record.column(_KEYS) if key >= part.waits)
+        self._read(record, part, [True])
 
     def _read(self, record: Record, part: Part, which: Sequence[bool]) -> None:
         column = _chosen(record.column, which)
@@ -121,9 +130,9 @@ class Objects:
             return contents.type_index(number, part)
 
         self._rows.extend(Columns(
-            lambda: part.shifted(column(_TIMES)), partial(column, _THREADS),
+            lambda: part.shifted(column(_TIMES)), functools.partial(column, _THREADS),
             contents.stacks_of(column(_NODES), column(_LABELS), part), sizes,
-            intervals, partial(column, _MEMORIES),
+            intervals, functools.partial(column, _MEMORIES),
             _mapped("i", column(_TYPES), type_index), fates,
             lambda: _collected(column(_COLLECTIONS), fates, part), ended, live_sizes))
 
@@ -154,10 +163,13 @@ def _check(sizes: array.array[int], intervals: array.array[int],
 
 def _collected(collections: array.array[int], fates: array.array[int], part: Part) -> (
         array.array[int]):
-    """When the first minor collection met the objects."""
+    """When the first minor collection met the objects.  Raises Damaged."""
     if is_one(fates) and fates[0] in _UNMET:
         return array.array("q", [-1]) * len(fates)
-    times = _mapped("q", collections, lambda number: part.collected.get(number, -1))
+    try:
+        times = _mapped("q", collections, lambda number: part.collected.get(number, -1))
+    except OverflowError:
+        raise Damaged("a collection that ends too late") from None
     if not any(map(fates.__contains__, _UNMET)):
         return times
     return array.array("q", [-1 if fate in _UNMET else time
@@ -167,7 +179,7 @@ def _collected(collections: array.array[int], fates: array.array[int], part: Par
 def _chosen(column: _Column, which: Sequence[bool]) -> _Column:
     if all(which):
         return column
-    return lambda number: chosen(column(number), which)
+    return functools.lru_cache(None)(lambda number: chosen(column(number), which))
 
 
 def _mapped(typecode: str, numbers: array.array[int], function: Callable[[int], int]

@@ -27,9 +27,6 @@ COLUMNS = {
     FIGURES: 3, NAMES: 3, HELD: 9, HOLDERS: 6, HELD_PATHS: 5,
     HELD_OBJECTS: 9}
 
-#: and how many of the last of these may be missing, in the first profiles
-_OPTIONAL = {MARKED: 1}
-
 #: version, kind, columns, nothing, rows
 _HEAD = struct.Struct("<BBBBI")
 _BASE, _UNIT = struct.Struct("<q"), struct.Struct("<H")
@@ -72,10 +69,12 @@ class Record:
         return column
 
     def decoded(self) -> list[array.array[int]]:
-        """All columns that this kind has, and the record too: of the first profiles,
-        some may be missing.  Raises Damaged."""
-        known = len(self._all_codes()[:COLUMNS[self.kind]])
-        return list(map(self.column, range(known)))
+        """All columns that this kind has.  Raises Damaged."""
+        return list(map(self.column, range(COLUMNS[self.kind])))
+
+    def forget(self) -> None:
+        """Give back the memory of what was decoded."""
+        self._codes, self._decoded = [], {}
 
     def texts(self) -> Iterator[tuple[list[int], str]]:
         """Of each row, the numbers but for the last one, which is the size of a text,
@@ -91,15 +90,16 @@ class Record:
 
     def _all_codes(self) -> list[_Code]:
         if not self._codes:
-            at = 0
+            codes, at = [], 0
             try:
-                if self._columns < COLUMNS[self.kind] - _OPTIONAL.get(self.kind, 0):
+                if self._columns < COLUMNS[self.kind]:
                     raise ValueError
                 for _ in range(self._columns):
-                    self._codes.append(_code(self._data, at, self.rows))
-                    at = self._codes[-1].end
+                    codes.append(_code(self._data, at, self.rows))
+                    at = codes[-1].end
             except (IndexError, ValueError, struct.error):
                 raise self._damaged() from None
+            self._codes = codes
         return self._codes
 
     def _damaged(self) -> Damaged:
@@ -116,7 +116,7 @@ def parse(payload: bytes) -> Record:
             "the profile has records of version %d; this vmprof-convert understands %d"
             % (payload[0], VERSION) + (
                 ": install a newer vmprof-convert to read it"
-                if payload[0] > VERSION else ""))
+                if payload[0] > VERSION else ": sample the program again"))
     if len(payload) < _HEAD.size:
         raise Damaged("a record that is cut off")
     _, kind, columns, _, rows = _HEAD.unpack_from(payload)

@@ -50,7 +50,8 @@ static uint32_t place_of(uint64_t object)
 }
 
 /* Of what was met: the place of the nearest instance on the way to it, itself included, or
-   0.  What is within an instance of the same class counts once. */
+   0.  What is within an instance of the same class counts once, as far as none of another
+   class is between the two. */
 static void count_instances(uint16_t *nearest)
 {
     uint32_t at, place, above;
@@ -72,20 +73,25 @@ static void count_instances(uint16_t *nearest)
 /* Fills in their places. */
 static void choose(uint32_t places[HELD_CLASSES])
 {
+    uint64_t most = (uint64_t)walk.bytes / 8;
     uint32_t i, best;
     int count;
 
+    for (i = 0; i < MOST_CLASSES; i++) {
+        if (every[i].count < LEAST_INSTANCES)
+            every[i].through = 0;
+        if (every[i].through > most)        /* counted more than once */
+            every[i].through = most;
+    }
     for (count = 0; count < HELD_CLASSES; count++) {
         for (best = i = 0; i < MOST_CLASSES; i++)
-            if (every[i].count >= LEAST_INSTANCES &&
-                every[i].through > every[best].through)
+            if (every[i].through > every[best].through)
                 best = i;
-        if (every[best].count < LEAST_INSTANCES ||
-            every[best].through * 8 < (uint64_t)walk.bytes / LEAST_SHARE)
+        if (every[best].through == 0 || every[best].through < most / LEAST_SHARE)
             return;
         classes.of[count] = every[best];
         places[count] = best + 1;
-        every[best].count = every[best].through = 0;
+        every[best].through = 0;
     }
 }
 

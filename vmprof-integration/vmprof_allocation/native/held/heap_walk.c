@@ -86,9 +86,10 @@ uint64_t walk_module_table(const char *name, size_t size)
     const struct root *roots = (const struct root *)walk.roots.at;
     size_t i, its_size;
 
-    for (i = 0; i < walk.roots.count; i++) {
+    /* they come first */
+    for (i = 0; i < walk.roots.count && roots[i].kind == ROOT_MODULE; i++) {
         enum role role = gc_role(roots[i].object);
-        uint64_t its_name = roots[i].kind == ROOT_MODULE ? text_string(roots[i].name) : 0;
+        uint64_t its_name = text_string(roots[i].name);
         const char *s = its_name != 0 ? text_characters(its_name, &its_size) : NULL;
         if (s != NULL && its_size == size && memcmp(s, name, size) == 0 &&
             (role == DICT || role == MODULE_DICT))

@@ -3,9 +3,10 @@
  * path to it in Python's names.
  *
  * A *holder* is an object that has a name, such as the dict shop._seen: what can't be
- * reached but through it goes with it.  The heap is walked twice: once from all roots, to
- * find the largest holders and their paths (heap_walk.h, paths.h), and once to learn what
- * can be reached without each of them (holders.h).
+ * reached but through it goes with it.  The heap is walked from all roots, to find the
+ * largest holders and their paths (heap_walk.h, paths.h); then to learn what can be
+ * reached without each of them (holders.h); and again, where classes have many instances,
+ * to learn what can be without these (classes.h).
  *
  * This runs in a forked child (hook/held_by.h), where another thread of the program may
  * have been anywhere: so no function here calls malloc() or stdio, or takes a lock.  It

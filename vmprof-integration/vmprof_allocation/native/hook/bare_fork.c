@@ -31,9 +31,9 @@ static void close_all_files(void)
         close(fd);
 }
 
-/* It is the program's in name only: what it was told to do at signals, and its files, it
-   has not. */
-static void be_nobody(pid_t parent)
+/* In the new process: what the program told it to do at signals, and the program's files,
+   go. */
+static void take_leave(pid_t parent)
 {
     static const char first_to_go[] = "1000\n";
     /* our faults, and what is to end it */
@@ -83,7 +83,7 @@ pid_t bare_fork(void)
     pthread_sigmask(SIG_BLOCK, &all, &before);
     child = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, NULL);
     if (child == 0)
-        be_nobody(parent);
+        take_leave(parent);
     else
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     return child < 0 ? -errno : child;
