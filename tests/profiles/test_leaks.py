@@ -64,8 +64,8 @@ def test_a_cache_that_fills_is_told_from_a_leak() -> None:
         assert types(result.slowing) == [["t0"]]
 
 
-# of so many runs, those that are allowed are 5 % and four standard deviations: 50 find a
-# rate of 30 % in 97 of 100 cases, 200 one of 18 %
+# 5 % of the runs and four standard deviations are allowed: 50 find a rate of 30 % in 97
+# of 100 cases, 200 one of 18 %
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [50, pytest.param(200, marks=pytest.mark.hard)])
 def test_false_alarms_come_at_most_at_the_rate_that_is_stated(runs: int) -> None:

@@ -124,7 +124,7 @@ def test_holm_with_weights() -> None:
     assert spread.holm([]) == []
 
 
-# 30 find a rate of 30 % in 97 of 100 cases, 100 one of 13 %; the seed is always the same
+# 30 find a rate of 30 % in 97 of 100 cases, 100 one of 13 %
 @pytest.mark.parametrize("comparisons, most", [
     (30, 4), pytest.param(100, 5, marks=pytest.mark.hard)])
 def test_of_equal_runs_hardly_one_comparison_has_a_row_that_changed(

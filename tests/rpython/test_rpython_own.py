@@ -1,15 +1,15 @@
 """RPython's own tests pass with the patch, as many as without it; those of the
 GC while it samples.
 
-Each is run once here, and none that has to be translated: of our programs that are,
-the other files of this folder assert more.  What `make hard` runs on top: those that
-translate, of which each translation takes up to a minute (the GC's while it samples,
+Each is run once here, but for those that translate: of our own programs that are
+translated, the other files of this folder assert more.  What `make hard` runs on top:
+those that translate, each of which takes up to a minute (the GC's while it samples,
 with objects that are compact and with others; rvmprof's, also with a JIT; ours, with
-five GCs); those of the GC with sampling off, when it does what it does without the
-patch (test_rpython_unchanged.py); those of the GC without card marking, which no PyPy
-is without, and of finalizers, which are half of it; those of the GC that is transformed and not yet translated, as the translated one
-has as many; and the pristine tree is asked how many tests there are.  The log of each
-run is left in .build/rpython/own-tests.
+four GCs); those of the GC with sampling off, when it does what it does without the
+patch (test_rpython_unchanged.py); those of the GC without card marking, and of
+finalizers, which take half of the time; those of the GC that is transformed and not
+yet translated, as the translated one has as many; and the pristine tree is asked how
+many tests there are.  The log of each run is left in .build/rpython/own-tests.
 """
 from __future__ import annotations
 
@@ -135,6 +135,6 @@ def test_as_many_as_without_the_patch(group: Group) -> None:
     "not (%s)" % TRANSLATING, pytest.param(TRANSLATING, marks=pytest.mark.hard)])
 def test_our_tests_in_rpythons_style(tree: Path, chosen: str) -> None:
     assert OURS
-    done = python2(tree, "-m", "pytest", "--durations=15", "-k", chosen, *OURS, cwd=tree)
+    done = python2(tree, "-m", "pytest", "-k", chosen, *OURS, cwd=tree)
     (LOGS / "ours.log").write_text(done.stdout + done.stderr)
     assert done.returncode == 0, done.stdout[-3000:]
