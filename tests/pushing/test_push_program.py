@@ -32,7 +32,7 @@ LOOP = """
     class Thing:
         pass
     def work():
-        return [Thing() for i in range(1000)]
+        return [Thing() for i in range(200)]
     end = time.monotonic() + float(sys.argv[1])
     while time.monotonic() < end:
         work()
