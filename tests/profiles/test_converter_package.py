@@ -14,28 +14,35 @@ from conftest import PYPY, ROOT, PyPy
 from made_profiles import Log
 
 
-def source(folder: Path) -> Path:
-    """A copy of the sources: building leaves its traces."""
-    return Path(shutil.copytree(ROOT / "converter", folder / "converter"))
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a copy of the sources: building leaves its traces; where there is no
+    compiler."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = shutil.copytree(ROOT / "converter", folder / "converter")
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w",
+                    str(folder), str(source)], check=True,
+                   env={**os.environ, "CC": "/bin/false"})
+    (path,) = folder.glob("*.whl")
+    return path
 
 
 @pytest.mark.slow
-def test_wheel_of_the_converter(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps",
-                    "-w", str(tmp_path), str(source(tmp_path))], check=True)
-    (path,) = tmp_path.glob("*.whl")
-    assert path.name.endswith("-py3-none-any.whl")
-    built = zipfile.ZipFile(path).namelist()
+@pytest.mark.xdist_group("converter's wheel")
+def test_wheel_of_the_converter(wheel: Path) -> None:
+    assert wheel.name.endswith("-py3-none-any.whl")
+    built = zipfile.ZipFile(wheel).namelist()
     # each folder has to be named in pyproject.toml
     for module in (ROOT / "converter" / "vmprof_convert").rglob("*.py"):
         assert str(module.relative_to(ROOT / "converter")) in built
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("converter's wheel")
 @pytest.mark.parametrize("python", [sys.executable, PYPY],
                          ids=["cpython", "pypy"])
-def test_converter_needs_no_compiler_and_no_sampler(tmp_path: Path,
-                                                    python: str) -> None:
+def test_converter_needs_no_compiler_and_no_sampler(
+        tmp_path: Path, wheel: Path, python: str) -> None:
     """It is installed alone, all of it can be imported, and it works."""
     scripts = tmp_path / "venv" / "bin"
     # to give it a pip of its own would take most of the time
@@ -43,7 +50,7 @@ def test_converter_needs_no_compiler_and_no_sampler(tmp_path: Path,
                    check=True)
     subprocess.run(
         [python, "-m", "pip", "--python", str(scripts / "python"), "install", "-q",
-         "--disable-pip-version-check", str(source(tmp_path))],
+         "--disable-pip-version-check", str(wheel)],
         check=True, env={**os.environ, "CC": "/bin/false"})
     said = subprocess.run(
         [str(scripts / "python"), "-c",
