@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -274,9 +275,14 @@ def test_a_child_that_is_this_interpreter_anew(pypy: PyPy, spools: Path) -> None
 def test_an_engine_that_is_away_does_not_hold_the_program(
         pypy: PyPy, spools: Path) -> None:
     with StandIn(*[status(503)] * 10_000) as engine:
-        run = pypy.command(*push(engine), str(pypy.script(LOOP)), "1")
+        run = pypy.run("""
+            import vmprof_allocation
+            from vmprof_push import start
+            start._DRAIN = 1.0
+            vmprof_allocation.push("otlp+http://127.0.0.1:%d", every=0.3)
+        """ % engine.port + textwrap.indent(LOOP, " " * 8), "1")
         assert (run.code, run.out) == (0, "")
-        arrived(engine, spools)
+        assert arrived(engine, spools) and not engine.taken
 
 
 def test_from_code(pypy: PyPy, spools: Path) -> None:

@@ -454,14 +454,11 @@ def test_what_was_in_the_way_is_not_kept(stock_pypy: PyPy) -> None:
 @pytest.fixture
 def unprobed(stock_pypy: PyPy) -> PyPy:
     """A build of whose objects nothing is known."""
-    path = remembered(stock_pypy)
-    layout = fields(path.read_text())
-    del layout["check"]
-    layout.update(gc_state=["-1"], type_info_bits=["-1"], type_is_varsize=["0"],
-                  type_length=["-1"], flag_visited=["0"], flag_pinned=["0"],
-                  forwarded=["0"], types_size=["0"], types_check=["0"])
-    cache.save(str(path), "".join("%s=%s\n" % (name, ",".join(values))
-                                  for name, values in layout.items()), b"")
+    path = remembered(
+        stock_pypy, gc_state="-1", type_info_bits="-1", type_is_varsize="0",
+        type_length="-1", flag_visited="0", flag_pinned="0", forwarded="0",
+        types_size="0", types_check="0")
+    Path(cache.types_path(str(path))).write_bytes(b"")
     return stock_pypy
 
 
@@ -471,13 +468,7 @@ def test_a_build_whose_table_of_compiled_code_is_not_known_says_so(
     known = stock_pypy.sample(loop, "512")
     assert "callers" in known.profile().settings["capabilities"].split(",")
     assert "callers:" not in all_remarks(known.path)
-    path = remembered(stock_pypy)
-    layout = fields(path.read_text())
-    del layout["check"]
-    layout["codemap"] = ["0"]
-    cache.save(str(path), "".join("%s=%s\n" % (name, ",".join(values))
-                                  for name, values in layout.items()),
-               Path(cache.types_path(str(path))).read_bytes())
+    remembered(stock_pypy, codemap="0")
     lacking = stock_pypy.sample(loop, "512")
     assert "callers" not in lacking.profile().settings["capabilities"].split(",")
     assert "callers: where compiled code calls compiled code, stacks are " in (

@@ -170,8 +170,9 @@ def first_use() -> FirstUse:
             [(file.name, file.read_bytes()) for file in sorted(place.iterdir())])
 
 
-def remembered(pypy: PyPy) -> Path:
-    """A cache of its own, as after a first run; returns the file."""
+def remembered(pypy: PyPy, **other: str) -> Path:
+    """A cache of its own, as after a first run that found `other` values of fields;
+    returns the file."""
     pypy.environment["XDG_CACHE_HOME"] = str(pypy.folder / "cache")
     place = pypy.folder / "cache" / "vmprof-allocation"
     place.mkdir(parents=True)
@@ -179,7 +180,13 @@ def remembered(pypy: PyPy) -> Path:
     for name, content in first_use().left:
         (place / name).write_bytes(content)
         (place / name).chmod(0o600)
-    return place / first_use().left[0][0]
+    path = place / first_use().left[0][0]
+    if other:
+        layout = dict(line.split("=", 1) for line in (
+            cache.load(str(path)) or "").splitlines())
+        assert cache.save(str(path), "".join(
+            "%s=%s\n" % field for field in {**layout, **other}.items()))
+    return path
 
 
 def known(path: Path) -> bool:
@@ -315,12 +322,7 @@ def test_relative_cache_folder_is_not_taken(
 ])
 def test_address_outside_of_its_segment_is_refused(
         pypy: PyPy, field: str, value: str, said: str) -> None:
-    path = remembered(pypy)
-    layout = fields(path.read_text())
-    del layout["check"]
-    layout[field] = [value]
-    cache.save(str(path), "".join("%s=%s\n" % (name, ",".join(values))
-                                  for name, values in layout.items()))
+    remembered(pypy, **{field: value})
     doctor = pypy.command("-m", "vmprof_allocation", "doctor")
     assert doctor.code == 1
     assert "BAD  " + said in doctor.out
@@ -334,12 +336,9 @@ def test_address_outside_of_its_segment_is_refused(
 def test_wrong_answer_is_refused_before_anything_is_touched(
         pypy: PyPy, field: str, other: str, said: str) -> None:
     """As if the search had erred: the process itself is asked, too."""
-    path = remembered(pypy)
-    layout = fields(path.read_text())
-    layout[field] = layout[other] if other else ["00" * 16] * 3
-    del layout["check"]
-    cache.save(str(path), "".join("%s=%s\n" % (name, ",".join(values))
-                                  for name, values in layout.items()))
+    layout = fields(first_use().left[0][1].decode())
+    value = layout[other][0] if other else ",".join(["00" * 16] * 3)
+    remembered(pypy, **{field: value})
     doctor = pypy.command("-m", "vmprof_allocation", "doctor")
     assert doctor.code == 1
     assert "BAD  " + said in doctor.out
