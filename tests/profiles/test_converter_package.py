@@ -1,70 +1,7 @@
-"""What pip installs of the converter, and who imports it when."""
+"""Who imports what of the converter when."""
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-import zipfile
-from pathlib import Path
-
-import pytest
-
-from conftest import PYPY, ROOT, PyPy
-from made_profiles import Log
-
-
-def source(folder: Path) -> Path:
-    """A copy of the sources: building leaves its traces."""
-    return Path(shutil.copytree(ROOT / "converter", folder / "converter"))
-
-
-@pytest.mark.slow
-def test_wheel_of_the_converter(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps",
-                    "-w", str(tmp_path), str(source(tmp_path))], check=True)
-    (path,) = tmp_path.glob("*.whl")
-    assert path.name.endswith("-py3-none-any.whl")
-    built = zipfile.ZipFile(path).namelist()
-    # each folder has to be named in pyproject.toml
-    for module in (ROOT / "converter" / "vmprof_convert").rglob("*.py"):
-        assert str(module.relative_to(ROOT / "converter")) in built
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("python", [sys.executable, PYPY],
-                         ids=["cpython", "pypy"])
-def test_converter_needs_no_compiler_and_no_sampler(tmp_path: Path,
-                                                    python: str) -> None:
-    """It is installed alone, all of it can be imported, and it works."""
-    scripts = tmp_path / "venv" / "bin"
-    # to give it a pip of its own would take most of the time
-    subprocess.run([python, "-m", "venv", "--without-pip", str(tmp_path / "venv")],
-                   check=True)
-    subprocess.run(
-        [python, "-m", "pip", "--python", str(scripts / "python"), "install", "-q",
-         "--disable-pip-version-check", str(source(tmp_path))],
-        check=True, env={**os.environ, "CC": "/bin/false"})
-    said = subprocess.run(
-        [str(scripts / "python"), "-c",
-         "import pkgutil, sys, vmprof_convert\n"
-         "for module in pkgutil.walk_packages(\n"
-         "        vmprof_convert.__path__, 'vmprof_convert.'):\n"
-         "    if not module.name.endswith('__main__'):\n"
-         "        __import__(module.name)\n"
-         "print([m for m in sys.modules if m.startswith('vmprof_alloc')])"],
-        check=True, cwd=tmp_path, capture_output=True, text=True).stdout
-    assert said == "[]\n"
-    log = Log()
-    log.settings()
-    log.allocation([log.function("f")], size=24)
-    (tmp_path / "app.vmprof").write_bytes(log.data())
-    done = subprocess.run([str(scripts / "vmprof-convert"), "app.vmprof", "--to",
-                           "firefox"],
-                          cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "wrote app.vmprof.json.gz\n"
-
+from conftest import PyPy
 
 LOADED = """
     import sys

@@ -103,13 +103,18 @@ def of(lives: list[Life], stack: str, type_: str, size: int = 16) -> list[Kept]:
     return [Kept(stack, type_, size, *life) for life in lives]
 
 
+# two and a half standard deviations, with a seed: an interval that is too narrow by a
+# quarter is found by both, one that is so by a tenth by the longer one
 @pytest.mark.slow
-def test_of_1000_planted_leaks_the_intervals_hold_93_to_97_of_100() -> None:
+@pytest.mark.parametrize("planted, error", [
+    (200, 0.05), pytest.param(1000, 0.02, marks=pytest.mark.hard)])
+def test_of_planted_leaks_the_intervals_hold_93_to_97_of_100(
+        planted: int, error: float) -> None:
     """Also of those that can hardly be told, and of many types."""
-    found = named_leaks(random.Random(1), 1000, 1, (1.5, 30), 8)
-    assert found.named > 700
-    assert 0.93 <= found.held <= 0.97
-    assert 0.98 <= found.ratio <= 1.02
+    found = named_leaks(random.Random(1), planted, 1, (1.5, 30), 8)
+    assert found.named > 0.7 * planted
+    assert abs(found.held - 0.95) <= error
+    assert abs(found.ratio - 1) <= error
 
 
 @pytest.mark.slow

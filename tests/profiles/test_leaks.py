@@ -64,11 +64,13 @@ def test_a_cache_that_fills_is_told_from_a_leak() -> None:
         assert types(result.slowing) == [["t0"]]
 
 
+# 5 % of the runs and four standard deviations are allowed: 50 find a rate of 30 % in 97
+# of 100 cases, 200 one of 18 %
 @pytest.mark.slow
-def test_false_alarms_come_at_most_at_the_rate_that_is_stated() -> None:
+@pytest.mark.parametrize("runs", [50, pytest.param(200, marks=pytest.mark.hard)])
+def test_false_alarms_come_at_most_at_the_rate_that_is_stated(runs: int) -> None:
     """Of runs in which objects come and go one by one."""
     rng = random.Random(1)
-    runs = 200
     alarms = 0
     for _ in range(runs):
         sites = [rng.choice([*WITHOUT.values()])(rng) for _ in range(12)]
@@ -78,7 +80,7 @@ def test_false_alarms_come_at_most_at_the_rate_that_is_stated() -> None:
 
 @pytest.mark.slow
 def test_what_comes_and_goes_in_heaps_is_no_leak() -> None:
-    """The sign test alone takes every eighth one for a leak."""
+    """The sign test alone takes every eighth one for a leak: of 400, that are 50."""
     rng = random.Random(3)
     runs = 400
     alarms = sum(bool(found([queue(rng)]).leaks) for _ in range(runs))
@@ -119,7 +121,8 @@ def test_what_stays_is_named_before_what_comes_and_goes() -> None:
 def test_the_interval_of_the_growth_holds_the_truth(rate: float) -> None:
     """Of what a leak grows by, with churn in the same place."""
     rng = random.Random(4)
-    runs, held, seen = 400, 0, 0
+    # 95 % of 200, and 2.6 standard deviations: with a seed, the same each time
+    runs, held, seen = 200, 0, 0
     for _ in range(runs):
         result = found([leak(rng, rate) + churn(rng, rate)])
         if not result.leaks:
@@ -184,9 +187,10 @@ def test_what_no_process_shows_alone_all_of_them_show() -> None:
 
 
 @pytest.mark.slow
-def test_together_false_alarms_come_at_most_at_the_same_rate() -> None:
+@pytest.mark.parametrize("runs", [20, pytest.param(60, marks=pytest.mark.hard)])
+def test_together_false_alarms_come_at_most_at_the_same_rate(runs: int) -> None:
+    """20 find a rate of 40 %, 60 one of 27 %, in 95 of 100 cases."""
     rng = random.Random(10)
-    runs = 60
     alarms = 0
     for _ in range(runs):
         kinds = [rng.choice([*WITHOUT.values()]) for _ in range(6)]

@@ -124,17 +124,21 @@ def test_holm_with_weights() -> None:
     assert spread.holm([]) == []
 
 
-def test_of_equal_runs_hardly_one_comparison_has_a_row_that_changed() -> None:
-    """Of 100; of those, one run a side calls different what is, and never names it."""
+# 30 find a rate of 30 % in 97 of 100 cases, 100 one of 13 %
+@pytest.mark.parametrize("comparisons, most", [
+    (30, 4), pytest.param(100, 5, marks=pytest.mark.hard)])
+def test_of_equal_runs_hardly_one_comparison_has_a_row_that_changed(
+        comparisons: int, most: int) -> None:
+    """Of those, one run a side calls different what is, and never names it."""
     rng = random.Random(1)
     named = differ = 0
-    for _ in range(100):
+    for _ in range(comparisons):
         runs = [a_run(rng, equal(rng)) for _ in range(6)]
         named += bool({GREW, SHRANK} & set(said(runs[:3], runs[3:]).values()))
         alone = set(said(runs[:1], runs[3:4]).values())
         assert not {GREW, SHRANK} & alone
         differ += DIFFERS in alone
-    assert named <= 5 and differ > 50, (named, differ)
+    assert named <= most and differ > comparisons / 2, (named, differ)
 
 
 def test_ten_percent_more_of_a_large_function_are_found() -> None:
@@ -142,13 +146,13 @@ def test_ten_percent_more_of_a_large_function_are_found() -> None:
     is different."""
     rng = random.Random(2)
     found = differs = 0
-    for _ in range(40):
+    for _ in range(20):
         before = [a_run(rng, equal(rng)) for _ in range(3)]
         after = [a_run(rng, equal(rng, 1.1)) for _ in range(3)]
         rows = said(before, after)
         found += rows["steady"] == GREW
         differs += said(before[:1], after[:1])["steady"] == DIFFERS
-    assert found >= 38 and differs > 20
+    assert found >= 19 and differs > 10
 
 
 def test_two_runs_beside_one_are_several() -> None:

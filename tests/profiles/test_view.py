@@ -28,7 +28,7 @@ folder = convert_runs.folder
 @pytest.fixture
 def server() -> Iterator[serve.ProfileServer]:
     with serve.ProfileServer(b'{"meta":1}') as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=[0.01])
         thread.start()
         yield server
         server.shutdown()

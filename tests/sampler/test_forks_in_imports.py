@@ -23,7 +23,7 @@ FORKS = """
                 names.append(name)
                 forked.clear()
                 want.set()
-                forked.wait(0.2)
+                forked.wait(0.05)
             return None
     PREFIXES = ("vmprof_", "_vmprof", "fcntl", "tempfile", "json", "warnings")
     sys.meta_path.insert(0, Finder())

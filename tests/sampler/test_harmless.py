@@ -478,16 +478,6 @@ def test_start_from_deep_in_the_stack(pypy: PyPy) -> None:
     assert "deeper than vmprof records" in report.out
 
 
-def test_modules_of_the_program_do_not_disturb_the_search(stock_pypy: PyPy) -> None:
-    """Its folder is the first in which modules are looked for."""
-    for name in "capstone", "elftools":
-        (stock_pypy.folder / ("%s.py" % name)).write_text("1 / 0\n")
-    stock_pypy.environment["XDG_CACHE_HOME"] = str(stock_pypy.folder / "cache")
-    run = stock_pypy.command("-m", "vmprof_allocation", "doctor")
-    assert run.code == 0, run.out
-    assert "remembered" not in run.out
-
-
 @pytest.mark.parametrize("gigabytes", [1, 3])
 def test_gap_below_pypy_that_is_taken(stock_pypy: PyPy, gigabytes: int) -> None:
     """By an array, a cache, a database file: there is room elsewhere."""

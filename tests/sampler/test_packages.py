@@ -3,10 +3,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,31 +11,6 @@ import pytest
 from conftest import ROOT, PyPy
 
 NATIVE = ROOT / "vmprof-integration" / "vmprof_allocation" / "native"
-
-
-def wheel(tmp_path: Path, folder: str) -> zipfile.ZipFile:
-    """Build the wheel of a copy of the sources."""
-    source = tmp_path / folder
-    shutil.copytree(ROOT / folder, source)
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps",
-                    "-w", str(tmp_path), str(source)], check=True)
-    (path,) = tmp_path.glob("*.whl")
-    return zipfile.ZipFile(path)
-
-
-@pytest.mark.slow
-def test_one_wheel_serves_every_interpreter(tmp_path: Path) -> None:
-    built = wheel(tmp_path, "vmprof-integration")
-    assert re.search(r"-py3-none-manylinux_2_\d+_x86_64\.whl$", str(built.filename))
-    names = built.namelist()
-    assert "vmprof_allocation.pth" in names
-    assert "vmprof_allocation/engines/hook/_hook.so" in names
-    assert "vmprof_allocation/native/hook/hook.h" in names
-    library = tmp_path / "_hook.so"
-    library.write_bytes(built.read("vmprof_allocation/engines/hook/_hook.so"))
-    needed = subprocess.run(["readelf", "-d", str(library)], check=True,
-                            capture_output=True, text=True).stdout
-    assert "python" not in needed and "pypy" not in needed
 
 
 @pytest.mark.parametrize("name", sorted(

@@ -21,6 +21,7 @@ from vmprof_allocation.settings.parsing import (
     ("1", 1), ("0128", 128), ("128k", 131072), ("1 M", 2**20), ("2G", 2**31),
     (" 64 ", 64), ("+5k", 5120),
     ("128KiB", 131072), ("128kB", 131072), ("128 KB", 131072), ("64B", 64),
+    ("131072", 131072), ("128K", 131072), ("2g", 2**31), (str(2**62), 2**62),
     ("1.5M", 1572864), ("0.5 GiB", 2**29), (".5k", 512), ("2.k", 2048),
     ("0.1M", 104858), ("1T", 2**40), ("0.001k", 1),
     ("0" * 9000 + "7k", 7168), ("1." + "0" * 9000 + "k", 1024),
@@ -30,7 +31,8 @@ def test_sizes_as_people_write_them(text: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "1.5", "1,5M", "1.000.000", "1 000", "1_000", "1e6", "128i", "128iB",
+    "x", "", "1.5", "12 8", "k", "nan", "inf", "1,5M", "1.000.000", "1 000", "1_000",
+    "1e6", "128i", "128iB",
     "128kk", "128bk", "128bits", "1.5.M", ".", ".k", "M", "B", "0x10", "k128",
     "128k/s", "1 k B", "\u0661k", "12\uff4b",
 ])
@@ -40,8 +42,9 @@ def test_what_could_mean_several_things_is_refused(text: str) -> None:
         parse_interval(text)
 
 
-@pytest.mark.parametrize("text", ["0.0001k", "-1.5k", "0T", "8388608T",
-                                  "9" * 9000, "9" * 9000 + "k"])
+@pytest.mark.parametrize("text", [
+    "0", "0k", "-1", "-128k", "0.0001k", "-1.5k", "0T", "8388608T", "5000000000G",
+    str(2**62 + 1), "9" * 9000, "9" * 9000 + "k"])
 def test_sizes_out_of_range(text: str) -> None:
     with pytest.raises(AllocationSamplingError, match=r"is too (small|large)"):
         parse_interval(text)
@@ -85,6 +88,10 @@ def test_out_of_range(number: int) -> None:
 @pytest.mark.parametrize("settings,kind,words", [
     ({"seed": "x"}, TypeError, "the seed 'x' is no integer; write"),
     ({"seed": -1}, ValueError, "the seed -1 is out of range; it must be"),
+    ({"seed": 2**64}, ValueError, "the seed %d is out of range; it must" % 2**64),
+    ({"period": 0.0}, ValueError, "the period 0.0 is out of range; it"),
+    ({"period": -1.0}, ValueError, "the period -1.0 is out of range; it"),
+    ({"period": 1.0}, ValueError, "the period 1.0 is out of range; it"),
     ({"period": "x"}, TypeError, "the period 'x' is no number; write"),
     ({"period": float("nan")}, ValueError, "the period nan is out of range; it"),
     ({"gaps": ("fixed", 1)}, ValueError, "the gaps ('fixed', 1) are not known; "),

@@ -10,7 +10,6 @@ import pytest
 
 from conftest import PyPy
 from test_search import fields, remembered
-from vmprof_allocation.engines.hook.discovery import cache
 from vmprof_allocation.engines.hook.probe import heap
 from vmprof_allocation.engines.hook.probe.collector import SWEEPING
 from vmprof_allocation.engines.hook.probe.memory import NotCertain
@@ -168,12 +167,7 @@ def test_words_are_found_in_this_pypy(stock_pypy: PyPy) -> None:
                                              ("gc_state", "-1")])
 def test_where_one_is_not_known_there_is_no_reading(
         stock_pypy: PyPy, name: str, value: str) -> None:
-    path = remembered(stock_pypy)
-    layout = fields(path.read_text())
-    del layout["check"]
-    layout[name] = [value]
-    cache.save(str(path), "".join("%s=%s\n" % (key, ",".join(values))
-                                  for key, values in layout.items()))
+    remembered(stock_pypy, **{name: value})
     profile = stock_pypy.sample("import gc; gc.collect()", "128k").profile()
     assert readings(profile, RESIDENT)
     for kind in HEAP, HEAP_HAS, NURSERY:
@@ -183,11 +177,6 @@ def test_where_one_is_not_known_there_is_no_reading(
 @pytest.mark.parametrize("name", NAMES)
 def test_a_word_outside_of_the_librarys_data_is_refused(
         stock_pypy: PyPy, name: str) -> None:
-    path = remembered(stock_pypy)
-    layout = fields(path.read_text())
-    del layout["check"]
-    layout[name] = ["%d" % 2**40]
-    cache.save(str(path), "".join("%s=%s\n" % (key, ",".join(values))
-                                  for key, values in layout.items()))
+    remembered(stock_pypy, **{name: "%d" % 2**40})
     doctor = stock_pypy.command("-m", "vmprof_allocation", "doctor")
     assert "the address of data: 0x10000000000" in doctor.out

@@ -346,7 +346,7 @@ def test_deep_stacks_in_turn_are_told_once(
     """Two recursions, each of which goes up and down; neither has much in
     common with the stack before it."""
     log, file = new_log(tmp_path)
-    depths = [*range(1, 450), *range(450, 0, -1)] * 3
+    depths = [*range(1, 200), *range(200, 0, -1)] * 3
     key = 0
     for time, depth in enumerate(depths):
         for function in (2, 3):
@@ -358,9 +358,9 @@ def test_deep_stacks_in_turn_are_told_once(
     log.close()
     log.run(log_harness)
     data = file.read_bytes()
-    assert len(log.check(data).stacks) == 900
+    assert len(log.check(data).stacks) == 400
     # some bytes for each node and each sample
-    assert len(data) < 10 * (900 + key)
+    assert len(data) < 10 * (400 + key)
 
 
 def test_names_that_nobody_flushes(log_harness: pathlib.Path,

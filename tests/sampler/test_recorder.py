@@ -49,9 +49,9 @@ def test_threads_take_samples(tmp_path: pathlib.Path, sanitizer: str) -> None:
     *lines, in_parts = done.stdout.splitlines()
     assert len(lines) == 2
     parts = [readers.read(tmp_path / ("profile.part.%d" % number))
-             for number in range(1, 51)]
+             for number in range(1, 21)]
     whole = readers.read([tmp_path / ("profile.part.%d" % number)
-                          for number in range(1, 51)])
+                          for number in range(1, 21)])
     samples, lost, size, time_samples = map(int, in_parts.split())
     for column in ([s for part in parts for s in part.samples.size],
                    whole.samples.size):

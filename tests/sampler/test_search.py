@@ -4,14 +4,18 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import sysconfig
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from conftest import PyPy
-from vmprof_allocation.engines.hook.discovery import cache
+from vmprof_allocation.engines.hook.discovery import cache, lookup
+from vmprof_allocation.engines.searching import SEARCHING
+from vmprof_allocation.errors import Evidence
 
 WHERE = """
     from vmprof_allocation.engines.hook import engine as hook
@@ -46,15 +50,6 @@ def search(pypy: PyPy, path: Path) -> dict[str, list[str]] | str:
     return fields(answer["layout"])
 
 
-@functools.cache
-def layout_of(library: Path) -> dict[str, list[str]]:
-    """Of the library itself."""
-    with tempfile.TemporaryDirectory() as folder:
-        layout = search(PyPy(Path(folder)), library)
-    assert isinstance(layout, dict), layout
-    return layout
-
-
 def changed(pypy: PyPy, library: Path, layout: dict[str, list[str]],
             name: str, code: bytes) -> Path:
     """A copy of the library with other code at the entry of a function."""
@@ -71,9 +66,35 @@ def changed(pypy: PyPy, library: Path, layout: dict[str, list[str]],
 
 
 def test_found_twice_alike(pypy: PyPy, library: Path) -> None:
-    first = layout_of(library)
-    assert first == search(pypy, library)
-    gc, free, top = (int(first[name][0]) for name in (
+    """Also, the search decodes what may matter, and nothing twice: capstone, under
+    ctypes on PyPy, was most of what it took."""
+    script = pypy.script("""
+        import sys
+        from vmprof_allocation.engines.hook.discovery import search
+        decoded = []
+        class Image(search.Image):
+            def __init__(self, file):
+                super().__init__(file)
+                decoder = self.decoder
+                class Counting:
+                    def disasm(self, code, address):
+                        decoded.append(address)
+                        return decoder.disasm(code, address)
+                self.decoder = Counting()
+        search.Image = Image
+        search.main(sys.argv[1:])
+        print()
+        print(len(decoded) < 10, len(decoded) == len(set(decoded)))
+    """)
+    again = pypy.folder / "again" / "vmprof-allocation" / "build"
+    run = pypy.command(str(script), str(library), str(again))
+    answer, decoded = run.out.splitlines()
+    assert decoded == "True True"
+    assert json.loads(answer)["problem"] == ""
+    (_, layout), (_, types) = first_use().left
+    assert again.read_bytes() == layout
+    assert Path(cache.types_path(str(again))).read_bytes() == types
+    gc, free, top = (int(fields(layout.decode())[name][0]) for name in (
         "gc", "nursery_free", "nursery_top"))
     assert gc < free < top
 
@@ -90,8 +111,8 @@ def test_found_twice_alike(pypy: PyPy, library: Path) -> None:
 ])
 def test_entry_that_cannot_be_moved_is_refused(
         pypy: PyPy, library: Path, name: str, code: bytes) -> None:
-    refusal = search(
-        pypy, changed(pypy, library, layout_of(library), name, code))
+    layout = fields(remembered(pypy).read_text())
+    refusal = search(pypy, changed(pypy, library, layout, name, code))
     assert "entry of %s: its first instructions can't be moved" % name in str(
         refusal)
 
@@ -117,51 +138,92 @@ def test_text_file_is_refused(pypy: PyPy) -> None:
     assert "this build of PyPy is not known" in str(search(pypy, path))
 
 
+class FirstUse(NamedTuple):
+    """What was said, and what is in the cache then: the layout, and the names."""
+
+    err: str
+    modes: list[int]
+    left: list[tuple[str, bytes]]
+
+
 @functools.cache
-def found_out() -> list[tuple[str, bytes]]:
-    """What a search leaves in a cache: the layout, and the names of types.  A
-    search takes longer than all else that is done with it."""
+def first_use() -> FirstUse:
+    """A run whose cache says nothing that can be believed, in a folder with modules
+    that the search uses, too.  A search takes longer than all else that is done with
+    what it finds."""
     with tempfile.TemporaryDirectory() as folder:
         pypy = PyPy(Path(folder))
-        pypy.environment["XDG_CACHE_HOME"] = folder
-        assert pypy.command("-m", "vmprof_allocation", "doctor").code == 0
-        place = Path(folder) / "vmprof-allocation"
-        path, types = sorted(place.iterdir())
-        assert types.name == path.name + ".types"
-        assert [file.stat().st_mode & 0o777 for file in (place, path, types)] == [
-            0o700, 0o600, 0o600]
-        return [(file.name, file.read_bytes()) for file in (path, types)]
+        place = pypy.folder / "cache" / "vmprof-allocation"
+        place.mkdir(parents=True, mode=0o755)
+        (usual,) = re.findall("remembered in: (.*)", pypy.command(
+            "-m", "vmprof_allocation", "doctor").out)
+        path = place / Path(usual).name
+        path.write_text("build_id=x")
+        for name in "capstone", "elftools":
+            (pypy.folder / ("%s.py" % name)).write_text("1 / 0\n")
+        run = pypy.sample("print('ran')", "128k", XDG_CACHE_HOME=str(place.parent))
+        assert run.out == "ran\n"
+        assert sorted(place.iterdir()) == [path, path.with_name(path.name + ".types")]
+        return FirstUse(
+            run.err, [file.stat().st_mode & 0o777 for file in (
+                place, *sorted(place.iterdir()))],
+            [(file.name, file.read_bytes()) for file in sorted(place.iterdir())])
 
 
-def remembered(pypy: PyPy) -> Path:
-    """A cache of its own, as after a first run; returns the file."""
+def remembered(pypy: PyPy, **other: str) -> Path:
+    """A cache of its own, as after a first run that found `other` values of fields;
+    returns the file."""
     pypy.environment["XDG_CACHE_HOME"] = str(pypy.folder / "cache")
     place = pypy.folder / "cache" / "vmprof-allocation"
     place.mkdir(parents=True)
     place.chmod(0o700)
-    for name, content in found_out():
+    for name, content in first_use().left:
         (place / name).write_bytes(content)
         (place / name).chmod(0o600)
-    return place / found_out()[0][0]
+    path = place / first_use().left[0][0]
+    if other:
+        layout = dict(line.split("=", 1) for line in (
+            cache.load(str(path)) or "").splitlines())
+        assert cache.save(str(path), "".join(
+            "%s=%s\n" % field for field in {**layout, **other}.items()))
+    return path
+
+
+def known(path: Path) -> bool:
+    """Whether the cache that has this file knows the build."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(path.parent.parent))
+        build_id = path.name.partition("-")[0]
+        return lookup.known(Evidence(), build_id, "") is not None
+
+
+def test_first_use_says_why_it_takes_long(stock_pypy: PyPy) -> None:
+    """What is damaged is replaced, by the user's alone."""
+    first = first_use()
+    assert first.err == "vmprof: %s\n" % SEARCHING
+    assert first.modes == [0o700, 0o600, 0o600]
+    path = remembered(stock_pypy)
+    assert known(path)
+    assert stock_pypy.sample("print('ran')", "128k").err == ""
 
 
 def test_answer_is_remembered_by_build_id(pypy: PyPy) -> None:
     path = remembered(pypy)
     (build_id,) = fields(path.read_text())["build_id"]
     assert path.name.startswith(build_id)
-    assert "remembered in" in pypy.command(
+    assert "remembered in: %s\n" % path in pypy.command(
         "-m", "vmprof_allocation", "doctor").out
 
 
 @pytest.mark.parametrize("damage", [
     "", "{}", "=", "build_id", "build_id=x", "\0\0", "gc=1\nentry=x"])
-def test_damaged_memory_is_replaced(pypy: PyPy, damage: str) -> None:
+def test_damaged_memory_is_not_believed(pypy: PyPy, damage: str) -> None:
     path = remembered(pypy)
-    good = path.read_text()
     path.write_text(damage)
-    run = pypy.command("-m", "vmprof_allocation", "doctor")
-    assert run.code == 0, run.out
-    assert path.read_text() == good
+    assert not known(path)
+    # also if it is whole
+    assert cache.save(str(path), damage)
+    assert not known(path)
 
 
 @pytest.mark.parametrize("python,said", [
@@ -219,11 +281,9 @@ def test_memory_that_others_may_write_to_is_not_believed(
     for target, good in (path, 0o600), (path.parent, 0o700):
         target.chmod(mode | good)
         assert cache.load(str(path)) is None
-        assert "remembered" not in pypy.command(
-            "-m", "vmprof_allocation", "doctor").out
+        assert not known(path)
         target.chmod(good)
-    assert "remembered" in pypy.command("-m", "vmprof_allocation", "doctor").out
-    assert cache.load(str(path)) is not None
+    assert known(path)
 
 
 def test_memory_of_another_user_is_not_believed(
@@ -240,13 +300,16 @@ def test_link_in_place_of_the_memory_is_not_followed(pypy: PyPy) -> None:
     assert cache.load(str(path)) is None
 
 
-def test_relative_cache_folder_is_not_taken(pypy: PyPy) -> None:
+@pytest.mark.parametrize("folder", ["cache", ""])
+def test_relative_cache_folder_is_not_taken(
+        monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     """Anybody may have put one into the current folder."""
-    for folder in "cache", "":
-        pypy.environment["XDG_CACHE_HOME"] = folder
-        assert pypy.command("-m", "vmprof_allocation", "doctor").code == 0
-        assert not (pypy.folder / "cache").exists()
-        assert (pypy.folder / ".cache" / "vmprof-allocation").is_dir()
+    monkeypatch.setenv("XDG_CACHE_HOME", folder)
+    monkeypatch.setenv("HOME", "/home/me")
+    assert cache.path("1a2b") == "/home/me/.cache/vmprof-allocation/1a2b-%d" % (
+        cache.VERSION)
+    monkeypatch.setenv("HOME", "me")
+    assert cache.path("1a2b") is None
 
 
 @pytest.mark.parametrize("field,value,said", [
@@ -259,21 +322,10 @@ def test_relative_cache_folder_is_not_taken(pypy: PyPy) -> None:
 ])
 def test_address_outside_of_its_segment_is_refused(
         pypy: PyPy, field: str, value: str, said: str) -> None:
-    path = remembered(pypy)
-    layout = fields(path.read_text())
-    del layout["check"]
-    layout[field] = [value]
-    cache.save(str(path), "".join("%s=%s\n" % (name, ",".join(values))
-                                  for name, values in layout.items()))
+    remembered(pypy, **{field: value})
     doctor = pypy.command("-m", "vmprof_allocation", "doctor")
     assert doctor.code == 1
     assert "BAD  " + said in doctor.out
-
-
-def test_cache_that_cannot_be_written_is_done_without(pypy: PyPy) -> None:
-    (pypy.folder / "file").write_text("")
-    pypy.environment["XDG_CACHE_HOME"] = str(pypy.folder / "file" / "x")
-    assert pypy.command("-m", "vmprof_allocation", "doctor").code == 0
 
 
 @pytest.mark.parametrize("field,other,said", [
@@ -284,12 +336,9 @@ def test_cache_that_cannot_be_written_is_done_without(pypy: PyPy) -> None:
 def test_wrong_answer_is_refused_before_anything_is_touched(
         pypy: PyPy, field: str, other: str, said: str) -> None:
     """As if the search had erred: the process itself is asked, too."""
-    path = remembered(pypy)
-    layout = fields(path.read_text())
-    layout[field] = layout[other] if other else ["00" * 16] * 3
-    del layout["check"]
-    cache.save(str(path), "".join("%s=%s\n" % (name, ",".join(values))
-                                  for name, values in layout.items()))
+    layout = fields(first_use().left[0][1].decode())
+    value = layout[other][0] if other else ",".join(["00" * 16] * 3)
+    remembered(pypy, **{field: value})
     doctor = pypy.command("-m", "vmprof_allocation", "doctor")
     assert doctor.code == 1
     assert "BAD  " + said in doctor.out
@@ -300,45 +349,3 @@ def test_wrong_answer_is_refused_before_anything_is_touched(
     assert run.err.count("\n") == 1
     assert "this build of PyPy is not known" in run.err
     assert not (pypy.folder / "out.vmprof").exists()
-
-
-def test_first_use_says_why_it_takes_long(stock_pypy: PyPy) -> None:
-    stock_pypy.environment["XDG_CACHE_HOME"] = str(stock_pypy.folder / "new")
-    first, second = (stock_pypy.sample("print('ran')", "128k")
-                     for _ in range(2))
-    assert (first.out, second.out) == ("ran\n", "ran\n")
-    assert first.err.startswith("vmprof: looking for the garbage collector")
-    assert (first.err.count("\n"), second.err) == (1, "")
-
-
-def test_cache_that_cannot_be_written_is_named(stock_pypy: PyPy) -> None:
-    (stock_pypy.folder / "file").write_text("")
-    stock_pypy.environment["XDG_CACHE_HOME"] = str(
-        stock_pypy.folder / "file" / "x")
-    for _ in range(2):
-        lines = stock_pypy.sample("print('ran')", "128k").err.splitlines()
-        assert len(lines) == 2
-        assert "can't be kept in '%s/file/x/" % stock_pypy.folder in lines[1]
-
-
-def test_search_decodes_what_may_matter_and_nothing_twice(
-        pypy: PyPy, library: Path) -> None:
-    """capstone, under ctypes on PyPy, was most of what a search took."""
-    script = pypy.script("""
-        import sys
-        from vmprof_allocation.engines.hook.discovery import search
-        decoded = []
-        class Image(search.Image):
-            def __init__(self, file):
-                super().__init__(file)
-                decoder = self.decoder
-                class Counting:
-                    def disasm(self, code, address):
-                        decoded.append(address)
-                        return decoder.disasm(code, address)
-                self.decoder = Counting()
-        search.Image = Image
-        search.find(sys.argv[1], search.Search())
-        print(len(decoded) < 10, len(decoded) == len(set(decoded)))
-    """)
-    assert pypy.command(str(script), str(library)).out == "True True\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.message
 import email.parser
 import email.policy
+import os
 import re
 import shutil
 import subprocess
@@ -14,20 +15,24 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
+from conftest import PYPY, ROOT
+from made_profiles import Log
 
 FOLDERS = {"vmprof-integration": "vmprof-allocation", "converter": "vmprof-convert"}
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Of copies of the sources, by the name of the distribution."""
+    """Of copies of the sources, by the name of the distribution: building leaves its
+    traces.  The converter's needs no compiler."""
     built = {}
     for folder, name in FOLDERS.items():
         work = tmp_path_factory.mktemp("wheel")
         shutil.copytree(ROOT / folder, work / "source")
         subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps",
-                        "-w", str(work), str(work / "source")], check=True)
+                        "-w", str(work), str(work / "source")], check=True,
+                       env={**os.environ, **(
+                           {"CC": "/bin/false"} if folder == "converter" else {})})
         built[name], = work.glob("*.whl")
     return built
 
@@ -55,7 +60,65 @@ def test_platform_is_one_that_an_index_takes(wheels: dict[str, Path]) -> None:
                      " ".join(said.split())), said
     needed = {int(version) for version in re.findall(r"GLIBC_2\.(\d+)", said)}
     assert max(needed) == int(tag.group(1))
+
+
+@pytest.mark.xdist_group("wheels")
+def test_one_wheel_serves_every_interpreter(
+        tmp_path: Path, wheels: dict[str, Path]) -> None:
+    built = zipfile.ZipFile(wheels["vmprof-allocation"])
+    names = built.namelist()
+    assert "vmprof_allocation.pth" in names
+    assert "vmprof_allocation/engines/hook/_hook.so" in names
+    assert "vmprof_allocation/native/hook/hook.h" in names
+    library = tmp_path / "_hook.so"
+    library.write_bytes(built.read("vmprof_allocation/engines/hook/_hook.so"))
+    needed = subprocess.run(["readelf", "-d", str(library)], check=True,
+                            capture_output=True, text=True).stdout
+    assert "python" not in needed and "pypy" not in needed
+
+
+@pytest.mark.xdist_group("wheels")
+def test_wheel_of_the_converter(wheels: dict[str, Path]) -> None:
     assert wheels["vmprof-convert"].name.endswith("-py3-none-any.whl")
+    built = zipfile.ZipFile(wheels["vmprof-convert"]).namelist()
+    # each folder has to be named in pyproject.toml
+    for module in (ROOT / "converter" / "vmprof_convert").rglob("*.py"):
+        assert str(module.relative_to(ROOT / "converter")) in built
+
+
+@pytest.mark.xdist_group("wheels")
+@pytest.mark.parametrize("python", [sys.executable, PYPY],
+                         ids=["cpython", "pypy"])
+def test_converter_needs_no_compiler_and_no_sampler(
+        tmp_path: Path, wheels: dict[str, Path], python: str) -> None:
+    """It is installed alone, all of it can be imported, and it works."""
+    scripts = tmp_path / "venv" / "bin"
+    # to give it a pip of its own would take most of the time
+    subprocess.run([python, "-m", "venv", "--without-pip", str(tmp_path / "venv")],
+                   check=True)
+    subprocess.run(
+        [python, "-m", "pip", "--python", str(scripts / "python"), "install", "-q",
+         "--disable-pip-version-check", str(wheels["vmprof-convert"])],
+        check=True, env={**os.environ, "CC": "/bin/false"})
+    said = subprocess.run(
+        [str(scripts / "python"), "-c",
+         "import pkgutil, sys, vmprof_convert\n"
+         "for module in pkgutil.walk_packages(\n"
+         "        vmprof_convert.__path__, 'vmprof_convert.'):\n"
+         "    if not module.name.endswith('__main__'):\n"
+         "        __import__(module.name)\n"
+         "print([m for m in sys.modules if m.startswith('vmprof_alloc')])"],
+        check=True, cwd=tmp_path, capture_output=True, text=True).stdout
+    assert said == "[]\n"
+    log = Log()
+    log.settings()
+    log.allocation([log.function("f")], size=24)
+    (tmp_path / "app.vmprof").write_bytes(log.data())
+    done = subprocess.run([str(scripts / "vmprof-convert"), "app.vmprof", "--to",
+                           "firefox"],
+                          cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "wrote app.vmprof.json.gz\n"
 
 
 @pytest.mark.xdist_group("wheels")

@@ -28,9 +28,9 @@
 
 #define ALLOCATING      3       /* threads */
 #define TIMED           2
-#define SAMPLES         20000   /* of each thread */
+#define SAMPLES         5000    /* of each thread */
 #define LOST            100     /* of this many, one has no stack */
-#define PARTS           50
+#define PARTS           20
 
 static const char *head, *trailer;
 static int stacks = 300;
