@@ -11,13 +11,13 @@ static struct pending *all;
 static size_t count, room;
 static size_t at;               /* of the one that was found last */
 static size_t written;          /* the first so many have a row of RECORD_WAITING */
-static size_t told;             /* the first so many have one that says more */
+static size_t first;            /* of which no row of RECORD_OBJECTS says anything */
 
 void pending_clear(void)
 {
     table_give_back(all, room, sizeof *all);
     all = NULL;
-    count = room = at = written = told = 0;
+    count = room = at = written = first = 0;
 }
 
 /* A row of RECORD_OBJECTS, or of RECORD_WAITING, which waits since 'now'.  'size' is the
@@ -102,7 +102,7 @@ void pending_sweep(void)
         }
     count = left;
     written = left_written;
-    at = told = 0;
+    at = first = 0;
 }
 
 static int has_no_row(const struct pending *p)
@@ -112,9 +112,9 @@ static int has_no_row(const struct pending *p)
 
 int64_t pending_first_key(void)
 {
-    while (told < count && !has_no_row(&all[told]))
-        told++;
-    return told < count ? all[told].key : 0;
+    while (first < count && !has_no_row(&all[first]))
+        first++;
+    return first < count ? all[first].key : 0;
 }
 
 void pending_put_waiting(void)
@@ -147,7 +147,7 @@ void pending_take_along(int64_t now, int64_t later)
         all[i].stack = profile_log_needs_stack(all[i].node);
         all[i].label = profile_log_needs_label(all[i].label, now);
     }
-    written = told = 0;
+    written = first = 0;
 }
 
 size_t pending_memory(void)
