@@ -230,7 +230,7 @@ class Tally:
         self._alike: collections.Counter[tuple[int, int, int, int, int, int]] = (
             collections.Counter())
         #: time samples of each stack
-        self.ticks: dict[int, int] = {}
+        self.ticks: collections.Counter[int] = collections.Counter()
         #: of the samples
         self.smallest_interval = self.largest_interval = 0
         self._lives = Lives(self.at) if self.survived else None
@@ -250,8 +250,7 @@ class Tally:
             self._lives.extend(rows, self._settings.get("gaps", "exponential"))
         if not any(rows.size):
             # what else there is of time samples is the same for all
-            for stack, count in collections.Counter(rows.stack).items():
-                self.ticks[stack] = self.ticks.get(stack, 0) + count
+            self.ticks.update(rows.stack)
             return
         # what is alike is counted in C
         self._alike.update(zip(
@@ -281,7 +280,7 @@ class Tally:
         for (stack, type_, fate, size, interval, live_size), count in (
                 self._alike.items()):
             if not size:
-                self.ticks[stack] = self.ticks.get(stack, 0) + count
+                self.ticks[stack] += count
                 continue
             key = stack, type_, _STATES[fate]
             sum_ = self._sums.get(key)
@@ -301,8 +300,7 @@ class Tally:
                    type_ + types if type_ >= 0 else type_, then)
             self._sums.setdefault(key, Sum()).add_sum(sum_)
         for stack, count in other.ticks.items():
-            number = stack + stacks if stack >= 0 else stack
-            self.ticks[number] = self.ticks.get(number, 0) + count
+            self.ticks[stack + stacks if stack >= 0 else stack] += count
         self.largest_interval = max(self.largest_interval, other.largest_interval)
         self.smallest_interval = min(
             self.smallest_interval or other.smallest_interval,
@@ -312,8 +310,9 @@ class Tally:
         """Forget what is not asked for."""
         self._sums = {key: sum_ for key, sum_ in self.sums().items()
                       if selected.includes(*key)}
-        self.ticks = {stack: count for stack, count in self.ticks.items()
-                      if selected.includes(stack, -1, NOT_RECORDED)}
+        self.ticks = collections.Counter({
+            stack: count for stack, count in self.ticks.items()
+            if selected.includes(stack, -1, NOT_RECORDED)})
 
     def count_majors(self, profile: Profile) -> None:
         """All samples of this process were read."""

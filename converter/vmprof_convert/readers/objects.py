@@ -57,9 +57,9 @@ class Objects:
         """Those that still waited when the part ended.  Raises Damaged."""
         while part.waiting:
             _, record = part.waiting.popleft()
-            self._read(record, part, [
+            self._read(_chosen(record.column, [
                 key >= part.waits and key not in self._told
-                for key in record.column(_KEYS)])
+                for key in record.column(_KEYS)]), part)
         self._told.clear()
 
     def read(self, record: Record, part: Part) -> None:
@@ -69,10 +69,9 @@ class Objects:
         if part.waiting:
             # a pinned object still waits when later ones don't
             self._told.update(key for key in record.column(_KEYS) if key >= part.waits)
-        self._read(record, part, [True])
+        self._read(record.column, part)
 
-    def _read(self, record: Record, part: Part, which: Sequence[bool]) -> None:
-        column = _chosen(record.column, which)
+    def _read(self, column: _Column, part: Part) -> None:
         first = min(column(_KEYS), default=part.first)
         if first < 1:
             raise Damaged("a sample whose key is %d" % first)

@@ -70,14 +70,12 @@ uint64_t class_attribute(uint64_t instance, const char *name, size_t size)
 
     for (maps = 0; maps < MOST_MAPS; maps++, map = gc_field(map, gc_fields.plain_back)) {
         enum role role = gc_role(map);
-        uint64_t string = role == ATTRIBUTE || role == UNBOXED_ATTRIBUTE ?
-                          text_string(gc_field(map, gc_fields.plain_name)) : 0;
-        size_t its_size;
-        const char *s = string != 0 ? text_characters(string, &its_size) : NULL;
-        if (s == NULL)
+        uint64_t its_name = role == ATTRIBUTE || role == UNBOXED_ATTRIBUTE ?
+                            text_string(gc_field(map, gc_fields.plain_name)) : 0;
+        if (its_name == 0)
             return 0;
         if (role == ATTRIBUTE && gc_field(map, gc_fields.plain_kind) == 0 &&
-            its_size == size && memcmp(s, name, size) == 0)
+            text_equals(its_name, name, size))
             break;
     }
     for (i = 1; maps < MOST_MAPS && i <= type->info->pointers[0]; i++) {

@@ -56,19 +56,14 @@ uint64_t walk_unwrapped(uint64_t value)
 uint64_t walk_look_up(uint64_t table, const char *name, size_t size)
 {
     struct entries entries;
-    uint64_t i, key;
-    const char *s;
-    size_t its_size;
+    uint64_t i;
 
     if (!walk_entries(table, &entries))
         return 0;
     for (i = 0; i < entries.count; i++) {
-        key = text_string(word_at(entries.items + i * entries.item_size));
-        if (key == 0)
-            continue;
-        s = text_characters(key, &its_size);
-        if (its_size == size && memcmp(s, name, size) == 0)
-            return walk_unwrapped(word_at(entries.items + i * entries.item_size + 8));
+        uint64_t entry = entries.items + i * entries.item_size;
+        if (text_equals(word_at(entry), name, size))
+            return walk_unwrapped(word_at(entry + 8));
     }
     return 0;
 }
@@ -84,15 +79,13 @@ uint64_t walk_module_dict(uint64_t module)
 uint64_t walk_module_table(const char *name, size_t size)
 {
     const struct root *roots = (const struct root *)walk.roots.at;
-    size_t i, its_size;
+    size_t i;
 
     /* they come first */
     for (i = 0; i < walk.roots.count && roots[i].kind == ROOT_MODULE; i++) {
         enum role role = gc_role(roots[i].object);
-        uint64_t its_name = text_string(roots[i].name);
-        const char *s = its_name != 0 ? text_characters(its_name, &its_size) : NULL;
-        if (s != NULL && its_size == size && memcmp(s, name, size) == 0 &&
-            (role == DICT || role == MODULE_DICT))
+        if ((role == DICT || role == MODULE_DICT) &&
+            text_equals(roots[i].name, name, size))
             return gc_field(roots[i].object, gc_fields.dict_storage);
     }
     return 0;

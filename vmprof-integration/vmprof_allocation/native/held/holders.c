@@ -43,14 +43,19 @@ static void settle(uint64_t object, uint64_t new, uint64_t *word)
         room_add_word(*word & IS_HOLDER ? &later : &now, object);
 }
 
+static void settle_at(uint32_t at)
+{
+    if (ring[at].word != NULL)
+        settle(ring[at].object, ring[at].new, ring[at].word);
+    ring[at].word = NULL;
+}
+
 static void reach(uint64_t object, void *context)
 {
     int64_t number = marks_rank(object);
     uint32_t at = ring_at++ % RING;
 
-    if (ring[at].word != NULL)
-        settle(ring[at].object, ring[at].new, ring[at].word);
-    ring[at].word = NULL;
+    settle_at(at);
     if (number < 0)
         return;
     ring[at].object = object;
@@ -64,12 +69,8 @@ static void empty_ring(void)
 {
     uint32_t i;
 
-    for (i = 0; i < RING; i++, ring_at++)
-        if (ring[ring_at % RING].word != NULL) {
-            settle(ring[ring_at % RING].object, ring[ring_at % RING].new,
-                   ring[ring_at % RING].word);
-            ring[ring_at % RING].word = NULL;
-        }
+    for (i = 0; i < RING; i++)
+        settle_at(ring_at++ % RING);
 }
 
 static uint64_t next(void)

@@ -77,6 +77,18 @@ int text_add_string(struct text *t, uint64_t object)
     return 0;
 }
 
+int text_equals(uint64_t object, const char *s, size_t size)
+{
+    uint64_t string = text_string(object);
+    const char *its;
+    size_t its_size;
+
+    if (string == 0)
+        return 0;
+    its = text_characters(string, &its_size);
+    return its_size == size && memcmp(its, s, size) == 0;
+}
+
 int text_is_name(const char *s, size_t size)
 {
     size_t i;

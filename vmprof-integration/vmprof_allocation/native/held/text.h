@@ -33,6 +33,11 @@ const char *text_characters(uint64_t string, size_t *size);
 
 /* Returns 0 if it is none, or was cut: between two characters. */
 int text_add_string(struct text *, uint64_t object);
+
+/* Whether an object, which may be anything, is this text. */
+int text_equals(uint64_t object, const char *s, size_t size);
+
+/* Whether it may stand behind a dot, in an expression. */
 int text_is_name(const char *s, size_t size);
 /* As a name in an expression; returns 0 if it is none. */
 int text_add_name(struct text *, uint64_t object);

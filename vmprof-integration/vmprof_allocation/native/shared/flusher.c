@@ -43,8 +43,9 @@ static int read_of_us(const char *path, char *text, size_t size)
     return 1;
 }
 
-/* A thread of ours that runs Python code has its own number in its name (periodic_rotation.py):
-   one that the program began from there has that name, too, and another number. */
+/* A thread of ours that runs Python code has its own number in its name
+   (periodic_rotation.py): one that the program began from there has that name, too, and
+   another number. */
 static int is_ours(const char *thread)
 {
     char path[64], name[32], ours[32];

@@ -192,7 +192,7 @@ static struct record *with_room(enum record_kind kind, int64_t now)
 
     if (!record_has_room(record)) {
         if (kind == RECORD_WAITING)
-            encode(kind);
+            encode(kind);               /* 'now' is a sample's time, and no batch's */
         else
             encode_batch(now);
     }

@@ -61,15 +61,15 @@ static int64_t unit_of(char letter)
 
 NUMBERS(totals, TOTALS, 1);
 NUMBERS(frames, FRAMES, 256);
-NUMBERS(nodes, NODES, 512);
+NUMBERS(nodes, NODES, MOST_ROWS);
 NUMBERS(types, TYPES, 128);
 TEXTS(types, 8192);
 NUMBERS(labels, LABELS, 32);
 TEXTS(labels, 8192);
-NUMBERS(objects, OBJECTS, 512);
-NUMBERS(waiting, OBJECTS, 512);
-NUMBERS(ended, ENDED, 512);
-NUMBERS(ticks, TICKS, 512);
+NUMBERS(objects, OBJECTS, MOST_ROWS);
+NUMBERS(waiting, OBJECTS, MOST_ROWS);
+NUMBERS(ended, ENDED, MOST_ROWS);
+NUMBERS(ticks, TICKS, MOST_ROWS);
 NUMBERS(collections, COLLECTIONS, 256);
 NUMBERS(marked, MARKED, 32);
 NUMBERS(swept, SWEPT, 32);
@@ -83,18 +83,18 @@ NUMBERS(holders, HOLDERS, 32);
 TEXTS(holders, 8192);
 NUMBERS(held_paths, HELD_PATHS, 128);
 TEXTS(held_paths, 8192);
-NUMBERS(held_objects, HELD_OBJECTS, 512);
+NUMBERS(held_objects, HELD_OBJECTS, MOST_ROWS);
 
 static struct record records[RECORD_KINDS] = {
     [RECORD_TOTALS] = TABLE(totals, TOTALS, 1),
     [RECORD_FRAMES] = TABLE(frames, FRAMES, 256),
-    [RECORD_NODES] = TABLE(nodes, NODES, 512),
+    [RECORD_NODES] = TABLE(nodes, NODES, MOST_ROWS),
     [RECORD_TYPES] = NAMED(types, TYPES, 128),
     [RECORD_LABELS] = NAMED(labels, LABELS, 32),
-    [RECORD_OBJECTS] = TABLE(objects, OBJECTS, 512),
-    [RECORD_WAITING] = TABLE(waiting, OBJECTS, 512),
-    [RECORD_ENDED] = TABLE(ended, ENDED, 512),
-    [RECORD_TICKS] = TABLE(ticks, TICKS, 512),
+    [RECORD_OBJECTS] = TABLE(objects, OBJECTS, MOST_ROWS),
+    [RECORD_WAITING] = TABLE(waiting, OBJECTS, MOST_ROWS),
+    [RECORD_ENDED] = TABLE(ended, ENDED, MOST_ROWS),
+    [RECORD_TICKS] = TABLE(ticks, TICKS, MOST_ROWS),
     [RECORD_COLLECTIONS] = TABLE(collections, COLLECTIONS, 256),
     [RECORD_MARKED] = TABLE(marked, MARKED, 32),
     [RECORD_SWEPT] = TABLE(swept, SWEPT, 32),
@@ -104,7 +104,7 @@ static struct record records[RECORD_KINDS] = {
     [RECORD_HELD] = TABLE(held, HELD, 32),
     [RECORD_HOLDERS] = NAMED(holders, HOLDERS, 32),
     [RECORD_HELD_PATHS] = NAMED(held_paths, HELD_PATHS, 128),
-    [RECORD_HELD_OBJECTS] = TABLE(held_objects, HELD_OBJECTS, 512),
+    [RECORD_HELD_OBJECTS] = TABLE(held_objects, HELD_OBJECTS, MOST_ROWS),
 };
 
 struct record *record_of(enum record_kind kind)
