@@ -84,11 +84,11 @@ def library(name, *sources):
         sources=sorted(path for source in sources for path in glob(NATIVE + source)),
         depends=sorted(glob(NATIVE + "**/*.h", recursive=True)),
         include_dirs=[NATIVE + "shared"],
-        extra_compile_args=["-std=gnu99", "-O2", "-Wall", "-Wextra",
+        extra_compile_args=["-std=gnu99", "-O2", "-flto", "-Wall", "-Wextra",
                             "-fvisibility=hidden"],
         libraries=["dl", "m", "pthread"],
         # the hooks lead into it: it must stay, whoever forgets the handle
-        extra_link_args=["-Wl,-z,nodelete"])
+        extra_link_args=["-Wl,-z,nodelete", "-O2", "-flto"])
 
 
 setup(

@@ -182,29 +182,37 @@ static uint64_t header(uintptr_t object)
     return *(const uint64_t *)object;
 }
 
-int64_t types_size(uintptr_t object)
+/* A type is the object itself. */
+struct type *types_of(uintptr_t object)
 {
-    if ((uint32_t)header(object) != HEADER)
-        return 0;
-    return ((const uint32_t *)object)[2];
+    return (uint32_t)header(object) == HEADER ? (struct type *)object : NULL;
 }
 
-int64_t types_old_size(uintptr_t object)
+static int64_t reserved_size(const struct type *type)
 {
-    return ((const uint32_t *)object)[3] == EMPTY ? 8 : types_size(object);
+    return type == NULL ? 0 : ((const uint32_t *)(const void *)type)[2];
 }
 
-int types_may_shrink(uintptr_t object)
+int64_t types_old_size(const struct type *type, uintptr_t object)
 {
-    return (header(object) & TEXT) != 0;
+    return type != NULL && ((const uint32_t *)object)[3] == EMPTY
+               ? 8 : reserved_size(type);
 }
 
-int64_t types_number(uintptr_t object)
+int types_may_shrink(const struct type *type)
 {
-    uint32_t type = ((const uint32_t *)object)[3];
+    return (header((uintptr_t)type) & TEXT) != 0;
+}
+
+int64_t types_number(struct type *type, uintptr_t object)
+{
+    uint32_t number;
 
     CHECK(has_lock);
-    return type != 0 ? type : types_size(object);
+    if (type == NULL)
+        return 0;
+    number = ((const uint32_t *)object)[3];
+    return number != 0 ? number : reserved_size(type);
 }
 
 /* ____________________________________________________________ */

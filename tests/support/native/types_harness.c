@@ -86,6 +86,16 @@ static void prepare(const char *hex)
     types_prepare(&place, size == 0 ? NULL : text, size);
 }
 
+static uintptr_t object_at(const char *offset)
+{
+    return (uintptr_t)heap + strtoul(offset, NULL, 0);
+}
+
+static int64_t old_size(uintptr_t object)
+{
+    return types_old_size(types_of(object), object);
+}
+
 static void obey(char *line)
 {
     char *rest = strchr(line, ' ');
@@ -112,17 +122,15 @@ static void obey(char *line)
         types_major_collection();
     else if (strncmp(line, "number ", 7) == 0) {
         errno = 77;
-        printf("%" PRId64 "\n", types_number((uintptr_t)heap +
-                                             strtoul(rest, NULL, 0)));
+        printf("%" PRId64 "\n", types_number(types_of(object_at(rest)),
+                                             object_at(rest)));
         if (errno != 77)
             abort();
     }
     else if (strncmp(line, "size ", 5) == 0)
-        printf("%" PRId64 "\n", types_size((uintptr_t)heap +
-                                           strtoul(rest, NULL, 0)));
+        printf("%" PRId64 "\n", types_young_size(old_size(object_at(rest))));
     else if (strncmp(line, "old ", 4) == 0)
-        printf("%" PRId64 "\n", types_old_size((uintptr_t)heap +
-                                               strtoul(rest, NULL, 0)));
+        printf("%" PRId64 "\n", old_size(object_at(rest)));
     else if (strcmp(line, "known") == 0)
         printf("%d\n", types_are_known());
     else

@@ -22,6 +22,10 @@ enum { MARKING = 1, SWEEPING = 2 };
    one bit for each so many items, in whole words. */
 #define CARD_ITEMS          128
 
+/* An object in the nursery is in no cache of the processor's any more: it is asked for, so
+   many samples before it is looked at. */
+#define AHEAD               8
+
 /* So many bytes of a piece are cleared: no JIT puts more objects into one that
    are worth the time. */
 #define CLEARED             4096
@@ -190,7 +194,24 @@ void objects_sampled(int64_t key, const struct nursery_sample *sample)
 /* ____________________________________________________________ */
 /* before a minor collection */
 
-static struct young *new_young(const struct waiting *waiting, uintptr_t object)
+/* Of what begins at 'object': its type, and the bytes that it takes, which are 0 if it is
+   none. */
+struct found {
+    struct type *type;
+    int64_t old_size;
+};
+
+static struct found find_object(uintptr_t object)
+{
+    struct type *type = types_of(object);
+    struct found found = { type, types_old_size(type, object) };
+
+    return found;
+}
+
+/* Returns NULL if there is no memory. */
+static struct young *new_young(const struct waiting *waiting, uintptr_t object,
+                               struct type *type)
 {
     struct young *young;
 
@@ -207,42 +228,48 @@ static struct young *new_young(const struct waiting *waiting, uintptr_t object)
     young->stack = waiting->stack;
     young->interval = waiting->interval;
     young->size = young->live_size = waiting->size;
+    young->type = (int32_t)types_number(type, object);
     return young;
 }
 
-/* The size of what begins at 'object'; '*is_known': it is an object.  Otherwise
-   it is the rest of the piece. */
-static int64_t part_size(uintptr_t object, uintptr_t end, int *is_known)
+/* Is the piece one object, even if it takes less by now? */
+static int is_one(const struct waiting *waiting, const struct found *found)
 {
-    int64_t size = types_size(object);
-
-    *is_known = size > 0 && size <= (int64_t)(end - object);
-    return *is_known ? size : (int64_t)(end - object);
-}
-
-/* Is it one object, even if it takes less by now? */
-static int is_one(const struct waiting *waiting)
-{
-    int64_t size = types_size(waiting->start);
+    int64_t size = types_young_size(found->old_size);
 
     if (size <= 0 || size >= waiting->size)
         return size == waiting->size;
-    return types_may_shrink(waiting->start) &&
+    return types_may_shrink(found->type) &&
            (size >= CLEARED ||
             word_at(waiting->start + (uintptr_t)size) == 0);
+}
+
+/* What begins at 'object', in a piece that ends at 'end'.  Returns its size: if it is no
+   object, that of the rest, and the type is NULL. */
+static int64_t find_part(uintptr_t object, uintptr_t end, struct found *found)
+{
+    int64_t rest = (int64_t)(end - object), size;
+
+    *found = find_object(object);
+    size = types_young_size(found->old_size);
+    if (size > 0 && size <= rest)
+        return size;
+    found->type = NULL;
+    return rest;
 }
 
 /* Was all of it written since it was reserved, as far as it is objects? */
 static int is_believable(const struct waiting *waiting)
 {
     uintptr_t object = waiting->start, end = object + (uintptr_t)waiting->size;
-    int is_known = 1;
+    struct found found = { NULL, 0 };
 
     if (waiting->size <= CLEARED)
         return 1;
-    while (object < end && is_known)
-        object += (uintptr_t)part_size(object, end, &is_known);
-    return is_known;
+    do
+        object += (uintptr_t)find_part(object, end, &found);
+    while (object < end && found.type != NULL);
+    return found.type != NULL;
 }
 
 static void walk_piece(const struct waiting *waiting)
@@ -251,57 +278,66 @@ static void walk_piece(const struct waiting *waiting)
     uintptr_t end = object + (uintptr_t)waiting->size;
     struct sampler *behind = &objects.behind;
     struct young *young;
+    struct found found;
     int64_t size;
-    int is_known, which = 0;
+    int which = 0;
 
     for (behind->gap = waiting->at; object < end; object += (uintptr_t)size) {
-        size = part_size(object, end, &is_known);
+        size = find_part(object, end, &found);
         if (behind->gap >= size) {
             behind->gap -= size;
             continue;
         }
         sampler_next_within(behind, size, waiting->interval,
                             (int64_t)(end - object) - size);
-        young = new_young(waiting, is_known ? object : 0);
+        young = new_young(waiting, found.type != NULL ? object : 0, found.type);
         if (young != NULL) {
             young->is_part = size != waiting->size;
             young->size = size;
-            young->live_size = is_known ? types_old_size(object) : size;
+            young->live_size = found.type != NULL ? found.old_size : size;
             young->which = which++;
         }
     }
 }
 
-static void look_at(const struct waiting *waiting)
+static void look_at_small(const struct waiting *waiting)
 {
-    size_t before = objects.young_count;
+    struct found found = find_object(waiting->start);
     struct young *young;
 
-    if (waiting->place != NURSERY_SMALL) {
-        young = new_young(waiting, waiting->start);
-        if (young != NULL) {
-            young->is_large = waiting->place == NURSERY_LARGE;
-            young->is_old = waiting->place == NURSERY_OLD;
-            objects.large += young->is_large;
-        }
-    }
-    else if (is_one(waiting)) {
-        young = new_young(waiting, waiting->start);
+    if (is_one(waiting, &found)) {
+        young = new_young(waiting, waiting->start, found.type);
         if (young != NULL)
-            young->live_size = types_old_size(young->object);
+            young->live_size = found.old_size;
     }
     else if (is_believable(waiting))
         walk_piece(waiting);
     else
-        (void)new_young(waiting, 0);
+        (void)new_young(waiting, 0, NULL);
+}
+
+static void look_at_large(const struct waiting *waiting)
+{
+    struct young *young = new_young(waiting, waiting->start, types_of(waiting->start));
+
+    if (young == NULL)
+        return;
+    young->is_large = waiting->place == NURSERY_LARGE;
+    young->is_old = waiting->place == NURSERY_OLD;
+    objects.large += young->is_large;
+}
+
+static void look_at(const struct waiting *waiting)
+{
+    size_t before = objects.young_count;
+
+    if (waiting->place == NURSERY_SMALL)
+        look_at_small(waiting);
+    else
+        look_at_large(waiting);
     if (objects.young_count == before) {        /* no memory */
         recorder_young(waiting->key, OUTCOME_NOT_KNOWN, 0, 0, 0);
         count_not_known(waiting->size, waiting->interval);
-    }
-    for (; before < objects.young_count; before++) {
-        young = &objects.young[before];
-        if (young->object != 0)
-            young->type = (int32_t)types_number(young->object);
     }
 }
 
@@ -365,8 +401,10 @@ static void judge(void)
    collection. */
 static void look_at_pinned(struct young *young)
 {
-    young->live_size = types_old_size(young->object);
-    young->type = (int32_t)types_number(young->object);
+    struct type *type = types_of(young->object);
+
+    young->live_size = types_old_size(type, young->object);
+    young->type = (int32_t)types_number(type, young->object);
 }
 
 static void look_at_waiting(void)
@@ -378,6 +416,8 @@ static void look_at_waiting(void)
     for (i = 0; i < objects.pinned_count; i++)
         look_at_pinned(&objects.young[i]);
     for (i = 0; i < objects.waiting_count; i++) {
+        if (i + AHEAD < objects.waiting_count)
+            __builtin_prefetch((const void *)objects.waiting[i + AHEAD].start);
         objects.left = objects.waiting_count - i - 1;
         look_at(&objects.waiting[i]);
     }
@@ -423,7 +463,7 @@ static int is_memory_of(uintptr_t memory, uintptr_t object)
     if (memory >= object)
         return memory == object;
     return ((uint64_t)word_at(object) & place.has_cards) != 0 &&
-           object - memory <= (uintptr_t)types_size(object) / 8 / CARD_ITEMS /
+           object - memory <= (uintptr_t)find_object(object).old_size / 8 / CARD_ITEMS /
                               8 + 8;
 }
 
@@ -583,7 +623,7 @@ void objects_inherit(void)
         return;
     for (i = 0; i < objects.tracked_count; i++) {
         struct tracked *tracked = &objects.tracked[i];
-        tracked->type = (int32_t)types_number(tracked->object);
+        tracked->type = (int32_t)types_number(types_of(tracked->object), tracked->object);
         struct inherited object = {
             tracked->key, tracked->stack, tracked->size, tracked->live_size,
             tracked->interval, tracked->type, tracked->which

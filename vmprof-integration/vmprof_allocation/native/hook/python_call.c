@@ -1,14 +1,9 @@
 #include "python_call.h"
 
-#include <string.h>
-
 #include "guarded_read.h"
 #include "jit_call.h"
 #include "types.h"
 
-#define CALLS           4096    /* that are remembered */
-#define CHECKED         32      /* bytes of code before and behind: other code in the same
-                                   place is told by them */
 #define MAX_UNROLL_RECURSION 7  /* PyPy's parameter of this name */
 #define CONSTANTS       16      /* objects that a piece which only calls refers to */
 
@@ -59,38 +54,22 @@ int python_call_is_certain(void)
 
 struct python_call python_call_at(uintptr_t address, const struct codemap_piece *piece)
 {
-    static struct known {
-        uintptr_t address;
-        unsigned char code[2 * CHECKED];
-        struct python_call call;
-        int is_certain;
-    } all[CALLS];
-    struct known *known = &all[(address ^ address >> 10) % CALLS];
-    unsigned char code[2 * CHECKED];
+    struct python_call call = { .is_settled = 1 };
     struct jit_call found;
 
     guarded_is_mapped(address);
-    if (!guarded_read(address - CHECKED, code, sizeof code))
-        memset(code, 0, sizeof code);
-    if (known->address == address && memcmp(known->code, code, sizeof code) == 0 &&
-        known->is_certain)
-        return known->call;
-    memset(known, 0, sizeof *known);
-    known->address = address;
-    memcpy(known->code, code, sizeof code);
-    known->is_certain = 1;
     if (!jit_call_returns_to(address, &found)) {
-        known->call.is_helped = jit_call_helped_at(address, &found);
-        if (!known->call.is_helped)
-            return known->call;
+        call.is_helped = jit_call_helped_at(address, &found);
+        if (!call.is_helped)
+            return call;
     }
-    known->call.function = function_called(&found);
-    known->call.raises = found.raises;
-    known->call.is_others = python_call_is_certain() && found.helper != pythons_helper;
+    call.function = function_called(&found);
+    call.raises = found.raises;
+    call.is_settled = python_call_is_certain();
+    call.is_others = call.is_settled && found.helper != pythons_helper;
     if (found.end != 0)
-        known->call.end = (int64_t)(found.end - piece->start);
-    known->is_certain = python_call_is_certain();
-    return known->call;
+        call.end = (int64_t)(found.end - piece->start);
+    return call;
 }
 
 int python_call_may_be_own(int64_t function, const struct codemap_piece *piece,

@@ -1,6 +1,9 @@
 #include "true_stack.h"
 
+#include <string.h>
+
 #include "codemap.h"
+#include "guarded_read.h"
 #include "inlined.h"
 #include "jit_stub.h"
 #include "python_call.h"
@@ -22,39 +25,105 @@ static void add(int64_t kind, int64_t value)
     stack[size++] = value;
 }
 
+/* ____________________________________________________________ */
+/* places in code */
+
+#define PLACES          2048    /* that are remembered */
+#define CHECKED         32      /* bytes of code before and behind: other code in the same
+                                   place is told by them */
+#define FUNCTIONS       12      /* of a place that is remembered */
+
+/* What a return address says.  Most stacks that are new have no new one. */
+struct place {
+    uintptr_t address;          /* 0: it is not remembered */
+    unsigned char code[2 * CHECKED];
+    uintptr_t piece;            /* where it begins; 0: no code of the JIT's */
+    int64_t called;             /* as in struct python_call */
+    int is_helped, is_settled;
+    int is_inside;              /* python_call_is_inside() */
+    int was_certain;            /* python_call_is_certain() */
+    int count;                  /* of those that run there, from the outermost on; 0 is one */
+    const int64_t *functions;   /*   that the table doesn't tell */
+    int64_t few[FUNCTIONS];
+};
+
+static struct place places[PLACES];
+static int64_t many[CODEMAP_DEEPEST];
+
+static void look_at(struct place *place, uintptr_t address)
+{
+    int64_t *functions = place->few;
+    int which[CODEMAP_DEEPEST], i;
+    struct codemap_piece piece;
+    struct python_call call;
+
+    place->piece = 0;
+    place->is_settled = 0;
+    if (!codemap_find(address, &piece))
+        return;
+    call = python_call_at(address, &piece);
+    place->piece = piece.start;
+    place->called = call.function;
+    place->is_helped = call.is_helped;
+    place->is_settled = call.is_settled;
+    place->count = inlined_at(&piece, (int64_t)(address - piece.start), which);
+    place->is_inside = python_call_is_inside(&call, &piece, which, place->count);
+    place->was_certain = python_call_is_certain();
+    if (place->count > FUNCTIONS) {
+        place->address = 0;
+        functions = many;
+    }
+    for (i = 0; i < place->count; i++)
+        functions[i] = piece.entries[which[i]].function;
+    place->functions = functions;
+}
+
+/* Until it is called again */
+static const struct place *place_at(uintptr_t address)
+{
+    struct place *place = &places[(address ^ address >> 11) % PLACES];
+    unsigned char code[2 * CHECKED];
+
+    if (!guarded_read(address - CHECKED, code, sizeof code))
+        memset(code, 0, sizeof code);
+    if (place->address != address || !place->is_settled ||
+        place->was_certain != python_call_is_certain() ||
+        memcmp(place->code, code, sizeof code) != 0) {
+        place->address = address;
+        memcpy(place->code, code, sizeof code);
+        look_at(place, address);
+    }
+    return place;
+}
+
+/* ____________________________________________________________ */
+
 /* Add the functions at this place of a piece.  'inner' is the outermost function of the
    piece that it has called: 0, if the table doesn't tell it; -1: it has called none.
    Returns its own outermost one. */
-static int64_t add_piece(const struct codemap_piece *piece, uintptr_t address,
-                         int64_t inner)
+static int64_t add_place(const struct place *place, int64_t inner)
 {
-    struct python_call call = python_call_at(address, piece);
-    const struct codemap_entry *entries = piece->entries;
-    int which[CODEMAP_DEEPEST];
-    int64_t offset = (int64_t)(address - piece->start);
-    int count = inlined_at(piece, offset, which);
-    int64_t outermost = count > 0 ? entries[which[0]].function : 0;
+    int count = place->count;
 
-    if (call.function != 0) {
-        int is_lost = call.is_helped || inner == 0;
+    if (place->called != 0) {
+        int is_lost = place->is_helped || inner == 0;
         if (is_lost)
-            add(INTERPRETED, call.function);
-        if ((is_lost || inner == call.function) &&
-            python_call_is_inside(&call, piece, which, count))
+            add(INTERPRETED, place->called);
+        if ((is_lost || inner == place->called) && place->is_inside)
             count--;
     }
-    add(PIECE, (int64_t)piece->start);
+    add(PIECE, (int64_t)place->piece);
     while (count-- > 0)
-        if (entries[which[count]].function != 0)
-            add(INLINED, entries[which[count]].function);
-    return outermost;
+        if (place->functions[count] != 0)
+            add(INLINED, place->functions[count]);
+    return place->count > 0 ? place->functions[0] : 0;
 }
 
 size_t true_stack(const struct stack_node *innermost,
                   int64_t words[TRUE_STACK_MOST])
 {
     const struct stack_node *node;
-    struct codemap_piece piece;
+    const struct place *place;
     int64_t inner = -1;
 
     stack = words;
@@ -70,10 +139,9 @@ size_t true_stack(const struct stack_node *innermost,
         stub = node == innermost ? jit_stub_back(address) : 0;
         if (stub != 0)
             address = stub;
-        if (codemap_find(address, &piece))
-            inner = add_piece(&piece, address, inner);
-        else
-            inner = -1;         /* not the address of a call */
+        place = place_at(address);
+        /* otherwise it is not the address of a call */
+        inner = place->piece != 0 ? add_place(place, inner) : -1;
     }
     return size;
 }

@@ -13,7 +13,6 @@
 
 /* Of incminimark's header: the type */
 #define TYPE(header)    ((uint32_t)(header))
-#define SMALLEST        16      /* bytes: there is room for an address */
 #define LARGEST         ((int64_t)1 << 46)
 
 /* How RPython lays out an array, and a string */
@@ -33,12 +32,15 @@
 
 struct type {
     uint32_t id;
-    uint32_t row;               /* in the GC's list */
     int32_t map;                /* offset in an object, or -1 */
+    uint32_t number, run;       /* in the profile 'run' */
+    /* as the GC's own table has them: bytes, and where in an object the number of its
+       items is; -1: it has none */
+    int64_t fixed_size, item_size, to_length;
+    uint32_t row;               /* in the GC's list */
     int32_t kind;               /* of its name, or 0 */
     const char *names;          /* "NAME\tGC'S NAME\n" */
     enum types_whose whose;
-    uint32_t number, run;       /* in the profile 'run' */
 };
 
 struct role {
@@ -123,6 +125,20 @@ static enum types_whose whose(const char *gcs)
     return TYPES_ANYBODYS;
 }
 
+static void read_sizes(struct type *type)
+{
+    const char *info = (const char *)place.type_info + type->id;
+    int64_t bits;
+
+    memcpy(&bits, info + place.type_info_bits, sizeof bits);
+    memcpy(&type->fixed_size, info + place.type_fixed_size, sizeof type->fixed_size);
+    type->to_length = -1;
+    if ((bits & place.type_is_varsize) == 0)
+        return;
+    memcpy(&type->item_size, info + place.type_item_size, sizeof type->item_size);
+    memcpy(&type->to_length, info + place.type_length, sizeof type->to_length);
+}
+
 static void add_type(const char *line)
 {
     struct type *type = &known.types[known.count];
@@ -137,6 +153,7 @@ static void add_type(const char *line)
         return;
     type->names = end + 1;
     type->whose = whose(strchr(type->names, '\t') + 1);
+    read_sizes(type);
     known.count++;
     at = (uint32_t)mix(type->id) & (SLOTS - 1);
     while (known.slots[at] != 0)
@@ -521,9 +538,13 @@ static uint32_t instance_number(const struct type *type, uintptr_t object)
 /* ____________________________________________________________ */
 /* what others call */
 
-int64_t types_number(uintptr_t object)
+struct type *types_of(uintptr_t object)
 {
-    struct type *type = find(TYPE(*(const uint64_t *)object));
+    return find(TYPE(*(const uint64_t *)object));
+}
+
+int64_t types_number(struct type *type, uintptr_t object)
+{
     uint32_t number = 0;
 
     if (type == NULL)
@@ -551,41 +572,23 @@ enum types_whose types_whose(uint64_t header)
     return type == NULL ? TYPES_ANYBODYS : type->whose;
 }
 
-int64_t types_old_size(uintptr_t object)
+int64_t types_old_size(const struct type *type, uintptr_t object)
 {
-    uint64_t header = *(const uint64_t *)object;
-    const char *info = (const char *)place.type_info + TYPE(header);
-    int64_t bits, size, item, offset, length;
+    int64_t size, length;
 
-    if ((header & place.flag_visited) != 0 || find(TYPE(header)) == NULL)
+    if (type == NULL || (*(const uint64_t *)object & place.flag_visited) != 0)
         return 0;
-    memcpy(&bits, info + place.type_info_bits, sizeof bits);
-    memcpy(&size, info + place.type_fixed_size, sizeof size);
-    if ((bits & place.type_is_varsize) != 0) {
-        memcpy(&item, info + place.type_item_size, sizeof item);
-        memcpy(&offset, info + place.type_length, sizeof offset);
-        memcpy(&length, (const char *)object + offset, sizeof length);
+    size = type->fixed_size;
+    if (type->to_length >= 0) {
+        memcpy(&length, (const char *)object + type->to_length, sizeof length);
         if (length < 0 || length > LARGEST)
             return 0;
-        size += item * length;
+        size += type->item_size * length;
     }
     return (size + 7) & ~(int64_t)7;
 }
 
-int64_t types_size(uintptr_t object)
+int types_may_shrink(const struct type *type)
 {
-    int64_t size = types_old_size(object);
-
-    return size > 0 && size < SMALLEST ? SMALLEST : size;
-}
-
-int types_may_shrink(uintptr_t object)
-{
-    const char *info = (const char *)place.type_info +
-                       TYPE(*(const uint64_t *)object);
-    int64_t bits, item;
-
-    memcpy(&bits, info + place.type_info_bits, sizeof bits);
-    memcpy(&item, info + place.type_item_size, sizeof item);
-    return (bits & place.type_is_varsize) != 0 && item <= 4;
+    return type->to_length >= 0 && type->item_size <= 4;
 }

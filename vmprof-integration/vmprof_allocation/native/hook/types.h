@@ -23,35 +23,43 @@
 void types_prepare(const struct hook_place *place, const char *text,
                    size_t size);
 
-/* Whether types are known: otherwise the functions below return 0. */
+/* Whether types are known: otherwise the functions below return NULL or 0. */
 int types_are_known(void);
 
 /* A profile begins: nothing has been named in it.  Any thread, before the
    first sample. */
 void types_begin(void);
 
-/* The number in the profile's 'types' of what begins at 'object'; 0: not known.
-   Names that are new go to recorder_type().  With the recorder's lock. */
-int64_t types_number(uintptr_t object);
+/* The type of what begins at 'object'; NULL: it is not known, or no object.  So are the
+   number and the size of what has none 0. */
+struct type;
+struct type *types_of(uintptr_t object);
 
-/* Bytes of it as the GC reserves them; 0: what stands there is no header of an
-   object that may be young. */
-int64_t types_size(uintptr_t object);
+/* The number in the profile's 'types' of an object of this type.  Names that are new go
+   to recorder_type().  With the recorder's lock. */
+int64_t types_number(struct type *, uintptr_t object);
 
-/* Bytes that it takes when it is old: there it needs no room for the address that a
-   minor collection leaves, and an object() has nothing but a header. */
-int64_t types_old_size(uintptr_t object);
+/* Bytes that it takes when it is old; 0: what stands there is no header of an object that
+   may be young, or no length. */
+int64_t types_old_size(const struct type *, uintptr_t object);
+
+/* Bytes that the GC reserves for what takes 'old_size': in the nursery there is room for
+   the address that a minor collection leaves, and an object() has nothing but a header. */
+static inline int64_t types_young_size(int64_t old_size)
+{
+    return 0 < old_size && old_size < 16 ? 16 : old_size;
+}
 
 /* Whether it may have been an array of more items, of characters: the GC shrinks
-   what a string is built in.  It has a types_size(). */
-int types_may_shrink(uintptr_t object);
+   what a string is built in. */
+int types_may_shrink(const struct type *);
 
 /* If what stands at 'object', which may be anything, is the code of a Python function:
    vmprof's number of it; otherwise, and where that is not known, 0. */
 int64_t types_function(uintptr_t object);
 
-/* Whose an object with this first word is by its type: the JIT's own, one of the interpreter's or of Python's,
-   or anything, such as an array. */
+/* Whose an object with this first word is by its type: the JIT's own, one of the
+   interpreter's or of Python's, or anything, such as an array. */
 enum types_whose { TYPES_ANYBODYS, TYPES_JITS, TYPES_PYTHONS };
 enum types_whose types_whose(uint64_t header);
 

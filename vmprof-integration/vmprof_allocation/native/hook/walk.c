@@ -74,7 +74,7 @@ static int has_key;                     /* otherwise vmprof takes none, or it is
                                            deep */
 static int is_jit;                      /* the JIT allocates */
 
-static void call_vmprof(void)
+static void find_stack(void)
 {
     static int64_t words[2 + 2 * NATIVE_FRAMES + TRUE_STACK_MOST];
     size_t count = 0, i;
@@ -88,11 +88,12 @@ static void call_vmprof(void)
         words[count++] = NODE_NATIVE;
         words[count++] = (int64_t)native_names_number(native[i]);
     }
-    if (is_true) {
+    if (is_true)
         count += true_stack(vmprof_stack_innermost(), words + count);
-        vmprof_output_take(signals_call_vmprof_now, words, count, 1);
-    } else if (count > 0)
-        vmprof_output_take(signals_call_vmprof_now, words, count, 0);
+    if (is_true && !profile_log_has_memory())
+        recorder_walked(words, count);
+    else if (count > 0)
+        vmprof_output_take(signals_call_vmprof_now, words, count, is_true);
     else
         signals_call_vmprof_now();
 }
@@ -112,7 +113,7 @@ static void walk_stack(void)
     }
     if (back != 0)
         *return_address = back;
-    call_vmprof();
+    find_stack();
     if (back != 0)
         *return_address = stub;
     if (recorder_has_new_stacks()) {

@@ -237,6 +237,11 @@ int64_t profile_log_needs_stack(int64_t node)
     return log.is_open && node != STACK_LOST ? stack_tree_tell(node) : STACK_LOST;
 }
 
+int64_t profile_log_words(const stack_word *words, size_t count)
+{
+    return log.is_open ? stack_tree_node(words, count) : STACK_LOST;
+}
+
 int64_t profile_log_stack(const void *record, size_t size)
 {
     const stack_word *words;
@@ -262,6 +267,11 @@ int64_t profile_log_stack(const void *record, size_t size)
             log.memory = 0;
     }
     return stack_tree_node(words, (size_t)depth);
+}
+
+int profile_log_has_memory(void)
+{
+    return log.has_memory;
 }
 
 int64_t profile_log_memory(void)

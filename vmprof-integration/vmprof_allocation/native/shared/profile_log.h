@@ -69,6 +69,12 @@ void profile_log_names(const char *records, size_t size);
    none. */
 int64_t profile_log_stack(const void *record, size_t size);
 
+/* Or of its words alone */
+int64_t profile_log_words(const stack_word *words, size_t count);
+
+/* Do vmprof's stack samples say how much memory is resident? */
+int profile_log_has_memory(void);
+
 /* Tell the profile what this node is, if that was not done.  Returns its number there, or
    STACK_LOST if nobody knows any more, or it is. */
 int64_t profile_log_needs_stack(int64_t node);

@@ -154,6 +154,14 @@ int recorder_stack(const void *record, size_t size)
     return 1;
 }
 
+void recorder_walked(const stack_word *words, size_t count)
+{
+    INVARIANT(thread.holds_lock);
+    last_stack = profile_log_words(words, count);
+    if (last_stack > newest_stack)
+        newest_stack = last_stack;
+}
+
 int recorder_has_new_stacks(void)
 {
     int result = newest_stack > named_stack;

@@ -75,6 +75,10 @@ int recorder_has_lock(void);
    Returns 0 if it is no stack sample. */
 int recorder_stack(const void *record, size_t size);
 
+/* The stack of the allocation sample that is being taken has been walked without vmprof: so
+   many words of it, as vmprof has them.  With the lock. */
+void recorder_walked(const stack_word *words, size_t count);
+
 /* True if stacks were seen for the first time since the last call: there may
    be names that are needed. */
 int recorder_has_new_stacks(void);

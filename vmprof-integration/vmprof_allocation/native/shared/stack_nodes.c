@@ -7,13 +7,13 @@
 uint64_t stack_nodes_key(const struct stack_node *node, uint64_t state)
 {
     const uint64_t factor = 0x9e3779b97f4a7c15u;
-    uint64_t key = (state + 1) * factor;
+    uint64_t key = state + 1;
     int nodes;
 
     if (node == NULL)
         return 0;
-    /* a state must not make up for a value: both are small numbers */
-    key ^= key >> 32;
+    /* A polynomial of the nodes, as to multiply and add takes no longer than to come to
+       the next node.  Lists that differ in one node have different ones. */
     for (nodes = 0; node != NULL; node = node->next, nodes++) {
         uint64_t value = (uint64_t)node->value;
         if (nodes == MAX_NODES)
@@ -22,8 +22,8 @@ uint64_t stack_nodes_key(const struct stack_node *node, uint64_t state)
             value = *stack_nodes_return_address(node);
         else if (node->kind != NODE_CODE)
             return 0;
-        key = (key ^ (value << 3 | (uint64_t)node->kind)) * factor;
-        key ^= key >> 32;
+        key = key * factor + (value << 3 | (uint64_t)node->kind);
     }
-    return key;
+    /* its lowest bits are those of the values, and choose where it is looked for */
+    return (key ^ key >> 32) * factor;
 }
