@@ -44,9 +44,10 @@ static int settle(char *upto)
     account(upto - nursery.counted_from, lost);
     nursery.pressures += pressure;
     /* another thread may set it at any moment, without the GIL */
-    interval = __atomic_exchange_n(&nursery.new_interval, 0, __ATOMIC_SEQ_CST);
-    if (interval != 0)
+    if (__atomic_load_n(&nursery.new_interval, __ATOMIC_RELAXED) != 0) {
+        interval = __atomic_exchange_n(&nursery.new_interval, 0, __ATOMIC_SEQ_CST);
         sampler_set_interval(&nursery.sampler, interval);
+    }
     return pressure;
 }
 

@@ -282,7 +282,9 @@ static void walk_piece(const struct waiting *waiting)
     int64_t size;
     int which = 0;
 
-    for (behind->gap = waiting->at; object < end; object += (uintptr_t)size) {
+    /* as long as another point lies in the piece */
+    for (behind->gap = waiting->at; behind->gap < (int64_t)(end - object);
+         object += (uintptr_t)size) {
         size = find_part(object, end, &found);
         if (behind->gap >= size) {
             behind->gap -= size;
