@@ -5,12 +5,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#define CODE_PAGES      4096    /* 16 MiB of code, if none has the place of another */
+
 /* Pages in which code of the JIT's was found */
-static uintptr_t code_page[64];
+static uintptr_t code_page[CODE_PAGES];
 
 static uintptr_t *cached_page(uintptr_t address)
 {
-    return &code_page[(address >> 12) % 64];
+    return &code_page[(address >> 12) % CODE_PAGES];
 }
 
 static int is_code(uintptr_t address)

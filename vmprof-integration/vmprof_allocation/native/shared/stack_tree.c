@@ -26,7 +26,7 @@ struct node {
 /* Of a whole stack, so that its frames need not be looked at again */
 struct stack {
     uint64_t hash;
-    uint32_t node;
+    uint32_t node;                      /* 0: this slot is free */
 };
 
 /* Open addressing, by a hash: the index of what is found, plus 1.  At least half of the
@@ -45,9 +45,9 @@ static struct {
     struct node *nodes;
     size_t nodes_count, nodes_room;
     struct slots node_slots;
-    struct stack *stacks;
+    struct stack *stacks;               /* open addressing, as above, but in place: most
+                                           have been seen before */
     size_t stacks_count, stacks_room;
-    struct slots stack_slots;
     int64_t nodes_before;               /* that were forgotten */
     uint32_t frames_told, nodes_told;
     void (*tell_frame)(int64_t kind, int64_t address);
@@ -78,7 +78,6 @@ void stack_tree_end(void)
     table_give_back(tree.stacks, tree.stacks_room, sizeof *tree.stacks);
     give_back(&tree.frame_slots);
     give_back(&tree.node_slots);
-    give_back(&tree.stack_slots);
     memset(&tree, 0, sizeof tree);
     stack_tree_forget_keys();
 }
@@ -106,9 +105,8 @@ void stack_tree_begin_part(void)
 static void forget_stacks(void)
 {
     tree.stacks_count = 0;
-    if (tree.stack_slots.count > 0)
-        memset(tree.stack_slots.slots, 0,
-               tree.stack_slots.count * sizeof *tree.stack_slots.slots);
+    if (tree.stacks_room > 0)
+        memset(tree.stacks, 0, tree.stacks_room * sizeof *tree.stacks);
 }
 
 /* There is no room for more. */
@@ -145,26 +143,23 @@ static uint64_t hash_of_node(uint32_t parent, uint32_t frame)
     return mix((uint64_t)parent << 32 | frame);
 }
 
-/* Four sums at a time: one multiplication doesn't wait for the other. */
+/* Two polynomials of its frames: one multiplication doesn't wait for the other. */
 static uint64_t hash_of_stack(const stack_word *words, size_t count)
 {
     const uint64_t factor = 0x9e3779b97f4a7c15u;
-    uint64_t h[4] = { count, 1, 2, 3 };
-    size_t i, k;
+    uint64_t even = count, odd = 1;
+    size_t i;
 
-    for (i = 0; i + 4 <= count; i += 4)
-        for (k = 0; k < 4; k++) {
-            h[k] = (h[k] ^ (uint64_t)words[i + k]) * factor;
-            h[k] ^= h[k] >> 32;
-        }
-    for (k = 0; i < count; i++, k++)
-        h[k] = (h[k] ^ (uint64_t)words[i]) * factor;
-    for (k = 1; k < 4; k++) {
-        h[0] = (h[0] ^ (h[0] >> 29)) * factor;
-        h[0] ^= h[k] ^ (h[k] >> 31);
+    for (i = 0; i + 4 <= count; i += 4) {
+        even = even * factor + ((uint64_t)words[i + 1] << 4 ^ (uint64_t)words[i]);
+        odd = odd * factor + ((uint64_t)words[i + 3] << 4 ^ (uint64_t)words[i + 2]);
     }
-    h[0] = (h[0] ^ (h[0] >> 29)) * factor;
-    return h[0] ^ (h[0] >> 32);
+    if (i < count)
+        even = even * factor + ((uint64_t)words[i + 1] << 4 ^ (uint64_t)words[i]);
+    even = (even ^ even >> 29) * factor;
+    odd = (odd ^ odd >> 31) * factor;
+    even = (even ^ (odd ^ odd >> 29)) * factor;
+    return even ^ even >> 32;
 }
 
 static void put_in(struct slots *s, uint64_t hash, size_t index)
@@ -206,11 +201,6 @@ static uint64_t hash_of_frame_at(size_t i)
 static uint64_t hash_of_node_at(size_t i)
 {
     return hash_of_node(tree.nodes[i].parent, tree.nodes[i].frame);
-}
-
-static uint64_t hash_of_stack_at(size_t i)
-{
-    return tree.stacks[i].hash;
 }
 
 /* Index plus 1, or 0 */
@@ -295,30 +285,61 @@ static int is_full(void)
            tree.frames_count + STACK_MAX_WORDS / 2 > MOST_FRAMES;
 }
 
+/* The slot of this stack, or a free one */
+static struct stack *slot_of(uint64_t hash)
+{
+    size_t i = hash & (tree.stacks_room - 1);
+
+    while (tree.stacks[i].node != 0 && tree.stacks[i].hash != hash)
+        i = (i + 1) & (tree.stacks_room - 1);
+    return &tree.stacks[i];
+}
+
+/* Make room for one more.  Returns 0 if there is no memory. */
+static int have_stack_slots(void)
+{
+    struct stack *before = tree.stacks, *grown = NULL;
+    size_t room_before = tree.stacks_room, room = 0, i;
+
+    if (2 * (tree.stacks_count + 1) <= room_before)
+        return 1;
+    while (room <= room_before)
+        if (!table_has_room((void **)&grown, &room, room, sizeof *grown,
+                            4 * MOST_STACKS)) {
+            table_give_back(grown, room, sizeof *grown);
+            return 0;
+        }
+    tree.stacks = grown;
+    tree.stacks_room = room;
+    for (i = 0; i < room_before; i++)
+        if (before[i].node != 0)
+            *slot_of(before[i].hash) = before[i];
+    table_give_back(before, room_before, sizeof *before);
+    return 1;
+}
+
 /* It is only for speed: without it, the frames are looked at each time. */
 static void remember_stack(uint64_t hash, uint32_t node)
 {
+    struct stack *stack;
+
     if (tree.stacks_count == MOST_STACKS)
         forget_stacks();
-    if (!have_slots(&tree.stack_slots, tree.stacks_count, hash_of_stack_at) ||
-        !table_has_room((void **)&tree.stacks, &tree.stacks_room, tree.stacks_count,
-                        sizeof *tree.stacks, MOST_STACKS))
+    if (!have_stack_slots())
         return;
-    tree.stacks[tree.stacks_count].hash = hash;
-    tree.stacks[tree.stacks_count].node = node;
-    put_in(&tree.stack_slots, hash, tree.stacks_count++);
+    stack = slot_of(hash);
+    stack->hash = hash;
+    stack->node = node;
+    tree.stacks_count++;
 }
 
 int64_t stack_tree_node(const stack_word *words, size_t count)
 {
     uint64_t hash = hash_of_stack(words, count);
-    const struct slots *s = &tree.stack_slots;
-    size_t i = hash & (s->count - 1);
-    uint32_t node;
+    uint32_t node = tree.stacks_room == 0 ? 0 : slot_of(hash)->node;
 
-    for (; s->count > 0 && s->slots[i] != 0; i = (i + 1) & (s->count - 1))
-        if (tree.stacks[s->slots[i] - 1].hash == hash)
-            return tree.nodes_before + tree.stacks[s->slots[i] - 1].node;
+    if (node != 0)
+        return tree.nodes_before + node;
     if (count == 0)
         return 0;
     if (is_full())
