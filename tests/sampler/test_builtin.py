@@ -123,26 +123,24 @@ def test_stock_pypy_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose.sampling_vmprof() is None
 
 
-@pytest.mark.parametrize("settings, period, memory, fixed, limit, lifetimes", [
-    (Settings(1000, 2**64 - 1), 0.0, 0, False, (0, 0), True),
-    (Settings(1000, 2**64 - 1, "fixed", 0.01, True), 0.01, 1, True, (0, 0),
-     True),
-    (Settings(1000, 2**64 - 1, limit=Limit(7)), 0.0, 0, False, (7, 0), True),
-    (Settings(1000, 2**64 - 1, limit=Limit(share=8)), 0.0, 0, False, (0, 8),
-     True),
-    (Settings(1000, 2**64 - 1, lifetimes=False), 0.0, 0, False, (0, 0), False),
-    (Settings(1000, 2**64 - 1, native=True), 0.0, 0, False, (0, 0), True),
+@pytest.mark.parametrize("settings, period, memory, native, allocations", [
+    (Settings(1000, 2**64 - 1), 0.0, 0, 0,
+     "gaps=exponential;seed=18446744073709551615;limit=;lifetimes=1;in_memory=0"),
+    (Settings(1000, 1, "fixed", 0.01, True), 0.01, 1, 0,
+     "gaps=fixed;seed=1;limit=;lifetimes=1;in_memory=0"),
+    (Settings(1000, 1, limit=Limit(7)), 0.0, 0, 0,
+     "gaps=exponential;seed=1;limit=7/s;lifetimes=1;in_memory=0"),
+    (Settings(1000, 1, limit=Limit(share=8)), 0.0, 0, 0,
+     "gaps=exponential;seed=1;limit=8ppm;lifetimes=1;in_memory=0"),
+    (Settings(1000, 1, lifetimes=False, native=True), 0.0, 0, 1,
+     "gaps=exponential;seed=1;limit=;lifetimes=0;in_memory=0"),
 ])
 def test_settings_are_vmprofs_arguments(
         vmprof: Vmprof, settings: Settings, period: float, memory: int,
-        fixed: bool, limit: tuple[int, int], lifetimes: bool) -> None:
+        native: int, allocations: str) -> None:
     chosen().start(7, settings)
-    native = int(settings.native)
     assert vmprof.calls == [("enable", (7, period, memory, 0, native, 0), {
-        "allocation_interval": 1000, "allocation_seed": 2**64 - 1,
-        "allocation_fixed": fixed, "allocation_per_second": limit[0],
-        "allocation_share": limit[1], "allocation_lifetimes": lifetimes,
-        "allocation_settings": "", "allocation_in_memory": False})]
+        "allocations": "interval=1000;" + allocations})]
 
 
 def test_moments_are_named_while_it_samples(vmprof: Vmprof) -> None:
@@ -168,7 +166,7 @@ def test_what_is_alive(vmprof: Vmprof) -> None:
     mine.forget_alive()
     mine.reset_peak()
     mine.start(7, Settings(1000, 1, in_memory=True))
-    assert vmprof.calls[-1][2]["allocation_in_memory"]
+    assert vmprof.calls[-1][2]["allocations"].endswith(";in_memory=1")
     with pytest.raises(AllocationSamplingError, match="has one part"):
         mine.rotate(8, Settings(1000, 1, in_memory=True), None, 2)
     first, second = mine.alive()
@@ -196,7 +194,7 @@ def test_next_profile_is_of_the_same_run(vmprof: Vmprof, tmp_path: Path) -> None
     with path.open("r+") as file:
         run = Processes("app.vmprof", "abc")
         mine.start(7, Settings(1000, 1), run)
-        assert vmprof.calls[-1][2]["allocation_settings"] == "run=abc"
+        assert vmprof.calls[-1][2]["allocations"].endswith(";in_memory=0;run=abc")
         assert mine.writes_to(7)
         assert mine.rotate(file.fileno(), Settings(1000, 1), run, 2) == ""
         assert vmprof.calls[-1] == ("rotate", file.fileno(), "run=abc;part=2")

@@ -4,7 +4,7 @@ import sys
 import time
 
 from rpython.rlib import jit
-from rpython.rlib.rarithmetic import intmask
+from rpython.rlib.rarithmetic import intmask, r_uint
 from rpython.rlib.rfloat import string_to_float
 from rpython.rlib.rstring import ParseStringError
 
@@ -51,6 +51,16 @@ class Options(object):
         # another one each time
         self.seed = intmask(int(time.time() * 1e6) ^ (os.getpid() << 42))
         self.arguments = []
+
+    def allocations(self):
+        """In rvmprof's words."""
+        if self.interval == 0:
+            return ""
+        return "interval=%d;seed=%s;gaps=%s;limit=%s;lifetimes=%d" % (
+            self.interval, str(r_uint(self.seed)),
+            "fixed" if self.fixed else "exponential",
+            "%d/s" % self.per_second if self.per_second else "",
+            int(self.lifetimes))
 
 
 def parse_number(text, smallest, largest):

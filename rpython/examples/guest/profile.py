@@ -73,12 +73,8 @@ class Profile(object):
             rvmprof.enable(
                 fd, options.period, memory=int(options.memory),
                 native=int(options.native), real_time=0,
-                allocation_interval=options.interval,
-                allocation_seed=options.seed, allocation_fixed=options.fixed,
-                allocation_per_second=options.per_second,
-                allocation_lifetimes=options.lifetimes,
-                allocation_class_of=llhelper(rgc.ALLOCATION_CLASS, class_of),
-                allocation_settings="run=" + self.run)
+                allocations=options.allocations() + ";run=" + self.run,
+                class_of=llhelper(rgc.ALLOCATION_CLASS, class_of))
         except rvmprof.VMProfError as e:
             raise UsageError("can't start the profile: %s" % e.msg)
         self.fd = fd

@@ -5,6 +5,7 @@ import os
 from rpython.rlib import rthread, rvmprof
 
 INTERVAL = 1000         # bytes
+SETTINGS = "interval=%d;seed=1" % INTERVAL
 
 
 class Code(object):
@@ -70,8 +71,7 @@ def open_profile(filename):
 
 
 def enable(fd, interval=INTERVAL, period=0.0):
-    rvmprof.enable(fd, period, allocation_interval=interval,
-                   allocation_seed=1)
+    rvmprof.enable(fd, period, allocations="interval=%d;seed=1" % interval)
 
 
 def thread():

@@ -6,7 +6,7 @@ from rpython.rlib import rgc, rgil, rthread, rvmprof
 from rpython.rtyper.annlowlevel import llhelper
 from rpython.rtyper.lltypesystem import llmemory, lltype, rffi
 
-from scenario_nodes import (INTERVAL, Node, allocate, keep, new_code,
+from scenario_nodes import (SETTINGS, Node, allocate, keep, new_code,
                             open_profile, state, thread, work)
 
 
@@ -18,10 +18,8 @@ def class_of(address):
 
 
 def enable_part(fd, period=0.0):
-    rvmprof.enable(fd, period, allocation_interval=INTERVAL,
-                   allocation_seed=1, allocation_fixed=True,
-                   allocation_class_of=llhelper(rgc.ALLOCATION_CLASS, class_of),
-                   allocation_settings="run=abc")
+    rvmprof.enable(fd, period, class_of=llhelper(rgc.ALLOCATION_CLASS, class_of),
+                   allocations=SETTINGS + ";gaps=fixed;run=abc")
     rvmprof.name_class(1, "Node")
 
 
@@ -63,8 +61,7 @@ def rotates(files):
 
 def rotates_without_lifetimes(files):
     fd = open_profile(files[0])
-    rvmprof.enable(fd, 0.0, allocation_interval=INTERVAL, allocation_seed=1,
-                   allocation_lifetimes=False)
+    rvmprof.enable(fd, 0.0, allocations=SETTINGS + ";lifetimes=0")
     keep(new_code("kept"), 100000)
     next = begin_part(files[1], 2)
     os.close(fd)
@@ -148,8 +145,7 @@ def print_alive(what):
 
 def says_what_is_alive(files):
     fd = open_profile(files[0])
-    rvmprof.enable(fd, 0.0, allocation_interval=INTERVAL, allocation_seed=1,
-                   allocation_fixed=True, allocation_in_memory=True)
+    rvmprof.enable(fd, 0.0, allocations=SETTINGS + ";gaps=fixed;in_memory=1")
     print_alive("begun")
     keep(new_code("kept"), 100000)
     print_alive("kept")

@@ -1,7 +1,7 @@
 """The builtin engine, of a PyPy that was translated with our patches: it
 samples on its own.
 
-`_vmprof.enable` has arguments for allocations there, and the GC and rvmprof do
+`_vmprof.enable` takes a text about allocations there, and the GC and rvmprof do
 what native/hook does from outside.
 """
 from __future__ import annotations
@@ -18,7 +18,6 @@ from vmprof_allocation.engines.base import (
 )
 from vmprof_allocation.engines.ending import INCOMPLETE, Ending
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.settings.settings import Limit
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     from vmprof_allocation.settings.settings import Settings
 
 
+#: of the settings, what RPython's rvmprof/allocations.py knows
+ALLOCATIONS = ("interval", "gaps", "seed", "limit", "lifetimes", "in_memory")
 #: numbers of each object, in what _vmprof.alive_allocations() returns
 FIELDS = 7
 
@@ -70,7 +71,6 @@ class BuiltinEngine(Engine):
 
     def start(self, fd: int, settings: Settings,
               processes: Processes | None = None) -> None:
-        limit = settings.limit or Limit()
         with self._lock:
             self.prepare()
             empty(fd)
@@ -80,14 +80,8 @@ class BuiltinEngine(Engine):
                 self._vmprof.enable(
                     fd, settings.period or 0.0, int(settings.memory), 0,
                     int(settings.native), 0,
-                    allocation_interval=settings.interval,
-                    allocation_seed=settings.seed,
-                    allocation_fixed=settings.gaps == "fixed",
-                    allocation_per_second=limit.per_second,
-                    allocation_share=limit.share,
-                    allocation_lifetimes=settings.lifetimes,
-                    allocation_settings=_describe(processes),
-                    allocation_in_memory=settings.in_memory)
+                    allocations=";".join(filter(None, (
+                        settings.text(*ALLOCATIONS), _describe(processes)))))
                 self._pid = os.getpid()
                 self._fd = fd
             except self._vmprof.VMProfError as e:

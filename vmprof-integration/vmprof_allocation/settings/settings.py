@@ -73,12 +73,12 @@ class Settings:
         #: native frames, inside of the innermost Python frame
         self.native = native
 
-    def text(self) -> str:
-        """``interval=131072;limit=;seed=...``: all of them, in the words of
+    def text(self, *names: str) -> str:
+        """``interval=131072;limit=;seed=...``: these, or all of them, in the words of
         PROFILE.rst where the profile has them, too.  For parse(), in whatever
         process."""
-        return ";".join(
-            "%s=%s" % (name, _text(getattr(self, name))) for name in self.__slots__)
+        return ";".join("%s=%s" % (name, _text(getattr(self, name)))
+                        for name in names or self.__slots__)
 
     @classmethod
     def parse(cls, text: str) -> Settings:

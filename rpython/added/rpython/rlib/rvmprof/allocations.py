@@ -1,0 +1,102 @@
+"""What rvmprof.enable() is asked for, of allocation samples."""
+
+from rpython.rlib.rarithmetic import LONG_BIT, intmask, r_uint
+
+MAX_INTERVAL = 1 << (LONG_BIT - 2)      # in bytes
+MAX_LIMIT = 1000000                     # of samples a second, and of millionths
+
+
+class BadAllocations(Exception):
+    def __init__(self, msg):
+        self.msg = msg
+
+
+class Allocations(object):
+    """From a text, "key=value" with ";" between:
+
+    interval   mean number of allocated bytes between two samples; without it,
+               there are none
+    gaps       "exponential", or "fixed": it is every interval'th byte
+    seed       0 to 2**64 - 1: which samples are chosen, always the same ones for
+               the same number
+    limit      "100/s" samples, or "5000ppm", millionths of the time: no more are
+               taken than that, and the interval is only the first one
+    lifetimes  1, or 0: not what becomes of each sampled object, only of which type
+               it is
+    in_memory  0, or 1: the profile holds no samples, only what stacks and types
+               are, for alive_allocations()
+
+    What is none of these goes into the profile: 'rest'.
+    """
+
+    def __init__(self, text):
+        self.interval = 0
+        self.fixed = False
+        self.seed = 0
+        self.per_second = 0
+        self.share = 0
+        self.lifetimes = True
+        self.in_memory = False
+        rest = []
+        for pair in text.split(';'):
+            end = pair.find('=')
+            if end < 0:
+                if pair:
+                    raise BadAllocations("'%s' is not key=value" % pair)
+            elif not self._set(pair[:end], pair[end + 1:]):
+                rest.append(pair)
+        self.rest = ';'.join(rest)
+
+    def _set(self, key, value):
+        """Returns False if it is none of ours."""
+        if key == 'interval':
+            self.interval = intmask(number(key, value, 1, r_uint(MAX_INTERVAL)))
+        elif key == 'gaps':
+            if value != 'exponential' and value != 'fixed':
+                raise bad(key, value, "exponential or fixed")
+            self.fixed = value == 'fixed'
+        elif key == 'seed':
+            self.seed = intmask(number(key, value, 0, r_uint(-1)))
+        elif key == 'limit':
+            self._set_limit(value)
+        elif key == 'lifetimes':
+            self.lifetimes = number(key, value, 0, r_uint(1)) != 0
+        elif key == 'in_memory':
+            self.in_memory = number(key, value, 0, r_uint(1)) != 0
+        else:
+            return False
+        return True
+
+    def _set_limit(self, value):
+        most = r_uint(MAX_LIMIT)
+        if value.endswith('/s'):
+            end = len(value) - 2
+            assert end >= 0
+            self.per_second = intmask(number('limit', value[:end], 1, most))
+        elif value.endswith('ppm'):
+            end = len(value) - 3
+            assert end >= 0
+            self.share = intmask(number('limit', value[:end], 1, most))
+        elif value:
+            raise bad('limit', value, "like 100/s or 5000ppm")
+
+
+def bad(key, value, good):
+    return BadAllocations("bad value for '%s': %s, must be %s" % (key, value, good))
+
+
+def number(key, text, least, most):
+    """An r_uint from 'least' to 'most'; RPython's string_to_int() knows signed ones
+    only."""
+    result = r_uint(0)
+    is_good = len(text) > 0
+    for c in text:
+        digit = ord(c) - ord('0')
+        if (digit < 0 or digit > 9 or
+                result > (r_uint(-1) - r_uint(digit)) // 10):
+            is_good = False
+            break
+        result = result * 10 + r_uint(digit)
+    if not is_good or result < r_uint(least) or result > most:
+        raise bad(key, text, "%d to %s" % (least, str(most)))
+    return result
