@@ -526,8 +526,8 @@ def test_the_tree_of_paths_adds_up(stock_pypy: PyPy) -> None:
         assert len(single) >= 15
         for holder in single:
             assert through[text_of(holder.path, holder.type)] >= holder.bytes
-        # the interpreter's own, and what is too small to have a name
-        assert through[OTHERWISE] < held.bytes / 2
+        # what is in no module, and too small to have a name
+        assert through[OTHERWISE] < held.bytes / 20
 
 
 def test_garbage_has_no_path(stock_pypy: PyPy) -> None:

@@ -136,6 +136,30 @@ def test_what_the_interpreter_also_refers_to_is_the_programs(stock_pypy: PyPy) -
     assert INTERPRETER in held.hows
 
 
+def test_all_that_is_alive_has_a_path(stock_pypy: PyPy) -> None:
+    """What only the interpreter refers to, too: that says what it has it for."""
+    run = stock_pypy.sample("""
+    import gc, sys
+    kept = [sys.intern("name%d" % i) for i in range(30000)]
+    def run(n):
+        return sum(len(str(i)) for i in range(n))
+    for i in range(3000):
+        run(i)
+    gc.collect()
+    gc.collect()
+    """ + ASK, "4k")
+    (held,) = answers(run.path)
+    steps = [step for step in held.steps if step.before < 0]
+    assert sum(step.bytes for step in steps) > 0.95 * held.bytes
+    first = {step.label: step.bytes for step in steps}
+    assert first["PyPy's own: interned names"] > 30000 * 16
+    assert first["PyPy's own: compiled code"] > 10000
+    assert first["PyPy's own: JIT compiler"] > 10**6
+    assert {held.path(path).partition(":")[0]
+            for path, how in zip(held.paths, held.hows) if how == INTERPRETER} == {
+        "PyPy's own"}
+
+
 def test_what_waits_for_its_finalizer(stock_pypy: PyPy) -> None:
     """The GC has it in a list of its own, whether anything else refers to it or not."""
     run = stock_pypy.sample("""
@@ -151,6 +175,8 @@ def test_what_waits_for_its_finalizer(stock_pypy: PyPy) -> None:
     (held,) = answers(run.path)
     assert "__main__.kept" in [holder.path for holder in held.holders]
     assert held.hows.count(FINALIZER) > 50
+    assert {held.path(path) for path, how in zip(held.paths, held.hows)
+            if how == FINALIZER} == {"waits for its finalizer"}
 
 
 def test_what_c_code_holds_has_no_path(stock_pypy: PyPy) -> None:

@@ -129,6 +129,9 @@ def check_paths(heap: Heap, found: Answer) -> None:
               for one in objects]
     named = set(objects)
     for one, path in enumerate(found.paths):
+        if path >= 0 and found.path(path) == "waits for its finalizer":
+            assert found.how[one] == FINALIZER
+            continue
         assert path < 0 or one in behind[path]
         assert one not in named or objects[path] == one
     for number, step in enumerate(found.steps):
@@ -216,6 +219,9 @@ def test_what_waits_for_its_finalizer_and_garbage() -> None:
     heap = Heap([[], leaves(5, 3), [8], *[[] for _ in range(6)]], [0], [1])
     found = answer(heap)
     assert found.how == [OTHERWISE, FINALIZER, NO_PATH, *[FINALIZER] * 5, NO_PATH]
+    assert [found.path(path) if path >= 0 else "" for path in found.paths] == [
+        "m" if how == OTHERWISE else "waits for its finalizer" if how == FINALIZER
+        else "" for how in found.how]
 
 
 def test_the_path_to_what_is_asked_about() -> None:
@@ -224,8 +230,25 @@ def test_the_path_to_what_is_asked_about() -> None:
     found = answer(heap)
     assert [found.path(path) for path in found.paths] == [
         "m.x0", "m.x0[0]", "m.x0", *["m.x0[0]"] * 200]
-    assert [step.before for step in found.steps] == [-1, 0, 1]
-    assert found.steps[2].bytes == 201 * LIST + 200 * ITEM
+    # the first one is of what the dict of modules is
+    assert [step.before for step in found.steps] == [-1, -1, 1, 2]
+    assert found.steps[3].bytes == 201 * LIST + 200 * ITEM
+
+
+def test_what_the_interpreter_alone_refers_to() -> None:
+    """For what it has that, says the first on the way that does."""
+    heap = Heap([leaves(3, 4), leaves(5, 7), leaves(6, 12), leaves(7, 18),
+                 *[[] for _ in range(21)]], [0], [1, 2, 3])
+    found = answer(heap, "own")
+    assert found.how == [OTHERWISE, *[INTERPRETER] * 3, *[OTHERWISE] * 3,
+                         *[INTERPRETER] * 18]
+    own = "PyPy's own"
+    jit, compiled = own + ": JIT compiler", own + ": compiled code"
+    assert [found.path(path) for path in found.paths] == [
+        "m", own, jit, compiled, *["m"] * 3, *[own] * 5, *[jit] * 6, *[compiled] * 7]
+    bytes_ = {step.label: step.bytes for step in found.steps}
+    assert bytes_[jit] == 16 + 7 * LIST + 6 * ITEM
+    assert bytes_[compiled] == 2 * 16 + 8 * LIST + 7 * ITEM
 
 
 def test_a_long_chain() -> None:
