@@ -3,7 +3,7 @@
  * are; how many names the module m has, and which lists they are: x0, x1, ...; how many
  * other roots there are, and which lists they are.
  *
- * Prints "objects N bytes N", "holder SET BYTES OBJECTS PATH TYPE ALIAS ..." for each
+ * Prints "objects N bytes N looks N", "holder SET BYTES OBJECTS PATH TYPE ALIAS ..." for each
  * holder, and for each group without what it is called, and of each list "list HOW SET".
  *
  * "classes": list number i is an instance of class number i % 3, which is derived from list;
@@ -21,6 +21,9 @@
 #include <string.h>
 
 #include "held.h"
+
+/* counted_holders.c */
+long looks;
 
 enum { STRING = 8, TEXT, LIST, LIST_ITEMS, POINTERS, DICT, TABLE, ENTRIES, MODULE, GCREF,
        DEQUE, BLOCK, INSTANCE, MAP, CLASS, INT, BOOL, NONE,
@@ -423,7 +426,8 @@ int main(int argc, char **argv)
         if (argc > 1 && strcmp(argv[1], "traced") == 0)
             table[LIST_ITEMS].bits |= 0x200000;
         held_answer(&question, result);
-        printf("objects %" PRId64 " bytes %" PRId64 "\n", result->objects, result->bytes);
+        printf("objects %" PRId64 " bytes %" PRId64 " looks %ld\n", result->objects,
+               result->bytes, looks);
         for (i = 0; i < result->holder_count; i++) {
             struct held_holder *holder = &result->holders[i];
             char *c;
