@@ -237,14 +237,38 @@ static void put_path(struct text *t, uint32_t number)
         text_add_c(t, texts.at + steps[--count]);
 }
 
-/* Other names that modules have for it */
-static void put_aliases(struct text *t, uint64_t object, size_t path_size)
+/* What a holder is called: its path, its type, and other paths */
+struct called {
+    uint64_t object;
+    struct text text;
+    size_t path;                /* bytes of the first one */
+    int aliases;
+};
+
+/* A module has it by this name: also, if it is another one. */
+static void put_alias(struct called *one, uint64_t module, uint64_t name)
+{
+    struct text alias = { { 0 }, 0, 0 }, *t = &one->text;
+
+    if (one->aliases == MOST_ALIASES || !text_add_string(&alias, module))
+        return;
+    text_add_c(&alias, ".");
+    if (!text_add_name(&alias, name) || alias.is_cut ||
+        (alias.size == one->path && memcmp(alias.at, t->at, one->path) == 0) ||
+        t->size + 1 + alias.size >= sizeof t->at)
+        return;
+    one->aliases++;
+    text_add_c(t, TEXT_BETWEEN);
+    text_add(t, alias.at, alias.size);
+}
+
+static void put_aliases(struct called *all, int count)
 {
     const struct root *roots = (const struct root *)walk.roots.at;
     struct entries entries;
+    uint64_t entry, object;
     size_t i;
-    uint64_t entry;
-    int count = 0;
+    int one;
 
     for (i = 0; i < walk.roots.count; i++) {
         enum role role = gc_role(roots[i].object);
@@ -254,19 +278,10 @@ static void put_aliases(struct text *t, uint64_t object, size_t path_size)
         for (entry = entries.items;
              entry < entries.items + entries.count * entries.item_size;
              entry += entries.item_size) {
-            struct text alias = { { 0 }, 0, 0 };
-            if (walk_unwrapped(word_at(entry + 8)) != object ||
-                !text_add_string(&alias, roots[i].name))
-                continue;
-            text_add_c(&alias, ".");
-            if (!text_add_name(&alias, word_at(entry)) || alias.is_cut ||
-                (alias.size == path_size && memcmp(alias.at, t->at, path_size) == 0) ||
-                t->size + 1 + alias.size >= sizeof t->at)
-                continue;
-            if (count++ == MOST_ALIASES)
-                return;
-            text_add_c(t, TEXT_BETWEEN);
-            text_add(t, alias.at, alias.size);
+            object = walk_unwrapped(word_at(entry + 8));
+            for (one = 0; one < count; one++)
+                if (all[one].object == object)
+                    put_alias(&all[one], roots[i].name, word_at(entry));
         }
     }
 }
@@ -296,6 +311,7 @@ static int is_module_table(uint32_t at)
 int paths_choose(struct held_result *result, uint64_t holders[HELD_HOLDERS])
 {
     uint64_t least = (uint64_t)walk.bytes / 8 / LEAST_SHARE;
+    static struct called called[HELD_HOLDERS];
     uint32_t i, best;
     int count = 0;
 
@@ -306,21 +322,23 @@ int paths_choose(struct held_result *result, uint64_t holders[HELD_HOLDERS])
     for (i = 0; i < walk.frames_end && named.count < MOST_NAMED; i++)
         if (walk_met(i)->through >= least || is_module_table(i))
             name_it(i);
+    memset(called, 0, sizeof called);
     while (count < HELD_HOLDERS && (best = largest()) != NOBODY) {
-        struct text t = { { 0 }, 0, 0 };
-        size_t path;
+        struct called *one = &called[count];
         named_number(best)->is_place = 1;       /* it is taken */
-        put_path(&t, best);
-        path = t.size;
-        text_add_c(&t, TEXT_BETWEEN);
-        text_add_c(&t, texts.at + named_number(best)->type);
-        if (t.is_cut)
-            continue;
-        holders[count] = walk_met(named_number(best)->at)->object;
-        put_aliases(&t, holders[count], path);
-        memcpy(result->holders[count].text, t.at, t.size);
-        count++;
+        put_path(&one->text, best);
+        one->path = one->text.size;
+        text_add_c(&one->text, TEXT_BETWEEN);
+        text_add_c(&one->text, texts.at + named_number(best)->type);
+        one->object = holders[count] = walk_met(named_number(best)->at)->object;
+        if (one->text.is_cut)
+            memset(one, 0, sizeof *one);
+        else
+            count++;
     }
+    put_aliases(called, count);
+    for (i = 0; i < (uint32_t)count; i++)
+        memcpy(result->holders[i].text, called[i].text.at, called[i].text.size);
     return count;
 }
 
