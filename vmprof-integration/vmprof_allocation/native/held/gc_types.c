@@ -126,9 +126,10 @@ static int64_t number(const char **p)
 /* A module that is part of PyPy: pypy.module.sys.moduledef.Module */
 static int is_builtin_module(const char *gcs)
 {
-    const char *of = strstr(gcs, ".moduledef.Module {"), *end = strchr(gcs, '\n');
+    const char *of = begins(gcs, "GcStruct pypy.module.") ?
+                     strstr(gcs, ".moduledef.Module {") : NULL;
 
-    return begins(gcs, "GcStruct pypy.module.") && of != NULL && of < end;
+    return of != NULL && of < strchr(gcs, '\n');
 }
 
 static void classify(struct gc_type *type, int kind)
