@@ -266,7 +266,7 @@ static void put_aliases(struct called *all, int count)
 {
     const struct root *roots = (const struct root *)walk.roots.at;
     struct entries entries;
-    uint64_t entry, object;
+    uint64_t object;
     size_t i;
     int one;
 
@@ -275,13 +275,11 @@ static void put_aliases(struct called *all, int count)
         if (roots[i].kind != ROOT_MODULE || (role != DICT && role != MODULE_DICT) ||
             !walk_entries(gc_field(roots[i].object, gc_fields.dict_storage), &entries))
             continue;
-        for (entry = entries.items;
-             entry < entries.items + entries.count * entries.item_size;
-             entry += entries.item_size) {
-            object = walk_unwrapped(word_at(entry + 8));
+        while (walk_next(&entries)) {
+            object = walk_unwrapped(entries.value);
             for (one = 0; one < count; one++)
                 if (all[one].object == object)
-                    put_alias(&all[one], roots[i].name, word_at(entry));
+                    put_alias(&all[one], roots[i].name, entries.key);
         }
     }
 }
