@@ -23,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import types
 from typing import Any, ClassVar, NamedTuple
 
@@ -170,10 +171,13 @@ def large(rng: random.Random) -> Any:
 def small(rng: random.Random) -> Any:
     return rng.choice((Instance, Slots, dict, OwnDict, list, OwnList,
                        lambda: Pair(1, []), lambda: OtherPair(2, []),
+                       lambda: time.struct_time(([], *range(8))),
                        lambda: type("Made%d" % rng.randrange(1000), (), {})))()
 
 
 def put(rng: random.Random, into: Any, value: object) -> None:
+    if type(into) is time.struct_time:
+        into = into[0]          # a list, in small()
     if isinstance(into, dict):
         into[rng.choice(KEYS)] = value
     elif isinstance(into, Pair):

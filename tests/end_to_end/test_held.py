@@ -227,6 +227,12 @@ RARE = """
         __slots__ = "own",
     slotted = Derived()
     slotted.more, slotted.own = many(), many()
+    class Listener:
+        def __init__(self):
+            self.rows = many()
+        def hear(self):
+            pass
+    callbacks = [Listener().hear]
 """
 
 
@@ -242,15 +248,16 @@ def test_rare_references_have_names(stock_pypy: PyPy) -> None:
         "__main__.cell.cell_contents", "__main__.cells[0].cell_contents",
         '__main__.function.__dict__["kept"]', "__main__.named.kept",
         "__main__.by_pair[(1, 2)]", "__main__.by_truth[True]",
-        "__main__.slotted.more", "__main__.slotted.own"} - set(named)
+        "__main__.slotted.more", "__main__.slotted.own",
+        "__main__.callbacks[0].__self__.rows"} - set(named)
     assert not missing, (missing, sorted(named))
-    assert re.fullmatch(r"0 wrong, (?:[5-9]|\d\d) right\n", run.out)
+    assert re.fullmatch(r"0 wrong, (?:[6-9]|\d\d) right\n", run.out)
     assert "__main__.odd?name" in {step.type for step in held.steps}
 
 
 #: tuples, their fields, and keys that are no text
 TUPLES = """
-    import collections, enum, typing
+    import collections, enum, os, time, typing
     def many():
         return [str(i) for i in range(10000)]
     class Point(typing.NamedTuple):
@@ -279,6 +286,8 @@ TUPLES = """
     point, three = Point(1, many()), Three(1, 2, many())
     derived = Derived(many(), many())
     plain, odd, pair = Plain([many()]), Odd([many()]), (many(), 1)
+    moment = time.struct_time((0, 1, many(), *range(6)))
+    files = [os.stat_result((0, 1, 2, many(), *range(6)))]
     by = {key: many() for key in (
         (1, 2), (1, "a"), (), ("x",), (1, (2, b"y")), (0.5, 1.5), (1, (2, (3, 4))),
         (None, True, 2, 3, 4, 5, 6, 7, 8), Color.RED, (Color.BLUE, int),
@@ -292,7 +301,8 @@ def test_tuples_and_their_fields(stock_pypy: PyPy) -> None:
     named = [held.path(step) for step in range(len(held.steps))]
     missing = {"__main__." + path for path in (
         "point.y", "derived.x", "derived[1]", "three.third", "plain[0]", "odd[0]",
-        "pair[0]", "by[(1, 2)]", 'by[(1, "a")]', "by[()]", 'by[("x",)]',
+        "pair[0]", "moment[2]", "files[0][3]", "by[(1, 2)]", 'by[(1, "a")]', "by[()]",
+        'by[("x",)]',
         'by[(1, (2, b"y"))]', "by[__main__.Color.RED]",
         "by[(__main__.Color.BLUE, int)]", "by[__main__.Outer.Number.ONE]",
         "by[__main__.Point]", "by[dict]")} - set(named)
@@ -526,8 +536,8 @@ def test_the_tree_of_paths_adds_up(stock_pypy: PyPy) -> None:
         assert len(single) >= 15
         for holder in single:
             assert through[text_of(holder.path, holder.type)] >= holder.bytes
-        # the interpreter's own, and what is too small to have a name
-        assert through[OTHERWISE] < held.bytes / 2
+        # what is in no module, and too small to have a name
+        assert through[OTHERWISE] < held.bytes / 20
 
 
 def test_garbage_has_no_path(stock_pypy: PyPy) -> None:

@@ -253,6 +253,19 @@ def test_who_asks_is_interrupted(stock_pypy: PyPy) -> None:
     assert (ended.problem, last.problem) == (1005, 0)
 
 
+def test_who_asks_does_not_wait_for_ever(stock_pypy: PyPy) -> None:
+    """The process that looks is ended then, and can be asked for again."""
+    run = stock_pypy.sample(IN_A_THREAD + """
+    sys.modules["vmprof_allocation.engines.hook.held"].monotonic = lambda: 1e9
+    thread.join()
+    print(said, children())
+    """, "64k")
+    assert run.out == "%r None\n" % [
+        "who holds what is not known: the process that looks did not come to an end "
+        "within 25 seconds, or was ended"]
+    assert readers.read_events(run.path).held[-1].problem == 1005
+
+
 def test_signals_as_the_process_ends(stock_pypy: PyPy) -> None:
     """A signal that comes while it is waited for does not leave it behind."""
     run = stock_pypy.sample(LOOKS + """

@@ -1,5 +1,6 @@
 """Who holds what: what is easy to get wrong, each by its name.  The list is that of the
-design; others of it stand in test_held.py and test_held_native.py."""
+design; others of it stand in test_held.py, test_held_meanwhile.py, test_held_native.py
+and test_bare_fork.py."""
 from __future__ import annotations
 
 import json
@@ -7,9 +8,10 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 from test_held_meanwhile import ASKED, GO_ON, IN_A_THREAD, LOOKS
 
-from c_extension import build_holder
+from c_extension import build_boxes, build_holder
 from conftest import PyPy
 from native_build import NATIVE, compiled
 from vmprof_convert import readers
@@ -136,6 +138,30 @@ def test_what_the_interpreter_also_refers_to_is_the_programs(stock_pypy: PyPy) -
     assert INTERPRETER in held.hows
 
 
+def test_all_that_is_alive_has_a_path(stock_pypy: PyPy) -> None:
+    """What only the interpreter refers to, too: that says what it has it for."""
+    run = stock_pypy.sample("""
+    import gc, sys
+    kept = [sys.intern("name%d" % i) for i in range(30000)]
+    def run(n):
+        return sum(len(str(i)) for i in range(n))
+    for i in range(3000):
+        run(i)
+    gc.collect()
+    gc.collect()
+    """ + ASK, "4k")
+    (held,) = answers(run.path)
+    steps = [step for step in held.steps if step.before < 0]
+    assert sum(step.bytes for step in steps) > 0.95 * held.bytes
+    first = {step.label: step.bytes for step in steps}
+    assert first["PyPy's own: interned names"] > 30000 * 16
+    assert first["PyPy's own: compiled code"] > 10000
+    assert first["PyPy's own: JIT compiler"] > 10**6
+    assert {held.path(path).partition(":")[0]
+            for path, how in zip(held.paths, held.hows) if how == INTERPRETER} == {
+        "PyPy's own"}
+
+
 def test_what_waits_for_its_finalizer(stock_pypy: PyPy) -> None:
     """The GC has it in a list of its own, whether anything else refers to it or not."""
     run = stock_pypy.sample("""
@@ -151,6 +177,8 @@ def test_what_waits_for_its_finalizer(stock_pypy: PyPy) -> None:
     (held,) = answers(run.path)
     assert "__main__.kept" in [holder.path for holder in held.holders]
     assert held.hows.count(FINALIZER) > 50
+    assert {held.path(path) for path, how in zip(held.paths, held.hows)
+            if how == FINALIZER} == {"waits for its finalizer"}
 
 
 def test_what_c_code_holds_has_no_path(stock_pypy: PyPy) -> None:
@@ -173,6 +201,61 @@ def test_what_c_code_holds_has_no_path(stock_pypy: PyPy) -> None:
     done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held",
                               str(run.path))
     assert re.search(r"no path: .*\n +\d+ % __main__\.Node from <module>", done.out)
+
+
+def test_what_hpy_code_holds(stock_pypy: PyPy) -> None:
+    """What it has in objects of its own, only it can tell the GC, and so there is no
+    path; handles and globals are in tables of the interpreter's."""
+    if not build_boxes(stock_pypy):
+        pytest.skip("this PyPy has no HPy")
+    run = stock_pypy.sample("""
+    import gc, os, _hpy_universal
+    boxes = _hpy_universal.load("boxes", os.path.abspath("boxes.hpy.so"))
+    class InField:
+        pass
+    class InHandle:
+        pass
+    class InGlobal:
+        pass
+    kept = [boxes.Box() for _ in range(20000)]
+    for box in kept:
+        box.put(InField())
+        boxes.in_handle(InHandle())
+    boxes.in_global([InGlobal() for _ in range(20000)])
+    gc.collect()
+    gc.collect()
+    """ + ASK, "4k")
+    (held,) = answers(run.path)
+    types = run.profile().types
+    hows: dict[str, list[int]] = {}
+    for type_, how in zip(held.types, held.hows):
+        hows.setdefault(types[type_].python or "" if type_ >= 0 else "", []).append(how)
+    for name, how in (("InField", NO_PATH), ("InHandle", INTERPRETER),
+                      ("InGlobal", INTERPRETER)):
+        of_class = hows["__main__." + name]
+        assert len(of_class) > 100 and set(of_class) == {how}, name
+
+
+def test_the_id_of_a_text_is_no_address(stock_pypy: PyPy) -> None:
+    """That of a list is.  At the address that is told, there is the text."""
+    run = stock_pypy.sample("""
+    text, items = "the one text" * 20000, [str(i) for i in range(20000)]
+    """ + ASK + """
+    import os, struct
+    from vmprof_convert import readers
+    address = {holder.path: holder.address for holder in
+               readers.read_events(current().where).held[-1].holders}
+    memory = os.open("/proc/self/mem", os.O_RDONLY)
+    def at(address, size):
+        try:
+            return os.pread(memory, size, address)
+        except (OSError, OverflowError):
+            return b""          # nothing is there
+    refers_to = struct.unpack("4Q", at(address["__main__.text"], 32))
+    print(address["__main__.items"] == id(items), address["__main__.text"] == id(text),
+          any(b"the one text" in at(to, 64) for to in refers_to))
+    """, "64k")
+    assert run.out == "True False True\n"
 
 
 def test_no_handler_of_forks_is_called(stock_pypy: PyPy) -> None:

@@ -217,7 +217,8 @@ def test_each_process_has_its_thread(tmp_path: Path) -> None:
     (("-o", "x.html"), "--held is not needed here"),
     (("--view",), "--held is not needed here"),
     (("-o", "x.heapprofile"),
-     "--held is for reports, and for pprof, speedscope, collapsed, and not for"),
+     "--held is for reports, and for pprof, otlp, speedscope, collapsed, "
+     "and not for"),
     (("-o", "x.pb.gz", "--by", "type"), "--by: this is for reports"),
     (("-o", "x.pb.gz", "--leaks"), "--leaks: this is for reports"),
     (("-o", "x.folded", "--weight", "objects"), "leave out --weight objects"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import hostile_names
+import made_held
 import otlp_request
 from made_profiles import Log, jit
 from otlp_request import Request
@@ -52,6 +53,17 @@ def test_each_function_s_bytes_and_objects() -> None:
             assert sums[key] == pytest.approx(
                 figures(own)[name], abs=len(one.samples))
     assert request.types["alloc_space"].sum == pytest.approx(heap.bytes.value, abs=0.5)
+
+
+def test_who_held_it(tmp_path: Path) -> None:
+    """The same tree as in other formats, of one sample type."""
+    out = tmp_path / "held.otlp.pb"
+    path = made_held.written(tmp_path, made_held.a_tree())
+    assert cli.main([str(path), "--held", "-o", str(out)]) == 0
+    (name, one), = otlp_request.read(out.read_bytes()).types.items()
+    assert (name, one.unit) == ("held_space", "bytes")
+    assert {tuple(function for function, _, _ in sample.stack): sample.value
+            for sample in one.samples} == made_held.TREE
 
 
 def test_what_is_not_in_use_is_no_sample() -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from native_build import build
+from native_build import HERE, build
 
 #: native/held/question.h: how something is held
 NO_PATH, ALONE, TOGETHER, OTHERWISE, INTERPRETER, FINALIZER = range(6)
@@ -64,6 +64,9 @@ class Step(NamedTuple):
 
 
 class Answer(NamedTuple):
+    #: that were reached; and how often the second walk looked at one
+    objects: int
+    looks: int
     holders: list[Holder]
     #: of each list
     how: list[int]
@@ -78,10 +81,10 @@ class Answer(NamedTuple):
 
 
 def harness() -> Path:
-    return build("held_harness", *("held/%s.c" % name for name in (
-        "class_names", "classes", "gc_types", "heap_walk", "held", "holders",
-        "literals", "mapped_memory", "marks", "paths", "question", "step_names",
-        "text")))
+    return build("held_harness", str(HERE / "native/counted_holders.c"), *(
+        "held/%s.c" % name for name in (
+            "class_names", "classes", "gc_types", "heap_walk", "held", "literals",
+            "mapped_memory", "marks", "paths", "question", "step_names", "text")))
 
 
 def run(heap: Heap, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -93,12 +96,14 @@ def answer(heap: Heap, *arguments: str) -> Answer:
     done = run(heap, *arguments)
     assert (done.returncode, done.stderr) == (0, "")
     holders, how, sets, paths, steps = [], [], [], [], []
-    for line in done.stdout.splitlines():
+    first, *lines = done.stdout.splitlines()
+    objects, looks = (int(first.split()[at]) for at in (1, 5))
+    for line in lines:
         kind, *words = line.split()
         if kind == "holder":
-            set_, size, objects = map(int, words[:3])
+            set_, size, count = map(int, words[:3])
             words = line.replace("all instances of ", "*").split()[1:]
-            holders.append(Holder(set_, size, objects, words[3:]))
+            holders.append(Holder(set_, size, count, words[3:]))
         elif kind == "list":
             how.append(int(words[0]))
             sets.append(int(words[1]))
@@ -107,7 +112,7 @@ def answer(heap: Heap, *arguments: str) -> Answer:
             # (of dicts, there is no name of the type here)
             label, _, type_ = line.split(" ", 3)[3].rpartition(" ")
             steps.append(Step(int(words[0]) - 1, int(words[1]), label, type_))
-    return Answer(holders, how, sets, paths, steps)
+    return Answer(objects, looks, holders, how, sets, paths, steps)
 
 
 def object_of(heap: Heap, path: str) -> int:
@@ -129,6 +134,9 @@ def check_paths(heap: Heap, found: Answer) -> None:
               for one in objects]
     named = set(objects)
     for one, path in enumerate(found.paths):
+        if path >= 0 and found.path(path) == "waits for its finalizer":
+            assert found.how[one] == FINALIZER
+            continue
         assert path < 0 or one in behind[path]
         assert one not in named or objects[path] == one
     for number, step in enumerate(found.steps):
@@ -216,6 +224,9 @@ def test_what_waits_for_its_finalizer_and_garbage() -> None:
     heap = Heap([[], leaves(5, 3), [8], *[[] for _ in range(6)]], [0], [1])
     found = answer(heap)
     assert found.how == [OTHERWISE, FINALIZER, NO_PATH, *[FINALIZER] * 5, NO_PATH]
+    assert [found.path(path) if path >= 0 else "" for path in found.paths] == [
+        "m" if how == OTHERWISE else "waits for its finalizer" if how == FINALIZER
+        else "" for how in found.how]
 
 
 def test_the_path_to_what_is_asked_about() -> None:
@@ -224,8 +235,37 @@ def test_the_path_to_what_is_asked_about() -> None:
     found = answer(heap)
     assert [found.path(path) for path in found.paths] == [
         "m.x0", "m.x0[0]", "m.x0", *["m.x0[0]"] * 200]
-    assert [step.before for step in found.steps] == [-1, 0, 1]
-    assert found.steps[2].bytes == 201 * LIST + 200 * ITEM
+    # the first one is of what the dict of modules is
+    assert [step.before for step in found.steps] == [-1, -1, 1, 2]
+    assert found.steps[3].bytes == 201 * LIST + 200 * ITEM
+
+
+def test_what_the_interpreter_alone_refers_to() -> None:
+    """For what it has that, says the first on the way that does."""
+    heap = Heap([leaves(3, 4), leaves(5, 7), leaves(6, 12), leaves(7, 18),
+                 *[[] for _ in range(21)]], [0], [1, 2, 3])
+    found = answer(heap, "own")
+    assert found.how == [OTHERWISE, *[INTERPRETER] * 3, *[OTHERWISE] * 3,
+                         *[INTERPRETER] * 18]
+    own = "PyPy's own"
+    jit, compiled = own + ": JIT compiler", own + ": compiled code"
+    assert [found.path(path) for path in found.paths] == [
+        "m", own, jit, compiled, *["m"] * 3, *[own] * 5, *[jit] * 6, *[compiled] * 7]
+    bytes_ = {step.label: step.bytes for step in found.steps}
+    assert bytes_[jit] == 16 + 7 * LIST + 6 * ITEM
+    assert bytes_[compiled] == 2 * 16 + 8 * LIST + 7 * ITEM
+
+
+def test_what_is_free_is_looked_at_once() -> None:
+    """However many holders lead there: it can be reached without any of them."""
+    shared = leaves(500, 30)
+    heap = Heap([*([*leaves(9, 530 + 9 * one), *shared] for one in range(CLASSES)),
+                 *[[] for _ in range(800)]], [*range(CLASSES)], [])
+    by_many = answer(heap)
+    assert by_many.looks > by_many.objects
+    free = answer(heap._replace(names=[*heap.names, *shared]))
+    assert len([holder for holder in free.holders if holder.names]) == CLASSES
+    assert free.looks <= free.objects
 
 
 def test_a_long_chain() -> None:

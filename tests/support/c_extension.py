@@ -1,4 +1,4 @@
-"""A C extension, `holder`, that keeps references."""
+"""C extensions that keep references: `holder`, and with HPy, `boxes`."""
 from __future__ import annotations
 
 from conftest import PyPy
@@ -35,6 +35,72 @@ PyMODINIT_FUNC PyInit_holder(void)
 """
 
 
+#: in an object of its own, Box; in a handle that it never closes; in a global
+_BOXES = r"""
+#include <hpy.h>
+
+typedef struct { HPyField kept; } Box;
+HPyType_HELPERS(Box)
+static HPyGlobal kept;
+
+HPyDef_SLOT(box_new, box_new_impl, HPy_tp_new)
+static HPy box_new_impl(HPyContext *ctx, HPy type, HPy *args, HPy_ssize_t count, HPy kw)
+{
+    Box *data;
+    return HPy_New(ctx, type, &data);
+}
+
+HPyDef_SLOT(box_traverse, box_traverse_impl, HPy_tp_traverse)
+static int box_traverse_impl(void *self, HPyFunc_visitproc visit, void *arg)
+{
+    HPy_VISIT(&((Box *)self)->kept);
+    return 0;
+}
+
+HPyDef_METH(box_put, "put", box_put_impl, HPyFunc_O)
+static HPy box_put_impl(HPyContext *ctx, HPy self, HPy object)
+{
+    HPyField_Store(ctx, self, &Box_AsStruct(ctx, self)->kept, object);
+    return HPy_Dup(ctx, ctx->h_None);
+}
+
+static HPyDef *of_box[] = { &box_new, &box_traverse, &box_put, NULL };
+static HPyType_Spec box = {
+    .name = "boxes.Box", .basicsize = sizeof(Box),
+    .flags = HPy_TPFLAGS_DEFAULT | HPy_TPFLAGS_HAVE_GC, .defines = of_box };
+
+HPyDef_METH(in_handle, "in_handle", in_handle_impl, HPyFunc_O)
+static HPy in_handle_impl(HPyContext *ctx, HPy self, HPy object)
+{
+    HPy_Dup(ctx, object);
+    return HPy_Dup(ctx, ctx->h_None);
+}
+
+HPyDef_METH(in_global, "in_global", in_global_impl, HPyFunc_O)
+static HPy in_global_impl(HPyContext *ctx, HPy self, HPy object)
+{
+    HPyGlobal_Store(ctx, &kept, object);
+    return HPy_Dup(ctx, ctx->h_None);
+}
+
+static HPyDef *of_module[] = { &in_handle, &in_global, NULL };
+static HPyGlobal *globals[] = { &kept, NULL };
+static HPyModuleDef module = {
+    .name = "boxes", .size = -1, .defines = of_module, .globals = globals };
+
+HPy_MODINIT(boxes)
+static HPy init_boxes_impl(HPyContext *ctx)
+{
+    HPy found = HPyModule_Create(ctx, &module);
+    HPy type = HPyType_FromSpec(ctx, &box, NULL);
+
+    HPy_SetAttr_s(ctx, found, "Box", type);
+    HPy_Close(ctx, type);
+    return found;
+}
+"""
+
+
 def build_holder(pypy: PyPy) -> None:
     """In the folder of its programs: hold(object), let_go()."""
     (pypy.folder / "holder.c").write_text(_HOLDER)
@@ -46,3 +112,22 @@ def build_holder(pypy: PyPy) -> None:
             "holder" + sysconfig.get_config_var("EXT_SUFFIX"), "holder.c"])
     """)
     assert (run.code, run.err) == (0, "")
+
+
+def build_boxes(pypy: PyPy) -> bool:
+    """Likewise: Box().put(object), in_handle(object), in_global(object).  False: this
+    PyPy has no HPy."""
+    (pypy.folder / "boxes.c").write_text(_BOXES)
+    run = pypy.command("-c", """if 1:
+        import os, subprocess, sys
+        try:
+            import hpy.devel
+        except ImportError:
+            sys.exit(2)
+        subprocess.check_call([
+            "gcc", "-shared", "-fPIC", "-DHPY_UNIVERSAL_ABI", "-I",
+            os.path.join(os.path.dirname(hpy.devel.__file__), "include"), "-o",
+            "boxes.hpy.so", "boxes.c"])
+    """)
+    assert run.code == 2 or (run.code, run.err) == (0, "")
+    return run.code == 0

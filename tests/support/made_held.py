@@ -59,8 +59,10 @@ def a_log(**settings: object) -> Log:
     _in_a_dict(begun, set_=1, path=0)
     log.held_object(1, [main], text, size=30_000, set_=2, how=ALONE)
     log.held_object(1, [main], text, size=30_000, set_=3, how=TOGETHER)
+    log.held_step(1, 1, 0, 9000, "PyPy's own: compiled code", "")
     for how in OTHERWISE, INTERPRETER, FINALIZER, NO_PATH:
-        log.held_object(1, [main], text, size=1000 * (how + 1), set_=0, how=how)
+        log.held_object(1, [main], text, size=1000 * (how + 1), set_=0, how=how,
+                        path=how == INTERPRETER)
     return log
 
 
@@ -71,8 +73,10 @@ TREE = {
     ("shop (dict)", "shop.few (shop.Few)", "shop.Item", "fill (app.py:12)"): 2000,
     ("shop (dict)", "shop.few (shop.Few)"): 100,
     ("shop (dict)",): 150_000 - 70_000 - 2100,
-    (REST, "str", "main (app.py:3)"): 4000 + 5000 + 6000,
-    (REST,): 200_000 - 150_000 - 15_000}
+    ("PyPy's own: JIT compiler", "str", "main (app.py:3)"): 5000,
+    ("PyPy's own: JIT compiler",): 3000,
+    (REST, "str", "main (app.py:3)"): 4000 + 6000,
+    (REST,): 200_000 - 150_000 - 8000 - 10_000}
 
 
 def a_tree(**settings: object) -> Log:
@@ -82,11 +86,13 @@ def a_tree(**settings: object) -> Log:
     log.held_step(1, 1, 0, 150_000, "shop", "dict")
     log.held_step(1, 2, 1, 70_000, "._seen", "dict")
     log.held_step(1, 3, 1, 2_100, ".few", "shop.Few")
+    log.held_step(1, 4, 0, 8000, "PyPy's own: JIT compiler", "")
     _in_a_dict(begun, set_=0, path=2)
     log.held_object(1, [log.function("fill", 12)], log.type("shop.Item"), size=2000,
                     set_=0, how=OTHERWISE, path=3)
     for size, how in (4000, OTHERWISE), (5000, INTERPRETER), (6000, FINALIZER):
-        log.held_object(1, [main], text, size=size, set_=0, how=how)
+        log.held_object(1, [main], text, size=size, set_=0, how=how,
+                        path=4 * (how == INTERPRETER))
     log.held_object(1, [main], text, size=1000, set_=0, how=NO_PATH)
     return log
 

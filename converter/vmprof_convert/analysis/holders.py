@@ -34,7 +34,7 @@ MAX_PATH = 400
 
 def text_of(path: str, type_: str) -> str:
     """shop._seen (dict)"""
-    return "%s (%s)" % (shortened(path, MAX_PATH), printable(type_))
+    return shortened(path, MAX_PATH) + (" (%s)" % printable(type_) if type_ else "")
 
 
 class Part(NamedTuple):
@@ -68,6 +68,9 @@ class Rest(NamedTuple):
     estimate: Estimate
     #: the largest first
     parts: list[Part]
+    #: of what the interpreter holds, what it has that for, and of the estimated bytes
+    #: its share: the largest first
+    paths: list[tuple[str, float]]
 
 
 class Found(NamedTuple):
@@ -122,6 +125,7 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
     sums: dict[int, Sums] = {holder.set: Sums() for holder in held.holders}
     single = [holder.set for holder in held.holders if holder.path]
     rest = {how: Sums() for how in (OTHERWISE, INTERPRETER, FINALIZER, NO_PATH)}
+    own: dict[int, float] = {}
     for one in objects(profile, held):
         alone = one.set if one.how == ALONE else one.set & CLASSES
         bits = [bit for bit in single if alone & bit]
@@ -132,6 +136,8 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
         if not bits:
             # smaller groups are not told
             rest[one.how if one.how in rest else OTHERWISE].add(one)
+            if one.how == INTERPRETER and one.path >= 0:
+                own[one.path] = own.get(one.path, 0.0) + one.weight
     interval = max(held.intervals, default=1)
     named = Parts(profile, group_storage)
 
@@ -144,7 +150,11 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
                 if_enough(sums[holder.set]))
             for holder in held.holders if holder.bytes]
     return Found(held, sorted(rows, key=lambda row: -row.bytes),
-                 [Rest(how, of.all.bytes(interval), if_enough(of))
+                 [Rest(how, of.all.bytes(interval), if_enough(of),
+                       [(held.path(path), weight / of.all.value_bytes)
+                        for path, weight in sorted(
+                            own.items(), key=lambda pair: -pair[1])]
+                       if how == INTERPRETER else [])
                   for how, of in rest.items() if of.all.samples])
 
 

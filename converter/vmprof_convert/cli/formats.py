@@ -88,6 +88,11 @@ def _otlp(profile: Profile, out: BinaryIO, options: argparse.Namespace,
     return otlp.write(profile, out)
 
 
+def _otlp_held(tree: Tree, out: BinaryIO) -> Sequence[str]:
+    from vmprof_convert.writers import otlp
+    return otlp.write_held(tree, out)
+
+
 def _speedscope(profile: Profile, out: BinaryIO,
                 options: argparse.Namespace, progress: Progress) -> Sequence[str]:
     from vmprof_convert.writers import speedscope
@@ -137,7 +142,7 @@ FORMATS = {format_.name: format_ for format_ in (
     Format("pprof", (".pb.gz", ".pb"), "pprof's", _pprof, default=".pb.gz",
            write_held=_pprof_held),
     Format("otlp", (".otlp.pb", ".otlp.pb.gz"), "the OpenTelemetry collector's", _otlp,
-           default=".otlp.pb.gz"),
+           default=".otlp.pb.gz", write_held=_otlp_held),
     Format("speedscope", (".speedscope.json", ".speedscope.json.gz"), "speedscope's",
            _speedscope, default=".speedscope.json", view="speedscope",
            write_held=_speedscope_held),

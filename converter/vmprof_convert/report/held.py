@@ -41,7 +41,7 @@ _OURS = "vmprof_allocation."
 
 _REST = {
     OTHERWISE: "held by the program in other ways: by smaller holders, or by several",
-    INTERPRETER: "held by the interpreter alone: compiled code, caches",
+    INTERPRETER: "held by the interpreter alone",
     FINALIZER: "waits for its finalizer, or is held by what does",
     NO_PATH: "no path: garbage that is not collected yet, or held by C code"}
 _REST_NAMES = {OTHERWISE: "otherwise", INTERPRETER: "interpreter",
@@ -102,6 +102,9 @@ def of(profile: Profile, last: Found, limit: int, *,
         rows.append((*since.empty, "", "", _estimate(rest.estimate), _REST[rest.how]))
         if rest.how != INTERPRETER:     # that is nobody's doing
             rows += [(*since.empty, *part) for part in _parts(rest.parts, origins)]
+        rows += [(*since.empty, "", "", "", "      %.0f %% %s" % (
+            100 * share, shortened(path)))
+            for path, share in rest.paths if share >= _SHARE]
     left_out = len(shown) - limit
     table = Table("", [
         Column("held by it alone", FIGURE), *since.columns, Column("objects", FIGURE),

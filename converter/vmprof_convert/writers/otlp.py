@@ -7,17 +7,23 @@ element is empty: number 0 is nothing.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import BinaryIO, Union
 
 from vmprof_convert.analysis import by_stack
 from vmprof_convert.analysis.by_stack import Place, Places, tick_seconds, values, whole
+from vmprof_convert.analysis.holder_tree import Tree
 from vmprof_convert.profile.identity import identity, program_name
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.report import caveats
 from vmprof_convert.text.escape import printable
-from vmprof_convert.writers.pprof_values import Labels, SampleType, SampleTypes
+from vmprof_convert.writers.pprof_values import (
+    HeldBytes,
+    Labels,
+    SampleType,
+    SampleTypes,
+)
 from vmprof_convert.writers.protobuf import (
     bytes_field,
     fixed_field,
@@ -53,9 +59,20 @@ def write(profile: Profile, out: BinaryIO,
     by_stack.check_samples(profile)
     if resource is None:
         resource = _resource(profile)
-    request = _Request(profile, attributes or {})
+    request = _Request(profile, SampleTypes(profile), attributes or {})
+    request.add_samples()
     out.write(request.message(resource))
     return by_stack.left_out(profile)
+
+
+def write_held(tree: Tree, out: BinaryIO) -> list[str]:
+    """Bytes that were alive, below who held them; not compressed.  Returns what is left
+    out."""
+    request = _Request(tree.profile, HeldBytes(), {})
+    for stack in tree.stacks:
+        request.add_places(stack.places, stack.bytes)
+    out.write(request.message(_resource(tree.profile)))
+    return tree.left_out
 
 
 def _resource(profile: Profile) -> Attributes:
@@ -138,16 +155,17 @@ class _Locations(dict[Frame, int]):
 
 
 class _Request:
-    def __init__(self, profile: Profile, attributes: Attributes) -> None:
+    def __init__(self, profile: Profile, types: SampleTypes, attributes: Attributes
+                 ) -> None:
+        """`profile` tells of the run."""
         self._profile = profile
         self._attributes = attributes
-        self._types = SampleTypes(profile)
+        self._types = types
         self._dictionary = _Dictionary()
         #: of a stack and its attributes
         self._samples: dict[tuple[int, tuple[int, ...]], list[float]] = {}
-        self._add_samples()
 
-    def _add_samples(self) -> None:
+    def add_samples(self) -> None:
         profile = self._profile
         places, labels = Places(profile), Labels(profile)
         period = 1e9 * tick_seconds(profile)
@@ -162,11 +180,20 @@ class _Request:
             attributes = tuple(
                 self._dictionary.attribute(_KEYS.get(key, key), _any(text))
                 for key, text in sorted(labels.of(part).items()))
-            numbers = self._types.numbers(value, period)
             # two types may look the same
-            found = self._samples.get((stack, attributes))
-            self._samples[stack, attributes] = list(numbers) if found is None else [
-                sum(pair) for pair in zip(found, numbers)]
+            self._add(stack, attributes, self._types.numbers(value, period))
+
+    def add_places(self, places: Sequence[Place], *numbers: float) -> None:
+        """Outermost first; a number for each sample type."""
+        self._add(self._dictionary.stack(
+            self._dictionary.location(place, 0) for place in reversed(places)), (),
+            numbers)
+
+    def _add(self, stack: int, attributes: tuple[int, ...], numbers: Iterable[float]
+             ) -> None:
+        found = self._samples.get((stack, attributes))
+        self._samples[stack, attributes] = list(numbers) if found is None else [
+            sum(pair) for pair in zip(found, numbers)]
 
     def _stack(self, places: Places, stack: int, of_frames: _Locations) -> int:
         locations = [of_frames[frame] for frame in reversed(places.frames(stack))]

@@ -3,14 +3,15 @@
  * are; how many names the module m has, and which lists they are: x0, x1, ...; how many
  * other roots there are, and which lists they are.
  *
- * Prints "objects N bytes N", "holder SET BYTES OBJECTS PATH TYPE ALIAS ..." for each
+ * Prints "objects N bytes N looks N", "holder SET BYTES OBJECTS PATH TYPE ALIAS ..." for each
  * holder, and for each group without what it is called, and of each list "list HOW SET".
  *
  * "classes": list number i is an instance of class number i % 3, which is derived from list;
  * of number 0, it is a list.  "keys": the module has a dict k, too, of which as many lists
  * are the values as there are keys, of all kinds.  "deques": these lists are deques, of blocks
  * of three items, which begin anywhere in the first one.  "damaged": the header of a list is
- * none.  "traced": RPython has a function that says what lists' items refer to.  "compare":
+ * none.  "own": the other roots are the interpreter's, as a frame is behind them; to the second
+ * one the JIT compiler refers, to the third one code that it compiled.  "traced": RPython has a function that says what lists' items refer to.  "compare":
  * prints how many objects differ from the dump of
  * the same heap, of which one reference was changed.
  */
@@ -21,9 +22,12 @@
 
 #include "held.h"
 
+/* counted_holders.c */
+long looks;
+
 enum { STRING = 8, TEXT, LIST, LIST_ITEMS, POINTERS, DICT, TABLE, ENTRIES, MODULE, GCREF,
        DEQUE, BLOCK, INSTANCE, MAP, CLASS, INT, BOOL, NONE,
-       BYTES, TUPLE, PAIR, NUMBERS, OWN_TUPLE, TYPES };
+       BYTES, TUPLE, PAIR, NUMBERS, OWN_TUPLE, FRAME, JIT, COMPILED, TYPES };
 static const char *const names[TYPES] = {
     [STRING] = "rpy_string { hash, chars }",
     [TEXT] = "pypy.objspace.std.unicodeobject.W_UnicodeObject { super }",
@@ -48,6 +52,9 @@ static const char *const names[TYPES] = {
     [PAIR] = "pypy.objspace.std.specialisedtupleobject.W_SpecialisedTupleObject_oo { super }",
     [NUMBERS] = "pypy.objspace.std.specialisedtupleobject.W_SpecialisedTupleObject_ii { super }",
     [OWN_TUPLE] = "pypy.interpreter.typedef.W_TupleObjectUserDict { super }",
+    [FRAME] = "pypy.interpreter.pyframe.PyFrame { super }",
+    [JIT] = "rpython.jit.metainterp.compile.ResumeGuardDescr { super }",
+    [COMPILED] = "rpython.jit.metainterp.history.JitCellToken { super }",
 };
 static const char *const fields[] = {
     "module_dict", "dict_storage", "code_name", "code_varnames", "code_firstlineno",
@@ -132,6 +139,9 @@ static void make_types(void)
     type(PAIR, 24, at_8_and_16, 0, 0, NULL);
     type(NUMBERS, 24, none, 0, 0, NULL);
     type(OWN_TUPLE, 24, at_8_and_16, 0, 0, NULL);
+    type(FRAME, 16, none, 0, 0, NULL);
+    type(JIT, 16, at_8, 0, 0, NULL);
+    type(COMPILED, 16, at_8, 0, 0, NULL);
     for (i = 0; i < sizeof fields / sizeof *fields; i++)
         sprintf(text + strlen(text), "field %s 8\n", fields[i]);
     strcat(text, "field to_entries 24\nfield deque_first 8\nfield deque_first_index 16\n"
@@ -319,6 +329,7 @@ int main(int argc, char **argv)
     uint64_t **lists, *maps[3], *entries, *module, *modules, *ask = make(LIST, 2), *roots, *items;
     size_t count, i, j, n;
     int are_deques = argc > 1 && strcmp(argv[1], "deques") == 0;
+    int is_own = argc > 1 && strcmp(argv[1], "own") == 0;
     int are_instances = argc > 1 && strcmp(argv[1], "classes") == 0;
 
     has_keys = argc > 1 && strcmp(argv[1], "keys") == 0;
@@ -376,11 +387,17 @@ int main(int argc, char **argv)
     entries[1] = (uint64_t)module;
     n = number();
     roots = make(LIST, 2);
-    items = make_items(roots, n + 2);
+    items = make_items(roots, n + 2 + is_own);
     items[0] = (uint64_t)with_1(GCREF, modules);
     items[1] = (uint64_t)with_1(GCREF, module);
     for (i = 0; i < n; i++)
         items[2 + i] = (uint64_t)with_1(GCREF, lists[number()]);
+    if (is_own) {       /* it has returned: nothing is its own */
+        items[2 + n] = (uint64_t)with_1(GCREF, with_1(FRAME, (void *)1));
+        ((uint64_t *)items[3])[1] = (uint64_t)with_1(JIT, (void *)((uint64_t *)items[3])[1]);
+        ((uint64_t *)items[4])[1] = (uint64_t)with_1(COMPILED, with_1(
+            JIT, (void *)((uint64_t *)items[4])[1]));
+    }
     items = make_items(ask, 2);
     items[0] = (uint64_t)roots;
     items[1] = (uint64_t)modules;
@@ -409,7 +426,8 @@ int main(int argc, char **argv)
         if (argc > 1 && strcmp(argv[1], "traced") == 0)
             table[LIST_ITEMS].bits |= 0x200000;
         held_answer(&question, result);
-        printf("objects %" PRId64 " bytes %" PRId64 "\n", result->objects, result->bytes);
+        printf("objects %" PRId64 " bytes %" PRId64 " looks %ld\n", result->objects,
+               result->bytes, looks);
         for (i = 0; i < result->holder_count; i++) {
             struct held_holder *holder = &result->holders[i];
             char *c;

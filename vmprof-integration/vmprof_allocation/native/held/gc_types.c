@@ -69,6 +69,17 @@ static const struct {
     { "GcStruct pypy.module._collections.interp_deque.Block {", DEQUE_BLOCK },
     { STD "mapdict.Object {", ATTRIBUTES },
 };
+/* A later one counts.  Of tables that refer to their values weakly, it is sys.intern()'s that
+   has texts as keys. */
+static const struct {
+    const char *begin;
+    enum own own;
+} owns[] = {
+    { "GcStruct rpython.jit.", OWN_JIT },
+    { "GcStruct rpython.jit.metainterp.history.JitCellToken {", OWN_COMPILED_CODE },
+    { "GcStruct rpython.jit.backend.model.CompiledLoopToken {", OWN_COMPILED_CODE },
+    { "GcArray of weakdictentry { key: * GcStruct rpy_string ", OWN_INTERNED_NAMES },
+};
 static const struct {
     const char *begin;
     enum custom custom;
@@ -115,9 +126,10 @@ static int64_t number(const char **p)
 /* A module that is part of PyPy: pypy.module.sys.moduledef.Module */
 static int is_builtin_module(const char *gcs)
 {
-    const char *of = strstr(gcs, ".moduledef.Module {"), *end = strchr(gcs, '\n');
+    const char *of = begins(gcs, "GcStruct pypy.module.") ?
+                     strstr(gcs, ".moduledef.Module {") : NULL;
 
-    return begins(gcs, "GcStruct pypy.module.") && of != NULL && of < end;
+    return of != NULL && of < strchr(gcs, '\n');
 }
 
 static void classify(struct gc_type *type, int kind)
@@ -129,6 +141,9 @@ static void classify(struct gc_type *type, int kind)
     for (i = 0; i < COUNT(roles); i++)
         if (begins(type->gcs, roles[i].begin))
             type->role = (uint8_t)roles[i].role;
+    for (i = 0; i < COUNT(owns); i++)
+        if (begins(type->gcs, owns[i].begin))
+            type->own = (uint8_t)owns[i].own;
     if (type->role == OTHER && type->info->bits & INFO_ITEMS_ARE_POINTERS)
         type->role = ARRAY;
     if (type->info->bits & INFO_CUSTOM_TRACE) {

@@ -41,13 +41,18 @@ enum role {
 enum custom { NO_CUSTOM, JIT_FRAME, SHADOW_STACK, STACKLET, GCREF_TRACER, NOT_WALKED,
               UNKNOWN_CUSTOM };
 
+/* For what the interpreter has an object, and all that it reaches through that alone */
+enum own {
+    OWN, OWN_JIT, OWN_COMPILED_CODE, OWN_INTERNED_NAMES, OWN_FINALIZERS, OWN_KINDS
+};
+
 struct gc_type {
     const struct type_info *info;
     uint32_t id, row;
     int32_t map;                /* of instances of classes: offset of the map; or -1 */
     uint32_t edges;             /* of what it refers to: number of the first name, */
     uint16_t edge_count;        /*   and how many there are */
-    uint8_t role, custom;
+    uint8_t role, custom, own;
     uint8_t is_visible;         /* it is one of Python's, as its programmers know them */
     const char *name;           /* Python's, up to a tab */
     const char *gcs;            /* the GC's, up to the end of the line */

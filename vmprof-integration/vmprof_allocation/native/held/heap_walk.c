@@ -33,9 +33,9 @@ void walk_entries_of(uint64_t array, struct entries *entries)
         entries->has_keys |= pointers[i] == 0;
         entries->has_values |= pointers[i] == 8;
     }
-    entries->items = array + (uint64_t)type->info->items_at;
-    entries->count = gc_length(array, type);
     entries->item_size = (uint64_t)type->info->item_size;
+    entries->next = array + (uint64_t)type->info->items_at;
+    entries->end = entries->next + gc_length(array, type) * entries->item_size;
 }
 
 int walk_entries(uint64_t table, struct entries *entries)
@@ -56,15 +56,12 @@ uint64_t walk_unwrapped(uint64_t value)
 uint64_t walk_look_up(uint64_t table, const char *name, size_t size)
 {
     struct entries entries;
-    uint64_t i;
 
     if (!walk_entries(table, &entries))
         return 0;
-    for (i = 0; i < entries.count; i++) {
-        uint64_t entry = entries.items + i * entries.item_size;
-        if (text_equals(word_at(entry), name, size))
-            return walk_unwrapped(word_at(entry + 8));
-    }
+    while (walk_next(&entries))
+        if (text_equals(entries.key, name, size))
+            return walk_unwrapped(entries.value);
     return 0;
 }
 
@@ -312,22 +309,21 @@ static size_t read_roots(const struct held_question *question, struct room *root
 static void module_roots(void)
 {
     struct entries entries;
-    uint64_t i, key, module, dict;
+    uint64_t module, dict;
     enum role role = gc_role(walk.modules);
 
     if ((role != DICT && role != MODULE_DICT) ||
         !walk_entries(gc_field(walk.modules, gc_fields.dict_storage), &entries))
         held_fail(HELD_NO_ROOTS);
-    for (i = 0; i < entries.count; i++) {
-        key = word_at(entries.items + i * entries.item_size);
-        module = walk_unwrapped(word_at(entries.items + i * entries.item_size + 8));
-        if (key == 0 || module == 0)
+    while (walk_next(&entries)) {
+        module = walk_unwrapped(entries.value);
+        if (entries.key == 0 || module == 0)
             continue;
         dict = walk_module_dict(module);
         if (dict != 0 && marks_meet(dict))
-            add_root(dict, ROOT_MODULE, key);
+            add_root(dict, ROOT_MODULE, entries.key);
         if (marks_meet(module))
-            add_root(module, ROOT_MODULE, key);
+            add_root(module, ROOT_MODULE, entries.key);
     }
 }
 

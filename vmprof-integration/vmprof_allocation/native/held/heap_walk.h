@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "gc_types.h"
 #include "mapped_memory.h"
 #include "question.h"
 
@@ -79,13 +80,25 @@ static inline struct met *walk_met(uint32_t number)
 
 /* The entries of a dict, of a class or of one of Python's */
 struct entries {
-    uint64_t items, count;
+    uint64_t next, end;
     uint64_t item_size;
     int has_keys, has_values;   /* both are references */
+    uint64_t key, value;        /* of the one that was asked for last */
 };
 /* Returns 0 if there are none. */
 int walk_entries(uint64_t table, struct entries *entries);
 void walk_entries_of(uint64_t array, struct entries *entries);
+
+/* Returns 0 if there is no more. */
+static inline int walk_next(struct entries *entries)
+{
+    if (entries->next == entries->end)
+        return 0;
+    entries->key = word_at(entries->next);
+    entries->value = word_at(entries->next + 8);
+    entries->next += entries->item_size;
+    return 1;
+}
 /* A value that may be in a cell */
 uint64_t walk_unwrapped(uint64_t value);
 /* What is in such a table by this name, or 0 */

@@ -13,19 +13,17 @@ static int add(struct text *t, uint64_t object, int depth);
 static int add_member(struct text *t, uint64_t object)
 {
     const struct gc_type *type = gc_type_of(object);
-    uint64_t its_class = type->map >= 0 ? class_of(object, type) : 0, i;
+    uint64_t its_class = type->map >= 0 ? class_of(object, type) : 0;
     struct entries entries;
 
     if (its_class == 0 || !class_expression(t, its_class) ||
         !walk_entries(gc_field(its_class, gc_fields.to_table), &entries))
         return 0;
-    for (i = 0; i < entries.count; i++) {
-        uint64_t entry = entries.items + i * entries.item_size;
-        if (walk_unwrapped(word_at(entry + 8)) == object) {
+    while (walk_next(&entries))
+        if (walk_unwrapped(entries.value) == object) {
             text_add_c(t, ".");
-            return text_add_name(t, word_at(entry));
+            return text_add_name(t, entries.key);
         }
-    }
     return 0;
 }
 

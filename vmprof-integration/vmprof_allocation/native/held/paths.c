@@ -237,36 +237,49 @@ static void put_path(struct text *t, uint32_t number)
         text_add_c(t, texts.at + steps[--count]);
 }
 
-/* Other names that modules have for it */
-static void put_aliases(struct text *t, uint64_t object, size_t path_size)
+/* What a holder is called: its path, its type, and other paths */
+struct called {
+    uint64_t object;
+    struct text text;
+    size_t path;                /* bytes of the first one */
+    int aliases;
+};
+
+/* A module has it by this name: also, if it is another one. */
+static void put_alias(struct called *one, uint64_t module, uint64_t name)
+{
+    struct text alias = { { 0 }, 0, 0 }, *t = &one->text;
+
+    if (one->aliases == MOST_ALIASES || !text_add_string(&alias, module))
+        return;
+    text_add_c(&alias, ".");
+    if (!text_add_name(&alias, name) || alias.is_cut ||
+        (alias.size == one->path && memcmp(alias.at, t->at, one->path) == 0) ||
+        t->size + 1 + alias.size >= sizeof t->at)
+        return;
+    one->aliases++;
+    text_add_c(t, TEXT_BETWEEN);
+    text_add(t, alias.at, alias.size);
+}
+
+static void put_aliases(struct called *all, int count)
 {
     const struct root *roots = (const struct root *)walk.roots.at;
     struct entries entries;
+    uint64_t object;
     size_t i;
-    uint64_t entry;
-    int count = 0;
+    int one;
 
     for (i = 0; i < walk.roots.count; i++) {
         enum role role = gc_role(roots[i].object);
         if (roots[i].kind != ROOT_MODULE || (role != DICT && role != MODULE_DICT) ||
             !walk_entries(gc_field(roots[i].object, gc_fields.dict_storage), &entries))
             continue;
-        for (entry = entries.items;
-             entry < entries.items + entries.count * entries.item_size;
-             entry += entries.item_size) {
-            struct text alias = { { 0 }, 0, 0 };
-            if (walk_unwrapped(word_at(entry + 8)) != object ||
-                !text_add_string(&alias, roots[i].name))
-                continue;
-            text_add_c(&alias, ".");
-            if (!text_add_name(&alias, word_at(entry)) || alias.is_cut ||
-                (alias.size == path_size && memcmp(alias.at, t->at, path_size) == 0) ||
-                t->size + 1 + alias.size >= sizeof t->at)
-                continue;
-            if (count++ == MOST_ALIASES)
-                return;
-            text_add_c(t, TEXT_BETWEEN);
-            text_add(t, alias.at, alias.size);
+        while (walk_next(&entries)) {
+            object = walk_unwrapped(entries.value);
+            for (one = 0; one < count; one++)
+                if (all[one].object == object)
+                    put_alias(&all[one], roots[i].name, entries.key);
         }
     }
 }
@@ -285,9 +298,18 @@ static uint32_t largest(void)
     return best;
 }
 
+/* A module has a name whatever it holds: together, they hold a lot. */
+static int is_module_table(uint32_t at)
+{
+    enum role role = walk_met(at)->from == at ? gc_role(walk_met(at)->object) : OTHER;
+
+    return role == DICT || role == MODULE_DICT;
+}
+
 int paths_choose(struct held_result *result, uint64_t holders[HELD_HOLDERS])
 {
     uint64_t least = (uint64_t)walk.bytes / 8 / LEAST_SHARE;
+    static struct called called[HELD_HOLDERS];
     uint32_t i, best;
     int count = 0;
 
@@ -296,59 +318,102 @@ int paths_choose(struct held_result *result, uint64_t holders[HELD_HOLDERS])
     if (least < LEAST_WORDS)
         least = LEAST_WORDS;
     for (i = 0; i < walk.frames_end && named.count < MOST_NAMED; i++)
-        if (walk_met(i)->through >= least)
+        if (walk_met(i)->through >= least || is_module_table(i))
             name_it(i);
+    memset(called, 0, sizeof called);
     while (count < HELD_HOLDERS && (best = largest()) != NOBODY) {
-        struct text t = { { 0 }, 0, 0 };
-        size_t path;
+        struct called *one = &called[count];
         named_number(best)->is_place = 1;       /* it is taken */
-        put_path(&t, best);
-        path = t.size;
-        text_add_c(&t, TEXT_BETWEEN);
-        text_add_c(&t, texts.at + named_number(best)->type);
-        if (t.is_cut)
-            continue;
-        holders[count] = walk_met(named_number(best)->at)->object;
-        put_aliases(&t, holders[count], path);
-        memcpy(result->holders[count].text, t.at, t.size);
-        count++;
+        put_path(&one->text, best);
+        one->path = one->text.size;
+        text_add_c(&one->text, TEXT_BETWEEN);
+        text_add_c(&one->text, texts.at + named_number(best)->type);
+        one->object = holders[count] = walk_met(named_number(best)->at)->object;
+        if (one->text.is_cut)
+            memset(one, 0, sizeof *one);
+        else
+            count++;
     }
+    put_aliases(called, count);
+    for (i = 0; i < (uint32_t)count; i++)
+        memcpy(result->holders[i].text, called[i].text.at, called[i].text.size);
     return count;
 }
 
 /* ____________________________________________________________ */
 /* of what is asked about */
 
-/* Returns the number in the result; that of its owner, or 0, if there is no room. */
-static uint32_t tell(struct held_result *result, uint32_t number)
+/* Returns the number in the result, or 0, if there is no room. */
+static uint32_t tell_step(struct held_result *result, uint32_t owner, const char *label,
+                          const char *type, uint64_t words)
 {
-    struct named *one = named_number(number);
-    const char *label = texts.at + one->label, *type = texts.at + one->type;
     size_t label_size = strlen(label), type_size = strlen(type);
-    uint32_t owner;
-    char *text;
+    char *text = result->paths_text + result->paths_text_size;
 
-    if (one->told != 0)
-        return one->told;
-    owner = one->owner == NOBODY ? 0 : tell(result, one->owner);
     if (result->path_count == HELD_PATHS ||
         label_size + type_size + 2 > HELD_PATHS_TEXT - result->paths_text_size)
-        return owner;
-    text = result->paths_text + result->paths_text_size;
+        return 0;
     memcpy(text, label, label_size);
     text[label_size] = *TEXT_BETWEEN;
     memcpy(text + label_size + 1, type, type_size + 1);
     result->paths[result->path_count].owner = owner;
     result->paths[result->path_count].text = result->paths_text_size;
-    result->paths[result->path_count].bytes = 8 * (int64_t)walk_met(one->at)->through;
+    result->paths[result->path_count].bytes = 8 * (int64_t)words;
     result->paths_text_size += (uint32_t)(label_size + type_size + 2);
-    return one->told = ++result->path_count;
+    return ++result->path_count;
+}
+
+/* Returns the number in the result; that of its owner, or 0, if there is no room. */
+static uint32_t tell(struct held_result *result, uint32_t number)
+{
+    struct named *one = named_number(number);
+    uint32_t owner;
+
+    if (one->told != 0)
+        return one->told;
+    owner = one->owner == NOBODY ? 0 : tell(result, one->owner);
+    one->told = tell_step(result, owner, texts.at + one->label, texts.at + one->type,
+                          walk_met(one->at)->through);
+    return one->told != 0 ? one->told : owner;
+}
+
+/* What the interpreter alone refers to: fills in what it has that for, by the first on the
+   way that says so. */
+static void tell_own(struct held_result *result, uint32_t *nearest)
+{
+    static const char *const names[OWN_KINDS] = {
+        [OWN] = "PyPy's own", [OWN_JIT] = "PyPy's own: JIT compiler",
+        [OWN_COMPILED_CODE] = "PyPy's own: compiled code",
+        [OWN_INTERNED_NAMES] = "PyPy's own: interned names",
+        [OWN_FINALIZERS] = "waits for its finalizer"
+    };
+    uint64_t words[OWN_KINDS] = { 0 };
+    uint32_t at, kind, above, told[OWN_KINDS];
+
+    for (at = walk.frames_end; at < walk.met.count; at++) {
+        const struct met *met = walk_met(at);
+        int is_root = met->from == at;
+        above = is_root ? root_of(at)->kind == ROOT_FINALIZER ? OWN_FINALIZERS : OWN
+                        : nearest[met->from];
+        kind = above == OWN ? gc_type_of(met->object)->own : above;
+        nearest[at] = kind;
+        if (is_root || kind != above)
+            words[kind] += met->through;
+        if (!is_root && kind != above)
+            words[above] -= met->through;
+    }
+    for (kind = 0; kind < OWN_KINDS; kind++)
+        told[kind] = words[kind] == 0 ? 0 : tell_step(result, 0, names[kind], "",
+                                                      words[kind]);
+    for (at = walk.frames_end; at < walk.met.count; at++)
+        nearest[at] = told[nearest[at]];
 }
 
 void paths_tell(const struct held_question *question, struct held_result *result)
 {
-    size_t size = (walk.frames_end + 1) * sizeof(uint32_t);
-    /* of what was met: the nearest on the way to it that has a name, or NOBODY */
+    size_t size = (walk.met.count + 1) * sizeof(uint32_t);
+    /* of what was met: the nearest on the way to it that has a name, or NOBODY; of what is
+       the interpreter's, its number in the result */
     uint32_t *nearest = room_map(size), at, next = 0;
     size_t i;
 
@@ -357,9 +422,14 @@ void paths_tell(const struct held_question *question, struct held_result *result
             nearest[at] = next++;
         else
             nearest[at] = walk_met(at)->from == at ? NOBODY : nearest[walk_met(at)->from];
+    tell_own(result, nearest);
     for (i = 0; i < question->count; i++) {
         at = walk_asked(held_asked(question, i))->at;
-        if (at < walk.frames_end && nearest[at] != NOBODY)
+        if (at >= walk.met.count)
+            continue;
+        if (at >= walk.frames_end)
+            result->found[i].path = nearest[at];
+        else if (nearest[at] != NOBODY)
             result->found[i].path = tell(result, nearest[at]);
     }
     /* and what else has a name, as all of it may be older than the samples */

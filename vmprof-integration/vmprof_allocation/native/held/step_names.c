@@ -60,16 +60,14 @@ void name_frame(struct text *t, uint64_t frame)
 static int put_slot_of(struct text *t, uint64_t its_class, uint64_t number)
 {
     struct entries entries;
-    uint64_t i;
 
     if (!walk_entries(gc_field(its_class, gc_fields.to_table), &entries))
         return 0;
-    for (i = 0; i < entries.count; i++) {
-        uint64_t entry = entries.items + i * entries.item_size;
-        uint64_t member = walk_unwrapped(word_at(entry + 8));
+    while (walk_next(&entries)) {
+        uint64_t member = walk_unwrapped(entries.value);
         if (gc_role(member) == MEMBER &&
             gc_field(member, gc_fields.member_index) == number)
-            return text_add_name(t, word_at(entry));
+            return text_add_name(t, entries.key);
     }
     return 0;
 }
@@ -168,25 +166,22 @@ static int put_key(struct text *t, const struct way *way, uint64_t array, uint64
 {
     struct entries entries;
     size_t before = t->size;
-    uint64_t i, key;
 
     walk_entries_of(array, &entries);
     if (!entries.has_values)
         return text_add_c(t, " -> an item"), 1;
-    for (i = 0; i < entries.count; i++)
-        if (word_at(entries.items + i * entries.item_size + 8) == value)
-            break;
-    if (i == entries.count)
-        return text_add_c(t, " -> a key"), 1;
+    do
+        if (!walk_next(&entries))
+            return text_add_c(t, " -> a key"), 1;
+    while (entries.value != value);
     if (way->type->role == THREAD_LOCAL)
         return text_add_c(t, " -> of a thread"), 1;
-    key = word_at(entries.items + i * entries.item_size);
-    if (entries.has_keys && text_string(key) != 0 &&
+    if (entries.has_keys && text_string(entries.key) != 0 &&
         (way->is_module || way->type->role == CLASS)) {
         text_add_c(t, ".");
-        return text_add_name(t, key);
+        return text_add_name(t, entries.key);
     }
-    if (!put_literal(t, key, entries.has_keys, way->type->role == DICT)) {
+    if (!put_literal(t, entries.key, entries.has_keys, way->type->role == DICT)) {
         t->size = before;
         t->is_cut = 0;
         text_add_c(t, " -> an item");

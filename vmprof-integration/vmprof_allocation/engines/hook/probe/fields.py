@@ -91,15 +91,18 @@ _WRITTEN = {
     "last_dict": " -> of a thread"}
 #: what a thread has of its own
 _THREAD = _PYPY + "interpreter.executioncontext.ExecutionContext"
-#: whose fields others have, too: subclasses whose own list does not name them
-_GENERATORS = tuple(_PYPY + "interpreter.generator.%s {" % name for name in (
-    "GeneratorIterator", "Coroutine", "AsyncGenerator"))
-_GENERATOR = _PYPY + "interpreter.generator.GeneratorOrCoroutine"
-_WEAKREF = _PYPY + "module._weakref.interp__weakref.W_WeakrefBase"
-_WEAKREFS = (_PYPY + "module._weakref.interp__weakref.W_Weakref {",
-             _PYPY + "interpreter.typedef.W_WeakrefUser")
 _EXCEPTIONS = _PYPY + "module.exceptions.interp_exceptions."
-_EXCEPTION = _EXCEPTIONS + "W_BaseException"
+#: whose fields others have, too: subclasses (the beginnings of their names) whose own
+#: list does not name them
+_INHERITED = {
+    _PYPY + "interpreter.generator.GeneratorOrCoroutine": tuple(
+        _PYPY + "interpreter.generator.%s {" % name for name in (
+            "GeneratorIterator", "Coroutine", "AsyncGenerator")),
+    _PYPY + "module._weakref.interp__weakref.W_WeakrefBase": (
+        _PYPY + "module._weakref.interp__weakref.W_Weakref {",
+        _PYPY + "interpreter.typedef.W_WeakrefUser"),
+    _PYPY + "interpreter.function._Method": (_PYPY + "interpreter.function.Method {",),
+    _EXCEPTIONS + "W_BaseException": (_EXCEPTIONS,)}
 
 
 def _names(text: str) -> list[str]:
@@ -201,22 +204,21 @@ def lines(memory: Memory, types: Types, head: str, maps: dict[int, int],
     known = dict(line.split(" ", 1) for line in head.splitlines())
     text += "".join("field %s %d\n" % (to, int(known[word]))
                     for word, to in _KNOWN.items())
-    exceptions = set(exceptions)
-    of_generators = fields.of(fields.row(_GENERATOR))
-    of_weakrefs = fields.of(fields.row(_WEAKREF))
-    of_exceptions = fields.of(fields.row(_EXCEPTION))
+    #: whose own names do not say what they are
+    families = dict.fromkeys(exceptions, _EXCEPTIONS)
+    inherited = []
+    for superclass, subclasses in _INHERITED.items():
+        with contextlib.suppress(NotCertain):
+            inherited.append((fields.of(fields.row(superclass)), subclasses))
     for row in sorted({*named, *(types.rows[number] for number in maps),
                        fields.row(_THREAD)}):
         name = types.names[row]
         if not name.startswith(_PYPY):
             continue
         found = fields.of(row)
-        if name.startswith(_GENERATORS):
-            found = {**of_generators, **found}
-        if name.startswith(_WEAKREFS):
-            found = {**of_weakrefs, **found}
-        if name.startswith(_EXCEPTIONS) or row in exceptions:
-            found = {**of_exceptions, **found}
+        for of_superclass, subclasses in inherited:
+            if families.get(row, name).startswith(subclasses):
+                found = {**of_superclass, **found}
         text += "".join(
             "edge %d %d %s\n" % (types.numbers[row], at, _edge(field, name))
             for field, at in sorted(found.items(), key=lambda pair: pair[1])

@@ -1,0 +1,71 @@
+/* bare_fork(): a process that waits for ever.  argv[1] says who ends it:
+ *
+ *   clock       nobody: its time is over.  alarm() is ours here, as what it is asked for is
+ *               more than a test may take.
+ *   parent      its parent has waited long enough
+ *   stranger    a signal that asks it to end, which it does not do
+ *
+ * Prints the signal that ended it, and whether it was late.
+ */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bare_fork.h"
+#include "recorder.h"
+
+#define CHECK(condition) ((condition) ? (void)0 : abort())
+
+static int is_short;
+
+int64_t recorder_now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000000LL + time.tv_nsec;
+}
+
+unsigned alarm(unsigned seconds)
+{
+    struct itimerval soon = { { 0, 0 }, { 0, 20000 } };
+
+    if (seconds != BARE_FORK_SECONDS)
+        _exit(4);
+    if (is_short)
+        setitimer(ITIMER_REAL, &soon, NULL);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int status, is_late;
+    pid_t child;
+
+    CHECK(argc == 2);
+    is_short = strcmp(argv[1], "clock") == 0;
+    child = bare_fork();
+    if (child == 0)
+        for (;;)
+            pause();
+    CHECK(child > 0);
+    if (is_short)
+        while (bare_fork_is_at_work(child, 1))
+            ;
+    if (strcmp(argv[1], "stranger") == 0) {
+        kill(child, SIGTERM);
+        CHECK(bare_fork_is_at_work(child, 0.1));
+    }
+    CHECK(bare_fork_reap(child, &status, &is_late));
+    CHECK(WIFSIGNALED(status));
+    printf("%s %d\n", strsignal(WTERMSIG(status)), is_late);
+    CHECK(!bare_fork_reap(child, &status, &is_late));
+    return 0;
+}
