@@ -573,6 +573,9 @@ def test_a_request_that_is_too_long_is_not_sent() -> None:
 def test_no_process_of_that_number(pypy: PyPy) -> None:
     assert "does not exist" in refused(pypy, 2**22 + 1, "status")
     assert "no process's number" in refused(pypy, 0, "status")
+    run = pypy.command("-m", "vmprof_allocation", "ctl", "status", "12")
+    assert run.code == 2
+    assert "'status' is no process's number, which comes first" in run.err
 
 
 @pytest.mark.parametrize("arguments, why", [

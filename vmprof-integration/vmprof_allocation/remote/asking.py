@@ -11,8 +11,17 @@ from vmprof_allocation.settings.parsing import seconds
 from vmprof_allocation.settings.settings import Settings
 
 
+def _pid(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            "%r is no process's number, which comes first; ps lists those that there "
+            "are" % text) from None
+
+
 def add_target(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pid", type=int, metavar="PID")
+    parser.add_argument("pid", type=_pid, metavar="PID")
     parser.add_argument(
         "--timeout", type=seconds, default=30.0, metavar="SECONDS",
         help="give up if it has not answered by then (default: 30)")

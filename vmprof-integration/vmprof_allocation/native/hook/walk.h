@@ -1,5 +1,7 @@
 #pragma once
-/* vmprof walks the stack of the thread that allocates, where it has to. */
+/* The stack of the thread that allocates: it is known by the list of frames that vmprof
+ * keeps, or walked (true_stack.h), or, where PyPy's table of compiled code was not found,
+ * vmprof is asked to take a sample. */
 
 #include <stdint.h>
 

@@ -88,10 +88,10 @@ int recorder_has_new_stacks(void);
 void recorder_expect_outcomes(int expected);
 
 /* Take an allocation sample of 'size' bytes at a mean interval of 'interval'
-   bytes.  'walk' makes vmprof walk this thread's stack, and hands the result
-   to recorder_stack(); if it doesn't, then the stack is lost.  It is spared
-   where 'stack_key' is known (stack_nodes.h; 0: always walk).  Returns the
-   sample's key, or 0 if there is no profile.  Keeps errno. */
+   bytes.  'walk' walks this thread's stack, or makes vmprof do it, and hands the
+   result to recorder_walked() or recorder_stack(); if it doesn't, then the stack is
+   lost.  It is spared where 'stack_key' is known (stack_nodes.h; 0: always walk).
+   Returns the sample's key, or 0 if there is no profile.  Keeps errno. */
 int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
                             void (*walk)(void));
 

@@ -3,8 +3,8 @@
  *
  * vmprof keeps a linked list per thread: one node for each interpreted frame,
  * one for each piece of the JIT's machine code that is running.  To walk it
- * takes most of the time of a sample, because for each piece of machine code
- * vmprof looks up in a table which functions are inlined where it stands.
+ * takes most of the time of a sample, because for each piece of machine code it
+ * is looked up in a table which functions are inlined where it stands.
  * But most stacks were seen before, and the list tells which: the same nodes
  * lead to the same frames, until the JIT puts other code in the same place.
  */
