@@ -16,6 +16,7 @@ from cffi import FFI
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.errors import CCompilerError
 
 try:
     from setuptools.command.bdist_wheel import bdist_wheel
@@ -27,9 +28,28 @@ SUPPORTED = (sys.platform.startswith("linux")
              and platform.machine() == "x86_64" and sys.maxsize > 2**32)
 
 
+#: a sample takes 8 % fewer instructions
+WHOLE = ["-flto", "-O2"]
+
+
 class BuildLibrary(build_ext):
     def get_ext_filename(self, fullname):
         return fullname.replace(".", "/") + ".so"
+
+    def build_extension(self, ext):
+        if not ext.name.endswith("._hook"):
+            super().build_extension(ext)
+            return
+        plain = ext.extra_compile_args, ext.extra_link_args
+        ext.extra_compile_args, ext.extra_link_args = (
+            arguments + WHOLE for arguments in plain)
+        try:
+            super().build_extension(ext)
+        except CCompilerError:
+            # not every linker understands every compiler
+            ext.extra_compile_args, ext.extra_link_args = plain
+            self.force = True
+            super().build_extension(ext)
 
     def get_libraries(self, ext):
         return ext.libraries        # no libpython
@@ -84,11 +104,11 @@ def library(name, *sources):
         sources=sorted(path for source in sources for path in glob(NATIVE + source)),
         depends=sorted(glob(NATIVE + "**/*.h", recursive=True)),
         include_dirs=[NATIVE + "shared"],
-        extra_compile_args=["-std=gnu99", "-O2", "-flto", "-Wall", "-Wextra",
+        extra_compile_args=["-std=gnu99", "-O2", "-Wall", "-Wextra",
                             "-fvisibility=hidden"],
         libraries=["dl", "m", "pthread"],
         # the hooks lead into it: it must stay, whoever forgets the handle
-        extra_link_args=["-Wl,-z,nodelete", "-O2", "-flto"])
+        extra_link_args=["-Wl,-z,nodelete"])
 
 
 setup(

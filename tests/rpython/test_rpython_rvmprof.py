@@ -179,11 +179,13 @@ def test_bad_intervals_are_refused_and_change_nothing(run: Run) -> None:
     assert run.code == 0
     wrong = ("bad value for 'allocation_interval': %d, must be 1 to "
              "4611686018427387904")
+    asked = ("allocation samples: bad value for 'interval': %d, must be 1 to "
+             "4611686018427387904")
     assert run.out == [
         "change 1000: allocations are not being sampled",
         "disable 0: vmprof is not enabled",
-        "enable -1: " + wrong % -1,
-        "enable 4611686018427387905: " + wrong % (2**62 + 1),
+        "enable -1: " + asked % -1,
+        "enable 4611686018427387905: " + asked % (2**62 + 1),
         "enable 1000: vmprof is already enabled",
         "change 0: " + wrong % 0,
         "change -5: " + wrong % -5,

@@ -160,6 +160,7 @@ def test_each_batch_has_totals_and_each_flush_what_waits(
     found = [(record.kind, len(record.rows))
              for record in record_rows.records(file.read_bytes()) if record.kind > 1]
     full = found[3][1]
+    assert 256 <= full <= 512
     assert found == [(TOTALS, 1), (WAITING, 1), (TOTALS, 1), (OBJECTS, full),
                      (TOTALS, 1), (OBJECTS, 1000 - full)]
     rows = record_rows.tables(file.read_bytes())[TOTALS]

@@ -52,15 +52,15 @@ class Options(object):
         self.seed = intmask(int(time.time() * 1e6) ^ (os.getpid() << 42))
         self.arguments = []
 
-    def allocations(self):
+    def allocations(self, run):
         """In rvmprof's words."""
         if self.interval == 0:
             return ""
-        return "interval=%d;seed=%s;gaps=%s;limit=%s;lifetimes=%d" % (
+        return "interval=%d;seed=%s;gaps=%s;limit=%s;lifetimes=%d;run=%s" % (
             self.interval, str(r_uint(self.seed)),
             "fixed" if self.fixed else "exponential",
             "%d/s" % self.per_second if self.per_second else "",
-            int(self.lifetimes))
+            int(self.lifetimes), run)
 
 
 def parse_number(text, smallest, largest):

@@ -73,7 +73,7 @@ class Profile(object):
             rvmprof.enable(
                 fd, options.period, memory=int(options.memory),
                 native=int(options.native), real_time=0,
-                allocations=options.allocations() + ";run=" + self.run,
+                allocations=options.allocations(self.run),
                 class_of=llhelper(rgc.ALLOCATION_CLASS, class_of))
         except rvmprof.VMProfError as e:
             raise UsageError("can't start the profile: %s" % e.msg)

@@ -86,6 +86,10 @@ class BuiltinEngine(Engine):
                 self._fd = fd
             except self._vmprof.VMProfError as e:
                 raise AllocationSamplingError("vmprof refuses: %s" % e) from e
+            except TypeError as e:
+                raise AllocationSamplingError(
+                    "this PyPy was translated with another version of the patches "
+                    "(%s); translate it anew" % e) from e
             except BaseException:
                 self._disable()
                 self._pid = 0

@@ -13,7 +13,7 @@ struct python_call {
     int is_helped;              /* a guard of the callee has failed: the interpreter goes
                                    on with it */
     int raises;                 /* it ends with an exception */
-    int is_settled;             /* all this stays so, as long as the code does */
+    int is_settled;             /* it need not be asked again as long as the code is there */
     int is_others;              /* what is called is compiled code, but of no Python
                                    function: another interpreter's, as of generators */
     int64_t end;                /* offset in the caller's piece at which it has returned;

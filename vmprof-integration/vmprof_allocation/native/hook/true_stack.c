@@ -7,6 +7,7 @@
 #include "inlined.h"
 #include "jit_stub.h"
 #include "python_call.h"
+#include "stack_tree.h"
 
 /* Kinds of a pair */
 #define INTERPRETED     1
@@ -31,17 +32,20 @@ static void add(int64_t kind, int64_t value)
 #define PLACES          2048    /* that are remembered */
 #define CHECKED         32      /* bytes of code before and behind: other code in the same
                                    place is told by them */
-#define FUNCTIONS       12      /* of a place that is remembered */
+#define FUNCTIONS       24      /* of a place that is remembered */
 
-/* What a return address says.  Most stacks that are new have no new one. */
+/* What a return address says.  Most stacks that are new have no new one.  The JIT may put
+   other code with the same bytes there: what is said is believed as long as the keys of
+   stacks are (stack_tree.h). */
 struct place {
-    uintptr_t address;          /* 0: it is not remembered */
+    uintptr_t address;
     unsigned char code[2 * CHECKED];
     uintptr_t piece;            /* where it begins; 0: no code of the JIT's */
     int64_t called;             /* as in struct python_call */
     int is_helped, is_settled;
     int is_inside;              /* python_call_is_inside() */
     int was_certain;            /* python_call_is_certain() */
+    unsigned keys;              /* stack_tree_keys() */
     int count;                  /* of those that run there, from the outermost on; 0 is one */
     const int64_t *functions;   /*   that the table doesn't tell */
     int64_t few[FUNCTIONS];
@@ -59,6 +63,8 @@ static void look_at(struct place *place, uintptr_t address)
 
     place->piece = 0;
     place->is_settled = 0;
+    place->keys = stack_tree_keys();
+    place->was_certain = python_call_is_certain();      /* it may become so below */
     if (!codemap_find(address, &piece))
         return;
     call = python_call_at(address, &piece);
@@ -68,11 +74,8 @@ static void look_at(struct place *place, uintptr_t address)
     place->is_settled = call.is_settled;
     place->count = inlined_at(&piece, (int64_t)(address - piece.start), which);
     place->is_inside = python_call_is_inside(&call, &piece, which, place->count);
-    place->was_certain = python_call_is_certain();
-    if (place->count > FUNCTIONS) {
-        place->address = 0;
+    if (place->count > FUNCTIONS)
         functions = many;
-    }
     for (i = 0; i < place->count; i++)
         functions[i] = piece.entries[which[i]].function;
     place->functions = functions;
@@ -86,7 +89,8 @@ static const struct place *place_at(uintptr_t address)
 
     if (!guarded_read(address - CHECKED, code, sizeof code))
         memset(code, 0, sizeof code);
-    if (place->address != address || !place->is_settled ||
+    if (place->address != address || !place->is_settled || place->count > FUNCTIONS ||
+        place->keys != stack_tree_keys() ||
         place->was_certain != python_call_is_certain() ||
         memcmp(place->code, code, sizeof code) != 0) {
         place->address = address;

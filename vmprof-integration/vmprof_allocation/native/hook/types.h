@@ -30,8 +30,8 @@ int types_are_known(void);
    first sample. */
 void types_begin(void);
 
-/* The type of what begins at 'object'; NULL: it is not known, or no object.  So are the
-   number and the size of what has none 0. */
+/* The type of what begins at 'object'; NULL: it is not known, or no object.  Of what has no
+   type, number and size are 0. */
 struct type;
 struct type *types_of(uintptr_t object);
 
@@ -45,9 +45,10 @@ int64_t types_old_size(const struct type *, uintptr_t object);
 
 /* Bytes that the GC reserves for what takes 'old_size': in the nursery there is room for
    the address that a minor collection leaves, and an object() has nothing but a header. */
+#define TYPES_SMALLEST  16
 static inline int64_t types_young_size(int64_t old_size)
 {
-    return 0 < old_size && old_size < 16 ? 16 : old_size;
+    return 0 < old_size && old_size < TYPES_SMALLEST ? TYPES_SMALLEST : old_size;
 }
 
 /* Whether it may have been an array of more items, of characters: the GC shrinks

@@ -90,7 +90,8 @@ static void find_stack(void)
     }
     if (is_true)
         count += true_stack(vmprof_stack_innermost(), words + count);
-    if (is_true && !profile_log_has_memory())
+    /* (how much memory is resident, only vmprof says) */
+    if (is_true && count > 0 && !profile_log_has_memory())
         recorder_walked(words, count);
     else if (count > 0)
         vmprof_output_take(signals_call_vmprof_now, words, count, is_true);

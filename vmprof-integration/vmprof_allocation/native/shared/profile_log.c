@@ -237,7 +237,7 @@ int64_t profile_log_needs_stack(int64_t node)
     return log.is_open && node != STACK_LOST ? stack_tree_tell(node) : STACK_LOST;
 }
 
-int64_t profile_log_words(const stack_word *words, size_t count)
+int64_t profile_log_stack_of(const stack_word *words, size_t count)
 {
     return log.is_open ? stack_tree_node(words, count) : STACK_LOST;
 }

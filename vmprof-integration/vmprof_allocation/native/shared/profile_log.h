@@ -70,7 +70,7 @@ void profile_log_names(const char *records, size_t size);
 int64_t profile_log_stack(const void *record, size_t size);
 
 /* Or of its words alone */
-int64_t profile_log_words(const stack_word *words, size_t count);
+int64_t profile_log_stack_of(const stack_word *words, size_t count);
 
 /* Do vmprof's stack samples say how much memory is resident? */
 int profile_log_has_memory(void);
@@ -92,7 +92,7 @@ int profile_log_needs_label(int number, int64_t now);
 /* KiB that were resident when vmprof took the last stack; 0: it does not say */
 int64_t profile_log_memory(void);
 
-/* The stack that profile_log_stack() was given lately, under this key of the
+/* A stack that was given lately, under this key of the
    caller's.  Returns its node, or STACK_LOST if it has to be given again: after a
    hundred samples (stack_tree.h), or a second. */
 #define PROFILE_LOG_KEYS_NS 1000000000

@@ -137,6 +137,13 @@ static void finish_time_sample(int64_t now)
 
 static const struct profile_source source = { all_totals, pending_put_waiting };
 
+static void set_stack(int64_t stack)
+{
+    last_stack = stack;
+    if (stack > newest_stack)
+        newest_stack = stack;
+}
+
 int recorder_stack(const void *record, size_t size)
 {
     int64_t stack;
@@ -148,18 +155,14 @@ int recorder_stack(const void *record, size_t size)
     /* A time sample, until recorder_allocation() knows better.  One that
        could not be written at once comes with the next sample. */
     finish_time_sample(now_ns());
-    last_stack = stack;
-    if (stack > newest_stack)
-        newest_stack = stack;
+    set_stack(stack);
     return 1;
 }
 
 void recorder_walked(const stack_word *words, size_t count)
 {
     INVARIANT(thread.holds_lock);
-    last_stack = profile_log_words(words, count);
-    if (last_stack > newest_stack)
-        newest_stack = last_stack;
+    set_stack(profile_log_stack_of(words, count));
 }
 
 int recorder_has_new_stacks(void)

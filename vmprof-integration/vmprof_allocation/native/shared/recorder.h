@@ -2,7 +2,7 @@
 /* Takes samples into the profile, one at a time, whichever thread takes them.
  *
  * This is what the engines share, between the GC's news of an allocation,
- * vmprof's stack walk and profile_log.c: the lock, the stack of the sample
+ * the stack walk and profile_log.c: the lock, the stack of the sample
  * that is being taken, time and thread, when to write, how often to sample,
  * and the counts.
  *

@@ -58,6 +58,9 @@ int stack_tree_has_told(int64_t address);
 #define STACK_KEY_USES      100
 
 void stack_tree_remember(uint64_t key, int64_t node);
+
+/* How often the keys were forgotten */
+unsigned stack_tree_keys(void);
 void stack_tree_forget_keys(void);
 
 /* The node that 'key' stands for, or STACK_LOST */

@@ -14,8 +14,7 @@ class BadAllocations(Exception):
 class Allocations(object):
     """From a text, "key=value" with ";" between:
 
-    interval   mean number of allocated bytes between two samples; without it,
-               there are none
+    interval   mean number of allocated bytes between two samples
     gaps       "exponential", or "fixed": it is every interval'th byte
     seed       0 to 2**64 - 1: which samples are chosen, always the same ones for
                the same number
@@ -26,7 +25,8 @@ class Allocations(object):
     in_memory  0, or 1: the profile holds no samples, only what stacks and types
                are, for alive_allocations()
 
-    What is none of these goes into the profile: 'rest'.
+    What is none of these goes into the profile: 'rest'.  An empty text asks for no
+    samples, and the interval is 0.
     """
 
     def __init__(self, text):
@@ -46,6 +46,8 @@ class Allocations(object):
             elif not self._set(pair[:end], pair[end + 1:]):
                 rest.append(pair)
         self.rest = ';'.join(rest)
+        if text and self.interval == 0:
+            raise BadAllocations("no interval: '%s'" % text)
 
     def _set(self, key, value):
         """Returns False if it is none of ours."""
@@ -69,6 +71,7 @@ class Allocations(object):
 
     def _set_limit(self, value):
         most = r_uint(MAX_LIMIT)
+        self.per_second = self.share = 0
         if value.endswith('/s'):
             end = len(value) - 2
             assert end >= 0

@@ -5,9 +5,7 @@ from rpython.rlib.rvmprof.allocations import (
 
 
 def test_nothing_is_asked_for():
-    for text in ["", ";", "run=abc"]:
-        wanted = Allocations(text)
-        assert wanted.interval == 0
+    assert Allocations("").interval == 0
 
 
 def test_what_is_not_said():
@@ -30,14 +28,14 @@ def test_all_of_it():
 def test_limits():
     wanted = Allocations("interval=1;limit=1000/s")
     assert (wanted.per_second, wanted.share) == (1000, 0)
-    wanted = Allocations("interval=1;limit=5000ppm")
+    wanted = Allocations("interval=1;limit=7/s;limit=5000ppm")
     assert (wanted.per_second, wanted.share) == (0, 5000)
 
 
 def test_largest_numbers():
     assert Allocations("interval=%d" % MAX_INTERVAL).interval == MAX_INTERVAL
     for seed in [0, 2 ** 63 - 1, 2 ** 63, 2 ** 64 - 1]:
-        assert Allocations("seed=%d" % seed).seed == intmask(seed)
+        assert Allocations("interval=1;seed=%d" % seed).seed == intmask(seed)
 
 
 @pytest.mark.parametrize("text, message", [
@@ -52,6 +50,7 @@ def test_largest_numbers():
     ("limit=0/s", "'limit': 0, must be 1 to 1000000"), ("limit=/s", "'limit': ,"),
     ("limit=1000001ppm", "'limit': 1000001"), ("lifetimes=2", "must be 0 to 1"),
     ("in_memory=x", "'in_memory': x"), ("interval", "'interval' is not key=value"),
+    ("intervall=1000", "no interval: 'lifetimes=1;intervall=1000'"),
 ])
 def test_what_makes_no_sense(text, message):
     with pytest.raises(BadAllocations) as e:

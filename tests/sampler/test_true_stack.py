@@ -1,0 +1,85 @@
+"""true_stack.c: which functions run where compiled code has called from, also when the
+JIT puts other code in the same place."""
+from __future__ import annotations
+
+import pathlib
+import subprocess
+
+import pytest
+
+from native_build import build
+
+#: more than true_stack.c remembers of a place
+MANY = 40
+
+
+@pytest.fixture(scope="session")
+def harness() -> pathlib.Path:
+    return build("true_stack_harness", *("hook/%s.c" % name for name in (
+        "true_stack", "codemap", "inlined", "python_call", "jit_call", "jit_stub",
+        "guarded_read")))
+
+
+def frames(harness: pathlib.Path, *lines: str) -> list[str]:
+    """What each line "stack ..." prints."""
+    done = subprocess.run([harness], input="\n".join(lines) + "\n", text=True,
+                          capture_output=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def piece(offset: int, *functions: int) -> str:
+    """Each of these calls the next one, which is inlined: they begin 10 bytes behind
+    each other, and all end where the code does."""
+    return "piece %d 1000 " % offset + " ".join(
+        "%d %d 1000 %d" % (function, 10 * i, len(functions))
+        for i, function in enumerate(functions))
+
+
+def test_interpreted_frames(harness: pathlib.Path) -> None:
+    assert frames(harness, "stack c 7 c 8 c 7") == ["c7 c8 c7"]
+
+
+def test_compiled_code_between_interpreted_frames(harness: pathlib.Path) -> None:
+    assert frames(harness, piece(5000, 1, 2, 3), "stack c 9 j 5015 c 8",
+                  "stack j 5500 c 8", "stack j 5000") == [
+        "c9 p5000 i2 i1 c8", "p5000 i3 i2 i1 c8", "p5000 i1"]
+
+
+def test_what_is_no_address_of_compiled_code(harness: pathlib.Path) -> None:
+    assert frames(harness, piece(5000, 1), "stack c 9 j 4999 c 8", "stack j 6000",
+                  "stack j 6000 j 5500") == ["c9 c8", "", "p5000 i1"]
+
+
+def test_functions_that_the_table_does_not_tell(harness: pathlib.Path) -> None:
+    assert frames(harness, piece(5000, 1, 0, 3), "stack j 5500") == ["p5000 i3 i1"]
+
+
+def test_more_functions_than_are_remembered(harness: pathlib.Path) -> None:
+    deep = ["p%d " % offset + " ".join(
+        "i%d" % (least + i) for i in reversed(range(MANY)))
+        for offset, least in ((5000, 1), (7000, 101))]
+    assert frames(harness, piece(5000, *range(1, MANY + 1)),
+                  piece(7000, *range(101, 101 + MANY)),
+                  "stack j 5900 j 7900", "stack j 5900") == [" ".join(deep), deep[0]]
+
+
+def test_other_code_in_the_same_place(harness: pathlib.Path) -> None:
+    """It is told by the bytes around the call at once."""
+    asked = "stack j 5500"
+    for where in (5500 - 32, 5499, 5500, 5500 + 31):
+        assert frames(harness, piece(5000, 1), asked, piece(5000, 2),
+                      "code %d 90" % where, asked) == ["p5000 i1", "p5000 i2"]
+
+
+def test_other_code_with_the_same_bytes(harness: pathlib.Path) -> None:
+    """It is told as soon as the keys of stacks are forgotten, each second."""
+    asked = "stack j 5500"
+    found = frames(harness, piece(5000, 1), asked, piece(5000, 2), "forget", asked)
+    assert found == ["p5000 i1", "p5000 i2"]
+
+
+def test_code_that_was_freed(harness: pathlib.Path) -> None:
+    asked = "stack j 5500 c 8"
+    assert frames(harness, piece(5000, 1), asked, "piece 5000 0", "forget", asked,
+                  piece(5000, 3), asked) == ["p5000 i1 c8", "c8", "p5000 i3 c8"]

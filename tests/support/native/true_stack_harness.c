@@ -1,0 +1,157 @@
+/* Drives true_stack.c with a table of compiled code and a stack of a few lines.
+ *
+ *   code OFFSET HEX       put these bytes into a piece of memory of 16 pages
+ *   piece OFFSET SIZE FUNCTION START STOP NEXT ...
+ *                         the JIT's code there, in the order of their offsets; of each
+ *                         entry (codemap.h) NEXT counts entries.  The same offset again:
+ *                         other entries, or, with a size of 0, none
+ *   forget                the keys of stacks are forgotten
+ *   stack c NUMBER j OFFSET ...
+ *                         from the innermost frame on: an interpreted one of this code, or
+ *                         compiled code, whose last call returns to the offset.  Prints
+ *                         the frames: cNUMBER is interpreted, pOFFSET a piece, iNUMBER
+ *                         inlined
+ */
+#include <inttypes.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include "check.h"
+#include "codemap.h"
+#include "stack_tree.h"
+#include "true_stack.h"
+#include "types.h"
+
+#define SIZE        (16 * 4096)
+#define PIECES      64
+#define ENTRIES     64
+#define NODES       64
+#define TABLES      128
+
+static unsigned char *memory;
+static unsigned keys;
+
+/* As codemap.c has it */
+static struct piece {
+    uintptr_t address;
+    struct {
+        uint32_t size, numbers;
+        const struct codemap_entry *entries;
+    } *piece;
+    struct piece *next[8];
+} head, pieces[PIECES];
+static size_t count;
+static struct codemap_entry tables[TABLES][ENTRIES];
+static size_t tables_count;
+
+/* what true_stack.c calls */
+
+unsigned stack_tree_keys(void)
+{
+    return keys;
+}
+
+int64_t types_function(uintptr_t object)
+{
+    (void)object;
+    return 0;
+}
+
+static struct piece *piece_at(uintptr_t address)
+{
+    size_t i;
+
+    for (i = 0; i < count; i++)
+        if (pieces[i].address == address)
+            return &pieces[i];
+    CHECK(count < PIECES && (count == 0 || pieces[count - 1].address < address));
+    pieces[count].address = address;
+    pieces[count].piece = calloc(1, sizeof *pieces[count].piece);
+    (count == 0 ? &head : &pieces[count - 1])->next[0] = &pieces[count];
+    return &pieces[count++];
+}
+
+static void add_piece(char *rest)
+{
+    struct piece *piece = piece_at((uintptr_t)memory +
+                                   strtoul(strtok(rest, " "), NULL, 10));
+    /* (others are elsewhere: whoever looked at these remembers where they are) */
+    struct codemap_entry *entries = tables[tables_count++];
+    uint32_t found = 0;
+    char *word;
+
+    piece->piece->size = (uint32_t)strtoul(strtok(NULL, " "), NULL, 10);
+    for (; (word = strtok(NULL, " ")) != NULL; found++) {
+        CHECK(found < ENTRIES);
+        entries[found].function = atol(word);
+        entries[found].start = atol(strtok(NULL, " "));
+        entries[found].stop = atol(strtok(NULL, " "));
+        entries[found].next = 4 * atol(strtok(NULL, " "));
+    }
+    CHECK(tables_count < TABLES);
+    piece->piece->entries = entries;
+    piece->piece->numbers = 4 * found;
+}
+
+static void print_stack(char *rest)
+{
+    static uintptr_t addresses[NODES][2];
+    static int64_t words[TRUE_STACK_MOST];
+    struct stack_node nodes[NODES];
+    size_t size = 0, i;
+    char *kind;
+
+    for (kind = strtok(rest, " "); kind != NULL; kind = strtok(NULL, " "), size++) {
+        long number = atol(strtok(NULL, " "));
+        CHECK(size < NODES);
+        if (size > 0)
+            nodes[size - 1].next = &nodes[size];
+        nodes[size].next = NULL;
+        nodes[size].kind = *kind == 'c' ? NODE_CODE : NODE_JITTED;
+        nodes[size].value = number;
+        if (*kind == 'j') {
+            addresses[size][0] = (uintptr_t)memory + (uintptr_t)number;
+            nodes[size].value = (intptr_t)&addresses[size][1];
+        }
+    }
+    size = true_stack(nodes, words);
+    CHECK(size % 2 == 0);
+    for (i = 0; i < size; i += 2)
+        printf("%s%c%" PRId64, i == 0 ? "" : " ",
+               words[i] == 1 ? 'c' : words[i] == 3 ? 'i' : 'p',
+               words[i] == 6 ? words[i + 1] - (int64_t)(uintptr_t)memory : words[i + 1]);
+    printf("\n");
+}
+
+static void obey(char *line)
+{
+    char *rest = strchr(line, ' ');
+
+    rest = rest == NULL ? line + strlen(line) : rest + 1;
+    if (strncmp(line, "code ", 5) == 0) {
+        size_t at = strtoul(rest, &rest, 10);
+        (void)from_hex(rest + 1, memory + at, SIZE - at);
+    }
+    else if (strncmp(line, "piece ", 6) == 0)
+        add_piece(rest);
+    else if (strncmp(line, "stack ", 6) == 0)
+        print_stack(rest);
+    else if (strcmp(line, "forget") == 0)
+        keys++;
+    else
+        CHECK(0);
+}
+
+int main(void)
+{
+    static char line[65536];
+
+    memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    codemap_prepare((uintptr_t)&head);
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        obey(line);
+    }
+    return 0;
+}
