@@ -236,6 +236,30 @@ def test_what_hpy_code_holds(stock_pypy: PyPy) -> None:
         assert len(of_class) > 100 and set(of_class) == {how}, name
 
 
+def test_what_objects_of_a_library_refer_to(stock_pypy: PyPy) -> None:
+    """There are types of Python's that nobody has told us, as cffi's are: such an object
+    has a name, and what it refers to is a part of it, also where an object has so many
+    attributes that the last ones are elsewhere."""
+    run = stock_pypy.sample("""
+    import cffi
+    ffi = cffi.FFI()
+    class Client:
+        pass
+    def items():
+        return [str(i) * 20 for i in range(5000)]
+    clients = Client(), Client()
+    for client, attributes in zip(clients, (2, 9)):
+        for i in range(attributes):
+            setattr(client, "a%d" % i, [i])
+        client.handle = ffi.new_handle(items())
+    few, many = clients
+    alone = ffi.new_handle(items())
+    """ + ASK, "64k")
+    (held,) = answers(run.path)
+    assert {"__main__.%s -> a part" % name for name in (
+        "few.handle", "many.handle", "alone")} <= set(paths(held))
+
+
 def test_the_id_of_a_text_is_no_address(stock_pypy: PyPy) -> None:
     """That of a list is.  At the address that is told, there is the text."""
     run = stock_pypy.sample("""

@@ -243,6 +243,11 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
         found.append(Remark(
             "callers: where compiled code calls compiled code, stacks are vmprof's, "
             "and lack some functions, or have them twice", True))
+    if profile.stacks.has_compiled():
+        found.append(Remark(
+            "compiled code: an object counts where the JIT made it, which may be in "
+            "another function of those that it compiled together, before or after the "
+            "one that the program has it in; the type is right"))
     if profile.cut_stacks:
         found.append(Remark(
             "cut: the stacks of %d samples were deeper than vmprof records; \"total\" "

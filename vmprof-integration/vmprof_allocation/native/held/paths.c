@@ -191,7 +191,7 @@ static void name_it(uint32_t at)
         return;
     memset(way.inside, 0, sizeof way.inside);
     while (walk_met(from)->from != from && !gc_type_of(walk_met(from)->object)->is_visible) {
-        if (inside < 3)
+        if (inside < WAY_INSIDE)
             way.inside[inside++] = walk_met(from)->object;
         below = from;
         from = walk_met(from)->from;
@@ -206,7 +206,7 @@ static void name_it(uint32_t at)
     way.is_module = named_number(owner)->is_place && (way.type->role == MODULE_DICT ||
                                                       way.type->role == DICT);
     way.first = walk_met(below)->object;
-    if (inside < 3)
+    if (inside < WAY_INSIDE)
         way.inside[inside] = way.owner;
     if (!name_step(&label, &way)) {
         label.size = 0;

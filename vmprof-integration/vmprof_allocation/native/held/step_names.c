@@ -136,7 +136,7 @@ static int put_edge(struct text *t, const struct way *way, int64_t index)
             name = gc_edge(way->type, info->pointers[i]);
     if (name == NULL)
         return 0;
-    if (*name == '=')           /* an attribute, or the first of several */
+    if (*name == '=')           /* an attribute, or an array of several */
         return put_attribute(t, way,
                              way->type->map < 0 ? 0 : gc_field(way->owner, way->type->map),
                              (uint64_t)(name[1] - '0') + (index > 0 ? (uint64_t)index : 0));
@@ -319,6 +319,23 @@ static int put_item(struct text *t, const struct way *way, uint64_t array, uint6
     return put_edge(t, way, (int64_t)i);
 }
 
+/* To the innermost of what is between, and on from there by this.  Returns 0 if that has no
+   name. */
+static int put_way_to_part(struct text *t, const struct way *way, const char *on)
+{
+    struct way to_part = *way;
+
+    if (way->inside[0] == 0)    /* there was no room for all that is between */
+        return 0;
+    to_part.object = way->inside[0];
+    memmove(to_part.inside, way->inside + 1, sizeof way->inside - sizeof *way->inside);
+    to_part.inside[WAY_INSIDE - 1] = 0;
+    if (!name_step(t, &to_part))
+        return 0;
+    text_add_c(t, on);
+    return 1;
+}
+
 int name_step(struct text *t, const struct way *way)
 {
     uint64_t object = way->object;
@@ -328,15 +345,8 @@ int name_step(struct text *t, const struct way *way)
         return put_edge(t, way, -1);
     if (gc_role(*inside) == CELL) {
         uint64_t family = gc_field(*inside, gc_fields.cell_family);
-        if (way->type->role != FUNCTION && way->type->role != FRAME) {
-            struct way to_cell = *way;
-            to_cell.object = *inside;
-            memcpy(to_cell.inside, inside + 1, sizeof to_cell.inside - sizeof *inside);
-            if (!name_step(t, &to_cell))
-                return 0;
-            text_add_c(t, ".cell_contents");
-            return 1;
-        }
+        if (way->type->role != FUNCTION && way->type->role != FRAME)
+            return put_way_to_part(t, way, ".cell_contents");
         text_add_c(t, " -> variable ");
         return gc_role(family) == CELL_FAMILY &&
                text_add_string(t, gc_field(family, gc_fields.family_name));
@@ -348,6 +358,9 @@ int name_step(struct text *t, const struct way *way)
         return put_key(t, way, *inside, object);
     case ARRAY:
         return put_item(t, way, *inside, inside[1], object);
+    case OTHER:                 /* it may be an object of Python's, of a type that nobody
+                                   has told: as cffi's are */
+        return put_way_to_part(t, way, " -> a part");
     default:
         return put_edge(t, way, -1);
     }

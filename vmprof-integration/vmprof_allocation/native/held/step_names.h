@@ -9,14 +9,15 @@
 #pragma GCC visibility push(hidden)
 
 /* From an object with a name to the next one: what is between has none. */
+#define WAY_INSIDE  4
 struct way {
     uint64_t owner, object;
     uint64_t before;            /* what has a name in front of the owner, or 0 */
     const struct gc_type *type; /* of the owner */
     int is_module;              /* the owner is a module's dict */
     uint64_t first;             /* what the owner refers to */
-    uint64_t inside[3];         /* what refers to the object, what to that, ...; then the
-                                   owner, and 0 */
+    uint64_t inside[WAY_INSIDE];    /* what refers to the object, what to that, ...; then
+                                       the owner, and 0, as far as there is room */
 };
 
 /* Append what the way is called, as in ".items" or "[3]"; what is no expression stands
