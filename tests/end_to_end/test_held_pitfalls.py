@@ -237,9 +237,9 @@ def test_what_hpy_code_holds(stock_pypy: PyPy) -> None:
 
 
 def test_what_objects_of_a_library_refer_to(stock_pypy: PyPy) -> None:
-    """There are types of Python's that nobody has told us, as cffi's are: such an object
-    has a name, and what it refers to is a part of it, also where an object has so many
-    attributes that the last ones are elsewhere."""
+    """There are types of Python's that nobody has told us, as cffi's are: such an
+    object has a name, and what it refers to is a part of it, also where an object has
+    so many attributes that the last ones are elsewhere."""
     run = stock_pypy.sample("""
     import cffi
     ffi = cffi.FFI()
