@@ -10,6 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from test_complete import RPYTHONS_ALONE
 
 import apply
 import tree
@@ -59,8 +60,8 @@ def test_one_file_has_a_version_for_each_branch() -> None:
 def test_shared_parts_are_rpythons(series: list[Patch]) -> None:
     theirs = {patch.name: parse(patch).files for patch in apply.OURS[0].series()}
     ours = {patch.name: patch.files for patch in series}
-    # pyjitpl.py was not seen as it is in PyPy's two commits (pypy-branch/README.rst)
-    del theirs["06-jit-raising-calls.patch"]
+    for name in RPYTHONS_ALONE:
+        del theirs[name]
     assert set(theirs) < set(ours)
     assert {(patch, name) for patch in theirs
             for name in {*theirs[patch], *ours[patch]}

@@ -111,6 +111,14 @@ static inline enum role gc_role(uint64_t object)
     return object == 0 ? OTHER : (enum role)gc_type_of(object)->role;
 }
 
+/* A dict of Python's, as that of a module */
+static inline int gc_is_dict(uint64_t object)
+{
+    enum role role = gc_role(object);
+
+    return role == DICT || role == MODULE_DICT;
+}
+
 static inline uint64_t gc_field(uint64_t object, int64_t offset)
 {
     return word_at(object + (uint64_t)offset);

@@ -48,6 +48,12 @@ int walk_entries(uint64_t table, struct entries *entries)
     return entries->has_keys && entries->has_values;
 }
 
+int walk_dict(uint64_t object, struct entries *entries)
+{
+    return gc_is_dict(object) &&
+           walk_entries(gc_field(object, gc_fields.dict_storage), entries);
+}
+
 uint64_t walk_unwrapped(uint64_t value)
 {
     return gc_role(value) == DICT_CELL ? gc_field(value, gc_fields.to_value) : value;
@@ -68,9 +74,8 @@ uint64_t walk_look_up(uint64_t table, const char *name, size_t size)
 uint64_t walk_module_dict(uint64_t module)
 {
     uint64_t dict = gc_role(module) == MODULE ? gc_field(module, gc_fields.module_dict) : 0;
-    enum role role = gc_role(dict);
 
-    return role == MODULE_DICT || role == DICT ? dict : 0;
+    return gc_is_dict(dict) ? dict : 0;
 }
 
 uint64_t walk_module_table(const char *name, size_t size)
@@ -79,12 +84,9 @@ uint64_t walk_module_table(const char *name, size_t size)
     size_t i;
 
     /* they come first */
-    for (i = 0; i < walk.roots.count && roots[i].kind == ROOT_MODULE; i++) {
-        enum role role = gc_role(roots[i].object);
-        if ((role == DICT || role == MODULE_DICT) &&
-            text_equals(roots[i].name, name, size))
+    for (i = 0; i < walk.roots.count && roots[i].kind == ROOT_MODULE; i++)
+        if (gc_is_dict(roots[i].object) && text_equals(roots[i].name, name, size))
             return gc_field(roots[i].object, gc_fields.dict_storage);
-    }
     return 0;
 }
 
@@ -310,10 +312,8 @@ static void module_roots(void)
 {
     struct entries entries;
     uint64_t module, dict;
-    enum role role = gc_role(walk.modules);
 
-    if ((role != DICT && role != MODULE_DICT) ||
-        !walk_entries(gc_field(walk.modules, gc_fields.dict_storage), &entries))
+    if (!walk_dict(walk.modules, &entries))
         held_fail(HELD_NO_ROOTS);
     while (walk_next(&entries)) {
         module = walk_unwrapped(entries.value);

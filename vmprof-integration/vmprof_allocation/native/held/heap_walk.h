@@ -87,6 +87,8 @@ struct entries {
 };
 /* Returns 0 if there are none. */
 int walk_entries(uint64_t table, struct entries *entries);
+/* Of a dict of Python's; returns 0 if the object is none. */
+int walk_dict(uint64_t object, struct entries *entries);
 void walk_entries_of(uint64_t array, struct entries *entries);
 
 /* Returns 0 if there is no more. */

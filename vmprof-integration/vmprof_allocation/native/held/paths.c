@@ -203,8 +203,7 @@ static void name_it(uint32_t at)
     before = named_number(owner)->owner;
     way.before = before != NOBODY ? walk_met(named_number(before)->at)->object : 0;
     way.type = gc_type_of(way.owner);
-    way.is_module = named_number(owner)->is_place && (way.type->role == MODULE_DICT ||
-                                                      way.type->role == DICT);
+    way.is_module = named_number(owner)->is_place && gc_is_dict(way.owner);
     way.first = walk_met(below)->object;
     if (inside < WAY_INSIDE)
         way.inside[inside] = way.owner;
@@ -270,10 +269,9 @@ static void put_aliases(struct called *all, int count)
     size_t i;
     int one;
 
-    for (i = 0; i < walk.roots.count; i++) {
-        enum role role = gc_role(roots[i].object);
-        if (roots[i].kind != ROOT_MODULE || (role != DICT && role != MODULE_DICT) ||
-            !walk_entries(gc_field(roots[i].object, gc_fields.dict_storage), &entries))
+    /* they come first */
+    for (i = 0; i < walk.roots.count && roots[i].kind == ROOT_MODULE; i++) {
+        if (!walk_dict(roots[i].object, &entries))
             continue;
         while (walk_next(&entries)) {
             object = walk_unwrapped(entries.value);
@@ -301,9 +299,7 @@ static uint32_t largest(void)
 /* A module has a name whatever it holds: together, they hold a lot. */
 static int is_module_table(uint32_t at)
 {
-    enum role role = walk_met(at)->from == at ? gc_role(walk_met(at)->object) : OTHER;
-
-    return role == DICT || role == MODULE_DICT;
+    return walk_met(at)->from == at && gc_is_dict(walk_met(at)->object);
 }
 
 int paths_choose(struct held_result *result, uint64_t holders[HELD_HOLDERS])

@@ -47,16 +47,19 @@ struct place {
     int was_certain;            /* python_call_is_certain() */
     unsigned keys;              /* stack_tree_keys() */
     int count;                  /* of those that run there, from the outermost on; 0 is one */
-    const int64_t *functions;   /*   that the table doesn't tell */
-    int64_t few[FUNCTIONS];
+    int64_t few[FUNCTIONS];     /*   that the table doesn't tell; if there are more, 'many' */
 };
 
 static struct place places[PLACES];
 static int64_t many[CODEMAP_DEEPEST];
 
+static int64_t *functions_of(struct place *place)
+{
+    return place->count > FUNCTIONS ? many : place->few;
+}
+
 static void look_at(struct place *place, uintptr_t address)
 {
-    int64_t *functions = place->few;
     int which[CODEMAP_DEEPEST], i;
     struct codemap_piece piece;
     struct python_call call;
@@ -74,15 +77,12 @@ static void look_at(struct place *place, uintptr_t address)
     place->is_settled = call.is_settled;
     place->count = inlined_at(&piece, (int64_t)(address - piece.start), which);
     place->is_inside = python_call_is_inside(&call, &piece, which, place->count);
-    if (place->count > FUNCTIONS)
-        functions = many;
     for (i = 0; i < place->count; i++)
-        functions[i] = piece.entries[which[i]].function;
-    place->functions = functions;
+        functions_of(place)[i] = piece.entries[which[i]].function;
 }
 
 /* Until it is called again */
-static const struct place *place_at(uintptr_t address)
+static struct place *place_at(uintptr_t address)
 {
     struct place *place = &places[(address ^ address >> 11) % PLACES];
     unsigned char code[2 * CHECKED];
@@ -105,8 +105,9 @@ static const struct place *place_at(uintptr_t address)
 /* Add the functions at this place of a piece.  'inner' is the outermost function of the
    piece that it has called: 0, if the table doesn't tell it; -1: it has called none.
    Returns its own outermost one. */
-static int64_t add_place(const struct place *place, int64_t inner)
+static int64_t add_place(struct place *place, int64_t inner)
 {
+    const int64_t *functions = functions_of(place);
     int count = place->count;
 
     if (place->called != 0) {
@@ -118,16 +119,16 @@ static int64_t add_place(const struct place *place, int64_t inner)
     }
     add(PIECE, (int64_t)place->piece);
     while (count-- > 0)
-        if (place->functions[count] != 0)
-            add(INLINED, place->functions[count]);
-    return place->count > 0 ? place->functions[0] : 0;
+        if (functions[count] != 0)
+            add(INLINED, functions[count]);
+    return place->count > 0 ? functions[0] : 0;
 }
 
 size_t true_stack(const struct stack_node *innermost,
                   int64_t words[TRUE_STACK_MOST])
 {
     const struct stack_node *node;
-    const struct place *place;
+    struct place *place;
     int64_t inner = -1;
 
     stack = words;

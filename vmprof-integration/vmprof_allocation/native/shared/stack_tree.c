@@ -170,6 +170,19 @@ static uint64_t hash_of_stack(const stack_word *words, size_t count)
     return even ^ even >> 32;
 }
 
+/* So many free slots, or some more: a power of two.  NULL: there is no memory. */
+static void *new_slots(size_t least, size_t size, size_t *count)
+{
+    void *slots = NULL;
+
+    for (*count = 0; *count < least; )
+        if (!table_has_room(&slots, count, *count, size, SIZE_MAX / 2)) {
+            table_give_back(slots, *count, size);
+            return NULL;
+        }
+    return slots;
+}
+
 static void put_in(struct slots *s, uint64_t hash, size_t index)
 {
     size_t i = hash & (s->count - 1);
@@ -183,17 +196,15 @@ static void put_in(struct slots *s, uint64_t hash, size_t index)
    there is no memory. */
 static int have_slots(struct slots *s, size_t count, uint64_t (*hash)(size_t index))
 {
-    struct slots grown = { NULL, 0 };
+    struct slots grown;
     size_t i;
 
     if (2 * (count + 1) <= s->count)
         return 1;
-    while (grown.count < 2 * (count + 1) || grown.count < 4 * count)
-        if (!table_has_room((void **)&grown.slots, &grown.count, grown.count,
-                            sizeof *grown.slots, SIZE_MAX / 2)) {
-            give_back(&grown);
-            return 0;
-        }
+    grown.slots = new_slots(2 * count + 2 > 4 * count ? 2 * count + 2 : 4 * count,
+                            sizeof *grown.slots, &grown.count);
+    if (grown.slots == NULL)
+        return 0;
     for (i = 0; i < count; i++)
         put_in(&grown, hash(i), i);
     give_back(s);
@@ -306,17 +317,14 @@ static struct stack *slot_of(uint64_t hash)
 /* Make room for one more.  Returns 0 if there is no memory. */
 static int have_stack_slots(void)
 {
-    struct stack *before = tree.stacks, *grown = NULL;
-    size_t room_before = tree.stacks_room, room = 0, i;
+    struct stack *before = tree.stacks, *grown;
+    size_t room_before = tree.stacks_room, room, i;
 
     if (2 * (tree.stacks_count + 1) <= room_before)
         return 1;
-    while (room <= room_before)
-        if (!table_has_room((void **)&grown, &room, room, sizeof *grown,
-                            4 * MOST_STACKS)) {
-            table_give_back(grown, room, sizeof *grown);
-            return 0;
-        }
+    grown = new_slots(room_before + 1, sizeof *grown, &room);
+    if (grown == NULL)
+        return 0;
     tree.stacks = grown;
     tree.stacks_room = room;
     for (i = 0; i < room_before; i++)
