@@ -256,7 +256,10 @@ def test_who_asks_is_interrupted(stock_pypy: PyPy) -> None:
 def test_who_asks_does_not_wait_for_ever(stock_pypy: PyPy) -> None:
     """The process that looks is ended then, and can be asked for again."""
     run = stock_pypy.sample(IN_A_THREAD + """
-    sys.modules["vmprof_allocation.engines.hook.held"].monotonic = lambda: 1e9
+    # a day passes with each look at the clock, also if none was made yet
+    import itertools
+    sys.modules["vmprof_allocation.engines.hook.held"].monotonic = (
+        itertools.count(10**9, 86400).__next__)
     thread.join()
     print(said, children())
     """, "64k")
