@@ -163,7 +163,9 @@ def test_profiles_that_vmprof_stops_and_disables(run: Run) -> None:
     """Its disable() never calls start_sampling(); three without allocation
     samples, three with them."""
     run("disabled_as_vmprof_does", 6)
-    assert (run.code, run.err) == (0, "")
+    # vmprof's timer runs a moment before the first function does
+    assert set(run.err.splitlines()) <= {"WARNING: get_stack_trace, frame is NULL"}
+    assert run.code == 0
     for number in range(6):
         profile = run.profile(number)
         found = {profile.function(profile.stacks[stack][-1].address).name
