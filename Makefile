@@ -279,10 +279,6 @@ PYPERFORMANCE := pyperformance==1.11.0
 	.build/bench-cpython/bin/python $(PIP_INSTALL) \
 		-r benchmarks/requirements/cpython.txt
 	.build/bench-cpython/bin/python $(PIP_INSTALL) --no-deps $(PYPERFORMANCE)
-	for package in $$(grep -v '^\#' benchmarks/requirements/cpython-source.txt); do \
-		.build/bench-cpython/bin/python $(PIP_INSTALL) --no-deps $$package \
-			>/dev/null 2>&1 || echo "$$package can't be installed here"; \
-	done
 	@touch $@
 
 # the Firefox Profiler's own command line needs a newer Node than Debian's

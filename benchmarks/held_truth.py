@@ -1,14 +1,14 @@
-"""Whether the answers to who holds what are true, in PyPy: by hand,
+"""Whether the answers to who holds what are true, in PyPy.
 
-    PYPY_GC_NURSERY=4M .venv-pypy/bin/pypy3 benchmarks/held_truth.py sums RUNS
-    PYPY_GC_NURSERY=4M .venv-pypy/bin/pypy3 benchmarks/held_truth.py paths TURNS
+    held_truth.py sums RUNS
+    held_truth.py paths TURNS
 
 "sums" plants seven holders of random sizes, RUNS times, each in a process of its own,
-and prints how the estimates from samples lie beside the exact sums: mean and standard
-deviation of z, which are 0 and 1 if the estimates and their variance are right, and how
-many of the 95 % intervals hold the sum.  "paths" makes random modules of lists, dicts,
+and prints how the estimates from samples lie beside the exact sums: for each, z, and
+whether the 95 % interval holds the sum.  "paths" makes random modules of lists, dicts,
 sets, classes, slots and instances within each other, TURNS times, evaluates the path of
-each holder that is an expression, and counts those that lead to another object."""
+each holder that is an expression, and counts those that lead to it, and to another
+object.  Both as JSON."""
 from __future__ import annotations
 
 import builtins
@@ -19,7 +19,6 @@ import json
 import math
 import os
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -150,10 +149,7 @@ def sums(runs: int) -> None:
         [sys.executable, __file__, "run", str(seed)], check=True,
         stdout=subprocess.PIPE, encoding="ascii").stdout.splitlines()]
     assert len(rows) == 7 * runs, len(rows)
-    zs = [z for z, _ in rows]
-    print("%d sums: z has mean %.2f and standard deviation %.2f; %d intervals hold the "
-          "sum" % (len(rows), statistics.mean(zs), statistics.stdev(zs),
-                   sum(is_within for _, is_within in rows)))
+    print(json.dumps(rows))
 
 
 # ________________________________________
@@ -232,11 +228,11 @@ def paths(turns: int) -> None:
             if holder.path:
                 counts[is_right(holder)] += 1
                 if is_right(holder) is False:
-                    print("wrong:", holder.path, holder.type)
+                    print("wrong:", holder.path, holder.type, file=sys.stderr)
         for name in names:
             del sys.modules[name]
-    print("%d paths are right, %d wrong; %d are no expressions" % (
-        counts[True], counts[False], counts[None]))
+    print(json.dumps({"right": counts[True], "wrong": counts[False],
+                      "no expression": counts[None]}))
 
 
 if __name__ == "__main__":

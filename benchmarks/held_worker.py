@@ -1,13 +1,15 @@
-"""What it takes to look who holds what, in PyPy: by hand,
+"""What it takes to look who holds what, in PyPy.
 
-    PYPY_GC_NURSERY=4M .venv-pypy/bin/pypy3 benchmarks/held_worker.py THOUSANDS TIMES
+    held_worker.py THOUSANDS TIMES
 
-makes so many thousand objects, and asks so many times.  Prints the heap and what is
-resident, how long the program stood still (the median, and the least), and the medians
-of the processor time of the process that looked, and of what it took."""
+makes so many thousand objects, and asks so many times.  Prints, as JSON, what the heap
+has and what is resident, and medians: how long the program stood still, the processor
+time of the process that looked, and the memory that it took.  In nanoseconds, and in
+bytes."""
 from __future__ import annotations
 
 import gc
+import json
 import os
 import statistics
 import sys
@@ -23,10 +25,9 @@ class Node:
         self.items = [number, self.name + "!"]
 
 
-def resident() -> float:
-    """In MiB."""
+def resident() -> int:
     with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def main(thousands: int, times: int) -> None:
@@ -41,16 +42,9 @@ def main(thousands: int, times: int) -> None:
             size = resident()
         asked = readers.read_events(path).held
     assert len(nodes) == thousands * 1000 // 7
-    middle = {name: statistics.median(getattr(held, name) for held in asked)
-              for name in ("objects", "bytes", "still", "duration", "memory")}
-    millions, mebibytes = middle["objects"] / 1e6, middle["memory"] / 2**20
-    print("%.2f million objects, %.0f MB, %.0f MiB resident" % (
-        millions, middle["bytes"] / 1e6, size))
-    print("stands still for %.1f ms, %.1f at least" % (
-        middle["still"] / 1e6, min(held.still for held in asked) / 1e6))
-    print("%.0f ms of a processor, %.1f MiB; for a million objects %.0f, %.1f" % (
-        middle["duration"] / 1e6, mebibytes, middle["duration"] / 1e6 / millions,
-        mebibytes / millions))
+    print(json.dumps({"resident": size, **{
+        name: statistics.median(getattr(held, name) for held in asked)
+        for name in ("objects", "bytes", "still", "duration", "memory")}}))
 
 
 if __name__ == "__main__":

@@ -153,12 +153,22 @@ def cpu_model() -> str:
     return "unknown CPU"
 
 
+def commit() -> str:
+    """Of what is measured; "+": with changes that are in none."""
+    try:
+        return subprocess.run(
+            ["git", "describe", "--always", "--dirty=+", "--exclude=*"], cwd=ROOT,
+            text=True, capture_output=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
 def environment(pypy: Path | str) -> Json:
     version = run([pypy, "-c", "import sys; print(sys.version)"]).out
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
             " ", "seconds"),
-        "cpu": cpu_model(), "cpus": os.cpu_count(),
+        "commit": commit(), "cpu": cpu_model(), "cpus": os.cpu_count(),
         "load_before": os.getloadavg()[0], "pypy": " ".join(version.split()),
         "python": " ".join(sys.version.split()), "nursery": NURSERY,
     }

@@ -78,27 +78,14 @@ def memray(python: bool) -> Callable[
 
 
 @contextlib.contextmanager
-def mprofile(file: str) -> Iterator[None]:
-    """The sampling heap profiler for CPython, every 128 KiB."""
-    import mprofile as module
-    module.start(sample_rate=128 * 1024)
+def pyroscope(_: str) -> Iterator[None]:
+    """A sample each 512 KiB of the heap.  There is no server: nothing is kept."""
+    import pyroscope as module
+    module.configure(app_name="once", server_address="http://127.0.0.1:9",
+                     cpu_enabled=False, mem_enabled=True,
+                     mem_heap_sample_size=512 * 1024)
     yield
-    snapshot = module.take_snapshot()
-    module.stop()
-    with open(file, "w") as out:
-        for trace in snapshot.traces:
-            print(trace, file=out)
-
-
-@contextlib.contextmanager
-def pymemtrace(file: str) -> Iterator[None]:
-    from pymemtrace import cPyMemTrace
-    os.chdir(os.path.dirname(file))
-    before = set(os.listdir())
-    with cPyMemTrace.Profile():
-        yield
-    for name in set(os.listdir()) - before:
-        os.replace(name, file)
+    module.shutdown()
 
 
 PROFILERS: dict[str, Callable[
@@ -114,7 +101,7 @@ PROFILERS: dict[str, Callable[
     "tracemalloc, 1 frame": tracemalloc(1),
     "tracemalloc, 25 frames": tracemalloc(25),
     "memray": memray(False), "memray, python allocators": memray(True),
-    "mprofile, 128k": mprofile, "pymemtrace": pymemtrace, "scalene": nothing,
+    "scalene": nothing, "pyroscope, heap, 512k": pyroscope,
 }
 
 

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from experiments import (
     equal_runs,
     formats,
     fresh,
+    held,
     lifetimes,
     profilers,
     service,
@@ -35,8 +37,8 @@ from experiments import (
 )
 
 EXPERIMENTS = {module.NAME: module for module in (
-    depth, accuracy, coverage, costs, fresh, lifetimes, profilers, builtin,
-    toolchain, verdicts, equal_runs, formats, service)}
+    depth, fresh, toolchain, costs, profilers, lifetimes, builtin, held, formats,
+    service, accuracy, coverage, verdicts, equal_runs)}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -91,8 +93,10 @@ def main() -> int:
                 kept = json.loads(path.read_text())
             else:
                 environment = measuring.environment(options.pypy)
+                begun = time.monotonic()
                 results = experiment.run(context)
                 environment["load_after"] = os.getloadavg()[0]
+                environment["minutes"] = (time.monotonic() - begun) / 60
                 kept = {"environment": environment, "quick": options.quick,
                         "results": results}
                 path.write_text(json.dumps(kept) + "\n")
@@ -112,10 +116,12 @@ def main() -> int:
 
 
 def describe(environment: measuring.Json) -> str:
-    return "%s; %s, %s CPUs, load %.2f before, %.2f after; PyPy %s; nursery %s" % (
-        environment["date"], environment["cpu"], environment["cpus"],
-        environment["load_before"], environment["load_after"],
-        environment["pypy"], environment["nursery"])
+    return (
+        "%s, %.1f minutes; commit %s; %s, %s CPUs, load %.2f before, %.2f after; PyPy "
+        "%s; nursery %s" % (
+            environment["date"], environment["minutes"], environment["commit"],
+            environment["cpu"], environment["cpus"], environment["load_before"],
+            environment["load_after"], environment["pypy"], environment["nursery"]))
 
 
 if __name__ == "__main__":

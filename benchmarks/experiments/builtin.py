@@ -23,7 +23,7 @@ LISTS = {"guest": 1000000, "guest-jit": 4000000}
 #: of the stack, for what a sample takes
 FRAMES = (5, 10, 20, 50)
 FRAMES_RATES = ("16k", "16k" + NATIVE)
-PAIRS = 15
+PAIRS = 9
 
 
 def run(context: Context) -> Json:

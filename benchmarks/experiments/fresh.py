@@ -22,10 +22,8 @@ from vmprof_convert import readers
 
 NAME = "fresh"
 SCRIPT = ROOT / "benchmarks" / "programs" / "rounds.py"
-#: what the program imports besides: gcbench alone, and what a larger one would have
-PROGRAMS = {"gcbench": (), "with imports": ("ctypes", "logging", "unittest")}
 #: 1G: hardly a sample is taken
-RATES = ("1G", "4M", "auto", "512k", "128k", "32k")
+RATES = ("1G", "4M", "auto", "1M", "512k", "128k", "32k")
 PLAIN, AGAIN = "plain", "again"
 TURNS, CHURNS = 20, 12
 #: strings kept, at most
@@ -46,19 +44,17 @@ def run(context: Context) -> Json:
         for turn in range(count):
             progress("%s: turn %d of %d" % (NAME, turn + 1, count))
             kept = rng.randrange(KEPT)
-            for program, modules in PROGRAMS.items():
-                for rate in rng.sample((PLAIN, AGAIN, *rates), len(rates) + 2):
-                    is_plain = rate in (PLAIN, AGAIN)
-                    flags: list[str | Path] = [] if is_plain else [
-                        "-m", "vmprof", "--allocation-sampling", rate, "-o", profile]
-                    process = measuring.run([
-                        context.pypy, *flags, SCRIPT, "%d" % churns, "%d" % kept,
-                        *modules])
-                    row: Json = {"program": program, "rate": rate,
-                                 "rss": process.rss, **json.loads(process.out)}
-                    if not is_plain:
-                        row["samples"] = len(readers.read(profile).samples)
-                    rows.append(row)
+            for rate in rng.sample((PLAIN, AGAIN, *rates), len(rates) + 2):
+                is_plain = rate in (PLAIN, AGAIN)
+                flags: list[str | Path] = [] if is_plain else [
+                    "-m", "vmprof", "--allocation-sampling", rate, "-o", profile]
+                process = measuring.run([
+                    context.pypy, *flags, SCRIPT, "%d" % churns, "%d" % kept])
+                row: Json = {"rate": rate, "rss": process.rss,
+                             **json.loads(process.out)}
+                if not is_plain:
+                    row["samples"] = len(readers.read(profile).samples)
+                rows.append(row)
     return {"runs": rows}
 
 
@@ -67,38 +63,41 @@ def _kind(row: Json) -> int:
     return round(minors / ALIKE)
 
 
-def matched(rows: list[Json], program: str, rate: str) -> list[float]:
+def matched(rows: list[Json], rate: str) -> list[float]:
     """Processor time of each such process / the median of the plain ones that had as
     many minor collections; `AGAIN` is plain ones, taken for sampled ones."""
     plain = defaultdict(list)
-    mine = [row for row in rows if row["program"] == program]
-    for row in mine:
+    for row in rows:
         if row["rate"] == PLAIN or (row["rate"] == AGAIN and rate != AGAIN):
             plain[_kind(row)].append(row["cpu"])
-    return [row["cpu"] / statistics.median(plain[_kind(row)]) for row in mine
+    return [row["cpu"] / statistics.median(plain[_kind(row)]) for row in rows
             if row["rate"] == rate and len(plain[_kind(row)]) >= FEWEST]
+
+
+def _resident(rows: list[Json], rate: str) -> float:
+    return float(statistics.median(row["rss"] for row in rows if row["rate"] == rate))
 
 
 def report(results: Json) -> str:
     rows = results["runs"]
-    lines = [["program", "rate", "time", "compared", "samples"]]
-    for program in PROGRAMS:
-        for rate in (AGAIN, *RATES):
-            mine = [row for row in rows
-                    if row["program"] == program and row["rate"] == rate]
-            if not mine:
-                continue
-            ratios = matched(rows, program, rate)
-            lines.append([
-                program, "none" if rate == AGAIN else rate,
-                estimate(ratios).format() if ratios else "-",
-                "%d of %d" % (len(ratios), len(mine)),
-                "%d" % statistics.median(row.get("samples", 0) for row in mine)])
+    lines = [["rate", "time", "memory", "compared", "samples"]]
+    for rate in (AGAIN, *RATES):
+        mine = [row for row in rows if row["rate"] == rate]
+        if not mine:
+            continue
+        ratios = matched(rows, rate)
+        lines.append([
+            "none" if rate == AGAIN else rate,
+            estimate(ratios).format() if ratios else "-",
+            "%.3f" % (_resident(rows, rate) / _resident(rows, PLAIN)),
+            "%d of %d" % (len(ratios), len(mine)),
+            "%d" % statistics.median(row.get("samples", 0) for row in mine)])
     return ("%s\n\ntime: of a processor, for four rounds, beside plain processes that "
             "had as\nmany minor collections; compared: processes, where there were %d "
-            "such" % (table(lines), FEWEST))
+            "such; memory:\nthe median of the largest resident set, beside that "
+            "of plain ones" % (table(lines), FEWEST))
 
 
 def plot(results: Json, path: Path) -> None:
-    turns.draw(PROGRAMS, RATES, path, "processor time, sampled / plain",
-               lambda program, rate: matched(results["runs"], program, rate))
+    turns.draw(["gcbench"], RATES, path, "processor time, sampled / plain",
+               lambda _, rate: matched(results["runs"], rate))

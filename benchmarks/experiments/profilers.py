@@ -22,12 +22,8 @@ QUICK_PROGRAMS = ("pyperformance:json_dumps",)
 ON_PYPY = ("off", "allocations, 32k", "allocations, 128k", "allocations, 512k",
            "allocations, 4M", "allocations, auto", "vmprof, 1000/s", "cProfile")
 ON_CPYTHON = ("tracemalloc, 1 frame", "tracemalloc, 25 frames", "memray",
-              "memray, python allocators", "mprofile, 128k", "pymemtrace",
-              "scalene")
-#: which module a profiler on CPython needs
-MODULES = {"memray": "memray", "mprofile": "mprofile",
-           "pymemtrace": "pymemtrace.cPyMemTrace", "scalene": "scalene"}
-PAIRS, SECONDS, CPYTHON_SECONDS = 15, 0.25, 0.25
+              "memray, python allocators", "scalene", "pyroscope, heap, 512k")
+PAIRS, SECONDS, CPYTHON_SECONDS = 11, 0.25, 0.25
 #: what slows a program down by so much is measured in fewer pairs
 SLOW, SLOW_PAIRS = 20, 2
 
@@ -41,22 +37,7 @@ def run(context: Context) -> Json:
                              pairs, SECONDS * factor, Path(folder)),
             "CPython": _measure(
                 context.cpython, context.cpython, programs,
-                _installed(context.cpython), pairs, CPYTHON_SECONDS * factor,
-                Path(folder)),
-            "missing": sorted({*ON_CPYTHON} - {*_installed(context.cpython)})}
-
-
-def _installed(python: Path) -> list[str]:
-    def works(profiler: str) -> bool:
-        module = MODULES.get(profiler.partition(",")[0])
-        if module is None:
-            return True
-        try:
-            measuring.run([python, "-c", "import " + module])
-        except measuring.Failed:
-            return False
-        return True
-    return [profiler for profiler in ON_CPYTHON if works(profiler)]
+                ON_CPYTHON, pairs, CPYTHON_SECONDS * factor, Path(folder))}
 
 
 def _measure(python: Path, baseline: Path, programs: Sequence[str],
@@ -138,8 +119,6 @@ def report(results: Json) -> str:
                     "%.0f" % (size / 1000)]
             lines.append(line)
         parts.append(table(lines))
-    if results["missing"]:
-        parts.append("not installed: " + "; ".join(results["missing"]))
     parts.append("what is slower than %d times was measured in %d pairs, the "
                  "rest in %d" % (SLOW, SLOW_PAIRS, len(ratios(
                      results["PyPy"], results["PyPy"][0]["program"], "off",

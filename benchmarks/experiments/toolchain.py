@@ -1,6 +1,5 @@
-"""RPython's own toolchain, on PyPy 2.7: the annotation of a program, and the
-guest interpreter of rpython/examples untranslated, as PyPy is run to find out
-whether it works.  Whole processes, from the command line."""
+"""A translation: RPython's own toolchain, without our patches, on a stock PyPy 2.7,
+from the Python of a program to its C.  Whole processes, from the command line."""
 from __future__ import annotations
 
 import shutil
@@ -13,18 +12,14 @@ from experiments import Context, Json
 from measuring import BUILD, ROOT
 
 NAME = "toolchain"
-PROGRAMS = ("annotate", "interpret")
-RATES = ("32k", "128k", "512k", "4M", "32M", "auto")
+TARGET = "targetgcbench"
+RATES = ("32k", "128k", "512k", "1M", "4M", "auto")
 PYTHON2 = BUILD / "py2" / "python2"
 #: the same with our package
 PYPY27 = ROOT / ".venv-pypy27" / "bin" / "pypy"
 TREE = BUILD / "rpython" / "pristine"
-EXAMPLES = ROOT / "rpython" / "examples"
-BENCHMARKS = ROOT / "benchmarks"
-#: of eight processes for each program, which all take 4 to 5 s
-PAIRS = 9
-#: of queens; before them 2 s go by
-ROUNDS = 8
+#: of eight processes, of some 20 s each
+PAIRS = 5
 
 
 def run(context: Context) -> Json:
@@ -32,42 +27,36 @@ def run(context: Context) -> Json:
         if not path.exists():
             raise measuring.Failed("there is no %s: run `make bench`, which "
                                    "gets it" % path)
-    rates = ("128k", "auto") if context.quick else RATES
-    pairs, rounds = (1, 1) if context.quick else (PAIRS, ROUNDS)
+    rates = ("128k",) if context.quick else RATES
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         profile = folder / "out.vmprof"
         # the toolchain writes into the tree that it runs from
         tree = folder / "tree"
         shutil.copytree(TREE, tree)
-        commands: dict[str, list[str | Path]] = {
-            "annotate": [BENCHMARKS / "toolchain_worker.py",
-                         tree / "rpython" / "jit" / "tl" / "targettlc.py"],
-            "interpret": [EXAMPLES / "targetguest.py",
-                          EXAMPLES / "programs" / "queens.guest",
-                          "%d" % rounds]}
+        target = tree / "rpython" / "translator" / "goal" / (TARGET + ".py")
+        # a few seconds, where it is only to be seen that it works
+        steps = ["--annotate"] if context.quick else ["--source"]
 
-        def start(program: str, rate: str | None) -> measuring.Process:
+        def start(_: str, rate: str | None) -> measuring.Process:
             command: list[str | Path] = [PYTHON2]
             if rate is not None:
                 command = [PYPY27, "-m", "vmprof", "--allocation-sampling", rate,
                            "-o", profile]
             return measuring.run(
-                [*command, *commands[program]], folder,
+                [*command, "-m", "rpython", "--batch", "-O2", *steps, target], folder,
                 {"PYTHONPATH": str(tree), "PYPY_USESSION_DIR": name})
 
-        for program in PROGRAMS:
-            start(program, None)    # fills RPython's cache of what gcc says
         return {"python2": " ".join(measuring.run(
                     [PYTHON2, "-c", "import sys; print(sys.version)"]).out.split()),
-                "runs": turns.take(PROGRAMS, rates, pairs, start, profile,
-                                   "program", NAME)}
+                "runs": turns.take([TARGET], rates, 1 if context.quick else PAIRS,
+                                   start, profile, "program", NAME)}
 
 
 def report(results: Json) -> str:
-    return "%s\n\nall in PyPy %s" % (
+    return "%s\n\nin PyPy %s" % (
         turns.report(results["runs"], "program", RATES), results["python2"])
 
 
 def plot(results: Json, path: Path) -> None:
-    turns.plot(results["runs"], "program", PROGRAMS, RATES, path)
+    turns.plot(results["runs"], "program", [TARGET], RATES, path)

@@ -1,17 +1,15 @@
 """gcbench in a process of its own: four rounds after a warm one.  Prints, as JSON,
 the seconds of a processor that they took, and how many minor collections they had.
-Usage: rounds.py CHURNS KEPT [MODULE...]
+Usage: rounds.py CHURNS KEPT
 
 What a sampler leaves on the heap before the program begins costs time in every
 major collection, however few samples it takes.  That is small beside what chance
 does: which loops the JIT joins depends on where code lies in memory, and the same
 program allocates a quarter more in one process than in another, at times four times
 as much.  The number of minor collections tells such processes apart.  KEPT strings of
-1,000 characters, which live as long as the program, move the code; the MODULEs are
-what a larger program would have imported.
+1,000 characters, which live as long as the program, move the code.
 """
 import gc
-import importlib
 import io
 import json
 import sys
@@ -36,10 +34,8 @@ def round_of(churns):
         gcbench.main(churns)
 
 
-def main(churns, kept, modules):
+def main(churns, kept):
     held = ["x" * 1000 + str(i) for i in range(kept)]
-    for module in modules:
-        importlib.import_module(module)
     round_of(churns)
     hooks = Hooks()
     gc.hooks.set(hooks)     # type: ignore[attr-defined]    # PyPy's
@@ -53,4 +49,4 @@ def main(churns, kept, modules):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -19,11 +19,11 @@ pytestmark = [pytest.mark.translated, pytest.mark.xdist_group("study")]
 
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "benchmarks" / "study.py"
-EXPERIMENTS = ("depth", "accuracy", "coverage", "costs", "fresh", "lifetimes",
-               "profilers", "builtin", "toolchain", "verdicts", "equal_runs", "formats",
-               "service")
-#: those that have to be compiled, which needs Python's headers
-MAY_BE_MISSING = {"mprofile, 128k", "pymemtrace"}
+EXPERIMENTS = ("depth", "fresh", "toolchain", "costs", "profilers", "lifetimes",
+               "builtin", "held", "formats", "service", "accuracy", "coverage",
+               "verdicts", "equal_runs")
+#: pyroscope sends what it finds to a server, and there is none
+WRITE_NOTHING = {"off", "pyroscope, heap, 512k"}
 
 
 def study(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -63,15 +63,13 @@ def test_all_configurations_took_their_samples(quick: Path) -> None:
             assert segment.get("time_samples", 0) == 0 or name.startswith("both")
 
 
-def test_all_profilers_ran_that_are_installed(quick: Path) -> None:
+def test_all_profilers_ran(quick: Path) -> None:
     results = json.loads((quick / "profilers.json").read_text())["results"]
-    assert set(results["missing"]) <= MAY_BE_MISSING
-    for python, count in (("PyPy", 10), ("CPython", 9 - len(results["missing"]))):
+    for python, count in (("PyPy", 10), ("CPython", 8)):
         assert len({row["profiler"] for row in results[python]}) == count
         assert all(row["profile"] > 0 for row in results[python]
                    if "nothing" not in row["profiler"]
-                   # these find nothing to write in so short a time
-                   and row["profiler"] not in {"off", *MAY_BE_MISSING})
+                   and row["profiler"] not in WRITE_NOTHING)
 
 
 def test_tables_and_plots_can_be_made_again(quick: Path) -> None:
@@ -129,12 +127,12 @@ def test_a_segment_is_compared_with_the_plain_ones_around_it() -> None:
 
 def test_a_fresh_process_is_compared_with_those_that_had_as_many_collections() -> None:
     def rows(rate: str, *pairs: tuple[int, float]) -> list[dict[str, object]]:
-        return [{"program": "p", "rate": rate, "minors": minors, "cpu": cpu}
+        return [{"rate": rate, "minors": minors, "cpu": cpu}
                 for minors, cpu in pairs]
 
     found = [*rows("plain", (4001, 1.0), (3999, 2.0), (4700, 5.0)),
              *rows("again", (4002, 4.0)), *rows("1G", (4010, 3.0), (4700, 9.0))]
-    assert fresh.matched(found, "p", "1G") == [3 / 2.0]
-    assert fresh.matched(found, "p", "again") == []     # with two others: too few
+    assert fresh.matched(found, "1G") == [3 / 2.0]
+    assert fresh.matched(found, "again") == []     # with two others: too few
     found += rows("plain", (4003, 3.0))
-    assert fresh.matched(found, "p", "again") == [4 / 2.0]
+    assert fresh.matched(found, "again") == [4 / 2.0]

@@ -1,0 +1,72 @@
+"""Who holds what: how long the program stands still for it, and what the process that
+looks takes; whether its answers are true."""
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+import measuring
+from experiments import Context, Json
+from measuring import ROOT, table
+
+NAME = "held"
+#: objects that the program keeps, and how often it asks
+THOUSANDS, TIMES = (600, 3000, 7000), 11
+QUICK_THOUSANDS, QUICK_TIMES = (10, 20), 1
+#: of held_truth.py
+RUNS, QUICK_RUNS = {"sums": 150, "paths": 400}, {"sums": 1, "paths": 2}
+
+
+def run(context: Context) -> Json:
+    thousands, times, runs = (
+        (QUICK_THOUSANDS, QUICK_TIMES, QUICK_RUNS) if context.quick
+        else (THOUSANDS, TIMES, RUNS))
+
+    def worker(name: str, *arguments: object) -> Json:
+        measuring.progress("%s: %s %s" % (NAME, name, " ".join(map(str, arguments))))
+        found: Json = json.loads(measuring.run([
+            context.pypy, ROOT / "benchmarks" / name, *map(str, arguments)]).out)
+        return found
+
+    return {"sizes": [worker("held_worker.py", size, times) for size in thousands],
+            **{what: worker("held_truth.py", what, count)
+               for what, count in runs.items()}}
+
+
+def report(results: Json) -> str:
+    lines = [["objects (million)", "MB", "resident (MiB)", "stands still (ms)",
+              "looks (ms)", "for a million", "its memory (MiB)"]]
+    for row in results["sizes"]:
+        looks, millions = row["duration"] / 1e6, row["objects"] / 1e6
+        lines.append([
+            "%.2f" % millions, "%.0f" % (row["bytes"] / 1e6),
+            "%.0f" % (row["resident"] / 2**20), "%.1f" % (row["still"] / 1e6),
+            "%.0f" % looks, "%.0f" % (looks / millions),
+            "%.1f" % (row["memory"] / 2**20)])
+    zs = [z for z, _ in results["sums"]]
+    paths = results["paths"]
+    return (
+        "%s\n\n%d estimates beside exact sums: z has a mean of %.2f and a standard "
+        "deviation of %.2f,\nand %d of the 95 %% intervals hold the sum\n\n%d paths of "
+        "%d in random structures are expressions: each was evaluated, and %d led\n"
+        "elsewhere" % (
+            table(lines), len(zs), statistics.mean(zs), statistics.stdev(zs),
+            sum(is_within for _, is_within in results["sums"]),
+            paths["right"] + paths["wrong"], sum(paths.values()), paths["wrong"]))
+
+
+def plot(results: Json, path: Path) -> None:
+    figure, (still, looks) = plt.subplots(1, 2, figsize=(8, 3.5), layout="constrained")
+    for axes, key, label in ((still, "still", "ms that the program stands still"),
+                             (looks, "duration", "ms of a processor, to look")):
+        axes.plot([row["objects"] / 1e6 for row in results["sizes"]],
+                  [row[key] / 1e6 for row in results["sizes"]], "o-")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("million objects")
+        axes.set_ylabel(label)
+        axes.grid(axis="y", color="0.92")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
