@@ -51,7 +51,7 @@ COLLECTOR_VERSION := v0.160.0
 INTEGRATION := $(shell find vmprof-integration -name '*.py' -o -name '*.[ch]' \
 	-o -name '*.toml' -o -name '*.pth' -o -name '*.rst')
 CONVERTER := $(shell find converter -name '*.py' -o -name '*.toml' \
-	-o -name '*.rst' -o -path '*/html/page/*')
+	-o -name '*.rst' -o -name '*.js' -o -name '*.css')
 # no index has either: together, pip finds what the sampler depends on
 PACKAGES := converter vmprof-integration
 # folders, too: they change when a file is removed
@@ -349,6 +349,16 @@ GCBENCH := rpython/translator/goal/targetgcbench.py
 .build/rpython/guest-jit: .build/rpython/tree $(GUEST_SOURCES) \
 		rpython/translate.py .build/python2 .build/system-rpython
 	$(TRANSLATE) $< $(GUEST) $@ -Ojit
+
+# of the submissions about allocations, the first one
+.build/rpython/tree-samples: $(RPYTHON) | .venv
+	.venv/bin/python rpython/tree.py $@ --samples
+	@touch $@
+
+.build/rpython/samples: .build/rpython/tree-samples rpython/translate.py \
+		tests/rpython/python2/targetsamples.py \
+		tests/rpython/python2/scenario_nodes.py .build/python2 .build/system-rpython
+	$(TRANSLATE) $< tests/rpython/python2/targetsamples.py $@ -O2
 
 SCENARIOS := $(wildcard tests/rpython/python2/*scenario*.py)
 

@@ -36,8 +36,7 @@ from python2 import Problem  # noqa: E402
 #: the folders whose new files come with a patch
 NEW = {
     "02-incminimark-sample-point.patch": ("rpython/memory", "rpython/jit"),
-    "05-rvmprof-allocation-samples.patch": ("rpython/rlib",),
-    "06-vmprof-module.patch": ("pypy/module",),
+    "06-rvmprof-recorder.patch": ("rpython/rlib", "pypy/module"),
     "07-documentation.patch": ("pypy/doc",),
 }
 #: of rvmprof, what PyPy shares with vmprof-python, which has it in src
@@ -52,6 +51,8 @@ def new_files() -> dict[str, Path]:
 
 
 def new_files_of(patch: tree.Patch) -> dict[str, Path]:
+    if patch.name == tree.SAMPLES:      # a later patch has others of these names
+        return {str(place): path for path, place in tree.below(tree.FIRST)}
     return {place: path for place, path in new_files().items()
             if place.startswith(tuple(folder + "/" for folder in
                                       NEW.get(patch.name, ())))}

@@ -1,17 +1,19 @@
 """Lay out RPython with our patches.
 
-    python3 rpython/tree.py TREE [--pristine]
+    python3 rpython/tree.py TREE [--pristine | --samples]
 
 makes the folder TREE from
 
 1. the wheel of rpython 0.2.1 (the sdist lacks a file that rvmprof needs),
    which pip fetches once, to the folder that TREE is in,
 2. the patches that patches/series names, in its order,
-3. the files of added/, at the same places in the tree,
+3. the files of added/, at the same places in the tree; with --samples, those of
+   samples/ instead of rvmprof's,
 4. the C that the patched RPython shares with the hook engine.
 
-With --pristine it is the wheel alone, to compare with.  Either has a pytest.ini
-of its own.
+With --pristine it is the wheel alone, to compare with; with --samples, the first of the
+two submissions about allocations, patches up to SAMPLES.  Each has a pytest.ini of its
+own.
 
 The tree is made anew if any of these changed since, and otherwise left as it
 is.  Changes made by hand, and what translations leave in there, are lost when
@@ -46,6 +48,12 @@ SHA256 = "a8ab1e5d7baf95c27a7fdb4d55825d584b2e5fd153bdff42e9d8a7625e403feb"
 #: Where the C that the engines share is in a tree, beside rvmprof's own.
 ALLOCATION_FOLDER = Path("rpython/rlib/rvmprof/src/allocation")
 
+#: The last patch of the submission that takes samples, its new files, and where in a
+#: tree those are that the next one, which records what becomes of them, has instead.
+SAMPLES = "05-rvmprof-samples.patch"
+FIRST = HERE / "samples"
+RVMPROF_FOLDER = Path("rpython/rlib/rvmprof")
+
 #: The file in a tree that tells what it was made from.
 STAMP = ".made-from"
 
@@ -75,6 +83,8 @@ class Ours:
     added: Path = HERE / "added"
     shared: Path | None = (HERE.parent / "vmprof-integration/vmprof_allocation"
                            / "native/shared")
+    #: up to SAMPLES only: the files that it has instead of the later ones; or None
+    samples: Path | None = dataclasses.field(default=None, kw_only=True)
 
     def text(self, path: Path) -> str:
         """Of a patch, as patch(1) is to have it."""
@@ -96,14 +106,18 @@ class Ours:
             if patch in result[:number]:
                 raise Problem("%s names %s twice: take one line out"
                               % (path, patch.name))
+        if self.samples is not None:
+            result = [patch for patch in result if patch.name <= SAMPLES]
         return [Patch(patch, self.text(patch)) for patch in result]
 
     def files(self) -> Iterator[tuple[Path, Path]]:
         """The added files: where they are, and where they belong in a tree."""
-        for path in sorted(self.added.rglob("*")):
-            # Python leaves its own files beside ours
-            if path.is_file() and path.suffix != ".pyc":
-                yield path, path.relative_to(self.added)
+        for path, place in below(self.added):
+            if self.samples is None or RVMPROF_FOLDER not in place.parents:
+                yield path, place
+        if self.samples is not None:
+            yield from below(self.samples)
+            return
         if self.shared is None:
             return
         shared = sorted(self.shared.glob("*.[ch]"))
@@ -112,6 +126,13 @@ class Ours:
                           % self.shared)
         for path in shared:
             yield path, ALLOCATION_FOLDER / path.name
+
+
+def below(folder: Path) -> Iterator[tuple[Path, Path]]:
+    for path in sorted(folder.rglob("*")):
+        # Python leaves its own files beside ours
+        if path.is_file() and path.suffix != ".pyc":
+            yield path, path.relative_to(folder)
 
 
 def sha256(path: Path) -> str:
@@ -188,7 +209,10 @@ def apply(patch: Patch, folder: Path) -> None:
     """Apply one patch, exactly: to the files that it was made of."""
     for name, expected in git_hashes(patch):
         found = git_hash(folder / name)
-        if not found.startswith(tuple(expected)):
+        # the file after an earlier patch, which nobody has seen since
+        is_unseen = (folder / name).is_file() and not any(
+            one.strip("0") for one in expected)
+        if not is_unseen and not found.startswith(tuple(expected)):
             raise Problem("%s does not apply exactly: before it, %s is not the file "
                           "%s, but %s: make it anew from the tree with the "
                           "patches before it" % (
@@ -260,13 +284,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description="Lay out RPython 0.2.1 with our patches.")
     parser.add_argument("tree", type=Path, metavar="TREE")
-    parser.add_argument("--pristine", action="store_true",
-                        help="without the patches, to compare with")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--pristine", action="store_true",
+                       help="without the patches, to compare with")
+    which.add_argument("--samples", action="store_true",
+                       help="with those of the submission that takes samples")
     options = parser.parse_args()
     tree = absolute(options.tree)
     try:
         made = build(tree, fetch(tree.parent),
-                     None if options.pristine else Ours())
+                     None if options.pristine
+                     else Ours(samples=FIRST if options.samples else None))
     except (Problem, OSError) as error:
         print("tree.py: error: %s" % error, file=sys.stderr)
         return 2

@@ -19,7 +19,7 @@ import convert_runs
 from convert_runs import load, names, run_and_fail
 from firefox_profiles import converted, extra, remarks, rich_log
 from vmprof_convert import cli
-from vmprof_convert.view import progress
+from vmprof_convert.cli import progress
 from vmprof_convert.writers import firefox
 
 folder = convert_runs.folder

@@ -36,7 +36,7 @@ def test_report_imports_what_it_needs(pypy: PyPy) -> None:
         from vmprof_allocation import __main__
         __main__.main()
         print(sorted({"tqdm", "json", "pygments", "gzip", "http", "webbrowser",
-                      "tempfile", "numpy", "vmprof", "vmprof_convert.view.output",
+                      "tempfile", "numpy", "vmprof", "vmprof_convert.cli.output",
                       "vmprof_convert.writers.firefox"} & set(sys.modules)))
     """)
     assert run.out.startswith("allocated in") and run.err == ""

@@ -31,11 +31,11 @@ from stack_files import (
 )
 from vmprof_convert import cli, readers
 from vmprof_convert.analysis.summary import FUNCTION, TYPE, Choice, Figures, summarize
+from vmprof_convert.cli import output
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.type_names import TypeNames
 from vmprof_convert.meaning.visible_stacks import CUT, LOST
 from vmprof_convert.profile.model import Profile
-from vmprof_convert.view import output
 from vmprof_convert.writers import chrome, collapsed, pprof, speedscope
 
 

@@ -19,8 +19,8 @@ from convert_runs import names
 from firefox_profiles import converted, rich_log
 from made_profiles import Log
 from vmprof_convert import cli
-from vmprof_convert.view import launch, serve
-from vmprof_convert.view.output import OutputError
+from vmprof_convert.cli import launch, serve
+from vmprof_convert.cli.output import OutputError
 
 folder = convert_runs.folder
 

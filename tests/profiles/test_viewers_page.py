@@ -36,7 +36,7 @@ def speedscope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def served(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until Ctrl-C; test_view.py says what."""
-    monkeypatch.setattr("vmprof_convert.view.serve.view", lambda *_: None)
+    monkeypatch.setattr("vmprof_convert.cli.serve.view", lambda *_: None)
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def short_patches() -> list[tuple[Path, Path]]:
 
 
 #: pyjitpl.py was not seen as it is in PyPy's two commits (pypy-branch/README.rst)
-RPYTHONS_ALONE = ["06-jit-raising-calls.patch"]
+RPYTHONS_ALONE = ["07-jit-raising-calls.patch"]
 
 
 def test_each_of_rpythons_patches_has_its_counterpart() -> None:

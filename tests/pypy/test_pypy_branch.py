@@ -18,7 +18,7 @@ from conftest import ROOT
 from patch_files import Patch, parse
 from rpython_tree import PYTHON2, assert_python2
 
-RVMPROF = "rpython/rlib/rvmprof/"
+RVMPROF, VMPROF = "rpython/rlib/rvmprof/", "pypy/module/_vmprof/"
 
 #: What main has in another form than rpython 0.2.1: README.rst says why.
 DIFFERENT = {
@@ -26,8 +26,14 @@ DIFFERENT = {
     # main knows its heap while it sweeps, too
     ("02-incminimark-sample-point.patch", "rpython/memory/gc/incminimark.py"),
     ("04-rvmprof-signals.patch", RVMPROF + "src/shared/vmprof_unix.c"),
-    ("05-rvmprof-allocation-samples.patch", RVMPROF + "cintf.py"),
-    ("05-rvmprof-allocation-samples.patch", RVMPROF + "dummy.py"),
+    ("05-rvmprof-samples.patch", RVMPROF + "cintf.py"),
+    ("05-rvmprof-samples.patch", RVMPROF + "dummy.py"),
+    ("06-rvmprof-recorder.patch", RVMPROF + "cintf.py"),
+    ("06-rvmprof-recorder.patch", RVMPROF + "dummy.py"),
+    # of PyPy alone
+    ("05-rvmprof-samples.patch", VMPROF + "interp_vmprof.py"),
+    ("06-rvmprof-recorder.patch", VMPROF + "interp_vmprof.py"),
+    ("06-rvmprof-recorder.patch", VMPROF + "moduledef.py"),
 }
 
 
@@ -44,8 +50,12 @@ def test_each_patch_says_why(series: list[Patch]) -> None:
 
 
 def test_few_of_pypys_lines_are_replaced(series: list[Patch]) -> None:
-    removed = [line for patch in series for lines in patch.files.values()
-               for line in lines if line.startswith("-")]
+    removed: list[str] = []
+    ours: set[str] = set()
+    for patch in series:
+        lines = [line for file in patch.files.values() for line in file]
+        removed += [line for line in lines if line[0] == "-" and line[1:] not in ours]
+        ours |= {line[1:] for line in lines if line[0] == "+"}
     assert 0 < len(removed) < 50
 
 
@@ -77,8 +87,10 @@ def test_new_files_are_not_rpythons() -> None:
 def test_each_new_file_comes_with_one_patch() -> None:
     found: list[str] = []
     for patch in apply.OURS[1].series():
-        found += apply.new_files_of(patch)
+        found += apply.new_files_of(patch) if patch.name != tree.SAMPLES else []
     assert sorted(found) == sorted(apply.new_files())
+    # what the first submission has of its own, the next one replaces
+    assert {str(place) for _, place in tree.below(tree.FIRST)} < set(found)
     assert set(apply.NEW) <= {patch.name for patch in apply.OURS[1].series()}
 
 
@@ -86,7 +98,8 @@ def test_each_new_file_comes_with_one_patch() -> None:
 
 #: hunks that are a part of something: lines of a docstring, items of a dict
 PARTS = {"pypy/module/_vmprof/interp_vmprof.py": 1,
-         "pypy/module/_vmprof/moduledef.py": 1}
+         "pypy/module/_vmprof/moduledef.py": 1,
+         RVMPROF + "dummy.py": 2}
 
 COMPILE = """
 import json, sys

@@ -95,6 +95,26 @@ def test_tree_has_patches_added_files_and_shared_c(project: Project) -> None:
     assert project.text("rpython/rlib/rvmprof/src/allocation/log.c") == "int log;\n"
 
 
+def test_tree_of_the_first_submission_alone(project: Project) -> None:
+    """It has the GC's files, and others of rvmprof's than the next one."""
+    rvmprof = "rpython/rlib/rvmprof/src/allocation/"
+    project.patch(layout.SAMPLES, {9: ["nine"]})
+    project.patch("06-later.patch", {12: ["twelve"]})
+    project.series("01-first.patch", layout.SAMPLES, "06-later.patch")
+    project.write("added/" + rvmprof + "first.c", "later\n")
+    project.write("added/" + rvmprof + "second.c", "")
+    project.write("samples/" + rvmprof + "first.c", "first\n")
+    project.ours = layout.Ours(project.folder / "patches", project.folder / "added",
+                               project.folder / "native",
+                               samples=project.folder / "samples")
+    assert project.build()
+    assert project.text() == project.gc.replace("line 5\n", "five\n").replace(
+        "line 9\n", "nine\n")
+    assert project.text("rpython/memory/gc/sampler.py") == "pass\n"
+    assert [path.name for path in (project.tree / rvmprof).iterdir()] == ["first.c"]
+    assert project.text(rvmprof + "first.c") == "first\n"
+
+
 @pytest.mark.python2
 def test_pristine_tree_has_the_files_of_the_wheel(tmp_path: Path) -> None:
     wheel = layout.fetch(CACHE)

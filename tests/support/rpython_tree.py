@@ -16,7 +16,7 @@ PATCHED = BUILD / "rpython" / "tree"
 PRISTINE = BUILD / "rpython" / "pristine"
 
 #: what `make` translates; guest-jit takes as long as all others
-PROGRAMS = ("guest-jit", "guest", "scenarios", "gcbench-patched",
+PROGRAMS = ("guest-jit", "guest", "scenarios", "samples", "gcbench-patched",
             "gcbench-pristine")
 
 

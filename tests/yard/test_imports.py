@@ -32,10 +32,13 @@ class Rule(NamedTuple):
 CONVERT = "vmprof_convert"
 #: a room may import those before it, and that is the whole rule
 ROOMS = ("errors", "text", "profile", "readers", "meaning", "analysis", "report",
-         "view", "writers", "cli")
-READERS, MODEL, ERRORS, WRITERS, VIEW, REPORT = (
+         "writers", "cli")
+READERS, MODEL, ERRORS, WRITERS, REPORT = (
     CONVERT + "." + name
-    for name in ("readers", "profile.model", "errors", "writers", "view", "report"))
+    for name in ("readers", "profile.model", "errors", "writers", "report"))
+#: what the command does around a conversion: files, the terminal, the browser
+AROUND = tuple(CONVERT + ".cli." + name for name in (
+    "launch", "output", "progress", "serve", "streams"))
 FIREFOX = WRITERS + ".firefox"
 FORMAT = FIREFOX + ".format"
 #: what the two that are made of protocol buffers share
@@ -68,7 +71,7 @@ RULES = {
        if not path.name.startswith(("_", "."))},
     "the Firefox builder knows the format, and no profile": Rule(
         (FORMAT,), (CONVERT,), allowed=(FORMAT,)),
-    "the viewer gets bytes": Rule((VIEW,), (CONVERT,), allowed=(VIEW,)),
+    "the viewer gets bytes": Rule(AROUND, (CONVERT,), allowed=AROUND),
     **{"%s of the sampler is above what it imports" % room: Rule(
         (SAMPLER + "." + room,), (SAMPLER,),
         allowed=tuple(SAMPLER + "." + name for name in SAMPLER_ROOMS[:number + 1]))
@@ -134,7 +137,8 @@ PLANTED = {
     "the Firefox builder knows the format, and no profile": [
         (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".text.units"),
         (FORMAT + ".threads", FIREFOX + ".convert")],
-    "the viewer gets bytes": [(VIEW + ".output", ERRORS), (VIEW + ".serve", MODEL)],
+    "the viewer gets bytes": [
+        (CONVERT + ".cli.output", ERRORS), (CONVERT + ".cli.serve", MODEL)],
     **{"%s of the sampler is above what it imports" % room: [
         (SAMPLER + "." + {"errors": "errors"}.get(room, room + ".__init__"),
          SAMPLER + "." + (SAMPLER_ROOMS[number + 1:] + ("api",))[0])]

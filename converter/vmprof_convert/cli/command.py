@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import BinaryIO
 
-from vmprof_convert.cli import formats, inputs, options
+from vmprof_convert.cli import formats, inputs, options, streams
 from vmprof_convert.cli.formats import AXES, FIREFOX, FORMATS, Format
 from vmprof_convert.cli.inputs import STANDARD
 from vmprof_convert.errors import FileError, ProfileError, about
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.text.escape import printable
-from vmprof_convert.view import streams
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -194,11 +193,11 @@ def _run(asked: argparse.Namespace, name: str) -> None:
     if asked.view and not is_served:
         if target is None:
             raise _Failed("--view opens a file: name it with -o")
-        from vmprof_convert.view import launch
+        from vmprof_convert.cli import launch
         with _writing():
             launch.check(format_.view or "")
     if target is not None:
-        from vmprof_convert.view import output
+        from vmprof_convert.cli import output
         with _writing():
             for file in found.files:
                 output.check_target(target, file.path)
@@ -221,7 +220,7 @@ def _run(asked: argparse.Namespace, name: str) -> None:
             _complain_of(name, [*found.left_out, *not_held])
             whole.seek(0)
             if is_served:
-                from vmprof_convert.view import serve
+                from vmprof_convert.cli import serve
                 from vmprof_convert.writers.firefox import query
                 with _writing():
                     serve.view(whole.read(), query(profile), asked.port)
@@ -245,7 +244,7 @@ def _report(found: inputs.Found, asked: argparse.Namespace, target: str | None,
         text = report.make(found.files, asked, report.terminal() if target is None
                            else report.file_())
     if target is not None:
-        from vmprof_convert.view import output
+        from vmprof_convert.cli import output
         with _writing():
             output.write(target, text.encode("utf-8", "backslashreplace"))
         streams.say("wrote %s" % target)
@@ -270,7 +269,7 @@ def _converter(files: Sequence[inputs.File], asked: argparse.Namespace,
 def _convert(profile: Profile, asked: argparse.Namespace, format_: Format,
              out: BinaryIO) -> Sequence[str]:
     """Returns what is not in there."""
-    from vmprof_convert.view.progress import progress_bar
+    from vmprof_convert.cli.progress import progress_bar
     assert format_.write is not None
     with progress_bar("converting", " stacks") as progress:
         not_held = format_.write(profile, out, asked, progress)
@@ -299,7 +298,7 @@ def _temporary() -> BinaryIO:
 @contextlib.contextmanager
 def _writing() -> Iterator[None]:
     # takes memory, which a report in the terminal need not
-    from vmprof_convert.view.output import OutputError
+    from vmprof_convert.cli.output import OutputError
     try:
         yield
     except OutputError as error:

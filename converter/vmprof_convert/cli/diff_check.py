@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from vmprof_convert.analysis import thresholds
 from vmprof_convert.analysis.thresholds import Condition
-from vmprof_convert.cli import formats, inputs
+from vmprof_convert.cli import formats, inputs, streams
 from vmprof_convert.cli.formats import DIFF_FORMATS
 from vmprof_convert.cli.inputs import STANDARD, File
 from vmprof_convert.cli.options import (
@@ -30,7 +30,6 @@ from vmprof_convert.errors import ProfileError, about
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
 from vmprof_convert.text.escape import printable
-from vmprof_convert.view import streams
 
 if TYPE_CHECKING:
     from vmprof_convert.analysis import diff
@@ -246,7 +245,7 @@ def _diff(options: argparse.Namespace) -> bool:
         raise ProfileError("can't write to standard output: it is closed")
     sides_files = _find_sides(options)
     if options.output:
-        from vmprof_convert.view import output
+        from vmprof_convert.cli import output
         for side in sides_files:
             for files in side:
                 for file in files:
@@ -328,7 +327,7 @@ def _write_stacks(form: str, difference: diff.Difference, names: diff_tables.Nam
 def _write(options: argparse.Namespace, text: str, data: bytes) -> None:
     """`data`, of formats that are no text; of those `text` is what was found."""
     if options.output:
-        from vmprof_convert.view import output
+        from vmprof_convert.cli import output
         output.write(options.output, data or text.encode("utf-8", "backslashreplace"))
         streams.say("wrote %s" % options.output)
         if data and text:

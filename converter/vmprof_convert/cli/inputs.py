@@ -111,7 +111,7 @@ def read(files: Sequence[File], asked: argparse.Namespace) -> Profile:
     """The profile of all, with the samples that were asked for."""
     from vmprof_convert.analysis.selection import select
     from vmprof_convert.cli import options
-    from vmprof_convert.view.progress import progress_bar
+    from vmprof_convert.cli.progress import progress_bar
     parts = []
     limit = options.limit_of(asked)
     for file in files:

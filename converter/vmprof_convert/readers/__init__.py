@@ -79,6 +79,8 @@ class _Reading:
             log = Log(container.pieces(told), self.contents, self._rows, self.names)
             self.logs.append(log)
             self.torn += log.read(self.contents.read, self._salvage)
+            if log.gc_samples is not None:
+                self.misfits += log.gc_samples.finish()
             try:
                 self.contents.end_part()
             except Damaged as e:

@@ -17,9 +17,12 @@ from vmprof_convert.profile.model import NATIVE, PYTHON, Columns, Function, Rows
 from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.readers import pypy_stacks, records
 from vmprof_convert.readers.contents import FULL_RECORD, MAX_DEPTH, Contents
+from vmprof_convert.readers.gc_samples import FULL_STACK, GcSamples, Sample
 from vmprof_convert.readers.records import Damaged, Record
 
 STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
+#: of gc_samples.py
+ALLOCATION, OBJECT, ALLOCATED = 11, 12, 13
 FLAG_MEMORY, FLAG_LINES, FLAG_PYPY = 1, 2, 8
 
 #: no record is longer: vmprof's buffers have 8 KiB, ours 64, and meta data is
@@ -63,6 +66,8 @@ class Log:
         self.start_time = 0.0
         self.end_time: float | None = None
         self.meta: dict[str, str] = {}
+        #: None: nobody wants the samples
+        self.gc_samples = GcSamples(contents, rows) if rows is not None else None
         #: says the header: samples have resident memory
         self.has_memory = False
         #: the log ends here, though it goes on
@@ -206,10 +211,15 @@ class Log:
         if has_time:
             (time,) = _WORD.unpack_from(data, after - 8)
         self._hand_on(
-            [self.raw_stacks[data[start:end]]], [time],
+            [self.raw_stacks[data[start:end]]], [max(time, self._now)],
             [self.pointer.unpack_from(data, end)[0]],
             [self.pointer.unpack_from(data, end + size)[0] if self.has_memory else 0])
         return after
+
+    @property
+    def _now(self) -> int:
+        """Nanoseconds to the allocation sample before; -1: there is no time."""
+        return -1 if self.gc_samples is None else self.gc_samples.time
 
     def _hand_on(self, stacks: list[int], times: list[int], threads: Sequence[int],
                  memories: Sequence[int]) -> None:
@@ -249,7 +259,7 @@ class Log:
             return self.read_stack()
         numbers = struct.unpack("<%d%s" % (
             len(rest) * number, self.pointer.format[1:]), b"".join(rest))
-        self._hand_on(stacks, [-1] * len(stacks), numbers[::number],
+        self._hand_on(stacks, [self._now] * len(stacks), numbers[::number],
                       numbers[1::2] if self.has_memory else [0] * len(stacks))
         return at
 
@@ -309,7 +319,42 @@ class Log:
         value, end = self._string(at)
         if end <= len(self.data):
             self.meta[key] = value
+            if self.gc_samples is not None:
+                self.gc_samples.read_meta(key, value)
         return end
+
+    def read_allocation(self) -> int:
+        start = self.at + 1 + 5 * self.pointer.size
+        key, size, time, thread, depth = self._unpack(self.at + 1, 5)
+        if size <= 0 or time < 0 or not 0 <= depth <= MAX_DEPTH:
+            raise self.damaged("an allocation of %d bytes at the time %d, of depth %d"
+                               % (size, time, depth))
+        end = start + depth * self.pointer.size
+        if end <= len(self.data) and self.gc_samples is not None:
+            stack = self.raw_stacks[self.data[start:end]] if depth else -1
+            if depth >= FULL_STACK:
+                full = self.contents.stacks.full
+                full[stack] = full.get(stack, 0) + 1
+            self.gc_samples.add_sample(key, Sample(size, time, thread, stack))
+        return end
+
+    def read_object(self) -> int:
+        key, type_, size = self._unpack(self.at + 1, 3)
+        if size < 0:
+            raise self.damaged("an object of %d bytes" % size)
+        if self.gc_samples is not None:
+            self.gc_samples.add_object(key, type_, size)
+        return self.at + 1 + 3 * self.pointer.size
+
+    def read_allocated(self) -> int:
+        if self.gc_samples is not None:
+            self.gc_samples.add_total(*self._unpack(self.at + 1, 2))
+        return self.at + 1 + 2 * self.pointer.size
+
+    def _unpack(self, at: int, count: int) -> tuple[int, ...]:
+        """Raises struct.error."""
+        return struct.unpack_from(
+            "<%d%s" % (count, self.pointer.format[1:]), self.data, at)
 
     def read_record(self) -> int:
         (size,) = _WORD.unpack_from(self.data, self.at + 1)
@@ -332,6 +377,8 @@ class Log:
         readers = {STACK: self.read_stacks, NAME: self.read_name,
                    NATIVE_NAME: self.read_name, META: self.read_meta,
                    HEADER: self.read_header, TIME: self.read_start,
+                   ALLOCATION: self.read_allocation, OBJECT: self.read_object,
+                   ALLOCATED: self.read_allocated,
                    records.MARKER: self.read_record}
         while self.at < len(self.data) or self.more():
             marker = self.data[self.at]

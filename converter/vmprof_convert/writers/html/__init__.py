@@ -78,7 +78,7 @@ def _script() -> str:
 
 
 def _part(name: str) -> str:
-    return importlib.resources.files(__name__).joinpath("page", name).read_text("utf-8")
+    return importlib.resources.files(__name__).joinpath(name).read_text("utf-8")
 
 
 def _data(data: object) -> str:

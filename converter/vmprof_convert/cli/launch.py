@@ -9,8 +9,8 @@ import webbrowser
 from collections.abc import Mapping
 from pathlib import Path
 
-from vmprof_convert.view import streams
-from vmprof_convert.view.output import OutputError
+from vmprof_convert.cli import streams
+from vmprof_convert.cli.output import OutputError
 
 #: how to get the commands that files are opened with
 _FROM = {"speedscope": "npm install -g speedscope"}

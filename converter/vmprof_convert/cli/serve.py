@@ -9,8 +9,8 @@ import threading
 from typing import Any
 from urllib.parse import quote
 
-from vmprof_convert.view import launch
-from vmprof_convert.view.output import OutputError
+from vmprof_convert.cli import launch
+from vmprof_convert.cli.output import OutputError
 
 PROFILER = "https://profiler.firefox.com"
 LOOPBACK = "127.0.0.1"

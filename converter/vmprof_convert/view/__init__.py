@@ -1,2 +1,0 @@
-"""What the command does around a conversion: the output file, the browser, the
-bar on the terminal."""

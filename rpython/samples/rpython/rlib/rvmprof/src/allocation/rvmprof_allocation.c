@@ -1,0 +1,154 @@
+/* Allocation samples, in the buffers that time samples go into, too.
+
+   The GC calls two functions: vmprof_allocation_sampled(), when it reserves memory
+   that is sampled, and vmprof_allocation_fact(), when the next minor collection has
+   found out which objects these are.  Both have the GIL, and are in the middle of an
+   allocation: see rpython/memory/gc/sampling.py and sampled_objects.py.
+
+   A record is a marker, which is a byte, and words:
+
+   MARKER_ALLOCATION   key, bytes, nanoseconds since the beginning, thread, depth;
+                       and the stack, as in a time sample
+   MARKER_OBJECT       key, type, bytes (0: all of the key's): an object that holds
+                       sampled bytes.  There may be several of a key
+   MARKER_ALLOCATED    bytes that the program has allocated, and records for which
+                       there was no buffer; the last one of them */
+
+#define _GNU_SOURCE
+
+#include "rvmprof_allocation.h"
+
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "vmp_stack.h"
+#include "vmprof_common.h"
+#include "vmprof_mt.h"
+#include "vmprof_unix.h"
+
+/* in vmp_stack.c, but not in its header */
+int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame, void **result,
+                                          int max_depth, int depth, intptr_t pc);
+
+#define MARKER_ALLOCATION   '\x0b'
+#define MARKER_OBJECT       '\x0c'
+#define MARKER_ALLOCATED    '\x0d'
+
+/* in sampled_objects.py */
+#define FACTS_BEGIN         0
+#define FACT_DIED           5
+#define FACT_NOT_KNOWN      8
+
+/* words of a record before its stack, and of the longest stack that a buffer holds */
+#define HEAD                5
+#define MAX_STACK           ((SINGLE_BUF_SIZE - 1) / sizeof(intptr_t) - HEAD)
+
+/* All of it is used with the GIL. */
+static int takes_time_samples = 1;
+static struct profbuf_s *buffer;        /* the one that is being filled; or NULL */
+static intptr_t last_key, lost;
+static int64_t began;
+
+static int64_t nanoseconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void flush(void)
+{
+    if (buffer != NULL)
+        commit_buffer(vmp_profile_fileno(), buffer);
+    buffer = NULL;
+}
+
+static void add(char marker, const intptr_t *words, size_t count)
+{
+    size_t size = count * sizeof *words;
+    char *end;
+
+    if (buffer != NULL && buffer->data_size + 1 + size > SINGLE_BUF_SIZE)
+        flush();
+    if (buffer == NULL)
+        buffer = reserve_buffer(vmp_profile_fileno());
+    if (buffer == NULL) {
+        lost++;
+        return;
+    }
+    end = buffer->data + buffer->data_size;
+    *end = marker;
+    memcpy(end + 1, words, size);
+    buffer->data_size += (unsigned int)(1 + size);
+}
+
+int vmprof_takes_time_samples(void)
+{
+    return takes_time_samples;
+}
+
+void vmprof_allocation_open(int take_time_samples)
+{
+    takes_time_samples = take_time_samples;
+}
+
+void vmprof_allocation_start(const char *settings, const char *types)
+{
+    vmp_write_meta("allocations", settings);
+    vmp_write_meta("allocation types", types);
+    buffer = NULL;              /* of a profile that a forked child has forgotten */
+    last_key = lost = 0;
+    began = nanoseconds();
+}
+
+void vmprof_allocation_close(intptr_t allocated)
+{
+    intptr_t words[] = { allocated, lost };
+
+    if (vmp_profile_fileno() < 0)
+        return;
+    add(MARKER_ALLOCATED, words, 2);
+    flush();
+}
+
+intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
+{
+    static intptr_t words[HEAD + MAX_STACK];
+    intptr_t key = 0;
+
+    (void)address;              /* there is no object yet */
+    if (vmp_profile_fileno() < 0)
+        return -1;              /* a forked child has no profile */
+    /* as time samples, not while vmprof is stopped, or the JIT changes what tells of
+       which functions its code is */
+    if (vmprof_enter_signal() == 0) {
+        int depth = vmp_walk_and_record_python_stack_only(
+            get_vmprof_stack(), (void **)(words + HEAD), (int)MAX_STACK, 0, 0);
+        key = ++last_key;
+        words[0] = key;
+        words[1] = size;
+        words[2] = nanoseconds() - began;
+        words[3] = (intptr_t)syscall(SYS_gettid);
+        words[4] = depth;
+        add(MARKER_ALLOCATION, words, (size_t)(HEAD + depth));
+    }
+    vmprof_exit_signal();
+    return key;
+}
+
+intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
+                                intptr_t type, intptr_t size, intptr_t its_class)
+{
+    (void)which;
+    (void)its_class;
+    if (what == FACTS_BEGIN)
+        return vmp_profile_fileno() >= 0;
+    if (what >= FACT_DIED && what <= FACT_NOT_KNOWN && vmp_profile_fileno() >= 0) {
+        intptr_t words[] = { key, type, size };
+        add(MARKER_OBJECT, words, 3);
+    }
+    return 0;                   /* what becomes of it later is not told */
+}
