@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rpython_tree import built
+from rpython_tree import built, python2
 from truth import SIGMAS, sigma
 from vmprof_convert import readers
 from vmprof_convert.meaning.estimator import weight_bytes, weight_objects
@@ -122,3 +122,11 @@ def test_the_report_has_error_bars(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "±" in done.stdout and "keep" in done.stdout
     assert "the GC itself counted" in done.stdout
+
+
+def test_its_own_tests() -> None:
+    tree = built("samples").parent / "tree-samples"
+    done = python2(tree, "-m", "pytest", "-p", "no:cacheprovider",
+                   "rpython/rlib/rvmprof/test/test_allocations.py", cwd=tree)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "16 passed" in done.stdout
