@@ -45,6 +45,11 @@ SOURCE = "src/"
 OURS = (tree.Ours(), complete.Ours(HERE / "patches", HERE / "added", shared=None))
 
 
+#: vmprof-python's own reader passes over allocation samples
+READER = tree.Patch(HERE / "vmprof-python.patch",
+                    (HERE / "vmprof-python.patch").read_text())
+
+
 def new_files() -> dict[str, Path]:
     """The new files, by their places in PyPy."""
     return {str(place): path for ours in OURS for path, place in ours.files()}
@@ -133,6 +138,7 @@ def vmprofs(checkout: Path) -> list[Commit]:
             part = shared_part(patch)
             if part.text:
                 files |= try_out(part, checkout, Path(work), (SHARED, SOURCE))
+        files |= try_out(READER, checkout, Path(work))
     return [Commit((HERE / "vmprof-python.txt").read_text(), files)]
 
 

@@ -279,7 +279,8 @@ def test_failing_copy_is_undone(checkout: Checkout,
     assert checkout.state() == checkout.before
 
 
-def test_vmprof_gets_what_it_shares_with_pypy(checkout: Checkout) -> None:
+def test_vmprof_gets_what_it_shares_with_pypy(
+        checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     added = apply.OURS[1].added
     for name, text in (("shared/new.h", "int new;\n"), ("allocation/own.c", "")):
         (added / RVMPROF / "src" / name).parent.mkdir(parents=True)
@@ -287,8 +288,13 @@ def test_vmprof_gets_what_it_shares_with_pypy(checkout: Checkout) -> None:
     (checkout.path / "vmprof").mkdir()
     (checkout.path / "src").mkdir()
     checkout.write("vmprof/__main__.py", "")
-    checkout.write("src/unix.c", "a\nb\n")    # as gc.py: one hash for both
+    # as gc.py: one hash for all three
+    checkout.write("src/unix.c", "a\nb\n")
+    checkout.write("vmprof/reader.py", "a\nb\n")
     checkout.commit("vmprof-python")
+    first = apply.OURS[1].series()[0]
+    monkeypatch.setattr(apply, "READER", tree.Patch(
+        first.path, first.text.replace("gc.py", "vmprof/reader.py")))
     for patch in apply.OURS[1].series():
         text = patch.text.replace("gc.py", apply.SHARED + "unix.c")
         module = "index 1111111..2222222 100644\n--- a/x.py\n+++ b/x.py\n" \
@@ -297,7 +303,7 @@ def test_vmprof_gets_what_it_shares_with_pypy(checkout: Checkout) -> None:
     assert apply.apply(checkout.path) == 1
     assert checkout.git("show", "--format=%s", "--name-only").split("\n", 1) == [
         (apply.HERE / "vmprof-python.txt").read_text().splitlines()[0],
-        "\nsrc/new.h\nsrc/unix.c\n"]
+        "\nsrc/new.h\nsrc/unix.c\nvmprof/reader.py\n"]
     assert (checkout.path / "src/unix.c").read_text() == "a\nnew\nb\nlast\n"
     checkout.refuses("is the series applied")
 

@@ -1,7 +1,5 @@
 import py
-
-from rpython.rlib.rvmprof.allocations import (
-    Allocations, BadAllocations, MAX_INTERVAL)
+from rpython.rlib.rvmprof.allocations import MAX_INTERVAL, Allocations, BadAllocations
 from rpython.rtyper.test.test_llinterp import interpret
 
 
