@@ -211,7 +211,7 @@ class Log:
         if has_time:
             (time,) = _WORD.unpack_from(data, after - 8)
         self._hand_on(
-            [self.raw_stacks[data[start:end]]], [max(time, self._now)],
+            [self.raw_stacks[data[start:end]]], [time if self._now < 0 else self._now],
             [self.pointer.unpack_from(data, end)[0]],
             [self.pointer.unpack_from(data, end + size)[0] if self.has_memory else 0])
         return after
@@ -424,7 +424,7 @@ class Log:
     def has_own_clock(self) -> bool:
         """Whether the times of the samples have nothing to do with the
         start's."""
-        return self.version == 7 and not self.contents.are_there
+        return self.version == 7 and not self.contents.are_there and self._now < 0
 
 
 def functions(contents: Contents, names: dict[int, str]) -> dict[int, Function]:
