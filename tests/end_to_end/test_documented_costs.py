@@ -11,7 +11,9 @@ from conftest import ROOT
 RESULTS = ROOT / "benchmarks" / "results"
 FIGURES = ROOT / "benchmarks" / "FIGURES.rst"
 #: paragraphs of other documents: how each begins, and whose figures it has
-ELSEWHERE = [("README.rst", "What it costs: ", ("depth", "costs", "fresh"))]
+ELSEWHERE = [("README.rst", "What it costs: ", ("depth", "costs", "fresh")),
+             ("vmprof-integration/docs/running.rst", "them; the program, which finds",
+              ("costs",))]
 
 _NUMBER = re.compile(r"(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?![\w])")
 _LITERAL = re.compile(r"``.*?``|`.*?`__?", re.DOTALL)
