@@ -142,7 +142,10 @@ def plot(results: Json, path: Path) -> None:
                           color=color, alpha=0.4, markersize=4,
                           label=short(program) if not y else None)
         axes.axvline(1, color="0.6", linewidth=0.8, zorder=0)
+        axes.set_xlim(0.75, 100 if python == "CPython" else 10)
         axes.set_xscale("log")
+        axes.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
+        axes.set_xticks([], minor=True)
         axes.set_yticks(range(len(names)), names)
         axes.set_xlabel("time with / without, %s" % python)
         axes.grid(axis="x", color="0.92")
