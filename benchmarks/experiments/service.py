@@ -27,9 +27,9 @@ WORKER = ROOT / "benchmarks" / "service_worker.py"
 #: requests before the clock starts
 WARM = 15000
 #: processes; turns of each, requests of a block, which is a window of some seconds
-PROCESSES, TURNS, REQUESTS = 4, 5, 5000
+PROCESSES, TURNS, REQUESTS = 4, 15, 5000
 #: of fresh processes: turns, requests
-PAIRS, BEHIND = 5, 6000
+PAIRS, BEHIND = 12, 6000
 
 
 class _Engine(http.server.BaseHTTPRequestHandler):

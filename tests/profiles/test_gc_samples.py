@@ -56,13 +56,13 @@ def test_each_object_of_a_sample_is_a_row() -> None:
     obj(log, 1, 1, 24)
     obj(log, 1, 2, 40)
     obj(log, 2, 2)
-    log.bytes += words(0x0d, 6000, 3)
+    log.bytes += words(0x0d, 50, 6000, 3)
     assert rows(log) == [
         (10, 24, 1000, "GcStruct Node { next }"), (10, 40, 1000, "GcArray of Char"),
         (20, 5000, 1000, "GcArray of Char")]
     profile = readers.read_bytes(log.data())
     (moment,) = profile.moments
-    assert (moment.time, moment.allocated, moment.dropped) == (20, 6000, 3)
+    assert (moment.time, moment.allocated, profile.missing) == (50, 6000, 3)
     assert profile.has_types and not profile.has_lifetimes
     assert (profile.engine, profile.interval, profile.misfits) == ("builtin", 1000, 0)
     assert set(profile.samples.thread) == {7}

@@ -79,7 +79,18 @@ def test_sizes_and_types(tmp_path: Path) -> None:
     (moment,) = profile.moments
     # what the program counts of its own, and what the estimates say
     assert sum(layouts.values()) == pytest.approx(moment.allocated, rel=0.02)
-    assert moment.dropped == 0
+    assert profile.missing == 0
+
+
+def test_deep_stacks_are_cut(tmp_path: Path) -> None:
+    profile, _ = run("deep", tmp_path)
+    depths = {profile.function(stack[-1].address).name: len(stack)
+              for stack in profile.stacks}
+    # with the function that allocates; of pairs of words, 508 fit
+    assert depths == {"deep10": 11, "deep500": 501, "deep600": 508, "deep3000": 508}
+    assert profile.cut_stacks > 300 and profile.misfits == 0
+    found = objects(profile)
+    assert all(near(found[name], 20000) for name in depths)
 
 
 def test_not_while_it_is_stopped(tmp_path: Path) -> None:
@@ -87,6 +98,8 @@ def test_not_while_it_is_stopped(tmp_path: Path) -> None:
     found = objects(profile)
     assert near(found["before"], 100000) and near(found["after"], 100000)
     assert "between" not in found and "disabled" not in found
+    # the GC has counted them, and the report says so
+    assert abs(profile.missing - 100000 * SIZE / INTERVAL) < 300
 
 
 def test_threads(tmp_path: Path) -> None:
@@ -129,4 +142,4 @@ def test_its_own_tests() -> None:
     done = python2(tree, "-m", "pytest", "-p", "no:cacheprovider",
                    "rpython/rlib/rvmprof/test/test_allocations.py", cwd=tree)
     assert done.returncode == 0, done.stdout[-3000:]
-    assert "16 passed" in done.stdout
+    assert "19 passed" in done.stdout

@@ -528,6 +528,12 @@ class Profile:
         return self.moments[-1].time if self.moments else 0
 
     @property
+    def missing(self) -> int:
+        """Allocation samples that could not be written: of a PyPy without the
+        recorder."""
+        return self._setting("missing")
+
+    @property
     def children(self) -> int:
         """Processes that the program forked, and that were not sampled."""
         return self._setting("children")

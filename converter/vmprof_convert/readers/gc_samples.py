@@ -86,8 +86,10 @@ class GcSamples:
         self._told[key] = sample
         self._row(sample, size or sample.size, self._type(type_))
 
-    def add_total(self, allocated: int, lost: int) -> None:
-        self._contents.moments.append(Moment(self.time, allocated, 0, lost, 0, 0, 0))
+    def add_total(self, time: int, allocated: int, lost: int) -> None:
+        self._contents.moments.append(Moment(time, allocated, 0, 0, 0, 0, 0))
+        if lost > 0:
+            self._contents.settings["missing"] = "%d" % lost
 
     def finish(self) -> int:
         """Nothing follows.  Returns how many objects fit no sample."""

@@ -348,8 +348,8 @@ class Log:
 
     def read_allocated(self) -> int:
         if self.gc_samples is not None:
-            self.gc_samples.add_total(*self._unpack(self.at + 1, 2))
-        return self.at + 1 + 2 * self.pointer.size
+            self.gc_samples.add_total(*self._unpack(self.at + 1, 3))
+        return self.at + 1 + 3 * self.pointer.size
 
     def _unpack(self, at: int, count: int) -> tuple[int, ...]:
         """Raises struct.error."""

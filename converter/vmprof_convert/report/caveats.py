@@ -260,6 +260,11 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
             "lost: the stacks of %d of %d samples; their bytes are in %s" % (
                 profile.lost_stacks, samples, LOST.name),
             profile.lost_stacks > _LEAST * samples))
+    if profile.missing:
+        found.append(Remark(
+            "not there: %s, as vmprof was stopped then, or had no buffer; what is "
+            "estimated is less than the program allocated by that"
+            % format_number(profile.missing, "sample"), True))
     for state, of, text in (
             (CARRIED, STILL_ALIVE,
              "carried over: %s of earlier parts of the profile are alive, and count as "

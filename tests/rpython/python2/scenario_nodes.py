@@ -40,8 +40,10 @@ def new_code(name):
     return code
 
 
-@rvmprof.vmprof_execute_code("scenarios", lambda code, count, rounds: code)
-def execute(code, count, rounds):
+@rvmprof.vmprof_execute_code("scenarios", lambda code, count, rounds, depth: code)
+def execute(code, count, rounds, depth):
+    if depth > 0:
+        return execute(code, count, rounds, depth - 1)
     number = 1
     while count > 0:
         state.node = Node(state.node if rounds < 0 else None)
@@ -51,19 +53,20 @@ def execute(code, count, rounds):
     return number
 
 
-def allocate(code, count):
-    """Make 'count' objects in a function of this name."""
-    return execute(code, count, 0)
+def allocate(code, count, depth=0):
+    """Make 'count' objects in a function of this name, which was called by so many
+    of it."""
+    return execute(code, count, 0, depth)
 
 
 def keep(code, count):
     """Likewise, and all of them live on while the last one does."""
-    return execute(code, count, -1)
+    return execute(code, count, -1, 0)
 
 
 def work(code, count):
     """Use the processor, and allocate a little."""
-    return execute(code, count, 5000000)
+    return execute(code, count, 5000000, 0)
 
 
 def open_profile(filename):

@@ -39,6 +39,16 @@ def types(path):
     print len(lists)
 
 
+def deep(path):
+    """Stacks that fit into a record, and one that does not."""
+    fd = open_profile(path)
+    enable(fd)
+    for depth in [10, 500, 600, 3000]:
+        allocate(new_code("deep%d" % depth), 20000, depth)
+    rvmprof.disable()
+    os.close(fd)
+
+
 def stops(path):
     fd = open_profile(path)
     enable(fd)
@@ -104,6 +114,8 @@ def entry_point(argv):
         both(path)
     elif name == "types":
         types(path)
+    elif name == "deep":
+        deep(path)
     elif name == "stops":
         stops(path)
     elif name == "threads":

@@ -1,5 +1,7 @@
 """What rvmprof.enable() is asked for, of allocation samples."""
 
+import sys
+
 from rpython.rlib.rarithmetic import LONG_BIT
 
 MAX_INTERVAL = 1 << (LONG_BIT - 2)      # in bytes
@@ -32,10 +34,7 @@ class Allocations:
     def _set(self, pair):
         end = pair.find('=')
         if end >= 0:
-            try:
-                value = int(pair[end + 1:])
-            except ValueError:
-                value = -1
+            value = number(pair[end + 1:])
             if pair[:end] == 'interval' and 1 <= value <= MAX_INTERVAL:
                 self.interval = value
                 return
@@ -43,3 +42,14 @@ class Allocations:
                 self.seed = value
                 return
         raise BadAllocations("bad value: '%s'" % pair)
+
+
+def number(text):
+    """Of digits; -1 if there are others, or more than an integer holds.  (int()
+    takes blanks, and in RPython it does not look for an overflow.)"""
+    result = 0
+    for c in text:
+        if not '0' <= c <= '9' or result > (sys.maxint - 9) // 10:
+            return -1
+        result = result * 10 + (ord(c) - ord('0'))
+    return result if text else -1

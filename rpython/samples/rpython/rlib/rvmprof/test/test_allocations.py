@@ -17,14 +17,15 @@ def test_nothing_is_asked_for():
 @py.test.mark.parametrize("text", [
     "interval=0", "interval=-1", "interval=", "interval=1k", "interval",
     "interval=%d" % (MAX_INTERVAL + 1), "interval=%d" % 10**30, "seed=7", "seed=-1",
-    "interval=1;", ";", "interval=1;limit=5/s", "Interval=1"])
+    "interval=1;", ";", "interval=1;limit=5/s", "Interval=1",
+    "interval= 5", "interval=+5", "interval=%d" % (2**64 + 100)])
 def test_what_can_not_be_had(text):
     with py.test.raises(BadAllocations):
         Allocations(text)
 
 
 def test_in_rpython():
-    texts = ["", "interval=4096", "interval=99999999999999999999", "seed=1"]
+    texts = ["", "interval=4096", "interval=%d" % (2**64 + 100), "seed=1"]
 
     def of(number):
         try:

@@ -11,8 +11,9 @@
                        and the stack, as in a time sample
    MARKER_OBJECT       key, type, bytes (0: all of the key's): an object that holds
                        sampled bytes.  There may be several of a key
-   MARKER_ALLOCATED    bytes that the program has allocated, and records for which
-                       there was no buffer; the last one of them */
+   MARKER_ALLOCATED    the last one: nanoseconds since the beginning, bytes that the
+                       program has allocated, and samples that are not there, as
+                       vmprof was stopped, or had no buffer */
 
 #define _GNU_SOURCE
 
@@ -38,18 +39,21 @@ int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame, void **result
 
 /* in sampled_objects.py */
 #define FACTS_BEGIN         0
+#define FACTS_END           1
 #define FACT_DIED           5
 #define FACT_NOT_KNOWN      8
 
-/* words of a record before its stack, and of the longest stack that a buffer holds */
+/* words of a record before its stack, and of the longest stack that a buffer holds;
+   even, as frames are pairs, and vmprof goes on while one word is free */
 #define HEAD                5
-#define MAX_STACK           ((SINGLE_BUF_SIZE - 1) / sizeof(intptr_t) - HEAD)
+#define MAX_STACK           (((SINGLE_BUF_SIZE - 1) / sizeof(intptr_t) - HEAD) & ~1ul)
 
 /* All of it is used with the GIL. */
 static int takes_time_samples = 1;
 static struct profbuf_s *buffer;        /* the one that is being filled; or NULL */
 static intptr_t last_key, lost;
 static int64_t began;
+static int is_stopped;                  /* the file is somebody else's to read */
 
 static int64_t nanoseconds(void)
 {
@@ -66,23 +70,26 @@ static void flush(void)
     buffer = NULL;
 }
 
-static void add(char marker, const intptr_t *words, size_t count)
+/* Returns 0 if there is no room for it. */
+static int add(char marker, const intptr_t *words, size_t count)
 {
     size_t size = count * sizeof *words;
     char *end;
 
-    if (buffer != NULL && buffer->data_size + 1 + size > SINGLE_BUF_SIZE)
+    if (buffer != NULL && buffer->data_size + 1 + size > SINGLE_BUF_SIZE) {
+        if (is_stopped)
+            return 0;
         flush();
-    if (buffer == NULL)
-        buffer = reserve_buffer(vmp_profile_fileno());
-    if (buffer == NULL) {
-        lost++;
-        return;
     }
+    if (buffer == NULL && !is_stopped)
+        buffer = reserve_buffer(vmp_profile_fileno());  /* this may write, too */
+    if (buffer == NULL)
+        return 0;
     end = buffer->data + buffer->data_size;
     *end = marker;
     memcpy(end + 1, words, size);
     buffer->data_size += (unsigned int)(1 + size);
+    return 1;
 }
 
 int vmprof_takes_time_samples(void)
@@ -106,11 +113,14 @@ void vmprof_allocation_start(const char *settings, const char *types)
 
 void vmprof_allocation_close(intptr_t allocated)
 {
-    intptr_t words[] = { allocated, lost };
+    intptr_t words[] = { nanoseconds() - began, allocated, lost };
+    int tries;
 
     if (vmp_profile_fileno() < 0)
         return;
-    add(MARKER_ALLOCATED, words, 2);
+    is_stopped = 0;             /* the profile ends in any case */
+    for (tries = 0; tries < 1000 && !add(MARKER_ALLOCATED, words, 3); tries++)
+        usleep(1);
     flush();
 }
 
@@ -124,18 +134,20 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
         return -1;              /* a forked child has no profile */
     /* as time samples, not while vmprof is stopped, or the JIT changes what tells of
        which functions its code is */
-    if (vmprof_enter_signal() == 0) {
+    is_stopped = vmprof_enter_signal() != 0;
+    if (!is_stopped) {
         int depth = vmp_walk_and_record_python_stack_only(
             get_vmprof_stack(), (void **)(words + HEAD), (int)MAX_STACK, 0, 0);
-        key = ++last_key;
-        words[0] = key;
+        words[0] = last_key + 1;
         words[1] = size;
         words[2] = nanoseconds() - began;
         words[3] = (intptr_t)syscall(SYS_gettid);
         words[4] = depth;
-        add(MARKER_ALLOCATION, words, (size_t)(HEAD + depth));
+        if (add(MARKER_ALLOCATION, words, (size_t)(HEAD + depth)))
+            key = ++last_key;
     }
     vmprof_exit_signal();
+    lost += key == 0;
     return key;
 }
 
@@ -146,9 +158,15 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
     (void)its_class;
     if (what == FACTS_BEGIN)
         return vmp_profile_fileno() >= 0;
-    if (what >= FACT_DIED && what <= FACT_NOT_KNOWN && vmp_profile_fileno() >= 0) {
+    if (vmp_profile_fileno() < 0)
+        return 0;
+    is_stopped = vmprof_enter_signal() != 0;
+    if (what == FACTS_END && !is_stopped)
+        flush();                /* time samples come behind what was before them */
+    if (what >= FACT_DIED && what <= FACT_NOT_KNOWN) {
         intptr_t words[] = { key, type, size };
-        add(MARKER_OBJECT, words, 3);
+        (void)add(MARKER_OBJECT, words, 3);     /* else its type is not known */
     }
+    vmprof_exit_signal();
     return 0;                   /* what becomes of it later is not told */
 }
