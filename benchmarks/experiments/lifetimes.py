@@ -62,7 +62,7 @@ def _ratio(processes: list[list[Json]], interval: str) -> Estimate:
 
 def report(results: Json) -> str:
     lines = [["program", "interval", "us/sample", "without", "more", "run / without",
-              "samples/s"]]
+              "run / plain", "samples/s"]]
     for name, processes in results["programs"].items():
         for interval in INTERVALS:
             cost, without = (statistics.median(microseconds(processes, kind + interval))
@@ -73,6 +73,10 @@ def report(results: Json) -> str:
                 short(name), interval, "%.3f" % cost, "%.3f" % without,
                 "%+.0f %%" % (100 * (cost / without - 1)) if without > 0 else "-",
                 _ratio(processes, interval).format(),
+                "%.3f" % statistics.median(
+                    segment["cpu"] / reference for segments in processes
+                    for segment, reference in with_neighbours(segments, "cpu")
+                    if segment["configuration"] == interval),
                 "%.0f" % statistics.median(
                     segment["samples"] / segment["cpu"] for segment in mine)])
     return ("%s\n\nprocessor time; us/sample: with lifetimes and types, without: "
