@@ -40,13 +40,17 @@ EXPERIMENTS = {module.NAME: module for module in (
     depth, fresh, toolchain, costs, profilers, lifetimes, builtin, held, formats,
     service, accuracy, coverage, verdicts, equal_runs)}
 
+#: of these, those that take half an hour each, and run if they are named
+LONG = (service.NAME, equal_runs.NAME)
+
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="Measure what allocation sampling costs.")
     parser.add_argument(
         "experiments", nargs="*", metavar="EXPERIMENT",
-        help="one or more of %s (default: all)" % ", ".join(EXPERIMENTS))
+        help="one or more of %s (default: all but %s, which take half an hour each)"
+        % (", ".join(EXPERIMENTS), " and ".join(LONG)))
     parser.add_argument(
         "--quick", action="store_true",
         help="few and short runs, to see whether it works; the figures mean "
@@ -77,6 +81,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         if name not in EXPERIMENTS:
             parser.error("the experiment %r is not known; there are %s"
                          % (name, ", ".join(EXPERIMENTS)))
+    if not options.experiments:
+        options.experiments = [name for name in EXPERIMENTS if name not in LONG]
     return options
 
 
@@ -86,7 +92,7 @@ def main() -> int:
                       options.cpython, options.quick)
     options.output.mkdir(parents=True, exist_ok=True)
     try:
-        for name in options.experiments or EXPERIMENTS:
+        for name in options.experiments:
             experiment = EXPERIMENTS[name]
             path = options.output / (name + ".json")
             if options.again:

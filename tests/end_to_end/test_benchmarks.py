@@ -36,7 +36,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for guest in "guest", "guest-jit":
         built(guest)
     folder = tmp_path_factory.mktemp("study")
-    done = study("--quick", "--output", folder)
+    done = study("--quick", "--output", folder, *EXPERIMENTS)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -74,7 +74,7 @@ def test_all_profilers_ran(quick: Path) -> None:
 
 def test_tables_and_plots_can_be_made_again(quick: Path) -> None:
     before = {path.name: path.read_text() for path in quick.glob("*.txt")}
-    done = study("--again", "--output", quick)
+    done = study("--again", "--output", quick, *EXPERIMENTS)
     assert done.returncode == 0, done.stderr
     assert {path.name: path.read_text()
             for path in quick.glob("*.txt")} == before
