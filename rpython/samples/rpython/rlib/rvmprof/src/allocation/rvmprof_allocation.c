@@ -15,8 +15,6 @@
                        program has allocated, and samples that are not there, as
                        vmprof was stopped, or had no buffer */
 
-#define _GNU_SOURCE
-
 #include "rvmprof_allocation.h"
 
 #include <string.h>
@@ -24,11 +22,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "compat.h"
 #include "vmp_stack.h"
-#include "vmprof_common.h"
 #include "vmprof_mt.h"
-#include "vmprof_unix.h"
 
+/* in vmprof_common.c and vmprof_unix.c */
+PY_STACK_FRAME_T *get_vmprof_stack(void);
+long vmprof_enter_signal(void);
+long vmprof_exit_signal(void);
 /* in vmp_stack.c, but not in its header */
 int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame, void **result,
                                           int max_depth, int depth, intptr_t pc);

@@ -1,0 +1,60 @@
+"""The first submission's C under sanitizers, with stacks that fill a record to its last
+word: support/native/samples_harness.c makes them."""
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rpython_tree import PRISTINE, ROOT
+
+pytestmark = pytest.mark.python2
+
+OURS = ROOT / "rpython/samples/rpython/rlib/rvmprof/src"
+#: of which the submission changes nothing that is used here
+VMPROF = PRISTINE / "rpython/rlib/rvmprof/src"
+GCC = ["gcc", "-std=gnu99", "-g", "-O1", "-fsanitize=address,undefined",
+       "-fno-sanitize-recover=all", "-DRPYTHON_VMPROF", "-DVMPROF_UNIX",
+       "-DVMPROF_LINUX", "-DPYPY_JIT_CODEMAP", "-DRPY_EXTERN=extern", *(
+           "-I%s" % folder for folder in (OURS / "allocation", OURS / "shared", VMPROF,
+                                          VMPROF / "shared"))]
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("samples")
+    subprocess.run([
+        *GCC, "-Wall", "-Wextra", "-Werror", "-c", "-o", folder / "ours.o",
+        OURS / "allocation" / "rvmprof_allocation.c"], check=True)
+    subprocess.run([        # vmprof's own has warnings
+        *GCC, "-w", "-o", folder / "harness",
+        ROOT / "tests/support/native/samples_harness.c", folder / "ours.o",
+        VMPROF / "shared" / "vmp_stack.c", VMPROF / "shared" / "vmprof_mt.c"],
+        check=True)
+    return folder / "harness"
+
+
+def sizes(harness: Path, folder: Path, frames: int, *options: str) -> list[int]:
+    """Of the profile: after the samples, after their objects, and at the end."""
+    profile = folder / "profile"
+    done = subprocess.run([harness, profile, str(frames), *options], text=True,
+                          capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [*map(int, done.stdout.split()), profile.stat().st_size]
+
+
+@pytest.mark.parametrize("frames", [
+    10, 486, 487, 488, 496, 504, 505, 506, 507, 508, 600])
+def test_no_word_is_written_behind_a_record(harness: Path, tmp_path: Path,
+                                            frames: int) -> None:
+    """vmprof goes on with what is inlined while a single word is free."""
+    before, behind, end = sizes(harness, tmp_path, frames)
+    assert before <= behind < end
+
+
+def test_nothing_is_written_while_vmprof_is_stopped(harness: Path,
+                                                    tmp_path: Path) -> None:
+    """vmprof.disable() reads the file then."""
+    before, behind, end = sizes(harness, tmp_path, 500, "stopped")
+    assert before == behind < end
