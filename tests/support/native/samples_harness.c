@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "rvmprof_allocation.h"
+#include "vmprof_get_custom_offset.h"
 #include "vmprof_mt.h"
 #include "vmprof_stack.h"
 
