@@ -20,8 +20,9 @@ pytestmark = [pytest.mark.translated, pytest.mark.xdist_group("study")]
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "benchmarks" / "study.py"
 EXPERIMENTS = ("depth", "fresh", "toolchain", "costs", "profilers", "lifetimes",
-               "builtin", "held", "formats", "service", "accuracy", "coverage",
-               "verdicts", "equal_runs")
+               "builtin", "held", "formats", "accuracy", "coverage", "verdicts")
+#: those that take longest, also to see whether they work
+LONG = ("service", "equal_runs")
 #: pyroscope sends what it finds to a server, and there is none
 WRITE_NOTHING = {"off", "pyroscope, heap, 512k"}
 
@@ -36,20 +37,32 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for guest in "guest", "guest-jit":
         built(guest)
     folder = tmp_path_factory.mktemp("study")
-    done = study("--quick", "--output", folder, *EXPERIMENTS)
+    done = study("--quick", "--output", folder)
     assert done.returncode == 0, done.stderr
     return folder
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_each_experiment_leaves_figures_tables_and_plots(quick: Path,
-                                                         name: str) -> None:
+def check(quick: Path, name: str) -> None:
     kept = json.loads((quick / (name + ".json")).read_text())
     assert kept["quick"] is True
     assert kept["environment"]["cpus"] > 0
     text = (quick / (name + ".txt")).read_text()
     assert "nan" not in text and len(text.splitlines()) > 4
     assert (quick / (name + ".png")).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_each_experiment_leaves_figures_tables_and_plots(quick: Path,
+                                                         name: str) -> None:
+    check(quick, name)
+
+
+@pytest.mark.hard
+@pytest.mark.parametrize("name", LONG)
+def test_those_that_take_long(tmp_path: Path, name: str) -> None:
+    done = study("--quick", "--output", tmp_path, name)
+    assert done.returncode == 0, done.stderr
+    check(tmp_path, name)
 
 
 def test_all_configurations_took_their_samples(quick: Path) -> None:
@@ -74,7 +87,7 @@ def test_all_profilers_ran(quick: Path) -> None:
 
 def test_tables_and_plots_can_be_made_again(quick: Path) -> None:
     before = {path.name: path.read_text() for path in quick.glob("*.txt")}
-    done = study("--again", "--output", quick, *EXPERIMENTS)
+    done = study("--again", "--output", quick)
     assert done.returncode == 0, done.stderr
     assert {path.name: path.read_text()
             for path in quick.glob("*.txt")} == before
@@ -82,7 +95,7 @@ def test_tables_and_plots_can_be_made_again(quick: Path) -> None:
 
 def test_results_in_the_repository_are_of_a_full_run() -> None:
     folder = ROOT / "benchmarks" / "results"
-    for name in EXPERIMENTS:
+    for name in EXPERIMENTS + LONG:
         kept = json.loads((folder / (name + ".json")).read_text())
         assert kept["quick"] is False
         assert (folder / (name + ".txt")).exists()
