@@ -351,7 +351,8 @@ GCBENCH := rpython/translator/goal/targetgcbench.py
 	$(TRANSLATE) $< $(GUEST) $@ -Ojit
 
 # of the submissions about allocations, the first one
-.build/rpython/tree-samples: $(RPYTHON) | .venv
+.build/rpython/tree-samples: $(RPYTHON) $(shell find rpython/samples 2>/dev/null) \
+		| .venv
 	.venv/bin/python rpython/tree.py $@ --samples
 	@touch $@
 
