@@ -12,16 +12,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_rpython_rvmprof import INTERVAL, SIZE, near, objects
 
 from rpython_tree import built, python2
-from truth import SIGMAS, sigma
 from vmprof_convert import readers
-from vmprof_convert.meaning.estimator import weight_bytes, weight_objects
+from vmprof_convert.meaning.estimator import weight_bytes
 from vmprof_convert.profile.model import Profile
 
 pytestmark = pytest.mark.translated
-
-SIZE, INTERVAL = 16, 1000
 
 
 def run(name: str, folder: Path) -> tuple[Profile, list[str]]:
@@ -31,22 +29,6 @@ def run(name: str, folder: Path) -> tuple[Profile, list[str]]:
                           env={"PYPY_GC_NURSERY": "1M"})
     assert (done.returncode, done.stderr) == (0, "")
     return readers.read(path), done.stdout.splitlines()
-
-
-def objects(profile: Profile) -> dict[str, float]:
-    """Estimated objects by function."""
-    result: dict[str, float] = collections.defaultdict(float)
-    samples = profile.samples
-    for stack, size in zip(samples.stack, samples.size):
-        if size == SIZE:
-            name = "lost" if stack < 0 else profile.function(
-                profile.stacks[stack][-1].address).name
-            result[name] += weight_objects(size, INTERVAL, "exponential")
-    return dict(result)
-
-
-def near(estimate: float, count: int) -> bool:
-    return abs(estimate - count) <= SIGMAS * sigma(count, SIZE, INTERVAL) / SIZE
 
 
 def test_beside_time_samples(tmp_path: Path) -> None:

@@ -14,20 +14,17 @@ from scenario_nodes import (INTERVAL, allocate, enable, keep, new_code,
                             open_profile, state, thread, work)
 
 
-def both(path):
+def both(fd):
     """Time samples, too."""
-    fd = open_profile(path)
     enable(fd, INTERVAL, 0.001)
     for i in range(10):
         allocate(new_code("f%d" % i), 100000)
         work(new_code("g%d" % i), 3)
     rvmprof.disable()
-    os.close(fd)
 
 
-def types(path):
+def types(fd):
     """Objects that live, and lists of them, some of which are large."""
-    fd = open_profile(path)
     enable(fd)
     keep(new_code("keep"), 50000)
     lists = []
@@ -35,22 +32,18 @@ def types(path):
         lists.append([i] * 1000)
     lists.append([1] * 1000000)
     rvmprof.disable()
-    os.close(fd)
     print len(lists)
 
 
-def deep(path):
+def deep(fd):
     """Stacks that fit into a record, and one that does not."""
-    fd = open_profile(path)
     enable(fd)
     for depth in [10, 500, 600, 3000]:
         allocate(new_code("deep%d" % depth), 20000, depth)
     rvmprof.disable()
-    os.close(fd)
 
 
-def stops(path):
-    fd = open_profile(path)
+def stops(fd):
     enable(fd)
     allocate(new_code("before"), 100000)
     rvmprof.stop_sampling(None)
@@ -59,11 +52,9 @@ def stops(path):
     allocate(new_code("after"), 100000)
     rvmprof.disable()
     allocate(new_code("disabled"), 100000)
-    os.close(fd)
 
 
-def threads(path):
-    fd = open_profile(path)
+def threads(fd):
     enable(fd, INTERVAL, 0.001)
     state.threads = 3
     for i in range(state.threads):
@@ -71,11 +62,9 @@ def threads(path):
     while state.threads > 0:
         time.sleep(0.01)
     rvmprof.disable()
-    os.close(fd)
 
 
-def forks(path):
-    fd = open_profile(path)
+def forks(fd):
     enable(fd)
     allocate(new_code("before"), 50000)
     pid = os.fork()
@@ -85,11 +74,9 @@ def forks(path):
     os.waitpid(pid, 0)
     allocate(new_code("after"), 50000)
     rvmprof.disable()
-    os.close(fd)
 
 
-def refused(path):
-    fd = open_profile(path)
+def refused(fd):
     for text in ["interval=0", "interval=x", "interval=4611686018427387905",
                  "seed=1", "interval=1000;color=red", "interval", ";", "seed=-1"]:
         try:
@@ -104,28 +91,19 @@ def refused(path):
     enable(fd)
     allocate(new_code("work"), 100000)
     rvmprof.disable()
-    os.close(fd)
+
+
+SCENARIOS = {"both": both, "types": types, "deep": deep,
+             "stops": stops, "threads": threads, "forks": forks, "refused": refused}
 
 
 def entry_point(argv):
     rthread.get_ident()
-    name, path = argv[1], argv[2]
-    if name == "both":
-        both(path)
-    elif name == "types":
-        types(path)
-    elif name == "deep":
-        deep(path)
-    elif name == "stops":
-        stops(path)
-    elif name == "threads":
-        threads(path)
-    elif name == "forks":
-        forks(path)
-    elif name == "refused":
-        refused(path)
-    else:
+    if argv[1] not in SCENARIOS:
         return 2
+    fd = open_profile(argv[2])
+    SCENARIOS[argv[1]](fd)
+    os.close(fd)
     return 0
 
 

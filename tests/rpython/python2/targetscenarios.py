@@ -340,61 +340,40 @@ def closed_file(files):
 # ____________________________________________________________
 
 
+SCENARIOS = {
+    "plain": plain,
+    "marks": marks,
+    "keeps_errno": keeps_errno,
+    "signals": signals,
+    "no_time_samples": no_time_samples,
+    "stops": stops,
+    "again": again,
+    "disabled_as_vmprof_does": disabled_as_vmprof_does,
+    "bad_values": bad_values,
+    "forks": forks,
+    "child_takes_time_samples": child_takes_time_samples,
+    "child_forks": child_forks,
+    "threads": threads,
+    "switches": switches,
+    "pinned": pinned,
+    "ends_without_disable": ends_without_disable,
+    "closed_file": closed_file,
+    "rotates": rotates,
+    "rotates_without_lifetimes": rotates_without_lifetimes,
+    "rotates_often": rotates_often,
+    "rotates_into_nothing": rotates_into_nothing,
+    "threads_end": threads_end,
+    "heap_of_the_gc": heap_of_the_gc,
+    "starts_and_stops": starts_and_stops,
+    "says_what_is_alive": says_what_is_alive,
+}
+
+
 def entry_point(argv):
     rthread.get_ident()
-    name, files = argv[1], argv[2:]
-    if name == "plain":
-        plain(files)
-    elif name == "marks":
-        marks(files)
-    elif name == "keeps_errno":
-        keeps_errno(files)
-    elif name == "signals":
-        signals(files)
-    elif name == "no_time_samples":
-        no_time_samples(files)
-    elif name == "stops":
-        stops(files)
-    elif name == "again":
-        again(files)
-    elif name == "disabled_as_vmprof_does":
-        disabled_as_vmprof_does(files)
-    elif name == "bad_values":
-        bad_values(files)
-    elif name == "forks":
-        forks(files)
-    elif name == "child_takes_time_samples":
-        child_takes_time_samples(files)
-    elif name == "child_forks":
-        child_forks(files)
-    elif name == "threads":
-        threads(files)
-    elif name == "switches":
-        switches(files)
-    elif name == "pinned":
-        pinned(files)
-    elif name == "ends_without_disable":
-        ends_without_disable(files)
-    elif name == "closed_file":
-        closed_file(files)
-    elif name == "rotates":
-        rotates(files)
-    elif name == "rotates_without_lifetimes":
-        rotates_without_lifetimes(files)
-    elif name == "rotates_often":
-        rotates_often(files)
-    elif name == "rotates_into_nothing":
-        rotates_into_nothing(files)
-    elif name == "threads_end":
-        threads_end(files)
-    elif name == "heap_of_the_gc":
-        heap_of_the_gc(files)
-    elif name == "starts_and_stops":
-        starts_and_stops(files)
-    elif name == "says_what_is_alive":
-        says_what_is_alive(files)
-    else:
+    if argv[1] not in SCENARIOS:
         return 2
+    SCENARIOS[argv[1]](argv[2:])
     return 0
 
 
