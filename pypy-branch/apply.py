@@ -37,8 +37,10 @@ from python2 import Problem  # noqa: E402
 NEW = {
     "02-incminimark-sample-point.patch": ("rpython/memory", "rpython/jit"),
     "06-rvmprof-recorder.patch": ("rpython/rlib", "pypy/module"),
-    "07-documentation.patch": ("pypy/doc",),
+    "08-documentation.patch": ("pypy/doc",),
 }
+#: what PyPy 2.7 has no use for
+PYTHON_3 = ("09-delegating-generators.patch",)
 #: of rvmprof, what PyPy shares with vmprof-python, which has it in src
 SHARED = "rpython/rlib/rvmprof/src/shared/"
 SOURCE = "src/"
@@ -108,12 +110,14 @@ def try_out(patch: tree.Patch, checkout: Path, work: Path,
 
 
 def pypys(checkout: Path) -> list[Commit]:
+    is_python_3 = (checkout / "lib-python/3").exists()
     with tempfile.TemporaryDirectory() as work:
         return [Commit(message(patch), {
                     **try_out(patch, checkout, Path(work)),
                     **{place: path.read_bytes()
                        for place, path in new_files_of(patch).items()}})
-                for patch in OURS[1].series()]
+                for patch in OURS[1].series()
+                if is_python_3 or patch.name not in PYTHON_3]
 
 
 def shared_part(patch: tree.Patch) -> tree.Patch:

@@ -11,8 +11,8 @@ out what is the same there:
 
 A file that isn't named isn't changed.  So what both have is said, and changed,
 in ../rpython/patches alone.  After such a change the hashes of PyPy's files behind it
-are others, which a later patch names: apply.py says which they are.  Those of the last
-one are not checked, and zeros where nobody has seen PyPy's file since.
+are others, which a later patch names: apply.py says which they are.  The ones that a
+file has behind a patch are not checked, and are zeros.
 """
 from __future__ import annotations
 

@@ -209,10 +209,7 @@ def apply(patch: Patch, folder: Path) -> None:
     """Apply one patch, exactly: to the files that it was made of."""
     for name, expected in git_hashes(patch):
         found = git_hash(folder / name)
-        # the file after an earlier patch, which nobody has seen since
-        is_unseen = (folder / name).is_file() and not any(
-            one.strip("0") for one in expected)
-        if not is_unseen and not found.startswith(tuple(expected)):
+        if not found.startswith(tuple(expected)):
             raise Problem("%s does not apply exactly: before it, %s is not the file "
                           "%s, but %s: make it anew from the tree with the "
                           "patches before it" % (

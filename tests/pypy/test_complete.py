@@ -116,12 +116,8 @@ def short_patches() -> list[tuple[Path, Path]]:
             for patch in ours.series() if (theirs.patches / patch.name).exists()]
 
 
-#: pyjitpl.py was not seen as it is in PyPy's two commits (pypy-branch/README.rst)
-RPYTHONS_ALONE = ["07-jit-raising-calls.patch"]
-
-
 def test_each_of_rpythons_patches_has_its_counterpart() -> None:
-    assert [path.name for _, path in short_patches()] + RPYTHONS_ALONE \
+    assert [path.name for _, path in short_patches()] \
         == [patch.name for patch in apply.OURS[0].series()]
 
 

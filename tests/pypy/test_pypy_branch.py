@@ -10,7 +10,6 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from test_complete import RPYTHONS_ALONE
 
 import apply
 import tree
@@ -70,8 +69,6 @@ def test_one_file_has_a_version_for_each_branch() -> None:
 def test_shared_parts_are_rpythons(series: list[Patch]) -> None:
     theirs = {patch.name: parse(patch).files for patch in apply.OURS[0].series()}
     ours = {patch.name: patch.files for patch in series}
-    for name in RPYTHONS_ALONE:
-        del theirs[name]
     assert set(theirs) < set(ours)
     assert {(patch, name) for patch in theirs
             for name in {*theirs[patch], *ours[patch]}
@@ -167,12 +164,12 @@ class Checkout:
         patches, added = folder / "patches", folder / "added"
         for path in patches, added / "pypy/doc":
             path.mkdir(parents=True)
-        (patches / "series").write_text("01-gc.patch\n07-documentation.patch\n")
+        (patches / "series").write_text("01-gc.patch\n08-documentation.patch\n")
         self.write("gc.py", "a\nnew\nb\n")
         (patches / "01-gc.patch").write_text("gc: one\n\nWhy.\n\n" + self.diff())
         self.commit("first")
         self.write("gc.py", "a\nnew\nb\nlast\n")
-        (patches / "07-documentation.patch").write_text(
+        (patches / "08-documentation.patch").write_text(
             "doc: two\n\nWhy.\n\n" + self.diff())
         (added / "pypy/doc/page.rst").write_text("A page.\n")
         self.git("reset", "--quiet", "--hard", "HEAD~")
@@ -217,6 +214,23 @@ def test_each_patch_becomes_a_commit(checkout: Checkout) -> None:
     assert checkout.git("show", "--format=", "--name-only").split() \
         == ["gc.py", "pypy/doc/page.rst"]
     assert checkout.state()[1] == ""
+
+
+@pytest.mark.parametrize("version, count", [("2.7", 1), ("3", 2)])
+def test_what_is_for_python_3_alone(checkout: Checkout, monkeypatch: pytest.MonkeyPatch,
+                                    version: str, count: int) -> None:
+    library = checkout.path / "lib-python" / version
+    library.mkdir(parents=True)
+    (library / "os.py").touch()
+    checkout.commit("library")
+    monkeypatch.setattr(apply, "PYTHON_3", ("08-documentation.patch",))
+    assert apply.apply(checkout.path) == count
+
+
+def test_patches_for_python_3_are_the_last_ones(series: list[Patch]) -> None:
+    """The others have to fit without them."""
+    names = [patch.name for patch in series]
+    assert tuple(names[-len(apply.PYTHON_3):]) == apply.PYTHON_3
 
 
 def test_other_version_of_a_file_is_refused(checkout: Checkout) -> None:

@@ -9,12 +9,13 @@ import errno
 import os
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from vmprof_allocation.engines import builtin, choose
+from vmprof_allocation.engines import builtin, choose, names
 from vmprof_allocation.engines.builtin import BuiltinEngine
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.settings.processes import Processes
@@ -41,6 +42,7 @@ class Vmprof(types.ModuleType):
         self.alive = [16, 1, 2, 24, 20, 1000, 3, 48, 7, 2, 16, 16, 1000, 0]
         self.peak = 3000.0
         self.ignored = False
+        self.names: dict[int, str] = {}
 
     def call(self, *what: Any) -> None:
         self.calls.append(what)
@@ -86,6 +88,10 @@ class Vmprof(types.ModuleType):
     def ignore_allocations(self, ignored: bool) -> bool:
         before, self.ignored = self.ignored, ignored
         return before
+
+    def name_thread(self, thread: int, name: str) -> None:
+        name.encode()
+        self.names[thread] = name
 
     def mark(self, name: str) -> None:
         name.encode()
@@ -141,6 +147,26 @@ def test_settings_are_vmprofs_arguments(
     chosen().start(7, settings)
     assert vmprof.calls == [("enable", (7, period, memory, 0, native, 0), {
         "allocations": "interval=1000;" + allocations})]
+
+
+def test_threads_and_the_command_have_names(
+        vmprof: Vmprof, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "of_command", lambda: "app.py --flag")
+    monkeypatch.setattr(names, "of_threads", lambda: [(12, "a\0b\ud800")])
+    mine = chosen()
+    assert "names" in mine.capabilities()
+    mine.start(7, Settings(1000, 1))
+    assert vmprof.names == {0: "app.py --flag"}
+    mine.stop()
+    assert vmprof.names[12] == "a?b?"
+
+
+def test_patches_without_a_function_of_ours(vmprof: Vmprof,
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Vmprof, "name_thread")
+    with pytest.raises(AllocationSamplingError, match="another version of the patches"):
+        chosen().start(7, Settings(1000, 1))
+    assert not vmprof.enabled
 
 
 def test_moments_are_named_while_it_samples(vmprof: Vmprof) -> None:
@@ -312,6 +338,79 @@ def test_forked_child_may_start(vmprof: Vmprof,
     mine.prepare()
     assert not vmprof.enabled
     mine.start(8, Settings(1000, 1))
+
+
+@pytest.fixture
+def followed(vmprof: Vmprof, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+             ) -> Iterator[BuiltinEngine]:
+    """A sampled process that seems to have been forked."""
+    mine = chosen()
+    app = tmp_path / "app.vmprof"
+    app.touch()
+    monkeypatch.setattr(os, "_exit", os._exit)      # put back, whatever happens
+    mine.start(7, Settings(1000, 1, period=0.01), Processes(str(app), "abc"))
+    pid = os.getpid()
+    assert not mine.is_sampled_child()
+    monkeypatch.setattr(os, "getpid", lambda: pid + 1)
+    yield mine
+    mine.stop()
+
+
+def test_forked_child_has_a_profile_of_its_own(
+        vmprof: Vmprof, followed: BuiltinEngine, tmp_path: Path) -> None:
+    vmprof.calls.clear()
+    assert followed.is_sampled_child()
+    path = tmp_path / ("app.%d.vmprof" % os.getpid())
+    assert followed.child_path() == str(path)
+    (_, (fd, period, *_), keywords), = vmprof.calls[1:]     # after "disable"
+    settings = Settings.parse(keywords["allocations"].partition(";run")[0])
+    # no time samples, and other objects than its parent's
+    assert (fd > 2, period, settings.seed != 1) == (True, 0.0, True)
+    assert keywords["allocations"].endswith(";run=abc;parent=%d" % (os.getpid() - 1))
+    assert followed.is_sampled_child() and len(vmprof.calls) == 2
+    followed.stop()
+    assert path.exists() and not vmprof.enabled
+
+
+def test_forked_child_without_a_sample_leaves_no_profile(
+        vmprof: Vmprof, followed: BuiltinEngine, tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    assert followed.is_sampled_child()
+    monkeypatch.setattr(Vmprof, "allocation_statistics", lambda self: {})
+    followed.stop()
+    assert [path.name for path in tmp_path.iterdir()] == ["app.vmprof"]
+
+
+def test_forked_child_ends_its_profile_in_os_exit(
+        vmprof: Vmprof, followed: BuiltinEngine, monkeypatch: pytest.MonkeyPatch,
+        ) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    assert followed.is_sampled_child()
+    os._exit(3)
+    assert (ended, vmprof.enabled) == ([3], False)
+
+
+def test_forked_child_where_no_profile_can_be(
+        vmprof: Vmprof, followed: BuiltinEngine, tmp_path: Path) -> None:
+    (tmp_path / "app.vmprof").unlink()
+    assert not followed.is_sampled_child()
+    assert not vmprof.enabled and followed.child_path() == ""
+
+
+def test_another_engine_of_the_process_goes_on(
+        vmprof: Vmprof, followed: BuiltinEngine,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules were imported anew; what the fork does is known to both."""
+    state = followed.state()
+    assert state is not None
+    followed.ending().forked()
+    monkeypatch.setattr(builtin, "_engine", None)
+    another = chosen_again = builtin.engine(vmprof)
+    another.restore(state)
+    assert another is chosen_again and another.is_sampled_child()
+    followed.ending().end_child()
+    assert not another.is_sampled_child()
 
 
 def test_interval_and_statistics(vmprof: Vmprof) -> None:

@@ -12,7 +12,7 @@ import pytest
 from conftest import PyPy
 from log_lines import START, build_harness, new_log
 from made_profiles import NAMES
-from vmprof_allocation.engines.hook import names
+from vmprof_allocation.engines import names
 from vmprof_convert import readers
 
 PROGRAM = """

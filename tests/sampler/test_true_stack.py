@@ -83,3 +83,28 @@ def test_code_that_was_freed(harness: pathlib.Path) -> None:
     asked = "stack j 5500 c 8"
     assert frames(harness, piece(5000, 1), asked, "piece 5000 0", "forget", asked,
                   piece(5000, 3), asked) == ["p5000 i1 c8", "c8", "p5000 i3 c8"]
+
+
+#: a callee, and its caller, which has entered 1 and then 2, of which the callee is the
+#: loop; 2 is left at this offset
+CALLEE = "piece 20000 1000 2 0 1000 1"
+CALL = "call 5100 20000 %d"
+CALLER = "piece 5000 1000 1 0 1000 2 2 10 %d 2"
+
+
+@pytest.mark.parametrize("raises", [0, 1])
+@pytest.mark.parametrize("left", ["before the check for an exception", "behind it"])
+def test_a_loop_is_called_by_its_own_function(harness: pathlib.Path, raises: int,
+                                              left: str) -> None:
+    """Whether this JIT leaves the function before that check, or, if there was none,
+    behind it: the function that was entered for its loop is the loop's."""
+    begin, between, end = map(int, frames(harness, CALL % raises)[0].split())
+    if left == "before the check for an exception":
+        stop = between
+    else:           # what is left next counts as this one, if there was an exception
+        stop = 900 + 5000 if raises else end
+    _, during, after = frames(
+        harness, CALLER % (stop - 5000), CALLEE, CALL % raises,
+        "stack j 20500 j %d" % begin, "stack j %d" % (end + 20))
+    assert during == "p20000 i2 p5000 i1"
+    assert after == "p5000 i1"

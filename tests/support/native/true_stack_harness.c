@@ -1,6 +1,10 @@
 /* Drives true_stack.c with a table of compiled code and a stack of a few lines.
  *
  *   code OFFSET HEX       put these bytes into a piece of memory of 16 pages
+ *   call OFFSET CALLEE RAISES
+ *                         put a call of compiled code there (jit_call.h), to that offset,
+ *                         which expects an exception, or none.  Prints where it returns
+ *                         to, where its two guards are apart, and where it ends
  *   piece OFFSET SIZE FUNCTION START STOP NEXT ...
  *                         the JIT's code there, in the order of their offsets; of each
  *                         entry (codemap.h) NEXT counts entries.  The same offset again:
@@ -123,6 +127,48 @@ static void print_stack(char *rest)
     printf("\n");
 }
 
+static unsigned char *put(unsigned char *p, const char *hex)
+{
+    return p + from_hex(hex, p, (size_t)(memory + SIZE - p));
+}
+
+/* mov r11, address - 16; mov [rbp+32], r11; lea r11, [r11+16]; call r11 */
+static unsigned char *put_call(unsigned char *p, const unsigned char *address)
+{
+    uintptr_t map = (uintptr_t)address - 16;
+
+    p = put(p, "49bb");
+    memcpy(p, &map, sizeof map);
+    return put(p + sizeof map, "4c895d204d8d9b1000000041ffd3");
+}
+
+static unsigned char *put_reload(unsigned char *p)
+{
+    return put(p, "49bb0000000000000000498b0b488b69f8"
+                  "f6450400" "0f8500010000" "48c7452000000000");
+}
+
+static void put_whole_call(char *rest)
+{
+    unsigned char *p = memory + strtoul(strtok(rest, " "), NULL, 10), *jump, *fast;
+    const unsigned char *callee = memory + strtoul(strtok(NULL, " "), NULL, 10);
+    int raises = atoi(strtok(NULL, " "));
+    size_t begin, between;
+
+    p = put_call(p, callee);
+    begin = (size_t)(p - memory);
+    p = put(put_reload(p), "49bb00000000000000004c395810" "7400");
+    jump = p - 1;
+    p = put(put_reload(put_call(p, memory)), "eb00");
+    fast = p;
+    *jump = (unsigned char)(fast - jump - 1);
+    p = put(p, "488b4048" "48837d10000f8500010000");
+    between = (size_t)(p - memory);
+    p = put(p, raises ? "90909090" "0f8500010000"
+                      : "49bb0000000000000000" "49833b00" "0f8500010000");
+    printf("%zu %zu %zu\n", begin, between, (size_t)(p - memory));
+}
+
 static void obey(char *line)
 {
     char *rest = strchr(line, ' ');
@@ -132,6 +178,8 @@ static void obey(char *line)
         size_t at = strtoul(rest, &rest, 10);
         (void)from_hex(rest + 1, memory + at, SIZE - at);
     }
+    else if (strncmp(line, "call ", 5) == 0)
+        put_whole_call(rest);
     else if (strncmp(line, "piece ", 6) == 0)
         add_piece(rest);
     else if (strncmp(line, "stack ", 6) == 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
+from vmprof_allocation.engines import names
 from vmprof_allocation.engines.base import (
     Alive,
     Engine,
@@ -17,6 +18,7 @@ from vmprof_allocation.engines.base import (
     refuse_second,
 )
 from vmprof_allocation.engines.ending import INCOMPLETE, Ending
+from vmprof_allocation.engines.forked_child import Following, ForkedChild
 from vmprof_allocation.errors import AllocationSamplingError
 
 # nothing that is not needed: see engines/base.py
@@ -44,20 +46,28 @@ class BuiltinEngine(Engine):
         self._pid = 0
         self._fd = -1
         self._lock = RLock()
+        #: None: children are counted only
+        self._following: Following | None = None
+        #: None: this is the process that start() was called in
+        self._child: ForkedChild | None = None
 
     def capabilities(self) -> tuple[str, ...]:
         # what vmprof_allocation.c, which knows no Python, writes itself
-        return ("lifetimes", "limits", "marks", "native-frames",
+        return ("lifetimes", "limits", "marks", "names", "native-frames",
                 "resident-memory", "rotation", "time-samples", "types")
 
     def prepare(self, knowledge: str = "") -> None:
         if self._pid not in (0, os.getpid()):
             # a forked child: its parent's lock and sampling
-            self._lock = RLock()
-            self._pid = 0
-            self._disable()
+            self._leave_parent()
         with self._lock:
             refuse_second(self._pid)
+
+    def _leave_parent(self) -> None:
+        self._lock = RLock()
+        self._pid = 0
+        self._child = None
+        self._disable()
 
     def _disable(self) -> str:
         """Returns what went wrong, or an empty string."""
@@ -75,18 +85,13 @@ class BuiltinEngine(Engine):
             self.prepare()
             empty(fd)
             try:
-                # no lines, CPU time; not vmprof.enable(), which prints to
-                # stdout
-                self._vmprof.enable(
-                    fd, settings.period or 0.0, int(settings.memory), 0,
-                    int(settings.native), 0,
-                    allocations=";".join(filter(None, (
-                        settings.text(*ALLOCATIONS), _describe(processes)))))
-                self._pid = os.getpid()
-                self._fd = fd
+                self._enable(fd, settings, processes)
+                if processes is not None and settings.follow and not settings.memory:
+                    self._following = Following(settings, processes)
             except self._vmprof.VMProfError as e:
                 raise AllocationSamplingError("vmprof refuses: %s" % e) from e
-            except TypeError as e:
+            except (AttributeError, TypeError) as e:
+                self._disable()
                 raise AllocationSamplingError(
                     "this PyPy was translated with another version of the patches "
                     "(%s); translate it anew" % e) from e
@@ -94,6 +99,49 @@ class BuiltinEngine(Engine):
                 self._disable()
                 self._pid = 0
                 raise
+
+    def _enable(self, fd: int, settings: Settings,
+                processes: Processes | None) -> None:
+        # no lines, CPU time; not vmprof.enable(), which prints to stdout
+        self._vmprof.enable(
+            fd, settings.period or 0.0, int(settings.memory), 0,
+            int(settings.native), 0,
+            allocations=";".join(filter(None, (
+                settings.text(*ALLOCATIONS), _describe(processes)))))
+        self._name(0, names.of_command())
+        self._pid = os.getpid()
+        self._fd = fd
+
+    def _name(self, thread: int, name: str) -> None:
+        self._vmprof.name_thread(thread, names.for_native(name).decode())
+
+    def _name_threads(self) -> None:
+        known = self._child.inherited if self._child is not None else ()
+        for thread, name in names.of_threads():
+            if thread not in known:
+                self._name(thread, name)
+
+    def is_sampled_child(self) -> bool:
+        if self._pid == os.getpid():
+            return self._child is not None
+        if not self._pid or self._following is None:
+            return False
+        parent = self._pid
+        self._leave_parent()
+        try:
+            child = self._following.child(parent)
+            if child is not None:
+                self._child = child
+                self._enable(child.fd, child.settings, child.processes)
+                self._following = Following(child.settings, child.processes)
+                child.end_at_exit(self.stop)
+        except Exception:
+            # it runs as it would without us, and is counted as not sampled
+            self._leave_parent()
+        return self._child is not None
+
+    def child_path(self) -> str:
+        return "" if self._child is None else self._child.path
 
     def _is_on(self) -> bool:
         return self._pid == os.getpid() and bool(self._vmprof.is_enabled())
@@ -112,6 +160,7 @@ class BuiltinEngine(Engine):
             if not self._is_on():
                 raise AllocationSamplingError("allocation sampling is not on")
             empty(fd)
+            self._name_threads()
             try:
                 incomplete = self._vmprof.rotate_allocations(
                     fd, allocation_settings=_describe(processes, part))
@@ -137,7 +186,12 @@ class BuiltinEngine(Engine):
                 return
             # the program may have disabled vmprof; or an interrupt came
             # between this and the next line, the last time
-            problem = self._disable() if self._vmprof.is_enabled() else ""
+            problem = ""
+            if self._vmprof.is_enabled():
+                if self._pid == os.getpid():
+                    self._name_threads()
+                problem = self._disable()
+            self._end_children()
             self._pid = 0
             if problem:
                 raise AllocationSamplingError(
@@ -145,11 +199,20 @@ class BuiltinEngine(Engine):
                         (text for error, text in INCOMPLETE.items()
                          if os.strerror(error) == problem), problem))
 
+    def _end_children(self) -> None:
+        if self._following is not None:
+            self._following.end()
+            self._following = None
+        if self._child is not None:
+            self._child.close(self.statistics().samples > 0)
+            self._child = None
+
     def state(self) -> tuple[object, ...] | None:
-        return self._pid, self._fd
+        return (vars(self),)
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        self._pid, self._fd = state
+        # a fork changes it, of whichever engine
+        self.__dict__, = state
 
     def ending(self) -> Ending:
         return BuiltinEnding(self)
@@ -214,6 +277,13 @@ class BuiltinEnding(Ending):
     def end(self) -> bool:
         self._engine.stop()
         return True
+
+    def forked(self) -> None:
+        self._engine.is_sampled_child()
+
+    def end_child(self) -> None:
+        if self._engine.is_sampled_child():
+            self._engine.stop()
 
 
 def _describe(processes: Processes | None, part: int = 1) -> str:

@@ -5,10 +5,9 @@ import fcntl
 import os
 import stat
 
+from vmprof_allocation.engines.base import move_up
 from vmprof_allocation.errors import AllocationSamplingError
 
-#: Linux's; it has no name in PyPy
-F_DUPFD_CLOEXEC = 1030
 #: how a profile begins
 HEAD = bytes(8) + b"\3" + bytes(7)
 
@@ -21,20 +20,6 @@ def file_id(fd: int) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def move_up(fd: int) -> int:
-    """The same file under a number that is out of the program's way: it gets
-    the numbers that it would get without us, and what it writes to a number
-    that it takes for its output does not end up in the profile."""
-    for lowest in 512, 3:
-        try:
-            high = fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)
-        except OSError:
-            continue        # there are not so many; or it is not Linux
-        os.close(fd)
-        return high
-    return fd
 
 
 def lost(path: str | None) -> AllocationSamplingError:

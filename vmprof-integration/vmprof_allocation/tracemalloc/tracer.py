@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from vmprof_allocation.engines.base import Engine
+from vmprof_allocation.engines.base import Engine, move_up
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.session.profile_file import file_id, move_up
+from vmprof_allocation.session.profile_file import file_id
 from vmprof_allocation.session.session import end_inherited
 from vmprof_allocation.settings.parsing import make_settings
 from vmprof_allocation.tracemalloc.frames import RawTraceback

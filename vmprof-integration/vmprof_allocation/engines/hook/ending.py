@@ -8,8 +8,8 @@ from __future__ import annotations
 import errno
 import os
 
+from vmprof_allocation.engines import names
 from vmprof_allocation.engines.ending import INCOMPLETE, Ending
-from vmprof_allocation.engines.hook import names
 from vmprof_allocation.engines.hook.safepoint import reach_safepoint
 from vmprof_allocation.errors import AllocationSamplingError
 

@@ -12,6 +12,7 @@ import os
 import sys
 
 from vmprof_allocation.critical.interrupts import Lock, Section, Uninterrupted
+from vmprof_allocation.engines import names
 from vmprof_allocation.engines.base import (
     Alive,
     Engine,
@@ -20,7 +21,6 @@ from vmprof_allocation.engines.base import (
     refuse_second,
 )
 from vmprof_allocation.engines.ending import INCOMPLETE
-from vmprof_allocation.engines.hook import names
 from vmprof_allocation.engines.hook.ending import HookEnding, check_complete
 from vmprof_allocation.engines.hook.safepoint import reach_safepoint, sink
 from vmprof_allocation.errors import AllocationSamplingError

@@ -45,7 +45,7 @@ static void look_at(const struct codemap_piece *piece, uintptr_t address,
     struct python_call call = python_call_at(address, piece);
     int count = known->raising_count;
 
-    if (!call.raises || call.end == 0 || (call.function == 0 && !call.is_others) ||
+    if (!call.raises || call.is_left || call.end == 0 || (call.function == 0 && !call.is_others) ||
         count == MOST_RAISING)
         return;
     /* of a call there are two places, that of the callee and that of what helps it */

@@ -47,6 +47,22 @@ static int64_t function_called(const struct jit_call *call)
                                           : 0;
 }
 
+/* Does the table leave this function during the call? */
+static int leaves(const struct python_call *call, const struct codemap_entry *entry)
+{
+    return entry->stop > call->begin && entry->stop <= call->end;
+}
+
+static int leaves_any(const struct python_call *call, const struct codemap_piece *piece)
+{
+    int i;
+
+    for (i = 0; i < piece->count; i++)
+        if (leaves(call, &piece->entries[i]) && piece->entries[i].stop < call->end)
+            return 1;
+    return 0;
+}
+
 int python_call_is_certain(void)
 {
     return pythons_helper != 0;
@@ -67,8 +83,11 @@ struct python_call python_call_at(uintptr_t address, const struct codemap_piece 
     call.raises = found.raises;
     call.is_settled = python_call_is_certain();
     call.is_others = call.is_settled && found.helper != pythons_helper;
-    if (found.end != 0)
+    if (found.end != 0) {
+        call.begin = (int64_t)(address - piece->start);
         call.end = (int64_t)(found.end - piece->start);
+        call.is_left = leaves_any(&call, piece);
+    }
     return call;
 }
 
@@ -91,7 +110,8 @@ int python_call_is_inside(const struct python_call *call,
     if (call->function == 0 || call->end == 0 || count == 0 ||
         piece->entries[which[count - 1]].function != call->function)
         return 0;
-    /* it is left when it has returned; not if it has raised an exception (inlined.h) */
-    return call->raises ? python_call_may_be_own(call->function, piece, which, count)
-                        : piece->entries[which[count - 1]].stop == call->end;
+    /* it is left when it has returned; maybe not if it has raised (inlined.h) */
+    return call->raises && !call->is_left
+        ? python_call_may_be_own(call->function, piece, which, count)
+        : leaves(call, &piece->entries[which[count - 1]]);
 }

@@ -13,11 +13,14 @@ struct python_call {
     int is_helped;              /* a guard of the callee has failed: the interpreter goes
                                    on with it */
     int raises;                 /* it ends with an exception */
+    int is_left;                /* the table leaves a function between the call and the
+                                   check for an exception, as a PyPy does whose JIT has
+                                   pypy-branch/patches/07 */
     int is_settled;             /* it need not be asked again as long as the code is there */
     int is_others;              /* what is called is compiled code, but of no Python
                                    function: another interpreter's, as of generators */
-    int64_t end;                /* offset in the caller's piece at which it has returned;
-                                   0: not known */
+    int64_t begin, end;         /* offsets in the caller's piece: of the return address,
+                                   and at which it has returned; 0: not known */
 };
 
 /* Are calls of Python's functions told from those of other interpreters' code?  Not before

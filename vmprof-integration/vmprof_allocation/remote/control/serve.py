@@ -5,6 +5,7 @@ import _socket
 import os
 
 from vmprof_allocation.critical.forks import Undivided
+from vmprof_allocation.engines.base import move_up
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.remote.control.meeting import (
@@ -24,7 +25,7 @@ from vmprof_allocation.remote.control.meeting import (
 )
 from vmprof_allocation.remote.peers import pid_and_user
 from vmprof_allocation.session import session as sessions
-from vmprof_allocation.session.profile_file import file_id, move_up
+from vmprof_allocation.session.profile_file import file_id
 from vmprof_allocation.session.session import Session, current
 from vmprof_allocation.settings.processes import Processes, make_own
 from vmprof_allocation.settings.settings import Settings

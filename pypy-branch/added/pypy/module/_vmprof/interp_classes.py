@@ -32,7 +32,7 @@ class ClassNames(AsyncAction):
         self.count = 0
         self.profile = 0
         self.last = 0
-        self.class_of = make_class_of(self)
+        self.class_of = make_class_of(space, self)
 
     def begin(self):
         """Another profile begins."""
@@ -89,7 +89,7 @@ def full_name(space, w_class):
     return '%s.%s' % (module, name)
 
 
-def make_class_of(names):
+def make_class_of(space, names):
     @rgc.no_collect
     def class_of(address):
         w_obj = rgc.try_cast_gcref_to_instance(
@@ -97,9 +97,12 @@ def make_class_of(names):
         if w_obj is None:
             return 0
         map = w_obj._get_mapdict_map()
-        if map is None:             # no instance, or just born
-            return 0
-        w_class = map.terminator.w_cls
+        if map is not None:
+            w_class = map.terminator.w_cls
+        elif w_obj.user_overridden_class or w_obj.typedef is None:
+            return 0                # just born, or nothing that has a class
+        else:
+            w_class = space.gettypeobject(w_obj.typedef)
         if w_class is None:
             return 0
         return names.number(w_class)

@@ -33,7 +33,7 @@ int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame,
 
 /* What this engine can record, in words that PROFILE.rst defines; in the
    profile beside the settings, which say whether it was asked to */
-#define CAPABILITIES        "lifetimes,limits,marks,native-frames," \
+#define CAPABILITIES        "lifetimes,limits,marks,names,native-frames," \
                             "resident-memory,rotation,time-samples,types"
 
 #define MARKER_NAME         '\x02'
@@ -286,6 +286,12 @@ void vmprof_allocation_mark(char *name)
 {
     if (is_open)
         (void)recorder_mark(name);
+}
+
+void vmprof_allocation_thread_name(intptr_t thread, char *name)
+{
+    if (is_open)
+        recorder_named(thread, name);
 }
 
 /* ____________________________________________________________ */

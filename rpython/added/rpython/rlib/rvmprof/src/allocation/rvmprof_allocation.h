@@ -38,6 +38,8 @@ RPY_EXTERN void vmprof_allocation_class_name(intptr_t number, char *name,
                                              intptr_t size);
 /* The program names this moment. */
 RPY_EXTERN void vmprof_allocation_mark(char *name);
+/* The program's name for a thread, by the kernel's number; 0: its own. */
+RPY_EXTERN void vmprof_allocation_thread_name(intptr_t thread, char *name);
 /* What the GC counts: rgc.ALLOCATION_TOTALS.  NULL until it has begun. */
 RPY_EXTERN void vmprof_allocation_totals(void *totals);
 /* Since the last start: bytes allocated, minor collections, samples, samples
